@@ -2,6 +2,7 @@
 
 import dataclasses
 import importlib
+import inspect
 import pkgutil
 import typing
 from typing import Annotated
@@ -12,7 +13,15 @@ from typer.testing import CliRunner
 
 import regard.cli.commands
 from regard.cli import options
-from regard.cli.options import SEARCH, check_search, number_option, read_number, search_option, with_search
+from regard.cli.options import (
+    SEARCH,
+    check_search,
+    number_option,
+    read_number,
+    search_option,
+    with_options,
+    with_search,
+)
 from regard.decoding.options import Options
 from regard.errors import CommandError
 
@@ -119,3 +128,21 @@ def test_options_of_the_search_are_checked_together(given, message):
     assert check_search(usual) == usual
     with pytest.raises(CommandError, match=f"^{message}$"):
         check_search({**usual, **given})
+
+
+def test_options_stand_in_the_place_of_a_parameter():
+    @with_options("given", {"size": (Annotated[int, number_option("A size.", least=1, most=9)], 3)}, lambda all: all)
+    def act(name: str = "a", *, given: dict, last: bool = False) -> None:
+        print(name, given, last)
+
+    app = typer.Typer(rich_markup_mode=None)
+    app.command()(act)
+    assert CliRunner().invoke(app, ["--size", "7", "--last"]).output == "a {'size': 7} True\n"
+    assert CliRunner().invoke(app, []).output == "a {'size': 3} False\n"
+    assert CliRunner().invoke(app, ["--size", "10"]).exit_code == 2
+
+
+def test_a_command_is_shorter_than_sixty_lines():
+    for module in pkgutil.iter_modules(regard.cli.commands.__path__):
+        command = getattr(importlib.import_module(f"regard.cli.commands.{module.name}"), module.name)
+        assert len(inspect.getsource(command).splitlines()) < 60, module.name

@@ -98,28 +98,38 @@ def with_search(*names: str, without: Collection[str] = (), **helps: str) -> Cal
 
     They stand in the place of the command's parameter `search`, which is given their values, checked together.
     """
-    search_names = [name for name in names or SEARCH if name not in without]
     types = {name: str if typing.get_origin(hint) is Literal else hint for name, hint in HINTS.items()}
+    options = {
+        name: (Annotated[types[name], search_option(name, helps.get(name))], getattr(Options, name))
+        for name in names or SEARCH
+        if name not in without
+    }
+    return with_options("search", options, check_search)
+
+
+def with_options(
+    place: str, options: Mapping[str, tuple[Any, Any]], check: Callable[[dict[str, Any]], dict[str, Any]] = dict
+) -> Callable[[Command], Command]:
+    """Give a command options by their names, each an annotation and a default, in the place of one parameter.
+
+    That parameter is given their values, in a dictionary that went through `check`.
+    """
+    kind = inspect.Parameter.KEYWORD_ONLY
+    own = [
+        inspect.Parameter(name, kind, default=default, annotation=annotation)
+        for name, (annotation, default) in options.items()
+    ]
 
     def decorate(command: Command) -> Command:
         @functools.wraps(command)
         def run(**arguments: Any) -> None:
-            search = check_search({name: arguments.pop(name) for name in search_names})
-            command(**arguments, search=search)
+            arguments[place] = check({name: arguments.pop(name) for name in options})
+            command(**arguments)
 
-        options = [
-            inspect.Parameter(
-                name,
-                inspect.Parameter.KEYWORD_ONLY,
-                default=getattr(Options, name),
-                annotation=Annotated[types[name], search_option(name, helps.get(name))],
-            )
-            for name in search_names
-        ]
         signature = inspect.signature(command)
         parameters = list[inspect.Parameter]()
         for name, parameter in signature.parameters.items():
-            parameters += options if name == "search" else [parameter]
+            parameters += own if name == place else [parameter]
         run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
         run.__annotations__ = {each.name: each.annotation for each in parameters}
         return run

@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from regard.cli.commands.configs import find_config
 from regard.cli.messages import print_table
-from regard.cli.options import number_option
+from regard.cli.options import file_option, folder_option, number_option, text_option
 from regard.config import read
 from regard.errors import CommandError, ConfigError
 from regard.training.settings import TrainingSettings
@@ -37,12 +37,44 @@ def training_option(name: str, help: str) -> Any:
     return number_option(help, kind=kind, show_default=False, **LIMITS[name])
 
 
+Text = str | None
+# What is trained, on what and how: the options that stand for keys of a configuration.
+OPTIONS: dict[str, Any] = {
+    "source": Annotated[Text, file_option("Text file of sources, one sentence per line.")],
+    "target": Annotated[Text, file_option("Text file of the sources' translations, line by line.")],
+    "valid_source": Annotated[Text, file_option("Text file of sources for validation.")],
+    "valid_target": Annotated[Text, file_option("Text file of translations for validation.")],
+    "pairs": Annotated[Text, file_option("File with both sides: .tsv (source, target), .jsonl or .json.")],
+    "valid_pairs": Annotated[Text, file_option("File with both sides for validation.")],
+    "documents": Annotated[Text, file_option("TSV file of labelled documents: label and text.")],
+    "valid_documents": Annotated[Text, file_option("TSV file of labelled documents for validation.")],
+    "images": Annotated[Text, folder_option("Folder of pictures.")],
+    "captions": Annotated[Text, file_option("TSV file of captions: picture and caption.")],
+    "valid_captions": Annotated[Text, file_option("TSV file of captions for validation.")],
+    "labels": Annotated[Text, file_option("TSV file of labels: picture and label.")],
+    "model": Annotated[Text, text_option("Kind of model; `regard models` lists them.", metavar="KIND")],
+    "preset": Annotated[Text, text_option("Preset of the model's size: tiny, small, base or big.", metavar="NAME")],
+    "steps": Annotated[int | None, training_option("steps", "Number of training steps.")],
+    "minutes": Annotated[float | None, training_option("minutes", "Minutes after which to stop.")],
+    "batch_tokens": Annotated[int | None, training_option("batch_tokens", "Number of tokens in a batch.")],
+    "rate": Annotated[float | None, training_option("rate", "Highest learning rate.")],
+    "seed": Annotated[
+        int | None, training_option("seed", "Random seed for weights, dropout and the order of batches.")
+    ],
+    "device": Annotated[Text, text_option("Device to train on: cpu, cuda, mps (Apple), or auto.", metavar="DEVICE")],
+    "track": Annotated[
+        list[str] | None,
+        text_option("Service to send the curves to: wandb or mlflow; may be repeated.", metavar="NAME"),
+    ],
+}
+
+
 def tables_of(values: Mapping[str, Any]) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
     """Sort what the options give into the tables of a configuration; and the option of each key, for messages."""
     tables: dict[str, dict[str, Any]] = {"data": {}, "model": {}, "training": {}}
     flags = dict[str, str]()
     for name, value in values.items():
-        if value is None:
+        if value is None or value == []:
             continue
         table = "training" if name in TRAINING else "model" if name in ("model", "preset") else "data"
         key = {"model": "kind", "pairs": "corpora", "valid_pairs": "valid"}.get(name, name)

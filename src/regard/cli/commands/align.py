@@ -24,6 +24,9 @@ SourceOption = Annotated[str | None, file_option("Text file of sources, one per 
 TargetOption = Annotated[
     str | None, file_option("Text file of translations, one per line; without it, the sources are translated first.")
 ]
+ReverseOption = Annotated[
+    str | None, text_option("Run folder for the opposite direction; its links are joined with these.", metavar="RUN")
+]
 SymmetriseOption = Annotated[
     str,
     name_option(
@@ -81,10 +84,7 @@ def align(
     target: TargetOption = None,
     out: OutOption = None,
     translations: Annotated[Path | None, file_option("File to write translations to, without --target.")] = None,
-    reverse: Annotated[
-        str | None,
-        text_option("Run folder for the opposite direction; its links are joined with these.", metavar="RUN"),
-    ] = None,
+    reverse: ReverseOption = None,
     symmetrise: SymmetriseOption = "grow-diag",
     gold: GoldOption = None,
     choose: ChooseOption = None,

@@ -29,6 +29,15 @@ MoreArgument = Annotated[
         "folders before it make an ensemble.",
     ),
 ]
+SplitOption = Annotated[
+    bool, flag_option("--split", "Split lines into sentences, so that long lines are not truncated.")
+]
+PrefixesOption = Annotated[
+    str | None, file_option("Text file of prefixes, one per line, for the outputs to begin with.")
+]
+ReplaceUnknownOption = Annotated[
+    bool, flag_option("--replace-unknown", "Replace each unknown word with the source word it attended to most.")
+]
 EXAMPLES = (
     'regard translate runs/en-de "A man rides a horse."',
     "regard translate runs/en-de input.en -o output.de --beam 8",
@@ -47,16 +56,10 @@ def translate(
         bool, flag_option("--alignment", "Also write word links, such as 0-0 1-2, after a tab.")
     ] = False,
     as_json: JsonLinesOption = False,
-    split: Annotated[
-        bool, flag_option("--split", "Split lines into sentences, so that long lines are not truncated.")
-    ] = False,
+    split: SplitOption = False,
     prefix: Annotated[str | None, text_option("Text that every output begins with.")] = None,
-    prefixes: Annotated[
-        str | None, file_option("Text file of prefixes, one per line, for the outputs to begin with.")
-    ] = None,
-    replace_unknown: Annotated[
-        bool, flag_option("--replace-unknown", "Replace each unknown word with the source word it attended to most.")
-    ] = False,
+    prefixes: PrefixesOption = None,
+    replace_unknown: ReplaceUnknownOption = False,
     search: dict[str, Any],
     checkpoint: CheckpointOption = "best",
     device: DeviceOption = "auto",
