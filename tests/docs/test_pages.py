@@ -111,3 +111,9 @@ def test_every_page_is_in_the_contents_once():
 def test_studies_are_behind_one_link():
     assert not [each for each in contents(DOCS / "index.md") if each.is_relative_to(DOCS / "studies")]
     assert DOCS / "studies" / "index.md" in contents(DOCS / "guide" / "studies.md")
+
+
+def test_the_version_of_torch_to_install_is_the_one_that_was_tested():
+    pinned = re.search(r"^torch==(\S+)$", (DOCS.parent / "constraints.txt").read_text(encoding="utf-8"), re.MULTILINE)
+    named = re.findall(r"torch==([\d.]+)", (DOCS / "guide" / "install.md").read_text(encoding="utf-8"))
+    assert named == [pinned[1]] * 2
