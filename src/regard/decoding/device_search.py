@@ -163,6 +163,15 @@ class DeviceSearch:
         parts = self.scores, self.log_probs, self.lengths, self.ends, self.natural, self.parents, self.words
         return Hypotheses(*(part[slots] for part in parts))
 
+    def living(self, slots: Int[Tensor, " k"] | slice) -> Hypotheses:
+        """The hypotheses of these slots that have not ended, as they stand."""
+        totals = self.total[slots]
+        steps = self.step[slots][:, None].expand_as(totals)
+        rows = torch.arange(self.rows, device=totals.device).expand_as(totals)
+        natural = torch.zeros_like(totals, dtype=torch.bool)
+        parents, words = self.parents[slots], self.words[slots]
+        return Hypotheses(totals, totals, steps, rows, natural, parents, words)
+
     def advance(self) -> None:
         """One step of every slot. All shapes are fixed, and nothing is read."""
         logits, _ = self.model.step(self.tokens.flatten(), self.state)

@@ -1,0 +1,180 @@
+"""The engine of a worker: `add` jobs, `cancel` them, `advance`, which gives what has ended. It knows no HTTP.
+
+Jobs go into lanes, and lanes take turns: the one that has had the least time, a request counted, goes next. So a long
+document, whose sentences have a lane of their own, takes as much of the machine as one short request does.
+
+On a GPU a lane is a captured graph with slots: one for each class of source length, for greedy search or a beam of up
+to five, and for 16, 256 or as many sentences as fit. All of them are captured in `warm`, within one budget of memory;
+none is captured later. Whatever slots do not serve (wider beams, sampling, coverage, n-gram blocking, groups, an output
+longer than there is room) is searched on the host, step by step, in turn with the rest. On a CPU everything is.
+"""
+
+import time
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import torch
+
+from regard.decoding.half_precision import to_bfloat16
+from regard.decoding.joining import shared_options
+from regard.decoding.limits import output_limit
+from regard.decoding.options import Options
+from regard.decoding.outputs import Output, SearchResult
+from regard.decoding.replay import SlotSearch, length_class, serves
+from regard.models.contract import Model
+from regard.serving.jobs import Job, Update
+from regard.serving.lanes import HostLane, Lane, SlotLane, check_job
+
+__all__ = ["Engine"]
+
+BEAMS = (1, 5)  # rows of a slot
+SLOTS = (16, 256, 2048)  # of a graph: for a few sentences, for many, and for as many as there is memory for
+SHARES = {1: 0.25, 5: 0.75}  # of a class's memory
+HOST_BUDGET = {False: 4096, True: 2048}  # source tokens × hypotheses on a CPU: of short requests, and of long ones
+SLOT_BUDGET = 524_288  # on a GPU, where slots are the limit
+PREFIX = 64  # tokens of a prefix that fit into a slot
+
+
+class Engine:
+    """Searches with one model on one device, in lanes; for one thread."""
+
+    def __init__(self, model: Model, longest: int, precision: str = "auto", memory: float = 0.5):
+        """`longest` is the most tokens of a source; `memory` the share of a GPU's free memory that slots may take."""
+        self.model, self.longest, self.memory = model, longest, memory
+        self.device = next(model.parameters()).device
+        self.half = self.device.type == "cuda" and precision != "fp32"
+        self.slots: dict[tuple[int, int], list[SlotLane]] = {}  # by class of length and rows, the smallest first
+        self.host: dict[tuple[bool, Options], HostLane] = {}
+        self.lanes: dict[Job, Lane] = {}
+        self.costs = {False: 0, True: 0}
+        self.ended: list[Update] = []  # without a search
+        self.captures = 0
+
+    # ---- before the first request
+
+    @torch.no_grad()
+    def warm(self, step: Any = None) -> None:
+        """Capture every graph, and search once with each; on a CPU, search once. `step` is called before each."""
+        if self.device.type == "cuda" and self.model.replays:
+            model = to_bfloat16(self.model) if self.half else self.model
+            classes = sorted({length_class(length) for length in range(1, self.longest + 1)})
+            room = torch.cuda.mem_get_info(self.device)[0] * self.memory / len(classes)
+            for keys in classes:
+                for beam in BEAMS:
+                    if step is not None:
+                        step()
+                    self.slots[keys, beam] = self.capture(model, keys, beam, int(room * SHARES[beam]))
+        for beam in BEAMS:
+            self.add([Job([3, 4, 5], Options(beam=beam, longest=3))])
+            while self.active:
+                self.advance()
+
+    def capture(self, model: Model, keys: int, beam: int, room: int) -> list[SlotLane]:
+        """The graphs of a class of length, of more and more slots as far as there is memory for."""
+        size = output_limit(model, keys, Options(), 0) + 1
+        lanes: list[SlotLane] = []
+        for count in SLOTS:
+            left = room - sum(lane.slots.bytes for lane in lanes)
+            slots = SlotSearch(model, count, keys, size, beam, PREFIX, max(left, 1))
+            self.captures += 1
+            if lanes and slots.device_search.count <= lanes[-1].count:
+                break
+            lanes.append(SlotLane(slots))
+        return lanes
+
+    # ---- jobs
+
+    @property
+    def active(self) -> bool:
+        """Whether there is anything to do."""
+        return bool(self.lanes) or bool(self.ended)
+
+    def room(self, bulk: bool) -> int:
+        """What jobs of short requests, or of long ones, may cost that are added now."""
+        return (SLOT_BUDGET if self.slots else HOST_BUDGET[bulk]) - self.costs[bulk]
+
+    def idle(self, bulk: bool) -> bool:
+        """Whether no job of short requests, or of long ones, is here."""
+        return not self.costs[bulk]
+
+    def add(self, jobs: Iterable[Job]) -> None:
+        """Take jobs in."""
+        for job in jobs:
+            if isinstance(job.source, list) and not job.source:
+                self.ended.append((job, SearchResult([Output([], 0.0, 0.0, True)])))
+                continue
+            lane = self.lane_of(job)
+            self.lanes[job] = lane
+            self.costs[job.bulk] += job.cost
+            if not lane.active:  # it begins with as much time as the others had
+                others = [each.time for each in set(self.lanes.values()) if each is not lane]
+                lane.time = max([lane.time, *([min(others)] if others else [])])
+            lane.add(job)
+
+    def lane_of(self, job: Job) -> Lane:
+        """The slots that serve a job, or the lane on the host."""
+        if self.in_slots(job):
+            lanes = self.slots[length_class(len(job.source)), 1 if job.options.beam == 1 else BEAMS[-1]]
+            fitting = lanes[1:] if job.bulk and len(lanes) > 1 else lanes
+            free = [lane for lane in fitting if lane.room > 0]
+            return free[0] if free else fitting[-1]
+        key = job.bulk, shared_options(job.options)
+        return self.host.setdefault(key, HostLane(self.model, self.device))
+
+    def in_slots(self, job: Job) -> bool:
+        """Whether a job is one for slots."""
+        options = job.options
+        if not self.slots or not isinstance(job.source, list) or not serves(options) or options.beam > BEAMS[-1]:
+            return False
+        if options.precision not in ("auto", "bf16" if self.half else "fp32") or len(job.prefix) > PREFIX:
+            return False
+        lanes = self.slots.get((length_class(len(job.source)), 1))
+        if lanes is None:
+            return False
+        try:
+            check_job(self.model, job)
+        except Exception:  # the host says what is wrong with it
+            return False
+        return output_limit(self.model, len(job.source), options, len(job.prefix)) < lanes[0].slots.size
+
+    def cancel(self, job: Job) -> None:
+        """Let a job go: its place is free with the next step."""
+        lane = self.lanes.pop(job, None)
+        if lane is not None:
+            self.costs[job.bulk] -= job.cost
+            lane.cancel(job)
+            self.close_lanes()
+
+    @torch.no_grad()
+    def advance(self) -> list[Update]:
+        """The next lane's turn; what has ended, and what is certain so far of what streams."""
+        updates, self.ended = self.ended, []
+        lanes = [lane for lane in set(self.lanes.values()) if lane.active]
+        if not lanes:
+            return updates
+        lane = min(lanes, key=lambda each: each.time)
+        requests, start = max(1, lane.requests), time.perf_counter()
+        ended = lane.advance()
+        for job, outcome in ended:
+            del self.lanes[job]
+            self.costs[job.bulk] -= job.cost
+            updates.append((job, outcome))
+        if any(job.streams for job in lane.jobs):
+            updates += lane.written()
+        lane.time += (time.perf_counter() - start) / requests
+        self.close_lanes()
+        return updates
+
+    def close_lanes(self) -> None:
+        """Let lanes of the host go that have nothing to do: there may be one for every choice of options."""
+        for key in [key for key, lane in self.host.items() if not lane.active]:
+            del self.host[key]
+
+    @property
+    def places(self) -> int:
+        """Sentences that are under way."""
+        return len(self.lanes)
+
+    def jobs(self) -> Sequence[Job]:
+        """The jobs that are here."""
+        return list(self.lanes)

@@ -1,0 +1,152 @@
+"""Jobs: the sentences and pictures of requests, each searched by itself, and the line that they wait in."""
+
+import itertools
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any
+
+from regard.decoding.options import Options
+from regard.decoding.outputs import SearchResult
+
+__all__ = ["BULK", "Job", "Outcome", "Update", "WaitingLine"]
+
+BULK = 8  # sentences: a request with more takes turns with others of its kind, and short ones pass it
+TURN = 8  # sentences that a request may send at its turn
+Outcome = SearchResult | Exception
+Update = tuple["Job", Outcome | list[int]]  # what came of a job, or the tokens so far of one that streams
+
+
+@dataclass(eq=False)
+class Job:
+    """A sentence, or a picture, to be searched."""
+
+    source: Any  # token numbers, or the pixels of a picture [3 h w]
+    options: Options
+    prefix: Sequence[int] = ()
+    request: Any = None  # whose it is: requests take turns
+    number: int = 0  # in its request
+    bulk: bool = False  # one of many of its request
+    streams: bool = False  # what is written so far is wanted, too
+    added: float = field(default_factory=time.perf_counter)
+    begun: float | None = None
+
+    @property
+    def cost(self) -> int:
+        """What it asks of a worker: source tokens × hypotheses."""
+        rows = self.options.nbest if self.options.sample else self.options.beam
+        length = len(self.source) if isinstance(self.source, list) else 1
+        return (length + 1) * rows
+
+
+class WaitingLine:
+    """Jobs that wait for a worker, by request, and calls that a worker is to make; safe to use from any thread.
+
+    Requests take turns: the oldest first sends some of its jobs, and then stands last. Those of many sentences have a
+    line of their own.
+    """
+
+    def __init__(self, deliver: Callable[[list[Update]], None]):
+        self.deliver = deliver  # called in a worker's thread
+        self.changed = threading.Condition()
+        self.requests: dict[bool, dict[Any, deque[Job]]] = {False: {}, True: {}}
+        self.calls: deque[tuple[Callable[[Any], Any], Future]] = deque()
+        self.cancelled: set[Job] = set()
+        self.waiting = 0  # jobs
+        self.closed = False
+
+    def add(self, jobs: Iterable[Job]) -> None:
+        """Let jobs wait."""
+        with self.changed:
+            for job in jobs:
+                self.requests[job.bulk].setdefault(job.request, deque()).append(job)
+                self.waiting += 1
+            self.changed.notify_all()
+
+    def call(self, function: Callable[[Any], Any]) -> Future:
+        """Have a worker call a function with its run, between two steps of a search."""
+        future: Future = Future()
+        with self.changed:
+            self.calls.append((function, future))
+            self.changed.notify_all()
+        return future
+
+    def cancel(self, jobs: Iterable[Job]) -> None:
+        """Let jobs go: those that wait leave at once, and a worker stops those that it searches."""
+        with self.changed:
+            for job in jobs:
+                own = self.requests[job.bulk].get(job.request)
+                if own is not None and job in own:
+                    own.remove(job)
+                    self.waiting -= 1
+                    if not own:
+                        del self.requests[job.bulk][job.request]
+                else:
+                    self.cancelled.add(job)
+            self.changed.notify_all()
+
+    def take(self, bulk: bool, room: int, idle: bool) -> list[Job]:
+        """The next jobs, of at most `room` in cost; where the worker is `idle`, at least one."""
+        jobs: list[Job] = []
+        with self.changed:
+            line = self.requests[bulk]
+            while line:
+                request = next(iter(line))
+                own = line.pop(request)
+                for _ in range(min(TURN, len(own))):
+                    if own[0].cost > room and (jobs or not idle):
+                        self.requests[bulk] = {request: own, **line}  # it stays the first
+                        self.waiting -= len(jobs)
+                        return jobs
+                    jobs.append(own.popleft())
+                    room -= jobs[-1].cost
+                if own:
+                    line[request] = own  # behind the others
+            self.waiting -= len(jobs)
+        return jobs
+
+    def take_call(self) -> tuple[Callable[[Any], Any], Future] | None:
+        """The next call, if there is one."""
+        with self.changed:
+            return self.calls.popleft() if self.calls else None
+
+    def take_cancelled(self, own: Iterable[Job]) -> list[Job]:
+        """Those of a worker's own jobs that were cancelled."""
+        if not self.cancelled:
+            return []
+        with self.changed:
+            mine = self.cancelled.intersection(own)
+            self.cancelled -= mine
+        return list(mine)
+
+    def forget(self, jobs: Iterable[Job]) -> None:
+        """Forget that jobs were cancelled: they had ended by then."""
+        if self.cancelled:
+            with self.changed:
+                self.cancelled.difference_update(jobs)
+
+    def wait(self, seconds: float) -> None:
+        """Wait until something comes in, or is over."""
+        with self.changed:
+            if not (self.calls or self.requests[False] or self.requests[True] or self.closed):
+                self.changed.wait(seconds)
+
+    def close(self) -> None:
+        """End the workers of this line, once they have nothing left to do."""
+        with self.changed:
+            self.closed = True
+            self.changed.notify_all()
+
+    def fail(self, error: Exception) -> None:
+        """Answer everything that waits with an error, as there is no worker any more."""
+        with self.changed:
+            lines = list(itertools.chain(self.requests[False].values(), self.requests[True].values()))
+            calls = list(self.calls)
+            self.requests, self.waiting = {False: {}, True: {}}, 0
+            self.calls.clear()
+        self.deliver([(job, error) for line in lines for job in line])
+        for _, future in calls:
+            future.set_exception(error)

@@ -1,0 +1,302 @@
+"""Lanes of a worker: sentences that are searched together, and that others join while they are on their way.
+
+A `HostLane` steps searches on the host, for whatever can be searched; sentences that come later join those that run. A
+`SlotLane` is for a GPU: its step was captured once, and sentences take slots as others are done.
+"""
+
+import time
+from collections.abc import Iterable, Sequence
+
+import torch
+
+from regard.decoding.joining import can_join, join_searches
+from regard.decoding.limits import check_prefixes, output_limit
+from regard.decoding.outputs import check_outputs
+from regard.decoding.replay import BURST, SlotSearch, slot_index
+from regard.decoding.search import SentenceSearch, StepSearch
+from regard.decoding.sources import tokens_of
+from regard.models.contract import Model, Pictures, Tokens
+from regard.serving.jobs import Job, Outcome
+
+__all__ = ["HostLane", "Lane", "SlotLane", "check_job", "share_prefix"]
+
+CROWD = 8  # newcomers begin when they are one in this many of those that are under way
+PATIENCE = 0.03  # seconds that a newcomer waits for others at most
+Ended = tuple[Job, Outcome]
+
+
+class Lane:
+    """Sentences that are searched together, in turn with other lanes."""
+
+    def __init__(self) -> None:
+        self.waiting: list[Job] = []
+        self.time = 0.0  # seconds that it had, each shared among its requests
+
+    @property
+    def jobs(self) -> Iterable[Job]:
+        """The jobs that are under way."""
+        raise NotImplementedError
+
+    @property
+    def active(self) -> bool:
+        """Whether there is anything to do."""
+        return bool(self.waiting) or any(True for _ in self.jobs)
+
+    @property
+    def requests(self) -> int:
+        """Requests that have a sentence here."""
+        return len({id(job.request) for jobs in (self.waiting, self.jobs) for job in jobs})
+
+    def add(self, job: Job) -> None:
+        """Let a job begin with the next step."""
+        self.waiting.append(job)
+
+    def cancel(self, job: Job) -> None:
+        """Stop a job, and free its place."""
+        if job in self.waiting:
+            self.waiting.remove(job)
+        else:
+            self.stop(job)
+
+    def enough(self, under_way: int) -> bool:
+        """Whether those that wait begin now: each beginning costs a pass over their sources."""
+        if not self.waiting:
+            return False
+        patience = time.perf_counter() - self.waiting[0].added > PATIENCE
+        return patience or len(self.waiting) >= max(1, under_way // CROWD)
+
+    def stop(self, job: Job) -> None:
+        """Stop a job that is under way."""
+        raise NotImplementedError
+
+    def advance(self) -> list[Ended]:
+        """Some steps of what is here; what has ended, with what came of it."""
+        raise NotImplementedError
+
+    def written(self) -> list[tuple[Job, list[int]]]:
+        """What is certain so far of the jobs that stream: the tokens that all of their hypotheses share."""
+        raise NotImplementedError
+
+
+class HostLane(Lane):
+    """Searches step by step, on any device, with options that have the same `shared_options`."""
+
+    def __init__(self, model: Model, device: torch.device):
+        super().__init__()
+        self.model, self.device = model, device
+        self.searches: list[StepSearch] = []
+        self.alone: set[StepSearch] = set()  # not to be joined
+        self.under_way: dict[SentenceSearch, Job] = {}
+
+    @property
+    def jobs(self) -> Iterable[Job]:
+        """The jobs that are under way."""
+        return self.under_way.values()
+
+    def advance(self) -> list[Ended]:
+        """Begin with those that wait, and take a step of each search."""
+        ended: list[Ended] = []
+        if self.enough(len(self.under_way)):
+            jobs, self.waiting = self.waiting, []
+            ended += self.begin(jobs)
+        for each in list(self.searches):
+            ended += self.step(each)
+        self.join()
+        return ended
+
+    def begin(self, jobs: Sequence[Job], alone: bool = False) -> list[Ended]:
+        """Start a search of some jobs; where that fails, one of each."""
+        ended: list[Ended] = []
+        try:
+            under_way = self.start(jobs)
+        except Exception as error:
+            if len(jobs) == 1:
+                return [(jobs[0], error)]
+            for job in jobs:
+                ended += self.begin([job], alone=True)
+            return ended
+        self.searches.append(under_way)
+        if alone:
+            self.alone.add(under_way)
+        for sentence, job in zip(under_way.sentences, jobs, strict=True):
+            job.begun = time.perf_counter()
+            self.under_way[sentence] = job
+        return ended
+
+    def start(self, jobs: Sequence[Job]) -> StepSearch:
+        """A search of some jobs."""
+        source: Tokens | Pictures
+        if isinstance(jobs[0].source, list):
+            source = tokens_of([job.source for job in jobs], self.device)
+        else:
+            source = Pictures(torch.stack([torch.as_tensor(job.source) for job in jobs]).to(self.device))
+        prefixes = [job.prefix for job in jobs] if any(job.prefix for job in jobs) else None
+        options = [job.options for job in jobs]
+        return StepSearch(self.model, source, options[0], prefixes, each=options)
+
+    def step(self, under_way: StepSearch) -> list[Ended]:
+        """One step of a search. If it fails, every sentence of it is searched alone: most are not to blame."""
+        sentences = under_way.sentences
+        try:
+            going = under_way.advance()
+        except Exception as error:
+            self.remove(under_way)
+            jobs = [self.under_way.pop(sentence) for sentence in sentences if sentence in self.under_way]
+            if under_way in self.alone or len(jobs) == 1:
+                return [(job, error) for job in jobs]
+            return [each for job in jobs for each in self.begin([job], alone=True)]
+        if not going:
+            self.remove(under_way)
+        ended: list[Ended] = []
+        for sentence in sentences:
+            if sentence.done and (job := self.under_way.pop(sentence, None)) is not None:
+                try:
+                    ended.append((job, sentence.result()))
+                except Exception as error:
+                    ended.append((job, error))
+        return ended
+
+    def remove(self, under_way: StepSearch) -> None:
+        """Let a search go."""
+        self.searches.remove(under_way)
+        self.alone.discard(under_way)
+
+    def join(self) -> None:
+        """Put searches together that can be."""
+        first = next((each for each in self.searches if each not in self.alone), None)
+        for each in list(self.searches):
+            if first is not None and each is not first and each not in self.alone and can_join(first, each):
+                join_searches(first, each)
+                self.searches.remove(each)
+
+    def stop(self, job: Job) -> None:
+        """Stop a job; its rows leave with the next step."""
+        for each in self.searches:
+            for sentence in each.sentences:
+                if self.under_way.get(sentence) is job:
+                    del self.under_way[sentence]
+                    each.stop(sentence)
+                    if not any(other in self.under_way for other in each.sentences):
+                        self.remove(each)
+                    return
+
+    def written(self) -> list[tuple[Job, list[int]]]:
+        """The tokens that the hypotheses of a sentence share, where they are wanted."""
+        tokens = []
+        for each in self.searches:
+            for i, sentence in enumerate(each.sentences):
+                job = self.under_way.get(sentence)
+                if job is None or not job.streams:
+                    continue
+                alive = (each.total[i] > -torch.inf).tolist()
+                rows = each.history[i, :, sentence.begin : each.step].tolist()
+                texts = [row for row, lives in zip(rows, alive, strict=False) if lives]
+                texts += [output.tokens for pool in sentence.pools for output in pool.outputs]
+                texts += [output.tokens for output in sentence.samples.values()]
+                tokens.append((job, share_prefix(texts)))
+        return tokens
+
+
+class SlotLane(Lane):
+    """Slots of a device's search, of one class of length and one number of rows."""
+
+    def __init__(self, slots: SlotSearch):
+        super().__init__()
+        self.slots, self.count = slots, slots.device_search.count
+        self.inside: list[Job | None] = [None] * self.count
+        self.free = list(range(self.count))
+
+    @property
+    def jobs(self) -> Iterable[Job]:
+        """The jobs that are under way."""
+        return (job for job in self.inside if job is not None)
+
+    @property
+    def active(self) -> bool:
+        """Whether there is anything to do."""
+        return bool(self.waiting) or len(self.free) < self.count
+
+    @property
+    def room(self) -> int:
+        """Slots that nobody has or waits for."""
+        return len(self.free) - len(self.waiting)
+
+    def advance(self) -> list[Ended]:
+        """Fill slots, and take some steps before the host looks who is done."""
+        if self.enough(self.count - len(self.free)):
+            self.fill()
+        self.slots.steps.run(BURST)
+        active = self.slots.steps.read_active()()
+        done = [slot for slot, job in enumerate(self.inside) if job is not None and not active[slot]]
+        if not done:
+            return []
+        jobs = [job for slot in done if (job := self.inside[slot]) is not None]
+        self.release(done)
+        found = self.slots.device_search.collect(slot_index(done, self.slots.device))
+        results = found.results(max(job.options.nbest for job in jobs))
+        ended: list[Ended] = []
+        for job, result in zip(jobs, results, strict=True):
+            del result.outputs[job.options.nbest :]
+            try:
+                check_outputs(result.outputs)
+                ended.append((job, result))
+            except Exception as error:
+                ended.append((job, error))
+        return ended
+
+    def fill(self) -> None:
+        """Begin with those that wait, as many as there are slots."""
+        jobs, self.waiting = self.waiting[: len(self.free)], self.waiting[len(self.free) :]
+        if not jobs:
+            return
+        slots, self.free = self.free[: len(jobs)], self.free[len(jobs) :]
+        prefixes = [job.prefix for job in jobs] if any(job.prefix for job in jobs) else None
+        self.slots.put(slots, [job.source for job in jobs], [job.options for job in jobs], prefixes)
+        now = time.perf_counter()
+        for slot, job in zip(slots, jobs, strict=True):
+            self.inside[slot], job.begun = job, now
+
+    def stop(self, job: Job) -> None:
+        """Stop a job, and free its slot."""
+        if job in self.inside:
+            slot = self.inside.index(job)
+            self.slots.device_search.stop(slice(slot, slot + 1))
+            self.release([slot])
+
+    def release(self, slots: list[int]) -> None:
+        """Slots are free again; neighbours are quicker to write, so that they are kept in order."""
+        for slot in slots:
+            self.inside[slot] = None
+        self.free = sorted(self.free + slots)
+
+    def written(self) -> list[tuple[Job, list[int]]]:
+        """The tokens that the hypotheses of a sentence share, where they are wanted."""
+        slots = [slot for slot, job in enumerate(self.inside) if job is not None and job.streams]
+        if not slots:
+            return []
+        index, device_search = slot_index(slots, self.slots.device), self.slots.device_search
+        both = (
+            found.results(device_search.rows) for found in (device_search.living(index), device_search.collect(index))
+        )
+        tokens = []
+        for slot, *parts in zip(slots, *both, strict=True):
+            job = self.inside[slot]
+            assert job is not None
+            tokens.append((job, share_prefix([output.tokens for part in parts for output in part.outputs])))
+        return tokens
+
+
+def share_prefix(texts: Sequence[Sequence[int]]) -> list[int]:
+    """The tokens that all of some texts begin with."""
+    if not texts:
+        return []
+    first, last = min(texts), max(texts)
+    count = next((i for i, (one, other) in enumerate(zip(first, last, strict=False)) if one != other), len(first))
+    return list(first[:count])
+
+
+def check_job(model: Model, job: Job) -> None:
+    """Refuse a prefix that does not fit, before it is searched together with other jobs."""
+    length = len(job.source) if isinstance(job.source, list) else None
+    most = output_limit(model, length, job.options, len(job.prefix))
+    check_prefixes([job.prefix], torch.tensor([most]))

@@ -1,0 +1,205 @@
+"""The engine: whatever comes and goes beside a sentence, it gets the answer that it would get alone."""
+
+import random
+
+import pytest
+import torch
+from decoding.cases import WORDS, sentences, small
+
+from regard.data.tokenizer import PAD
+from regard.decoding.options import Options
+from regard.decoding.replay import PlainSteps, SlotSearch
+from regard.decoding.search import search
+from regard.decoding.sources import tokens_of
+from regard.errors import ArgumentError, NotFiniteError
+from regard.serving.engine import Engine
+from regard.serving.jobs import Job
+from regard.serving.lanes import SlotLane, share_prefix
+
+VARIED = (
+    {"beam": 1},
+    {"beam": 3, "nbest": 2},
+    {"beam": 5, "length_penalty": 0.0},
+    {"beam": 3, "shortest": 4, "longest": 9},
+    {"beam": 6},
+    {"sample": True, "nbest": 2, "seed": 5, "longest": 9},
+    {"beam": 4, "coverage_penalty": 0.3},
+    {"beam": 2, "no_repeat": 2},
+    {"beam": 4, "groups": 2, "nbest": 3},
+)
+
+
+def slots_of(model, classes=(16,), beams=(1, 5), counts=(2, 5)):
+    """Slots as a GPU has them, stepped plainly."""
+    return {
+        (keys, beam): [SlotLane(SlotSearch(model, count, keys, 2 * keys + 21, beam, 8)) for count in counts]
+        for keys in classes
+        for beam in beams
+    }
+
+
+def engine_of(model, slots=False, longest=30):
+    engine = Engine(model, longest)
+    if slots:
+        with torch.no_grad():
+            engine.slots = slots_of(model)
+        assert all(isinstance(lane.slots.steps, PlainSteps) for lanes in engine.slots.values() for lane in lanes)
+    return engine
+
+
+def drawn_jobs(count, streams=False):
+    jobs = []
+    for number, source in enumerate(sentences(count, 9)):
+        options = Options(**{"longest": 8, **random.choice(VARIED)})
+        prefix = [random.randrange(3, WORDS) for _ in range(random.choice([0, 0, 2]))]
+        request = number // 3
+        jobs.append(Job(source, options, prefix, request, number, bulk=request % 3 == 0, streams=streams))
+    return jobs
+
+
+def expect(model, job):
+    return search(model, tokens_of([job.source]), job.options, prefixes=[job.prefix])[0]
+
+
+def same(found, expected):
+    assert [output.tokens for output in found.outputs] == [output.tokens for output in expected.outputs]
+    for mine, theirs in zip(found.outputs, expected.outputs, strict=True):
+        assert mine.finished == theirs.finished
+        assert mine.score == pytest.approx(theirs.score, abs=1e-9)
+
+
+@pytest.mark.parametrize("slots", [False, True])
+@pytest.mark.parametrize("kind", ["transformer", "rnnsearch", "both"])
+def test_answers_are_those_of_a_search_alone(kind, slots):
+    """Jobs of every kind come a few at a time, while others are under way."""
+    model, jobs, found = small(kind), drawn_jobs(30), {}
+    if kind == "both":
+        jobs = [job for job in jobs if not job.options.coverage_penalty]
+    engine, waiting = engine_of(model, slots), list(jobs)
+    while waiting or engine.active:
+        some = random.randint(0, 4)
+        engine.add(waiting[:some])
+        waiting = waiting[some:]
+        found |= dict(engine.advance())
+    assert engine.places == 0
+    assert engine.costs == {False: 0, True: 0}
+    assert engine.host == {}
+    for job in jobs:
+        same(found[job], expect(model, job))
+
+
+@pytest.mark.parametrize("slots", [False, True])
+def test_what_streams_only_grows_and_is_how_the_answer_begins(slots):
+    model, jobs = small("transformer"), drawn_jobs(12, streams=True)
+    engine, so_far, found = engine_of(model, slots), {job: [] for job in jobs}, {}
+    engine.add(jobs)
+    while engine.active:
+        for job, outcome in engine.advance():
+            if isinstance(outcome, list):
+                assert outcome[: len(so_far[job])] == so_far[job]
+                assert job not in found
+                assert PAD not in outcome
+                so_far[job] = outcome
+            else:
+                found[job] = outcome
+    grown = 0
+    for job in jobs:
+        tokens = found[job].outputs[0].tokens
+        if not job.options.sample or job.options.nbest == 1:
+            assert tokens[: len(so_far[job])] == so_far[job]
+        grown += bool(so_far[job])
+    assert grown > 4
+    greedy = [job for job in jobs if job.options.beam == 1 and not job.options.sample and not slots]
+    assert all(len(so_far[job]) >= len(found[job].outputs[0].tokens) - 1 for job in greedy)
+
+
+@pytest.mark.parametrize("slots", [False, True])
+def test_a_cancelled_job_frees_its_place_and_the_others_go_on(slots):
+    model, jobs = small("transformer"), [Job(source, Options(shortest=6, longest=8)) for source in sentences(9, 5)]
+    engine, found = engine_of(model, slots), {}
+    engine.add(jobs)
+    for turn in range(3):
+        found |= dict(engine.advance())
+        engine.cancel(jobs[turn])
+        engine.cancel(jobs[turn])  # twice is once
+    assert engine.places == 6 - len(found)
+    while engine.active:
+        found |= dict(engine.advance())
+    assert set(found) == set(jobs[3:])
+    for job in jobs[3:]:
+        same(found[job], expect(model, job))
+    assert engine.costs == {False: 0, True: 0}
+
+
+def test_one_that_fails_does_not_fail_the_others():
+    """A prefix that does not fit, and a source whose scores are no numbers."""
+    model = small("transformer")
+    with torch.no_grad():
+        model.source.tokens.weight[9] = torch.nan
+    jobs = [Job(source, Options(beam=2, longest=5, shortest=3)) for source in ([3, 4], [5, 9], [6], [7, 8, 3])]
+    jobs.append(Job([4, 4], Options(beam=2, longest=5), prefix=[3] * 7))
+    engine, found = engine_of(model), {}
+    engine.add(jobs)
+    while engine.active:
+        found |= dict(engine.advance())
+    assert isinstance(found[jobs[1]], NotFiniteError)
+    assert isinstance(found[jobs[4]], ArgumentError)
+    assert "prefix: 7 tokens" in str(found[jobs[4]])
+    for number in (0, 2, 3):
+        same(found[jobs[number]], expect(model, jobs[number]))
+
+
+def test_an_empty_source_has_an_empty_output():
+    engine = engine_of(small("transformer"))
+    engine.add([Job([], Options())])
+    ((_, outcome),) = engine.advance()
+    assert outcome.outputs[0].tokens == []
+    assert not engine.active
+
+
+def test_lanes_take_turns_by_time():
+    """A short request beside a long one has about half of the time, and not one turn in twenty."""
+    model = small("transformer", scale=0.5)
+    options = Options(beam=5, shortest=30, longest=30)
+    engine = engine_of(model)
+    engine.add([Job(source, options, request="long", bulk=True) for source in sentences(40, 9)])
+    for _ in range(5):
+        engine.advance()
+    short = Job([3, 4, 5], options, request="short")
+    engine.add([short])
+    turns, ended = 0, []
+    while short not in ended:
+        turns += 1
+        ended += [job for job, _ in engine.advance()]
+    assert turns <= 31 * 2 + 5
+    assert engine.places == 40
+
+
+def test_what_slots_serve():
+    engine = engine_of(small("transformer"), slots=True)
+    for options in (Options(beam=1), Options(), Options(beam=3, nbest=2, shortest=2, longest=9, length_penalty=1.0)):
+        assert engine.in_slots(Job([3, 4], options)), options
+    others = {"sample": True}, {"coverage_penalty": 0.2}, {"no_repeat": 3}, {"groups": 5}, {"beam": 6}
+    for each in (*others, {"longest": 53}, {"precision": "bf16"}):
+        assert not engine.in_slots(Job([3, 4], Options(**each))), each
+    assert engine.in_slots(Job([3, 4], Options(longest=52)))
+    assert not engine.in_slots(Job([3] * 17, Options()))  # there is no class for so many
+    assert not engine.in_slots(Job([3, 4], Options(longest=5), prefix=[3] * 6))
+
+
+def test_a_few_sentences_take_the_small_graph():
+    engine = engine_of(small("transformer"), slots=True)
+    small_lane, large_lane = engine.slots[16, 5]
+    jobs = [Job([3, 4], Options()) for _ in range(4)]
+    engine.add(jobs)
+    assert [engine.lanes[job] for job in jobs] == [small_lane, small_lane, large_lane, large_lane]
+    bulk = Job([3], Options(), bulk=True)
+    engine.add([bulk])
+    assert engine.lanes[bulk] is large_lane
+
+
+def test_the_tokens_that_texts_share():
+    assert share_prefix([[1, 2, 3], [1, 2], [1, 2, 4]]) == [1, 2]
+    assert share_prefix([[1], [2]]) == []
+    assert share_prefix([]) == []
+    assert share_prefix([[5, 6]]) == [5, 6]
