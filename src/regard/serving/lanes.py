@@ -286,13 +286,13 @@ class SlotLane(Lane):
         return tokens
 
 
-def share_prefix(texts: Sequence[Sequence[int]]) -> list[int]:
+def share_prefix(texts: Sequence[list[int]]) -> list[int]:
     """The tokens that all of some texts begin with."""
     if not texts:
         return []
     first, last = min(texts), max(texts)
     count = next((i for i, (one, other) in enumerate(zip(first, last, strict=False)) if one != other), len(first))
-    return list(first[:count])
+    return first[:count]
 
 
 def check_job(model: Model, job: Job) -> None:
