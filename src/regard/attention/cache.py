@@ -136,6 +136,23 @@ class Cache(Prepared):
         keys, values = (step_view(buffer).index_select(1, rows).movedim(0, -2) for buffer in (self.keys, self.values))
         return add_spare(Cache(keys, values, self.owner, self.length[rows], private_rows=self.private_rows))
 
+    def join(self, other: "Cache", steps: int) -> "Cache":
+        """Return a new cache of the rows of both, with room for `steps` more of each."""
+        assert self.length is not None
+        assert other.length is not None
+        other.check_owner(self.owner, "other")
+        length = torch.cat([self.length, other.length])
+        used, count = int(length.max()), len(self.length)
+        shapes = [(len(length), *buffer.shape[1:-2], used + steps, buffer.shape[-1]) for buffer in self.buffers[:2]]
+        joined = empty_cache(self.owner, shapes[0], shapes[1], self.keys.dtype, self.keys.device)
+        pairs = ((joined.keys, self.keys, other.keys), (joined.values, self.values, other.values))
+        for buffer, mine, theirs in pairs:
+            for rows, source in ((slice(count), mine), (slice(count, None), theirs)):
+                here = min(used, source.shape[-2])
+                buffer[rows][..., :here, :] = source[..., :here, :]
+        joined.length, joined.private_rows = length, self.private_rows
+        return joined
+
     @property
     def buffers(self) -> tuple[Tensor, Tensor, Tensor]:
         """Keys, values and length."""
@@ -260,6 +277,40 @@ class SharedBeamCache(Cache):
             used=self.used,
             lineage=self.lineage[sentences],
         )
+
+    def join(self, other: Cache, steps: int) -> "SharedBeamCache":
+        """Return a new cache of the sentences of both, with room for `steps` more; slots of dead rows are let go."""
+        assert isinstance(other, SharedBeamCache)
+        assert self.length is not None
+        assert other.length is not None
+        other.check_owner(self.owner, "other")
+        parts = self.live_slots(), other.live_slots()
+        used = max(lineage.shape[-1] for _, _, lineage in parts)
+        slots, joined = used + steps * self.rows, []
+        for tensors in zip(*parts, strict=True):
+            at = -1 if tensors[0].dtype == torch.bool else -2
+            shape = list(tensors[0].shape)
+            shape[0], shape[at] = sum(map(len, tensors)), slots
+            whole, first = tensors[0].new_zeros(shape), 0
+            for tensor in tensors:
+                whole[first : first + len(tensor)].narrow(at, 0, tensor.shape[at]).copy_(tensor)
+                first += len(tensor)
+            joined.append(whole)
+        keys, values, lineage = joined
+        length = torch.cat([self.length, other.length])
+        return SharedBeamCache(keys, values, self.owner, length, rows=self.rows, used=used, lineage=lineage)
+
+    def live_slots(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Keys, values and lineage of the slots that a row of their sentence still descends from."""
+        lineage = self.visible_slots()
+        live = lineage.any(1)
+        most = int(live.sum(1).max()) if live.numel() else 0
+        order = live.to(torch.uint8).argsort(dim=1, descending=True, stable=True)[:, :most]
+        keys, values = (
+            buffer.gather(-2, order[:, None, :, None].expand(-1, buffer.shape[1], -1, buffer.shape[-1]))
+            for buffer in (self.keys, self.values)
+        )
+        return keys, values, lineage.gather(2, order[:, None].expand(-1, self.rows, -1))
 
     def contents(self) -> Prepared:
         """Return the keys and values in the cache, of all rows together."""

@@ -67,6 +67,21 @@ class State:
                         )
                     into[index] = source.to(buffer.dtype)
 
+    def join(self, other: "State", steps: int) -> "State":
+        """Return a new state of the sentences of both, with room for `steps` more of each.
+
+        Shorter memories, and what else is told a source position, are followed by zeros. It is for searches on the
+        host: nothing may hold the addresses of either.
+        """
+        if other.rows != self.rows or other.row.keys() != self.row.keys():
+            raise ArgumentError(f"other: a state of {other.rows} rows a sentence given, expected {self.rows}")
+
+        def both(mine: Any, theirs: Any) -> Any:
+            return mine.join(theirs, steps) if isinstance(mine, Cache) else join_parts(mine, theirs)
+
+        sentence = {name: both(part, other.sentence[name]) for name, part in self.sentence.items()}
+        return State(sentence, {name: both(part, other.row[name]) for name, part in self.row.items()}, self.rows)
+
     def take(self, rows: Int[Tensor, " s"]) -> "State":
         """Return a new state of only these sentences, with all their rows."""
         sentence = {name: take_rows(part, rows) for name, part in self.sentence.items()}
@@ -125,3 +140,24 @@ def take_rows(part: Tensor | Prepared, rows: Tensor) -> Tensor | Prepared:
         return part.take(rows)
     keys, values, *length = (buffer[rows] for buffer in buffers(part))
     return type(part)(keys, values, part.owner, *length)
+
+
+def join_parts(mine: Any, theirs: Any) -> Any:
+    """Put the rows of two parts of a state behind each other: tensors, or projected memories of any lengths."""
+    if isinstance(mine, Tensor):
+        return join_tensors(mine, theirs)
+    theirs.check_owner(mine.owner, "other")
+    keys, values, *length = (join_tensors(*pair) for pair in zip(buffers(mine), buffers(theirs), strict=True))
+    return Prepared(keys, values, mine.owner, *length)
+
+
+def join_tensors(one: Tensor, two: Tensor) -> Tensor:
+    """The rows of two tensors; those that are smaller in another dimension are followed by zeros there."""
+    shape = [len(one) + len(two), *map(max, one.shape[1:], two.shape[1:])]
+    if all(list(each.shape[1:]) == shape[1:] for each in (one, two)):
+        return torch.cat([one, two])
+    both, first = one.new_zeros(shape), 0
+    for each in (one, two):
+        both[(slice(first, first + len(each)), *map(slice, each.shape[1:]))] = each
+        first += len(each)
+    return both

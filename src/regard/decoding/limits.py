@@ -8,6 +8,7 @@ no n-gram comes twice.
 from collections.abc import Sequence
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 
@@ -29,7 +30,11 @@ class Constraints:
     """The rules for the sentences of one search; scores of what they forbid become -∞."""
 
     def __init__(
-        self, most: Int[Tensor, " s"], prefixes: Sequence[Sequence[int]] = (), shortest: int = 0, no_repeat: int = 0
+        self,
+        most: Int[Tensor, " s"],
+        prefixes: Sequence[Sequence[int]] = (),
+        shortest: int | Int[Tensor, " s"] = 0,
+        no_repeat: int = 0,
     ):
         self.most, self.shortest, self.no_repeat = most, shortest, no_repeat
         lengths = [len(prefix) for prefix in prefixes]
@@ -51,6 +56,21 @@ class Constraints:
     def take(self, keep: Int[Tensor, " k"]) -> None:
         """Go on with these sentences alone."""
         self.most, self.prefix = self.most[keep], self.prefix[keep]
+        if isinstance(self.shortest, Tensor):
+            self.shortest = self.shortest[keep]
+
+    def shift(self, steps: int) -> None:
+        """Count steps from another beginning: limits and prefixes come that much later, or earlier."""
+        self.most, self.prefix = self.most + steps, F.pad(self.prefix, (steps, 0), value=FREE)
+        self.shortest, self.first_limit = self.shortest + steps, self.first_limit + steps
+        self.forced, self.alike = self.prefix.shape[1], 0
+
+    def join(self, other: "Constraints") -> None:
+        """Add the rules of other sentences, which count from the same beginning."""
+        each, self.forced = (self, other), max(self.forced, other.forced)
+        self.shortest = torch.cat([torch.as_tensor(one.shortest).expand(len(one.most)) for one in each])
+        self.prefix = torch.cat([F.pad(one.prefix, (0, self.forced - one.prefix.shape[1]), value=FREE) for one in each])
+        self.most, self.first_limit = torch.cat([self.most, other.most]), min(self.first_limit, other.first_limit)
 
     def limit_(self, scores: Float[Tensor, "s r v"], history: Int[Tensor, "s r t"]) -> None:
         """Forbid, in place, what the rules forbid as the next token; a prefix and a limit come before the rest."""
@@ -59,7 +79,8 @@ class Constraints:
         if step >= self.first_limit:
             ended = torch.where(step >= self.most, END, FREE)
             forced = ended if forced is None else torch.where(ended == END, ended, forced)
-        ends = scores[..., END].clone() if step < self.shortest else None
+        early = step < self.shortest  # one for all, or one each
+        ends = scores[..., END].clone() if (early if isinstance(early, bool) else bool(early.any())) else None
         only = (
             None
             if forced is None
@@ -69,7 +90,8 @@ class Constraints:
         if self.no_repeat and step >= self.no_repeat:
             self.forbid_repeats_(scores, history)
         if ends is not None:
-            scores[..., END] = -torch.inf
+            blocked = early if isinstance(early, bool) else early[:, None]
+            scores[..., END] = ends.masked_fill(torch.as_tensor(blocked, device=ends.device), -torch.inf)
             if self.no_repeat:  # where nothing else is left, it has to end
                 scores[..., END] = torch.where(scores.amax(-1) == -torch.inf, ends, scores[..., END])
         if forced is not None and only is not None:
@@ -125,14 +147,21 @@ def search_bytes(rows: int, groups: int, row: int, steps: int, vocabulary: int) 
 
 
 def output_limits(
-    model: Model, source: Tokens | Pictures, options: Options, prefixes: Sequence[Sequence[int]] | None = None
+    model: Model,
+    source: Tokens | Pictures,
+    options: Options | Sequence[Options],
+    prefixes: Sequence[Sequence[int]] | None = None,
 ) -> Int[Tensor, " s"]:
-    """The most tokens of each output, without END."""
+    """The most tokens of each output, without END; the options are one for all, or one each."""
     pictures = isinstance(source, Pictures)
     device = source.pixels.device if isinstance(source, Pictures) else source.ids.device
     lengths = source.lengths.tolist()
     begun = prefixes if prefixes is not None and len(prefixes) == len(lengths) else [()] * len(lengths)
-    most = [output_limit(model, None if pictures else n, options, len(p)) for n, p in zip(lengths, begun, strict=True)]
+    each = [options] * len(lengths) if isinstance(options, Options) else options
+    most = [
+        output_limit(model, None if pictures else n, own, len(p))
+        for n, own, p in zip(lengths, each, begun, strict=True)
+    ]
     return torch.tensor(most, dtype=torch.long, device=device)
 
 

@@ -15,13 +15,17 @@ A diverse beam (Vijayakumar et al. 2016, arXiv:1610.02424) is searched in groups
 `diversity` for each hypothesis of an earlier group that has just said the same token.
 
 An output that reaches its limit is ended there and its END counted, so that log-probabilities are those of the pair.
+
+A search can be stepped from outside (`advance`), and other sentences can join it while it runs
+(`regard.decoding.joining`): they then stand at steps of their own. The clock of such a search counts for all, and each
+sentence says when it began.
 """
 
 # s sentences or pictures · r rows of each · k, c candidates · v vocabulary · t tokens so far · m source positions
 import zlib
 from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import torch
@@ -48,7 +52,7 @@ from regard.errors import ArgumentError
 from regard.kernels.linear import pack_weights
 from regard.models.contract import Model, Pictures, Tokens
 
-__all__ = ["Output", "SearchResult", "greedy", "search"]
+__all__ = ["Output", "SearchResult", "SentenceSearch", "StepSearch", "greedy", "search"]
 
 NONE = -1  # no token, and no row
 PACK = 16  # rows from which weights are worth packing for the steps to come
@@ -90,8 +94,32 @@ class Choice(NamedTuple):
     total: Float[Tensor, "s k"]
 
 
+@dataclass(eq=False)
+class SentenceSearch:
+    """A sentence, or a picture, of a search under way: what it asked for, and what was found of it."""
+
+    options: Options
+    pools: list[Pool]  # of finished hypotheses, one a group
+    samples: dict[int, Output] = field(default_factory=dict)  # by row
+    steps: list[list[Candidate]] | None = None  # where a trace is kept
+    begin: int = 0  # when it began, by the clock of its search
+    done: bool = False
+
+    def result(self) -> SearchResult:
+        """The outputs of a sentence that is done."""
+        sample = [self.samples[row] for row in sorted(self.samples)]
+        outputs = sample if self.options.sample else merge_pools(self.pools, self.options.nbest)
+        check_outputs(outputs)
+        while self.steps and not self.steps[-1]:  # it was done, and waited for others
+            self.steps.pop()
+        return SearchResult(outputs, self.steps)
+
+
 class StepSearch:
-    """A search under way: the rows of sentences that are not done, side by side, [s r]."""
+    """A search under way: the rows of sentences that are not done, side by side, [s r].
+
+    `each` are the options of every sentence, where they differ in what is a sentence's own (`joining.shared_options`).
+    """
 
     def __init__(
         self,
@@ -100,11 +128,19 @@ class StepSearch:
         options: Options,
         prefixes: Sequence[Sequence[int]] | None = None,
         trace: bool = False,
+        each: Sequence[Options] | None = None,
     ):
         self.model, self.options, self.trace = model, options, trace
-        most = output_limits(model, source, options, prefixes)
+        each = [options] * len(source.lengths) if each is None else each
+        most = output_limits(model, source, each, prefixes)
         check_prefixes(prefixes, most)
-        self.constraints = Constraints(most, prefixes or [], options.shortest, options.no_repeat)
+        self.alpha: float | Float[Tensor, "s 1"] = options.length_penalty
+        shortest: int | Tensor = options.shortest
+        if any(own.length_penalty != options.length_penalty for own in each):
+            self.alpha = most.new_tensor([[own.length_penalty] for own in each], dtype=torch.float64)
+        if any(own.shortest != options.shortest for own in each):
+            shortest = most.new_tensor([own.shortest for own in each])
+        self.constraints = Constraints(most, prefixes or [], shortest, options.no_repeat)
         self.size = int(most.max()) + 1  # steps, END's among them
         memory = model.encode(source)
         self.lengths = memory.lengths.to(most.device)  # of what is to be covered
@@ -117,46 +153,48 @@ class StepSearch:
                 f"coverage_penalty: {options.coverage_penalty:g} given, but a model without attention covers nothing"
             )
         self.rows, count = options.nbest if options.sample else options.beam, len(most)
-        self.results = [SearchResult(steps=[] if trace else None) for _ in range(count)]
-        self.pools = [[Pool(self.rows // options.groups) for _ in range(options.groups)] for _ in range(count)]
-        self.samples: list[dict[int, Output]] = [{} for _ in range(count)]  # of a sample, by row
-        self.sentences = list(range(count))  # that are not done
+        self.sentences = [  # that are not done
+            SentenceSearch(own, [Pool(self.rows // own.groups) for _ in range(own.groups)], steps=[] if trace else None)
+            for own in each
+        ]
+        self.step = 0  # the clock
+        self.begin: Int[Tensor, " s"] | None = None  # when each sentence began; None: all of them at 0
         self.history = torch.full((count, 1, self.size), PAD, device=most.device)
         self.total = torch.zeros(count, 1, device=most.device)
         self.numbers: Float[Tensor, "s t r"] | None = None
         if options.sample:
             self.numbers = torch.zeros(count, self.size, self.rows, dtype=torch.float64)
             for i, (named, limit) in enumerate(zip(sample_keys(source), most.tolist(), strict=True)):
-                self.numbers[i, : limit + 1] = random_numbers(named, limit + 1, self.rows, options.seed)
+                self.numbers[i, : limit + 1] = random_numbers(named, limit + 1, self.rows, each[i].seed)
 
     def run(self) -> list[SearchResult]:
         """Step by step, until all are done."""
-        tokens = torch.full((len(self.sentences),), START, device=self.total.device)
-        for step in range(self.size):
-            logits, self.state = self.model.step(tokens, self.state)
-            logits = logits if logits.dtype == torch.float64 else logits.float()
-            logits = logits.view(len(self.sentences), -1, logits.shape[-1])
-            if step == 0:
-                self.constraints.check(logits.shape[-1])
-                if (
-                    len(self.sentences) * self.rows > MANY and not logits.is_cuda
-                ):  # a GPU says when its memory is used up
-                    row = row_bytes(self.state, len(self.sentences))
-                    check_memory(self.options, row, len(self.sentences), self.size, logits.shape[-1])
-            norm = log_sum(logits)
-            check_finite(self.model, norm[self.total > -torch.inf], impossible=False)
-            self.constraints.limit_(logits, self.history[..., :step])
-            choice = (self.draw if self.options.sample else self.choose)(logits, norm, step)
-            if not self.move(choice, step):
-                break
-            tokens = self.history[..., step].flatten()
-        for result, pools, samples in zip(self.results, self.pools, self.samples, strict=True):
-            sample = [samples[row] for row in sorted(samples)]
-            result.outputs = sample if self.options.sample else merge_pools(pools, self.options.nbest)
-            check_outputs(result.outputs)
-            while result.steps and not result.steps[-1]:  # it was done, and waited for others
-                result.steps.pop()
-        return self.results
+        sentences = list(self.sentences)
+        while self.advance():
+            pass
+        return [each.result() for each in sentences]
+
+    def advance(self) -> bool:
+        """One step of every sentence; sentences that are done say so. False if none is left."""
+        step = self.step
+        if step == 0:
+            tokens = torch.full((len(self.sentences),), START, device=self.total.device)
+        else:
+            tokens = self.history[..., step - 1].flatten()
+        logits, self.state = self.model.step(tokens, self.state)
+        logits = logits if logits.dtype == torch.float64 else logits.float()
+        logits = logits.view(len(self.sentences), -1, logits.shape[-1])
+        if step == 0:
+            self.constraints.check(logits.shape[-1])
+            if len(self.sentences) * self.rows > MANY and not logits.is_cuda:  # a GPU says when its memory is used up
+                row = row_bytes(self.state, len(self.sentences))
+                check_memory(self.options, row, len(self.sentences), self.size, logits.shape[-1])
+        norm = log_sum(logits)
+        check_finite(self.model, norm[self.total > -torch.inf], impossible=False)
+        self.constraints.limit_(logits, self.history[..., :step])
+        choice = (self.draw if self.options.sample else self.choose)(logits, norm, step)
+        self.step += 1
+        return self.move(choice, step) and self.step < self.size
 
     # ---- the next tokens
 
@@ -212,7 +250,10 @@ class StepSearch:
         s, r = norm.shape
         shift = (self.total - norm).expand(-1, self.rows)  # the first step is one for all
         scores = scores.expand(-1, self.rows, -1)
-        tokens = sample_tokens(scores, self.numbers[:, step], self.options)
+        numbers = (
+            self.numbers[:, step] if self.begin is None else self.numbers[torch.arange(s), step - self.begin.cpu()]
+        )
+        tokens = sample_tokens(scores, numbers, self.options)
         total = shift + scores.gather(-1, tokens[..., None])[..., 0]
         rows = torch.arange(self.rows, device=tokens.device).expand(s, -1)
         choice = Choice(rows if r > 1 else torch.zeros_like(rows), tokens, total)
@@ -234,15 +275,17 @@ class StepSearch:
         parents, total, score = candidates.parents.tolist(), candidates.total.tolist(), scores.tolist()
         for i, j in finished.nonzero().tolist():
             sentence = self.sentences[i]
-            output = Output(history[i][parents[i][j]], total[i][j], score[i][j], step < most[i])
+            tokens = history[i][parents[i][j]][sentence.begin :]
+            output = Output(tokens, total[i][j], score[i][j], step < most[i])
             if self.options.sample:
-                self.samples[sentence][j] = output
+                sentence.samples[j] = output
             else:
-                self.pools[sentence][group].add(output)
+                sentence.pools[group].add(output)
 
     def scores(self, choice: Choice, step: int) -> Float[Tensor, "s k"]:
         """Rank hypotheses: log-probabilities with the penalties."""
-        scores = choice.total / length_penalty(step + 1, self.options.length_penalty)
+        length = step + 1 if self.begin is None else (step + 1 - self.begin)[:, None].double()
+        scores = choice.total / length_penalty(length, self.alpha)
         if self.state.coverage is None:
             return scores
         coverage = self.state.coverage.view(len(self.sentences), -1, self.state.coverage.shape[-1]).to(scores)
@@ -251,11 +294,11 @@ class StepSearch:
 
     def stop_full(self, choice: Choice, group: int, step: int) -> None:
         """Stop the hypotheses of sentences where none that goes on can enter the pool any more."""
-        full = [i for i, sentence in enumerate(self.sentences) if self.pools[sentence][group].full]
+        full = [i for i, sentence in enumerate(self.sentences) if sentence.pools[group].full]
         if full:
             best = self.scores(choice, step).amax(1).tolist()
             for i in full:
-                pool = self.pools[self.sentences[i]][group]
+                pool = self.sentences[i].pools[group]
                 if is_settled(best[i], pool.outputs[-1].score, pool.size):
                     choice.total[i] = -torch.inf
 
@@ -264,7 +307,7 @@ class StepSearch:
         ended, rows = finished.tolist(), order.tolist()
         parts = zip(*(part.tolist() for part in candidates), strict=True)
         for i, (parents, tokens, totals) in enumerate(parts):
-            steps = self.results[self.sentences[i]].steps
+            steps = self.sentences[i].steps
             assert steps is not None
             noted = []
             for j, candidate in enumerate(zip(parents, tokens, totals, strict=True)):
@@ -293,7 +336,10 @@ class StepSearch:
         self.history[..., step] = choice.tokens
         self.total = choice.total
         going = (self.total > -torch.inf).any(1)
-        active_count = int(going.sum())
+        active_count = 0
+        for sentence, active in zip(self.sentences, going.tolist(), strict=True):
+            sentence.done = not active
+            active_count += active
         if 0 < active_count <= len(self.sentences) * (CROWD - 1) / CROWD:
             self.take(going.nonzero()[:, 0])
         return active_count > 0
@@ -304,9 +350,19 @@ class StepSearch:
         self.lengths = self.lengths[keep]
         self.constraints.take(keep)
         rows = keep.tolist()
+        if isinstance(self.alpha, Tensor):
+            self.alpha = self.alpha[keep]
+        if self.begin is not None:
+            self.begin = self.begin[keep]
         self.sentences = [self.sentences[i] for i in rows]
         if self.numbers is not None:
             self.numbers = self.numbers[rows]
+
+    # ---- what comes from outside
+
+    def stop(self, sentence: SentenceSearch) -> None:
+        """End the search for a sentence, whatever was found; it leaves with the next step."""
+        self.total[self.sentences.index(sentence)] = -torch.inf
 
 
 def rank_candidates(
