@@ -1,7 +1,7 @@
 """One pass over the training pairs before they are encoded: how many, which are held out, what the tokenizer sees.
 
 What is held out is chosen by a hash of the pair's text: the k smallest. So a repetition of a held-out pair is never
-trained on, the choice does not hang on the order of the lines, and mostly stays when lines are added.
+trained on, the choice does not depend on the order of the lines, and mostly stays when lines are added.
 """
 
 import hashlib

@@ -126,7 +126,7 @@ def load_tokenizers(settings: TokenizerSettings) -> Tokenizers:
 
 
 def cache_key(reading: Reading, tokenizers: Tokenizers | None, sources: Mapping[str, object]) -> str:
-    """A hash of all that the encoded pairs hang on: contents, not names; not weights, nor where the cache is."""
+    """A hash of all that the encoded pairs depend on: contents, not names; not weights, nor where the cache is."""
     data, settings = reading.data, reading.settings
     to_train = {"kind": settings.kind, "joint": settings.joint, "size": settings.size, "lowercase": data.lowercase}
     facts = {

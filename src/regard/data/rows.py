@@ -45,7 +45,7 @@ class Reading:
         return pairs(corpus, say=self.remarks.append)
 
     def facts(self) -> dict[str, object]:
-        """Return what the encoded rows hang on beside the files, the tokenizer and the usual settings."""
+        """Return what the encoded rows depend on beside the files, the tokenizer and the usual settings."""
         return {}
 
     def survey(self, training: Sequence[CorpusSettings], *, hold_out: bool, tokenizer: bool) -> FirstPass:

@@ -88,7 +88,7 @@ class Tokenizer:
         return [i if i > END else UNKNOWN for i in encoded.ids]
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        """The ids of many texts. Words met before are looked up, where nothing hangs on what stands around them."""
+        """The ids of many texts. Words met before are looked up, where nothing depends on what stands around them."""
         if not self.separable:
             return self.encode_threaded(texts)
         split = [text.split() if not ODD.search(text) else [text] for text in texts]

@@ -59,7 +59,7 @@ def most_of(prepared: Prepared, reads: str | None, device: str) -> int:
 
 
 def fits(objective: torch.nn.Module, batch: Batch, room: float, settings: Settings) -> bool:
-    """Whether a forward and a backward pass stay within the room."""
+    """Return whether a forward and a backward pass stay within the room."""
     torch.cuda.reset_peak_memory_stats()
     try:
         with torch.autocast("cuda", torch.bfloat16, enabled=settings.training.precision != "fp32"):

@@ -146,7 +146,7 @@ def picture_defaults(settings: Settings, captions: Iterable[Sequence[str]]) -> S
 
 
 def mirrored(texts: Sequence[str]) -> bool:
-    """Whether these captions hold of a picture that is mirrored, too."""
+    """Return whether these captions hold of a picture that is mirrored, too."""
     return sum(SIDES.search(text) is not None for text in texts) <= NAMED * len(texts)
 
 

@@ -123,7 +123,7 @@ class TextTest:
 
     @property
     def needs_run(self) -> bool:
-        """Whether a model has to be asked."""
+        """Return whether a model has to be asked."""
         return self.outputs is None or "perplexity" in self.keys
 
     def measure(

@@ -1,4 +1,4 @@
-"""Whether a configuration's sizes are those of the weights: found out before any memory is taken for a model.
+"""Return whether a configuration's sizes are those of the weights: found out before any memory is taken for a model.
 
 The model is built once without memory (torch's meta device), with no more operations than so many weights can need, and
 its names and shapes are compared with the heading of the file. A configuration that asks for a thousand million layers

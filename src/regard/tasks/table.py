@@ -52,7 +52,7 @@ class TaskRow:
         return next((row.name for row in rows if self.looks_like(row)), None)
 
     def looks_like(self, other: "TaskRow") -> bool:
-        """Whether the same goes in and comes out as of another task."""
+        """Return whether the same goes in and comes out as of another task."""
         return (self.alone, self.labels) == (other.alone, other.labels) and {*self.reads} <= {*other.reads}
 
     def all_metrics(self) -> tuple[str, ...]:

@@ -164,7 +164,7 @@ def sharded_modules(objective: nn.Module) -> "list[FSDPModule]":
 
 
 def is_sharded(tensor: Tensor) -> "TypeGuard[DTensor]":
-    """Whether it is spread over the processes; none is where nobody has imported what spreads them."""
+    """Return whether it is spread over the processes; none is where nobody has imported what spreads them."""
     spreading = sys.modules.get("torch.distributed.tensor")
     return spreading is not None and isinstance(tensor, spreading.DTensor)
 

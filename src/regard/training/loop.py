@@ -1,7 +1,7 @@
 """The loop: take batches, update, record, validate, save. It knows a Task and nothing of what is learned.
 
 One update takes `accumulate × processes` consecutive batches of the task's stream; their losses are divided by what
-they count together, so that the update does not hang on how many processes shared it. Everything random in an update is
+they count together, so that the update is the same however many processes share it. Everything random in an update is
 drawn from a generator that is seeded anew by (seed, step, process): with the step, the place in the stream, the weights
 and the optimiser's state, a resumed run is the run that was not stopped, bit by bit.
 

@@ -27,8 +27,9 @@ class Prefetch:
     """The shares of one update after the other, each loaded by a thread before it is asked for.
 
     One thread, so that the stream is read in order; the batches are a function of their place in it, so that nothing
-    hangs on when they were loaded. A task that does not say so of its own (`ahead`) has them loaded when they are asked
-    for. An error comes when its update is asked for. `waited` is how many seconds the loop stood still for its data.
+    depends on when they were loaded. A task that does not say so of its own (`ahead`) has them loaded only when
+    they are asked for. An error is raised when its update is asked for. `waited` counts the seconds in which the loop
+    waited for its data.
     """
 
     def __init__(self, task: Task, position: Position, accumulate: int, rank: int, world: int, pin: bool):

@@ -69,7 +69,7 @@ class Trackers:
         self.trackers.clear()
 
     def attempt(self, name: str, call: Callable[[], None]) -> None:
-        """Do something with a tracker, and leave it out if that fails: training does not hang on a network."""
+        """Do something with a tracker, and leave it out if that fails: training does not depend on a network."""
         try:
             call()
         except Exception as error:  # whatever a service's own package raises

@@ -4,7 +4,7 @@
     for example in generate("phrasebook", 30_000, pair="en-fr", longest=12):
         print(example.source, example.target, example.alignment)
 
-Whether an example is for training, validation or testing hangs on a hash of its source alone (2 % are valid, 2 % test),
+A hash of its source alone decides whether an example is for training, validation or testing (2 % are valid, 2 % test),
 so that no seed and no count can bring a test sentence into training. Of the phrasebook's second edition it is the
 source in full: "I don't" and "I do not" are of one split, and only one of them is generated. The same arguments give
 the same examples on every machine and every version of Python.

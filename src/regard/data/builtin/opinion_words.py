@@ -95,12 +95,12 @@ class Noun(NamedTuple):
 
     @property
     def countable(self) -> bool:
-        """Whether it stands behind "a"."""
+        """Return whether it stands behind "a"."""
         return not self.plural and self.name not in MASS
 
     @property
     def person(self) -> bool:
-        """Whether it is "he" or "she"."""
+        """Return whether it is "he" or "she"."""
         return self.words == "people" and self.countable
 
 

@@ -215,7 +215,7 @@ class Opinions:
         return choices[self.below(len(choices))]
 
     def chance(self, share: float) -> bool:
-        """Whether something happens that does so in this share of cases."""
+        """Return whether something happens that does so in this share of cases."""
         return self.random() < share
 
     def review(self, shortest: int, longest: int) -> tuple[list[str], int]:
@@ -361,5 +361,5 @@ class Context:
 
     @property
     def plural(self) -> bool:
-        """Whether the noun is a plural."""
+        """Return whether the noun is a plural."""
         return self.noun is not None and self.noun.plural

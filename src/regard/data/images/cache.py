@@ -6,7 +6,7 @@ A folder of its own, so that another tokenizer or another choice of captions dec
                    pictures.json  {"side", "names": of those that could be read, "lost": [why] of those that could not}
                    manifest.json
 
-Which one is asked for hangs on the names, sizes and times of the files; which one it is, on the pixels themselves. So
+Which one is asked for depends on the names, sizes and times of the files; which one it is, on the pixels themselves. So
 nothing is read to find it again, and the same pictures copied elsewhere are still the same to a run that goes on.
 """
 
@@ -76,7 +76,7 @@ class Picture(NamedTuple):
 
 
 def keep(home: Path, request: object, side: int, pictures: Callable[[], Iterable[Picture]], say: Say) -> Pixels:
-    """The pictures from the cache, or put into it: `asked` is all that they hang on."""
+    """The pictures from the cache, or put into it: `asked` is all that they depend on."""
     key = hashlib.sha256(json.dumps([cache.FORMAT, side, request]).encode()).hexdigest()[:32]
     link = home / f"pictures-{key}"
     if (there := cache.follow(link)).exists():

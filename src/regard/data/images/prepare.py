@@ -99,7 +99,7 @@ def key_of(
     tokenizers: Tokenizers | None,
     labelled: bool,
 ) -> str:
-    """A hash of all that the encoded captions or labels hang on."""
+    """A hash of all that the encoded captions or labels depend on."""
     to_train: object = [settings.kind, settings.size, data.lowercase, library.__version__]
     if labelled:
         to_train = None

@@ -88,7 +88,7 @@ def stages_of(
 
 
 def is_identity(values: Tensor) -> bool:
-    """Whether every key's value is its own place: then what is summed are the weights themselves."""
+    """Return whether every key's value is its own place: then what is summed are the weights themselves."""
     count, width = values.shape[-2:]
     return count == width and bool((values == torch.eye(width, dtype=values.dtype, device=values.device)).all())
 
@@ -134,7 +134,7 @@ def span_words(part: Span) -> str:
 
 
 def is_known(part: Span) -> bool:
-    """Whether a span is one of the library's, as it is there."""
+    """Return whether a span is one of the library's, as it is there."""
     return type(part) in (Alibi, Causal, Lengths, Monotonic, Predictive, Mask, Packed)
 
 

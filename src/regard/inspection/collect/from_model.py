@@ -231,7 +231,7 @@ def add_previous(
 
 
 def is_convex(members: set[str], edges: Sequence[GraphEdge]) -> bool:
-    """Whether no way leads out of some boxes and back into them: then a frame can stand around them."""
+    """Return whether no way leads out of some boxes and back into them: then a frame can stand around them."""
     outside, queue = set[str](), list(members)
     while queue:
         here = queue.pop()
@@ -265,5 +265,5 @@ def enclosing(name: str, recorder: Trace) -> list[str]:
 
 
 def is_unknown(module: nn.Module) -> bool:
-    """Whether a module is another package's: then all that it has inside is framed."""
+    """Return whether a module is another package's: then all that it has inside is framed."""
     return not type(module).__module__.startswith("regard.")

@@ -124,7 +124,7 @@ def within(graph: Graph, module: str, side: str) -> list[GraphNode]:
 def is_alike(
     graph: Graph, name: str, members: dict[str, list[GraphNode]], one: str, other: str, keys: Sequence[str]
 ) -> bool:
-    """Whether two layers have the same boxes, shapes and edges, each but for where its input comes from."""
+    """Return whether two layers have the same boxes, shapes and edges, each but for where its input comes from."""
     first, second = members[one], members[other]
     if len(first) != len(second) or len(first) == 0:
         return False
@@ -139,14 +139,14 @@ def is_alike(
 
 
 def follows(graph: Graph, members: dict[str, list[GraphNode]], one: str, other: str, keys: Sequence[str]) -> bool:
-    """Whether a layer reads the one before it, or stands beside it and reads what all of them read."""
+    """Return whether a layer reads the one before it, or stands beside it and reads what all of them read."""
     first, second = ({node.name for node in members[key]} for key in (one, other))
     outside = {edge.source for edge in graph.edges if edge.target in second} - second
     return bool(outside & first) or all(is_common(graph, members, source, keys) for source in outside)
 
 
 def is_common(graph: Graph, members: dict[str, list[GraphNode]], source: str, keys: Sequence[str]) -> bool:
-    """Whether a node outside of some layers is read by several of them."""
+    """Return whether a node outside of some layers is read by several of them."""
     if any(node.name == source for key in keys for node in members[key]):
         return False
     return len(layers_of((edge.target for edge in graph.edges if edge.source == source), members)) > 1

@@ -21,7 +21,7 @@ def split_layer_loops(units: dict[str, Unit], modules: Mapping[str, nn.Module]) 
 
 
 def is_layer_loop(unit: Unit, units: Mapping[str, Unit], modules: Mapping[str, nn.Module]) -> bool:
-    """Whether each call reads modules of one layer alone, and every call those of another."""
+    """Return whether each call reads modules of one layer alone, and every call those of another."""
     layers = [{number_in_list(units[each], modules) for each in reads} for reads in unit.reads]
     numbers = {number for layer in layers for number in layer}
     return all(len(layer) == 1 for layer in layers) and None not in numbers and len(numbers) == len(layers)

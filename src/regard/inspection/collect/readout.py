@@ -145,12 +145,12 @@ def stack_stages(forward: ForwardPass, view: View, row: int) -> list[Stage]:
 
 
 def has_pooling(forward: ForwardPass) -> bool:
-    """Whether words are pooled by an attention."""
+    """Return whether words are pooled by an attention."""
     return any(view.rpartition(".")[2] == "pooling" for view in forward.looks)
 
 
 def writes(forward: ForwardPass, view: View) -> bool:
-    """Whether the rows of a view are positions at which a word is written."""
+    """Return whether the rows of a view are positions at which a word is written."""
     return view.rows in ("written", "read")
 
 

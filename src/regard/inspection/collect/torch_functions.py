@@ -48,12 +48,12 @@ FIRST_ALONE = {"to", "type_as", "view_as", "expand_as", "reshape_as"}  # of the 
 
 
 def is_structural(name: str) -> bool:
-    """Whether a torch function only moves numbers about."""
+    """Return whether a torch function only moves numbers about."""
     return name in STRUCTURAL
 
 
 def is_function(code: CodeType, package: str) -> bool:
-    """Whether code is a named function of a library other than torch, and no lambda or the like."""
+    """Return whether code is a named function of a library other than torch, and no lambda or the like."""
     return not code.co_name.startswith("<") and package.partition(".")[0] not in ("torch", "jaxtyping", "contextlib")
 
 
@@ -69,7 +69,7 @@ def scalar_in(arguments: list[Any]) -> str | None:
 
 
 def is_in_place(name: str, options: dict[str, Any]) -> bool:
-    """Whether a torch function writes into a tensor that was there before."""
+    """Return whether a torch function writes into a tensor that was there before."""
     return name == "__setitem__" or (name.endswith("_") and not name.endswith("__")) or "out" in options
 
 

@@ -281,7 +281,7 @@ class Trace(TorchFunctionMode):
         return None
 
     def is_part_of_attention(self, score: Score) -> bool:
-        """Whether a score is an attention's, whose stages show it."""
+        """Return whether a score is an attention's, whose stages show it."""
         parts = self.names[id(score)].split(".")
         return any(isinstance(self.modules[".".join(parts[:count])], Attention) for count in range(len(parts)))
 
@@ -313,7 +313,7 @@ class Trace(TorchFunctionMode):
         return None
 
     def computes(self, name: str, arguments: list[Any], origins: list[frozenset[Origin]]) -> bool:
-        """Whether an operation is worth a box: what adds or multiplies joins two sources, or has a number to show."""
+        """Return whether an operation is worth a box: it computes, joins two sources, or has a number to show."""
         sources = [each for each in origins if each]
         merged: frozenset[Origin] = frozenset().union(*sources)
         if name in ("cat", "concat", "concatenate"):
@@ -404,7 +404,7 @@ def trace(model: nn.Module) -> Iterator[Trace]:
 
 
 def is_box(module: nn.Module) -> bool:
-    """Whether a module is drawn as one box: a recurrent layer, torch's attention, or what has no modules inside."""
+    """Return whether a module is drawn as one box: a recurrent layer, torch's attention, or one without modules."""
     if isinstance(module, Layer | nn.MultiheadAttention):
         return True
     if isinstance(module, (Attentive, Span, Weighting, *SKIPPED)):
@@ -415,5 +415,5 @@ def is_box(module: nn.Module) -> bool:
 
 
 def is_within(name: str, module: str) -> bool:
-    """Whether a dotted name is a module's own or that of a part of it."""
+    """Return whether a dotted name is a module's own or that of a part of it."""
     return name == module or not module or name.startswith(module + ".")

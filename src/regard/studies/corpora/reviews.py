@@ -20,7 +20,7 @@ class Reviews:
     tables: dict[str, dict[str, Any]]  # data, tokenizer
     texts: list[str]
     labels: list[str]
-    deciding: list[frozenset[int]] | None = None  # of built-in ones: the words of each text that its label hangs on
+    deciding: list[frozenset[int]] | None = None  # of built-in ones: the words of each text that its label depends on
 
     @property
     def real(self) -> bool:

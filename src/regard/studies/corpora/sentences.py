@@ -39,7 +39,7 @@ def tokenizer(pieces: int, joint: bool = True) -> dict[str, Any]:
 
 
 def german(count: int, tests: int, longest: int) -> Sentences:
-    """The German side of the phrasebook: verbs that come late, and articles that hang on the noun behind them."""
+    """The German side of the phrasebook: verbs that come late, and articles that depend on the noun behind them."""
     texts = [each.target for each in generate("phrasebook", tests, split="test", seed=0, edition=1, longest=longest)]
     options = [f"longest={longest}"]
     data = {"builtin": "phrasebook", "pair": "en-de", "count": count, "builtin_edition": 1, "builtin_options": options}

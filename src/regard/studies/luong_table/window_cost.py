@@ -91,7 +91,7 @@ def synchronise(device: torch.device) -> None:
 
 
 def cost_verdicts(cost: Cost) -> list[Verdict]:
-    """Judge whether a window's cost hangs on the length."""
+    """Judge whether a window's cost depends on the length."""
     first, last = cost.lengths[0], cost.lengths[-1]
     counts, times = cost.operations, cost.seconds
     grown = {span: each[-1] / each[0] for span, each in counts.items()}

@@ -5,7 +5,7 @@ Vaswani et al. 2017 (arXiv:1706.03762), section 4: a layer of self-attention has
 other and paths of length 1; a recurrent one $n d^2$, n and n; a convolution $k n d^2$, 1 and $\log_k n$ where it is
 dilated, $n / k$ where not; self-attention within r positions $r n d$, 1 and $n / r$. Here all three are measured on
 layers that run: multiply-adds are counted, steps are the longest chain in autograd's graph, and a path is the number of
-layers after which the last position hangs on the first. Beside them the time a forward pass takes.
+layers after which the last position depends on the first. Beside them the time a forward pass takes.
 """
 
 # n positions · d width · k width of a kernel · r radius of a window

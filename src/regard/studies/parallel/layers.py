@@ -128,7 +128,7 @@ def depth(layer: nn.Module, n: int, width: int) -> int:
 
 
 def path(name: str, n: int, width: int = 8) -> int:
-    """Layers until the last position hangs on the first; of a recurrence, steps within its one layer."""
+    """Layers until the last position depends on the first; of a recurrence, steps within its one layer."""
     x = torch.randn(n, width, requires_grad=True)
     if name == "recurrent":
         layer, steps = Recurrent(width), 0

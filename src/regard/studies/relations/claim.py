@@ -101,7 +101,7 @@ def run(setting: Setting) -> Page:
         caveats=[
             "A grammar made the sentences: their relations are more regular than those of a treebank, and many stand "
             "at a distance that hardly changes.",
-            "That an attention head looks at a word's grammatical head does not say that the translation hangs on it. "
+            "That an attention head looks at a word's grammatical head does not say that the translation needs it. "
             "Of the words whose head is three or more away, three in ten are full stops and commas, from which a "
             "translator need not look anywhere.",
             "A relation's name comes from a few rules over the phrasebook's lexicon; words that none of them names "

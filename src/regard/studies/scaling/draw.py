@@ -139,7 +139,7 @@ def length_table(counts: dict[int, Scores]) -> Table:
         columns=["n", "std of q·k/√d", "std if divided by √n", "mean", "max a"],
         rows=[[n, c.spread, c.spread * 8 / math.sqrt(n), c.mean, c.largest] for n, c in counts.items()],
         formats=["d", ".3f", ".3f", ".4f", ".3f"],
-        note="Divided by √n instead, the spread would hang on the length of the sentence.",
+        note="Divided by √n instead, the spread would depend on the length of the sentence.",
     )
 
 

@@ -190,7 +190,7 @@ class Clause:
 
     @property
     def asks_whereabouts(self) -> bool:
-        """Whether the question word is all that is said of the subject: where is the station?"""
+        """Return whether the question word is all that is said of the subject: where is the station?"""
         if self.verb is not None or self.asking != Asking.ADVERB:
             return False
         return not (self.adjective or self.idiom or self.profession or self.place or self.identity)

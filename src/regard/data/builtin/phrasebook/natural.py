@@ -99,7 +99,7 @@ def contract(words: list[Word], style: Style) -> list[Word]:
 
 
 def attached(word: Word, before: Word, french: bool) -> bool:
-    """Whether a word is written without a space after the one before it."""
+    """Return whether a word is written without a space after the one before it."""
     form = word.form
     if form in STOPS:
         return not (french and form == "?")

@@ -5,7 +5,7 @@
         example.picture()                 # its pixels, drawn when asked for
         example.speaks_of, example.boxes  # which shape each word speaks of, and where that is
 
-The source is the scene in words and numbers, and all that the picture hangs on. Every relation in a caption is true and
+The source is the scene in words and numbers, all that the picture depends on. Every relation in a caption is true and
 clear to see, and the caption says all there is: sizes, colours, kinds, and where one shape is or how one stands to the
 others. Options: `size`, pixels of a side; `shapes`, the most there are; and `question`, which is "none" for captions.
 

@@ -43,7 +43,7 @@ class Scene(NamedTuple):
 
     @property
     def description(self) -> str:
-        """The scene in words and numbers: equal for equal scenes, and all that the drawing hangs on."""
+        """The scene in words and numbers: equal for equal scenes, and all that the drawing depends on."""
         prefix = "" if self.question == "none" else f"{self.question} : "
         return prefix + " , ".join(" ".join(shape.words) for shape in self.shapes)
 
