@@ -20,7 +20,7 @@ FILES |= {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff"}
 def read_inputs(
     run: OpenRun, arguments: Sequence[str], count: int, say: Callable[[str], None], as_text: bool = False
 ) -> list[str]:
-    """The first `count` things to look at; `say` is told of what is left out.
+    """Read the first `count` inputs; `say` reports what is left out.
 
     Of a run that reads pictures all are files or folders of them. For others, what is a file is read, a text a line,
     "-" is standard input, and anything else is a text; with `as_text` all are texts.
@@ -81,7 +81,7 @@ def read_against(run: OpenRun, text: str, count: int, as_text: bool = False) -> 
 
 
 def is_file(text: str) -> bool:
-    """Return whether a file is meant: one that is there, or a name that looks it. "and/or" is a text, as is "data"."""
+    """Return whether a file is meant: one that exists, or a name like one's. "and/or" is a text, as is "data"."""
     if not text.strip():
         return False
     try:
@@ -99,7 +99,7 @@ def is_file(text: str) -> bool:
 
 
 def first(inputs: Iterable[str], count: int, name: str, say: Callable[[str], None]) -> list[str]:
-    """The first of them."""
+    """Return the first inputs."""
     items = list(inputs)
     if len(items) > count:
         say(f"only the first {count:,} {name} are shown; --count says how many")

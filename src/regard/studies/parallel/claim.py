@@ -1,4 +1,4 @@
-r"""The claim on the cost of a layer, how long it takes one word after the other, and how far apart words are: table 1
+r"""The claim on the cost of a layer, its number of sequential steps, and the distance between words: table 1
 of the paper.
 
 Vaswani et al. 2017 (arXiv:1706.03762), section 4: a layer of self-attention has $n^2 d$ operations, 1 step after the
@@ -32,7 +32,7 @@ __all__ = ["run"]
 
 
 def run(seed: int = 0, quick: bool = False) -> Page:
-    """Measure, judge and describe."""
+    """Measure the layers, judge the claims and write the page."""
     lengths = LENGTHS[:-2] if quick else LENGTHS
     with signed(seed=seed, quick=quick, dtype="float32") as clock:
         layers = {name: make(WIDTH) for name, make in LAYERS.items()}

@@ -24,7 +24,7 @@ class Shape(NamedTuple):
 
     @property
     def words(self) -> tuple[str, ...]:
-        """All that is to be known of it."""
+        """Return the words that describe the shape."""
         return (*(("ringed",) if self.ringed else ()), *self[:3], str(self.x), str(self.y))
 
     @property
