@@ -91,4 +91,4 @@ def remove_earlier(out: Path) -> None:
     if (out / MARK).is_file():
         shutil.rmtree(out)
     elif any(out.iterdir()):
-        raise CommandError(f"{out}: holds something else than an earlier demonstration; give another --out")
+        raise CommandError(f"{out}: holds something other than an earlier demonstration; give another --out")

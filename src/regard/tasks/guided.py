@@ -84,11 +84,11 @@ def guided_at(model: Model, settings: TrainingSettings) -> tuple[str, int]:
         raise ConfigError("training.guided", f"{settings.guided} given, but the model has {why}; expected 0")
     if layer is not None and layer >= len(cross_attentions):
         raise ConfigError(
-            "training.guided_layer", f"{layer} given, expected less than {len(cross_attentions)}, the layers"
+            "training.guided_layer", f"{layer} given, expected less than {len(cross_attentions)}, the number of layers"
         )
     name = model.alignment_attention if layer is None else cross_attentions[layer]
     attention = model.get_submodule(name)
     heads = attention.heads if isinstance(attention, Heads) else 1
     if head >= heads:
-        raise ConfigError("training.guided_head", f"{head} given, expected less than {heads}, the heads of a layer")
+        raise ConfigError("training.guided_head", f"{head} given, expected less than {heads}, the number of heads")
     return name, head

@@ -94,7 +94,7 @@ class NextToken(RunTask):
         measurements = {key: measure(key, outputs, references) for key in added("metric")}
         if self.metric in measurements and not measurements[self.metric].higher:
             raise ConfigError(
-                "training.metric", f'"{self.metric}" given, of which lower values are better; expected another'
+                "training.metric", f'"{self.metric}" given, for which lower is better; expected another metric'
             )
         return {key: each.score().value for key, each in measurements.items()}
 

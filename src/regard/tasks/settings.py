@@ -159,7 +159,7 @@ def check_guided(settings: Settings) -> None:
     for name in ("compile", "shard"):
         if getattr(training, name):
             raise ConfigError(
-                f"training.{name}", "true given with training.guided, expected false: no head is seen then"
+                f"training.{name}", "true given with training.guided, expected false: the head cannot be read then"
             )
 
 

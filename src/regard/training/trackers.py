@@ -75,7 +75,7 @@ class Trackers:
         except Exception as error:  # whatever a service's own package raises
             del self.trackers[name]
             if name != "tensorboard":
-                print(f"regard: {name}: {reason_of(error)}; the curves go to it no more", file=sys.stderr)
+                print(f"regard: {name}: {reason_of(error)}; no more curves are sent to it", file=sys.stderr)
 
 
 def check_trackers(names: Sequence[str]) -> None:
@@ -103,7 +103,7 @@ def open_trackers(names: Sequence[str], folder: Path, resume_step: int | None) -
             raise
         except Exception as error:  # a service that cannot be reached, a package that is not whole
             if name in names:
-                print(f"regard: {name}: {reason_of(error)}; the curves do not go to it", file=sys.stderr)
+                print(f"regard: {name}: {reason_of(error)}; no curves are sent to it", file=sys.stderr)
     return Trackers(trackers)
 
 

@@ -212,5 +212,5 @@ def _stream(name: str, module: Corpus, count: int, seed: int, split: Split, opti
             yielded += 1
             if yielded == count:
                 return
-    there = "there are" if rest is not None else f"{PATIENCE:,} draws in a row yielded only"
-    raise ArgumentError(f"{name}: {count:,} examples asked for, {there} {yielded:,} different ones for {split}")
+    there = "there are only" if rest is not None else f"{PATIENCE:,} draws in a row yielded only"
+    raise ArgumentError(f"{name}: {count:,} examples wanted, but {there} {yielded:,} different ones for {split}")

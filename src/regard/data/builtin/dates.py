@@ -101,7 +101,7 @@ class Options:
         check_whole("last", self.last, self.first, 9999)
         low, high = LIMITS.get(self.form, (1, 9999))
         if self.first < low or self.last > high:
-            expected = f"{low} to {high} expected for the form {self.form}"
+            expected = f"expected {low} to {high} for the form {self.form}"
             raise ArgumentError(f"first, last: {self.first} to {self.last} given, {expected}")
 
     @property

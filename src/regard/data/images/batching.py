@@ -105,7 +105,7 @@ def load_pictures(
     With `train`, pictures are cut and mirrored as the settings say; without, the middle of each is taken as it is.
     """
     if prepared.pictures is None:
-        raise ArgumentError("prepared: of a corpus without pictures, expected one from prepare_images")
+        raise ArgumentError("prepared: a corpus without pictures given, expected one from prepare_images")
     indices = np.asarray(indices, np.int64)
     lengths = np.asarray(encoded.lengths[indices]).astype(np.int64)
     starts = np.asarray(encoded.offsets[indices])

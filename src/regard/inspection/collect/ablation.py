@@ -43,7 +43,7 @@ def ablate(run: OpenRun, item: Item, *, target: str | None = None, **options: An
 def ablation_of(model: Model, forced: ForcedExample, views: Sequence[View]) -> Ablation:
     """Measure how much each head contributes, for a forced output and its views."""
     if model.points:
-        raise ArgumentError("ablate: a pointer network's attention is its output, and silenced it says nothing")
+        raise ArgumentError("ablate: a pointer network cannot be ablated, because its attention is its output")
     if not views:
         raise ArgumentError("ablate: the model has no attention to silence")
     heads = [(view.name, head) for view in views for head in range(len(view.weights))]

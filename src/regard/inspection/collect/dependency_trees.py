@@ -59,7 +59,7 @@ def find_trees(
         return [None if run is None else phrasebook_tree(run, text, tries) for text in inputs]
     trees = read_trees(file)
     if len(trees) < len(inputs):
-        raise CommandError(f"--tree: {file} has {len(trees):,} trees, and {len(inputs):,} texts are shown")
+        raise CommandError(f"--tree: {file} has {len(trees):,} trees, but {len(inputs):,} texts are shown")
     return list(trees[: len(inputs)])
 
 
@@ -92,7 +92,9 @@ def read_trees(path: str | Path) -> list[ParsedTree]:
     for tree in trees:
         for word, head in enumerate(tree.heads):
             if not -1 <= head < len(tree.heads) or head == word:
-                raise DataError(f"{tree.where}: word {word + 1} has no such head among {len(tree.heads)} words")
+                raise DataError(
+                    f"{tree.where}: the head of word {word + 1} is not another of its {len(tree.heads)} words"
+                )
     return trees
 
 
@@ -119,10 +121,10 @@ def name_relations(path: str | Path, trees: Sequence[ParsedTree]) -> Iterator[Pa
         return
     lines = [line.split() for chunk in read_chunks(str(beside), say=ignore) for line in chunk if line.strip()]
     if len(lines) != len(trees):
-        raise DataError(f"{beside}: relations of {len(lines):,} texts given, and {path} has heads of {len(trees):,}")
+        raise DataError(f"{beside}: relations of {len(lines):,} texts given, but {path} has heads of {len(trees):,}")
     for number, (tree, names) in enumerate(zip(trees, lines, strict=True), 1):
         if len(names) != len(tree.heads):
-            mismatch = f"{len(names)} relations given, and {tree.where} has {len(tree.heads)} heads"
+            mismatch = f"{len(names)} relations given, but {tree.where} has {len(tree.heads)} heads"
             raise DataError(f"{beside}, text {number}: {mismatch}")
         yield replace(tree, relations=tuple(names))
 
@@ -214,7 +216,7 @@ def fit_words(tree: ParsedTree, words: Sequence[str]) -> tuple[tuple[int, ...], 
     relations = tree.relations or ("",) * len(tree.heads)
     if not tree.forms:
         if len(words) != len(tree.heads):
-            raise DataError(f"{tree.where}: {len(tree.heads)} heads given, and the text has {len(words)} words")
+            raise DataError(f"{tree.where}: {len(tree.heads)} heads given, but the text has {len(words)} words")
         return tree.heads, relations
     owner = word_of_tokens(tree, words)
     heads, names = [-1] * len(words), [""] * len(words)

@@ -18,11 +18,11 @@ def as_exhibit(what: Any, source: Sequence[str] | None, target: Sequence[str] | 
     """Return an exhibit as it is, or make one of a look and its words."""
     if isinstance(what, Exhibit):
         if source is not None or target is not None:
-            raise ArgumentError("source, target: an exhibit has its own words; they are given with a look only")
+            raise ArgumentError("source, target: given with an exhibit, which has its own words; leave them out")
         return what
     if isinstance(what, Look):
         return exhibit_of_look(what, source, target)
-    raise ArgumentError(f"what is drawn is an Exhibit or a Look, got {type(what).__name__}")
+    raise ArgumentError(f"{type(what).__name__} given, expected an Exhibit or a Look")
 
 
 def exhibit_of_look(look: Look, source: Sequence[str] | None = None, target: Sequence[str] | None = None) -> Exhibit:

@@ -51,7 +51,7 @@ def watch_captions(
     """Return the pieces of pictures' captions, the look of every piece, and the grid, some pictures at a time."""
     device = next(model.parameters()).device
     if not model.cross_attentions:
-        raise ArgumentError("model: one without attention given, which looks at no place")
+        raise ArgumentError("model: no attention in it, expected a model that looks at places of the picture")
     if len(texts) != len(pixels):
         raise ArgumentError(f"texts: {len(texts)} given, expected one for each of {len(pixels)} pictures")
     name = model.alignment_attention

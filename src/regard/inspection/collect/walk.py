@@ -89,7 +89,7 @@ def stages_of(forward: ForwardPass, views: Sequence[View], which: Which, vocabul
     """List the stages of the walk, without states and gates."""
     if not views:
         if which.view is not None or which.head is not None:
-            raise ArgumentError("view: given, and the model has no attention to walk through")
+            raise ArgumentError("view: given, but the model has no attention to walk through")
         row = 0 if forward.forced.target is None else find_row(forward.sides["written"].words, which, "the output")
         if forward.forced.target is not None:
             check_number("row", row, len(forward.logits), "the output")

@@ -163,5 +163,5 @@ def find_file(folder: Path, name: str) -> Path:
     """Find a file of a corpus, or raise an error that names it."""
     path = folder / name
     if not path.exists():
-        raise CommandError(f"--data: {path} is not there, and this study reads it")
+        raise CommandError(f"--data: {path} is missing, which this study reads; put it there, or leave out --data")
     return path
