@@ -78,9 +78,9 @@ def test_two_files_are_left_where_they_are(tmp_path, monkeypatch):
     [
         ({"source": ["a"], "target": ["b"]}, "^out: missing"),
         ({"out": "run"}, "^source: missing, expected source=… and target=…"),
-        ({"source": ["a", "b"], "target": ["c"], "out": "run"}, "^source: 2 texts given, and target has 1"),
+        ({"source": ["a", "b"], "target": ["c"], "out": "run"}, "^source: 2 texts given, but target has 1"),
         ({"source": ["a", "b\nc"], "target": ["c", "d"], "out": "run"}, "^source: item 1, counted from 0, has a line"),
-        ({"source": ["a", 3], "target": ["c", "d"], "out": "run"}, "^source: item 1, counted from 0, is no text"),
+        ({"source": ["a", 3], "target": ["c", "d"], "out": "run"}, "^source: item 1, counted from 0, is not a text"),
         ({"source": ["a"], "target": ["b"], "out": "run", "stepz": 3}, "^training.stepz: no such key"),
     ],
 )

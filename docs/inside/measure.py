@@ -64,7 +64,7 @@ TRAINING = {"batch_tokens": 256, "rate": 3e-3, "warmup": 10, "validate_rows": 4,
 
 
 def signature() -> dict[str, str]:
-    """What the last bits of a loss hang on."""
+    """What the last bits of a loss depend on."""
     import torch
 
     path = Path("/proc/cpuinfo")
@@ -199,7 +199,7 @@ def losses(name: str, steps: int = 50) -> list[str]:
 
 
 def measure_losses() -> dict[str, Any]:
-    """The losses of all three, and what their last bits hang on."""
+    """The losses of all three, and what their last bits depend on."""
     import torch
 
     torch.set_num_threads(1)

@@ -89,11 +89,11 @@ def written_lists(folder: Path, texts: Mapping[str, Texts], resume: bool) -> Ite
     for name, lines in lists.items():
         for number, line in enumerate(lines):
             if not isinstance(line, str) or "\n" in line:
-                expected = "has a line break in it; replace it by a space" if isinstance(line, str) else "is no text"
+                expected = "has a line break in it; replace it by a space" if isinstance(line, str) else "is not a text"
                 raise ArgumentError(f"{name}: item {number:,}, counted from 0, {expected}")
     for one, other in (("source", "target"), ("valid_source", "valid_target")):
         if one in lists and other in lists and len(lists[one]) != len(lists[other]):
-            raise ArgumentError(f"{one}: {len(lists[one]):,} texts given, and {other} has {len(lists[other]):,}")
+            raise ArgumentError(f"{one}: {len(lists[one]):,} texts given, but {other} has {len(lists[other]):,}")
     if not lists:
         yield files
         return

@@ -37,7 +37,7 @@ def test_a_span_and_a_weighting_by_the_recipe():
 
 
 def test_a_packed_span_that_narrows_is_refused():
-    with pytest.raises(TypeError, match="Mine overrides `narrow`, which is not always called of a Packed span"):
+    with pytest.raises(TypeError, match="Mine overrides `narrow`, which is not always called for a Packed span"):
         type("Mine", (Packed,), {"narrow": lambda self, limits, query: limits})
 
 
@@ -164,5 +164,5 @@ def test_an_answer_that_is_none_is_refused(answer):
 
 @pytest.mark.parametrize("name", ["layout", "queries", "keys", "pad_queries", "pad_keys", "unpad", "unpad_pairs"])
 def test_a_packed_span_of_another_layout_is_refused(name):
-    with pytest.raises(TypeError, match=f"Mine overrides `{name}`, which is not always called of a Packed span"):
+    with pytest.raises(TypeError, match=f"Mine overrides `{name}`, which is not always called for a Packed span"):
         type("Mine", (Packed,), {name: None})

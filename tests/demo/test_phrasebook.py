@@ -55,7 +55,7 @@ def test_an_earlier_demonstration_makes_room(tmp_path):
 
 def test_anything_else_stays(tmp_path):
     (tmp_path / "thesis.tex").write_text("years of work")
-    with pytest.raises(CommandError, match="holds something else than an earlier demonstration; give another --out"):
+    with pytest.raises(CommandError, match="holds something other than an earlier demonstration; give another --out"):
         phrasebook.remove_earlier(tmp_path)
     assert (tmp_path / "thesis.tex").exists()
 

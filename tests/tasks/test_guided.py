@@ -161,9 +161,21 @@ def test_a_head_learns_where_to_look(tmp_path):
         ("transformer", {"training__shard": True}, "training.shard: true given with training.guided, expected false"),
         ("transformer", {"training__guided": -1.0}, "training.guided: -1.0 given, expected at least 0"),
         ("rnn", {}, "training.guided: 0.5 given, but the model has no attention to its source; expected 0"),
-        ("transformer", {"training__guided_layer": 1}, "training.guided_layer: 1 given, expected less than 1, the la"),
-        ("transformer", {"training__guided_head": 2}, "training.guided_head: 2 given, expected less than 2, the head"),
-        ("rnnsearch", {"training__guided_head": 1}, "training.guided_head: 1 given, expected less than 1, the heads"),
+        (
+            "transformer",
+            {"training__guided_layer": 1},
+            "training.guided_layer: 1 given, expected less than 1, the number of la",
+        ),
+        (
+            "transformer",
+            {"training__guided_head": 2},
+            "training.guided_head: 2 given, expected less than 2, the number of heads",
+        ),
+        (
+            "rnnsearch",
+            {"training__guided_head": 1},
+            "training.guided_head: 1 given, expected less than 1, the number of heads",
+        ),
     ],
 )
 def test_what_cannot_be_guided_is_refused(tmp_path, kind, changes, said):

@@ -126,7 +126,7 @@ def test_training_goes_on_without_one_that_fails(tmp_path, capsys):
         assert train(Line(), training(track=("unreliable",)), tmp_path / "run").step == 8
     finally:
         del TABLES["tracker"]["unreliable"]
-    assert capsys.readouterr().err == "regard: unreliable: no network; the curves go to it no more\n"
+    assert capsys.readouterr().err == "regard: unreliable: no network; no more curves are sent to it\n"
 
 
 def test_a_plugin_adds_one(tmp_path):

@@ -91,7 +91,7 @@ def check_rows(**tensors: Tensor) -> None:
     """Refuse a bare vector where rows of vectors are expected: a single query is one row."""
     for name, tensor in tensors.items():
         if tensor.ndim < 2:
-            alone = f"; of one vector alone give {name}[None]" if tensor.ndim == 1 else ""
+            alone = f"; for a single vector give {name}[None]" if tensor.ndim == 1 else ""
             raise ShapeError(f"{name}: {list(tensor.shape)} given, expected at least two dimensions{alone}")
 
 
@@ -99,7 +99,7 @@ def check_shapes(query: Tensor, keys: Tensor, values: Tensor) -> None:
     """Check for at least one key, a value for each, and leading dimensions that broadcast."""
     check_rows(query=query, keys=keys, values=values)
     if keys.shape[-2] == 0:
-        raise ShapeError(f"keys: {list(keys.shape)} given, expected at least one key (padding is said with Lengths)")
+        raise ShapeError(f"keys: {list(keys.shape)} given, expected at least one key (mark padding with Lengths)")
     if values.shape[-2] != keys.shape[-2]:
         raise ShapeError(f"values: {values.shape[-2]} given, expected one a key, {keys.shape[-2]}")
     for name, tensor in (("keys", keys), ("values", values)):

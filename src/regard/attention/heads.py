@@ -394,7 +394,7 @@ def check_width(name: str, x: Tensor, size: int) -> None:
     """Refuse what is not [*b n size]."""
     if x.ndim == 1:
         raise ShapeError(
-            f"{name}: {list(x.shape)} given, expected [*b n {size}]; of one vector alone give {name}[None]"
+            f"{name}: {list(x.shape)} given, expected [*b n {size}]; for a single vector give {name}[None]"
         )
     if x.ndim < 2 or x.shape[-1] != size:
         raise ShapeError(f"{name}: {list(x.shape)} given, expected width {size}: [*b n {size}]")

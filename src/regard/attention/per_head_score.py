@@ -20,7 +20,7 @@ class PerHead(Score, delegates=True):
         super().__init__()
         for score in scores:
             if not isinstance(score, Score):
-                raise ArgumentError(f"score: a factory of {type(score).__name__} given, expected one of Score")
+                raise ArgumentError(f"score: a factory of {type(score).__name__} given, expected a factory of scores")
         if len({score_kind(score) for score in scores}) > 1:
             raise ArgumentError(
                 "score: a factory of scores that differ in kind given, expected the same kind for all heads"

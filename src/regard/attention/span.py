@@ -190,8 +190,8 @@ class Packed(Span):
         for name in ("narrow", "layout", "queries", "keys", "pad_queries", "pad_keys", "unpad", "unpad_pairs"):
             if getattr(cls, name) is not getattr(Packed, name):
                 raise TypeError(
-                    f"{cls.__name__} overrides `{name}`, which is not always called of a Packed span: join Packed with "
-                    "a span of your own by &"
+                    f"{cls.__name__} overrides `{name}`, which is not always called for a Packed span: join Packed "
+                    "with a span of your own by &"
                 )
 
     def __init__(

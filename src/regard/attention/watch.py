@@ -205,7 +205,7 @@ def random_state(device_type: str) -> tuple[Tensor, Tensor | None]:
     """The generators' state, so that a draw can be repeated."""
     if device_type not in ("cpu", "cuda"):
         raise WatchError(
-            f"a draw on {device_type} cannot be repeated, so that its look would be another; watch it on a CPU"
+            f"a random draw on {device_type} cannot be repeated, so its look would differ; watch it on a CPU"
         )
     return torch.get_rng_state(), torch.cuda.get_rng_state() if device_type == "cuda" else None
 

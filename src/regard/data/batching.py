@@ -39,7 +39,7 @@ class Position(NamedTuple):
 
 
 class Order:
-    """The order of pairs: which go into one window, and when."""
+    """The order of pairs: which of them share a window, and when each window comes."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class Order:
         weights: Sequence[float] = (1.0,),
         window: int = WINDOW,
     ):
-        """`lengths`: tokens of source and target, without start and end; may be mapped from a file.
+        """Take `lengths`, the tokens of source and target without start and end; they may be mapped from a file.
 
         `budget`: rows × longest source and rows × (longest target + 1) stay within it; a pair longer than that is a
         batch alone. `rows`: the most pairs a batch. `starts` and `weights`: where each corpus begins, and how often its
@@ -78,11 +78,11 @@ class Order:
         self.plain = bool((self.weights == 1).all())
 
     def epoch(self, number: int) -> Iterator[Int64[np.ndarray, " b"]]:
-        """The batches of one epoch, as indices of pairs: a function of (seed, number)."""
+        """Yield the batches of one epoch, as indices of pairs: a function of (seed, number)."""
         return itertools.chain.from_iterable(cut for _, cut in self.windows(number))
 
     def stream(self, position: Position = Position()) -> Iterator[tuple[Position, Int64[np.ndarray, " b"]]]:  # noqa: B008
-        """Batches without end from a position on, each with its own position."""
+        """Yield batches without end from a position on, each with its own position."""
         epoch, skipped = position
         while True:
             start = 0
@@ -94,7 +94,7 @@ class Order:
             epoch, skipped = epoch + 1, 0
 
     def windows(self, epoch: int, before: int = 0) -> Iterator[tuple[int, list[Int64[np.ndarray, " b"]]]]:
-        """The batches of each window, and how many; none are made where all are before a batch."""
+        """Yield the batches of each window, and their number; windows that end before a given batch are skipped."""
         key = mix_bits(mix_bits(self.seed) + np.uint64(epoch))
         count = 0
         for start in range(0, self.slots, self.window):
@@ -111,7 +111,7 @@ class Order:
             yield len(turns), [indices[cuts[i] : cuts[i + 1]] for i in np.argsort(turns, kind="stable")]
 
     def indices(self, positions: UInt64[np.ndarray, " w"], key: UInt64[np.ndarray, " 1"]) -> Int64[np.ndarray, " v"]:
-        """The pairs at places of the epoch; a place of a pair's last, partial time may be empty."""
+        """Return the pairs at places of the epoch; a place may be empty where a pair's weight is not a whole number."""
         if self.plain:
             return positions.astype(np.int64)
         at = positions.astype(np.int64)
@@ -125,7 +125,7 @@ class Order:
         return index[keep]
 
     def cut(self, indices: Int64[np.ndarray, " w"]) -> tuple[Int64[np.ndarray, " w"], list[int]]:
-        """A window sorted by length, and where it is cut into batches.
+        """Sort a window by length, and find where to cut it into batches.
 
         By the longer side first, as it alone decides how many rows fit; then by the difference, up in one run and down
         in the next, so that neighbours are alike where a run ends. (By target, then source, pads half as much again.)
@@ -150,7 +150,7 @@ def fill(longer: Int64[np.ndarray, " w"], budget: int, rows: int | None) -> list
 
 
 def mix_bits(numbers: UInt64[np.ndarray, " w"] | int) -> UInt64[np.ndarray, " _"]:
-    """Every number to another that looks drawn at random: SplitMix64's way. An array, as those overflow silently."""
+    """Scramble every number of an array as SplitMix64 does; arrays, unlike numbers, overflow silently."""
     x = np.array([numbers % 2**64], np.uint64) if isinstance(numbers, int) else numbers
     x = x + np.uint64(0x9E3779B97F4A7C15)
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -195,18 +195,18 @@ class Batch:
 
     @property
     def shape(self) -> tuple[int, ...] | None:
-        """Batches of equal shape differ in their numbers alone; those with links have none."""
+        """Return the batch's shape, or None if it has links; batches of equal shape differ only in their numbers."""
         return None if self.links is not None else (*self.source.shape, *self.target.shape)
 
     def halves(self) -> tuple["Batch", "Batch"]:
-        """The first and the last rows, each no wider than need be."""
+        """Split the batch into its first and its last rows, each no wider than need be."""
         if len(self) < 2:
             raise ArgumentError("a batch of one row cannot be halved")
         middle = (len(self) + 1) // 2
         return self.part(slice(0, middle)), self.part(slice(middle, None))
 
     def part(self, rows: slice) -> "Batch":
-        """Some of the rows. It reads lengths back from the device."""
+        """Return some of the rows, reading lengths back from the device."""
         source_lengths, target_lengths = self.source_lengths[rows], self.target_lengths[rows]
         first, last, _ = rows.indices(len(self))
         return Batch(
@@ -239,7 +239,7 @@ class Batch:
 
 
 def collate(pairs: Sequence[tuple[Sequence[int] | np.ndarray, Sequence[int] | np.ndarray]]) -> Batch:
-    """A batch of encoded pairs, given without start and end."""
+    """Build a batch from encoded pairs, which are given without start and end."""
     if not pairs:
         raise ArgumentError("pairs: none given, expected at least one")
     sides, lengths = flat(pairs)
@@ -249,7 +249,7 @@ def collate(pairs: Sequence[tuple[Sequence[int] | np.ndarray, Sequence[int] | np
 def flat(
     pairs: Sequence[tuple[Sequence[int] | np.ndarray, Sequence[int] | np.ndarray]],
 ) -> tuple[list[Int64[np.ndarray, " _"]], Int64[np.ndarray, "b 2"]]:
-    """The tokens of each side, end to end, and the lengths of all."""
+    """Join the tokens of each side end to end, and return all lengths."""
     lengths = np.array([[len(source), len(target)] for source, target in pairs], np.int64)
     return [np.concatenate([np.asarray(pair[side], np.int64) for pair in pairs]) for side in (0, 1)], lengths
 
@@ -262,7 +262,7 @@ def load(
     longest: int | None = None,
     linking: Linking | None = None,
 ) -> Batch:
-    """A batch of pairs from a cache, cut anew by `dropout` if one is given; equal calls give equal batches.
+    """Load a batch of pairs from a cache, split anew by `dropout` if given; equal calls give equal batches.
 
     Pairs that are cut anew are longer than the lengths that the budget was filled by, about a quarter at 0.1; one that
     would be longer than `longest` stays as it was. `linking` puts the links of the pairs' words to it.
@@ -282,7 +282,7 @@ def read(
     longest: int | None = None,
     linking: Linking | None = None,
 ) -> tuple[list[np.ndarray], Int64[np.ndarray, "b 2"], Bool[np.ndarray, " b"] | None]:
-    """The tokens of both sides, end to end, the lengths of all, and which have their links' words still."""
+    """Read the tokens of both sides, end to end, all lengths, and which pairs still have the words of their links."""
     indices = np.asarray(indices, np.int64)
     lengths = np.asarray(encoded.lengths[indices]).astype(np.int64)
     starts = np.asarray(encoded.offsets[indices])
@@ -302,7 +302,7 @@ def read(
 
 
 def expand_ranges(starts: Int64[np.ndarray, " b"], lengths: Int64[np.ndarray, " b"]) -> Int64[np.ndarray, " t"]:
-    """start, start + 1, … for each length, one after the other."""
+    """Expand each start and length to start, start + 1, …, one after the other."""
     ends = np.cumsum(lengths)
     return np.arange(ends[-1]) + np.repeat(starts - (ends - lengths), lengths)
 
@@ -310,7 +310,7 @@ def expand_ranges(starts: Int64[np.ndarray, " b"], lengths: Int64[np.ndarray, " 
 def pad_pairs(
     sources: Int[np.ndarray, " s"], targets: Int[np.ndarray, " t"], lengths: Int64[np.ndarray, "b 2"]
 ) -> Batch:
-    """Tokens of all rows, one after the other, in two rectangles."""
+    """Pad the tokens of all rows, which lie one after the other, to two rectangles."""
     m, n = lengths.max(0)
     source = np.full((len(lengths), m), PAD, np.int64)
     source[np.arange(m) < lengths[:, :1]] = sources

@@ -22,7 +22,7 @@ Merge = tuple[int, int, int]  # its rank, the piece it makes, the place of its l
 
 
 class BpeDropout:
-    """Cuts pairs of encoded texts anew: a function of (seed, epoch, index)."""
+    """BPE dropout, which splits pairs of encoded texts anew: a function of (seed, epoch, index)."""
 
     def __init__(self, tokenizers: Tokenizers, probability: float, *, seed: int = 0):
         if not 0 <= probability <= 1:
@@ -34,13 +34,13 @@ class BpeDropout:
     def pair(
         self, source: Iterable[int], target: Iterable[int], *, epoch: int, index: int
     ) -> tuple[list[int], list[int]]:
-        """Return both texts cut anew into other pieces."""
+        """Return both texts split anew into pieces."""
         draws = Draws(self.probability, random.Random(f"{self.seed} {epoch} {index}"))
         return self.source.again(source, draws), self.target.again(target, draws)
 
 
 class Draws:
-    """Decides which merges to skip. It draws gaps between skipped merges, so that most decisions cost nothing."""
+    """Random draws of which merges to skip: gaps between skipped merges are drawn, so that most decisions are free."""
 
     def __init__(self, probability: float, generator: random.Random):
         self.generator = generator
@@ -61,7 +61,7 @@ class Draws:
         return count
 
     def drop(self) -> bool:
-        """Return whether the next is left out."""
+        """Return whether the next merge is skipped."""
         if self.keep(1):
             return False
         self.before_drop = self.gap()
@@ -89,7 +89,7 @@ class Cutter:
         self.ranked_merges: dict[Symbols, list[Merge]] = {}
 
     def again(self, ids: Iterable[int], draws: Draws) -> list[int]:
-        """The text of ids, cut anew; tags and other special pieces stay."""
+        """Split the text of ids anew; tags and other special pieces stay."""
         cut: list[int] = []
         run: list[int] = []
         for i in ids:
@@ -101,7 +101,7 @@ class Cutter:
         return cut + self.text(run, draws)
 
     def text(self, ids: Sequence[int], draws: Draws) -> list[int]:
-        """One text between special pieces."""
+        """Split one text between special pieces."""
         if not ids:
             return []
         text, before = self.tokenizer.decode(ids), self.tokenizer.library.pre_tokenizer
@@ -109,7 +109,7 @@ class Cutter:
         return [piece for word in words for piece in self.word(word, draws)]
 
     def word(self, word: str, draws: Draws) -> Symbols:
-        """The pieces of a word."""
+        """Split a word into pieces."""
         path = self.paths.get(word)
         if path is None:
             if len(self.paths) >= KEPT:
@@ -120,14 +120,14 @@ class Cutter:
         return path[depth] if depth == len(path) - 1 else self.merge(path[depth], draws)
 
     def path(self, word: str) -> list[Symbols]:
-        """A word after 0, 1, 2, … merges of plain BPE."""
+        """Return a word after 0, 1, 2, … merges of plain BPE."""
         path = [self.symbols(word)]
         while possible := self.possible(path[-1]):
             path.append(merge_symbols(path[-1], possible[0]))
         return path
 
     def symbols(self, word: str) -> Symbols:
-        """A piece a character, or bytes, or unknown."""
+        """Return a word's first symbols: a piece for each character, or its bytes, or the unknown piece."""
         ids: list[int] = []
         for character in word:
             i = self.vocabulary.get(character)
@@ -149,7 +149,7 @@ class Cutter:
         return symbols
 
     def possible(self, symbols: Symbols) -> list[Merge]:
-        """The merges that could be done, best first."""
+        """List the merges that could be done, best first."""
         ranked = self.ranked_merges.get(symbols)
         if ranked is None:
             merges = ((self.merges.get(pair), place) for place, pair in enumerate(itertools.pairwise(symbols)))
@@ -161,6 +161,6 @@ class Cutter:
 
 
 def merge_symbols(symbols: Symbols, merge: Merge) -> Symbols:
-    """The symbols after a merge."""
+    """Return the symbols after a merge."""
     _, piece, place = merge
     return (*symbols[:place], piece, *symbols[place + 2 :])

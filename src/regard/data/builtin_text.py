@@ -1,4 +1,4 @@
-"""Built-in corpora as files: drawn once, as everything that is encoded is read twice."""
+"""Built-in corpora as text files, drawn once: everything that is encoded is read twice."""
 
 import contextlib
 from pathlib import Path
@@ -13,7 +13,7 @@ __all__ = ["write_builtin", "fingerprint"]
 
 
 def write_builtin(folder: Path, data: DataSettings) -> tuple[tuple[CorpusSettings, ...], tuple[CorpusSettings, ...]]:
-    """Training and validation corpora of text files in a folder; validation is the corpus' own split."""
+    """Write training and validation corpora as text files into a folder; validation is the corpus' own split."""
     folder.mkdir()
     training = write_split(folder, data, "train", data.count)
     if data.validation or not data.held_out:
@@ -22,7 +22,7 @@ def write_builtin(folder: Path, data: DataSettings) -> tuple[tuple[CorpusSetting
 
 
 def write_split(folder: Path, data: DataSettings, split: Literal["train", "valid"], count: int) -> CorpusSettings:
-    """Two text files of one split, with gold links beside them if wanted.
+    """Write two text files of one split, with gold links beside them if wanted.
 
     A small corpus may have fewer pairs for validation, but not for training.
     """
@@ -45,6 +45,6 @@ def write_split(folder: Path, data: DataSettings, split: Literal["train", "valid
 
 
 def fingerprint(data: DataSettings) -> list[object]:
-    """Identify what is generated, and by which edition of the corpora."""
+    """Identify the generated corpus and its edition."""
     edition = edition_of(str(data.builtin), data.builtin_edition)
     return [data.builtin, data.pair, data.count, data.builtin_seed, data.options(), edition]

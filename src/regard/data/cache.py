@@ -45,7 +45,7 @@ class Encoded:
     """Encoded pairs, mapped into memory: len(), `lengths`, and `pair(i)`."""
 
     def __init__(self, folder: str | Path, starts: Sequence[int] = ()):
-        """`starts`: where each corpus begins; all is one corpus without it."""
+        """Open encoded pairs; `starts` says where each corpus begins, and without it all are one corpus."""
         self.folder, self.starts = Path(folder), tuple(starts) or (0,)
         self.offsets: Int64[np.ndarray, " n1"] = map_numbers(self.folder, "offsets")
         self.tokens: Int32[np.ndarray, " t"] = map_numbers(self.folder, "tokens")
@@ -60,18 +60,18 @@ class Encoded:
         return len(self.lengths)
 
     def pair(self, i: int) -> tuple[Int32[np.ndarray, " m"], Int32[np.ndarray, " n"]]:
-        """The ids of source and target, without start and end; views into the file."""
+        """Return the ids of source and target, without start and end, as views into the file."""
         start = int(self.offsets[i])
         middle = start + int(self.lengths[i, 0])
         return self.tokens[start:middle], self.tokens[middle : int(self.offsets[i + 1])]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Another process maps the same files."""
+        """Pickle the paths alone, so that another process maps the same files."""
         return Encoded, (self.folder, self.starts)
 
 
 def map_numbers(folder: Path, name: str) -> np.ndarray:
-    """The numbers of one file."""
+    """Map the numbers of one file into memory."""
     path, kind = folder / f"{name}.bin", np.dtype({**TYPES, **LINKS}[name])
     count = (path.stat().st_size - 16) // kind.itemsize
     if count == 0:  # nothing to map
@@ -81,10 +81,10 @@ def map_numbers(folder: Path, name: str) -> np.ndarray:
 
 
 class Writer:
-    """Writes encoded pairs, chunk by chunk."""
+    """A writer of encoded pairs, chunk by chunk."""
 
     def __init__(self, folder: Path, *, links: bool = False):
-        """`links`: the pairs have links between their words."""
+        """Open the files for writing; `links`: the pairs have links between their words."""
         folder.mkdir(parents=True)
         self.count = self.end = self.last = 0
         names = [*TYPES, *(LINKS if links else ())]
@@ -100,7 +100,7 @@ class Writer:
         targets: Sequence[Sequence[int]],
         links: Sequence[Sequence[tuple[int, int]]] = (),
     ) -> None:
-        """Append pairs, with the links of each where it has such."""
+        """Append pairs, with the links of each where it has any."""
         if not sources:
             return
         if "links" in self.files:
@@ -124,7 +124,7 @@ class Writer:
 
 @contextlib.contextmanager
 def workplace(cache: Path) -> Iterator[Path]:
-    """A temporary folder inside the cache, gone afterwards unless it was published; its lock says that it is in use."""
+    """Make a temporary folder inside the cache, removed afterwards unless published; a lock marks it as in use."""
     folder = cache / f".partial-{uuid.uuid4().hex}"
     try:
         cache.mkdir(parents=True, exist_ok=True)
@@ -142,7 +142,7 @@ def workplace(cache: Path) -> Iterator[Path]:
 
 
 def sweep(cache: Path) -> None:
-    """Remove what processes that were killed left behind, and nothing that one is writing."""
+    """Remove what killed processes left behind, and nothing that a live one is writing."""
     for old in [*cache.glob(".damaged-*"), *cache.glob(".leading-*")]:
         with contextlib.suppress(OSError):
             old.unlink() if old.is_symlink() else shutil.rmtree(old, ignore_errors=True)
@@ -156,7 +156,7 @@ def sweep(cache: Path) -> None:
 
 
 def seal(folder: Path, **facts: Any) -> None:
-    """Write the manifest, and see everything to the disk."""
+    """Write the manifest, and sync everything to the disk."""
     files = {}
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
         files[path.relative_to(folder).as_posix()] = {"bytes": path.stat().st_size, "sha256": digest(path)}
@@ -189,14 +189,14 @@ def publish(folder: Path, final: Path) -> None:
 
 
 def lead(name: Path, final: Path) -> None:
-    """Let another name lead to a cache: a small file, as not every system has links."""
+    """Make another name refer to a cache, by a small file, as not every system has links."""
     if name.is_dir() and not name.is_symlink():  # a damaged one of its own
         shutil.rmtree(name, ignore_errors=True)
     disk.write_whole(name, final.name + "\n")
 
 
 def follow(name: Path) -> Path:
-    """The cache that a name leads to, or is."""
+    """Return the cache that a name refers to, or is."""
     if not name.is_file():
         return name.resolve()
     try:
@@ -232,13 +232,13 @@ def damage(folder: Path) -> str | None:
 
 
 def digest(path: str | Path) -> str:
-    """SHA-256 of a file, read in pieces."""
+    """Compute the SHA-256 of a file, read in pieces."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def sync(path: Path) -> None:
-    """See a file, or the names in a folder, to the disk."""
+    """Sync a file, or the names in a folder, to the disk."""
     if path.is_dir():
         disk.sync(path)
         return

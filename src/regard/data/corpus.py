@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 def pairs(corpus: CorpusSettings, *, labelled: bool = False, say: Say = ignore) -> Iterator[tuple[str, str]]:
-    """Every pair of a corpus, in its order, without white space at the ends; a blank side is an empty text.
+    """Yield every pair of a corpus, in order, without white space at the ends; a blank side is an empty text.
 
     `labelled`: the target is a label, which a JSON object may have as a number. `say` is told at the end of lines that
     were cut, and of those that could not be read, which are blank.
@@ -47,7 +47,7 @@ def read_linked(corpus: CorpusSettings, say: Say = ignore) -> Iterator[tuple[str
 def rows(
     corpus: CorpusSettings, labelled: bool = False, links: bool = False, say: Say = ignore
 ) -> Iterator[tuple[str, ...]]:
-    """Source, target and, with `links`, the links that stand in the same file."""
+    """Yield source, target and, with `links`, the links in the same file."""
     if corpus.form is None:
         one, two = str(corpus.source), str(corpus.target)
         return beside(lines(one, say), lines(two, say), one, two)
@@ -62,7 +62,7 @@ def rows(
 def beside(
     firsts: Iterator[T], seconds: Iterator[str], first: str, second: str, how: str = "is the translation of"
 ) -> Iterator[tuple[T, str]]:
-    """Line i of one file with line i of the other; the names, and `how` lines belong together, are for a message."""
+    """Yield line i of one file with line i of the other; the names, and `how` lines match, are for a message."""
     count = 0
     for each in firsts:
         other = next(seconds, None)
@@ -76,7 +76,7 @@ def beside(
 
 
 class Unreadable:
-    """Counts the lines of a file that could not be read, and keeps what is wrong with the first."""
+    """A count of the lines of a file that could not be read, and what is wrong with the first."""
 
     def __init__(self, path: str | Path):
         self.path, self.count, self.good, self.first = path, 0, 0, ""
@@ -97,7 +97,7 @@ class Unreadable:
 
 
 def columns(path: str | Path, *numbers: int, say: Say = ignore) -> Iterator[tuple[str, ...]]:
-    """Some columns of a file of tab-separated values, counted from 1. Quotes mean nothing. A blank line is blank."""
+    """Yield some columns, counted from 1, of tab-separated values. Quotes mean nothing; a blank line stays blank."""
     least, bad = max(numbers), Unreadable(path)
     for number, line in enumerate(lines(path, say), 1):
         cells = line.split("\t")
@@ -112,7 +112,7 @@ def columns(path: str | Path, *numbers: int, say: Say = ignore) -> Iterator[tupl
 
 
 def objects(path: str | Path, *keys: str, labelled: bool = False, say: Say = ignore) -> Iterator[tuple[str, ...]]:
-    """Some keys of a file with a JSON object a line; `labelled`: the second is a label. A blank line is blank."""
+    """Yield some keys of a JSON object a line; `labelled`: the second is a label. A blank line stays blank."""
     bad = Unreadable(path)
     for number, line in enumerate(lines(path, say), 1):
         fields = tuple("" for _ in keys)
@@ -128,7 +128,7 @@ def objects(path: str | Path, *keys: str, labelled: bool = False, say: Say = ign
 
 
 def parse_line(line: str) -> Any:
-    """A line of JSON."""
+    """Parse a line of JSON."""
     try:
         return json.loads(line)
     except (ValueError, RecursionError) as error:  # a number of thousands of digits is a ValueError, too
@@ -139,7 +139,7 @@ def parse_line(line: str) -> Any:
 
 
 def field(row: Any, key: str, label: bool = False) -> str:
-    """The text under a key; dots lead into objects where the key itself is not there."""
+    """Return the text under a key; dots lead into objects if there is no key of that name."""
     if not isinstance(row, dict):
         raise DataError(f"{type(row).__name__} given, expected a JSON object")
     value: Any = row
@@ -161,7 +161,7 @@ def field(row: Any, key: str, label: bool = False) -> str:
 
 
 def lines(path: str | Path, say: Say = ignore) -> Iterator[str]:
-    """The lines of a UTF-8 file, gzip or not, without their ends; a DataError names the file and the line."""
+    """Yield the lines of a UTF-8 file, gzip or not, without their ends; a DataError names the file and the line."""
     check_file(path)
     try:
         with open(path, "rb") as file:

@@ -46,7 +46,7 @@ def prepare_documents(
     labels: Sequence[str] | None = None,
     splitter: Splitter | None = None,
 ) -> Prepared:
-    """Encode labelled documents, or find them in the cache; `say` is told in one line what was kept and dropped.
+    """Encode labelled documents, or find them in the cache; `say` reports in one line what was kept and dropped.
 
     `tokenizers` and `labels`, those of an earlier run for instance, take the place of what would be learned here; a
     document with another label is dropped, and counted. `splitter` takes the place of the rules for sentences.
@@ -55,7 +55,7 @@ def prepare_documents(
 
 
 class Labelled(Reading):
-    """A text, and a label."""
+    """A reader of rows of a text and a label."""
 
     what = "documents"
     files = "data.valid_documents"
@@ -76,7 +76,7 @@ class Labelled(Reading):
 
     @property
     def reasons(self) -> dict[str, str]:
-        """Why a document may be dropped."""
+        """Return the reasons why a document may be dropped."""
         return {"blank": "without words", "unlabelled": "without a label", "unknown": "with a label not in training"}
 
     def rows(self, corpus: CorpusSettings) -> Iterator[Pair]:
@@ -84,7 +84,7 @@ class Labelled(Reading):
         return pairs(corpus, labelled=True, say=self.remarks.append)
 
     def facts(self) -> dict[str, object]:
-        """The labels, and what sentences and documents are."""
+        """Return the labels, and how documents are split and cut."""
         return {
             "documents": self.data.document_tokens,
             "labels": self.labels,
@@ -93,7 +93,7 @@ class Labelled(Reading):
         }
 
     def known_by(self, splitter: Splitter) -> str:
-        """A person's own splitter is known by what it makes of the first documents, as code cannot be compared."""
+        """Identify the user's own splitter by its result on the first documents, as code cannot be compared."""
         if self.data.builtin:
             examples = generate(str(self.data.builtin), PROBE, **self.data.drawing())
             texts = [example.source for example in examples]
@@ -124,13 +124,13 @@ class Labelled(Reading):
         return survey
 
     def train_tokenizers(self, training: Sequence[CorpusSettings], survey: FirstPass) -> Tokenizers:
-        """A tokenizer for texts; labels are not text."""
+        """Train a tokenizer on the texts; labels are not text."""
         texts = [" ".join(self.split(text)) for text in survey.training_texts()[0]]
         kind = "bpe" if self.settings.kind == "auto" else self.settings.kind  # new documents have new words
         return Tokenizers(train(texts, kind, self.settings.size, lowercase=self.data.lowercase))
 
     def encode(self, rows: list[Pair], tag: str | None, tokenizers: Tokenizers, counts: Counter[str]) -> Rows:
-        """The documents that have words and a label that training knows; the others are counted."""
+        """Encode the documents that have words and a label known from training; the others are counted."""
         numbers = {label: number for number, label in enumerate(self.labels or ())}
         labelled: list[Pair] = [(text, label) for text, label in rows if label in numbers]
         counts["unlabelled"] += sum(not label for _, label in rows)
@@ -144,11 +144,11 @@ class Labelled(Reading):
         return Rows(labelled, token_rows, [[numbers[label]] for _, label in labelled]).only(real)
 
     def manifest(self) -> dict[str, Any]:
-        """The labels of training, and some of those that it does not have."""
+        """Return the labels of training, and some that it does not have."""
         return {"labels": self.labels, "strange": [label for label, _ in self.strange.most_common(NAMED)]}
 
     def beside(self, counts: Mapping[str, int], manifest: Mapping[str, Any]) -> str:
-        """The labels, and how many documents are cut."""
+        """Describe the labels, and how many documents are cut."""
         labels = manifest["labels"]
         listed = ", ".join(labels[:NAMED]) + (", …" if len(labels) > NAMED else "")
         cut = counts.get("cut", 0) + counts.get("valid_cut", 0)
@@ -178,14 +178,14 @@ def splitter_of(data: DataSettings, splitter: Splitter | None = None) -> Splitte
 
 
 def without_breaks(text: str) -> str:
-    """A document as it is read: with spaces where the line breaks of HTML stood."""
+    """Replace the line breaks of HTML in a document by spaces."""
     return BREAK.sub(" ", text).strip()
 
 
 def encode_documents(
     texts: Sequence[str], tokenizer: Tokenizer, data: DataSettings, splitter: Splitter | None = None
 ) -> tuple[list[list[int]], list[bool]]:
-    """The tokens of documents, an END after each sentence, and which were cut; one without words has none.
+    """Encode documents, an END after each sentence, and return which were cut; one without words has no tokens.
 
     A sentence of more than `data.longest` tokens is cut into several; what is behind `data.document_tokens` is not
     read. `splitter` is one that `splitter_of` made.

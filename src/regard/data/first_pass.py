@@ -1,7 +1,7 @@
-"""One pass over the training pairs before they are encoded: how many, which are held out, what the tokenizer sees.
+"""The first pass over the training pairs: how many there are, which are held out, and the tokenizer's sample.
 
 What is held out is chosen by a hash of the pair's text: the k smallest. So a repetition of a held-out pair is never
-trained on, the choice does not hang on the order of the lines, and mostly stays when lines are added.
+trained on, the choice does not depend on the order of the lines, and mostly stays when lines are added.
 """
 
 import hashlib
@@ -37,7 +37,7 @@ class FirstPass:
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The targets that there are when some are held out, sorted."""
+        """Return the targets of the pairs that are not held out, sorted."""
         return tuple(sorted(label for label, h in self.largest.items() if h > self.cutoff))
 
 
@@ -102,12 +102,12 @@ def run_first_pass(
 
 
 def hash_of(source: str, target: str, lowercase: bool = False) -> int:
-    """64 bits of a pair's text, the same on every machine; runs of white space are alike."""
+    """Hash a pair's text to 64 bits, the same on every machine; runs of white space count as one space."""
     text = f"{' '.join(source.split())}\n{' '.join(target.split())}"
     digest = hashlib.blake2b((text.lower() if lowercase else text).encode(), digest_size=8).digest()
     return int.from_bytes(digest, "big")
 
 
 def names(corpora: Iterable[CorpusSettings]) -> str:
-    """The files of corpora, for a message."""
+    """Name the files of corpora, for a message."""
     return ", ".join(path for corpus in corpora for path in corpus.files)

@@ -1,4 +1,4 @@
-"""Packed batches: sentences end to end, filled up to counts of tokens that come again, so that few shapes occur.
+"""Packed batches: sentences end to end, filled up to a few fixed counts of tokens, so that few shapes occur.
 
 A GPU computes nothing for the padding of a rectangle, and what is the same for all batches of a shape is done once for
 each shape. What fills up lies in sentences of its own behind the real ones; nothing is expected of it.
@@ -41,11 +41,11 @@ class PackedBatch:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Batches of equal shape differ in their numbers alone."""
+        """Return the batch's shape; batches of equal shape differ only in their numbers."""
         return *self.sizes, self.rows, self.longest
 
     def parts(self) -> tuple[Tensor, ...]:
-        """Source, target as it is read, what is expected after each, and the offsets of source and target."""
+        """Split into source, target as it is read, the expected next tokens, and the offsets of source and target."""
         source, target = self.sizes
         return self.numbers.split([source, target, target, self.rows + 1, self.rows + 1])
 
@@ -75,14 +75,14 @@ class PackedBatch:
         return self.parts()[4]
 
     def halves(self) -> tuple["PackedBatch", "PackedBatch"]:
-        """The first and the last sentences, each no larger than need be. On the host only."""
+        """Split into the first and the last sentences, each no larger than need be, on the host only."""
         if self.real < 2:
             raise ArgumentError("a batch of one row cannot be halved")
         middle = (self.real + 1) // 2
         return self.part(0, middle), self.part(middle, self.real)
 
     def part(self, first: int, last: int) -> "PackedBatch":
-        """The sentences from `first` to before `last`; filled up little, as it is made for want of memory."""
+        """Return the sentences from `first` to before `last`, with little filling, as memory is short by then."""
         source, _, expected, *offsets = (part.numpy() for part in self.parts())
         bounds = [offset[first : last + 1].astype(np.int64) for offset in offsets]
         lengths = np.stack([np.diff(bound) for bound in bounds], 1)
@@ -106,7 +106,7 @@ class PackedBatch:
 
 
 def pack(sources: np.ndarray, targets: np.ndarray, lengths: Int64[np.ndarray, "b 2"], step: int) -> PackedBatch:
-    """Tokens of all rows, one after the other, without start and end; counts are rounded up to multiples of `step`."""
+    """Pack rows of tokens, which lie end to end without start and end; counts are rounded up to multiples of `step`."""
     lengths = lengths + np.array([0, 1])
     real = lengths.sum(0)
     longest = round_up(int(lengths.max()), LEAST_LONGEST)
@@ -135,17 +135,17 @@ def pack(sources: np.ndarray, targets: np.ndarray, lengths: Int64[np.ndarray, "b
 
 
 def step_of(budget: int) -> int:
-    """Choose the multiple that counts of tokens are rounded up to: a power of two, about a part of the budget."""
+    """Choose the multiple to which counts of tokens are rounded up: a power of two, a fraction of the budget."""
     return max(16, 1 << max(0, (budget // PARTS).bit_length() - 1))
 
 
 def round_up(number: int, least: int) -> int:
-    """The next power of two."""
+    """Round up to a power of two."""
     return max(least, 1 << (number - 1).bit_length())
 
 
 def pad_up(batch: Batch, columns: int = 4, parts: int = 16) -> Batch:
-    """A padded batch with lengths rounded up to multiples of `columns`, and rows by at most such a part of them.
+    """Pad a batch further: lengths to multiples of `columns`, and rows by at most a given part of them.
 
     Rows that fill up read one token of padding, and nothing is expected of them.
     """

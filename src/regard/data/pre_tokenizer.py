@@ -20,14 +20,14 @@ PARTS = rf"{MARK}?<|{MARK}?\p{{N}}|{MARK}?[\p{{L}}\p{{M}}]+|{MARK}?[^\p{{L}}\p{{
 
 
 def normalise(lowercase: bool) -> normalizers.Normalizer:
-    """NFC, one space between words and none around them; the mark of a word's start is not text."""
+    """Build the normaliser: NFC, one space between words, none around them; the mark of a word's start is not text."""
     first = [normalizers.Lowercase()] if lowercase else []
     spaces = [normalizers.Replace(MARK, "_"), normalizers.Replace(Regex(r"\s+"), " "), normalizers.Strip()]
     return normalizers.Sequence([*first, normalizers.NFC(), *spaces])
 
 
 def mark_words(cut: bool) -> pre_tokenizers.PreTokenizer:
-    """Spaces become marks at the words' starts; cut: and words are cut into parts."""
+    """Turn spaces into marks at the words' starts and, with `cut`, split words into parts."""
     if not cut:
         return pre_tokenizers.Metaspace(MARK, prepend_scheme="never", split=False)
     parts = pre_tokenizers.Split(Regex(PARTS), behavior="isolated")
@@ -35,7 +35,7 @@ def mark_words(cut: bool) -> pre_tokenizers.PreTokenizer:
 
 
 def unmark_words(prepended: bool) -> decoders.Decoder:
-    """Bytes to characters, marks to spaces, and none at the start if one was put there."""
+    """Turn bytes back into characters and marks into spaces, without the space that was added at the start."""
     strip = [decoders.Strip(" ", 1, 0)] if prepended else []
     return decoders.Sequence([decoders.Replace(MARK, " "), decoders.ByteFallback(), decoders.Fuse(), *strip])
 
@@ -46,14 +46,14 @@ def words() -> pre_tokenizers.PreTokenizer:
 
 
 def separable(content: dict[str, Any]) -> bool:
-    """Return whether the words of a text become pieces one by one: so with all that is made here, but characters."""
+    """Return whether words are split into pieces independently: true of all tokenizers made here but characters."""
     parts = content.get("normalizer"), content.get("pre_tokenizer")
     return any(parts == own for own in separable_parts())
 
 
 @cache
 def separable_parts() -> list[tuple[Any, Any]]:
-    """The normalisers and cuts made here that never look across a space, as tokenizer.json has them."""
+    """List the normalisers and splits made here that never look across a space, as in tokenizer.json."""
     parts, shell = [], library.Tokenizer(models.BPE())
     for lowercase in (False, True):
         for before in (mark_words(cut=True), words()):

@@ -1,4 +1,4 @@
-"""Preparation of texts: from settings to encoded training and validation pairs, once; afterwards from the cache.
+"""Preparation of texts: encoding training and validation pairs from the settings, once; afterwards from the cache.
 
 Files are read twice: a survey counts pairs, chooses those held out, and draws the sample that the tokenizer is trained
 on; then everything is encoded, chunk by chunk. No more than the sample (20 million characters) is held at a time.
@@ -61,7 +61,7 @@ def prepare(
     say: Say = lambda line: None,
     tokenizers: Tokenizers | None = None,
 ) -> Prepared:
-    """Encode the corpora, or find them in the cache; `say` is told in one line what was kept and dropped.
+    """Encode the corpora, or find them in the cache; `say` reports in one line what was kept and dropped.
 
     `tokenizers`, those of an earlier run for instance, take the place of the settings.
     """
@@ -99,7 +99,7 @@ def prepare_rows(reading: Reading, say: Say, tokenizers: Tokenizers | None) -> P
 
 
 def open_cache(folder: Path, reading: Reading, say: Say, note: str = "") -> Prepared:
-    """A cache that is whole."""
+    """Open a cache that is complete."""
     manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
     texts = [json.loads(line) for line in (folder / "valid.jsonl").read_bytes().splitlines()]
     for remark in manifest.get("remarks", ()):
@@ -119,14 +119,14 @@ def open_cache(folder: Path, reading: Reading, say: Say, note: str = "") -> Prep
 
 
 def load_tokenizers(settings: TokenizerSettings) -> Tokenizers:
-    """The tokenizers of the files in the settings."""
+    """Load the tokenizers from the files in the settings."""
     if settings.file is not None:
         return Tokenizers.load(settings.file)
     return Tokenizers.pair(str(settings.source_file), str(settings.target_file))
 
 
 def cache_key(reading: Reading, tokenizers: Tokenizers | None, sources: Mapping[str, object]) -> str:
-    """A hash of all that the encoded pairs hang on: contents, not names; not weights, nor where the cache is."""
+    """Hash all that the encoded pairs depend on: contents, not names; not weights, nor where the cache is."""
     data, settings = reading.data, reading.settings
     to_train = {"kind": settings.kind, "joint": settings.joint, "size": settings.size, "lowercase": data.lowercase}
     facts = {
@@ -151,19 +151,19 @@ def fingerprints(reading: Reading) -> dict[str, object]:
 
 
 def contents_of_links(reading: Reading) -> list[str]:
-    """Hashes of the files of word links."""
+    """Hash the files of word links."""
     corpora = (*reading.training, *reading.validation)
     return [content(corpus.alignment) for corpus in corpora if corpus.alignment]
 
 
 def fingerprint(corpus: CorpusSettings) -> list[object]:
-    """The content of a corpus' files, and how they are read."""
+    """Return the hashes of a corpus' files, and how they are read."""
     hashes = [content(path) for path in corpus.files]
     return [hashes, corpus.form, corpus.source_column, corpus.target_column, corpus.tag]
 
 
 def build(folder: Path, reading: Reading, tokenizers: Tokenizers | None) -> dict[str, object]:
-    """Encode everything into a folder; what the manifest should say of it."""
+    """Encode everything into a folder, and return its manifest."""
     data, training, validation = reading.data, reading.training, reading.validation
     if data.builtin:
         training, validation = builtin_text.write_builtin(folder / "drawn", data)
@@ -227,7 +227,7 @@ class Side:
 
 
 def split_held_out(rows: list[Pair], cutoff: int, hashes: set[int], lowercase: bool) -> tuple[list[Pair], list[Pair]]:
-    """The pairs to train on, and those held out that were not seen before."""
+    """Split pairs into those to train on, and those held out that were not seen before."""
     training, held_out = list[Pair](), list[Pair]()
     for row in rows:
         h = hash_of(row[0], row[1], lowercase) if row[0] and row[1] else cutoff + 1
@@ -252,7 +252,7 @@ def count_rows(train: Side, valid: Side, hold_out: bool) -> dict[str, int]:
 
 
 def chunks(rows: Iterable[Pair]) -> Iterator[list[Pair]]:
-    """Lists of CHUNK pairs, or of fewer that are long."""
+    """Yield lists of CHUNK pairs, or of fewer long ones."""
     chunk, characters = list[Pair](), 0
     for row in rows:
         chunk.append(row)

@@ -37,19 +37,19 @@ class Reading:
 
     @property
     def reasons(self) -> dict[str, str]:
-        """Why a row may be dropped, by the name of its count."""
+        """Return the reasons why a row may be dropped, by the name of its count."""
         return {"blank": "blank", "long": f"longer than {self.data.longest} tokens"}
 
     def rows(self, corpus: CorpusSettings) -> Iterator[Pair]:
-        """Every row of a corpus; at its end there may be something to remark."""
+        """Yield every row of a corpus; a message may follow at its end."""
         return pairs(corpus, say=self.remarks.append)
 
     def facts(self) -> dict[str, object]:
-        """Return what the encoded rows hang on beside the files, the tokenizer and the usual settings."""
+        """Return what the encoded rows depend on beside the files, the tokenizer and the usual settings."""
         return {}
 
     def survey(self, training: Sequence[CorpusSettings], *, hold_out: bool, tokenizer: bool) -> FirstPass:
-        """The pass before anything is encoded; `tokenizer`: one is to be trained."""
+        """Run the first pass, before anything is encoded; `tokenizer`: one is to be trained."""
         if not hold_out and not tokenizer:
             return FirstPass()
         remark = self.remarks.append
@@ -63,12 +63,12 @@ class Reading:
         )
 
     def train_tokenizers(self, training: Sequence[CorpusSettings], survey: FirstPass) -> Tokenizers:
-        """Tokenizers for what the survey has seen."""
+        """Train tokenizers on the survey's sample."""
         tags = [corpus.tag for corpus in training if corpus.tag]
         return train_both(*survey.training_texts(), self.settings, lowercase=self.data.lowercase, tags=tags)
 
     def encode(self, rows: list[Pair], tag: str | None, tokenizers: Tokenizers, counts: Counter[str]) -> "Rows":
-        """The rows that are neither blank nor too long; the others are counted."""
+        """Encode the rows that are neither blank nor too long; the others are counted."""
         before = f"{tag} " if tag else ""
         real = [(before + source, target, *more) for source, target, *more in rows if source and target]
         sources = tokenizers.source.encode_batch([row[0] for row in real])
@@ -91,7 +91,7 @@ class Reading:
         return {}
 
     def summary(self, counts: Mapping[str, int], manifest: Mapping[str, Any]) -> str:
-        """One line about what was kept and dropped."""
+        """Summarise in one line what was kept and dropped."""
         text = f"{counts['pairs']:,} {self.what}" + self.beside(counts, manifest)
         if dropped := self.dropped(counts, ""):
             text += f"; dropped {dropped}"
@@ -106,7 +106,7 @@ class Reading:
         return f"{text}; {counts['valid']:,} held out for validation{again} (by hash; give {self.files} to choose them)"
 
     def beside(self, counts: Mapping[str, int], manifest: Mapping[str, Any]) -> str:
-        """Describe what else is worth saying of the pairs that stayed."""
+        """Describe what else is worth knowing about the pairs that were kept."""
         return ""
 
     def dropped(self, counts: Mapping[str, int], which: str) -> str:
@@ -132,7 +132,7 @@ class Rows:
 
 
 def content(path: str) -> str:
-    """A hash of a file, or a DataError that names it."""
+    """Hash a file, or raise a DataError that names it."""
     check_file(path)
     try:
         return cache.digest(path)

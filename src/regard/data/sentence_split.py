@@ -1,4 +1,4 @@
-"""Long texts cut to what a model can read: at the ends of sentences, else at commas, else between words.
+"""Splitting of long texts into parts that a model can read: at sentence ends, else at commas, else between words.
 
 A sentence ends with . ! ? … (or । ؟ ۔) where white space and then no lowercase letter follow, quotes and brackets
 included, and with 。！？ wherever they stand. It does not end after an abbreviation ("Mr.", "z. B.", "J. S. Bach") or a
@@ -39,7 +39,7 @@ SHORT = re.compile(
 
 
 class Piece(NamedTuple):
-    """A part of a text: where it begins and ends, and what it says."""
+    """A part of a text: where it begins and ends, and its characters."""
 
     start: int
     end: int
@@ -47,7 +47,7 @@ class Piece(NamedTuple):
 
 
 def sentences(text: str) -> list[Piece]:
-    """The sentences of a text, without the white space between them."""
+    """Split a text into sentences, without the white space between them."""
     bounds, start = [], 0
     for end in END.finditer(text):
         if end.end() < len(text) and ends(text, start, end):
@@ -81,7 +81,7 @@ def ends(text: str, start: int, end: re.Match[str]) -> bool:
 
 
 def pieces(text: str, count: Count, limit: int) -> list[Piece]:
-    """The sentences of a text, and those of more than `limit` tokens in pieces that fit."""
+    """Split a text into sentences, and those of more than `limit` tokens into pieces that fit."""
     parts: list[Piece] = []
     for sentence in sentences(text):
         parts += [sentence] if count(sentence.text) <= limit else fitting(text, sentence, count, limit)
@@ -89,7 +89,7 @@ def pieces(text: str, count: Count, limit: int) -> list[Piece]:
 
 
 def fitting(text: str, sentence: Piece, count: Count, limit: int) -> Iterator[Piece]:
-    """Pieces of a long sentence: up to a comma in the second half of what fits, else as many words as fit."""
+    """Split a long sentence into pieces: up to a comma in the second half of what fits, else as many words as fit."""
     start = sentence.start
     while start < sentence.end:
         rest = text[start : sentence.end]
@@ -104,7 +104,7 @@ def fitting(text: str, sentence: Piece, count: Count, limit: int) -> Iterator[Pi
 
 
 def cut(text: str, count: Count, limit: int) -> str:
-    """The words with which a text begins, as many as have `limit` tokens."""
+    """Cut a text to its first words, as many as have `limit` tokens."""
     return text[: head(text, count, limit)].rstrip()
 
 
@@ -126,7 +126,7 @@ def head(text: str, count: Count, limit: int) -> int:
 
 
 def stripped(text: str, start: int, end: int) -> Piece:
-    """A part of a text without white space around it."""
+    """Strip a part of a text of white space around it."""
     part = text[start:end]
     margin = len(part) - len(part.lstrip())
     return Piece(start + margin, start + margin + len(part.strip()), part.strip())

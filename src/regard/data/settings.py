@@ -109,7 +109,7 @@ class CorpusSettings:
 
 @dataclass(frozen=True)
 class DataSettings:
-    """The source of pairs, documents or pictures, which of them are used, and where they are cached."""
+    """The settings of data: where pairs, documents or pictures come from, which are used, and where they are cached."""
 
     source: str | None = option(None, "text file of source sentences, one per line, gzip or not")
     target: str | None = option(None, "text file of their translations, line by line")
@@ -182,7 +182,7 @@ class DataSettings:
     cache: str | None = option(None, "folder for encoded corpora; default: $REGARD_CACHE, or ~/.cache/regard")
 
     def __post_init__(self) -> None:
-        """Refuse a half pair of files, and two places for the same thing."""
+        """Refuse one file of a pair without the other, and two sources for the same thing."""
         together(self.source, self.target, "source", "target")
         together(self.valid_source, self.valid_target, "valid_source", "valid_target")
         names = [name for name in PLACES if getattr(self, name)]
@@ -205,7 +205,7 @@ class DataSettings:
         self.options()
 
     def check_alignment(self) -> None:
-        """Refuse links beside what has no pairs of sentences, and gold ones of a person's own files."""
+        """Refuse links where there are no pairs of sentences, and gold links for the user's own files."""
         if self.alignment is None:
             return
         if self.builtin is not None and self.reads == "text":
@@ -226,7 +226,7 @@ class DataSettings:
         return self.alignment is not None or any(corpus.linked for corpus in self.training)
 
     def require(self) -> None:
-        """Refuse settings that name no training pairs, or a built-in corpus that there is not."""
+        """Refuse settings that name no training pairs, or a built-in corpus that does not exist."""
         if not any(getattr(self, name) for name in PLACES):
             raise ConfigError("data.source", f"missing; give source and target, or {', '.join(PLACES[1:])}")
         if self.builtin:
@@ -242,13 +242,13 @@ class DataSettings:
 
     @property
     def reads(self) -> Reads | None:
-        """The kind of data that is named: sentences, documents or pictures; None where none is."""
+        """Return the kind of data that is named: sentences, documents or pictures; None where none is."""
         if self.builtin:
             return CORPORA[self.builtin].form if self.builtin in CORPORA else "text"
         return "documents" if self.documents else "pictures" if self.images else "text" if self.training else None
 
     def labelled(self, path: str) -> CorpusSettings:
-        """A file of documents as a corpus: the text is its source, and the label its target."""
+        """Return a file of documents as a corpus: the text is its source, and the label its target."""
         form = Path(path.removesuffix(".gz")).suffix.lower()
         if form not in TABLES:
             raise ConfigError(
@@ -282,7 +282,7 @@ class DataSettings:
         return min(self.held_out_most, max(1, math.floor(count)))
 
     def options(self) -> dict[str, Any]:
-        """`builtin_options`, read: "longest=20" is {"longest": 20}."""
+        """Read `builtin_options`: "longest=20" becomes {"longest": 20}."""
         read: dict[str, Any] = {}
         for each in self.builtin_options:
             name, equals, text = each.partition("=")
@@ -300,7 +300,7 @@ class DataSettings:
         return read
 
     def drawing(self) -> dict[str, Any]:
-        """Return what `generate` is told about a built-in corpus beside name, count, split and pair."""
+        """Return the arguments of `generate` for a built-in corpus beside name, count, split and pair."""
         return {"seed": self.builtin_seed, "edition": self.builtin_edition, **self.options()}
 
 
@@ -324,7 +324,7 @@ class TokenizerSettings:
     dropout: float = option(0.0, "BPE dropout in training: probability of skipping a merge", least=0, most=1)
 
     def __post_init__(self) -> None:
-        """Refuse half a pair of files, sizes that hold no pieces, and dropout of what has no merges."""
+        """Refuse one file of a pair without the other, sizes too small for any piece, and dropout without merges."""
         together(self.source_file, self.target_file, "source_file", "target_file")
         if self.file is not None and self.source_file is not None:
             raise ConfigError("file", "given together with source_file; give one file, or a pair")

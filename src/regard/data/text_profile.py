@@ -1,4 +1,4 @@
-"""The shape of texts, by which pieces and metrics are chosen: words or symbols, long or short, with spaces or not.
+"""A profile of texts, by which pieces and metrics are chosen: words or symbols, long or short, spaced or not.
 
 Nothing here knows a language. Texts are *closed* where a hundred words are all that ever comes (phonemes, commands,
 letters written apart), *short* where a line is a word or a name, and *unspaced* where their script has no spaces.
@@ -41,7 +41,7 @@ class TextProfile:
 
     @classmethod
     def of(cls, texts: Sequence[str]) -> "TextProfile":
-        """The shape of some texts; of many, every so manieth is looked at."""
+        """Profile some texts; of many, a sample at even intervals."""
         rows = [text.split() for text in texts[:: max(1, len(texts) // LINES)]]
         rows = [row for row in rows if row]
         if not rows:
@@ -72,17 +72,17 @@ class TextProfile:
 
     @property
     def short(self) -> bool:
-        """A line is a word, a name or a number."""
+        """Return whether a line is a word, a name or a number."""
         return self.words <= 3 and self.characters <= 30
 
     @property
     def spelled(self) -> bool:
-        """Words are single characters, or symbols of a small inventory."""
+        """Return whether words are single characters, or symbols of a small inventory."""
         return self.closed or (self.word_length <= 1.2 and self.types <= ALPHABET)
 
 
 def letters_in_common(first: Sequence[str], second: Sequence[str]) -> float:
-    """The share of the letters of each side, by how often they come, that the other side has as well: the smaller."""
+    """Return the share of each side's letters, by frequency, that the other side has too: the smaller of the two."""
     sides = [
         Counter(c for text in texts[:: max(1, len(texts) // LINES)] for c in text if c.isalpha())
         for texts in (first, second)

@@ -53,7 +53,7 @@ class Tokenizer:
     """The tokenizer of one side: a `tokenizers.Tokenizer` whose first four ids are <pad>, <s>, </s>, <unk>."""
 
     def __init__(self, content: dict[str, Any]):
-        """`content` is a tokenizer.json, parsed, with the special pieces in their places (see `adopt`)."""
+        """Build a tokenizer from `content`, a parsed tokenizer.json with the special pieces in place (see `adopt`)."""
         self.library = call_library("not a tokenizer", library.Tokenizer.from_str, json.dumps(loaded_part(content)))
         self.library.encode_special_tokens = True  # "</s>" in a text is text
         self.library.no_padding()
@@ -74,7 +74,7 @@ class Tokenizer:
         return self.size
 
     def normalise(self, text: str) -> str:
-        """The text that comes back from `decode(encode(text))`, where nothing is unknown."""
+        """Return the text that `decode(encode(text))` gives, where nothing is unknown."""
         normaliser = self.library.normalizer
         return (
             call_library(REFUSED, normaliser.normalize_str, clean_text(text))
@@ -83,12 +83,12 @@ class Tokenizer:
         )
 
     def encode(self, text: str) -> list[int]:
-        """The ids of a text, without start and end."""
+        """Encode a text as ids, without start and end."""
         encoded = call_library(REFUSED, self.library.encode, clean_text(text), add_special_tokens=False)
         return [i if i > END else UNKNOWN for i in encoded.ids]
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        """The ids of many texts. Words met before are looked up, where nothing hangs on what stands around them."""
+        """Encode many texts. Words met before are looked up, where a word's pieces do not depend on its neighbours."""
         if not self.separable:
             return self.encode_threaded(texts)
         split = [text.split() if not ODD.search(text) else [text] for text in texts]
@@ -104,7 +104,7 @@ class Tokenizer:
         return [[i for word in row for i in cache[word]] for row in split]
 
     def encode_threaded(self, texts: Sequence[str]) -> list[list[int]]:
-        """The ids of many texts, by the library, on several threads."""
+        """Encode many texts with the library, on several threads."""
         ids: list[list[int]] = []
         for part in portions(texts):
             cleaned = [clean_text(text) for text in part]
@@ -113,7 +113,7 @@ class Tokenizer:
         return ids
 
     def decode(self, ids: Iterable[SupportsInt]) -> str:
-        """The text of ids; padding, start and end say nothing, and unknown pieces are shown."""
+        """Decode ids to text, without padding, start and end; unknown pieces are shown."""
         real = [i for i in map(int, ids) if i > END]
         if not self.tags:
             return call_library(REFUSED, self.library.decode, real, skip_special_tokens=False)
@@ -128,11 +128,11 @@ class Tokenizer:
         return " ".join(filter(None, (text.strip(" ") for text in texts)))
 
     def pieces(self, ids: Iterable[SupportsInt]) -> list[str]:
-        """The pieces as they stand in the vocabulary: "▁" begins a word, <0xE2> is a byte."""
+        """Return the pieces as they are in the vocabulary: "▁" begins a word, <0xE2> is a byte."""
         return [self.library.id_to_token(int(i)) or SPECIAL[UNKNOWN] for i in ids]
 
     def words(self, ids: Iterable[SupportsInt]) -> list[int | None]:
-        """The word that each piece belongs to: its index in `decode(ids).split()`; None for padding, start and end."""
+        """Return each piece's word, as an index in `decode(ids).split()`; None for padding, start and end."""
         numbers, word_of = [*map(int, ids)], list[int | None]()
         word, filled, fresh = -1, True, True  # a word of marks alone is not one yet: the next mark is of the same
         for i, piece in zip(numbers, self.pieces(numbers), strict=True):
@@ -148,7 +148,7 @@ class Tokenizer:
         return word_of if filled else [None if each == word else each for each in word_of]
 
     def beginnings(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Three flags for every piece of the vocabulary: it begins a word, is a mark alone, is a tag."""
+        """Return three flags for every piece of the vocabulary: it begins a word, is a mark alone, is a tag."""
         pieces = self.pieces(range(self.library.get_vocab_size()))
         own = self.kind == "word"
         parts = self.kind == "wordpiece"
@@ -160,7 +160,7 @@ class Tokenizer:
         return np.array(begins), np.array(marks), np.array([i in self.tags for i in range(len(pieces))])
 
     def dumps(self) -> str:
-        """The text of a tokenizer.json that `tokenizers` reads."""
+        """Return the text of a tokenizer.json that `tokenizers` reads."""
         return json.dumps(self.content, ensure_ascii=False, sort_keys=False, separators=(",", ":"))
 
 
@@ -176,7 +176,7 @@ def call_library(problem: str, function: Callable[..., Any], *arguments: Any, **
 
 
 def clean_text(text: str) -> str:
-    """A text without half surrogate pairs, which no tokenizer takes, and of a word no more than is read."""
+    """Remove lone surrogates, which no tokenizer takes, and cut words that are too long to read."""
     if len(text) > LONGEST_WORD:
         text = WORD.sub(lambda word: word[0][:LONGEST_WORD], text)
     try:
@@ -187,7 +187,7 @@ def clean_text(text: str) -> str:
 
 
 def portions(texts: Sequence[str]) -> Iterator[Sequence[str]]:
-    """Texts in parts of TOGETHER characters or a little more, none of which is empty."""
+    """Group texts into parts of TOGETHER characters or a little more, none of which is empty."""
     start = characters = 0
     for end, text in enumerate(texts, 1):
         characters += len(text)
@@ -216,14 +216,14 @@ class Tokenizers:
         return self.source is self.target
 
     def dumps(self) -> str:
-        """The text of tokenizer.json: the library's own form where joint, else one for each side."""
+        """Return the text of tokenizer.json: the library's own form where joint, else one for each side."""
         if self.joint:
             return self.source.dumps()
         return f'{{"source":{self.source.dumps()},"target":{self.target.dumps()}}}'
 
     @property
     def hash(self) -> str:
-        """SHA-256 of the content; equal for equal tokenizers."""
+        """Compute the SHA-256 of the content; equal for equal tokenizers."""
         return hashlib.sha256(self.dumps().encode()).hexdigest()
 
     def save(self, path: str | Path) -> None:
@@ -240,13 +240,13 @@ class Tokenizers:
 
     @classmethod
     def pair(cls, source: str | Path, target: str | Path) -> "Tokenizers":
-        """A tokenizer.json for each side; joint if they are the same."""
+        """Load a tokenizer.json for each side; joint if they are the same."""
         first, second = open_tokenizer(read(source), str(source)), open_tokenizer(read(target), str(target))
         return cls(first) if first.content == second.content else cls(first, second)
 
 
 def open_tokenizer(content: Any, place: str) -> Tokenizer:
-    """The tokenizer of a tokenizer.json, wherever it was made, checked; `place` is what errors call it."""
+    """Open and check a tokenizer.json, wherever it was made; errors call it `place`."""
     content = adopt(content, place)
     check_form(content, place)
     try:
@@ -256,7 +256,7 @@ def open_tokenizer(content: Any, place: str) -> Tokenizer:
 
 
 def read(path: str | Path) -> dict[str, Any]:
-    """A tokenizer.json as plain data."""
+    """Read a tokenizer.json as plain data."""
     try:
         content = parse_json(read_bytes(path, LARGEST))
     except OSError as error:
@@ -269,7 +269,7 @@ def read(path: str | Path) -> dict[str, Any]:
 
 
 def adopt(content: Any, place: str) -> dict[str, Any]:
-    """A tokenizer.json with its padding, start, end and unknown piece at the ids 0 to 3.
+    """Move the padding, start, end and unknown pieces of a tokenizer.json to the ids 0 to 3.
 
     They trade places with what is there, under their own names; a file without one of them is refused, as a model
     cannot be trained with it. What the file puts around a text (a post-processor) is left away.
@@ -313,7 +313,7 @@ def adopt(content: Any, place: str) -> dict[str, Any]:
 
 
 def quiet_fork() -> None:
-    """Let processes fork: the library's threads do not live on in a child, so that it encodes on one thread there.
+    """Let processes fork: the library's threads do not survive in a child, which encodes on one thread.
 
     Without this the library warns on every fork, and a child that encodes a batch could wait for ever.
     """

@@ -41,7 +41,7 @@ PROBES = ("Hello, world!", ODD, "", " ", "a" * 400, "a" * 400 + "!", " " * 400, 
 
 
 def check_form(content: Mapping[str, Any], place: str) -> None:
-    """Refuse a tokenizer.json that the library cannot load and use; `place` is what it is called in the DataError."""
+    """Refuse a tokenizer.json that the library cannot load and use; the DataError calls it `place`."""
     if is_written_here(content):
         return
     check_parts(content, place)
@@ -84,7 +84,7 @@ def check_vocabulary(content: Any, place: str) -> None:
 
 
 def check_ids(ids: Mapping[str, Any], place: str) -> None:
-    """Refuse ids with gaps or twice, since a model has as many rows as there are pieces; and endless pieces."""
+    """Refuse ids with gaps or duplicates, since a model has a row for each piece; and endless pieces."""
     long = next((piece for piece in ids if len(piece) > PIECE), None)
     if long is not None:
         raise DataError(f"{place}: a piece of {len(long):,} characters given, expected at most {PIECE:,}")
@@ -100,7 +100,7 @@ def check_ids(ids: Mapping[str, Any], place: str) -> None:
 
 
 def short(value: Any) -> str:
-    """A value in an error."""
+    """Shorten a value for an error message."""
     text = repr(value)
     return text if len(text) <= 40 else text[:37] + "…"
 
@@ -130,7 +130,7 @@ def is_pair(merge: Any) -> bool:
 
 @cache
 def forms() -> list[tuple[dict[str, Any], dict[str, Any]]]:
-    """Everything but the pieces, of every kind: the parts, and the model's options."""
+    """Return the parts and the model options of every kind: everything but the pieces."""
     variants = []
     pieces = json.loads(library.Tokenizer(models.BPE(unk_token="<unk>", byte_fallback=True)).to_str())["model"]
     pieces = {key: value for key, value in pieces.items() if key not in ("vocab", "merges")}
@@ -155,7 +155,7 @@ def forms() -> list[tuple[dict[str, Any], dict[str, Any]]]:
 
 
 def check_parts(content: Mapping[str, Any], place: str) -> None:
-    """Refuse parts that make a text endless, or compare all of its parts with all."""
+    """Refuse parts that make a text endless, or take quadratic time."""
     model = content["model"]
     for name in ("unk_token", "continuing_subword_prefix", "end_of_word_suffix"):
         value = model.get(name)
@@ -178,7 +178,7 @@ def check_parts(content: Mapping[str, Any], place: str) -> None:
 
 
 def components(part: Any, place: str, key: str, depth: int = 0) -> Iterator[dict[str, Any]]:
-    """The parts of a part, itself among them."""
+    """List the components of a part, including itself."""
     if depth > DEEP:
         raise DataError(f"{place}: its {key} has parts in parts, deeper than {DEEP}")
     if not isinstance(part, dict):
@@ -252,7 +252,7 @@ def trial(tokenizer: str) -> str | None:
 
 
 def probes(content: Mapping[str, Any]) -> list[str]:
-    """Texts that the patterns of a tokenizer may find hard: their own characters, again and again."""
+    """Return texts that may be hard for a tokenizer's patterns: their own characters, again and again."""
     signs = dict[str, None]()
     for key in ("normalizer", "pre_tokenizer", "decoder"):
         for part in components(content.get(key), "", key):

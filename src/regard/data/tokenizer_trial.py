@@ -15,7 +15,7 @@ SLOW = 2.0  # seconds for one text of a few hundred characters
 
 
 def main() -> None:
-    """Load it, and take some texts there and back."""
+    """Load the tokenizer, and encode and decode some texts."""
     if sys.platform != "win32":  # where only the clock ends it
         import resource
 

@@ -31,12 +31,12 @@ BYTE = re.compile(r"<0x[0-9A-F]{2}>")
 
 
 def word_parts(text: str) -> list[str]:
-    """The parts of a text's words that a list of words has: letters, in lower case."""
+    """Return the parts of a text's words as a list of words has them: letters, in lower case."""
     return PARTS.findall(text.lower())
 
 
 class WordCollector:
-    """Collects the words of a corpus, as long as they are not too many."""
+    """A collector of the words of a corpus, as long as they are not too many."""
 
     def __init__(self) -> None:
         self.words: set[str] | None = set()
@@ -55,7 +55,7 @@ class WordCollector:
 
 
 def format_words(words: Iterable[str]) -> str | None:
-    """The text of words.txt, or None where it would be too large."""
+    """Return the text of words.txt, or None where it would be too large."""
     body = "".join(f"{word}\n" for word in sorted(words))
     if len(body.encode()) > LARGEST:
         return None
@@ -63,7 +63,7 @@ def format_words(words: Iterable[str]) -> str | None:
 
 
 def parse_words(text: str) -> frozenset[str] | None:
-    """The words of a words.txt; None where it is damaged."""
+    """Parse the words of a words.txt; None where it is damaged."""
     heading, _, body = text.partition("\n")
     if heading != HEADING + hashlib.sha256(body.encode()).hexdigest():
         return None
@@ -71,7 +71,7 @@ def parse_words(text: str) -> frozenset[str] | None:
 
 
 def read_words(folder: Path) -> frozenset[str] | None:
-    """The words that a run was trained on; None where it keeps none, or they are damaged."""
+    """Read the words that a run was trained on; None where it keeps none, or the file is damaged."""
     try:
         return parse_words(read_bytes(folder / FILE, LARGEST + 1000).decode())
     except (OSError, Unreadable, UnicodeDecodeError):
@@ -79,7 +79,7 @@ def read_words(folder: Path) -> frozenset[str] | None:
 
 
 class UnknownWords:
-    """Collects the words of inputs that did not occur in training, and reports them once."""
+    """A collector of input words that did not occur in training, which reports them once."""
 
     def __init__(
         self, tokenizer: Tokenizer, known_words: frozenset[str] | None, say: Callable[[str], None] | None = None
@@ -96,7 +96,7 @@ class UnknownWords:
         self.tell()
 
     def watch(self, texts: Iterable[str]) -> Iterator[str]:
-        """Pass texts on, and look at their words on the way."""
+        """Pass texts on, and check their words on the way."""
         for text in texts:
             self.look([text])
             yield text
@@ -114,7 +114,7 @@ class UnknownWords:
                     self.words.setdefault(strip_marks(word))
 
     def is_unknown(self, word: str) -> bool:
-        """Return whether a word between spaces was never met; marks alone are none."""
+        """Return whether a word did not occur in training; marks alone are no words."""
         if not re.search(r"\w", word):
             return False
         ids = self.tokenizer.encode(word)
@@ -125,24 +125,24 @@ class UnknownWords:
         return any(part not in self.known_words for part in word_parts(word) if not any(map(is_unspaced, part)))
 
     def tell(self) -> None:
-        """Name those that were not named yet."""
+        """Report the unknown words that were not reported yet."""
         if self.say is not None and len(self.words) > self.report_count:
             self.say(describe(list(self.words)[self.report_count :]))
             self.report_count = len(self.words)
 
     def message(self) -> str | None:
-        """One sentence that names all of them; None where there are none."""
+        """Return one sentence that names all unknown words; None where there are none."""
         return describe(list(self.words)) if self.words else None
 
 
 def strip_marks(word: str) -> str:
-    """A word without the punctuation around it."""
+    """Strip a word of the punctuation around it."""
     parts = re.findall(r"\w.*\w|\w", word)
     return parts[0] if parts else word
 
 
 def describe(words: list[str]) -> str:
-    """Name words that were never seen in training, no more than a line of them."""
+    """Name words that did not occur in training, no more than fit on a line."""
     names = [visible(word if len(word) <= LONGEST else f"{word[:LONGEST]}…") for word in words[:LISTED]]
     rest = len(words) - len(names)
     if rest:

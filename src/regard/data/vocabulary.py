@@ -43,7 +43,7 @@ def automatic_size(words: int, characters: int = 0) -> int:
 def train_both(
     source: Sequence[str], target: Sequence[str], settings: TokenizerSettings, *, lowercase: bool, tags: Sequence[str]
 ) -> Tokenizers:
-    """The tokenizers of both sides, from texts of both sides."""
+    """Train the tokenizers of both sides on texts of both sides."""
     joint = settings.joint
     if joint == "auto":
         alike = settings.kind != "auto" or suitable_kind(source) == suitable_kind(target)
@@ -65,7 +65,7 @@ def train(
     lowercase: bool = False,
     tags: Sequence[str] = (),
 ) -> Tokenizer:
-    """A tokenizer from texts; `tags` are pieces of their own wherever they stand."""
+    """Train a tokenizer on texts; `tags` are separate pieces wherever they occur."""
     kind = suitable_kind(texts) if kind == "auto" else kind
     normaliser = normalise(lowercase)
     if not any(text.strip() for text in texts):
@@ -88,7 +88,7 @@ def train(
 
 
 def describe(i: int, piece: str, *, special: bool) -> dict[str, Any]:
-    """An added token as tokenizer.json has it."""
+    """Describe an added token as tokenizer.json does."""
     flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
     return {"id": i, "content": piece, **flags, "special": special}
 
@@ -97,7 +97,7 @@ Parts = tuple[dict[str, Any], pre_tokenizers.PreTokenizer | None, decoders.Decod
 
 
 def bpe(texts: Sequence[str], normaliser: normalizers.Normalizer, size: int | Literal["auto"], tags: int) -> Parts:
-    """Byte pair encoding (Sennrich et al. 2016, arXiv:1508.07909): the most frequent neighbours are joined, again."""
+    """Train byte pair encoding (Sennrich et al. 2016, arXiv:1508.07909): keep joining the most frequent neighbours."""
     target_size = size if size != "auto" else automatic_size(different_words(texts), different_characters(texts))
     learner = library.Tokenizer(models.BPE(unk_token=SPECIAL[UNKNOWN]))
     learner.pre_tokenizer = pre_tokenizers.CharDelimiterSplit("\n")
@@ -119,7 +119,7 @@ def bpe(texts: Sequence[str], normaliser: normalizers.Normalizer, size: int | Li
 
 
 def unigram(texts: Sequence[str], normaliser: normalizers.Normalizer, size: int | Literal["auto"], tags: int) -> Parts:
-    """A unigram model (Kudo 2018, arXiv:1804.10959): the pieces that make the corpus likely.
+    """Train a unigram model (Kudo 2018, arXiv:1804.10959): the pieces that make the corpus likely.
 
     The library adds in no fixed order, so that this kind, alone of the four, may differ a little when trained again.
     """
@@ -153,7 +153,7 @@ def unigram(texts: Sequence[str], normaliser: normalizers.Normalizer, size: int 
 def character(
     texts: Sequence[str], normaliser: normalizers.Normalizer, size: int | Literal["auto"], tags: int
 ) -> Parts:
-    """One piece per character: the most frequent ones if there is no room for all, the others in bytes."""
+    """Make one piece per character: the most frequent ones if there is no room for all, the others in bytes."""
     counts: Counter[str] = Counter()
     for text in texts:
         counts.update(normaliser.normalize_str(clean_text(text)))
@@ -166,7 +166,7 @@ def character(
 
 
 def word(texts: Sequence[str], normaliser: normalizers.Normalizer, size: int | Literal["auto"], tags: int) -> Parts:
-    """One piece per word. Auto: all, up to 8,192 different ones; of more, those seen twice, at most 32,768."""
+    """Make one piece per word. Auto: all, up to 8,192 different ones; of more, those seen twice, at most 32,768."""
     counts: Counter[str] = Counter()
     for text in texts:
         counts.update(word for word in normaliser.normalize_str(clean_text(text)).split(" ") if len(word) <= PIECE)
@@ -183,7 +183,7 @@ PARTS_OF = {"bpe": bpe, "unigram": unigram, "word": word, "character": character
 
 
 def most_frequent(counts: Counter[str], most: int) -> list[str]:
-    """The keys by their counts, equals in order of their characters, so that equal corpora give equal vocabularies."""
+    """Sort keys by count, and equal counts by characters, so that equal corpora give equal vocabularies."""
     return sorted(counts, key=lambda key: (-counts[key], key))[:most]
 
 
@@ -205,7 +205,7 @@ def different_characters(texts: Sequence[str]) -> int:
 
 
 def parts_of(texts: Sequence[str], normaliser: normalizers.Normalizer) -> Counter[str]:
-    """The parts of words, and how often they come. Each different word is cut once only, as that takes time."""
+    """Count the parts of words. Each different word is split only once, as that takes time."""
     counts = Counter(word for text in texts for word in text.split())
     parts, cut = Counter[str](), mark_words(cut=True)
     for word, count in counts.items():
@@ -216,7 +216,7 @@ def parts_of(texts: Sequence[str], normaliser: normalizers.Normalizer) -> Counte
 
 
 def repeat_parts(parts: Counter[str], most: int = 1000) -> Iterator[str]:
-    """Every part as often as it comes, a line each, as the library counts for itself."""
+    """Repeat every part as often as it occurs, a line each, as the library counts for itself."""
     for part, count in parts.items():
         for start in range(0, count, most):
             yield f"{part}\n" * min(most, count - start)

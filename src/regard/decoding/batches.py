@@ -1,4 +1,4 @@
-"""Many inputs in batches, the answers in the order given: searched, scored, labelled.
+"""Searching, scoring and labelling many inputs in batches; results come in the order given.
 
 Sentences and documents of like length go together, so that little is padded; pictures come a few at a time.
 """
@@ -106,7 +106,7 @@ def can_replay(
     device: torch.device,
     trace: bool,
 ) -> bool:
-    """Return whether this search is one for a graph."""
+    """Return whether this search can be replayed as a graph."""
     return (
         device.type == "cuda"
         and not trace
@@ -120,7 +120,7 @@ def can_replay(
 def greedy_in_batches(
     model: Model, sources: Sequence[Sequence[int]], device: torch.device | str, budget: int | None = None
 ) -> list[list[int]]:
-    """Greedy search for many sentences."""
+    """Search greedily for many sentences."""
     results = search_in_batches(model, sources, GREEDY, device=device, budget=budget)
     return [each.outputs[0].tokens for each in results]
 
@@ -132,7 +132,7 @@ def label_in_batches(
     device: torch.device | str = "cpu",
     budget: int = LABEL_BUDGET,
 ) -> Float[Tensor, "n v"]:
-    """The log-probability of every label, for documents as `encode_documents` makes them.
+    """Compute the log-probability of every label, for documents as `encode_documents` makes them.
 
     `reads` is what the model's kind reads: documents, sentence by sentence, or text, whole.
     """
@@ -154,7 +154,7 @@ def label_in_batches(
 def label_pictures(
     model: Model, pixels: Iterable[np.ndarray | Tensor], device: torch.device | str = "cpu", rows: int = PICTURES
 ) -> Float[Tensor, "n v"]:
-    """The log-probability of every label for pictures of one size, one [3 h w] each; `rows` are held at a time."""
+    """Compute the log-probability of every label for pictures of one size, one [3 h w] each; `rows` at a time."""
     scores, each = [torch.zeros(0, model.readout.out_features)], iter(pixels)
     while chunk := list(itertools.islice(each, rows)):
         batch = torch.stack([torch.as_tensor(one) for one in chunk])
@@ -164,7 +164,7 @@ def label_pictures(
 
 @torch.no_grad()
 def label_log_probs(model: Model, source: Source) -> Float[Tensor, "b v"]:
-    """The log-probability of every label."""
+    """Compute the log-probability of every label."""
     scores = model.classify(model.encode(source))
     check_finite(model, scores, impossible=False)
     return (scores if scores.dtype == torch.float64 else scores.float()).log_softmax(-1)
@@ -201,7 +201,7 @@ def search_pictures_lazily(
 
 
 class Scored(NamedTuple):
-    """The log-probability of a target given its source, END among it, and that of each token, END last."""
+    """The log-probability of a target given its source, including END, and that of each token, END last."""
 
     log_prob: float
     tokens: list[float]
@@ -238,7 +238,7 @@ def score_pairs(
 
 
 def log_probs(model: Model, batch: Batch) -> Float[Tensor, "b n"]:
-    """The log-probability of every target token; of an ensemble, of the mean probability."""
+    """Compute the log-probability of every target token; for an ensemble, of the mean probability."""
     if isinstance(model, Ensemble):
         return torch.stack([log_probs(each, batch) for each in model.each]).logsumexp(0) - math.log(len(model.each))
     ids = batch.source if batch.source.shape[1] else F.pad(batch.source, (0, 1), value=PAD)  # nothing but empty ones

@@ -18,7 +18,7 @@ __all__ = ["Ensemble", "first_model"]
 
 @dataclass(frozen=True, eq=False)
 class Memories(Memory):
-    """The memory of each model; it is that of the first, and holds the others."""
+    """The memory of each model; to others it looks like the first one's, and holds the rest."""
 
     each: tuple[Memory, ...] = ()
 
@@ -45,7 +45,7 @@ class Ensemble(Model):
         return Memories(each[0].states, each[0].span, each=each)
 
     def start(self, memory: Memory, rows: int = 1, size: int = 256, coverage: bool = False) -> State:
-        """One state with the parts of all, each under its model's number."""
+        """Start all models; one state holds the parts of each, under its model's number."""
         assert isinstance(memory, Memories)
         sentence: dict[str, Any] = {}
         row: dict[str, Any] = {}
@@ -58,7 +58,7 @@ class Ensemble(Model):
         return State(sentence, row, rows)
 
     def step(self, tokens: Int[Tensor, " r"], state: State) -> tuple[Float[Tensor, "r v"], State]:
-        """The logarithm of the mean of their probabilities."""
+        """Take a step, and return the logarithm of the models' mean probability."""
         scores = []
         for i, model in enumerate(self.each):
             logits, _ = model.step(tokens, self.part(state, i))
@@ -69,7 +69,7 @@ class Ensemble(Model):
         return torch.stack(scores).logsumexp(0) - math.log(len(scores)), state
 
     def part(self, state: State, number: int) -> State:
-        """The state of one model: the same tensors, which it writes in place."""
+        """Return the state of one model: the same tensors, which it writes in place."""
         mine = f"{number}."
         return State(
             {name.removeprefix(mine): part for name, part in state.sentence.items() if name.startswith(mine)},

@@ -34,7 +34,7 @@ class WideReadout(nn.Module):
         self.out_features = linear.out_features
 
     def forward(self, x: Tensor) -> Tensor:
-        """x Wᵀ + b, summed and kept in float32."""
+        """Compute x Wᵀ + b, summed and returned in float32."""
         assert isinstance(self.ones, Tensor)
         assert isinstance(self.weight, Tensor)
         wide = torch.cat([x, self.ones.expand(*x.shape[:-1], -1)], -1).flatten(0, -2)
@@ -44,7 +44,7 @@ class WideReadout(nn.Module):
 
 
 def to_bfloat16(model: Model) -> Model:
-    """A copy with weights in bfloat16."""
+    """Copy a model, with weights in bfloat16."""
     half = copy.deepcopy(model)
     wide = {
         name: WideReadout(part.readout)
@@ -61,7 +61,7 @@ def to_bfloat16(model: Model) -> Model:
 
 
 def flatten(part: nn.RNNBase) -> None:
-    """Put the weights side by side, as cuDNN wants them; `flatten_parameters` does not know that it takes bfloat16."""
+    """Put the weights side by side, as cuDNN wants them; `flatten_parameters` wrongly skips bfloat16."""
     if not part.weight_ih_l0.is_cuda or not torch._use_cudnn_rnn_flatten_weight():
         return
     from torch.backends.cudnn.rnn import get_cudnn_mode

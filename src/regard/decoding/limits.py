@@ -1,4 +1,4 @@
-"""Limits of a search: the tokens that may come next, the length of an output, the memory that it takes.
+"""Limits of a search: the tokens that may come next, the length of an output, and memory.
 
 The next token is never padding; END comes neither too early nor too late; a forced prefix comes first; and on request
 no n-gram comes twice.
@@ -46,7 +46,7 @@ class Constraints:
         self.first_limit = int(most.min()) if len(most) else 0  # no sentence is at its limit before this step
 
     def check(self, vocabulary: int) -> None:
-        """Refuse a prefix of tokens that there are not."""
+        """Refuse a prefix with tokens that do not exist."""
         largest = int(self.prefix.max()) if self.prefix.numel() else 0
         if largest >= vocabulary:
             raise ArgumentError(
@@ -54,7 +54,7 @@ class Constraints:
             )
 
     def take(self, keep: Int[Tensor, " k"]) -> None:
-        """Go on with these sentences alone."""
+        """Keep these sentences alone."""
         self.most, self.prefix = self.most[keep], self.prefix[keep]
         if isinstance(self.shortest, Tensor):
             self.shortest = self.shortest[keep]
@@ -101,7 +101,7 @@ class Constraints:
             scores.scatter_(-1, place, torch.where(forcing, only, scores.gather(-1, place)))
 
     def forbid_repeats_(self, scores: Float[Tensor, "s r v"], history: Int[Tensor, "s r t"]) -> None:
-        """Forbid what would say an n-gram for the second time; END may always come."""
+        """Forbid tokens that would repeat an n-gram; END is always allowed."""
         n = self.no_repeat
         earlier = history.unfold(-1, n, 1)  # [s r t-n+1 n]
         now = history[..., history.shape[-1] - n + 1 :]  # the n-1 before the next
@@ -111,7 +111,7 @@ class Constraints:
 
 
 def check_memory(options: Options, row: int, sentences: int, steps: int, vocabulary: int = 0) -> None:
-    """Refuse more hypotheses, or longer ones, than this machine has room for: the state of each takes `row` bytes."""
+    """Refuse more hypotheses, or longer ones, than fit into this machine's memory, at `row` bytes each."""
     name, rows = ("nbest", options.nbest) if options.sample else ("beam", options.beam)
     room = memory()
 
@@ -133,12 +133,12 @@ def check_memory(options: Options, row: int, sentences: int, steps: int, vocabul
 
 
 def row_bytes(state: State, sentences: int) -> int:
-    """Bytes that the state of one hypothesis takes, where there is one a sentence."""
+    """Count the bytes of one hypothesis' state, where there is one a sentence."""
     return sum(buffer.nbytes for part in state.row.values() for buffer in buffers(part)) // sentences
 
 
 def search_bytes(rows: int, groups: int, row: int, steps: int, vocabulary: int) -> int:
-    """Bytes that the hypotheses of one sentence take: their states, scores, candidates and tokens."""
+    """Count the bytes of one sentence's hypotheses: their states, scores, candidates and tokens."""
     each = -(-rows // groups)
     candidates = min(2 * each + (groups - 1) * each, vocabulary)
     scores, tokens = 3 * 4 * vocabulary, 3 * 8 * steps
@@ -166,7 +166,7 @@ def output_limits(
 
 
 def output_limit(model: Model, length: int | None, options: Options, prefix: int = 0) -> int:
-    """The most tokens of the output for one source, of so many tokens or a picture (None), without END.
+    """Return the most tokens, without END, of the output for a source of so many tokens or a picture (None).
 
     Where no number is given, a prefix leaves room for twenty more.
     """

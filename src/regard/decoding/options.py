@@ -11,7 +11,7 @@ __all__ = ["GREEDY", "Options"]
 
 @dataclass(frozen=True)
 class Options:
-    """Greedy, beam or sampling, and what an output may look like."""
+    """Options of search: greedy, beam or sampling, and limits on the output."""
 
     beam: int = option(5, "number of hypotheses (beam size); 1 is greedy search", least=1, most=10_000)
     nbest: int = option(
@@ -55,7 +55,7 @@ class Options:
     )
 
     def __post_init__(self) -> None:
-        """Refuse what contradicts itself."""
+        """Refuse options that contradict each other."""
         if not self.sample and self.nbest > self.beam:
             raise ConfigError("nbest", f"{self.nbest} given, expected at most the beam, {self.beam}")
         if self.beam % self.groups:

@@ -42,19 +42,19 @@ class Pool:
         self.size, self.outputs = size, list[Output]()
 
     def add(self, output: Output) -> None:
-        """Keep it, if it is among the best."""
+        """Add a hypothesis, if it is among the best."""
         self.outputs.append(output)
         self.outputs.sort(key=lambda each: -each.score)
         del self.outputs[self.size :]
 
     @property
     def full(self) -> bool:
-        """Return whether what comes now has to be better than the last."""
+        """Return whether the pool is full, so that a new hypothesis must beat the last."""
         return len(self.outputs) == self.size
 
 
 def check_outputs(outputs: list[Output]) -> None:
-    """Refuse a search that found nothing: every output that there could be has no probability."""
+    """Refuse a search that found nothing because every possible output has probability zero."""
     if not outputs:
         raise NotFiniteError(
             "the search found no output with a probability above zero: the model cannot produce the given prefix, "
@@ -63,7 +63,7 @@ def check_outputs(outputs: list[Output]) -> None:
 
 
 def merge_pools(pools: list[Pool], count: int) -> list[Output]:
-    """The best of all groups, each sequence once."""
+    """Merge the best of all groups, each sequence once."""
     best: dict[tuple[int, ...], Output] = {}
     for output in sorted((each for pool in pools for each in pool.outputs), key=lambda each: -each.score):
         best.setdefault(tuple(output.tokens), output)

@@ -1,4 +1,4 @@
-"""Work shared among the processes that `torchrun` started, its results in order.
+"""Sharing work among the processes that `torchrun` started, with results in order.
 
 Blocks are dealt out in turn: of every `world` of them each process does one. Then all tell each other what came of it,
 and go on. So nothing is kept in files, results stream in order from one process, hosts need no disk in common, and a
@@ -24,7 +24,7 @@ R = TypeVar("R")
 
 
 class Processes:
-    """One process, or as many as torchrun started; a context manager, as they have to part in the end."""
+    """One process, or as many as torchrun started; a context manager that ends the group."""
 
     def __init__(self) -> None:
         self.rank, self.world = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
@@ -32,7 +32,7 @@ class Processes:
 
     @property
     def first(self) -> bool:
-        """Return whether this is the one that writes."""
+        """Return whether this is the process that writes."""
         return self.rank == 0
 
     def device(self, name: str) -> str:
@@ -81,7 +81,7 @@ class Processes:
             self.own = False
 
     def share(self, blocks: Iterable[B], work: Callable[[B], R]) -> Iterator[R]:
-        """`map(work, blocks)`, in order, on every process; each does its share.
+        """Compute `map(work, blocks)`, in order, on every process; each does its share.
 
         An error of one is an error of all: its own there, and a CommandError that repeats it elsewhere.
         """

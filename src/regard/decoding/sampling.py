@@ -16,7 +16,7 @@ __all__ = ["random_numbers", "sample_tokens"]
 
 
 def random_numbers(source: list[int], steps: int, rows: int, seed: int) -> Float[Tensor, "t r"]:
-    """A sentence's own random numbers in [0, 1), one a step and row: they hang on its tokens and the seed alone."""
+    """Draw a sentence's random numbers in [0, 1), one a step and row, which depend on its tokens and the seed alone."""
     # A generator has 32 bits of seed: sentence and seed go into them together.
     key = zlib.crc32(torch.tensor([seed % 2**63, *source], dtype=torch.int64).numpy().tobytes())
     generator = torch.Generator().manual_seed(key)
@@ -27,7 +27,7 @@ def random_numbers(source: list[int], steps: int, rows: int, seed: int) -> Float
 def sample_tokens(
     scores: Float[Tensor, "s r v"], numbers: Float[Tensor, "s r"], options: Options
 ) -> Int[Tensor, "s r"]:
-    """A token a row: the one that its random number falls on, probabilities laid end to end."""
+    """Sample a token a row: the one on which its random number falls, with probabilities laid end to end."""
     device = scores.device
     scores = (scores.cpu() if device.type == "mps" else scores).double()  # Apple's GPU has no float64
     scores = (scores - scores.amax(-1, keepdim=True)) / options.temperature  # however small: the likeliest stays at 0

@@ -41,12 +41,12 @@ def length_penalty(length: int | Tensor, alpha: Tensor) -> Tensor: ...
 @overload
 def length_penalty(length: int | Tensor, alpha: float | Tensor) -> float | Tensor: ...
 def length_penalty(length: int | Tensor, alpha: float | Tensor) -> float | Tensor:
-    """Return the divisor for the log-probability of so many tokens, END among them; lengths in a tensor are floats."""
+    """Return the divisor for the log-probability of so many tokens, including END; lengths in a tensor are floats."""
     return ((5 + length) / 6) ** alpha
 
 
 def coverage_penalty(coverage: Float[Tensor, "s r m"], lengths: Int[Tensor, " s"]) -> Float[Tensor, "s r"]:
-    """Σⱼ log min(cⱼ, 1) over the real source positions, of what each got of attention so far."""
+    """Compute Σⱼ log min(cⱼ, 1) over the real source positions, where cⱼ is the attention that each got so far."""
     real = torch.arange(coverage.shape[-1], device=coverage.device) < lengths[:, None, None]
     return coverage.clamp(UNSEEN, 1.0).log().masked_fill(~real, 0.0).sum(-1)
 
@@ -54,7 +54,7 @@ def coverage_penalty(coverage: Float[Tensor, "s r m"], lengths: Int[Tensor, " s"
 def add_log_probs(
     scores: Float[Tensor, "*s k"], total: Float[Tensor, "*s"], log_sum: Float[Tensor, "*s"]
 ) -> Float[Tensor, "*s k"]:
-    """The log-probability of each row's hypothesis with one token more, from the tokens' scores and their log Σ exp."""
+    """Add one token to each row's log-probability, from the tokens' scores and their log Σ exp."""
     return scores + (total - log_sum)[..., None]
 
 
@@ -73,7 +73,7 @@ def is_settled(best: T, last: T, rows: int) -> T | bool:
 
 
 def check_finite(model: Model, scores: Tensor, *, impossible: bool = True) -> None:
-    """Refuse NaN and +∞; `impossible`: -∞ is the log-probability of what cannot be, and no fault.
+    """Refuse NaN and +∞; with `impossible`, allow -∞, the log-probability of the impossible.
 
     Weights are finite when they are loaded; what is computed with them may still overflow. It waits for the device.
     """
@@ -93,7 +93,7 @@ LOG2E = 1 / math.log(2)
 
 
 def top_tokens(scores: Float[Tensor, "s r v"], count: int) -> tuple[Float[Tensor, "s r k"], Int[Tensor, "s r k"]]:
-    """The best tokens of each row and their scores, in order.
+    """Return the best tokens of each row and their scores, in order.
 
     On a CPU the vocabulary is folded first: of every FOLDS columns the maximum. The best `count` tokens are in the
     `count` folds with the largest maxima, so that only those have to be sorted; twice as fast as sorting all.
@@ -115,7 +115,7 @@ def top_tokens(scores: Float[Tensor, "s r v"], count: int) -> tuple[Float[Tensor
 
 
 def log_sum(scores: Float[Tensor, "s r v"]) -> Float[Tensor, "s r"]:
-    """log Σ exp of each row. On a CPU some rows at a time, by powers of two, which are half as dear."""
+    """Compute log Σ exp of each row; on a CPU some rows at a time, by powers of two, which cost half as much."""
     if scores.device.type != "cpu" or scores.shape[-1] < MANY:
         return scores.logsumexp(-1)
     flat = scores.flatten(0, -2)

@@ -17,7 +17,7 @@ Row = Sequence[int] | Int[np.ndarray, " _"]
 
 
 def tokens_of(rows: Sequence[Sequence[int]], device: torch.device | str = "cpu", fill: int = PAD) -> Tokens:
-    """Sentences of token numbers as a padded batch: all in one piece, as there may be thousands."""
+    """Pad sentences of token numbers to a batch, all at once, as there may be thousands."""
     lengths = np.fromiter(map(len, rows), np.int64, len(rows))
     width = max(1, int(lengths.max(initial=0)))
     ids = np.full((len(rows), width), fill, np.int64)
@@ -27,18 +27,18 @@ def tokens_of(rows: Sequence[Sequence[int]], device: torch.device | str = "cpu",
 
 
 def source_of(rows: Sequence[Row], reads: str) -> Tokens | Documents:
-    """Encoded documents as a model reads them."""
+    """Convert encoded documents to the form that a model reads."""
     return documents_of(rows) if reads == "documents" else flat_of(rows)
 
 
 def flat_of(rows: Sequence[Row], device: torch.device | str = "cpu") -> Tokens:
-    """Documents as they are encoded, a row each, for a model that reads a text whole."""
+    """Convert encoded documents to a row each, for a model that reads a text as a whole."""
     flat, lengths = join_rows(rows)
     return pad_rows(flat, lengths, device)
 
 
 def documents_of(rows: Sequence[Row], device: torch.device | str = "cpu") -> Documents:
-    """Documents as they are encoded, a sentence a row."""
+    """Convert encoded documents to a sentence a row."""
     flat, lengths = join_rows(rows)
     ends = np.flatnonzero(flat == END)
     sentences = np.diff(np.searchsorted(ends, np.cumsum(lengths)), prepend=0)
@@ -47,13 +47,13 @@ def documents_of(rows: Sequence[Row], device: torch.device | str = "cpu") -> Doc
 
 
 def join_rows(rows: Sequence[Row]) -> tuple[Int64[np.ndarray, " t"], Int64[np.ndarray, " n"]]:
-    """The tokens of all rows, one after the other, and how many each has."""
+    """Join the tokens of all rows, and count those of each."""
     lengths = np.fromiter(map(len, rows), np.int64, len(rows))
     return np.concatenate([np.zeros(0, np.int64), *(np.asarray(row, np.int64) for row in rows)]), lengths
 
 
 def pad_rows(flat: Int64[np.ndarray, " t"], lengths: Int64[np.ndarray, " n"], device: torch.device | str) -> Tokens:
-    """Rows that lie one after the other as a rectangle."""
+    """Pad rows that lie one after the other to a rectangle."""
     ids = np.full((len(lengths), max(1, int(lengths.max(initial=0)))), PAD, np.int64)
     ids[np.arange(ids.shape[1]) < lengths[:, None]] = flat
     return Tokens.of(torch.from_numpy(ids).to(device), torch.from_numpy(lengths).to(device))

@@ -1,4 +1,4 @@
-"""A file, or what comes through a pipe, translated line by line; with torchrun, by several processes."""
+"""Translating a file or a pipe line by line; with torchrun, in several processes."""
 
 import dataclasses
 import heapq
@@ -52,7 +52,7 @@ class LineFitter:
         split: bool = False,
         warn: Callable[[str], None] = lambda text: None,
     ) -> "LineFitter":
-        """Fit lines to a run: to its data.longest and the limit of its model, in tokens of its source tokenizer."""
+        """Fit lines to a run: to its data.longest and its model's limit, in tokens of its source tokenizer."""
 
         def measure(texts: list[str]) -> list[int]:
             return [len(ids) for ids in source.encode_batch(texts)]
@@ -60,7 +60,7 @@ class LineFitter:
         return cls(measure, longest if limit is None else min(longest, limit), split=split, warn=warn)
 
     def parts(self, lines: list[str], name: str, first: int = 1) -> list[list[Piece]]:
-        """The pieces of each line, at least one; the line `first` of the file `name` is the first of them."""
+        """Split each line into pieces, at least one; the line `first` of the file `name` is the first of them."""
         if self.split:
             return [pieces(line, self.count, self.limit) or [Piece(0, 0, "")] for line in lines]
         fitted = []
@@ -77,11 +77,11 @@ class LineFitter:
         return fitted
 
     def count(self, text: str) -> int:
-        """The tokens of one text."""
+        """Count the tokens of one text."""
         return self.measure([text])[0]
 
     def end(self) -> None:
-        """Say how many lines were cut that were not named."""
+        """Report how many lines were cut without being named."""
         if self.cut > NAMED:
             self.warn(f"{self.cut - NAMED:,} more lines were truncated to {self.limit:,} tokens")
 
@@ -89,7 +89,7 @@ class LineFitter:
 def join_outputs(
     line: str, parts: Sequence[Piece], outputs: Sequence[Sequence[T]], count: int, ranked: bool = True
 ) -> list[T]:
-    """The outputs for a line from those for its pieces: texts and tokens in a row, scores summed.
+    """Join the outputs for a line's pieces: texts and tokens in a row, scores summed.
 
     Pieces are independent of each other, so that the `count` best of the line are among the combinations of the best of
     each. What is not ranked, such as samples, is put together in its order.
@@ -112,7 +112,7 @@ def join_outputs(
 
 
 def join_two(first: Any, second: Any, words: int) -> Any:
-    """One output and the next; the second's source begins at the word `words` of the line."""
+    """Join two outputs; the second's source begins at the word `words` of the line."""
     alignment = first.alignment
     if alignment is not None and second.alignment is not None:
         before = len(first.text.split())
@@ -138,7 +138,7 @@ def translate_file(
     nbest: int = 1,
     ranked: bool = True,
 ) -> Iterator[tuple[int, str]]:
-    """Translate a file block by block; yields how many lines were done, and the text to write for them.
+    """Translate a file block by block; yield how many lines were done, and the text to write for them.
 
     `translate` is given texts and their prefixes, and gives the outputs of each.
     """

@@ -79,7 +79,7 @@ def train_marked(table: dict[str, Any], out: Path) -> Result:
     result = train_and_report(table, out)
     if result.why == "signal":
         raise CommandError(
-            f"stopped; a new demonstration begins anew; resume this one with: regard train --resume {out}"
+            f"stopped; another regard demo starts from the beginning; resume this one with: regard train --resume {out}"
         )
     return result
 
@@ -91,4 +91,4 @@ def remove_earlier(out: Path) -> None:
     if (out / MARK).is_file():
         shutil.rmtree(out)
     elif any(out.iterdir()):
-        raise CommandError(f"{out}: holds something else than an earlier demonstration; give another --out")
+        raise CommandError(f"{out}: holds something other than an earlier demonstration; give another --out")

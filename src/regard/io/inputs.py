@@ -144,7 +144,7 @@ class LinePairs:
         if alone and self.source is not None:
             raise CommandError(f"--source: {run} is a language model and reads no source; give only --target")
         if not alone and "text" in reads and self.source is None:
-            raise CommandError(f"--source: missing, and {run} translates; expected the text file of the sources")
+            raise CommandError(f"--source: missing, expected the text file of the sources, because {run} translates")
 
     def chunks(self) -> Iterator[tuple[list[str] | None, list[str]]]:
         """Sources, where there are any, and as many targets."""
@@ -195,7 +195,7 @@ class DocumentLines:
         """Open the one file or text that a command was given, or standard input."""
         if len(arguments) > 1:
             raise CommandError(
-                f"{arguments[1]}: given after another; expected one text, or one file, a document a line"
+                f"{arguments[1]}: a second argument given, expected one text, or one file of a document a line"
             )
         return cls(arguments[0] if arguments else "-", warn)
 

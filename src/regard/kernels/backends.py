@@ -119,7 +119,7 @@ LARGE = 1 << 20  # numbers of [b n m h] from which recomputing them is worth its
 
 
 def always(request: Request) -> bool:
-    """Wherever it serves."""
+    """Return True: this backend is preferred wherever it serves."""
     return True
 
 
@@ -135,13 +135,13 @@ def one_tile_wins(request: Request) -> bool:
 
 
 def flex_wins(request: Request) -> bool:
-    """Return whether blocks of keys can be skipped, or a bias would have to be written: on a GPU."""
+    """Return whether FlexAttention pays on a GPU: blocks of keys can be skipped, or a bias need not be written."""
     return request.device == "cuda" and (WINDOW in request.features or ALIBI in request.features)
 
 
 def triton_wins(request: Request) -> bool:
-    """Return whether tiles of 64 by 64 are not mostly padding; a few queries without gradients have a kernel of their
-    own.
+    """Return whether tiles of 64 by 64 would not be mostly padding; a few queries without gradients have a
+    kernel of their own.
     """
     if CENTRES in request.features:
         return True
@@ -168,7 +168,7 @@ def few_queries_win(request: Request) -> bool:
 
 
 def chunks_win(request: Request) -> bool:
-    """Return whether [b n m h] is large."""
+    """Return whether [b n m h] is so large that chunks pay."""
     sizes = request.sizes
     return sizes["rows"] * sizes["queries"] * sizes["keys"] * sizes["width"] >= LARGE
 
@@ -209,7 +209,7 @@ def attend_triton(call: Call) -> Tensor:
 
 
 def attend_chunked(call: Call) -> Tensor:
-    """Compute the reference, its scores in chunks."""
+    """Attend as the reference does, with scores computed in chunks."""
     assert call.vector is not None
     return reference.sum_values(chunked.scores(call.query, call.keys, call.vector), call)
 
@@ -340,7 +340,7 @@ forced = threading.local()
 
 @contextmanager
 def use_backend(name: str) -> Iterator[None]:
-    """Within the block, in this thread, let one backend serve every call, or raise where it cannot."""
+    """Force one backend for every call in this thread, inside the block; raise where it cannot serve."""
     name = ALIASES.get(name, name)
     if name not in NAMES:
         raise ArgumentError(f"use_backend: {name!r} is not a backend; choose one of {', '.join(NAMES)}")
@@ -358,7 +358,7 @@ def forced_backend() -> str | None:
 
 
 def choose(request: Request) -> Backend:
-    """The backend that serves this request."""
+    """Choose the backend that serves this request."""
     name = forced_backend()
     for backend in BACKENDS:
         if name is None:

@@ -15,13 +15,14 @@ def eager_function(
     keep: Callable[..., None],
     gradients: Callable[..., tuple[Tensor | None, ...]],
 ) -> type[torch.autograd.Function]:
-    """`compute(*inputs)` gives the result and what backward needs; `keep(ctx, inputs, output)` puts it away;
+    """Build an autograd function from `compute`, `keep` and `gradients`.
 
-    `gradients(ctx, grad)` are those of all inputs. Only the first output has a gradient.
+    `compute(*inputs)` returns the result and what backward needs; `keep(ctx, inputs, output)` saves that for backward;
+    `gradients(ctx, grad)` returns the gradients of all inputs. Only the first output has a gradient.
     """
 
     class Eager(torch.autograd.Function):
-        """The two of them."""
+        """The forward and the backward pass as an autograd function."""
 
         @staticmethod
         def forward(ctx: Any, *inputs: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Python's collector of garbage, kept out of where it does harm."""
+"""Pausing of Python's garbage collector where it would do harm."""
 
 import gc
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ __all__ = ["pause_garbage_collection"]
 
 @contextmanager
 def pause_garbage_collection() -> Iterator[None]:
-    """Inside, no garbage is looked for.
+    """Pause Python's garbage collection inside the block.
 
     In the capture of a CUDA graph an older graph could be among it, and to free that ends the capture. And thousands of
     new lists would start the search again and again, in vain.

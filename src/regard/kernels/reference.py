@@ -14,12 +14,12 @@ __all__ = ["Call", "add_bias", "attend", "matmul_wide", "softmax", "sum_values",
 
 
 def widen(x: Tensor) -> Tensor:
-    """Half precision as float32, where a score above 65,504 stays finite; what is wider as it is."""
+    """Convert half precision to float32, where a score above 65,504 stays finite; leave wider numbers as they are."""
     return x.float() if x.element_size() < 4 else x
 
 
 def matmul_wide(a: Tensor, b: Tensor) -> Tensor:
-    """a @ b in float32 or wider, under autocast too."""
+    """Compute a @ b in float32 or wider, under autocast too."""
     kind = a.device.type
     if torch.is_autocast_enabled(kind):
         with torch.autocast(kind, enabled=False):
@@ -46,7 +46,7 @@ class Call:
 
 
 def softmax(scores: Tensor, mask: Tensor | None, temperature: float | Tensor = 1.0) -> Tensor:
-    """The softmax of e / T over the keys that the mask allows; a query with none gets zeros and finite gradients.
+    """Compute the softmax of e / T over the keys that the mask allows; a query with none gets zeros, finite gradients.
 
     Half precision is weighed in float32: a score of 1e4 is coarse in bfloat16, and the sum of many small weights too.
     """
@@ -61,7 +61,7 @@ def softmax(scores: Tensor, mask: Tensor | None, temperature: float | Tensor = 1
 
 
 def attend(call: Call) -> Tensor:
-    """Σ_j a_ij v_j with a = weigh(e), e = compare(q, k) + bias, and a gate after the weighting.
+    """Compute Σ_j a_ij v_j with a = weigh(e), e = compare(q, k) + bias, and a gate after the weighting.
 
     Softmax divides e by its temperature, the bias included. Scores, weights and the sum are in float32 where the
     inputs are in half precision; the context is rounded once.
@@ -82,6 +82,6 @@ def sum_values(scores: Tensor, call: Call) -> Tensor:
 
 
 def add_bias(scores: Tensor, limits: SpanLimits) -> Tensor:
-    """The scores as a weighting takes them: in float32 or wider, with everything that spans add."""
+    """Add all biases of the spans to the scores, in float32 or wider, as a weighting takes them."""
     bias, scores = limits.bias(), widen(scores)
     return scores if bias is None else scores + bias.to(scores.dtype)

@@ -75,7 +75,7 @@ class SpanLimits:
         return replace(self, lengths=lengths, fewest=fewest)
 
     def with_causal(self, start: int | Tensor) -> Self:
-        """Query i sees keys up to start + i."""
+        """Limit query i to keys up to start + i."""
         if self.causal is None:
             return replace(self, causal=start)
         if isinstance(start, int) and isinstance(self.causal, int):
@@ -94,15 +94,15 @@ class SpanLimits:
         return replace(self, masks=(*self.masks, mask))
 
     def with_bias(self, bias: Tensor) -> Self:
-        """Added to the scores."""
+        """Add a bias to the scores."""
         return replace(self, biases=(*self.biases, bias))
 
     def with_gate(self, gate: Tensor) -> Self:
-        """Multiplied after the weighting."""
+        """Multiply the weights by a gate, after the weighting."""
         return replace(self, gates=(*self.gates, gate))
 
     def with_slopes(self, slopes: Tensor, start: int | Tensor) -> Self:
-        """ALiBi: -slope · |i - j|, one slope a head."""
+        """Add ALiBi's bias -slope · |i - j|, one slope a head."""
         return replace(self, slopes=(*self.slopes, (slopes, start)))
 
     # ---- what backends ask
@@ -125,7 +125,7 @@ class SpanLimits:
         return joined(parts, torch.logical_and)
 
     def bias(self, first: int = 0, last: int | None = None) -> Tensor | None:
-        """Everything added to the scores of keys first … last."""
+        """Sum everything that is added to the scores of keys first … last."""
         parts = [bias if bias.shape[-1] == 1 else bias[..., first:last] for bias in self.biases]
         if self.slopes:
             j = key_indices(self.keys if last is None else last, self.device, first)
@@ -133,7 +133,7 @@ class SpanLimits:
         return joined(parts, torch.add)
 
     def gate(self, first: int = 0, last: int | None = None) -> Tensor | None:
-        """Everything that multiplies the weights of keys first … last."""
+        """Multiply everything that gates the weights of keys first … last."""
         parts = [gate if gate.shape[-1] == 1 else gate[..., first:last] for gate in self.gates]
         gated = [window for window in self.all_windows if window.sigma is not None]
         if gated:
@@ -143,12 +143,12 @@ class SpanLimits:
 
     @property
     def all_windows(self) -> tuple[Window, ...]:
-        """Every window that is given."""
+        """Return every window that is given."""
         return () if self.window is None else (self.window, *self.windows)
 
     @property
     def causal_from_zero(self) -> bool:
-        """Causal from query 0, the form that fused kernels know by a flag."""
+        """Return whether causality starts from query 0, the form that fused kernels know by a flag."""
         return isinstance(self.causal, int) and self.causal == 0
 
     @property
@@ -189,7 +189,7 @@ class SpanLimits:
 
 
 def broadcast(*shapes: Sequence[int]) -> tuple[int, ...]:
-    """The shape that all broadcast to; torch's own function takes a hundred times as long for shapes that are equal."""
+    """Return the shape that all broadcast to, a hundred times faster than torch's function where shapes are equal."""
     first, *others = (tuple(shape) for shape in shapes)
     if all(shape == first for shape in others):
         return first
@@ -203,18 +203,18 @@ def broadcast(*shapes: Sequence[int]) -> tuple[int, ...]:
 
 
 def key_indices(last: int, device: torch.device, first: int = 0) -> Tensor:
-    """The indices of keys first … last."""
+    """Return the indices of keys first … last."""
     return torch.arange(first, last, device=device)
 
 
 def positions(start: int | Tensor, queries: int, device: torch.device) -> Tensor:
-    """start + i for every query: [n], or [*b n] where every row has its own start."""
+    """Compute start + i for every query: [n], or [*b n] where every row has its own start."""
     i = torch.arange(queries, device=device)
     return i + (start if isinstance(start, int) else start.unsqueeze(-1))
 
 
 def rows(value: Tensor) -> Tensor:
-    """[*b] -> [*b 1 1], to stand beside queries and keys."""
+    """Reshape [*b] to [*b 1 1], so that it broadcasts over queries and keys."""
     return value[..., None, None]
 
 
@@ -229,19 +229,19 @@ def window_mask(window: Window, queries: int, j: Tensor) -> Tensor:
 
 
 def linear_bias(slopes: Tensor, start: int | Tensor, queries: int, j: Tensor) -> Tensor:
-    """-slope · |start + i - j|, [heads n m] or [*b heads n m]."""
+    """Compute ALiBi's bias -slope · |start + i - j|, [heads n m] or [*b heads n m]."""
     return -slopes[:, None, None] * (positions(start, queries, j.device)[..., None] - j).abs()
 
 
 def gaussian(window: Window, queries: int, j: Tensor) -> Tensor:
-    """exp(-(j - centre)² / 2σ²): Luong et al. 2015, equation 10."""
+    """Compute Luong's Gaussian exp(-(j - centre)² / 2σ²) (Luong et al. 2015, equation 10)."""
     assert window.sigma is not None
     distance = (j - window.centres(queries, j.device)[..., None]) * (1 / (window.sigma * math.sqrt(2)))
     return torch.exp(-distance.square())
 
 
 def joined(parts: list[Tensor], join) -> Tensor | None:  # type: ignore[no-untyped-def]
-    """All parts as one tensor, or None where there are none."""
+    """Combine all parts into one tensor, or return None where there are none."""
     if not parts:
         return None
     result = parts[0]

@@ -70,7 +70,7 @@ class Row:
         return True
 
     def refusal(self, request: Request) -> str | None:
-        """Why the request is not served, in words made of what is missing; None where it is."""
+        """Explain why the request is not served, naming what is missing; None where it is served."""
         reasons = []
         if self.devices is not None and request.device not in self.devices:
             reasons.append(f"it runs on {listing(self.devices)}, not on {request.device}")
@@ -92,21 +92,21 @@ AnyRow = TypeVar("AnyRow", bound=Row)
 
 
 def first(rows: Iterable[AnyRow], request: Request) -> AnyRow:
-    """The first row that serves a request; the last of a table serves all."""
+    """Find the first row that serves a request; the last of a table serves all."""
     return next(row for row in rows if row.serves(request))
 
 
 def compiling() -> tuple[str, ...]:
-    """The feature of a call that torch.compile traces, whose operations it must see through."""
+    """Return the feature of a call that torch.compile traces, whose operations it must see through."""
     return (COMPILING,) if torch.compiler.is_compiling() else ()
 
 
 def listing(words: Iterable[str], last: str = "and") -> str:
-    """Words as a sentence has them: "a, b and c"."""
+    """Join words as in a sentence: "a, b and c"."""
     *before, end = words
     return f"{', '.join(before)} {last} {end}" if before else end
 
 
 def plain(dtype: torch.dtype) -> str:
-    """A dtype's name without its module."""
+    """Return a dtype's name without its module."""
     return str(dtype).removeprefix("torch.")

@@ -1,4 +1,4 @@
-"""What the configurations of all kinds share: `ModelConfig`, and the limits of what can be asked for. Imports no torch.
+"""The parts that all configurations share: `ModelConfig`, and the limits of its options. Imports no torch.
 
 The configuration of a kind stands in its folder.
 """
@@ -26,36 +26,36 @@ def check_divisible(heads: int, size: int) -> None:
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """The options that every kind has, and what is asked of any configuration."""
+    """The options that every kind has, and the questions that any configuration answers."""
 
     dropout: float = option(0.1, "dropout: share of activations set to zero in training", least=0, below=1)
 
     @classmethod
     def choose(cls, long_lines: bool, joint: bool) -> dict[str, Any]:
-        """Options beside preset and dropout that suit a corpus of text, where a person names none.
+        """Choose options, beside preset and dropout, that suit a corpus of text, where the user names none.
 
         `long_lines`: its targets are long on average; `joint`: source and target have one vocabulary.
         """
         return {}
 
     def suitable_rate(self) -> float | None:
-        """The learning rate that suits this model, where it is not the usual one."""
+        """Return the learning rate that suits this model, where it is not the usual one."""
         return None
 
     def known_positions(self) -> int | None:
-        """How many positions of a sentence the model can tell apart (its option `length`); None: any number."""
+        """Return how many positions of a sentence the model can tell apart (its option `length`); None: any number."""
         return None
 
     def sees_whole_source(self) -> bool:
-        """Whether a word may look at all of its source, and not at a window (the option `span`)."""
+        """Return whether a word may look at its whole source rather than at a window (the option `span`)."""
         return True
 
     def ties_both_sides(self) -> bool:
-        """Whether one table of embeddings serves source and target (the option `tied`): both need one vocabulary."""
+        """Return whether source and target share one table of embeddings (the option `tied`) and so a vocabulary."""
         return False
 
     def picture_numbers(self, side: int) -> int:
-        """Numbers that the backward pass of a picture of `side` × `side` pixels needs at least; 0: not known."""
+        """Return how many numbers the backward pass of `side` × `side` pixels needs at least; 0: not known."""
         return 0
 
     def self_contained(self) -> Self:
@@ -65,7 +65,7 @@ class ModelConfig:
 
 @dataclass(frozen=True)
 class EncoderDecoderConfig(ModelConfig):
-    """What kinds share whose recurrent decoder attends to an encoder of any sort."""
+    """The options of kinds whose recurrent decoder attends to an encoder of any sort."""
 
     cell: Cell = option("gru", "recurrent cell of the decoder, and of the encoder unless `encoder` names another")
     nonlinearity: Literal["tanh", "relu"] = option("tanh", "nonlinearity of the cell rnn")
@@ -86,12 +86,12 @@ class EncoderDecoderConfig(ModelConfig):
 
     @property
     def encoder_name(self) -> Literal["rnn", "gru", "lstm", "convolution", "self-attention"]:
-        """What reads the source."""
+        """Name the part that reads the source."""
         return self.encoder or self.cell
 
     @property
     def has_recurrent_encoder(self) -> bool:
-        """Whether the encoder goes from state to state."""
+        """Return whether the encoder goes from state to state."""
         return self.encoder_name not in ("convolution", "self-attention")
 
     def __post_init__(self) -> None:

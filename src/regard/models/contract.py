@@ -51,19 +51,19 @@ class Tokens:
 
     @property
     def lengths(self) -> Int[Tensor, " b"]:
-        """Tokens of each sentence."""
+        """Return the number of tokens of each sentence."""
         return self.span.offsets.diff() if isinstance(self.span, Packed) else self.span.lengths
 
     @property
     def real(self) -> Bool[Tensor, "*b n"]:
-        """True for what is not padding, in the layout of the ids."""
+        """Return a mask that is True for tokens that are not padding, in the layout of the ids."""
         if isinstance(self.span, Packed):
             return torch.ones_like(self.ids, dtype=torch.bool)
         return torch.arange(self.ids.shape[1], device=self.ids.device) < self.lengths.to(self.ids.device)[:, None]
 
     @property
     def padded_ids(self) -> Int[Tensor, "b n"]:
-        """The ids with a row a sentence, as a recurrence reads them, whatever their layout."""
+        """Return the ids with a row a sentence, as a recurrence reads them, whatever their layout."""
         if isinstance(self.span, Packed):
             return self.span.to(self.ids.device).pad_queries(self.ids[:, None])[..., 0]
         return self.ids
@@ -86,7 +86,7 @@ class Tokens:
 
 @dataclass(frozen=True, eq=False)
 class Documents:
-    """Documents as sentences: those of all, one after the other, and how many each document has."""
+    """Documents as sentences: those of all documents, one after the other, and how many each document has."""
 
     words: Tokens  # [s w], a sentence a row
     sentences: Int[Tensor, " b"]
@@ -97,7 +97,7 @@ class Documents:
 
     @property
     def lengths(self) -> Int[Tensor, " b"]:
-        """Sentences of each document."""
+        """Return the number of sentences of each document."""
         return self.sentences
 
     def to(self, device: torch.device | str) -> "Documents":
@@ -113,7 +113,7 @@ class Pictures:
 
     @property
     def lengths(self) -> Int[Tensor, " b"]:
-        """One for each picture: it is one thing to be read."""
+        """Return one for each picture, which is read as a whole."""
         return torch.ones(len(self.pixels), dtype=torch.long, device=self.pixels.device)
 
     def to(self, device: torch.device | str) -> "Pictures":
@@ -126,7 +126,7 @@ Source = Tokens | Documents | Pictures
 
 @dataclass(frozen=True, eq=False)
 class Memory:
-    """What an encoder leaves to the decoder: annotations in the source's layout, and tensors of one row a sentence."""
+    """An encoder's result, for the decoder: annotations in the source's layout, and tensors of one row a sentence."""
 
     states: Float[Tensor, "*b m d"]
     span: Lengths | Packed
@@ -135,7 +135,7 @@ class Memory:
 
     @property
     def lengths(self) -> Int[Tensor, " b"]:
-        """Source positions of each sentence."""
+        """Return the number of source positions of each sentence."""
         return self.span.offsets.diff() if isinstance(self.span, Packed) else self.span.lengths
 
     def pad(self) -> "Memory":
@@ -171,7 +171,7 @@ class Memory:
 
 @dataclass(frozen=True, eq=False)
 class Reinforcement:
-    """How a model learns from the source positions that its `decode` samples in training, by REINFORCE.
+    """The settings of REINFORCE, by which a model learns from the source positions that its `decode` samples.
 
     Its `decode` gives `sampled` [b], the targets that it sampled positions for, and `log_prob` and `entropy` [b n] of
     what was sampled. Both tensors are buffers of the model, so that a resumed run has them; an objective updates them.
@@ -208,11 +208,11 @@ class Model(nn.Module):
 
     @property
     def reinforcement(self) -> Reinforcement | None:
-        """How this model learns from positions that it samples; None where it samples none."""
+        """Return how this model learns from positions that it samples; None where it samples none."""
         return None
 
     def load_pretrained(self) -> None:
-        """Read weights that a person has, into a new model that is to be trained; a model of a run has its own."""
+        """Load the user's own weights into a new model before it is trained; a model of a run has its own."""
 
     def encode(self, source: Any) -> Memory:
         """Read a source, of the kind of `Source` that this model reads, into what the decoder attends to."""
@@ -235,24 +235,24 @@ class Model(nn.Module):
         raise NotImplementedError
 
     def start(self, memory: Memory, rows: int = 1, size: int = 256, coverage: bool = False) -> State:
-        """The state before the first step: `rows` hypotheses a sentence, room for `size` steps.
+        """Return the state before the first step: `rows` hypotheses a sentence, room for `size` steps.
 
         With `coverage` the state sums the attention each source position gets.
         """
         raise NotImplementedError
 
     def step(self, tokens: Int[Tensor, " r"], state: State) -> tuple[Float[Tensor, "r v"], State]:
-        """Read one token a row; the scores of the next. The state moves on in place."""
+        """Read one token a row, and return the scores of the next; the state is updated in place."""
         raise NotImplementedError
 
     @property
     def packs(self) -> bool:
-        """Whether packed sentences are served as they are on a GPU, in half precision; others would be padded."""
+        """Return whether packed sentences are served as they are on a GPU, in half precision; else they are padded."""
         return False
 
     @property
     def gives_weights(self) -> bool:
-        """Whether `decode` gives the weights of its one cross-attention, [b n m], at no cost, as `weights`.
+        """Return whether `decode` gives the weights of its one cross-attention, [b n m], at no cost, as `weights`.
 
         Those of other models are read with `watch`.
         """
@@ -268,11 +268,11 @@ class Model(nn.Module):
 
     @property
     def reads_backwards(self) -> bool:
-        """Whether the encoder reads a sentence from its end, so that its states come about in that order."""
+        """Return whether the encoder reads a sentence from its end, so that its states come about in that order."""
         return False
 
     def weigh_documents(self, documents: Documents) -> tuple[Float[Tensor, "s w"], Float[Tensor, "b t"]]:
-        """How much each word counts in its sentence, and each sentence in its document; rows sum to one.
+        """Return how much each word counts in its sentence, and each sentence in its document; rows sum to one.
 
         For a model that reads documents and weighs what it reads.
         """

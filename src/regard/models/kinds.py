@@ -63,7 +63,7 @@ class Kind:
 
 
 def widths(size: int, **others: Any) -> dict[str, Any]:
-    """A preset whose states and embeddings have one width."""
+    """Make a preset whose states and embeddings have one width."""
     return {"size": size, "embedding": size, **others}
 
 
@@ -234,7 +234,7 @@ for row in [
 
 
 def find_kind(table: Mapping[str, Any], path: str = "model") -> Kind:
-    """The kind that a [model] table names."""
+    """Find the kind that a [model] table names."""
     name = DEFAULT if table.get("kind") is None else table["kind"]
     if not isinstance(name, str) or name not in KINDS:
         hint = suggestion(name if isinstance(name, str) else "", KINDS)
@@ -243,7 +243,7 @@ def find_kind(table: Mapping[str, Any], path: str = "model") -> Kind:
 
 
 def read_model_config(table: Mapping[str, Any], path: str = "model") -> ModelConfig:
-    """The options of a [model] table: those of its preset, and over them its own."""
+    """Read the options of a [model] table: those of its preset, overridden by its own."""
     kind = find_kind(table, path)
     own = {key: value for key, value in table.items() if key not in ("kind", "preset")}
     preset = table.get("preset")
@@ -254,12 +254,12 @@ def read_model_config(table: Mapping[str, Any], path: str = "model") -> ModelCon
 
 
 def complete_table(table: Mapping[str, Any]) -> dict[str, Any]:
-    """A [model] table with every option: one of an older run lacks those that came later, and has their defaults."""
+    """Complete a [model] table with the defaults of every option that it lacks, as an older run's may."""
     return {"kind": find_kind(table).name, **plain(read_model_config(table))}
 
 
 def build(kind: str, config: ModelConfig, source: int, target: int) -> "Model":
-    """A new model: `source` and `target` are the sizes of its vocabularies (a classifier's target: its labels).
+    """Build a new model; `source` and `target` are the sizes of its vocabularies (a classifier's target: its labels).
 
     A model that reads pictures has no vocabulary of its own for them; 0 is given.
     """

@@ -1,4 +1,4 @@
-"""How a model's paper writes what it computes: names of the stages of its attention, and the way to its readout.
+"""The notation of a model's paper: names of the stages of its attention, and of the steps up to its readout.
 
 A walk through a model (`regard look --steps`) has these words beside its numbers. A kind says its own as `notation`, a
 plugin's as well; without one the walk has the words of attention in general. Imports no torch.
@@ -13,7 +13,7 @@ __all__ = ["Notation", "Reading", "additive"]
 
 @dataclass(frozen=True)
 class Reading:
-    """Numbers on the way from the context to the readout: what a module is given, or what it makes."""
+    """Numbers between the context and the readout: the input or the output of a module."""
 
     module: str  # its dotted name
     what: Literal["input", "output", "state"]  # "state": h after a step of a recurrent cell, or c with it
@@ -31,13 +31,13 @@ class Notation:
     readout: tuple[Reading, ...] = ()  # in order; those that did not run are left out
 
     def of(self, attention: str) -> Mapping[str, tuple[str, str]]:
-        """What stages are called in one attention: by its whole name, or the last part of it."""
+        """Look up the names of one attention's stages, by its whole name or the last part of it."""
         own = self.attentions.get(attention, self.attentions.get(attention.rpartition(".")[2], {}))
         return {**self.symbols, **own}
 
 
 def additive(query: str, key: str, weight: str, context: str, words: str) -> dict[str, tuple[str, str]]:
-    """The stages of additive attention with the names that a paper has for query, key, weight and context."""
+    """Name the stages of additive attention as a paper does: query, key, weight and context."""
     tanh = f"tanh(W {query} + U {key} + b)"
     return {
         "q": (query, words),

@@ -63,7 +63,7 @@ def unify_name(name: str) -> str:
 
 
 def read_weights(path: str) -> Mapping[str, Tensor]:
-    """The tensors of a .safetensors file, or of a state_dict in a .pt file; no code in it is run."""
+    """Read the tensors of a .safetensors file, or of a state_dict in a .pt file; no code in it is run."""
     try:
         if Path(path).suffix == ".safetensors":
             return safetensors.torch.load_file(path)

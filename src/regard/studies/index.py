@@ -66,7 +66,7 @@ def read_results(out: Path) -> list[dict[str, Any]]:
 
 
 def cells_of(results: Mapping[str, Any]) -> list[str]:
-    """The cells of a study behind its name."""
+    """Build the cells that follow a study's name in its row."""
     verdicts, signed = results["verdicts"], results["signature"]
     agreeing = [each for each in verdicts if each["agrees"]]
     trained = bool(signed.get("seeds"))
@@ -81,18 +81,18 @@ def cells_of(results: Mapping[str, Any]) -> list[str]:
 
 
 def differing_claims(results: Mapping[str, Any]) -> list[str]:
-    """List the claims of a study that what was measured does not agree with."""
+    """List the claims of a study that the measurements do not agree with."""
     return [each["claim"] for each in results["verdicts"] if not each["agrees"]]
 
 
 def html_row(results: Mapping[str, Any]) -> str:
-    """A row of the HTML table."""
+    """Render a row of the HTML table."""
     name = escape(results["name"])
     cells = "".join(f"<td>{escape(cell)}</td>" for cell in cells_of(results))
     return f'<tr><td><a href="{name}/index.html">{name}</a></td>{cells}</tr>'
 
 
 def html_list(name: str, claims: list[str]) -> str:
-    """The claims of a study that do not agree, as a list below its name."""
+    """Render the claims of a study that do not agree, as a list below its name."""
     items = "".join(f"<li>{escape(claim)}</li>" for claim in claims)
     return f"<h3>{escape(name)}</h3><ul>{items}</ul>"

@@ -43,7 +43,7 @@ __all__ = [
 
 @dataclasses.dataclass(frozen=True)
 class Plot:
-    """A figure, the name of its file, a caption, and what it shows in words for those who do not see it."""
+    """A figure, the name of its file, a caption, and a description in words for those who cannot see it."""
 
     name: str
     figure: Figure
@@ -61,7 +61,7 @@ class Verdict:
 
     @property
     def word(self) -> str:
-        """`agrees` or `does not agree`."""
+        """Return `agrees` or `does not agree`."""
         return "agrees" if self.agrees else "does not agree"
 
 
@@ -82,7 +82,7 @@ class Signature:
     corpus: str = ""  # a real one that was trained on
 
     def command(self, name: str) -> str:
-        """The command that does it again."""
+        """Return the command that repeats the study."""
         seeds = f"--seeds {','.join(map(str, self.seeds))}" if self.seeds else f"--seed {self.seed}"
         return f"regard study {name} {seeds}{' --quick' * self.quick}{' --data FOLDER' * bool(self.corpus)}"
 
@@ -121,22 +121,22 @@ class Page(Part):
     source: str
 
     def joined(self, part: Part) -> "Page":
-        """The page with what was trained, first: signed with the training, and with the time of both."""
+        """Return the page with the trained part first, signed with the training, and with the time of both."""
         names = ("measured", "tables", "plots", "verdicts", "caveats")
         both: dict[str, typing.Any] = {name: [*getattr(part, name), *getattr(self, name)] for name in names}
         seconds = round(self.signature.seconds + part.signature.seconds, 2)
         return dataclasses.replace(self, **both, signature=dataclasses.replace(part.signature, seconds=seconds))
 
     def html(self) -> str:
-        """One file, no network: for a browser, a phone or a printer."""
+        """Render the page as one file that needs no network: for a browser, a phone or a printer."""
         return render_html(self)
 
     def markdown(self) -> str:
-        """Write the page as Markdown, for a repository; the pictures stand beside it."""
+        """Render the page as Markdown, for a repository; the pictures lie beside it."""
         return render_markdown(self)
 
     def results(self) -> dict[str, object]:
-        """Every number, in types that JSON has."""
+        """Return every number, in types that JSON has."""
         return {
             "name": self.name,
             "title": self.title,
@@ -165,7 +165,7 @@ class Page(Part):
 
 
 def render_html(page: Page) -> str:
-    """A page as one HTML file."""
+    """Render a page as one HTML file."""
     body = [
         f'<p class="eyebrow">Regard · study · {escape(page.name)}</p>',
         f"<h1>{escape(page.title)}</h1>",
@@ -200,7 +200,7 @@ def _verdict_html(verdict: Verdict) -> str:
 
 
 def render_markdown(page: Page) -> str:
-    """A page as Markdown; pictures are named, not embedded."""
+    """Render a page as Markdown; pictures are linked, not embedded."""
     parts = [f"# {page.title}", f"> {page.claim}", f"— {page.source}", "## What agrees and what does not"]
     parts.append("\n".join(f"- **{v.word.capitalize()}**: {v.claim} — {v.evidence}" for v in page.verdicts))
     parts += ["## What was measured", *page.measured]
@@ -221,7 +221,7 @@ def render_markdown(page: Page) -> str:
 
 
 def markdown_table(each: Table) -> str:
-    """A table as Markdown, numbers to the right."""
+    """Render a table as Markdown, with numbers aligned to the right."""
     escaped = [[cell.replace("|", "\\|") for cell in row] for row in [list(each.columns), *each.text_rows()]]
     rule = ["---:" if right else ":---" for right in each.numeric()]
     return "\n".join("| " + " | ".join(row) + " |" for row in [escaped[0], rule, *escaped[1:]])
@@ -231,7 +231,7 @@ def markdown_table(each: Table) -> str:
 def signed(
     *, seed: int, quick: bool, dtype: str, setting: "Setting | None" = None, corpus: str = ""
 ) -> Iterator["Clock"]:
-    """Fix the seed and the number of threads for a study, and time it; what was set before is set again after.
+    """Fix the seed and the number of threads for a study, and time it; both are restored afterwards.
 
     One thread: the matrices are small, and sums then come out the same however many cores there are. What is trained,
     in a `setting`, takes the threads there are; `corpus` is the real one that it was trained on.
@@ -278,7 +278,7 @@ def precision(dtype: "torch.dtype") -> Iterator[None]:
 
 @dataclasses.dataclass(frozen=True)
 class Clock:
-    """Knows when a study began and what it runs on."""
+    """A clock that knows when a study began and what it runs on."""
 
     seed: int
     quick: bool
@@ -312,5 +312,5 @@ class Clock:
 
 
 def _plain(row: Sequence[Cell]) -> list[Cell]:
-    """JSON has no infinity and no NaN."""
+    """Convert a value to types that JSON has: infinity and NaN become None."""
     return [None if isinstance(cell, float) and not math.isfinite(cell) else cell for cell in row]

@@ -36,17 +36,17 @@ class SeedStatistics:
 
     @property
     def deviation(self) -> float:
-        """The standard deviation between seeds; of one seed none is known, and 0 is said."""
+        """Return the standard deviation between seeds; 0 for one seed, where it is unknown."""
         return statistics.stdev(self.values) if len(self.values) > 1 else 0.0
 
     def as_text(self, style: str = ".1f") -> str:
-        """Format mean and deviation for a table or a sentence: 37.2 ± 0.3, and 37.2 of one seed."""
+        """Format mean and deviation for a table or a sentence: 37.2 ± 0.3, or 37.2 for one seed."""
         mean = show(self.mean, style)
         return f"{mean} ± {show(self.deviation, style)}" if len(self.values) > 1 else mean
 
 
 def over_seeds(seeds: Iterable[T], figure: Callable[[T], float]) -> SeedStatistics:
-    """A figure of each of some systems, or of what was measured of them, which differ in their seed."""
+    """Collect one figure of systems, or of their measurements, that differ in their seed."""
     return SeedStatistics(tuple(figure(each) for each in seeds))
 
 
@@ -58,7 +58,7 @@ class MeanDifference(NamedTuple):
 
     @property
     def more(self) -> bool:
-        """Return whether it is above nothing by more than two standard errors."""
+        """Return whether the difference is above zero by more than two standard errors."""
         return self.mean > 2 * self.error
 
     def as_text(self, style: str = ".1f") -> str:
@@ -69,7 +69,7 @@ class MeanDifference(NamedTuple):
 def mean_difference(
     one: Float[np.ndarray, "s n"], other: Float[np.ndarray, "s n"], sizes: Float[np.ndarray, " n"] | None = None
 ) -> MeanDifference:
-    """Compare `one` with `other`, a unit of size: each has a figure for every seed and every item of a test.
+    """Compute the mean difference of `one` and `other` per unit of `size`; both have a figure a seed and test item.
 
     Both saw the same items, so that it is their differences that scatter; what an item's size does not explain counts.
     Seeds add what they do to a system as a whole. Of one seed nothing is known of that, and only the items count.
@@ -89,7 +89,7 @@ def mean_difference(
 
 
 def margin(figures: Iterable[SeedStatistics], floor: float = FLOOR) -> float:
-    """Return what two means of the same number of seeds have to differ by: two standard errors of their difference.
+    """Return how much two means of equally many seeds must differ: two standard errors of their difference.
 
     The deviation between seeds is taken to be the same for all systems, and is pooled over them. Where there is one
     seed it is not known, and the floor is returned.
@@ -103,7 +103,7 @@ def margin(figures: Iterable[SeedStatistics], floor: float = FLOOR) -> float:
 
 
 def are_alike(one: SeedStatistics, other: SeedStatistics, floor: float = FLOOR) -> bool:
-    """Return whether two means are no further apart than their deviations together; of one seed, than the floor.
+    """Return whether two means are no further apart than their deviations together or, for one seed, than the floor.
 
     `margin` would call the more alike the more any other system varies.
     """

@@ -23,10 +23,10 @@ class Setting:
 
     @property
     def where(self) -> str:
-        """The device itself: a GPU where there is one, unless told otherwise."""
+        """Return the device itself: a GPU where there is one, unless the setting names another."""
         return self.device if self.device != "auto" else auto_device()
 
     @property
     def corpora(self) -> Path | None:
-        """The folder of real corpora, where they are to be taken: not for a first look."""
+        """Return the folder of real corpora, or None for a first look, which does not use them."""
         return None if self.quick else self.data

@@ -38,12 +38,12 @@ class TrainedSystem:
 
     @property
     def parameters(self) -> int:
-        """The number of parameters that it has learned."""
+        """Count the parameters of the trained model."""
         return sum(parameter.numel() for parameter in self.run.model.parameters())
 
 
 def train_all(study: str, tables: Tables, setting: Setting) -> list[TrainedSystem]:
-    """Every system with every seed, one after the other, or `setting.jobs` at a time."""
+    """Train every system with every seed, one after the other, or `setting.jobs` at a time."""
     jobs = [(name, table, seed) for name, table in tables.items() for seed in setting.seeds]
     if setting.jobs > 1:
         share_data(tables)
@@ -77,7 +77,7 @@ def train_or_load(study: str, name: str, table: Mapping[str, Any], seed: int, se
 
 
 def group_by_name(systems: Sequence[TrainedSystem]) -> dict[str, list[TrainedSystem]]:
-    """The systems of each name, one a seed, in order."""
+    """Group the systems by name, one a seed, in order."""
     groups: dict[str, list[TrainedSystem]] = {}
     for each in systems:
         groups.setdefault(each.name, []).append(each)
@@ -90,7 +90,7 @@ def run_folder(study: str, name: str, seed: int, setting: Setting) -> Path:
 
 
 def train_into(folder: Path, table: Mapping[str, Any], seed: int, setting: Setting, say: Callable[[str], None]) -> None:
-    """Train into a folder what is not there yet, and say before what is done."""
+    """Train into a folder what is not there yet, with a message before each training."""
     whole = {**table, "training": {**table["training"], "seed": seed, "device": setting.device}}
     steps = read_settings(whole).training.steps
     checkpoint = Checkpoints(folder).last() if folder.exists() else None
@@ -106,7 +106,7 @@ def train_into(folder: Path, table: Mapping[str, Any], seed: int, setting: Setti
 
 
 def share_data(tables: Tables) -> None:
-    """Encode each corpus once, into the cache, before several processes would do it at the same time."""
+    """Encode each corpus once, into the cache, before several processes would encode it at the same time."""
     every = [read_settings(table) for table in tables.values()]
     keys: list[tuple[Any, ...]] = []
     for settings in every:
@@ -117,7 +117,7 @@ def share_data(tables: Tables) -> None:
 
 
 def train_in_process(study: str, name: str, table: Mapping[str, Any], seed: int, setting: Setting) -> tuple[bool, str]:
-    """Train in a process of its own, with its share of the machine; return whether it was done, and a message."""
+    """Train in a separate process, with its share of the machine; return whether it succeeded, and a message."""
     import torch
 
     torch.set_num_threads(max(1, (os.cpu_count() or 1) // setting.jobs))
@@ -130,11 +130,11 @@ def train_in_process(study: str, name: str, table: Mapping[str, Any], seed: int,
 
 
 def ignore_message(text: str) -> None:
-    """Say nothing; a function that another process can be given."""
+    """Ignore a message; a function that can be passed to another process."""
 
 
 def check_same_settings(folder: Path, table: Mapping[str, Any]) -> None:
-    """Refuse a run that another study, or an earlier form of this one, has left."""
+    """Refuse a run left by another study, or by an earlier form of this one."""
     own = complete_run_table(read(folder / "config.toml"))
     before, now = read_settings(own).table(), read_settings(table).table()
     for part in ("model", "data"):
@@ -145,5 +145,5 @@ def check_same_settings(folder: Path, table: Mapping[str, Any]) -> None:
 
 
 def differing_keys(one: Mapping[str, Any], other: Mapping[str, Any]) -> Sequence[str]:
-    """Keys whose values are not the same."""
+    """List the keys whose values differ."""
     return sorted(key for key in {*one, *other} if one.get(key) != other.get(key))

@@ -27,7 +27,7 @@ class TranslationFigures:
 
 
 def measure_translations(systems: Sequence[TrainedSystem], corpus: Pairs, beam: int = 5) -> TranslationFigures:
-    """The figures of systems that differ in their seed."""
+    """Measure systems that differ in their seed."""
     figures = [measure_translator(each, corpus, beam) for each in systems]
     return TranslationFigures(
         SeedStatistics(tuple(bleu for bleu, _ in figures)),
@@ -38,18 +38,18 @@ def measure_translations(systems: Sequence[TrainedSystem], corpus: Pairs, beam: 
 
 
 def measure_translator(system: TrainedSystem, corpus: Pairs, beam: int = 5) -> tuple[float, float]:
-    """BLEU of a system's translations, and its perplexity a token of those that are given."""
+    """Measure the BLEU of a system's translations, and its perplexity per token of the references."""
     return corpus.bleu(system.run.translate(corpus.sources, beam=beam)), perplexity(system.run, corpus)
 
 
 def perplexity(run: Run, corpus: Pairs) -> float:
-    """Return the perplexity of a token of the test set's targets, their ends among them."""
+    """Return the perplexity per token of the test set's targets, including their ends."""
     totals, tokens = log_probs(run, corpus.sources, corpus.references)
     return math.exp(-sum(totals) / sum(tokens))
 
 
 def log_probs(run: Run, sources: Sequence[str], targets: Sequence[str]) -> tuple[list[float], list[int]]:
-    """The log-probability of every target, and how many tokens it has, its end among them."""
+    """Compute the log-probability of every target, and its number of tokens, including its end."""
     encoded = [run.tokenizers.source.encode_batch(list(sources)), run.tokenizers.target.encode_batch(list(targets))]
     budget = BUDGET if run.device.type == "cuda" else BUDGET_CPU
     scores = score_pairs(run.model, *encoded, device=run.device, budget=budget)

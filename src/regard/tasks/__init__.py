@@ -1,1 +1,1 @@
-"""Tasks: what is learned. One file a task, the whole configuration, and starting a run."""
+"""Tasks, one file each: their data, objective and metrics; the whole configuration; and starting a run."""

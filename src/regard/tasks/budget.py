@@ -21,7 +21,7 @@ SHARE = 0.7  # of the device's memory: other lengths than those tried need other
 
 
 def token_budget(settings: Settings, prepared: Prepared, group: Group) -> int:
-    """Tokens a side and a batch: the setting; 4,096 on a CPU; on a CUDA GPU the most that a step had room for.
+    """Choose the tokens per side of a batch: the setting; 4,096 on a CPU; on a CUDA GPU the most that fit a step.
 
     Documents and pictures have budgets of their own. Of a small corpus a batch is a fiftieth, on a CPU a 200th.
     """
@@ -37,7 +37,7 @@ def token_budget(settings: Settings, prepared: Prepared, group: Group) -> int:
 
 
 def tried(settings: Settings, prepared: Prepared, device: torch.device) -> int:
-    """The largest power of two whose step fits into its share of the device's memory."""
+    """Find the largest power of two whose step fits into its share of the device's memory."""
     objective = make_task(settings, prepared, LEAST).objective.to(device)
     # The optimiser's two tensors and the averages are not there yet.
     later = 3 * sum(parameter.numel() * parameter.element_size() for parameter in objective.parameters())
@@ -52,14 +52,14 @@ def tried(settings: Settings, prepared: Prepared, device: torch.device) -> int:
 
 
 def most_of(prepared: Prepared, reads: str | None, device: str) -> int:
-    """The power of two of tokens of which an epoch has enough batches: of the target, or of documents themselves."""
+    """Choose the largest budget, a power of two, with which an epoch still has enough batches."""
     lengths = prepared.train.lengths[:, 0 if reads == "documents" else 1]
     share = int(lengths.sum(dtype="int64") + len(lengths)) // EPOCH["cuda" if device == "cuda" else "cpu"]
     return max(LEAST, min(MOST, 2 ** (max(1, share).bit_length() - 1)))
 
 
 def fits(objective: torch.nn.Module, batch: Batch, room: float, settings: Settings) -> bool:
-    """Whether a forward and a backward pass stay within the room."""
+    """Return whether a forward and a backward pass stay within the room."""
     torch.cuda.reset_peak_memory_stats()
     try:
         with torch.autocast("cuda", torch.bfloat16, enabled=settings.training.precision != "fp32"):
@@ -74,6 +74,6 @@ def fits(objective: torch.nn.Module, batch: Batch, room: float, settings: Settin
 
 
 def worst(budget: int, longest: int) -> Batch:
-    """A full batch of the longest sentences there are."""
+    """Build a full batch of the longest sentences."""
     rows = max(1, budget // longest)
     return collate([([UNKNOWN] * longest, [UNKNOWN] * (longest - 1))] * rows)

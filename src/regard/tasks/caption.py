@@ -68,14 +68,14 @@ OLD, NEW = 0.9, 0.1  # of the baseline
 
 
 class Captioning(nn.Module):
-    """The captions of pictures: each picture is encoded once, and decoded for all its captions."""
+    """The objective of captioning: each picture is encoded once, and decoded for all its captions."""
 
     def __init__(self, model: Model, smoothing: float = 0.0):
         super().__init__()
         self.model, self.smoothing = model, smoothing
 
     def forward(self, batch: PictureBatch) -> Loss:
-        """The sum over all words of all captions, and in training over captions of what attention adds to it."""
+        """Sum the loss over all words of all captions, and in training add attention's terms for each caption."""
         memory = self.model.encode(Pictures(batch.pixels)).rows(batch.picture)
         target = Tokens.of(batch.target[:, :-1], batch.target_lengths)
         hidden, extra = self.model.decode(memory, target)
@@ -100,7 +100,7 @@ class Captioning(nn.Module):
         extra: dict[str, Tensor],
         parts: dict[str, Tensor],
     ) -> Loss:
-        """The learning rule of hard attention."""
+        """Apply the learning rule of hard attention."""
         rule.batches.add_(1)
         logits = self.model.output(hidden)
         logits = logits if logits.dtype == torch.float64 else logits.float()
@@ -120,7 +120,7 @@ class Captioning(nn.Module):
 def update_baseline(
     baseline: Float[Tensor, ""], reward: Float[Tensor, " r"], sampled: Bool[Tensor, " r"]
 ) -> Float[Tensor, ""]:
-    """The baseline before this batch, which then has its share in it. Log-probabilities are not 0: that is none."""
+    """Return the baseline before this batch, and then add the batch to it; 0, no log-probability, means none yet."""
     mean = reward.masked_fill(~sampled, 0.0).sum() / sampled.sum().clamp(min=1)
     before = torch.where(baseline == 0, mean, baseline)
     baseline.copy_(torch.where(sampled.any(), OLD * before + NEW * mean, baseline))
@@ -128,13 +128,13 @@ def update_baseline(
 
 
 def doubly_stochastic(weights: Float[Tensor, "r n m"], real: Bool[Tensor, "r n"]) -> Float[Tensor, " r"]:
-    """Σ_i (1 - Σ_t α_ti)² of each caption, over its real words and all places."""
+    """Compute Σ_i (1 - Σ_t α_ti)² of each caption, over its real words and all places."""
     coverage = weights.masked_fill(~real[..., None], 0.0).sum(1)
     return (1 - coverage).square().sum(-1)
 
 
 class Caption(NextToken):
-    """From pictures to captions."""
+    """The task of captioning pictures."""
 
     actions = ("caption",)
 
@@ -147,48 +147,48 @@ class Caption(NextToken):
         tokenizers: Tokenizers | None = None,
         labels: Sequence[str] = (),
     ) -> Prepared:
-        """Pictures and all their captions."""
+        """Prepare pictures and all their captions."""
         return prepare_images(settings.data, settings.tokenizer, settings.task, say=say, tokenizers=tokenizers)
 
     def make_objective(self) -> Captioning:
-        """The captions, with soft or hard attention."""
+        """Make the objective, with soft or hard attention."""
         return Captioning(self.model, self.settings.training.smoothing)
 
     def suitable_metric(self) -> str:
-        """What suits the captions that are held out."""
+        """Choose the metric that suits the held-out captions."""
         return caption_metric(self.prepared.references) if self.settings.training.validate_rows else "loss"
 
     def make_order(self, budget: int) -> Order:
-        """Pictures of any captions together: were those of like length in a batch, its norms would tell how long."""
+        """Order pictures whatever their captions: grouped by length, a batch's norms would reveal how long they are."""
         alike = np.ones((len(self.prepared.train), 2), np.int32)
         rows = self.settings.training.batch_rows or PICTURES
         return Order(alike, max(budget, 2 * rows), seed=self.settings.training.seed, rows=rows)
 
     def batch(self, plan: Any, position: Position) -> PictureBatch:
-        """The pictures' pixels, cut and mirrored anew every epoch, and all their captions."""
+        """Load the pictures' pixels, cropped and mirrored anew every epoch, and all their captions."""
         return self.load(self.prepared.train, plan, train=True, epoch=position.epoch)
 
     def load(self, encoded: Encoded, plan: Any, *, train: bool, epoch: int = 0) -> PictureBatch:
-        """A batch of some of the pictures."""
+        """Load a batch of some of the pictures."""
         settings = self.settings
         return load_pictures(
             self.prepared, encoded, plan, train=train, data=settings.data, seed=settings.training.seed, epoch=epoch
         )
 
     def halves(self, batch: Any) -> Sequence[PictureBatch]:
-        """Half of the pictures each."""
+        """Split the batch into halves of its pictures."""
         side = self.settings.data.image_size
         lower = "lower data.image_size or the model's size"
         return halve(batch, lambda: f"out of memory with one picture of {side} pixels: {lower}")
 
     def valid_batches(self) -> Iterator[PictureBatch]:
-        """The validation pictures, whole."""
+        """Yield the validation pictures, uncropped."""
         valid = self.prepared.valid
         plans = Order(valid.lengths, self.order.budget, rows=self.order.rows).epoch(0)
         return (self.load(valid, plan, train=False) for plan in plans)
 
     def write(self, rows: int) -> tuple[list[Sample], dict[str, float]]:
-        """Captions, compared with all those of a picture; the first stands beside it."""
+        """Write captions and compare each with all references of its picture; the first is shown beside it."""
         caption_sets, valid = self.prepared.references[:rows], self.prepared.valid
         references = [[self.tokenizer.normalise(each) for each in captions] for captions in caption_sets]
         chunks = (range(i, min(i + PICTURES, rows)) for i in range(0, rows, PICTURES))
@@ -200,7 +200,7 @@ class Caption(NextToken):
         return [Sample(*each) for each in samples], caption_scores(outputs, references)
 
     def samples(self) -> list[Sample]:
-        """Three captions of the last validation: the same three pictures every time."""
+        """Return three captions of the last validation, of the same three pictures every time."""
         return [self.validation_samples[i] for i in spread_out(range(len(self.validation_samples)))]
 
     def facts(self) -> list[tuple[str, str]]:
@@ -220,7 +220,7 @@ class Caption(NextToken):
         return {**super().fingerprint(), "image_size": data.image_size, "crop": data.crop, "flip": data.flip}
 
     def example(self) -> tuple[Item, str | None] | None:
-        """The picture in the middle of the validation."""
+        """Return the picture in the middle of the validation set."""
         valid = self.prepared.valid
         if not len(valid):
             return None
@@ -228,7 +228,7 @@ class Caption(NextToken):
 
     @classmethod
     def force(cls, run: TrainedRun, item: Item, target: str | None, options: Options, tree: bool) -> ForcedExample:
-        """A picture and its caption."""
+        """Return a picture and its caption for a teacher-forced pass."""
         pixels, tokenizer = read_pixels(run, item), run.tokenizers.target
         source = Pictures(pixels[None].to(run.device))
         if target is not None:
@@ -287,14 +287,14 @@ class Caption(NextToken):
 
 
 def caption(run: TrainedRun, pictures: Iterable[Item], **options: Any) -> Iterator[list[Translation]]:
-    """The captions of each picture, best first, as they are asked for."""
+    """Yield the captions of each picture, best first, as they are asked for."""
     pixels = read_pictures(run.settings.data, pictures)
     results = search_pictures_lazily(run.model, pixels, parse(Options, options), device=run.device)
     return ([to_translation(output, run.tokenizers.target) for output in each.outputs] for each in results)
 
 
 def choose_pictures(captions: Captions, names: str | Path | None) -> list[str]:
-    """The pictures of a test set that are captioned."""
+    """Choose the pictures of a test set that have captions."""
     if names is not None:
         listed = read_list(names)
         pictures = [picture for picture in captions.captions if picture in listed]

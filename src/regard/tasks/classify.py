@@ -51,7 +51,7 @@ MOST = 12  # labels of a table across
 
 @dataclass(frozen=True, eq=False)
 class LabelBatch:
-    """What is read, and the number of the label of each."""
+    """A batch of documents or pictures, with the number of each label."""
 
     source: Source
     labels: Int64[Tensor, " b"]
@@ -84,7 +84,7 @@ class LabelBatch:
 
 
 def part_of(source: Source, first: int, last: int) -> Source:
-    """Some of the documents or pictures, no wider than need be."""
+    """Return some of the documents or pictures, no wider than need be."""
     if isinstance(source, Pictures):
         return Pictures(source.pixels[first:last])
     if isinstance(source, Documents):
@@ -106,7 +106,7 @@ def move_source(source: Source, move: Callable[[Tensor], Tensor]) -> Source:
 
 
 class Classification(nn.Module):
-    """The label: label-smoothed cross-entropy, each example weighed by its label's weight where there are weights."""
+    """The objective of classification: label-smoothed cross-entropy, with a weight for each label where set."""
 
     weights: Tensor | None
 
@@ -116,7 +116,7 @@ class Classification(nn.Module):
         self.register_buffer("weights", None if weights is None else torch.tensor(weights), persistent=False)
 
     def forward(self, batch: LabelBatch) -> Loss:
-        """The sum over the batch; `nll` is the same without smoothing and weights."""
+        """Sum the loss over the batch; `nll` is the same without smoothing and weights."""
         scores = self.scores(batch)
         nll = F.cross_entropy(scores.detach(), batch.labels, reduction="sum")
         if not self.training:
@@ -133,7 +133,7 @@ class Classification(nn.Module):
 
 
 class Classify(RunTask):
-    """From documents or pictures to labels."""
+    """The task of classifying documents or pictures."""
 
     actions = ("classify",)
 
@@ -165,7 +165,7 @@ class Classify(RunTask):
         tokenizers: Tokenizers | None = None,
         labels: Sequence[str] = (),
     ) -> Prepared:
-        """Documents or pictures, and the label of each."""
+        """Prepare documents or pictures, and the label of each."""
         data, label_names = settings.data, tuple(labels) or None
         if data.reads == "pictures":
             options: dict[str, Any] = {"say": say, "tokenizers": tokenizers, "labels": label_names, "labelled": True}
@@ -175,7 +175,7 @@ class Classify(RunTask):
         return super().prepare(settings, say=say, tokenizers=tokenizers)  # of no data: it says so
 
     def stream(self, position: Position) -> Iterator[tuple[Position, Any]]:
-        """Batches by a token budget, as indices of documents."""
+        """Yield batches by a token budget, as indices of documents."""
         return self.order.stream(position)
 
     def count(self, plan: Any) -> int:
@@ -183,11 +183,11 @@ class Classify(RunTask):
         return len(plan)
 
     def batch(self, plan: Any, position: Position) -> LabelBatch:
-        """The documents' tokens, or the pictures' pixels, cut anew every epoch where the settings say so."""
+        """Load the documents' tokens, or the pictures' pixels, cropped anew every epoch where the settings say so."""
         return self.load(self.prepared.train, plan, train=True, epoch=position.epoch)
 
     def load(self, encoded: Encoded, plan: Any, *, train: bool, epoch: int = 0) -> LabelBatch:
-        """A batch of some of those that are encoded."""
+        """Load a batch of some of the encoded examples."""
         if self.prepared.pictures is not None:
             seed, data = self.settings.training.seed, self.settings.data
             pictures = load_pictures(self.prepared, encoded, plan, train=train, data=data, seed=seed, epoch=epoch)
@@ -201,12 +201,12 @@ class Classify(RunTask):
         return LabelBatch(source_of(rows, KINDS[self.settings.kind].reads), labels)
 
     def halves(self, batch: Any) -> Sequence[LabelBatch]:
-        """Half of the documents or pictures each."""
+        """Split the batch into halves of its documents or pictures."""
         what = "picture: lower data.image_size" if self.prepared.pictures else "document: lower data.document_tokens"
         return halve(batch, lambda: f"out of memory with one {what} or the model's size")
 
     def validate(self) -> dict[str, float]:
-        """The loss of a document or picture, accuracy and macro-F1, over all that are held out."""
+        """Measure the loss per document or picture, accuracy and macro-F1, over all held-out examples."""
         valid, labels = self.prepared.valid, self.prepared.labels
         if not len(valid):
             return {}
@@ -223,7 +223,7 @@ class Classify(RunTask):
         return {"loss": total / len(valid), "accuracy": report.accuracy, "f1": report.macro_f1}
 
     def samples(self) -> list[Sample]:
-        """Three documents or pictures of the last validation, the same three every time, of different lengths."""
+        """Return three documents or pictures of the last validation, always the same three, of different lengths."""
         rows = [
             (text, label, prediction)
             for (text, label), prediction in zip(self.prepared.valid_pairs, self.predictions, strict=False)
@@ -269,7 +269,7 @@ class Classify(RunTask):
         }
 
     def example(self) -> tuple[Item, str | None] | None:
-        """A short document of the validation."""
+        """Return a short document of the validation set."""
         if self.settings.data.reads != "documents" or not self.prepared.valid_pairs:
             return None
         texts = sorted((text for text, _ in self.prepared.valid_pairs), key=len)
@@ -277,7 +277,7 @@ class Classify(RunTask):
 
     @classmethod
     def force(cls, run: TrainedRun, item: Item, target: str | None, options: Options, tree: bool) -> ForcedExample:
-        """A document or a picture, and its label."""
+        """Return a document or a picture and its label for a teacher-forced pass."""
         if target is not None and target not in run.labels:
             raise ArgumentError(f"target: {target!r} given, expected a label of {run.folder}: {', '.join(run.labels)}")
         source: Source
@@ -317,7 +317,7 @@ class Classify(RunTask):
 def classify(
     run: TrainedRun, items: Iterable[Item], splitter: Callable[[str], Sequence[str]] | None = None
 ) -> list[Classified | None]:
-    """The label of each document or picture: what `Run.classify` describes."""
+    """Classify each document or picture, as `Run.classify` describes."""
     if isinstance(items, str):
         raise ArgumentError("items: one text given, expected a list")
     data = run.settings.data
@@ -330,7 +330,7 @@ def classify(
 
 
 def likeliest_label(labels: Sequence[str], log_probs: Tensor) -> Classified:
-    """The likeliest label, and how likely each is."""
+    """Return the likeliest label, and the probability of each."""
     each = dict(zip(labels, log_probs.exp().tolist(), strict=True))
     label = max(each, key=lambda name: each[name])
     return Classified(label, each[label], each)
@@ -399,12 +399,12 @@ def compare_labels(
 
 
 def labels_in(encoded: Encoded) -> Int[np.ndarray, " n"]:
-    """The number of each example's label: its only target."""
+    """Return the number of each example's label, its only target."""
     return encoded.tokens[encoded.offsets[1:] - 1]
 
 
 def balanced_weights(encoded: Encoded, labels: int) -> list[float]:
-    """A weight for each label, so that all count alike, and 1 on average over the examples: n / (k n_label)."""
+    """Compute a weight for each label, so that all count alike, with mean 1 over the examples: n / (k n_label)."""
     counts = np.bincount(labels_in(encoded), minlength=labels)
     return [float(len(encoded) / (labels * max(1, count))) for count in counts]
 

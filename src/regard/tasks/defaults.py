@@ -38,7 +38,7 @@ NAMED = 0.02  # share of captions that may name a side where pictures are mirror
 
 
 def data_defaults(settings: Settings) -> Settings:
-    """The settings, with what is held out and the pieces of texts left to the corpus."""
+    """Return the settings with held-out size and pieces to be chosen from the corpus."""
     data: dict[str, Any] = {}
     tokenizer: dict[str, Any] = {}
     if settings.data.builtin:  # it generates as many for validation as it is asked for
@@ -59,7 +59,7 @@ def data_defaults(settings: Settings) -> Settings:
 
 @dataclass(frozen=True)
 class Corpus:
-    """What a model is chosen by."""
+    """The properties of a corpus that a model is chosen by."""
 
     examples: int
     tokens: int  # of all targets, the END of each among them
@@ -67,14 +67,14 @@ class Corpus:
 
     @classmethod
     def of(cls, prepared: Prepared) -> "Corpus":
-        """The corpus that was prepared."""
+        """Describe the prepared corpus."""
         lengths, tokenizers = prepared.train.lengths, prepared.tokenizers
         tokens = int(lengths[:, 1].sum(dtype="int64")) + len(lengths)
         return cls(len(lengths), tokens, tokenizers is not None and tokenizers.target.kind in ("word", "character"))
 
 
 def model_defaults(settings: Settings, corpus: Corpus, device: str) -> Settings:
-    """The settings, with a model for the corpus where they say no more than its kind."""
+    """Choose a model for the corpus where the settings name no more than its kind."""
     if set(settings.overrides.get("model", {})) - {"kind"}:
         return settings
     model: dict[str, Any] = {}
@@ -103,7 +103,7 @@ def training_defaults(
     device: str = "cpu",
     base: bool = False,
 ) -> Settings:
-    """The settings, with what they leave open about training chosen from the corpus: tokens of each source and target.
+    """Choose the training settings that are left open from the corpus: the tokens of each source and target.
 
     `base`: a run's weights are the beginning, and are changed more gently.
     """
@@ -140,18 +140,18 @@ def training_defaults(
 
 
 def picture_defaults(settings: Settings, captions: Iterable[Sequence[str]]) -> Settings:
-    """The settings, with pictures mirrored in training if their captions hardly ever name a side."""
+    """Choose whether to mirror pictures in training: only if their captions hardly ever name a side."""
     texts = [text for each in captions for text in each]
     return settings.suggest(data={"flip": mirrored(texts)}) if texts else settings
 
 
 def mirrored(texts: Sequence[str]) -> bool:
-    """Whether these captions hold of a picture that is mirrored, too."""
+    """Return whether these captions are also true of the mirrored picture."""
     return sum(SIDES.search(text) is not None for text in texts) <= NAMED * len(texts)
 
 
 def chosen_words(settings: Settings) -> str:
-    """What was chosen, in one line."""
+    """Describe the chosen settings in one line."""
     training, model = settings.training, settings.model
     size = f"width {model.size}, " if hasattr(model, "size") else ""
     layers = f"{model.layers} layers, " if hasattr(model, "layers") else ""

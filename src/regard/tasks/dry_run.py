@@ -39,7 +39,7 @@ Finish = Callable[[Path, Started], object]  # what a training does at its end: i
 
 @dataclass(frozen=True)
 class Measurement:
-    """What the measured steps took."""
+    """The time and memory of the measured steps."""
 
     memory: int | None  # bytes at most: of the process, or of the GPU that it trains on
     step: float  # seconds of a step of average size
@@ -49,7 +49,7 @@ class Measurement:
 
 @dataclass(frozen=True)
 class DryRun:
-    """What would be trained."""
+    """The plan of a training run, with its estimated memory and time."""
 
     settings: Settings
     facts: list[tuple[str, str]]
@@ -58,12 +58,12 @@ class DryRun:
 
     @property
     def validations(self) -> int:
-        """How many validations there are in these steps."""
+        """Count the validations in these steps."""
         return math.ceil(self.steps / self.settings.training.validate_every)
 
     @property
     def seconds(self) -> float:
-        """How long the training takes from its first step to its last, if it is not stopped before."""
+        """Estimate how long the training takes from its first step to its last, if it is not stopped early."""
         whole = self.steps * self.measured.step + self.validations * self.measured.validation
         minutes = self.settings.training.minutes
         return whole if minutes is None else min(whole, 60 * minutes + self.measured.validation)
@@ -78,7 +78,7 @@ def dry_run(
     base: Path | None = None,
     choose: bool = False,
 ) -> DryRun:
-    """Plan a run, and measure a few steps of it; `finish` is what is done at the end of a training.
+    """Plan a run, and measure a few steps of it; `finish` is the work at the end of a training.
 
     Of a run that would be `resumed` the weights are those of its best checkpoint, and the steps those that are left.
     """
@@ -117,7 +117,7 @@ def measure_apart(settings: Settings, base: Path | None, choose: bool, finish: F
 
 
 def measure_and_send(sender: Connection, settings: Settings, base: Path | None, choose: bool, finish: Finish) -> None:
-    """Measure a few steps in this process, and send what they took, or one sentence about what was wrong."""
+    """Measure a few steps in this process, and send the result, or one sentence about what is wrong."""
     try:
         sender.send(measure(settings, base, choose, finish))
     except RegardError as error:
@@ -148,7 +148,7 @@ def measure(settings: Settings, base: Path | None, choose: bool, finish: Finish)
 
 
 def shorten(planned: PlannedRun) -> PlannedRun:
-    """Plan the same run for a few steps, of which each is recorded, with a validation at the end."""
+    """Plan the same run for a few steps, each of them recorded, with a validation at the end."""
     few: dict[str, Any] = {
         "steps": STEPS,
         "minutes": MINUTES,
@@ -161,7 +161,7 @@ def shorten(planned: PlannedRun) -> PlannedRun:
 
 
 class Stopwatch(Progress):
-    """Notes how long each step took; of one behind a validation nobody knows."""
+    """A stopwatch that notes how long each step took, except for one after a validation."""
 
     def __init__(self, device: torch.device):
         self.device = device
@@ -181,27 +181,27 @@ class Stopwatch(Progress):
         self.validated = True
 
     def now(self) -> float:
-        """Return the time when everything that was begun is done."""
+        """Return the current time, after all work that was begun is done."""
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
         return time.monotonic()
 
     def timed(self) -> dict[int, float]:
-        """Return the seconds of each step, by its number from 0, but for those of the largest batches."""
+        """Return the seconds of each step, by its number from 0, except for those of the largest batches."""
         timed = {number: seconds for number, seconds in enumerate(self.seconds) if seconds is not None}
         return {number: seconds for number, seconds in timed.items() if number >= LARGEST} or timed
 
 
 @dataclass
 class Sizes:
-    """Sizes of batches, in padded tokens: the mean of those in an epoch, and of each that was taken, in order."""
+    """Sizes of batches in padded tokens: the mean over an epoch, and that of each batch taken, in order."""
 
     mean: float
     batches: list[float]
 
 
 def put_largest_first(task: RunTask) -> Sizes:
-    """Let the stream of a task begin with its largest batches; and the sizes of batches."""
+    """Make the stream of a task begin with its largest batches, and return the sizes of batches."""
     first = list(itertools.islice(task.stream(Position()), PLANS))
     epoch = [plan for position, plan in first if position.epoch == 0]
     largest = sorted(epoch, key=lambda plan: batch_size(task, plan), reverse=True)[: LARGEST - 1]
@@ -225,7 +225,7 @@ def batch_size(task: RunTask, plan: Any) -> float:
 
 
 def time_writing(task: RunTask) -> list[float]:
-    """Let a task that writes texts in its validation note how long that took."""
+    """Make a task that writes texts in its validation note how long that takes."""
     seconds: list[float] = []
     write = getattr(task, "write", None)
     if write is None:
@@ -242,7 +242,7 @@ def time_writing(task: RunTask) -> list[float]:
 
 
 def trained_share(task: RunTask) -> float:
-    """Return the share of the time of writing that a trained model needs: its outputs are as long as the references.
+    """Return the share of the writing time that a trained model needs, whose outputs are as long as the references.
 
     A model that has learned nothing writes until it is stopped, or stops at once.
     """

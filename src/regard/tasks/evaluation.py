@@ -1,4 +1,4 @@
-"""A run measured on a test set: what every task gives back, and the test sets of those that read and write text."""
+"""Measuring a run on a test set: the report of every task, and the test sets of tasks that read and write text."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -36,7 +36,7 @@ CHUNK = 256  # sentences that are translated or scored together
 
 @dataclass(frozen=True)
 class Table:
-    """A table that people read."""
+    """A table for people to read."""
 
     title: str
     columns: tuple[str, ...]
@@ -45,13 +45,13 @@ class Table:
 
     @classmethod
     def of_scores(cls, scores: Iterable[Score]) -> "Table":
-        """Scores with their signatures."""
+        """Build a report of scores with their signatures."""
         return cls("", ("metric", "score", "signature"), [(each.name, str(each), each.signature) for each in scores])
 
 
 @dataclass(frozen=True)
 class EvaluationReport:
-    """How well a run did: for people, and for programs."""
+    """The results of an evaluation, for people and for programs."""
 
     heading: str
     tables: Sequence[Table]
@@ -62,12 +62,12 @@ class EvaluationReport:
 
 
 def describe_search(search: Mapping[str, Any] | None) -> str:
-    """How outputs were searched for, in words that follow a system's name."""
+    """Describe the search in words that follow a system's name."""
     return f", beam {search['beam']}, length penalty {search['length_penalty']:g}" if search else ""
 
 
 def possible_metrics(metrics: str | None, *, outputs: bool, run: bool, source: bool) -> list[str]:
-    """The keys of the metrics that are named, or of all there can be."""
+    """Return the keys of the named metrics, or of all possible ones."""
     if metrics is not None:
         return choose_metrics(metrics, metric_names())
     can = {key: source if key == "lengths" else run if key == "perplexity" else outputs for key in metric_names()}
@@ -75,7 +75,7 @@ def possible_metrics(metrics: str | None, *, outputs: bool, run: bool, source: b
 
 
 def drop_slow_metrics(keys: list[str], references: Sequence[Reference], say: Say = ignore) -> list[str]:
-    """The metrics without TER, where nobody asked for it and it would take minutes."""
+    """Leave out TER where nobody asked for it and it would take minutes."""
     if "ter" not in keys or not ter_takes_minutes(references):
         return keys
     say("TER is skipped, because it takes minutes on text as long as this; ask for it with --metrics ter")
@@ -83,13 +83,13 @@ def drop_slow_metrics(keys: list[str], references: Sequence[Reference], say: Say
 
 
 def watch_nothing(things: Iterable[T], count: int, what: str) -> Iterable[T]:
-    """The things as they are: nobody watches."""
+    """Return the items unchanged: no progress is shown."""
     return things
 
 
 @dataclass(frozen=True)
 class TextTest:
-    """A test set of texts, read, and how outputs are compared with its references."""
+    """A test set of texts, and how outputs are compared with its references."""
 
     items: Items
     keys: list[str]  # of the metrics
@@ -112,7 +112,7 @@ class TextTest:
         lengths: bool = False,
         say: Say = ignore,
     ) -> "TextTest":
-        """From text files. `run`: there is one to ask; `lengths`: BLEU by source length, beside the `metrics`."""
+        """Read a test set from text files. `run`: there is a model to use; `lengths`: also BLEU by source length."""
         keys = possible_metrics(metrics, outputs=bool(source or hypothesis), run=run, source=source is not None)
         keys += ["lengths"] * (lengths and "lengths" not in keys)
         check_tokenizer(tokenize)
@@ -123,7 +123,7 @@ class TextTest:
 
     @property
     def needs_run(self) -> bool:
-        """Whether a model has to be asked."""
+        """Return whether a model is needed."""
         return self.outputs is None or "perplexity" in self.keys
 
     def measure(
@@ -177,7 +177,7 @@ def evaluate_texts(
 
 
 def describe_evaluation(evaluation: Evaluation, system: str, search: Mapping[str, Any] | None) -> EvaluationReport:
-    """An evaluation of texts, for people and for programs."""
+    """Describe an evaluation of texts, for people and for programs."""
     tables = [Table.of_scores(evaluation.scores.values())] if evaluation.scores else []
     if evaluation.lengths is not None:
         rows = [
@@ -192,7 +192,7 @@ def describe_evaluation(evaluation: Evaluation, system: str, search: Mapping[str
 
 
 def describe_interval(interval: tuple[float, float] | None) -> str:
-    """An interval as people write it."""
+    """Format an interval as people write it."""
     return "–" if interval is None else f"{interval[0]:.2f} to {interval[1]:.2f}"
 
 
@@ -204,7 +204,7 @@ def translate_sources(
     watch: Watch[Any] = watch_nothing,
     **search: Any,
 ) -> list[str]:
-    """The best translation of each source; one that is longer than the run takes is cut, as `regard translate` does."""
+    """Translate each source; one that is too long for the run is cut, as by `regard translate`."""
     from regard.decoding.translate_file import LineFitter  # torch: not for those who compare texts alone
 
     fit = LineFitter.of(run.tokenizers.source, run.settings.data.longest, run.model.limit)
@@ -221,7 +221,7 @@ def translate_sources(
 def score_references(
     run: "TrainedRun", pairs: Sequence[tuple[str, str]], say: Say = ignore, watch: Watch[Any] = watch_nothing
 ) -> Iterator[list[float]]:
-    """The log-probabilities of the tokens of each reference, but of pairs that are longer than the model can be."""
+    """Compute the log-probabilities of each reference's tokens, except for pairs that are too long for the model."""
     alone, most, too_long = run.settings.row.alone, run.model.limit, 0
     starts = range(0, len(pairs), CHUNK)
     for start in watch(starts, len(starts), f"scoring references with {run.folder}"):
@@ -238,7 +238,7 @@ def score_references(
 
 @dataclass(frozen=True)
 class AlignmentTest:
-    """A test set of word alignments, read: gold links, and pairs of texts to align or the links of a system."""
+    """A test set of word alignments: gold links, and pairs of texts to align or the links of a system."""
 
     gold: Sequence[Gold]
     pairs: Sequence[tuple[str, str]] = ()
@@ -256,7 +256,7 @@ class AlignmentTest:
         first: int = 0,
         say: Say = ignore,
     ) -> "AlignmentTest":
-        """From files: gold links, their words counted from `first`, and either texts or the links of `hypothesis`."""
+        """Read files of gold links, whose words count from `first`, and either texts or the links of `hypothesis`."""
         right = read_links(gold, first=first, say=say)
         if hypothesis is not None:
             links = [sorted(each.possible) for each in read_links(hypothesis, say=say)]

@@ -27,7 +27,7 @@ DEEP = ("size", "embedding", "hidden", "layers", "decoder_layers", "length", "ma
 def check_weights(
     settings: Settings, device: torch.device, source: int = FEWEST, target: int = FEWEST, processes: int = 1
 ) -> int:
-    """Refuse a model that there is no room for with vocabularies of these sizes; bytes that it takes in training."""
+    """Refuse a model too large for memory with vocabularies of these sizes; return its bytes in training."""
     training, room = settings.training, room_on(device)
     count = count_weights(settings, source, target)
     needed = count * (TRAINED + (0 if training.ema is None else 4)) // (processes if training.shard else 1)
@@ -42,7 +42,7 @@ def check_weights(
 
 
 def check_batches(settings: Settings, device: torch.device, prepared: Prepared, budget: int, model: int) -> None:
-    """Refuse batches that there is no room for beside a model that takes so many bytes; they are underestimated."""
+    """Refuse batches too large for memory beside a model of so many bytes, by a low estimate of their size."""
     training, room = settings.training, room_on(device)
     half = device.type == "cuda" and training.precision != "fp32"
     if prepared.pictures is not None:
@@ -63,31 +63,31 @@ def check_batches(settings: Settings, device: torch.device, prepared: Prepared, 
 
 
 def room_on(device: torch.device) -> int | None:
-    """Bytes that a run may have there at most."""
+    """Return the most bytes that a run may use on a device."""
     return int(torch.cuda.get_device_properties(device).total_memory) if device.type == "cuda" else memory()
 
 
 def count_weights(settings: Settings, source: int, target: int) -> int:
-    """How many weights the model has with vocabularies of these sizes; a backbone from elsewhere is not counted."""
+    """Count the model's weights with vocabularies of these sizes; a backbone of another library is not counted."""
     with torch.device("meta"):
         model = build(settings.kind, settings.model.self_contained(), source, target)
     return sum(parameter.numel() for parameter in model.parameters())
 
 
 def token_numbers(config: ModelConfig) -> int:
-    """Numbers that the backward pass of one token needs at least: four vectors a layer, and a memory's places."""
+    """Estimate the numbers that one token's backward pass needs at least: four vectors a layer, a memory's places."""
     size, layers, slots, width = (whole(config, name) for name in ("size", "layers", "slots", "width"))
     return 4 * size * (layers or 1) + slots * width
 
 
 def whole(config: ModelConfig, name: str) -> int:
-    """A whole number that is an option; 0 where a kind has none of that name, or another sort of thing."""
+    """Return an option that is a whole number; 0 where a kind has none of that name, or it is of another type."""
     value = getattr(config, name, 0)
     return value if isinstance(value, int) else 0
 
 
 def large_keys(config: ModelConfig) -> list[str]:
-    """The keys that make a model large: those set above their defaults, the furthest first; or else its first."""
+    """Name the keys that make a model large: those set above their defaults, the furthest first; else its first."""
     own = {field.name: field.default for field in fields(config) if field.name in DEEP}
     usual = {name: default if isinstance(default, int) and default > 0 else 256 for name, default in own.items()}
     ratios = {name: whole(config, name) / default for name, default in usual.items()}

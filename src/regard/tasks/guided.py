@@ -30,12 +30,12 @@ __all__ = ["Guided", "guided_at", "missed"]
 
 
 class Guided(Prediction):
-    """The next token, and where one head looks meanwhile."""
+    """The objective of guided alignment: the next token, and where one head looks meanwhile."""
 
     replays = False  # the head is watched, and no two batches have as many links
 
     def __init__(self, model: Model, smoothing: float, weight: float, name: str, head: int = 0):
-        """`name` is that of an attention to the source, as `watch` knows it."""
+        """Guide the attention to the source that `watch` knows by `name`."""
         super().__init__(model, smoothing)
         self.weight, self.name, self.head = weight, name, head
 
@@ -58,7 +58,7 @@ class Guided(Prediction):
     def decode_with_weights(
         self, memory: Memory, target: Tokens
     ) -> tuple[Float[Tensor, "b n d"], Float[Tensor, "b n m"]]:
-        """Return what the decoder leaves, and what the head looked at; every other attention stays on its fast path."""
+        """Return the decoder's output and the guided head's weights; all other attentions stay on their fast path."""
         if self.model.gives_weights:
             hidden, extra = self.model.decode(memory, target)
             return hidden, extra["weights"]
@@ -69,7 +69,7 @@ class Guided(Prediction):
 
 
 def missed(weights: Float[Tensor, "b n m"], links: Links) -> Float[Tensor, ""]:
-    """-Σ G log a over all links of a batch: how far the weights are from the links."""
+    """Compute -Σ G log a over all links of a batch: how far the weights are from the links."""
     wide = torch.promote_types(weights.dtype, torch.float32)
     link_weights = weights[links.row, links.target, links.source].to(wide)
     # What is too small to be told from nothing has no gradient, and no infinite loss.
@@ -77,18 +77,18 @@ def missed(weights: Float[Tensor, "b n m"], links: Links) -> Float[Tensor, ""]:
 
 
 def guided_at(model: Model, settings: TrainingSettings) -> tuple[str, int]:
-    """The name of the attention that is guided, and its head, or a ConfigError that says what there is."""
+    """Return the name of the guided attention and its head, or raise a ConfigError that lists what there is."""
     cross_attentions, layer, head = model.cross_attentions, settings.guided_layer, settings.guided_head
     if not cross_attentions or not model.projects:
         why = "no attention to its source" if not cross_attentions else "an attention that is its output"
         raise ConfigError("training.guided", f"{settings.guided} given, but the model has {why}; expected 0")
     if layer is not None and layer >= len(cross_attentions):
         raise ConfigError(
-            "training.guided_layer", f"{layer} given, expected less than {len(cross_attentions)}, the layers"
+            "training.guided_layer", f"{layer} given, expected less than {len(cross_attentions)}, the number of layers"
         )
     name = model.alignment_attention if layer is None else cross_attentions[layer]
     attention = model.get_submodule(name)
     heads = attention.heads if isinstance(attention, Heads) else 1
     if head >= heads:
-        raise ConfigError("training.guided_head", f"{head} given, expected less than {heads}, the heads of a layer")
+        raise ConfigError("training.guided_head", f"{head} given, expected less than {heads}, the number of heads")
     return name, head

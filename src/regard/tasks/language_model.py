@@ -1,4 +1,4 @@
-"""The language model: the target side of its corpus alone, token by token; the source is not looked at."""
+"""Language modelling: predicting the target side of a corpus, token by token, without the source."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -23,18 +23,18 @@ SAMPLE = 100  # tokens of a text at most, unless another number is asked for
 
 
 class LanguageModel(TextPairs):
-    """The target side alone."""
+    """The task of predicting the target side alone."""
 
     actions = ("sample",)
 
     def validate(self) -> dict[str, float]:
-        """The loss a token, and its exponential; nothing is searched for."""
+        """Measure the loss per token, and the perplexity, its exponential; nothing is decoded."""
         figures = self.loss()
         return figures | {"perplexity": float(np.exp(min(figures["loss"], 700.0)))} if figures else figures
 
     @classmethod
     def force(cls, run: TrainedRun, item: Item, target: str | None, options: Options, tree: bool) -> ForcedExample:
-        """A text that the model is asked about: it writes nothing of its own here."""
+        """Return a given text for a teacher-forced pass: the model writes nothing itself here."""
         if target is not None:
             raise ArgumentError("target: given to a language model, expected only a text")
         text, tokenizer = str(item), run.tokenizers.target
@@ -45,12 +45,12 @@ class LanguageModel(TextPairs):
 
     @classmethod
     def evaluate(cls, run: TrainedRun, **options: Any) -> EvaluationReport:
-        """The perplexity of the lines of `reference` (see `regard.tasks.evaluation`)."""
+        """Measure the perplexity of the lines of `reference` (see `regard.tasks.evaluation`)."""
         return evaluate_texts(run, **options)
 
 
 def sample(run: TrainedRun, count: int = 1, prefix: str = "", **options: Any) -> list[Translation]:
-    """Texts that the model writes, sampled at random; each continues the prefix."""
+    """Sample texts that the model writes at random; each continues the prefix."""
     most = SAMPLE if run.model.limit is None else min(SAMPLE, run.model.limit - 1)
     parsed = parse(Options, {"longest": most, **options, "sample": True, "nbest": 1})
     # A source is not looked at; the number in it gives each text random numbers of its own.
@@ -60,6 +60,6 @@ def sample(run: TrainedRun, count: int = 1, prefix: str = "", **options: Any) ->
 
 
 def score_texts(run: TrainedRun, texts: Sequence[str]) -> list[Scored]:
-    """What the model thinks of each text."""
+    """Score each text by its log-probability under the model."""
     encoded = run.tokenizers.target.encode_batch(list(texts))
     return score_pairs(run.model, [[UNKNOWN]] * len(texts), encoded, device=run.device)  # no source is looked at

@@ -1,4 +1,4 @@
-"""Which metric says what the best checkpoint is, where `training.metric` is left open: one that can move.
+"""The choice of the metric that decides the best checkpoint, where `training.metric` is left open.
 
 BLEU counts runs of four words: it is 0 for targets of fewer, whatever a model learns, and in a script without spaces
 its words are whole sentences. A metric is chosen from the references that are held out.
@@ -18,7 +18,7 @@ MAJORITY = 0.8  # share of the most frequent label, from which calling everythin
 
 
 def translation_metric(references: Sequence[str]) -> str:
-    """BLEU for sentences; exact match for words, names and symbols; chrF for scripts without spaces."""
+    """Choose BLEU for sentences; exact match for words, names and symbols; chrF for scripts without spaces."""
     shape = TextProfile.of(references)
     if shape.spelled and shape.words > SPELLED:
         return "chrf"
@@ -26,13 +26,13 @@ def translation_metric(references: Sequence[str]) -> str:
 
 
 def caption_metric(references: Sequence[Sequence[str]]) -> str:
-    """CIDEr for captions of several words, if there are enough of them; exact match for one or two words; else chrF."""
+    """Choose CIDEr for enough captions of several words; exact match for one or two words; else chrF."""
     shape = TextProfile.of([text for texts in references for text in texts])
     return without_bleu(shape) or ("cider" if len(references) >= CIDER else "chrf")
 
 
 def without_bleu(shape: TextProfile) -> str | None:
-    """What to take where n-grams of words say nothing: no texts, no spaces, or too few words; else None."""
+    """Choose a metric where n-grams of words say nothing: no texts, no spaces, or too few words; else None."""
     if not shape.words:
         return "loss"
     if shape.unspaced:
@@ -41,7 +41,7 @@ def without_bleu(shape: TextProfile) -> str | None:
 
 
 def label_metric(labels: Sequence[int]) -> str:
-    """Accuracy; macro-F1 where one label is most of them; the loss where all have the same one."""
+    """Choose accuracy; macro-F1 where one label dominates; the loss where all have the same label."""
     counts = Counter(labels)
     if len(counts) < 2:
         return "loss"

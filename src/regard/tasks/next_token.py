@@ -1,4 +1,4 @@
-"""What the tasks that predict the next token share: translation, the language model and captions."""
+"""The parts shared by tasks that predict the next token: translation, language modelling and captions."""
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
@@ -39,41 +39,41 @@ class NextToken(RunTask):
         self.validation_samples: list[Sample] = []  # of the last validation
 
     def make_objective(self) -> nn.Module:
-        """The module around the model that turns a batch into a loss."""
+        """Make the module around the model that turns a batch into a loss."""
         raise NotImplementedError
 
     def suitable_metric(self) -> str:
-        """What says which checkpoint is best, where nothing is set."""
+        """Choose the metric that decides the best checkpoint, where none is set."""
         return "loss"
 
     def make_order(self, budget: int) -> Order:
-        """The batches of every epoch."""
+        """Make the order of batches of every epoch."""
         raise NotImplementedError
 
     def valid_batches(self) -> Iterable[Any]:
-        """The validation data in batches."""
+        """Yield the validation data in batches."""
         raise NotImplementedError
 
     def write(self, rows: int) -> tuple[list[Sample], dict[str, float]]:
-        """Greedy outputs of the first validation examples, and what they score."""
+        """Decode the first validation examples greedily, and score the outputs."""
         raise NotImplementedError
 
     @property
     def tokenizer(self) -> Tokenizer:
-        """The tokenizer of what is written."""
+        """Return the tokenizer of the output."""
         assert self.prepared.tokenizers is not None
         return self.prepared.tokenizers.target
 
     def stream(self, position: Position) -> Iterator[tuple[Position, Any]]:
-        """Batches by a token budget, as indices of examples."""
+        """Yield batches by a token budget, as indices of examples."""
         return self.order.stream(position)
 
     def count(self, plan: Any) -> int:
-        """Target tokens, the END of each sentence among them."""
+        """Count the target tokens, including the END of each sentence."""
         return int(self.prepared.train.lengths[plan, 1].sum()) + len(plan)
 
     def validate(self) -> dict[str, float]:
-        """The loss a token over all validation examples, and scores of the first ones' outputs."""
+        """Measure the loss per token over all validation examples, and score the outputs for the first ones."""
         figures = self.loss()
         rows = min(self.settings.training.validate_rows, len(self.prepared.valid))
         self.validation_samples = []
@@ -86,7 +86,7 @@ class NextToken(RunTask):
         return figures
 
     def plugin_scores(self) -> dict[str, float]:
-        """What the outputs of the last validation score by the metrics of plugins."""
+        """Score the outputs of the last validation by the metrics of plugins."""
         outputs, references = (
             [each.output for each in self.validation_samples],
             [each.reference for each in self.validation_samples],
@@ -94,12 +94,12 @@ class NextToken(RunTask):
         measurements = {key: measure(key, outputs, references) for key in added("metric")}
         if self.metric in measurements and not measurements[self.metric].higher:
             raise ConfigError(
-                "training.metric", f'"{self.metric}" given, of which lower values are better; expected another'
+                "training.metric", f'"{self.metric}" given, for which lower is better; expected another metric'
             )
         return {key: each.score().value for key, each in measurements.items()}
 
     def loss(self) -> dict[str, float]:
-        """The negative log-likelihood of a validation token, without smoothing and dropout."""
+        """Compute the negative log-likelihood per validation token, without smoothing and dropout."""
         if not len(self.prepared.valid):
             return {}
         total, count = 0.0, 0
@@ -109,7 +109,7 @@ class NextToken(RunTask):
         return {"loss": total / count}
 
     def samples(self) -> list[Sample]:
-        """Three outputs of the last validation: the same three every time, of different lengths."""
+        """Return three outputs of the last validation, the same three every time, of different lengths."""
         by_length = sorted(
             range(len(self.validation_samples)), key=lambda i: (len(self.validation_samples[i].source), i)
         )
@@ -149,11 +149,11 @@ class TextPairs(NextToken):
         return self.prepared.tokenizers
 
     def make_objective(self) -> nn.Module:
-        """The next token."""
+        """Make the objective of predicting the next token."""
         return Prediction(self.model, self.settings.training.smoothing)
 
     def make_order(self, budget: int) -> Order:
-        """Pairs of like lengths together."""
+        """Group pairs of similar length."""
         training, train = self.settings.training, self.prepared.train
         return Order(
             train.lengths,
@@ -165,7 +165,7 @@ class TextPairs(NextToken):
         )
 
     def batch(self, plan: Any, position: Position) -> Batch | PackedBatch:
-        """The pairs' tokens, with their links where a head is guided."""
+        """Load the pairs' tokens, with their links where a head is guided."""
         train, longest = self.prepared.train, self.settings.data.longest
         if self.form == "packed":
             sides, lengths, _ = read(train, plan, self.dropout, position.epoch, longest)
@@ -174,12 +174,12 @@ class TextPairs(NextToken):
         return batch if self.form is None else pad_up(batch)
 
     def few_shapes(self, half: bool) -> None:
-        """Packed where the model serves such batches as they lie, otherwise padded by a little more."""
+        """Pack batches where the model serves them as they lie; otherwise pad them a little more."""
         if self.linking is None:
             self.form = "packed" if half and self.model.packs else "padded"
 
     def halves(self, batch: Any) -> Sequence[Any]:
-        """Half of the sentences each."""
+        """Split the batch into halves of its sentences."""
 
         def explain() -> str:
             packed = isinstance(batch, PackedBatch)
@@ -189,7 +189,7 @@ class TextPairs(NextToken):
         return halve(batch, explain)
 
     def valid_batches(self) -> Iterator[Batch]:
-        """The validation pairs, padded."""
+        """Yield the validation pairs, padded."""
         valid = self.prepared.valid
         return (load(valid, plan) for plan in Order(valid.lengths, self.order.budget).epoch(0))
 

@@ -1,4 +1,4 @@
-"""Pictures as a run reads them: files, or their pixels, and those of a test set."""
+"""Reading pictures for a run: files or their pixels, and those of a test set."""
 
 # h w height and width
 from collections.abc import Iterable, Iterator, Sequence
@@ -18,7 +18,7 @@ __all__ = ["read_pictures", "read_test_pictures"]
 
 
 def read_pictures(data: DataSettings, pictures: Iterable[Item]) -> Iterator[np.ndarray | Tensor]:
-    """The pixels of each picture as a model wants them, [3 h w]."""
+    """Yield the pixels of each picture as the model reads them, [3 h w]."""
     if isinstance(pictures, str | Path):
         raise ArgumentError("pictures: one path given, expected a list")
     for each in pictures:
@@ -28,7 +28,7 @@ def read_pictures(data: DataSettings, pictures: Iterable[Item]) -> Iterator[np.n
 def read_test_pictures(
     data: DataSettings, images: str | Path, names: Sequence[str]
 ) -> tuple[dict[str, np.ndarray], list[str]]:
-    """The pixels of pictures in a folder by their names, and what is wrong with those that cannot be read."""
+    """Read the pixels of pictures in a folder by name, and what is wrong with those that cannot be read."""
     pictures, unread = {}, list[str]()
     files = list_pictures(images, unread.append)
     for each in names:

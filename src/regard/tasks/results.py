@@ -1,4 +1,4 @@
-"""What a trained run gives back: translations, alignments, labels."""
+"""Results of a trained run: translations, alignments, labels."""
 
 # n target words · m source words
 from dataclasses import dataclass
@@ -42,6 +42,6 @@ class Classified:
 
 
 def to_translation(output: Output, tokenizer: Tokenizer) -> Translation:
-    """An output of a search as text."""
+    """Convert an output of a search to text."""
     pieces = tokenizer.pieces(output.tokens)
     return Translation(tokenizer.decode(output.tokens), output.score, output.log_prob, tuple(pieces), output.finished)

@@ -1,4 +1,4 @@
-"""The whole of a configuration file. Imports no torch."""
+"""The settings of a whole configuration file. Imports no torch."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
@@ -32,12 +32,12 @@ class Settings:
 
     @property
     def row(self) -> TaskRow:
-        """What the table says of the task."""
+        """Return the task's row of the table."""
         return TASKS[self.task]
 
     @property
     def plugins(self) -> tuple[str, ...]:
-        """The plugins that a run of these settings needs."""
+        """Name the plugins that a run of these settings needs."""
         rows = {"task": self.task, "kind": self.kind, "corpus": self.data.builtin, "metric": self.training.metric}
         return plugins.providers(**rows)
 
@@ -49,7 +49,7 @@ class Settings:
         return {"plugins": list(self.plugins), **table} if self.plugins else table
 
     def own_table(self) -> dict[str, Any]:
-        """As TOML holds it, without the keys that only other tasks and other data have."""
+        """Return the settings as TOML holds them, without the keys that only other tasks and data have."""
         table, row, reads = self.table(), self.row, self.data.reads or "text"
         unused = {key for kind, keys in DATA_KEYS.items() if kind != reads for key in keys}
         unused -= set(DATA_KEYS.get(reads, ()))
@@ -63,7 +63,7 @@ class Settings:
         return table
 
     def suggest(self, **tables: Mapping[str, Any]) -> "Settings":
-        """Fill in keys that nobody set, such as training={"rate": 1e-3}; what a person set stays."""
+        """Fill in keys that the user did not set, such as training={"rate": 1e-3}; the user's own stay."""
         merged = {name: {**tables.get(name, {}), **self.overrides.get(name, {})} for name in {*tables, *self.overrides}}
         settings = replace(self, overrides=merged)
         for name in tables:
@@ -71,7 +71,7 @@ class Settings:
         return checked(settings)
 
     def decide(self, **tables: Mapping[str, Any]) -> "Settings":
-        """Replace values, whatever a person set, by what the corpus or the machine has decided."""
+        """Replace values, whatever the user set, by what the corpus or the machine decided."""
         parts = {name: replace(getattr(self, name), **values) for name, values in tables.items()}
         overrides = {name: {**self.overrides.get(name, {}), **values} for name, values in tables.items()}
         return checked(replace(self, overrides={**self.overrides, **overrides}, **parts))
@@ -88,7 +88,7 @@ PARTS: dict[str, Any] = {"data": DataSettings, "tokenizer": TokenizerSettings, "
 
 
 def read_settings(table: Mapping[str, Any]) -> Settings:
-    """The settings of a configuration's tables, or a ConfigError with the path of the key that is wrong."""
+    """Read the settings of a configuration's tables, or raise a ConfigError with the path of the wrong key."""
     plugins.load_environment()
     table, keys = dict(table), ("task", "data", "tokenizer", "model", "training")
     plugins.check_loaded(table.pop("plugins", ()), "plugins")
@@ -109,7 +109,7 @@ def read_settings(table: Mapping[str, Any]) -> Settings:
 
 
 def read_part(settings: Settings, name: str) -> Any:
-    """Read one table of the settings, from what a person set in it."""
+    """Read one table of the settings from the keys that the user set."""
     table = settings.overrides.get(name, {})
     if name != "model":
         return parse(PARTS[name], table, name)
@@ -122,7 +122,7 @@ def read_part(settings: Settings, name: str) -> Any:
 
 
 def checked(settings: Settings) -> Settings:
-    """The settings, if their tables go together."""
+    """Return the settings, if their tables go together."""
     row, metric = settings.row, settings.training.metric
     if metric is not None and metric not in row.all_metrics():
         raise ConfigError(
@@ -142,7 +142,7 @@ def checked(settings: Settings) -> Settings:
 
 
 def check_guided(settings: Settings) -> None:
-    """Refuse to guide what has no links to be guided by, and where attention cannot be seen."""
+    """Refuse guided alignment without links, and where attention weights cannot be read."""
     training = settings.training
     if not training.guided:
         return
@@ -159,12 +159,12 @@ def check_guided(settings: Settings) -> None:
     for name in ("compile", "shard"):
         if getattr(training, name):
             raise ConfigError(
-                f"training.{name}", "true given with training.guided, expected false: no head is seen then"
+                f"training.{name}", "true given with training.guided, expected false: the head cannot be read then"
             )
 
 
 def task_and_kind(table: Mapping[str, Any], data: DataSettings) -> tuple[str, Kind]:
-    """What is learned, and by which kind: as the tables say, else as the data and each other suggest."""
+    """Choose the task and the kind of model: as the tables say, else as the data and each other suggest."""
     named = table.get("model", {}).get("kind") is not None
     task = table.get("task")
     if task is not None:
@@ -189,7 +189,7 @@ def task_and_kind(table: Mapping[str, Any], data: DataSettings) -> tuple[str, Ki
 
 
 def known_options(model: Mapping[str, Any]) -> None:
-    """Refuse an option that no kind has, before its kind is asked for: it may be the kind that is misspelt."""
+    """Refuse an option that no kind has, before the kind itself is checked, which may be misspelt."""
     own = ("kind", "preset")
     everywhere = {field.name for kind in KINDS.values() for field in fields(kind.config)}
     for key in model:
@@ -201,7 +201,7 @@ def known_options(model: Mapping[str, Any]) -> None:
 
 
 def base_table(base: Mapping[str, Any], table: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """What a run takes from the configuration of another that it begins with; its own may say nothing else."""
+    """Return what a run takes over from the run that it begins with; its own configuration may not contradict it."""
     subset = {key: base[key] for key in ("plugins", "task", "model", "tokenizer") if key in base}
     own: dict[str, Any] = {key: table[key] for key in ("task", "model", "tokenizer") if key in table and key in subset}
     if own:
@@ -213,7 +213,7 @@ def base_table(base: Mapping[str, Any], table: Mapping[str, Any], name: str) -> 
 
 
 def complete_run_table(table: Mapping[str, Any]) -> dict[str, Any]:
-    """A run's own configuration, as later commands take it.
+    """Complete a run's own configuration, as later commands use it.
 
     The folder of its cache is left out: a run from somebody else does not say where to write. A run that was written
     before built-in corpora had editions was trained on the first.

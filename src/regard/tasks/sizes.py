@@ -1,4 +1,4 @@
-"""Whether a configuration's sizes are those of the weights: found out before any memory is taken for a model.
+"""A check that a configuration's sizes match the weights, before any memory is taken for a model.
 
 The model is built once without memory (torch's meta device), with no more operations than so many weights can need, and
 its names and shapes are compared with the heading of the file. A configuration that asks for a thousand million layers
@@ -33,11 +33,11 @@ SOME = 2_000  # operations that a model may take beside
 
 
 class TooManyError(Exception):
-    """A model that is building has more parts than it has weights for."""
+    """A model under construction has more parts than there are weights."""
 
 
 class Counting(TorchFunctionMode):
-    """Inside, torch's functions are counted."""
+    """A counter of torch's function calls inside the block."""
 
     def __init__(self, most: int):
         super().__init__()
@@ -61,7 +61,7 @@ def check_sizes(
     config_path: str,
     weights_path: str,
 ) -> None:
-    """Refuse options that make another model than the one whose weights have these names and shapes.
+    """Refuse options of a model whose weights have other names or shapes than these.
 
     `build` makes the model; the paths are of the files that options and weights stand in.
     """
@@ -92,7 +92,7 @@ def check_sizes(
 
 
 def check_run_sizes(settings: Settings, prepared: Prepared, run: Path, checkpoint: Path) -> None:
-    """Refuse settings of another model than that of a run to resume or begin with; only headings are read."""
+    """Refuse settings of another model than that of the run to resume or begin with; only headers are read."""
     manifest = read_manifest(checkpoint)
     check_same("model", manifest.get("task", {}).get("model"), settings.table()["model"], checkpoint)
     path = checkpoint / FILES[0]

@@ -89,7 +89,7 @@ def start(
     choose: bool = False,
     claimed: bool = False,
 ) -> Started:
-    """Train what a configuration says into the folder `out`.
+    """Train what a configuration describes into the folder `out`.
 
     `resume` continues where the run in `out` stopped. `base` is a run whose weights and tokenizer are the beginning.
     With `choose`, what the configuration leaves open about model and training is chosen from the corpus. `claimed` says
@@ -107,7 +107,7 @@ def start(
 
 @contextlib.contextmanager
 def open_group(training: TrainingSettings) -> Iterator[Group]:
-    """Inside, the processes that train together are a group, with the threads and the device that the settings name."""
+    """Group the processes that train together, inside the block, with the settings' threads and device."""
     if training.threads:
         if training.threads > most_threads():
             raise ConfigError(
@@ -134,7 +134,7 @@ def plan_run(
     base: Path | None = None,
     choose: bool = False,
 ) -> PlannedRun:
-    """Prepare the data and decide everything that is left open, up to the first step; nothing is written but the cache.
+    """Prepare the data and decide everything that is left open, up to the first step; only the cache is written.
 
     `resumed` is the folder of a run that is continued.
     """
@@ -180,7 +180,7 @@ def plan_run(
 
 
 def train_planned(planned: PlannedRun, out: Path, group: Group, progress: Progress, *, resume: bool = False) -> Started:
-    """Train a run that is planned into a folder that is claimed."""
+    """Train a planned run into a claimed folder."""
     settings, prepared = planned.settings, planned.prepared
 
     def ready() -> None:
@@ -195,7 +195,7 @@ def train_planned(planned: PlannedRun, out: Path, group: Group, progress: Progre
 
 
 def take_edition(settings: Settings, path: Path) -> Settings:
-    """The settings with the edition of the run that is resumed, where nobody gave one."""
+    """Return the settings with the edition of the resumed run, where none was given."""
     if "builtin_edition" in settings.overrides.get("data", {}) or not path.is_file():
         return settings
     edition = complete_run_table(read(path))["data"]["builtin_edition"]
@@ -203,7 +203,7 @@ def take_edition(settings: Settings, path: Path) -> Settings:
 
 
 def check_best(out: Path, progress: Progress) -> None:
-    """Refuse a record of the best checkpoint that is damaged; say where the best one is missing."""
+    """Refuse a damaged record of the best checkpoint; report where the best one is missing."""
     Checkpoints(out).best_record()
     try:
         Checkpoints(out).best()
@@ -214,7 +214,7 @@ def check_best(out: Path, progress: Progress) -> None:
 def prepare_shared(
     settings: Settings, tokenizers: Tokenizers | None, labels: Sequence[str], group: Group, progress: Progress
 ) -> Prepared:
-    """The prepared data: encoded by the first process, found in the cache by the others."""
+    """Prepare the data: the first process encodes them, the others find them in the cache."""
     problem: str | None = None
     prepared = None
     if group.first:
@@ -231,7 +231,7 @@ def prepare_shared(
 
 
 def decide_pieces(settings: Settings, prepared: Prepared) -> Settings:
-    """The settings, with the pieces of texts that the corpus decided written out."""
+    """Return the settings with the kind and number of pieces that the corpus decided."""
     tokenizers = prepared.tokenizers
     if tokenizers is None or settings.tokenizer.has_file:
         return settings
@@ -270,12 +270,12 @@ def absolute(data: DataSettings) -> DataSettings:
 
 
 def labels_of(manifest: Mapping[str, Any]) -> tuple[str, ...]:
-    """What a run's classifier says, in the order of its scores."""
+    """Return the labels of a run's classifier, in the order of its scores."""
     return tuple(manifest.get("task", {}).get("labels", ()))
 
 
 def tokenizers_of(run: Path, manifest: Mapping[str, Any]) -> Tokenizers | None:
-    """A run's tokenizers, those that its checkpoint was made with and no others; None where it reads no text."""
+    """Load a run's tokenizers, checked to be those of its checkpoint; None where it reads no text."""
     if manifest.get("task", {}).get("tokenizer", "") is None:
         return None
     path = run / "tokenizer.json"
@@ -292,7 +292,7 @@ def tokenizers_of(run: Path, manifest: Mapping[str, Any]) -> Tokenizers | None:
 
 
 def best_of(run: Path) -> Path:
-    """The best checkpoint of a run folder."""
+    """Find the best checkpoint of a run folder."""
     best = Checkpoints(run).best()
     if best is None:
         raise CheckpointError(f"{run}: not a run folder with a checkpoint in it")
@@ -300,7 +300,7 @@ def best_of(run: Path) -> Path:
 
 
 def save_tokenizers(path: Path, tokenizers: Tokenizers) -> None:
-    """The tokenizers, whole or not at all."""
+    """Save the tokenizers, whole or not at all."""
     try:
         tokenizers.save(path)
     except OSError as error:
@@ -308,7 +308,7 @@ def save_tokenizers(path: Path, tokenizers: Tokenizers) -> None:
 
 
 def save_words(path: Path, words: frozenset[str] | None) -> None:
-    """Write the words of the training sources, where they are kept: those of an earlier training go."""
+    """Write the words of the training sources, where they are kept, replacing those of an earlier training."""
     content = None if words is None else unknown_words.format_words(words)
     try:
         if content is None:
@@ -320,7 +320,7 @@ def save_words(path: Path, words: frozenset[str] | None) -> None:
 
 
 def write_config(path: Path, settings: Settings) -> None:
-    """The settings as TOML, whole or not at all."""
+    """Write the settings as TOML, whole or not at all."""
     try:
         write_whole(path, tomli_w.dumps(settings.table()))
     except OSError as error:

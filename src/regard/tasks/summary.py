@@ -1,4 +1,4 @@
-"""What a run folder says of itself, read from its files alone. Imports no torch, so that many are read at once.
+"""Summaries of run folders, read from their files alone. Imports no torch, so that many are read quickly.
 
 A folder may come from somebody else, be damaged, or be trained into just now: what cannot be read is left out.
 """
@@ -51,18 +51,18 @@ class RunSummary:
 
     @property
     def best_text(self) -> str:
-        """The best score as people write it."""
+        """Format the best score as people write it."""
         if self.metric is None or self.best is None:
             return "–"
         return f"{metric_name(self.metric)} {format_value(self.metric, self.best)}"
 
     @property
     def size_text(self) -> str:
-        """The size on disk as people write it."""
+        """Format the size on disk as people write it."""
         return f"{self.bytes / 1e9:,.1f} GB" if self.bytes >= 1e9 else f"{self.bytes / 1e6:,.1f} MB"
 
     def table(self) -> dict[str, Any]:
-        """As JSON holds it."""
+        """Return the summary as JSON holds it."""
         return {**asdict(self), "commands": list(self.commands)}
 
 
@@ -90,7 +90,7 @@ def search(folder: Path, depth: int) -> Iterator[RunSummary]:
 
 
 def summarise(folder: Path) -> RunSummary:
-    """Summarise a run folder, or raise a CheckpointError where it is none."""
+    """Summarise a run folder, or raise a CheckpointError if it is not one."""
     if not (folder / "config.toml").is_file():
         raise CheckpointError(f"{folder}: not a run folder, it has no config.toml")
     config = read(folder / "config.toml")
@@ -138,18 +138,18 @@ def last_checkpoint(folder: Path) -> Path | None:
 
 
 def is_finite(value: object) -> bool:
-    """Return whether it is a number that can be shown."""
+    """Return whether a value is a number that can be shown."""
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def table_of(config: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    """One table of a configuration, empty where there is none."""
+    """Return one table of a configuration, empty where there is none."""
     table = config.get(name, {})
     return table if isinstance(table, Mapping) else {}
 
 
 def describe_data(data: Mapping[str, Any]) -> str:
-    """Name what a run was trained on, by the names of the files."""
+    """Describe what a run was trained on, by the names of the files."""
 
     def name(key: str, table: Mapping[str, Any] = data) -> str:
         return Path(str(table[key])).name
@@ -189,7 +189,7 @@ def folder_size(folder: Path) -> int:
 
 
 def record_command(folder: Path, command: str) -> None:
-    """Add what was typed to the commands that trained a run, each on a line; a full disk is no reason to stop."""
+    """Append the command as typed to those that trained a run, one a line; a full disk does not stop training."""
     stamp = datetime.now().astimezone().isoformat(timespec="seconds")
     with (
         contextlib.suppress(OSError),
@@ -199,7 +199,7 @@ def record_command(folder: Path, command: str) -> None:
 
 
 def read_commands(folder: Path) -> tuple[str, ...]:
-    """Read the commands that trained a run, the first first; none of a run of an earlier version."""
+    """Read the commands that trained a run, oldest first; runs of an earlier version have none."""
     try:
         lines = read_bytes(folder / COMMANDS, LARGEST).splitlines()
     except (OSError, Unreadable):

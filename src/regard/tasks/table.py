@@ -39,7 +39,7 @@ class TaskRow:
     defaults: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # by table, for its data (defaults.py)
 
     def served_as(self, tasks: Sequence[str]) -> str | None:
-        """Which of the tasks that a kind of model serves is, for the model, the same as this one; None: none of them.
+        """Find the task served by a kind of model that is, for the model, the same as this one; None if there is none.
 
         To a model tasks differ in what they read, whether there is a source, and whether text or a label comes out. So
         a task of one's own has every kind that serves one of Regard's own with the same inputs and outputs.
@@ -52,20 +52,20 @@ class TaskRow:
         return next((row.name for row in rows if self.looks_like(row)), None)
 
     def looks_like(self, other: "TaskRow") -> bool:
-        """Whether the same goes in and comes out as of another task."""
+        """Return whether a task has the same inputs and outputs as another."""
         return (self.alone, self.labels) == (other.alone, other.labels) and {*self.reads} <= {*other.reads}
 
     def all_metrics(self) -> tuple[str, ...]:
-        """The metrics, those of plugins among them where a search writes texts to compare."""
+        """Return the metrics, including those of plugins where the task writes texts to compare."""
         return (*self.metrics, *(added("metric") if self.searched else ()))
 
     @property
     def reads(self) -> tuple[str, ...]:
-        """What the data may be."""
+        """Return the kinds of data that the task reads."""
         return tuple(self.kinds)
 
     def usual_kind(self, reads: str) -> str:
-        """The kind of model that is taken where none is named."""
+        """Return the kind of model that is used where none is named."""
         return self.kinds.get(reads) or next(iter(self.kinds.values()))
 
     def load(self) -> "type[RunTask]":
@@ -123,7 +123,7 @@ for each in [
 
 
 def find_task(name: object) -> TaskRow:
-    """The row of a name, or a ConfigError that says what may be meant."""
+    """Find the row of a name, or raise a ConfigError that suggests what may be meant."""
     if not isinstance(name, str) or name not in TASKS:
         hint = suggestion(name if isinstance(name, str) else "", TASKS)
         raise ConfigError("task", f"{show_value(name)} given, no such task{hint}")

@@ -1,4 +1,4 @@
-"""RunTask: what starting, opening, using, measuring and showing a run ask of its task, beside what the loop asks.
+"""RunTask: the interface for starting, opening, using, measuring and showing a run, beside the loop's own.
 
 A row of `TASKS` names a class of this kind. One of your own may build on another:
 
@@ -41,15 +41,15 @@ __all__ = [
 
 
 class TrainedRun(OpenRun, Protocol):
-    """What tasks ask of an opened run: `regard.run.Run` is one, and stands above this layer."""
+    """The part of an opened run that tasks need: `regard.run.Run` is one, and stands above this layer."""
 
     @property
     def settings(self) -> Settings:
-        """What it was trained with."""
+        """The settings that the run was trained with."""
 
     @property
     def alignment_settings(self) -> AlignmentSettings:
-        """What is read as an alignment."""
+        """The settings by which alignments are read."""
 
     def stream(
         self, texts: Iterable[str], *, chunk: int | None = None, batch_tokens: int | None = None, **options: Any
@@ -60,7 +60,7 @@ class TrainedRun(OpenRun, Protocol):
         """The links of each pair of texts."""
 
     def score(self, sources: Iterable[str], targets: Iterable[str] | None = None) -> list[Scored]:
-        """What the model thinks of each target given its source; of a language model, of each text."""
+        """Score each target given its source or, for a language model, each text."""
 
 
 class RunTask(Task):
@@ -72,7 +72,7 @@ class RunTask(Task):
     model: Model
 
     def __init__(self, settings: Settings, prepared: Prepared, budget: int):
-        """`budget` is that of a batch, in tokens a side."""
+        """Take `budget`, the size of a batch in tokens per side."""
         raise NotImplementedError
 
     @classmethod
@@ -84,34 +84,34 @@ class RunTask(Task):
         tokenizers: Tokenizers | None = None,
         labels: Sequence[str] = (),
     ) -> Prepared:
-        """The encoded data: pairs of texts; `tokenizers` and `labels` are those of a run that is resumed."""
+        """Prepare the encoded data, pairs of texts; `tokenizers` and `labels` are those of a run that is resumed."""
         return prepare(settings.data, settings.tokenizer, say=say, tokenizers=tokenizers)
 
     def move(self, batch: Any, device: torch.device) -> Any:
-        """The batch on a device."""
+        """Move the batch to a device."""
         return batch.to(device, non_blocking=device.type == "cuda")
 
     @property
     def device(self) -> torch.device:
-        """Where the model is."""
+        """The device of the model."""
         return next(self.model.parameters()).device
 
     @property
     def parameters(self) -> int:
-        """How many numbers the model has."""
+        """Count the model's parameters."""
         return sum(parameter.numel() for parameter in self.model.parameters())
 
     def plugins(self) -> dict[str, list[str]]:
-        """For a fingerprint: the plugins that the run needs, where there are any."""
+        """Return the plugins that the run needs, for a fingerprint, where there are any."""
         return {"plugins": list(self.settings.plugins)} if self.settings.plugins else {}
 
     def example(self) -> tuple[Item, str | None] | None:
-        """An item of the validation, and an output of it where one is given, for the picture in a run's report."""
+        """Return an item of the validation set, and an output where one is given, for the picture in a run's report."""
         return None
 
     @classmethod
     def force(cls, run: TrainedRun, item: Item, target: str | None, options: Options, tree: bool) -> ForcedExample:
-        """An input and an output for a teacher-forced pass: what the search says of the item, or `target`."""
+        """Return an input and an output for a teacher-forced pass: what the search finds for the item, or `target`."""
         raise ArgumentError(f"{run.folder}: its task is {run.settings.task}, which cannot be inspected")
 
     @classmethod
@@ -121,7 +121,7 @@ class RunTask(Task):
 
 
 def make_task(settings: Settings, prepared: Prepared, budget: int) -> RunTask:
-    """The task that the settings name. What one task needs is loaded for no other."""
+    """Make the task that the settings name; only its own modules are imported."""
     return settings.row.load()(settings, prepared, budget)
 
 
@@ -132,12 +132,12 @@ def prepare_data(
     tokenizers: Tokenizers | None = None,
     labels: Sequence[str] = (),
 ) -> Prepared:
-    """The encoded data of the task; `tokenizers` and `labels` are those of a run that is resumed."""
+    """Prepare the encoded data of the task; `tokenizers` and `labels` are those of a run that is resumed."""
     return settings.row.load().prepare(settings, say=say, tokenizers=tokenizers, labels=labels)
 
 
 def build_model(settings: Settings, tokenizers: Tokenizers | None, labels: Sequence[str] = ()) -> Model:
-    """A new model for these vocabularies: a language model reads what it writes, and a classifier says labels."""
+    """Build a new model for these vocabularies: a language model reads what it writes; a classifier names labels."""
     source, target = vocabulary_sizes(settings, tokenizers, labels)
     row = settings.row
     if tokenizers is not None and not tokenizers.joint and not row.alone and not row.labels:
@@ -151,7 +151,7 @@ def build_model(settings: Settings, tokenizers: Tokenizers | None, labels: Seque
 
 
 def vocabulary_sizes(settings: Settings, tokenizers: Tokenizers | None, labels: Sequence[str] = ()) -> tuple[int, int]:
-    """How many tokens a model reads, none where it reads pictures, and how many tokens or labels it says."""
+    """Return the sizes of a model's input vocabulary, 0 for pictures, and of its output: tokens or labels."""
     if tokenizers is None:  # pictures, and labels
         return 0, len(labels)
     target = len(labels) if settings.row.labels else tokenizers.target.size
@@ -159,7 +159,7 @@ def vocabulary_sizes(settings: Settings, tokenizers: Tokenizers | None, labels: 
 
 
 def halve(batch: Any, explain: Callable[[], str]) -> Sequence[Any]:
-    """A batch in two; of one example a TrainingError that says what to do."""
+    """Split a batch in two; for one example raise a TrainingError that says what to do."""
     try:
         halves: Sequence[Any] = batch.halves()
     except ArgumentError:
@@ -168,5 +168,5 @@ def halve(batch: Any, explain: Callable[[], str]) -> Sequence[Any]:
 
 
 def spread_out(order: Sequence[int]) -> list[int]:
-    """Three of some examples, a quarter, a half and three quarters along an order; fewer where there are fewer."""
+    """Pick three examples, a quarter, a half and three quarters along an order; fewer where there are fewer."""
     return sorted({order[len(order) * part // 4] for part in (1, 2, 3)}) if order else []

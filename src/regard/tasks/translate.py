@@ -1,4 +1,4 @@
-"""Translation: the task as it is trained, and what a trained run does: translate, score, align, be looked into."""
+"""Translation: the task as it is trained, and the actions of a trained run: translate, score, align, inspect."""
 
 import itertools
 import sys
@@ -42,17 +42,17 @@ PAIRS = 8192  # pairs that are aligned together
 
 
 class Translate(TextPairs):
-    """From source to target."""
+    """The task of translating from source to target."""
 
     actions = ("translate", "align")
 
     def suitable_metric(self) -> str:
-        """What suits the references that are held out."""
+        """Choose the metric that suits the held-out references."""
         rows = self.settings.training.validate_rows
         return translation_metric([target for _, target in self.prepared.valid_pairs]) if rows else "loss"
 
     def make_objective(self) -> Prediction:
-        """The next token, and where one head should look if it is guided."""
+        """Make the objective: the next token, and where one head should look if it is guided."""
         training, train = self.settings.training, self.prepared.train
         if not training.guided:
             return Prediction(self.model, training.smoothing)
@@ -63,7 +63,7 @@ class Translate(TextPairs):
         return Guided(self.model, training.smoothing, training.guided, *guided_at(self.model, training))
 
     def write(self, rows: int) -> tuple[list[Sample], dict[str, float]]:
-        """Translations; references as the tokenizer writes text, since outputs can be no other."""
+        """Translate; references are rewritten by the tokenizer, as outputs are."""
         pairs = self.prepared.valid_pairs[:rows]
         sources, references = [one for one, _ in pairs], [self.tokenizer.normalise(two) for _, two in pairs]
         outputs = self.translate(sources)
@@ -80,13 +80,13 @@ class Translate(TextPairs):
         return [self.tokenizer.decode(each) for each in greedy_in_batches(self.model, ids, self.device)]
 
     def example(self) -> tuple[Item, str | None] | None:
-        """A translation of the last validation, of middle length, with its reference."""
+        """Return a translation of the last validation, of middle length, with its reference."""
         samples = self.samples()
         return (samples[len(samples) // 2].source, samples[len(samples) // 2].reference) if samples else None
 
     @classmethod
     def force(cls, run: TrainedRun, item: Item, target: str | None, options: Options, tree: bool) -> ForcedExample:
-        """A source and its translation."""
+        """Return a source and its translation for a teacher-forced pass."""
         text, tokenizers = str(item), run.tokenizers
         ids = encode_text(tokenizers.source, text, "text")
         if target is not None:
@@ -143,7 +143,7 @@ def translate_lines(
     warn: Say = ignore,
     **options: Any,
 ) -> Iterator[tuple[int, str]]:
-    """Translate a file or a pipe: how many lines are done, and what is to be written for them, block by block.
+    """Translate a file or a pipe; yield, block by block, how many lines are done, and the text to write for them.
 
     With `split` a line is translated sentence by sentence; else one that is too long is cut, and `warn` is told. The
     other `options` are those of `translate`.
@@ -176,7 +176,7 @@ def translate_chunks(
     options: Options,
     replay: Replay | None,
 ) -> Iterator[list[Translation]]:
-    """The translations, as they are asked for."""
+    """Yield the translations, as they are asked for."""
     texts, prefix_texts, count = iter(texts), None if prefixes is None else iter(prefixes), 0
     while rows := list(itertools.islice(texts, chunk)):
         begun = None
@@ -218,7 +218,7 @@ def add_alignments(
     alignment: bool,
     replace_unknown: bool,
 ) -> Iterator[list[Translation]]:
-    """Outputs as text, with what the model looked at."""
+    """Convert outputs to text, with their alignments."""
     needed = [
         (i, j)
         for i, each in enumerate(outputs)
@@ -243,7 +243,7 @@ def add_alignments(
 
 
 def replace_unknown_words(run: TrainedRun, output: Output, words: Sequence[str], weights: Tensor) -> str:
-    """The text with the source words that unknown ones looked at most."""
+    """Replace unknown words in the text by the source words that they looked at most."""
     target = run.tokenizers.target
     text_words, belongs = target.decode(output.tokens).split(), target.words(output.tokens)
     for token, word in zip(output.tokens, belongs, strict=True):
@@ -253,13 +253,13 @@ def replace_unknown_words(run: TrainedRun, output: Output, words: Sequence[str],
 
 
 def score(run: TrainedRun, sources: Sequence[str], targets: Sequence[str]) -> list[Scored]:
-    """What the model thinks of each target given its source."""
+    """Score each target given its source by its log-probability under the model."""
     second = run.tokenizers.target.encode_batch(list(targets))
     return score_pairs(run.model, run.tokenizers.source.encode_batch(list(sources)), second, device=run.device)
 
 
 def align(run: TrainedRun, source: str, target: str) -> Aligned:
-    """Where the model looks for each word of a translation."""
+    """Align each pair of texts: how much each target word looked at each source word."""
     check_attention(run)
     tokenizers = run.tokenizers
     ids = tokenizers.source.encode(source), tokenizers.target.encode(target)
@@ -270,7 +270,7 @@ def align(run: TrainedRun, source: str, target: str) -> Aligned:
 
 
 def link_pairs(run: TrainedRun, pairs: Iterable[tuple[str, str]], chunk: int = PAIRS) -> Iterator[Links]:
-    """The links (source word, target word) of each pair of texts, as they are asked for."""
+    """Yield the links (source word, target word) of each pair of texts, as they are asked for."""
     check_attention(run)
     rows = iter(pairs)
     while some := list(itertools.islice(rows, chunk)):

@@ -1,1 +1,1 @@
-"""Training: a plain loop that knows only a Task, and what makes a run safe."""
+"""Training: a plain loop that knows only a Task, with checkpoints that survive interruptions."""

@@ -21,13 +21,13 @@ class MovingAverage:
 
     @torch.no_grad()
     def update(self, parameters: Sequence[nn.Parameter], step: int) -> None:
-        """Take in the weights after a step, counted from 1."""
+        """Update the average with the weights after a step, counted from 1."""
         decay = min(self.decay, (1 + step) / (10 + step))
         torch._foreach_lerp_(self.values, [parameter.detach() for parameter in parameters], 1 - decay)
 
     @contextlib.contextmanager
     def swap_in(self, parameters: Sequence[nn.Parameter]) -> Iterator[None]:
-        """Inside, the parameters are the averages."""
+        """Replace the parameters by their averages inside the block."""
         saved = [parameter.detach().clone() for parameter in parameters]
         with torch.no_grad():
             for parameter, value in zip(parameters, self.values, strict=True):
@@ -41,7 +41,7 @@ class MovingAverage:
 
 
 def mean_weights(weights: Sequence[dict[str, Tensor]]) -> dict[str, Tensor]:
-    """The mean of several checkpoints' weights, in double precision until the end."""
+    """Average the weights of several checkpoints, in double precision until the end."""
     return {
         name: (sum(each[name].double() for each in weights) / len(weights)).to(first.dtype)  # type: ignore[union-attr]
         for name, first in weights[0].items()

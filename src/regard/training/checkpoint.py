@@ -1,4 +1,4 @@
-"""Checkpoints: folders that are whole or not there, and refused by name when a byte of them has changed.
+"""Checkpoints: folders that are complete or absent, and refused by name when a byte of them has changed.
 
     checkpoints/step-000500/{model.safetensors, trainer.safetensors, manifest.json}      average/{…}
                 best.json (which is best, hashed)      best → step-…   last → step-… (conveniences)
@@ -62,7 +62,7 @@ class Checkpoint:
 
     @property
     def step(self) -> int:
-        """Updates that made it."""
+        """Return the number of updates before the checkpoint."""
         return int(self.manifest["step"])
 
 
@@ -93,24 +93,24 @@ class Checkpoints:
     # ---- reading
 
     def find(self, which: str) -> Path:
-        """The checkpoint that `best`, `last` or a name such as step-000500 means, or why there is none."""
+        """Find the checkpoint `best`, `last` or one by name, such as step-000500; an error says what is wrong."""
         folder = {"best": self.best, "last": self.last}.get(which, lambda: self.folder / which)()
         if folder is None or not folder.is_dir():
             raise CheckpointError(f"{self.folder}: no checkpoint {which} in it")
         return folder
 
     def steps(self) -> list[Path]:
-        """All checkpoints of steps, oldest first."""
+        """List all checkpoints of steps, oldest first."""
         folders = [each for each in self.folder.glob("step-*") if NAME.fullmatch(each.name) and each.is_dir()]
         return sorted(folders, key=lambda each: int(each.name[5:]))
 
     def last(self) -> Path | None:
-        """The newest whole checkpoint."""
+        """Return the newest complete checkpoint."""
         steps = self.steps()
         return steps[-1] if steps else None
 
     def best(self) -> Path | None:
-        """The checkpoint that was measured to be the best; the newest one where nothing was measured yet."""
+        """Return the checkpoint with the best score; the newest one where nothing was measured yet."""
         record = self.best_record()
         if record is None:
             return self.best_unrecorded()
@@ -144,7 +144,7 @@ class Checkpoints:
         return BestRecord(name, manifest, parse_score(check_key(table, "counters", is_table, "a table", where), where))
 
     def best_average(self) -> Score | None:
-        """The score of the mean of checkpoints, where that is the best one, missing or not."""
+        """Return the score of the mean of checkpoints, where that is the best one, missing or not."""
         record = self.best_record()
         with contextlib.suppress(CheckpointError):
             best = self.best()
@@ -153,7 +153,7 @@ class Checkpoints:
         return record.score if record is not None and record.name == "average" else None
 
     def best_unrecorded(self) -> Path | None:
-        """The best one of a run without best.json: by its link, or by what the manifests count."""
+        """Find the best checkpoint of a run without best.json: by its link, or by the manifests' counters."""
         last = self.last()
         if last is None:
             return None
@@ -177,7 +177,7 @@ class Checkpoints:
         return folder
 
     def linked(self, link: str) -> str | None:
-        """The name that the link `best` or `last` points at."""
+        """Return the name that the link `best` or `last` points at."""
         path = self.folder / link
         return os.readlink(path) if path.is_symlink() else None
 
@@ -198,7 +198,7 @@ class Checkpoints:
     def write(
         self, name: str, model: Mapping[str, Tensor], trainer: Mapping[str, Tensor], manifest: Mapping[str, Any]
     ) -> Path:
-        """A new checkpoint folder, whole or not at all."""
+        """Write a new checkpoint folder, whole or not at all."""
         target, writing, old = (self.folder / f"{prefix}{name}" for prefix in ("", ".writing-", ".old-"))
         try:
             make_folder(self.folder)
@@ -245,7 +245,7 @@ class Checkpoints:
         self.point("best", name)
 
     def point(self, link: str, name: str) -> None:
-        """Let `best` or `last` point at a checkpoint, from one moment to the next; where links can be made."""
+        """Point `best` or `last` at a checkpoint, atomically, where links can be made."""
         new, path = self.folder / f".new-{link}", self.folder / link
         if path.is_dir() and not path.is_symlink():  # a copy of a checkpoint, where a run was copied without its links
             if not (path / "manifest.json").is_file():
@@ -262,7 +262,7 @@ class Checkpoints:
                     each.unlink(missing_ok=True)
 
     def mend(self, last: str) -> None:
-        """Let best.json and the links say what they would, had a kill not come between a checkpoint and them."""
+        """Repair best.json and the links after a kill that came between a checkpoint and them."""
         if self.linked("last") != last:
             self.point("last", last)
         record = self.best_record()
@@ -303,7 +303,7 @@ class Checkpoints:
 
 
 def is_name(value: object) -> bool:
-    """Return whether it is what a checkpoint is called."""
+    """Return whether a name is a checkpoint's."""
     return isinstance(value, str) and NAME.fullmatch(value) is not None
 
 
@@ -313,7 +313,7 @@ def step_name(step: int) -> str:
 
 
 def supersedes(folder: Path, best: BestRecord) -> bool:
-    """Return whether a checkpoint was measured to be better than the one that is recorded as the best."""
+    """Return whether a checkpoint scored better than the one recorded as the best."""
     try:
         return read_manifest(folder).get("better_than") == best.manifest
     except CheckpointError:  # damaged, which is said where it is read
@@ -321,7 +321,7 @@ def supersedes(folder: Path, best: BestRecord) -> bool:
 
 
 def missing_error(path: Path, why: str) -> CheckpointError:
-    """Build the error for a best checkpoint that is not there."""
+    """Build the error for a best checkpoint that is missing."""
     return CheckpointError(f"{path}: missing, but {why}; put it back, or choose another one (--checkpoint last)")
 
 
@@ -331,7 +331,7 @@ def read_score(folder: Path) -> Score | None:
 
 
 def parse_score(counters: Mapping[str, Any], where: str) -> Score | None:
-    """The score that counters hold, checked."""
+    """Read and check the score that counters hold."""
     if counters.get("best") is None:
         return None
     value = check_key(counters, "best", is_number, "a number", where, "counters.")
@@ -343,7 +343,7 @@ def parse_score(counters: Mapping[str, Any], where: str) -> Score | None:
 
 
 def better_average(average: Path, best: Score | None, last: Path) -> bool:
-    """Return whether the mean of checkpoints was better than each of them, in a run whose link says so no more."""
+    """Return whether the mean of checkpoints scored better than each of them, in a run that has lost its link."""
     own, step = read_score(average), read_manifest(average)["step"]
     if own is None or own.step != step:
         return False
@@ -354,14 +354,14 @@ def better_average(average: Path, best: Score | None, last: Path) -> bool:
 
 
 def read_checkpoint(folder: Path, trainer: bool = True) -> Checkpoint:
-    """A checkpoint, every byte of it checked; without `trainer` only what a model needs is read."""
+    """Read a checkpoint and check every byte of it; without `trainer` only what a model needs is read."""
     manifest = read_manifest(folder)
     model = read_tensors(folder / FILES[0], manifest["files"])
     return Checkpoint(folder, manifest, model, read_tensors(folder / FILES[1], manifest["files"]) if trainer else {})
 
 
 def digest(path: Path) -> str | None:
-    """SHA-256 of a small file; None where it cannot be read."""
+    """Compute the SHA-256 of a small file; None where it cannot be read."""
     try:
         return hashlib.sha256(read_bytes(path)).hexdigest()
     except (OSError, Unreadable):
@@ -369,7 +369,7 @@ def digest(path: Path) -> str | None:
 
 
 def write_synced(path: Path, content: bytes) -> None:
-    """A file that is on the disk when this returns."""
+    """Write a file that is on the disk when this returns."""
     with open(path, "wb") as file:
         file.write(content)
         file.flush()

@@ -17,7 +17,7 @@ Display = Literal["usual", "quiet", "json"]
 
 
 def open_progress(run: str | Path | None, terminal: bool | None = None, display: Display = "usual") -> Progress:
-    """The progress for a training run in the folder `run`: to standard error, and to `run`/log.txt.
+    """Open the progress display of a training run in the folder `run`: to standard error, and to `run`/log.txt.
 
     `terminal` says whether standard error is one that can be drawn on; by default this is found out. Of the displays
     `quiet` shows nothing, and `json` writes a JSON object a record to standard output.
@@ -40,7 +40,7 @@ def open_progress(run: str | Path | None, terminal: bool | None = None, display:
 
 
 class ProgressGroup(Progress):
-    """Several displays, which are all given the same."""
+    """Several displays that receive the same reports."""
 
     def __init__(self, members: Sequence[Progress]):
         self.members = list(members)

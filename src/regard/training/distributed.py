@@ -1,4 +1,4 @@
-"""Several processes: what one of them needs to know of the others.
+"""Training in several processes: the group, and sharded weights.
 
 Under `torchrun` every process takes its share of each update's batches. Gradients are summed when a process is done
 with its share, not in between: a process that ran out of memory can then redo its batch in halves while the others
@@ -63,11 +63,11 @@ class Group:
 
     @property
     def first(self) -> bool:
-        """Return whether this is the one that writes and speaks."""
+        """Return whether this is the process that writes files and messages."""
         return self.rank == 0
 
     def wrap(self, objective: nn.Module) -> None:
-        """Spread the weights over the processes (FSDP2), or make sure that all begin with the same."""
+        """Shard the weights over the processes (FSDP2), or make sure that all begin with the same weights."""
         if self.shard:
             from torch.distributed.device_mesh import init_device_mesh
             from torch.distributed.fsdp import fully_shard
@@ -84,7 +84,7 @@ class Group:
                     dist.broadcast(tensor, 0)
 
     def sum_gradients(self, parameters: list[nn.Parameter]) -> None:
-        """The sum of every process's gradients, on every process; FSDP2 has done it already."""
+        """Sum every process's gradients, on every process; FSDP2 has done it already."""
         if self.world == 1 or self.shard:
             return
         for parameter in parameters:
@@ -97,13 +97,13 @@ class Group:
                 gradient.copy_(part.view_as(gradient))
 
     def sum(self, tensor: Tensor) -> Tensor:
-        """The sum of a tensor over the processes."""
+        """Sum a tensor over the processes."""
         if self.world > 1:
             dist.all_reduce(tensor)
         return tensor
 
     def any(self, flag: bool) -> bool:
-        """Return whether any process says so."""
+        """Return whether the value is true on any process."""
         if self.world == 1:
             return flag
         return bool(self.sum(torch.tensor(float(flag), device=self.device)) > 0)
@@ -117,13 +117,13 @@ class Group:
         return box[0]
 
     def wait(self) -> None:
-        """Until all are here."""
+        """Wait until all processes are here."""
         if self.world > 1:
             dist.barrier()
 
     @contextlib.contextmanager
     def whole(self, objective: nn.Module) -> Iterator[None]:
-        """Inside, the model's own methods can be called: sharded weights are gathered."""
+        """Gather sharded weights inside the block, so that the model's own methods can be called."""
         if not self.shard:
             yield
             return
@@ -144,7 +144,7 @@ class Group:
 
 
 def gradient_buckets(tensors: list[Tensor]) -> Iterator[list[Tensor]]:
-    """Tensors of one dtype together, so that many small ones travel as one."""
+    """Group tensors by dtype, so that many small ones are sent as one."""
     batch: list[Tensor] = []
     size = 0
     for tensor in tensors:
@@ -157,25 +157,25 @@ def gradient_buckets(tensors: list[Tensor]) -> Iterator[list[Tensor]]:
 
 
 def sharded_modules(objective: nn.Module) -> "list[FSDPModule]":
-    """The parts that are spread over the processes, the whole among them."""
+    """List the modules that are sharded over the processes, including the whole."""
     from torch.distributed.fsdp import FSDPModule
 
     return [module for module in objective.modules() if isinstance(module, FSDPModule)]
 
 
 def is_sharded(tensor: Tensor) -> "TypeGuard[DTensor]":
-    """Whether it is spread over the processes; none is where nobody has imported what spreads them."""
+    """Return whether a tensor is sharded over the processes; none is unless sharding was imported."""
     spreading = sys.modules.get("torch.distributed.tensor")
     return spreading is not None and isinstance(tensor, spreading.DTensor)
 
 
 def gather_full(tensor: Tensor) -> Tensor:
-    """A tensor as one process would have it; all processes must ask."""
+    """Gather a sharded tensor in full; all processes must call this."""
     return tensor.full_tensor() if is_sharded(tensor) else tensor
 
 
 def spread_like(tensor: Tensor, example: Tensor) -> Tensor:
-    """A whole tensor laid out as the example is."""
+    """Shard a full tensor as the example is."""
     if is_sharded(example):
         from torch.distributed.tensor import distribute_tensor
 
@@ -187,7 +187,7 @@ def spread_like(tensor: Tensor, example: Tensor) -> Tensor:
 
 
 def gather_all(tensors: Mapping[str, Tensor], keep: bool = True) -> dict[str, Tensor]:
-    """All of them, whole, sharded ones on the host; without `keep` this process only helps to gather them."""
+    """Gather all tensors in full, sharded ones on the host; without `keep` this process only helps the others."""
     whole = {}
     for name, tensor in tensors.items():
         gathered = gather_full(tensor)
@@ -205,7 +205,7 @@ def uses_bf16(settings: TrainingSettings, device: torch.device) -> bool:
 
 @contextlib.contextmanager
 def allow_tf32(allow: bool) -> Iterator[None]:
-    """Inside, products of what stays in float32 beside bfloat16 are in TF32: still finer, and on tensor cores."""
+    """Allow TF32 for products that stay in float32 beside bfloat16, inside the block: still finer, on tensor cores."""
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("high" if allow else before)
     try:
@@ -215,7 +215,7 @@ def allow_tf32(allow: bool) -> Iterator[None]:
 
 
 def describe_device(device: torch.device, world: int, bf16: bool) -> str:
-    """The device in words."""
+    """Describe the device in words."""
     threads = torch.get_num_threads()
     name = (
         torch.cuda.get_device_name(device)

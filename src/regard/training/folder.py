@@ -1,4 +1,4 @@
-"""A run folder while it is trained into: by one process, from before the data are prepared until the report is written.
+"""Claiming a run folder for one training, from before the data are prepared until the report is written.
 
 What is in a folder is checked under its lock: of two that start at the same moment one trains, the other is told so.
 Nothing is written outside the folder, whatever links somebody put into it. A run that could not begin leaves nothing.
@@ -38,7 +38,7 @@ ATTEMPTS = 1000  # to make a folder that other processes remove
 
 @contextlib.contextmanager
 def claim(out: Path, resume: bool, group: Group | None = None) -> Iterator[None]:
-    """Inside, this process alone trains into `out`, which holds a run to resume, or none.
+    """Claim `out`, which holds a run to resume or none, for training by this process alone, inside the block.
 
     Of several processes that train together the first one claims it for all.
     """
@@ -60,7 +60,7 @@ def claim(out: Path, resume: bool, group: Group | None = None) -> Iterator[None]
 
 @contextlib.contextmanager
 def claim_alone(out: Path, resume: bool) -> Iterator[None]:
-    """Hold a run folder for this process alone; what a refused run made is removed."""
+    """Hold a run folder for this process alone; remove what a refused run made."""
     if is_no_folder(out):
         raise ConfigError("--out", f"{out} is a file, expected a folder")
     if resume and not out.exists():
@@ -97,8 +97,8 @@ def claim_alone(out: Path, resume: bool) -> Iterator[None]:
 
 
 def is_no_folder(out: Path) -> bool:
-    """Return whether something else has this name; asked once, as another process may make or remove a folder
-    meanwhile.
+    """Return whether something other than a folder has this name; checked once, as another process may make or
+    remove it meanwhile.
     """
     try:
         return not stat.S_ISDIR(os.stat(out).st_mode)
@@ -111,7 +111,7 @@ def is_no_folder(out: Path) -> bool:
 
 
 def check_content(out: Path, resume: bool) -> None:
-    """Refuse to write over a run, and to resume none."""
+    """Refuse to overwrite a run, and to resume where there is none."""
     checkpoint = Checkpoints(out).last()
     if resume and checkpoint is None:
         raise CheckpointError(f"{out}: no checkpoint to resume from")
@@ -137,13 +137,13 @@ def check_links(run: Path) -> None:
 
 
 def has_begun(out: Path) -> bool:
-    """Return whether there is anything in a run folder that was trained: a record, or a checkpoint."""
+    """Return whether training has begun in a run folder: whether it has a record or a checkpoint."""
     metrics = out / "metrics.jsonl"
     return (metrics.exists() and metrics.stat().st_size > 0) or Checkpoints(out).last() is not None
 
 
 def undo(out: Path, before: set[str]) -> None:
-    """Remove what a run that could not begin has made, and nothing else."""
+    """Remove what a run that could not begin made, and nothing else."""
     for name in {*FILES, *FOLDERS} - before:
         with contextlib.suppress(OSError):
             if (out / name).is_dir():

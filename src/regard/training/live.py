@@ -1,4 +1,4 @@
-"""Training on a terminal: a display drawn over itself when a step was taken, and every second by a thread.
+"""Training on a terminal: a display redrawn in place after every step, and every second by a thread.
 
 The thread draws only where nothing was drawn for a second: within a long step, and while the model is validated. All
 drawing is done under one lock, which a process takes before it forks, so that no child inherits a display half drawn.
@@ -38,7 +38,7 @@ DISPLAYS: "weakref.WeakSet[LiveProgress]" = weakref.WeakSet()  # those that are 
 
 
 class LiveProgress(Progress):
-    """A display on a terminal, drawn over itself: where training stands, the last validation and the best, samples."""
+    """A display on a terminal, redrawn in place: where training stands, the last validation and the best, samples."""
 
     def __init__(
         self,
@@ -141,7 +141,7 @@ class LiveProgress(Progress):
             pause = max(REFRESH, BEAT - (self._clock() - self._drawn_at))
 
     def _forget(self) -> None:
-        """Leave the display to the parent, in a child that was forked; what the child prints is not drawn around it."""
+        """Leave the display to the parent, in a forked child, whose prints are not drawn around it."""
         self._live = None
         atexit.unregister(self.close)
         for name in ("stdout", "stderr"):
@@ -150,7 +150,7 @@ class LiveProgress(Progress):
                 setattr(sys, name, stream.rich_proxied_file)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
-        """The display, in lines that fit; where the window is low, fewer samples, and each on fewer lines."""
+        """Render the display in lines that fit; a low window shows fewer samples, each on fewer lines."""
         width, height = min(options.max_width, WIDTH), console.size.height
         lines = self._standing(width)
         room = height - len(lines)
@@ -202,7 +202,7 @@ class LiveProgress(Progress):
         return lines
 
     def _times(self) -> list[str]:
-        """The time so far and the time left, which move between two steps too."""
+        """Format the time so far and the time left, which also move between two steps."""
         since = self._clock() - self._last_step_at
         times = [f"{format_clock(self._course.last.get('seconds', 0.0) + since)} so far"]
         left = self._course.seconds_left_after(since)
@@ -210,7 +210,7 @@ class LiveProgress(Progress):
 
 
 def _forget_all() -> None:
-    """Let a child that was forked have no display, and no lock that nobody would give back."""
+    """Clear the displays in a forked child, and locks that nobody would release."""
     for each in list(DISPLAYS):
         each._forget()
     DISPLAYS.clear()
@@ -222,7 +222,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def _flow(label: str, parts: list[str], width: int) -> list[Text]:
-    """Parts side by side with a dot between, on as many lines as they need, after a label in the margin."""
+    """Lay parts side by side with a dot between, on as many lines as they need, after a label in the margin."""
     margin = MARGIN if label and width >= NARROW else 0
     rows: list[str] = []
     for part in parts:
@@ -237,14 +237,14 @@ def _flow(label: str, parts: list[str], width: int) -> list[Text]:
 
 
 def _bar(share: float, size: int, encoding: str) -> Text:
-    """Draw a bar that is recognised by its shape, not only by its colour."""
+    """Draw a bar that can be read by its shape, not only by its colour."""
     full, empty = ("━", "┄") if encoding.lower().startswith("utf") else ("=", ".")
     at = round(share * size)
     return Text().append(full * at, style="cyan").append(empty * (size - at), style="dim")
 
 
 def _sample_lines(sample: Sample, width: int, depth: int, console: Console) -> list[Text]:
-    """A sample in lines: each text on at most `depth` of them, and an empty line above."""
+    """Lay out a sample in lines: each text on at most `depth` of them, and an empty line above."""
     output = Text()
     for piece, differs in differing(sample.output, sample.reference):
         output.append(piece or (MISSING if differs else ""), style="bold underline yellow" if differs else "")

@@ -1,7 +1,7 @@
-"""The loop: take batches, update, record, validate, save. It knows a Task and nothing of what is learned.
+"""The loop: take batches, update, record, validate, save. It knows a Task, and nothing about what is learned.
 
 One update takes `accumulate × processes` consecutive batches of the task's stream; their losses are divided by what
-they count together, so that the update does not hang on how many processes shared it. Everything random in an update is
+they count together, so that the update is the same however many processes share it. Everything random in an update is
 drawn from a generator that is seeded anew by (seed, step, process): with the step, the place in the stream, the weights
 and the optimiser's state, a resumed run is the run that was not stopped, bit by bit.
 
@@ -85,7 +85,7 @@ class Trainer:
     # ---- from the first step to the last
 
     def run(self, resume: bool, ready: Callable[[], None] | None = None) -> Result:
-        """Everything, in order."""
+        """Run the whole training, in order."""
         resumed = self.prepare(resume)
         if ready is not None and self.group.first:
             ready()
@@ -114,7 +114,7 @@ class Trainer:
         return Result(self.now.step, self.now.best, self.now.best_step, why, self.now.seconds)
 
     def prepare(self, resume: bool) -> bool:
-        """Weights, optimiser and counters, new or from the last checkpoint; whether there was one."""
+        """Set up weights, optimiser and counters, new or from the last checkpoint; return whether there was one."""
         torch.manual_seed(self.settings.seed)
         checkpoint = self.saver.find(resume)
         self.objective: nn.Module = self.task.objective.to(self.group.device)
@@ -130,7 +130,7 @@ class Trainer:
         return checkpoint is not None
 
     def all_steps(self, metrics: Metrics | None, criteria: StopCriteria) -> str:
-        """Update, record, validate and save until there is a reason to stop, which is given back."""
+        """Update, record, validate and save until there is a reason to stop, which is returned."""
         now, settings = self.now, self.settings
         began, first, skipped = time.monotonic() - now.seconds, now.step, now.skipped
         why = criteria.reason(now)  # a run that is resumed may have had its time, or its patience, already
@@ -171,7 +171,7 @@ class Trainer:
         return Prefetch(self.task, self.now.position, self.settings.accumulate, group.rank, group.world, pin)
 
     def update(self, shares: Prefetch) -> None:
-        """Batches in, one step of the optimiser."""
+        """Take one step of the optimiser on some batches."""
         now, step = self.now, self.now.step + 1
         torch.manual_seed(mix_seeds(self.settings.seed, step, self.group.rank))
         share = next(shares)
@@ -183,7 +183,7 @@ class Trainer:
     # ---- what is recorded, measured and saved
 
     def record(self, metrics: Metrics | None) -> None:
-        """Read the sums from the device, write them down and show them."""
+        """Read the sums from the device, record them and show them."""
         now = self.now
         self.read_sums()
         # Pieces that are cut anew are counted as they came out, where the objective says how many those were.
@@ -212,11 +212,11 @@ class Trainer:
         self.check_finite(run, HOPELESS)
 
     def read_sums(self) -> None:
-        """Bring what the device summed to the host."""
+        """Copy the device's sums to the host."""
         self.updater.read_sums(self.now)
 
     def check_finite(self, run: float, most: int) -> None:
-        """Stop where the last `run` steps had no finite gradient, and those are as many as `most`."""
+        """Stop where none of the last `run` steps had a finite gradient, and there were as many as `most`."""
         if run >= most > 0:
             raise TrainingError(
                 f"step {self.now.step:,}: no finite gradient in the last {run:,.0f} steps; lower training.rate, or "
@@ -224,7 +224,7 @@ class Trainer:
             )
 
     def validate(self, metrics: Metrics | None) -> bool:
-        """Measure the model on held-out data; whether this is the best so far, which is remembered."""
+        """Measure the model on held-out data; return whether it is the best so far, which is remembered."""
         self.progress.begin_validation()
         figures, samples = self.measure()
         now = self.now
@@ -238,7 +238,7 @@ class Trainer:
         return better
 
     def measure(self) -> tuple[dict[str, float], list[Any]]:
-        """The task's figures and samples, the same on every process."""
+        """Return the task's figures and samples, the same on every process."""
         averaged = contextlib.nullcontext() if self.ema is None else self.ema.swap_in(self.updater.parameters)
         self.objective.eval()
         try:
@@ -252,11 +252,11 @@ class Trainer:
         return figures, samples
 
     def save(self, best: bool) -> None:
-        """Write a checkpoint of this moment."""
+        """Write a checkpoint of the current state."""
         self.saver.save(self.now, self.updater, self.ema, best)
 
     def average(self, metrics: Metrics | None) -> None:
-        """Measure the mean of the last checkpoints' weights: it is kept as `average`, and as the best if it is."""
+        """Measure the mean of the last checkpoints' weights, and save it as `average`, and as the best if it is."""
         folders = self.saver.checkpoints.steps()[-self.settings.average :]
         if len(folders) < 2:
             return
@@ -268,7 +268,7 @@ class Trainer:
 
 
 def mix_seeds(*numbers: int) -> int:
-    """One seed out of several numbers (SplitMix64), so that neighbours have nothing in common."""
+    """Mix several numbers into one seed (SplitMix64), so that neighbours have nothing in common."""
     state = 0
     for number in numbers:
         state = (state + number + 0x9E3779B97F4A7C15) % 2**64

@@ -1,4 +1,4 @@
-"""A checkpoint's manifest: what a checkpoint says of itself, in one canonical form, with its own checksum and a schema.
+"""A checkpoint's manifest: its description in one canonical form, with its own checksum and a schema.
 
 A checksum shows that a file is as it was written, not who wrote it: a manifest may come from somebody else, and every
 value is checked before it is used.
@@ -50,7 +50,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
 
 
 def read_canonical(path: Path, what: str) -> dict[str, Any]:
-    """A file in the form that `canonical` writes, checked."""
+    """Read and check a file in the form that `canonical` writes."""
     try:
         raw = read_bytes(path)
         table = parse_json(raw)
@@ -69,14 +69,14 @@ def read_canonical(path: Path, what: str) -> dict[str, Any]:
 
 
 def canonical(manifest: Mapping[str, Any]) -> bytes:
-    """The one form in which a manifest is written: sorted, with its own checksum."""
+    """Write a manifest in its one form: sorted, with its own checksum."""
     body = json.dumps(manifest, indent=1, sort_keys=True, ensure_ascii=False, allow_nan=True)
     checksum = hashlib.sha256(body.encode()).hexdigest()
     return (json.dumps({**manifest, "sha256": checksum}, indent=1, sort_keys=True, ensure_ascii=False) + "\n").encode()
 
 
 def check_manifest(manifest: Mapping[str, Any], where: str) -> None:
-    """Refuse a manifest whose values are not what is read from it."""
+    """Refuse a manifest with values of the wrong type or range."""
     check_key(manifest, "step", is_count, "a number of steps", where)
     check_key(manifest, "files", is_table, "a table of files", where)
     for name in FILES:
@@ -100,7 +100,7 @@ def check_manifest(manifest: Mapping[str, Any], where: str) -> None:
 def check_key(
     table: Mapping[str, Any], key: str, right: Callable[[Any], bool], expected: str, where: str, path: str = ""
 ) -> Any:
-    """The value of a key, or a CheckpointError that says what was expected of it."""
+    """Return the value of a key, or raise a CheckpointError that says what was expected."""
     if key not in table:
         raise CheckpointError(f"{where}: {path}{key} is missing, expected {expected}")
     if not right(table[key]):
@@ -109,12 +109,12 @@ def check_key(
 
 
 def is_count(value: object) -> bool:
-    """Return whether it is a whole number that something can be counted to."""
+    """Return whether a value is a whole number from 0 on."""
     return type(value) is int and 0 <= value < COUNT
 
 
 def is_number(value: object) -> bool:
-    """Return whether it is a number."""
+    """Return whether a value is a number."""
     return type(value) is float or (type(value) is int and abs(value) < COUNT)
 
 

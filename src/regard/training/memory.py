@@ -1,4 +1,4 @@
-"""Recovery from running out of memory: the same work again, in smaller parts."""
+"""Recovery from running out of memory: the same work is repeated in smaller parts."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 def attempt_in_parts(attempt: Callable[[int], T], again: Callable[[int], None]) -> T:
-    """`attempt(1)`; where it runs out of memory `attempt(2)`, `attempt(4)` and so on, `again(parts)` before each."""
+    """Call `attempt(1)`; if memory runs out, `attempt(2)`, `attempt(4)` and so on, with `again(parts)` before each."""
     parts = 1
     while True:
         try:
@@ -28,12 +28,12 @@ def attempt_in_parts(attempt: Callable[[int], T], again: Callable[[int], None]) 
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Return whether it is memory that ran out, on a GPU or on the host."""
+    """Return whether an error means that memory ran out, on a GPU or on the host."""
     return isinstance(error, torch.OutOfMemoryError | MemoryError) or "can't allocate memory" in str(error)
 
 
 def split_batch(task: Task, batch: Any, parts: int) -> tuple[list[Any], TrainingError | None]:
-    """The batch in so many parts, a power of two, or as many as it has; what the task says if none can be smaller."""
+    """Split the batch into so many parts, a power of two, or as many as it has; raise if it cannot be split."""
     cut: list[Any] = [batch]
     problem: TrainingError | None = None
     for _ in range(parts.bit_length() - 1):

@@ -1,4 +1,4 @@
-"""The numbers of a training run: one JSON record a line, and how people write such numbers.
+"""The numbers of a training run: one JSON record a line, and their format for people.
 
 A record is {"kind": "step", "step": 500, "loss": 3.21, …} or {"kind": "valid", "step": 500, "bleu": 12.4, …}.
 """
@@ -29,7 +29,7 @@ POINTS = {"bleu", "chrf", "ter", "perplexity", "rouge"}
 
 
 class Metrics:
-    """Appends the records of a run to metrics.jsonl, and mirrors them to the trackers that are named in `track`.
+    """A writer of a run's records to metrics.jsonl, which mirrors them to the trackers named in `track`.
 
     `path` is the file, or the run folder that it stands in. A last line that a crash tore is cut off. After a resume at
     `resume_step`, records of later steps are cut off too, so that a curve has no point twice.
@@ -82,7 +82,7 @@ class Metrics:
         return TrainingError(f"{self.path}: not written, {reason(error)}. Make room, then resume with --resume")
 
     def _mend(self, resume_step: int | None) -> None:
-        """Keep whole records, up to and with the step that is resumed at."""
+        """Keep only complete records, up to and including the step of the resume."""
         before = _bytes(self.path)
         lines = []
         for line in before.splitlines(keepends=True):
@@ -101,7 +101,7 @@ class Metrics:
 
 
 def read_records(path: str | Path) -> list[dict[str, Any]]:
-    """The records of a metrics.jsonl, in order; none where there is no file. A line that is torn is passed over."""
+    """Read the records of a metrics.jsonl, in order; none where there is no file. A torn line is skipped."""
     path = Path(path)
     if not path.exists():
         return []
@@ -110,7 +110,7 @@ def read_records(path: str | Path) -> list[dict[str, Any]]:
 
 
 def mean_losses(sums: Mapping[str, float], count: float) -> dict[str, float]:
-    """Average a run's sums for the report: each divided by the count, or by its own, as `guided` by `guided_count`."""
+    """Average a run's sums for the report: each divided by the count or its own, as `guided` by `guided_count`."""
     own = {name: value for name, value in sums.items() if name.endswith("_count")}
     reported = [name for name in sums if name not in UNREPORTED and name not in own]
     return {name: sums[name] / max(1.0, own.get(f"{name}_count", count)) for name in reported}
@@ -122,7 +122,7 @@ def metric_name(key: str) -> str:
 
 
 def format_value(key: str, value: Any) -> str:
-    """A number as people write it: 12.4 BLEU, a share as 83.1%, a learning rate as 4.2e-4."""
+    """Format a number as people write it: 12.4 BLEU, a share as 83.1%, a learning rate as 4.2e-4."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return "–" if value is None else str(value)
     if isinstance(value, int):
@@ -146,7 +146,7 @@ def format_value(key: str, value: Any) -> str:
 
 
 def format_duration(seconds: float) -> str:
-    """A time as people say it: 40 s, 12 min, 3 h 05 min, 2 d 4 h."""
+    """Format a duration as people write it: 40 s, 12 min, 3 h 05 min, 2 d 4 h."""
     if not math.isfinite(seconds) or seconds < 0:
         return "–"
     if seconds < 1:
@@ -163,7 +163,7 @@ def format_duration(seconds: float) -> str:
 
 
 def format_clock(seconds: float) -> str:
-    """A time that moves every second: 0:40, 12:05, 3:05:10, 2 d 4:00:01."""
+    """Format a time that moves every second: 0:40, 12:05, 3:05:10, 2 d 4:00:01."""
     minutes, second = divmod(max(0, math.floor(seconds)), 60)
     hours, minute = divmod(minutes, 60)
     if not hours:
@@ -188,13 +188,13 @@ def _parsed(line: bytes) -> dict[str, Any] | None:
 
 
 def _record(line: bytes) -> dict[str, Any] | None:
-    """A record that a reader can count with."""
+    """Return a parsed line if it is a valid record."""
     record = _parsed(line)
     return record if record is not None and all(_fits(*pair) for pair in record.items()) else None
 
 
 def _fits(key: str, value: Any) -> bool:
-    """Return whether a value of a record is one that could have been written under its key."""
+    """Return whether a value could have been written under its key."""
     if key in COUNTED:
         return type(value) is int and 0 <= value < 2**63
     if key in WORDS:
@@ -205,5 +205,5 @@ def _fits(key: str, value: Any) -> bool:
 
 
 def _plain(value: Any) -> Any:
-    """JSON has no infinity and no NaN: null."""
+    """Convert infinity and NaN, which JSON does not have, to None."""
     return None if isinstance(value, float) and not math.isfinite(value) else value

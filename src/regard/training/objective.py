@@ -19,7 +19,7 @@ __all__ = ["Prediction", "inputs", "next_token"]
 
 
 class Prediction(nn.Module):
-    """The next token: label-smoothed cross-entropy over every target token that is not padding.
+    """Prediction of the next token: label-smoothed cross-entropy over every target token that is not padding.
 
     Szegedy et al. 2016 (arXiv:1512.00567), section 7: a share of the probability is spread evenly over all tokens.
     """
@@ -39,13 +39,13 @@ class Prediction(nn.Module):
         return self.model.packs
 
     def forward(self, batch: Batch | PackedBatch) -> Loss:
-        """The sum over the batch's target tokens; `nll` is the same without smoothing, `tokens` how many there are."""
+        """Sum the loss over the batch's target tokens; `nll` is the same without smoothing, `tokens` their number."""
         source, target = inputs(batch)
         hidden, _ = self.model.decode(self.model.encode(source), target)
         return self.token_loss(hidden, batch, target)
 
     def token_loss(self, hidden: Float[Tensor, "*b n d"], batch: Batch | PackedBatch, target: Tokens) -> Loss:
-        """The loss of what the decoder leaves after each token of `target`."""
+        """Compute the loss from the decoder's output after each token of `target`."""
         smoothing = self.smoothing if self.training else 0.0
         if isinstance(batch, PackedBatch):
             expected = batch.expected.long()
@@ -63,7 +63,7 @@ class Prediction(nn.Module):
 def next_token(
     model: Model, hidden: Float[Tensor, "t d"], expected: Int[Tensor, " t"], smoothing: float
 ) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
-    """The sum of the smoothed cross-entropy, and of the negative log-likelihood, which alone is reported.
+    """Sum the smoothed cross-entropy, and the negative log-likelihood, which alone is reported.
 
     Where a negative number is expected nothing counts.
     """
@@ -75,7 +75,7 @@ def next_token(
 
 
 def inputs(batch: Batch | PackedBatch) -> tuple[Tokens, Tokens]:
-    """Source, and target as it is read: START first, without the END."""
+    """Return the source, and the target as it is read: START first, without the END."""
     if isinstance(batch, PackedBatch):
         ids, read, _, *offsets = batch.parts()
         spans = [Packed(each, sizes=(size, batch.longest)) for each, size in zip(offsets, batch.sizes, strict=True)]

@@ -1,4 +1,4 @@
-"""Batches are loaded while the last ones are trained on: a step should not wait for its data."""
+"""Prefetching: batches are loaded while the last ones are trained on, so that a step need not wait for data."""
 
 import time
 from collections import deque
@@ -24,11 +24,12 @@ class Share:
 
 
 class Prefetch:
-    """The shares of one update after the other, each loaded by a thread before it is asked for.
+    """The shares of one update after another, each loaded by a thread before it is needed.
 
     One thread, so that the stream is read in order; the batches are a function of their place in it, so that nothing
-    hangs on when they were loaded. A task that does not say so of its own (`ahead`) has them loaded when they are asked
-    for. An error comes when its update is asked for. `waited` is how many seconds the loop stood still for its data.
+    depends on when they were loaded. A task that does not say so of its own (`ahead`) has them loaded only when
+    they are asked for. An error is raised when its update is asked for. `waited` counts the seconds in which the loop
+    waited for its data.
     """
 
     def __init__(self, task: Task, position: Position, accumulate: int, rank: int, world: int, pin: bool):
@@ -58,7 +59,7 @@ class Prefetch:
         return share
 
     def load(self) -> Share:
-        """The next update's plans, and this process's batches of them."""
+        """Load the next update's plans, and this process's batches of them."""
         plans = [next(self.stream) for _ in range(self.plans)]
         mine = plans[self.rank :: self.world]
         batches = [self.task.batch(plan, position) for position, plan in mine]

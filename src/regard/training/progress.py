@@ -1,4 +1,4 @@
-"""Progress that the loop reports to while a model trains, and plain lines of it.
+"""Progress: the receiver of the loop's reports while a model trains, and its plain form as lines.
 
 The loop knows only `Progress`; `regard.training.display` chooses what a person sees. A display that breaks (a closed
 pipe, a narrow encoding) never stops training.
@@ -43,31 +43,31 @@ class Progress:
     """
 
     def begin(self, title: str, facts: Sequence[tuple[str, str]], steps: int | None) -> None:
-        """Training starts: what it is called, what is to be known about it, and how many steps there are, if known."""
+        """Report that training starts: its name, facts about it, and the number of steps, if known."""
 
     def step(self, record: Mapping[str, Any]) -> None:
-        """A step was taken: step, epoch, loss, rate, tokens_per_second, seconds, skipped, steps; any may be absent."""
+        """Report a step: step, epoch, loss, rate, tokens_per_second, seconds, skipped, steps; any may be absent."""
 
     def tick(self, step: int, seconds: float) -> None:
-        """A step was taken, of which nothing else is known yet: its number, and the seconds since the first.
+        """Report that a step was taken, with its number and the seconds since the first; its figures are not known yet.
 
         Called before the first step too, with the number that training starts from.
         """
 
     def begin_validation(self) -> None:
-        """A validation starts; `valid` follows when it is made."""
+        """Report that a validation starts; `valid` follows when it is done."""
 
     def valid(self, record: Mapping[str, Any]) -> None:
-        """A validation was made: step, loss, and scores by their names; best says that none was better."""
+        """Report a validation: step, loss, and scores by their names; `best` says that none was better."""
 
     def samples(self, samples: Sequence[Sample]) -> None:
-        """Some translations of held-out sentences, as they are now."""
+        """Report some translations of held-out sentences, as the model writes them now."""
 
     def say(self, text: str) -> None:
         """Print one plain line."""
 
     def end(self, text: str) -> None:
-        """Training ended, with this last line."""
+        """Report that training ended, with this last line."""
 
     def close(self) -> None:
         """Put the terminal back as it was; also when training failed."""
@@ -92,14 +92,14 @@ class CurrentFigures:
         self._recorded = 0  # the step of the last record
 
     def tick(self, step: int, seconds: float) -> None:
-        """Take in that a step was taken, or that training starts from this one."""
+        """Note that a step was taken, or that training starts from it."""
         start = not self.last
         self.last = {**self.last, "step": step, "seconds": seconds}
         if not start:  # the first step, which may compile and fill caches, says nothing of the pace
             self.first = self.first or self.last
 
     def step(self, record: Mapping[str, Any]) -> None:
-        """Take in the record of one step."""
+        """Note the record of one step."""
         passed = max(1, record.get("step", 0) - self._recorded) if self._recorded else 1
         self._recorded = record.get("step", 0)
         self.last = dict(record)
@@ -112,43 +112,43 @@ class CurrentFigures:
             self._sum, self._weight = keep * self._sum + (1 - keep) * loss, keep * self._weight + 1 - keep
 
     def valid(self, record: Mapping[str, Any]) -> None:
-        """Take a validation in."""
+        """Note a validation."""
         self.checked = dict(record)
         if record.get("best"):
             self.best = self.checked
 
     @property
     def loss(self) -> float | None:
-        """The smoothed loss; None before there was a finite one."""
+        """Return the smoothed loss; None before there was a finite one."""
         return self._sum / self._weight if self._weight else None
 
     @property
     def seconds_left(self) -> float | None:
-        """Seconds left, at the pace since the first record; None where nobody can know."""
+        """Return the seconds left, at the pace since the first record; None where that is unknown."""
         if self.steps is None:
             return None
         pace = self._pace()
         return None if pace is None else max(0, self.steps - self.last["step"]) * pace
 
     def _pace(self) -> float | None:
-        """Seconds a step since the first record; None where there is no other yet."""
+        """Return the seconds per step since the first record; None where there is no other yet."""
         if self.first is None or not {"step", "seconds"} <= self.last.keys() & self.first.keys():
             return None
         steps, seconds = self.last["step"] - self.first["step"], self.last["seconds"] - self.first["seconds"]
         return seconds / steps if steps > 0 and seconds > 0 else None
 
     def seconds_left_after(self, since: float) -> float | None:
-        """Seconds left when `since` seconds have passed after the last step: those of the steps after it, at least."""
+        """Return the seconds left `since` seconds after the last step: at least those of the steps after the next."""
         left, pace = self.seconds_left, self._pace()
         return None if left is None or pace is None else max(left - since, left - pace, 0.0)
 
     def place(self) -> str:
-        """`step 500/8,000`."""
+        """Return the step as `step 500/8,000`."""
         of = f"/{self.steps:,}" if self.steps else ""
         return f"step {self.last.get('step', 0):,}{of}"
 
     def numbers(self) -> list[str]:
-        """The loss, the rate and the pace of the last record, in words."""
+        """Format the loss, the rate and the pace of the last record in words."""
         record, parts = self.last, []
         if "loss" in record:
             now = record["loss"]
@@ -168,7 +168,7 @@ class CurrentFigures:
         return parts
 
     def times(self) -> list[str]:
-        """The time left, or where that is not known the time so far, in words."""
+        """Format the time left or, where that is unknown, the time so far."""
         if self.seconds_left:
             return [f"{format_duration(self.seconds_left)} left"]
         if self.steps is None and "seconds" in self.last:
@@ -177,14 +177,14 @@ class CurrentFigures:
 
 
 def format_scores(record: Mapping[str, Any]) -> list[str]:
-    """A validation's numbers in words, the loss first."""
+    """Format a validation's numbers in words, the loss first."""
     keys = [key for key in record if key not in ("step", "best", "kind", "epoch", "seconds")]
     keys.sort(key=lambda key: (key != "loss", key.startswith("patience")))
     return [f"{metric_name(key)} {format_value(key, record[key])}" for key in keys]
 
 
 class PlainProgress(Progress):
-    """One line now and then, for logs and pipes.
+    """Progress as one line now and then, for logs and pipes.
 
     A line for the first and the last step, and for others once ten seconds have passed since the line before, or a
     hundred steps and one second; every validation, sample and saying. `stamp` puts the time before each line.
@@ -241,7 +241,7 @@ class PlainProgress(Progress):
 
 
 class JsonProgress(Progress):
-    """A JSON object a line, for programs: what begins, each record, each message, and the end."""
+    """Progress as a JSON object a line, for programs: the start, each record, each message, and the end."""
 
     def __init__(self, stream: Stream):
         self._stream = stream
@@ -274,7 +274,7 @@ class JsonProgress(Progress):
 
 
 class SafeStream:
-    """A text stream that is never the end of a run: letters it has no code for are replaced, and errors passed over."""
+    """A text stream that never ends a run: letters that it cannot encode are replaced, and errors ignored."""
 
     PLAINER = str.maketrans({"·": "-", "−": "-", "…": "~", "‸": "^", "–": "-", "→": ">", "∞": "inf", "�": "?"})
 
@@ -282,7 +282,7 @@ class SafeStream:
         self._stream = stream
 
     def write(self, text: str) -> int:
-        """Write what can be written."""
+        """Write the text, replacing letters that cannot be encoded."""
         code = getattr(self._stream, "encoding", None) or "utf-8"
         try:
             text.encode(code)

@@ -1,4 +1,4 @@
-"""Replayed updates: a GPU repeats what it did for one batch for the next of the same shape, without the host.
+"""Replayed updates: a GPU repeats its work on one batch for the next of the same shape, without the host.
 
 A training step is a thousand small orders to the GPU, and giving them takes longer than carrying them out. A CUDA graph
 holds them all, from the forward pass to the optimiser's step, and is ordered as a whole. Whatever differs between two
@@ -29,24 +29,24 @@ MOST = 96  # graphs; batches of other shapes are trained on eagerly
 
 
 class Replayable(Protocol):
-    """An update on batches of one shape, captured."""
+    """A captured update on batches of one shape."""
 
     def replay(self, batch: Any) -> None:
-        """Do it for this batch, which is on the host still."""
+        """Run the update on this batch, which is still on the host."""
 
 
 class Capture(Protocol):
-    """A function that captures an update, without doing it."""
+    """A function that captures an update, without running it."""
 
     def __call__(self, batch: Any) -> Replayable:
-        """The update on batches of this one's shape, or a CaptureError."""
+        """Capture the update on batches of this one's shape, or raise a CaptureError."""
 
     def mend(self) -> None:
-        """Put right what a capture that did not come to its end left behind; called when no graph is held any more."""
+        """Clean up after a capture that did not end in order; called when no graph is held any more."""
 
 
 class CaptureError(Exception):
-    """Why an update could not be captured; `ended`: the capture came to its end in order."""
+    """An update that could not be captured; `ended`: the capture ended in order."""
 
     def __init__(self, problem: BaseException, ended: bool):
         super().__init__(str(problem))
@@ -64,7 +64,7 @@ class Replay:
         self.problem: BaseException | None = None  # why a capture failed
 
     def __call__(self, batch: Any) -> bool:
-        """Replay the update on this batch, on the host still, or say that it is to be done eagerly."""
+        """Replay the update on this batch, still on the host, or return that it must run eagerly."""
         shape = getattr(batch, "shape", None)
         if not self.on or shape is None:
             return False
@@ -76,7 +76,7 @@ class Replay:
         return True
 
     def add(self, shape: Any, batch: Any) -> bool:
-        """Capture the update on a batch of this shape; whether that went well."""
+        """Capture the update on a batch of this shape; return whether that succeeded."""
         try:
             self.graphs[shape] = self.capture(batch)
             return True
@@ -99,7 +99,7 @@ class Replay:
 
 
 def batch_tensors(batch: Any) -> list[Tensor]:
-    """All tensors of a batch, in the order of its fields."""
+    """List all tensors of a batch, in the order of its fields."""
     assert is_dataclass(batch)
     values = (getattr(batch, field.name) for field in fields(batch))
     return [each for each in values if isinstance(each, Tensor)]
@@ -115,17 +115,17 @@ class CudaGraph:
         self.graph, self.batch = graph, batch
 
     def replay(self, batch: Any) -> None:
-        """Write the batch to where the graph reads it, and order the graph."""
+        """Write the batch to where the graph reads it, and launch the graph."""
         for mine, source in zip(batch_tensors(self.batch), batch_tensors(batch), strict=True):
             mine.copy_(source, non_blocking=True)
         self.graph.replay()
 
 
 class CudaCapture:
-    """Captures updates as CUDA graphs, all in one pool of memory."""
+    """A capturer of updates as CUDA graphs, all in one pool of memory."""
 
     def __init__(self, work: Callable[[Any], None], device: torch.device):
-        """`work(batch)` is an update on a batch that is on the device: it waits for nothing, and leaves no gradients.
+        """Take `work`, an update on a batch on the device, which waits for nothing and leaves no gradients.
 
         What it changes (weights, moments, sums) has its memory before it is called here.
         """
@@ -134,7 +134,7 @@ class CudaCapture:
         self.stream: torch.cuda.Stream | None = None
 
     def __call__(self, batch: Any) -> CudaGraph:
-        """Take down what an update on a batch of this shape is, without doing it; else a CaptureError."""
+        """Capture an update on a batch of this shape without running it, or raise a CaptureError."""
         if self.stream is None:
             self.pool, self.stream = torch.cuda.graph_pool_handle(), torch.cuda.Stream(self.device)
         there = batch.to(self.device)
@@ -164,7 +164,7 @@ class CudaCapture:
         return CudaGraph(graph, there)
 
     def mend(self) -> None:
-        """Tell torch's generator and its allocator that the capture is over: one that failed leaves them in doubt.
+        """Tell torch's generator and its allocator that the capture is over, which a failed one does not.
 
         The generator gets a new state, equal to the old one. A graph would still read the old one: there must be none.
         """
@@ -179,7 +179,7 @@ class CudaCapture:
 
 @contextlib.contextmanager
 def forbid_waits(device: torch.device) -> Iterator[None]:
-    """Inside, an operation that waits for the GPU is a RuntimeError: a capture would fail at it, and leave a mess."""
+    """Make an operation that waits for the GPU a RuntimeError, inside the block: a capture would fail at it."""
     if device.type != "cuda":
         yield
         return

@@ -21,7 +21,7 @@ class Sample(NamedTuple):
 
 
 def differing(output: str, reference: str) -> list[tuple[str, bool]]:
-    """The output in pieces, each with whether the reference has something else there.
+    """Split the output into pieces, each with whether the reference differs there.
 
     A piece that is empty and differs stands where words of the reference are missing. Words are compared; where neither
     text has a space and most of their letters are the same, as in Chinese or in a date, letters are. White space counts
@@ -42,14 +42,14 @@ def differing(output: str, reference: str) -> list[tuple[str, bool]]:
 
 
 def bracketed(output: str, reference: str) -> str:
-    """The output as plain text, with what differs in [brackets] and what is missing as ‸."""
+    """Format the output as plain text, with differences in [brackets] and gaps as ‸."""
     return "".join(
         f"[{text}]" if differs and text else text or MISSING for text, differs in differing(output, reference)
     )
 
 
 def letters(word: str) -> list[str]:
-    """The letters of a word, each with the marks that combine with it."""
+    """Split a word into letters, each with the marks that combine with it."""
     clusters: list[str] = []
     for letter in word:
         if clusters and (unicodedata.combining(letter) or letter in "\u200d\ufe0f" or clusters[-1].endswith("\u200d")):
@@ -60,7 +60,7 @@ def letters(word: str) -> list[str]:
 
 
 def legible(text: str) -> str:
-    """Text on one line, with nothing in it that could command a terminal."""
+    """Put text on one line, without characters that could control a terminal."""
     text = " ".join(text.split())
     return "".join(
         "�" if unicodedata.category(letter) == "Cc" else letter for letter in text if ord(letter) not in TURNS

@@ -1,4 +1,4 @@
-"""A run in progress as a checkpoint: what is written of it, and how it is as it was again.
+"""Saving a run in progress as a checkpoint, and restoring it.
 
 The first process writes. What it could not write is an error on every process, so that none waits for the others.
 """
@@ -33,7 +33,7 @@ RAW = "raw."  # before the names of weights as they are, where a checkpoint's ar
 
 
 class Saver:
-    """Writes the checkpoints of a run, and reads them when it is resumed."""
+    """A writer of a run's checkpoints, which reads them when the run is resumed."""
 
     def __init__(self, task: Task, settings: TrainingSettings, run: Path, group: Group):
         self.task, self.settings, self.group = task, settings, group
@@ -43,7 +43,7 @@ class Saver:
     # ---- back to where a run was
 
     def find(self, resume: bool) -> Checkpoint | None:
-        """The checkpoint to resume from, read and compared with the task; None for a run that is new."""
+        """Find and read the checkpoint to resume from, compared with the task; None for a new run."""
         if self.group.first:
             self.checkpoints.clean()
         self.group.wait()
@@ -66,7 +66,7 @@ class Saver:
         )
 
     def restore(self, checkpoint: Checkpoint, updater: Updater, ema: MovingAverage | None) -> Counters:
-        """The optimiser and the average of a checkpoint, and its counters."""
+        """Restore the optimiser, the average and the counters of a checkpoint."""
         where = str(checkpoint.folder / "trainer.safetensors")
         restore_optimiser(updater.optimiser, updater.names, updater.parameters, checkpoint.trainer, where)
         if ema is not None:
@@ -84,7 +84,7 @@ class Saver:
     # ---- what is written
 
     def save(self, now: Counters, updater: Updater, ema: MovingAverage | None, best: bool) -> None:
-        """Write a checkpoint of this moment."""
+        """Write a checkpoint of the current state."""
         updater.read_sums(now)
         first = self.group.first
         trainer = gather_all(optimiser_tensors(updater.optimiser, updater.names, updater.parameters), first)
@@ -106,7 +106,7 @@ class Saver:
         self.in_first(write)
 
     def load_mean(self, folders: list[Path], objective: nn.Module) -> dict[str, Tensor]:
-        """Give the model the mean of these checkpoints' weights, which is returned too."""
+        """Load the mean of these checkpoints' weights into the model, and return it."""
         own = weights_of(objective)
         read = [read_checkpoint(folder, trainer=False).model for folder in folders]
         for folder, weights in zip(folders, read, strict=True):
@@ -141,13 +141,13 @@ class Saver:
             raise TrainingError(problem)
 
     def manifest(self, now: Counters, best: bool) -> dict[str, Any]:
-        """Everything that is not a tensor; of a new best one also which it is better than."""
+        """Build the manifest, everything that is not a tensor; a new best one also names the one that it beats."""
         before = self.checkpoints.best_record() if best else None
         better = {} if before is None else {"better_than": before.manifest}
         return {"step": now.step, "counters": now.table(), "task": self.task.fingerprint(), **better}
 
     def check_overflow(self, now: Counters, weights: Mapping[str, Tensor]) -> None:
-        """Stop before weights are saved that overflowed: the checkpoint before them is worth more."""
+        """Stop before saving weights that overflowed: the checkpoint before them is worth more."""
         bad = next((name for name, tensor in weights.items() if not bool(tensor.isfinite().all())), None)
         if bad := self.group.same(bad):
             raise TrainingError(

@@ -1,4 +1,4 @@
-"""The settings of training: what can be set about the loop. Imports no torch."""
+"""The settings of the training loop. Imports no torch."""
 
 from dataclasses import dataclass
 from functools import partial

@@ -16,9 +16,10 @@ SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if 
 
 
 class StopCriteria:
-    """Inside, Ctrl-C, SIGTERM and SIGHUP let the update finish, so that it can be saved; a second Ctrl-C stops at once.
+    """Criteria for stopping; inside the block, Ctrl-C, SIGTERM and SIGHUP let the update finish, to be saved.
 
-    A SIGHUP that is ignored, as `nohup` has it, stays ignored, and so does a Ctrl-C, as with `&` in a script.
+    A second Ctrl-C stops at once. A SIGHUP that is ignored, as with `nohup`, stays ignored, and so does a Ctrl-C,
+    as with `&` in a script.
     """
 
     def __init__(self, group: Group, settings: TrainingSettings, progress: Progress):
@@ -39,14 +40,14 @@ class StopCriteria:
             signal.signal(number, handler)
 
     def note(self, number: int, frame: FrameType | None) -> None:
-        """Remember that somebody asked."""
+        """Remember that a signal asked to stop."""
         if self.signal_name is not None and number == signal.SIGINT:
             raise KeyboardInterrupt
         self.signal_name = signal.Signals(number).name
         self.progress.say(f"{self.signal_name}: saving after this step")
 
     def reason(self, now: Counters) -> str | None:
-        """Why to stop now, the same on every process: finished, patience, signal or minutes; None to continue."""
+        """Return why to stop, the same on every process: finished, patience, signal or minutes; None to continue."""
         settings, group = self.settings, self.group
         if now.step >= settings.steps:
             return "finished"

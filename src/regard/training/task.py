@@ -1,4 +1,4 @@
-"""Task: everything the loop asks of what is being learned. The loop knows nothing else.
+"""The task protocol: everything that the loop asks of what is learned. The loop knows nothing else.
 
 A task of your own needs an objective and its batches:
 
@@ -43,11 +43,11 @@ class Task:
     metric: str = "loss"  # of what `validate` gives, the one that says which checkpoint is best
 
     def epoch(self, number: int) -> Iterable[Any]:
-        """The plans of an epoch, a function of its number alone."""
+        """Yield the plans of an epoch, a function of its number alone."""
         raise NotImplementedError
 
     def stream(self, position: Position) -> Iterator[tuple[Position, Any]]:
-        """Plans without end, from a position on, each with its own."""
+        """Yield plans without end from a position on, each with its own position."""
         for epoch in itertools.count(position.epoch):
             first = position.batch if epoch == position.epoch else 0
             empty = True
@@ -63,21 +63,21 @@ class Task:
         return len(plan)
 
     def batch(self, plan: Any, position: Position) -> Any:
-        """The tensors of a plan, on the host."""
+        """Load the tensors of a plan, on the host."""
         return plan
 
     def few_shapes(self, half: bool) -> None:
-        """Told before the first batch where each shape of batch is prepared for: let there be few of them.
+        """Keep the number of batch shapes small; called before the first batch where each shape costs preparation.
 
         `half`: matrix products are in half precision.
         """
 
     def halves(self, batch: Any) -> Sequence[Any]:
-        """The batch in two, for when it does not fit into memory."""
+        """Split the batch in two, for when it does not fit into memory."""
         raise TrainingError("out of memory, and this task's batches cannot be split: make them smaller")
 
     def move(self, batch: Any, device: torch.device) -> Any:
-        """The batch on a device."""
+        """Move the batch to a device."""
         if isinstance(batch, Tensor):
             return batch.to(device, non_blocking=device.type == "cuda")
         if isinstance(batch, tuple | list):
@@ -85,17 +85,17 @@ class Task:
         return batch
 
     def validate(self) -> dict[str, float]:
-        """Figures on held-out data; `loss` and `metric` among them, where there are any."""
+        """Measure the model on held-out data; `loss` and `metric` are among the figures, where there are any."""
         return {}
 
     def samples(self) -> list[Sample]:
-        """A few examples of what the model does now."""
+        """Return a few examples of the model's current output."""
         return []
 
     def facts(self) -> list[tuple[str, str]]:
-        """List what a person wants to know before training starts."""
+        """List the facts to print before training starts."""
         return []
 
     def fingerprint(self) -> dict[str, Any]:
-        """Return what must be equal for a checkpoint to fit: kept in its manifest, and compared when it is loaded."""
+        """Return what must be equal for a checkpoint to fit; it is stored in the manifest and compared on loading."""
         return {}

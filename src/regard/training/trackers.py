@@ -1,4 +1,4 @@
-"""Trackers: services that get the curves of a training beside metrics.jsonl. Each is a row of a table.
+"""Trackers: services that receive the curves of a training beside metrics.jsonl. Each is a row of a table.
 
     regard train … --track wandb --track mlflow            # or training.track = ["wandb", "mlflow"]
     regard.register(tracker=TrackerRow("mine", open_mine))  # in a plugin
@@ -32,7 +32,7 @@ PROJECT = "regard"  # the project or experiment, where the service's own variabl
 
 
 class Tracker(Protocol):
-    """A run at a service."""
+    """A run as a tracking service knows it."""
 
     def log(self, step: int, figures: Mapping[str, float]) -> None:
         """Send the figures of a step, by names such as step/loss and valid/bleu."""
@@ -52,7 +52,7 @@ class TrackerRow:
 
 
 class Trackers:
-    """The trackers of a run; one that fails is named once and left out from then on."""
+    """The trackers of a run; one that fails is reported once and then left out."""
 
     def __init__(self, trackers: Mapping[str, Tracker]):
         self.trackers = dict(trackers)
@@ -69,17 +69,17 @@ class Trackers:
         self.trackers.clear()
 
     def attempt(self, name: str, call: Callable[[], None]) -> None:
-        """Do something with a tracker, and leave it out if that fails: training does not hang on a network."""
+        """Call a tracker, and leave it out if that fails: training does not depend on a network."""
         try:
             call()
         except Exception as error:  # whatever a service's own package raises
             del self.trackers[name]
             if name != "tensorboard":
-                print(f"regard: {name}: {reason_of(error)}; the curves go to it no more", file=sys.stderr)
+                print(f"regard: {name}: {reason_of(error)}; no more curves are sent to it", file=sys.stderr)
 
 
 def check_trackers(names: Sequence[str]) -> None:
-    """Refuse a tracker that there is not, or whose package is not installed, before anything is done."""
+    """Refuse a tracker that does not exist, or whose package is not installed, before training starts."""
     for name in names:
         if name not in TRACKERS:
             raise ConfigError(
@@ -103,12 +103,12 @@ def open_trackers(names: Sequence[str], folder: Path, resume_step: int | None) -
             raise
         except Exception as error:  # a service that cannot be reached, a package that is not whole
             if name in names:
-                print(f"regard: {name}: {reason_of(error)}; the curves do not go to it", file=sys.stderr)
+                print(f"regard: {name}: {reason_of(error)}; no curves are sent to it", file=sys.stderr)
     return Trackers(trackers)
 
 
 def reason_of(error: Exception) -> str:
-    """Return what a service's package says, in one line that can be read whole."""
+    """Return a service's error message, shortened to one line."""
     text = " ".join(str(error).split()).rstrip(".") or type(error).__name__
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}…"
 
@@ -124,7 +124,7 @@ def read_configuration(folder: Path) -> dict[str, Any]:
 
 
 def known_name(folder: Path, service: str, resume_step: int | None) -> str | None:
-    """Return what a service called the run before, where it is resumed."""
+    """Return the name that a service gave the run before, where it is resumed."""
     if not resume_step:
         return None
     with contextlib.suppress(OSError, Unreadable, RegardError):
@@ -135,7 +135,7 @@ def known_name(folder: Path, service: str, resume_step: int | None) -> str | Non
 
 
 def keep_name(folder: Path, service: str, name: str) -> None:
-    """Keep what a service calls the run."""
+    """Store the name that a service gave the run."""
     names: dict[str, Any] = {}
     with contextlib.suppress(OSError, Unreadable, RegardError):
         names = dict(read_json(folder / FILE, RegardError))
@@ -188,7 +188,7 @@ class WeightsAndBiases:
 
 
 class MlFlow:
-    """A run of MLflow, at MLFLOW_TRACKING_URI or where MLflow keeps its own."""
+    """A run of MLflow, at MLFLOW_TRACKING_URI or in MLflow's default place."""
 
     def __init__(self, folder: Path, resume_step: int | None):
         mlflow = importlib.import_module("mlflow")

@@ -1,4 +1,4 @@
-"""The state that a checkpoint keeps of a run beside the weights: its counters, the optimiser, and what it was made
+"""The state that a checkpoint holds beside the weights: the run's counters, the optimiser, and what it was made
 with.
 """
 
@@ -47,7 +47,7 @@ class Counters:
     skipped: int = 0
 
     def compare(self, figures: Mapping[str, float], metric: str) -> bool:
-        """Take a validation in; whether it is the best so far.
+        """Note a validation, and return whether it is the best so far.
 
         Where the metric is the same the loss decides, and patience waits for either: BLEU may be 0 for long.
         """
@@ -78,7 +78,7 @@ class Counters:
 
 
 def is_position(value: object) -> bool:
-    """Return whether it is a place in the data: an epoch and a batch."""
+    """Return whether a value is a position in the data: an epoch and a batch."""
     return isinstance(value, list) and len(value) == 2 and all(map(is_count, value))
 
 
@@ -99,7 +99,7 @@ COUNTER_CHECKS = (
 
 
 def read_counters(folder: Path, manifest: Mapping[str, Any]) -> Counters:
-    """The counters of a checkpoint, checked."""
+    """Read and check the counters of a checkpoint."""
     where = str(folder / "manifest.json")
     table = check_key(manifest, "counters", lambda value: isinstance(value, dict), "a table", where)
     for key in table:
@@ -129,7 +129,7 @@ def restore_optimiser(
     tensors: Mapping[str, Tensor],
     where: str,
 ) -> None:
-    """Give it back; `where` is the file that it stands in."""
+    """Restore the optimiser's tensors; `where` is their file, for messages."""
     for name, parameter in zip(names, parameters, strict=True):
         state = {}
         for key in ("step", "exp_avg", "exp_avg_sq"):
@@ -157,13 +157,13 @@ def initialise_optimiser(optimiser: torch.optim.Optimizer, parameters: Sequence[
 
 
 def check_fits(task: Task, manifest: Mapping[str, Any], folder: Path) -> None:
-    """Refuse a checkpoint of something else."""
+    """Refuse a checkpoint of another task, model or data."""
     for key, value in task.fingerprint().items():
         check_same(key, manifest.get("task", {}).get(key), value, folder)
 
 
 def check_same(key: str, stored: Any, value: Any, folder: Path) -> None:
-    """Refuse a checkpoint that was made with another value of a key; of the model's, say which option."""
+    """Refuse a checkpoint that was made with another value of a key; for the model, name the option."""
     if key == "model" and isinstance(stored, Mapping):
         stored = filled_from(stored, folder)
     if isinstance(value, Mapping) and isinstance(stored, Mapping) and stored != value:  # which of its options
@@ -174,7 +174,7 @@ def check_same(key: str, stored: Any, value: Any, folder: Path) -> None:
 
 
 def filled_from(table: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-    """The model of a manifest with every option, or a CheckpointError that says which is wrong."""
+    """Complete the model of a manifest with every option, or raise a CheckpointError that names the wrong one."""
     try:
         return complete_table(table)
     except ConfigError as error:

@@ -31,7 +31,7 @@ __all__ = ["Objective", "Updater", "rate_at", "replay_problem"]
 
 
 def rate_at(step: int, settings: TrainingSettings) -> float:
-    r"""The rate of a step.
+    r"""Return the learning rate of a step.
 
     `noam`: $r \cdot \min(t/w, \sqrt{w/t})$, Vaswani et al. 2017 (arXiv:1706.03762), section 5.3, with its peak r given
     in place of the width's root. `cosine`: from r down to nothing at the last step (arXiv:1608.03983). `constant`: r.
@@ -51,7 +51,7 @@ class Objective(Protocol):
     """An objective's optional properties, beside giving the `Loss` of a batch. What it does not say is False."""
 
     replays: (
-        bool  # an update may be a CUDA graph: nothing is read back from the device, shapes hang on the batch's alone
+        bool  # an update may be a CUDA graph: nothing is read back from the device, shapes depend on the batch's alone
     )
     half_weights: bool  # its products take copies of the weights in half precision, which are made once an update
 
@@ -91,7 +91,7 @@ class Updater:
         self.replay = self.choose_replay()
 
     def choose_replay(self) -> Replay | None:
-        """Build what replays updates, where the settings want it and it can be done."""
+        """Build the replay of updates, where the settings ask for it and it is possible."""
         replay = self.settings.replay
         if not replay:
             return None
@@ -104,12 +104,12 @@ class Updater:
         return None
 
     def begin(self) -> None:
-        """Make ready for the first update, when the optimiser is new or restored."""
+        """Prepare for the first update, when the optimiser is new or restored."""
         if self.replay is not None:
             initialise_optimiser(self.optimiser, self.parameters)
 
     def __call__(self, share: Share, now: Counters) -> None:
-        """Batches in, one step of the optimiser; `now` is where the run stands before it."""
+        """Take one step of the optimiser on some batches; `now` is where the run stands before it."""
         self.now = now
         rate = rate_at(now.step + 1, self.settings)
         for each in self.optimiser.param_groups:
@@ -126,7 +126,7 @@ class Updater:
     # ---- eager
 
     def backward(self, share: Share, parts: int) -> dict[str, Tensor]:
-        """Gradients of this process's share, its batches cut into so many parts, and the sums that it reports."""
+        """Compute the gradients of this process's share, its batches split into so many parts, and the sums."""
         sums: dict[str, Tensor] = {}
         for batch in share.batches:
             cut, whole = split_batch(self.task, batch, parts)
@@ -142,7 +142,7 @@ class Updater:
         return sums
 
     def differentiate(self, batch: Any) -> dict[str, Tensor]:
-        """Gradients of a batch's share of the update's loss, and the sums that it reports."""
+        """Compute the gradients of a batch's share of the update's loss, and the sums that it reports."""
         copies = contextlib.nullcontext() if self.copies is None else self.copies.used()
         with copies, torch.autocast(self.device.type, torch.bfloat16, enabled=self.bf16):
             loss = self.call(batch)
@@ -150,7 +150,7 @@ class Updater:
         return {name: value.detach() for name, value in {"loss": loss.total, **loss.parts}.items()}
 
     def step_optimiser(self) -> None:
-        """One step of the optimiser, left out on the device where the gradient is not finite."""
+        """Take one step of the optimiser; the device skips it where the gradient is not finite."""
         gradients = [parameter.grad for parameter in self.parameters if parameter.grad is not None]
         norm = gather_full(torch.nn.utils.get_total_norm(gradients))
         bad = (~torch.isfinite(norm)).to(torch.float32)
@@ -181,7 +181,7 @@ class Updater:
     # ---- replayed
 
     def try_replay(self, share: Share) -> bool:
-        """Return whether the update was a replay of what was done for another batch of its shape."""
+        """Replay the update captured for another batch of its shape, if there is one; return whether that was done."""
         if self.replay is None or not self.replay.on or has_hooks(self.objective):
             return False  # a replay runs no Python, and would not call who listens
         if self.updates == 1:  # the second update, with everything compiled, says whether it may be
@@ -194,7 +194,7 @@ class Updater:
         return done
 
     def rehearse(self, replay: Replay, batch: Any) -> bool:
-        """Do the update as a capture would see it: where it waits for the GPU it is undone, and none is replayed."""
+        """Run the update as a capture would see it; if it waits for the GPU, undo it and replay no updates."""
         cuda = self.device.type == "cuda"
         random = torch.get_rng_state(), torch.cuda.get_rng_state(self.device) if cuda else None
         try:
@@ -215,7 +215,7 @@ class Updater:
         return False
 
     def update_on(self, batch: Any) -> None:
-        """All that a GPU does for an update on one batch, which is there already."""
+        """Run all of a GPU's work for an update on one batch, which is there already."""
         self.accumulate_sums(self.differentiate(batch))
         self.step_optimiser()
         self.optimiser.zero_grad(set_to_none=True)
@@ -234,7 +234,7 @@ class Updater:
             self.unread.add(name)
 
     def read_sums(self, now: Counters) -> None:
-        """Bring what the device summed to the host."""
+        """Copy the device's sums to the host."""
         for name, value in self.device_sums.items():
             if name in self.unread:
                 now.sums[name] = now.sums.get(name, 0.0) + float(self.group.sum(value.clone()))
@@ -247,7 +247,7 @@ class Updater:
 
 
 def replay_problem(device: torch.device, world: int, accumulate: int, objective: object) -> str | None:
-    """Name the updates that cannot be replayed in such a run; None if they can be."""
+    """Say why updates cannot be replayed in such a run; None if they can be."""
     if device.type != "cuda":
         return "updates on a CPU or an Apple GPU"
     if world > 1:

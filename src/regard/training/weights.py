@@ -1,4 +1,4 @@
-"""Weights: from a safetensors file into a model, each refused by name that is missing, of another shape, or no number.
+"""Loading weights from a safetensors file into a model; one that is missing, misshapen or not finite is named.
 
 A file's heading is checked before its tensors are made: what it says must fill the file, no more and no less.
 """
@@ -29,7 +29,7 @@ DTYPES = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2, "I64": 8, "I32": 4, "I16": 2,
 
 
 def read_tensors(path: Path, files: Mapping[str, Any]) -> dict[str, Tensor]:
-    """A safetensors file whose bytes are those that were written."""
+    """Read a safetensors file, after checking that its bytes are those that were written."""
     expected = files[path.name]
     try:
         size = path.stat().st_size
@@ -54,7 +54,7 @@ def read_tensors(path: Path, files: Mapping[str, Any]) -> dict[str, Tensor]:
 
 
 def read_shapes(path: Path) -> dict[str, tuple[int, ...]]:
-    """The shapes of a safetensors file's tensors; only its heading is read."""
+    """Read the shapes of a safetensors file's tensors from its header alone."""
     try:
         with open(path, "rb") as file:
             size = path.stat().st_size
@@ -68,7 +68,7 @@ def read_shapes(path: Path) -> dict[str, tuple[int, ...]]:
 
 
 def parse_shapes(content: bytes, size: int) -> dict[str, tuple[int, ...]]:
-    """The shapes that a heading names, if its tensors fill a file of this size; else Unreadable."""
+    """Parse the shapes in a header, if its tensors fill a file of this size; else raise Unreadable."""
     length = int.from_bytes(content[:8], "little")
     if size < 8 or length > min(size - 8, HEADING):
         raise Unreadable(f"its header claims {length:,} bytes, expected at most {min(size, HEADING):,}")
@@ -97,7 +97,7 @@ def parse_shapes(content: bytes, size: int) -> dict[str, tuple[int, ...]]:
 
 
 def check_entry(name: str, entry: Any) -> tuple[tuple[int, ...], tuple[int, int], int]:
-    """Check a tensor's entry in a heading: its shape, where it begins and ends, and the bytes of a number."""
+    """Check a tensor's entry in a header: its shape, where it begins and ends, and the bytes of a number."""
 
     def counts(value: Any, most: int) -> bool:
         right = isinstance(value, list) and len(value) <= most
@@ -115,7 +115,7 @@ def check_entry(name: str, entry: Any) -> tuple[tuple[int, ...], tuple[int, int]
 
 
 def weights_of(model: nn.Module) -> dict[str, Tensor]:
-    """A model's weights and buffers by name; what is shared stands there once."""
+    """Return a model's weights and buffers by name; shared ones appear once."""
     names: dict[int, str] = {}
     weights = {}
     for name, tensor in model.state_dict(keep_vars=True).items():
@@ -126,7 +126,7 @@ def weights_of(model: nn.Module) -> dict[str, Tensor]:
 
 
 def load_weights(model: nn.Module, weights: Mapping[str, Tensor], where: str) -> None:
-    """Put weights into a model, or say which one is missing, too many, of another shape or dtype, or not finite."""
+    """Load weights into a model, or name the one that is missing, unknown, of another shape or dtype, or not finite."""
     own = weights_of(model)
     check_weights(own, weights, where)
     with torch.no_grad():
@@ -135,14 +135,14 @@ def load_weights(model: nn.Module, weights: Mapping[str, Tensor], where: str) ->
 
 
 def check_weights(own: Mapping[str, Tensor], weights: Mapping[str, Tensor], where: str) -> None:
-    """Refuse weights that are not those of a model, one for one."""
+    """Refuse weights that do not match a model's one for one."""
     check_shapes(own, {name: tuple(tensor.shape) for name, tensor in weights.items()}, where)
     for name, tensor in own.items():
         check_weight(name, weights[name], tensor.dtype, where)
 
 
 def check_shapes(own: Mapping[str, Tensor], shapes: Mapping[str, tuple[int, ...]], where: str) -> None:
-    """Refuse names and shapes that are not those of a model."""
+    """Refuse names and shapes that do not match a model's."""
     for name in shapes:
         if name not in own:
             raise CheckpointError(f"{where}: weight {name} given, which this model does not have")

@@ -126,7 +126,7 @@ def test_heads_of_words(at_desk, monkeypatch):
     assert lines[1].split() == ["layer", "attention", "head", "1", "head", "2"]
     assert lines[2].split()[:2] == ["1", "encoder.blocks.0.attention"]
     assert any(line.startswith("always the word ") for line in lines)
-    assert refused("back", "--dependencies") == ("the model has no self-attention, expected a model that has")
+    assert refused("back", "--dependencies") == "model: no self-attention in it, expected a model with self-attention"
 
 
 @pytest.mark.parametrize(

@@ -101,7 +101,10 @@ def test_pictures(tmp_path):
         (["translator", "in.txt"], "translator: its task is translate, expected classify; use regard translate"),
         (["run", "gone.txt"], "gone.txt: no such file"),
         (["run", "data"], "data: a folder given, expected a file"),
-        (["run", "in.txt", "in.gz"], "in.gz: given after another; expected one text, or one file, a document a line"),
+        (
+            ["run", "in.txt", "in.gz"],
+            "in.gz: a second argument given, expected one text, or one file of a document a line",
+        ),
         (["run", "latin.txt"], "latin.txt, line 2: byte 1 (0xe4) is not UTF-8"),
         (["run", "in.txt", "--out", "in.txt"], "--out: in.txt is an input file"),
         (["run", "in.txt", "--device", "tpu"], "--device: 'tpu' given"),

@@ -50,7 +50,7 @@ def test_the_list_names_every_corpus():
         (["copy", "--out", "x", "--set", "longst=4"], "did you mean 'longest'?"),
         (["copy", "--out", "x", "--set", "seed=4"], "copy: there is no option 'seed'"),
         (["copy", "--out", "x", "--set", "longest=-4"], "longest: -4 given"),
-        (["phrasebook", "--out", "x", "--pair", "de-en"], 'pair: "de-en" given, there are en-de, en-fr'),
+        (["phrasebook", "--out", "x", "--pair", "de-en"], 'pair: "de-en" given, expected one of en-de, en-fr'),
         (["copy", "--out", "x", "--count", "-1"], "--count"),
     ],
 )

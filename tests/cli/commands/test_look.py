@@ -290,6 +290,6 @@ def test_the_phrasebook_needs_no_tree(tmp_path):
 
 def test_trees_that_do_not_fit(desk, tmp_path):
     (tmp_path / "trees").write_text("1 -1 1\n")
-    assert "3 heads given, and the text has 2 words" in refused("run", "4 5", "--tree", tmp_path / "trees")
-    assert "has 1 trees, and 3 texts are shown" in refused("run", "lines.txt", "--tree", tmp_path / "trees")
+    assert "3 heads given, but the text has 2 words" in refused("run", "4 5", "--tree", tmp_path / "trees")
+    assert "has 1 trees, but 3 texts are shown" in refused("run", "lines.txt", "--tree", tmp_path / "trees")
     assert "no such file" in refused("run", "4 5", "--tree", tmp_path / "nowhere")

@@ -123,7 +123,7 @@ def test_chunks_do_not_matter(at_desk, monkeypatch, tmp_path):
         (["run"], "--target: missing, expected a text to score, or a file of them"),
         (
             ["run", "--target", "target.txt"],
-            "--source: missing, and run translates; expected the text file of the sour",
+            "--source: missing, expected the text file of the sources, because run translates",
         ),
         (
             ["run", "--source", "two.txt", "--target", "target.txt"],

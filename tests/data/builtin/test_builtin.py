@@ -127,7 +127,7 @@ def test_a_corpus_that_is_used_up_says_how_many_there_are(monkeypatch):
             found.extend(example.source for example in stream)
         counts[split] = len(found)
         assert len(set(found)) == len(found)
-        assert f"1,000 examples asked for, there are {len(found)} different ones for {split}" in str(error.value)
+        assert f"1,000 examples wanted, but there are only {len(found)} different ones for {split}" in str(error.value)
     assert sum(counts.values()) == total
     exactly = counts["train"]
     assert len(list(generate("copy", exactly, symbols=2, shortest=3, longest=4))) == exactly
@@ -135,7 +135,7 @@ def test_a_corpus_that_is_used_up_says_how_many_there_are(monkeypatch):
 
 def test_sentences_that_are_used_up_say_how_many_were_found(monkeypatch):
     monkeypatch.setattr(builtin, "PATIENCE", 100)
-    with pytest.raises(ArgumentError, match="phrasebook: 9,999 examples asked for, 100 draws in a row yielded only"):
+    with pytest.raises(ArgumentError, match="phrasebook: 9,999 examples wanted, but 100 draws in a row yielded only"):
         list(generate("phrasebook", 9_999, longest=3))
 
 
@@ -152,21 +152,21 @@ def test_sentences_that_are_used_up_say_how_many_were_found(monkeypatch):
             {"longst": 3},
             "phrasebook: there is no option 'longst', did you mean 'longest'? there are longest, shortest",
         ),
-        ("phrasebook", {"longest": 2}, "longest: 2 given, a whole number of at least 3 expected"),
-        ("phrasebook", {"longest": "x"}, 'longest: "x" given, a whole number'),
-        ("phrasebook", {"pair": "en-es"}, 'pair: "en-es" given, there are en-de, en-fr'),
+        ("phrasebook", {"longest": 2}, "longest: 2 given, expected a whole number of at least 3"),
+        ("phrasebook", {"longest": "x"}, 'longest: "x" given, expected a whole number'),
+        ("phrasebook", {"pair": "en-es"}, 'pair: "en-es" given, expected one of en-de, en-fr'),
         ("phrasebook", {"split": "dev"}, "split: 'dev' given"),
         ("phrasebook", {"seed": -1}, "seed: -1 given"),
         ("copy", {"count": -1}, "count: -1 given"),
-        ("copy", {"edition": 0}, "edition: 0 given, a whole number of at least 1"),
-        ("phrasebook", {"edition": 3}, "edition: 3 given, at most 2 expected"),
+        ("copy", {"edition": 0}, "edition: 0 given, expected a whole number of at least 1"),
+        ("phrasebook", {"edition": 3}, "edition: 3 given, expected at most 2"),
         ("copy", {"symbols": 0}, "symbols: 0 given"),
-        ("sort", {"shortest": 9, "longest": 4}, "longest: 4 given, a whole number of at least 9"),
-        ("numbers", {"language": "es"}, 'language: "es" given, there are en, de, fr'),
+        ("sort", {"shortest": 9, "longest": 4}, "longest: 4 given, expected a whole number of at least 9"),
+        ("numbers", {"language": "es"}, 'language: "es" given, expected one of en, de, fr'),
         ("numbers", {"direction": "up"}, 'direction: "up" given'),
-        ("numbers", {"highest": 10**9}, "highest: 1000000000 given, at most 999999999"),
-        ("dates", {"form": "sort"}, 'form: "sort" given, there are any, long'),
-        ("dates", {"form": "short"}, "1900 to 2099 given, 1950 to 2049 expected for the form short"),
+        ("numbers", {"highest": 10**9}, "highest: 1000000000 given, expected at most 999999999"),
+        ("dates", {"form": "sort"}, 'form: "sort" given, expected one of any, long'),
+        ("dates", {"form": "short"}, "1900 to 2099 given, expected 1950 to 2049 for the form short"),
     ],
 )
 @pytest.mark.unchecked

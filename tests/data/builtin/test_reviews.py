@@ -122,9 +122,9 @@ def test_options():
     assert all(re.search(DENIES, each.source.lower()) for each in generate("reviews", 50, denied=100, edition=1))
     assert Options() == Options(2, 8, 30, 2)
     for wrong, said in (
-        ({"denied": 101}, "denied: 101 given, at most 100"),
+        ({"denied": 101}, "denied: 101 given, expected at most 100"),
         ({"shortest": 0}, "shortest: 0 given"),
-        ({"longest": 1}, "longest: 1 given, a whole number of at least 2"),
+        ({"longest": 1}, "longest: 1 given, expected a whole number of at least 2"),
     ):
         with pytest.raises(ArgumentError, match=said):
             generate("reviews", 1, **wrong)

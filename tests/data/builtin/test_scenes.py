@@ -229,11 +229,14 @@ def test_splits_hang_on_the_scene():
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"size": 16}, "size: 16 given, a whole number of at least 32 expected"),
-        ({"size": 5000}, "size: 5000 given, at most 1024 expected"),
-        ({"shapes": 4}, "shapes: 4 given, at most 3 expected"),
+        ({"size": 16}, "size: 16 given, expected a whole number of at least 32"),
+        ({"size": 5000}, "size: 5000 given, expected at most 1024"),
+        ({"shapes": 4}, "shapes: 4 given, expected at most 3"),
         ({"shapes": 0}, "shapes: 0 given"),
-        ({"question": "how-many"}, 'question: "how-many" given, there are none, which-size, which-shape, which-colour'),
+        (
+            {"question": "how-many"},
+            'question: "how-many" given, expected one of none, which-size, which-shape, which-colour',
+        ),
     ],
 )
 @pytest.mark.unchecked

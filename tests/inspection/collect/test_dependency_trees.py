@@ -79,11 +79,11 @@ def test_four_columns_and_three(tmp_path):
         ("", "nothing in it"),
         ("# only a comment\n", "nothing in it"),
         ("1 -1\n0 x\n", "line 2: '0 x' given, expected the number of each word's head"),
-        ("1 -1 7\n", "line 1: word 3 has no such head among 3 words"),
-        ("0 -1\n", "line 1: word 1 has no such head"),
+        ("1 -1 7\n", "line 1: the head of word 3 is not another of its 3 words"),
+        ("0 -1\n", "line 1: the head of word 1 is not another"),
         ("1\tshe\n", "line 1: 2 columns given, expected ID, FORM, HEAD and DEPREL"),
         ("1\tshe\tx\tnsubj\n", "line 1: 'x' given, expected the number of a word"),
-        ("1\tshe\t9\tnsubj\n", "line 1: word 1 has no such head among 1 words"),
+        ("1\tshe\t9\tnsubj\n", "line 1: the head of word 1 is not another of its 1 words"),
     ],
 )
 def test_what_is_no_tree(tmp_path, text, said):
@@ -103,7 +103,7 @@ def test_the_phrasebooks_own_files(tmp_path):
     assert [tree.heads for tree in found] == [each.source_heads for each in examples[:3]]
     assert find_trees(None, ["a text", "another"], inputs) == [None] * 3
     assert find_trees(None, ["x" * 5000], ["x" * 5000]) == [None]
-    with pytest.raises(CommandError, match="has 30 trees, and 31 texts are shown"):
+    with pytest.raises(CommandError, match="has 30 trees, but 31 texts are shown"):
         find_trees(str(tmp_path / "test.en.heads"), [], ["a"] * 31)
 
 
@@ -115,10 +115,10 @@ def test_relations_stand_beside_heads(tmp_path):
     assert [tree.relations for tree in found] == [("nsubj", "root", "obj"), ("root", "punct")]
     assert found[1].heads == (-1, 0)
     (tmp_path / "some.relations").write_text("nsubj root obj\nroot punct obj\n")
-    with pytest.raises(DataError, match=r"some.relations, text 2: 3 relations given, and .*some.heads, line 3 has 2"):
+    with pytest.raises(DataError, match=r"some.relations, text 2: 3 relations given, but .*some.heads, line 3 has 2"):
         read_trees(tmp_path / "some.heads")
     (tmp_path / "some.relations").write_text("nsubj root obj\n")
-    with pytest.raises(DataError, match=r"relations of 1 texts given, and .*some.heads has heads of 2"):
+    with pytest.raises(DataError, match=r"relations of 1 texts given, but .*some.heads has heads of 2"):
         read_trees(tmp_path / "some.heads")
 
 
@@ -245,6 +245,6 @@ def test_a_run_has_a_tree_beside_its_heads(name):
     assert len(tree.follows) == sum(len(view.weights) for view in own)
     assert bool(tree.follows) == (name != "rnnsearch")
     assert all(0 <= head.hits[""] <= tree.words[""] for head in tree.follows)
-    with pytest.raises(DataError, match="2 heads given, and the text has"):
+    with pytest.raises(DataError, match="2 heads given, but the text has"):
         exhibit_of(subject(name), example.source, longest=4, dependencies=ParsedTree((1, -1), where="x"))
     assert exhibit_of_subject(name).dependencies is None

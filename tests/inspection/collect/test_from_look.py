@@ -40,9 +40,9 @@ def test_a_square_look_with_one_text_is_at_itself():
 def test_an_exhibit_is_taken_as_it_is():
     exhibit = exhibit_of_look(look())
     assert as_exhibit(exhibit, None, None) is exhibit
-    with pytest.raises(ArgumentError, match="an exhibit has its own words"):
+    with pytest.raises(ArgumentError, match="given with an exhibit, which has its own words"):
         as_exhibit(exhibit, ["a"], None)
-    with pytest.raises(ArgumentError, match="an Exhibit or a Look, got str"):
+    with pytest.raises(ArgumentError, match="str given, expected an Exhibit or a Look"):
         as_exhibit("look", None, None)
 
 

@@ -109,7 +109,7 @@ def test_a_look_is_spread_as_its_probabilities_are(name, tokenizer):
 
 
 def test_what_cannot_be_looked_at_is_refused(tokenizer):
-    with pytest.raises(ArgumentError, match="without attention"):
+    with pytest.raises(ArgumentError, match="no attention in it"):
         attention_maps(captioner("none"), tokenizer, pictures(1).pixels, ["a"])
     with pytest.raises(ArgumentError, match="2 given, expected one for each of 1"):
         attention_maps(captioner("soft"), tokenizer, pictures(1).pixels, ["a", "b"])

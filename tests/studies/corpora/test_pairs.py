@@ -61,7 +61,7 @@ def test_links_may_be_turned_around(tmp_path):
 
 
 def test_what_is_missing_is_named(tmp_path):
-    with pytest.raises(CommandError, match=r"--data: .*multi30k/train\.en\.gz is not there"):
+    with pytest.raises(CommandError, match=r"--data: .*multi30k/train\.en\.gz is missing, which this study reads"):
         multi30k(tmp_path)
     put(tmp_path, "there", "x")
     assert find_file(tmp_path, "there") == tmp_path / "there"

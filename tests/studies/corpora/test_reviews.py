@@ -27,7 +27,7 @@ def write(folder, name, rows):
 def test_imdb_is_for_or_against(tmp_path):
     rows = [("neg", "2", "0", "Not good ."), ("pos", "9", "1", "Good , good ."), ("pos", "10", "2", "Fine .")]
     write(tmp_path, "train.tsv.gz", rows)
-    with pytest.raises(CommandError, match=r"test\.tsv\.gz is not there"):
+    with pytest.raises(CommandError, match=r"test\.tsv\.gz is missing, which this study reads"):
         imdb(tmp_path)
     write(tmp_path, "test.tsv.gz", rows)
     found = imdb(tmp_path)

@@ -28,7 +28,7 @@ def test_words_are_counted_with_punctuation_and_the_end():
 
 
 def test_real_corpora_are_read_from_a_folder(tmp_path):
-    with pytest.raises(CommandError, match=r"test_2016_flickr\.en\.gz is not there"):
+    with pytest.raises(CommandError, match=r"test_2016_flickr\.en\.gz is missing, which this study reads"):
         multi30k(tmp_path)
     long = " ".join(["word"] * 40)
     write(tmp_path, [f"multi30k/{part}.en.gz" for part in ("train", "val", "test_2016_flickr")], ["A dog runs.", long])

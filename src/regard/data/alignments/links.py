@@ -1,4 +1,4 @@
-"""Word links as links between pieces, whatever pieces the words have.
+"""Conversion of word links to links between pieces, however words are split into pieces.
 
 A link says that a source word and a target word belong together. It is kept between words, and becomes links between
 their pieces when a batch is made: a word's pieces are another few in every epoch under BPE dropout, and all of them are
@@ -47,7 +47,7 @@ class Links:
 
 
 class Cut(NamedTuple):
-    """The words of many rows, numbered through: where the pieces of each begin in their row, and how many."""
+    """The words of many rows, numbered consecutively: where the pieces of each begin in their row, and how many."""
 
     counts: Int64[np.ndarray, " b"]  # words of each row
     starts: Int64[np.ndarray, " w"]
@@ -55,7 +55,7 @@ class Cut(NamedTuple):
 
 
 class Words:
-    """Words of many rows at once, as `Tokenizer.words` gives them for one."""
+    """A finder of the words of many rows at once, as `Tokenizer.words` finds those of one."""
 
     def __init__(self, tokenizer: Tokenizer):
         self.begins, self.mark, self.tag = tokenizer.beginnings()
@@ -83,7 +83,7 @@ class Words:
 def piece_links(
     links: Int[np.ndarray, "l 2"], row: Int64[np.ndarray, " l"], source: Cut, target: Cut
 ) -> tuple[Int64[np.ndarray, "k 3"], Float[np.ndarray, " k"]]:
-    """Links of words to (row, target piece, source piece) and their weights."""
+    """Convert links of words to (row, target piece, source piece) and their weights."""
     words = [  # numbered through all rows
         np.cumsum(side.counts)[row] - side.counts[row] + links[:, i] for i, side in ((0, source), (1, target))
     ]
@@ -98,7 +98,7 @@ def piece_links(
 
 
 class Linking:
-    """Makes the links of a batch."""
+    """A maker of the links of a batch."""
 
     def __init__(self, tokenizers: Tokenizers):
         self.source = Words(tokenizers.source)
@@ -112,7 +112,7 @@ class Linking:
         lengths: Int64[np.ndarray, "b 2"],
         rows: Bool[np.ndarray, " b"] | None = None,
     ) -> Links:
-        """The links of pairs of a cache whose pieces are `sides`, end to end; only of the rows that are `kept`."""
+        """Return the links of a cache's pairs whose pieces are `sides`, end to end; only for the rows `kept`."""
         assert encoded.links is not None
         starts, ends = encoded.linked[indices], encoded.linked[indices + 1]
         counts = ends - starts if rows is None else np.where(rows, ends - starts, 0)

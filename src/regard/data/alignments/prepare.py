@@ -23,12 +23,12 @@ __all__ = ["LinkedReader"]
 
 
 class LinkedReader(Reading):
-    """Two texts, and the links of their words."""
+    """A reader of rows of two texts and the links of their words."""
 
     linked = True
 
     def rows(self, corpus: CorpusSettings) -> Iterator[Pair]:
-        """Every row of a corpus; its links are a text still, but a right one. Of a slip the links are left out."""
+        """Yield every row of a corpus; its links are still text, but checked, and left out where they are wrong."""
         slips = Slips(str(corpus.alignment or corpus.file))
         for number, (source, target, text) in enumerate(read_linked(corpus, self.remarks.append), 1):
             problem = None
@@ -39,7 +39,7 @@ class LinkedReader(Reading):
         slips.end(self.remarks.append, "the pair is trained on without its links")
 
     def facts(self) -> dict[str, object]:
-        """The links' files beside the others."""
+        """Add the links' files to the facts of the others."""
         if self.data.builtin:
             return {"alignment": self.data.alignment}
         corpora = [*self.training, *self.validation]
@@ -47,7 +47,7 @@ class LinkedReader(Reading):
         return {"alignment": hashes, "columns": [corpus.alignment_column for corpus in corpora]}
 
     def encode(self, rows: list[Pair], tag: str | None, tokenizers: Tokenizers, counts: Counter[str]) -> Rows:
-        """The rows that are kept, with their links."""
+        """Encode the rows that are kept, with their links."""
         encoded = super().encode(rows, tag, tokenizers, counts)
         before = int(tag is not None)
         sources, targets = (
@@ -66,7 +66,7 @@ class LinkedReader(Reading):
         return Rows(encoded.texts, encoded.sources, encoded.targets, links)
 
     def beside(self, counts: Mapping[str, int], manifest: Mapping[str, Any]) -> str:
-        """Describe in words how many pairs have links, and how many lost theirs."""
+        """Describe how many pairs have links, and how many lost theirs."""
         unlinked = counts.get("unlinked", 0)
         other = (
             f" ({unlinked:,} lost theirs, because the tokenizer separates words differently from white space)"

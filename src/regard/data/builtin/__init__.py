@@ -4,7 +4,7 @@
     for example in generate("phrasebook", 30_000, pair="en-fr", longest=12):
         print(example.source, example.target, example.alignment)
 
-Whether an example is for training, validation or testing hangs on a hash of its source alone (2 % are valid, 2 % test),
+A hash of its source alone decides whether an example is for training, validation or testing (2 % are valid, 2 % test),
 so that no seed and no count can bring a test sentence into training. Of the phrasebook's second edition it is the
 source in full: "I don't" and "I do not" are of one split, and only one of them is generated. The same arguments give
 the same examples on every machine and every version of Python.
@@ -98,7 +98,7 @@ def generate(
     edition: int = EDITION,
     **options: Any,
 ) -> Iterator[Example]:
-    """`count` different examples of a corpus, one at a time.
+    """Yield `count` different examples of a corpus, one at a time.
 
     `pair` is of a corpus of two languages, as the phrasebook is: en-de or en-fr. `edition` is of a corpus that has
     several: 1 is the text that earlier versions generated, 2 text as people type it. Other options are the corpus's
@@ -124,13 +124,13 @@ def generate(
 
 
 def options_of(name: str) -> dict[str, Any]:
-    """A corpus's own options and their defaults."""
+    """Return a corpus's own options and their defaults."""
     fields = dataclasses.fields(corpus(name).Options)
     return {field.name: field.default for field in fields if field.name not in ("pair", "edition")}
 
 
 def split_of(source: str) -> Split:
-    """The split that a source belongs to, whatever the seed."""
+    """Return the split that a source belongs to, whatever the seed."""
     return _split(_hash(source))
 
 
@@ -140,7 +140,7 @@ def has_pair(name: str) -> bool:
 
 
 def has_editions(name: str) -> bool:
-    """Return whether the editions of a corpus differ, of which its option `edition` is the number."""
+    """Return whether a corpus has several editions, numbered by its option `edition`."""
     return has_field(name, "edition")
 
 
@@ -158,7 +158,7 @@ def edition_of(name: str, edition: int = EDITION) -> str:
 
 
 def corpus(name: str) -> Corpus:
-    """The code of a corpus."""
+    """Return the module of a corpus."""
     if name not in CORPORA:
         raise ArgumentError(f"there is no built-in corpus {name!r}, {suggest_names(tuple(CORPORA), name)}")
     value: Any = CORPORA[name].corpus
@@ -212,5 +212,5 @@ def _stream(name: str, module: Corpus, count: int, seed: int, split: Split, opti
             yielded += 1
             if yielded == count:
                 return
-    there = "there are" if rest is not None else f"{PATIENCE:,} draws in a row yielded only"
-    raise ArgumentError(f"{name}: {count:,} examples asked for, {there} {yielded:,} different ones for {split}")
+    there = "there are only" if rest is not None else f"{PATIENCE:,} draws in a row yielded only"
+    raise ArgumentError(f"{name}: {count:,} examples wanted, but {there} {yielded:,} different ones for {split}")

@@ -35,7 +35,7 @@ def year(date: datetime.date) -> Written:
 
 
 def speak_year(date: datetime.date) -> Written:
-    """nineteen ninety eight, nineteen oh five, two thousand and five, twenty ten."""
+    """Spell a year: nineteen ninety eight, nineteen oh five, two thousand and five, twenty ten."""
     century, rest = divmod(date.year, 100)
     if date.year // 10 == 200:
         digits = (0, 1) if rest else (0, 1, 2, 3)
@@ -54,7 +54,7 @@ def ordinal(date: datetime.date) -> Written:
 
 
 def figures(number: int, columns: tuple[int, int]) -> Written:
-    """A day or a month in digits, without a leading zero."""
+    """Write a day or a month in digits, without a leading zero."""
     digits = str(number)
     return [(digit, (place,)) for digit, place in zip(digits, columns[-len(digits) :], strict=True)]
 
@@ -101,7 +101,7 @@ class Options:
         check_whole("last", self.last, self.first, 9999)
         low, high = LIMITS.get(self.form, (1, 9999))
         if self.first < low or self.last > high:
-            expected = f"{low} to {high} expected for the form {self.form}"
+            expected = f"expected {low} to {high} for the form {self.form}"
             raise ArgumentError(f"first, last: {self.first} to {self.last} given, {expected}")
 
     @property
@@ -131,7 +131,7 @@ def days(options: Options) -> tuple[int, int]:
 
 
 def draw(random: Callable[[], float], accept: SourceFilter, options: Options) -> Iterator[Example | None]:
-    """Dates without end; None for one that `accept` refuses."""
+    """Draw dates without end; None for one that `accept` refuses."""
     low, high = days(options)
     forms = options.forms
     while True:
@@ -140,7 +140,7 @@ def draw(random: Callable[[], float], accept: SourceFilter, options: Options) ->
 
 
 def every(accept: SourceFilter, options: Options) -> Iterator[Example | None]:
-    """Every date in every form once."""
+    """Yield every date in every form once."""
     low, high = days(options)
     return (
         make(datetime.date.fromordinal(day), form, accept, options.direction)

@@ -48,12 +48,12 @@ class Corpus(Protocol):
 def check_whole(name: str, value: object, lowest: int, highest: int) -> None:
     """Refuse an option that is not a whole number from `lowest` to `highest`."""
     if isinstance(value, bool) or not isinstance(value, int) or value < lowest:
-        raise ArgumentError(f"{name}: {show_value(value)} given, a whole number of at least {lowest} expected")
+        raise ArgumentError(f"{name}: {show_value(value)} given, expected a whole number of at least {lowest}")
     if value > highest:
-        raise ArgumentError(f"{name}: {show_value(value)} given, at most {highest} expected")
+        raise ArgumentError(f"{name}: {show_value(value)} given, expected at most {highest}")
 
 
 def check_name(name: str, value: object, names: Iterable[str]) -> None:
     """Refuse an option that is none of these names."""
     if not isinstance(value, str) or value not in (names := tuple(names)):
-        raise ArgumentError(f"{name}: {show_value(value)} given, there are {', '.join(names)}")
+        raise ArgumentError(f"{name}: {show_value(value)} given, expected one of {', '.join(names)}")

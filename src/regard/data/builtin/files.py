@@ -43,7 +43,7 @@ def write(
     force: bool = False,
     **options: Any,
 ) -> Iterator[tuple[Path, int]]:
-    """Write a corpus, split by split; gives each file and its number of lines as it is done.
+    """Write a corpus, split by split; yield each file and its number of lines when it is done.
 
     A file gets its name when it is complete, and none is overwritten without `force`. Splits without examples
     are left out.
@@ -91,19 +91,19 @@ def _write(
 
 
 def lines(number: str, example: Example) -> tuple[str, ...]:
-    """An example's line in each file."""
+    """Return an example's line in each file."""
     heads = (" ".join(map(str, side)) for side in (example.source_heads, example.target_heads))
     relations = map(" ".join, (example.source_relations, example.target_relations))
     return example.source, example.target, format_pharaoh(example.alignment), *heads, *relations
 
 
 def document_line(number: str, example: Example) -> tuple[str, str]:
-    """A document's line in each file."""
+    """Return a document's line in each file."""
     return f"{example.target}\t{example.source}", format_pharaoh(example.alignment)
 
 
 def album(folder: Path) -> Written:
-    """Saves an example's picture; gives its lines in the two files."""
+    """Save an example's picture, and return its lines in the two files."""
     from PIL import Image
 
     remove_leftovers(folder)

@@ -48,7 +48,7 @@ def make(number: int, accept: SourceFilter, options: Options) -> Example | None:
 
 
 def draw(random: Callable[[], float], accept: SourceFilter, options: Options) -> Iterator[Example | None]:
-    """Numbers without end; None for one that `accept` refuses."""
+    """Draw numbers without end; None for one that `accept` refuses."""
     fewest, most = len(str(options.lowest)), len(str(options.highest))
     while True:
         size = fewest + int(random() * (most - fewest + 1))
@@ -58,5 +58,5 @@ def draw(random: Callable[[], float], accept: SourceFilter, options: Options) ->
 
 
 def every(accept: SourceFilter, options: Options) -> Iterator[Example | None]:
-    """Every number once."""
+    """Yield every number once."""
     return (make(number, accept, options) for number in range(options.lowest, options.highest + 1))

@@ -36,7 +36,7 @@ FRENCH_TENS = listed("- - vingt trente quarante cinquante soixante")
 
 
 def english(number: int, shift: int, last: bool, led: bool) -> Spelt:
-    """Below a thousand; `led` says that a larger part came before, so that what is below a hundred takes and."""
+    """Spell an English number below a thousand; `led`: a larger part came before, so that tens and units take "and"."""
     words: Spelt = []
     hundreds, rest = divmod(number, 100)
     if hundreds:
@@ -53,7 +53,7 @@ def english(number: int, shift: int, last: bool, led: bool) -> Spelt:
 
 
 def german(number: int, shift: int, last: bool, led: bool) -> Spelt:
-    """Below a thousand: units before tens; one is eins at the end, ein before what it counts."""
+    """Spell a German number below a thousand: units before tens; one is eins at the end, ein before what it counts."""
     words: Spelt = []
     hundreds, rest = divmod(number, 100)
     if hundreds:
@@ -70,7 +70,7 @@ def german(number: int, shift: int, last: bool, led: bool) -> Spelt:
 
 
 def french(number: int, shift: int, last: bool, led: bool) -> Spelt:
-    """Below a thousand; `last` lets vingts and cents take their s, which mille after them takes away."""
+    """Spell a French number below a thousand; `last` lets vingts and cents take their s, which is lost before mille."""
     words: Spelt = []
     hundreds, rest = divmod(number, 100)
     if hundreds:
@@ -111,7 +111,7 @@ LANGUAGES: dict[str, tuple[Callable[[int, int, bool, bool], Spelt], str]] = {
 
 
 def spell(number: int, language: str) -> Spelt:
-    """A number from 0 to HIGHEST in words."""
+    """Spell a number from 0 to HIGHEST in words."""
     small, zero = LANGUAGES[language]
     if number == 0:
         return [(zero, (0,))]
@@ -135,6 +135,6 @@ def spell(number: int, language: str) -> Spelt:
 
 
 def feminine(spelt: Spelt) -> Spelt:
-    """German counts millions in the feminine: zwei hundert eine Millionen."""
+    """Make a German numeral feminine, as before millions: zwei hundert eine Millionen."""
     word, digits = spelt[-1]
     return [*spelt[:-1], ("eine" if word == "eins" else word, digits)]

@@ -1,4 +1,4 @@
-"""The words of opinions in edition 2 of the reviews: bad ones and good ones, and what they are said of."""
+"""The words of opinions in edition 2 of the reviews: bad ones and good ones, and the nouns that they describe."""
 
 from typing import NamedTuple
 
@@ -8,7 +8,7 @@ Pair = tuple[tuple[str, ...], tuple[str, ...]]  # bad words, and good ones
 
 
 def pair(bad: str, good: str) -> Pair:
-    """Two lists, of words with commas between them."""
+    """Read two lists of words separated by commas."""
     return tuple(bad.split(", ")), tuple(good.split(", "))
 
 
@@ -87,7 +87,7 @@ MASS = frozenset(
 
 
 class Noun(NamedTuple):
-    """What an opinion is of."""
+    """A noun that an opinion is about."""
 
     name: str
     words: str  # of WORDS: food, people and so on
@@ -95,17 +95,17 @@ class Noun(NamedTuple):
 
     @property
     def countable(self) -> bool:
-        """Whether it stands behind "a"."""
+        """Return whether the noun is countable: whether it can follow "a"."""
         return not self.plural and self.name not in MASS
 
     @property
     def person(self) -> bool:
-        """Whether it is "he" or "she"."""
+        """Return whether the noun is a person: "he" or "she"."""
         return self.words == "people" and self.countable
 
 
 class Topic(NamedTuple):
-    """What a review is about: its nouns, how one gets to know them, and what is told beside it."""
+    """The topic of a review: its nouns, how one comes to know them, and side remarks."""
 
     nouns: tuple[Noun, ...]
     verb: str  # I have never … a better one
@@ -113,13 +113,13 @@ class Topic(NamedTuple):
 
 
 def nouns(words: str, singular: str, plural: str = "") -> tuple[Noun, ...]:
-    """The nouns of two lists."""
+    """Read the nouns of two lists."""
     one = tuple(Noun(name, words) for name in singular.split(", ") if name)
     return one + tuple(Noun(name, words, plural=True) for name in plural.split(", ") if name)
 
 
 def topic(verb: str, asides: str, *lists: tuple[Noun, ...]) -> Topic:
-    """A topic of lists of nouns, and of lines."""
+    """Build a topic from lists of nouns, and from lines."""
     lines = tuple(line.strip() for line in (asides + ALWAYS).strip().splitlines())
     return Topic(tuple(noun for each in lists for noun in each), verb, lines)
 

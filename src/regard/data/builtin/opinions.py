@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 def lines(text: str) -> tuple[str, ...]:
-    """Frames, one a line."""
+    """Read frames, one a line."""
     return tuple(line.strip() for line in text.strip().splitlines())
 
 
@@ -201,25 +201,25 @@ ARTICLE = re.compile(r"\b([Aa]) (?=[aeio]|u(?!s))")
 
 
 class Opinions:
-    """Opinions of the nouns of a topic, drawn with numbers from [0, 1)."""
+    """A source of opinions about the nouns of a topic, drawn with numbers from [0, 1)."""
 
     def __init__(self, random: Callable[[], float], denied: int):
         self.random, self.denied = random, denied
 
     def below(self, count: int) -> int:
-        """A number from 0 to before `count`."""
+        """Draw a number below `count`."""
         return int(self.random() * count)
 
     def choose(self, choices: Sequence[T]) -> T:
-        """Draw one of some choices, each alike."""
+        """Draw one of some choices, all equally likely."""
         return choices[self.below(len(choices))]
 
     def chance(self, share: float) -> bool:
-        """Whether something happens that does so in this share of cases."""
+        """Draw whether something happens that does so in this share of cases."""
         return self.random() < share
 
     def review(self, shortest: int, longest: int) -> tuple[list[str], int]:
-        """Sentences with stars behind the informative words, and the number of the label."""
+        """Draw a review: sentences with stars after the informative words, and the number of the label."""
         label, size = self.below(2), shortest + self.below(longest - shortest + 1)
         topic = self.choose(TOPICS)
         sentences = [self.sentence(topic, label) for _ in range(1 + self.below(min(MOST, size)))]
@@ -237,7 +237,7 @@ class Opinions:
         return [self.write(each, last=i == size - 1, casual=casual) for i, each in enumerate(sentences)], label
 
     def sentence(self, topic: Topic, label: int) -> str:
-        """A sentence that says what the label does, with stars behind the informative words."""
+        """Draw a sentence that agrees with the label, with stars after the informative words."""
         text = self.clause(topic, label)
         if FRAGMENT.match(text):
             return text
@@ -248,26 +248,26 @@ class Opinions:
         return text + self.fill(self.choose(AFTER), Context()) if self.chance(0.15) else text
 
     def aside(self) -> str:
-        """An opinion of something that is not asked for."""
+        """Draw an opinion about something that the label is not about."""
         text = ""
         while "{np}" not in text:
             text, good = self.frame(self.below(2))
         return self.fill(text, Context(self.choose(ELSEWHERE), good, only="the")).replace("*", "")
 
     def clause(self, topic: Topic, label: int) -> str:
-        """An opinion without what stands around it."""
+        """Draw a bare opinion, without a frame around it."""
         text, good = self.frame(label)
         nouns = [noun for noun in topic.nouns if noun.countable] if "{n}" in text else topic.nouns
         return self.fill(text, Context(self.choose(nouns), good, topic.verb))
 
     def frame(self, label: int) -> tuple[str, int]:
-        """A frame with its choices made, and which words of opinion it takes for the label: 0 bad ones, 1 good ones."""
+        """Draw a frame, and whether it takes bad (0) or good (1) words of opinion to express the label."""
         denied = self.random() * 100 < self.denied
         text = self.choose(DENIED if denied else TURNED if self.chance(0.2) else AFFIRMED)
         return text, 1 - label if denied else label
 
     def fill(self, text: str, context: "Context") -> str:
-        """A frame with its choices made and its holes filled."""
+        """Make a frame's choices and fill its holes."""
         while choice := CHOICE.search(text):
             text = text[: choice.start()] + self.choose(choice[1].split("|")) + text[choice.end() :]
         context.past = self.chance(0.6)
@@ -277,7 +277,7 @@ class Opinions:
         return ARTICLE.sub(r"\1n ", SPACES.sub(" ", text).strip())
 
     def fill_hole(self, hole: re.Match[str], context: "Context") -> str:
-        """What stands in a hole."""
+        """Return the words for a hole."""
         name, good, noun = hole[1], context.good, context.noun
         if name in FILLINGS:
             return self.choose(FILLINGS[name])
@@ -301,7 +301,7 @@ class Opinions:
         return {"else": f"the {noun.name}", "n": noun.name, "known": context.verb}[name]
 
     def word(self, kind: str, context: "Context", good: int) -> str:
-        """A word of opinion that this context has not had yet."""
+        """Draw a word of opinion that this context has not used yet."""
         noun = context.noun
         key = kind if kind in WORDS else f"{noun.words if noun is not None and self.chance(0.6) else 'any'}.{kind}"
         words = WORDS[key][good]
@@ -310,7 +310,7 @@ class Opinions:
         return word
 
     def noun_phrase(self, context: "Context", subject: bool) -> str:
-        """The noun with an article or another determiner; at times a pronoun alone."""
+        """Say the noun with an article or another determiner; at times as a pronoun alone."""
         noun, number = context.noun, self.random()
         assert noun is not None
         if context.only:
@@ -325,7 +325,7 @@ class Opinions:
         return f"{self.choose((*own, 'their', 'those' if noun.plural else 'that'))} {noun.name}"
 
     def write(self, text: str, *, last: bool = True, casual: bool = False) -> str:
-        """A sentence as it is written: with contractions or without, a capital, a stop; `casual`: often neither."""
+        """Write a sentence: with contractions or without, a capital, a stop; `casual`: often with neither."""
         text = SHORTER.sub(self.shorten_verb, SHORT.sub(self.shorten_not, text))
         if not (casual and self.chance(0.5)):
             text = text[0].upper() + text[1:]
@@ -334,14 +334,14 @@ class Opinions:
         return text + ("!" if self.chance(0.08) else ".")
 
     def shorten_not(self, match: re.Match[str]) -> str:
-        """Isn't and can't, in half of the places; a few lack their apostrophe."""
+        """Contract "not" (isn't, can't) in half of the places; a few lack their apostrophe."""
         if self.chance(0.5):
             return match[0]
         mark = "" if self.chance(0.04) else "'"
         return f"{match[1]}n{mark}t" if match[1] else f"{match[0][:3]}{mark}t"
 
     def shorten_verb(self, match: re.Match[str]) -> str:
-        """It's and I've, in a third of the places."""
+        """Contract verbs (it's, I've) in a third of the places."""
         if self.chance(0.67):
             return match[0]
         who, verb = (each for each in match.groups() if each)
@@ -350,7 +350,7 @@ class Opinions:
 
 @dataclasses.dataclass
 class Context:
-    """What the holes of a frame are filled by."""
+    """The words that fill the holes of a frame."""
 
     noun: Noun | None = None
     good: int = 0  # which words of opinion: bad ones, or good ones
@@ -361,5 +361,5 @@ class Context:
 
     @property
     def plural(self) -> bool:
-        """Whether the noun is a plural."""
+        """Return whether the noun is a plural."""
         return self.noun is not None and self.noun.plural

@@ -66,20 +66,20 @@ SOUNDS: Words = (
 
 @dataclasses.dataclass(frozen=True)
 class Topic:
-    """A review's topic: the nouns that count, and sentences that are told beside it."""
+    """A review's topic: the nouns that count, and side remarks."""
 
     nouns: tuple[tuple[str, Words], ...]
     asides: tuple[str, ...]
 
 
 def topic(asides: str, *nouns: tuple[str, Words]) -> Topic:
-    """A topic of lines and of nouns with commas between them."""
+    """Build a topic from lines and from nouns separated by commas."""
     each = tuple((noun, words) for listed, words in nouns for noun in listed.split(", "))
     return Topic(each, (*lines(asides), *lines(ALWAYS)))
 
 
 def lines(text: str) -> tuple[str, ...]:
-    """Sentences, one a line."""
+    """Read sentences, one a line."""
     return tuple(line.strip() for line in text.strip().splitlines())
 
 
@@ -230,7 +230,7 @@ class Options:
 
 
 class Drawer:
-    """Choices with numbers from [0, 1)."""
+    """A maker of random choices with numbers from [0, 1)."""
 
     def __init__(self, random: Callable[[], float], options: Options):
         self.random, self.options = random, options
@@ -242,7 +242,7 @@ class Drawer:
         return choices[self.below(len(choices))]
 
     def review(self, shortest: int, longest: int) -> tuple[list[str], int]:
-        """Sentences in which the informative words are marked, and the index of the label."""
+        """Draw a review: sentences in which the informative words are marked, and the index of the label."""
         label = self.below(2)
         size = shortest + self.below(longest - shortest + 1)
         about = self.choose(TOPICS)
@@ -261,7 +261,7 @@ class Drawer:
         return sentences, label
 
     def opinion(self, nouns: Sequence[tuple[str, Words]], label: int) -> str:
-        """A sentence that says what the label does: in its own words, or by denying the opposite."""
+        """Draw a sentence that agrees with the label: in its own words, or by denying the opposite."""
         noun, words = self.choose(nouns)
         denied = self.random() * 100 < self.options.denied
         own = words if words is ANY or self.random() < 0.7 else ANY
@@ -274,7 +274,7 @@ class Drawer:
         return self.filled(f"{before}{core}{after} .")
 
     def filled(self, sentence: str) -> str:
-        """The sentence with every {name} drawn, and a capital at its start."""
+        """Fill every {name} of a sentence at random, and capitalise it."""
         for name, choices in FILLINGS.items():
             while f"{{{name}}}" in sentence:
                 sentence = sentence.replace(f"{{{name}}}", self.choose(choices), 1)
@@ -282,7 +282,7 @@ class Drawer:
 
 
 def draw(random: Callable[[], float], accept: SourceFilter, options: Options) -> Iterator[Example | None]:
-    """Reviews without end; None for one that `accept` refuses."""
+    """Draw reviews without end; None for one that `accept` refuses."""
     drawer = Drawer(random, options) if options.edition == 1 else Opinions(random, options.denied)
     while True:
         sentences, label = drawer.review(options.shortest, options.longest)
@@ -296,4 +296,4 @@ def draw(random: Callable[[], float], accept: SourceFilter, options: Options) ->
 
 
 def every(accept: SourceFilter, options: Options) -> None:
-    """Return None: reviews are too many to be listed."""
+    """Return None: there are too many reviews to list."""

@@ -31,7 +31,7 @@ class Options:
 
 @functools.cache
 def letters(count: int) -> tuple[str, ...]:
-    """Names of symbols: a, b, … z, aa, ab, …"""
+    """Yield names of symbols: a, b, … z, aa, ab, …"""
     names: Iterator[str] = (
         "".join(name) for size in itertools.count(1) for name in itertools.product(string.ascii_lowercase, repeat=size)
     )
@@ -51,7 +51,7 @@ def make(sequence: Sequence[int], names: Sequence[str], accept: SourceFilter, so
 def draw(
     random: Callable[[], float], accept: SourceFilter, options: Options, names: Sequence[str], solve: Solve
 ) -> Iterator[Example | None]:
-    """Sequences without end; None for one that `accept` refuses."""
+    """Draw sequences without end; None for one that `accept` refuses."""
     lengths, symbols = options.longest - options.shortest + 1, options.symbols
     while True:
         length = options.shortest + int(random() * lengths)
@@ -59,7 +59,7 @@ def draw(
 
 
 def every(accept: SourceFilter, options: Options, names: Sequence[str], solve: Solve) -> Iterator[Example | None]:
-    """Every sequence once, short ones first."""
+    """Yield every sequence once, short ones first."""
     for length in range(options.shortest, options.longest + 1):
         for sequence in itertools.product(range(options.symbols), repeat=length):
             yield make(sequence, names, accept, solve)

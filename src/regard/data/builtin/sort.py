@@ -18,10 +18,10 @@ def solve(sequence: Sequence[int]) -> list[int]:
 
 
 def draw(random: Callable[[], float], accept: SourceFilter, options: Options) -> Iterator[Example | None]:
-    """Sequences without end; None for one that `accept` refuses."""
+    """Draw sequences without end; None for one that `accept` refuses."""
     return sequences.draw(random, accept, options, [str(n) for n in range(options.symbols)], solve)
 
 
 def every(accept: SourceFilter, options: Options) -> Iterator[Example | None]:
-    """Every sequence once."""
+    """Yield every sequence once."""
     return sequences.every(accept, options, [str(n) for n in range(options.symbols)], solve)

@@ -32,7 +32,7 @@ __all__ = ["PictureBatch", "load_pictures", "read_for", "stored_side"]
 
 @dataclass(frozen=True)
 class PictureBatch:
-    """Pictures, each once, and all their captions; or their labels."""
+    """A batch of pictures, each once, with all their captions, or with their labels."""
 
     pixels: UInt8[Tensor, "b 3 h w"]
     picture: Int64[Tensor, " r"]  # which picture a caption is of, rising
@@ -45,14 +45,14 @@ class PictureBatch:
         return len(self.pixels)
 
     def halves(self) -> tuple["PictureBatch", "PictureBatch"]:
-        """The first and the last pictures."""
+        """Split the batch into its first and its last pictures."""
         if len(self) < 2:
             raise ArgumentError("a batch of one picture cannot be halved")
         middle = (len(self) + 1) // 2
         return self.part(0, middle), self.part(middle, len(self))
 
     def part(self, first: int, last: int) -> "PictureBatch":
-        """Some of the pictures. It reads numbers back from the device."""
+        """Return some of the pictures, reading numbers back from the device."""
         rows = (self.picture >= first) & (self.picture < last)
         lengths, labels = self.target_lengths[rows], self.labels[first:last]
         width = int(lengths.max()) + 1 if len(lengths) else 0
@@ -81,12 +81,12 @@ class PictureBatch:
 
 
 def stored_side(data: DataSettings) -> int:
-    """Pixels of a side in the cache: so many more than `image_size` that `crop` of them can be cut off."""
+    """Return the side of cached pictures in pixels: `image_size`, and what `crop` may cut off."""
     return math.ceil(data.image_size / (1 - data.crop))
 
 
 def read_for(data: DataSettings, path: str | Path) -> UInt8[np.ndarray, "3 h w"]:
-    """A picture file as a model sees it that was trained with these settings."""
+    """Read a picture file as a model trained with these settings sees it."""
     return crop_middle(read_picture(path, stored_side(data))[None], data.image_size)[0]
 
 
@@ -100,12 +100,12 @@ def load_pictures(
     seed: int = 0,
     epoch: int = 0,
 ) -> PictureBatch:
-    """A batch of pictures of `encoded`, prepared.train or prepared.valid; equal calls give equal batches.
+    """Load a batch of pictures of `encoded`, prepared.train or prepared.valid; equal calls give equal batches.
 
     With `train`, pictures are cut and mirrored as the settings say; without, the middle of each is taken as it is.
     """
     if prepared.pictures is None:
-        raise ArgumentError("prepared: of a corpus without pictures, expected one from prepare_images")
+        raise ArgumentError("prepared: a corpus without pictures given, expected one from prepare_images")
     indices = np.asarray(indices, np.int64)
     lengths = np.asarray(encoded.lengths[indices]).astype(np.int64)
     starts = np.asarray(encoded.offsets[indices])
@@ -149,7 +149,7 @@ def captions(
 
 
 def crop_middle(pixels: UInt8[np.ndarray, "b 3 s s"], size: int) -> UInt8[np.ndarray, "b 3 h w"]:
-    """The middle of every picture."""
+    """Crop every picture to its middle."""
     edge = (pixels.shape[-1] - size) // 2
     return np.ascontiguousarray(pixels[..., edge : edge + size, edge : edge + size])
 
@@ -157,7 +157,7 @@ def crop_middle(pixels: UInt8[np.ndarray, "b 3 s s"], size: int) -> UInt8[np.nda
 def crop_and_flip(
     pixels: UInt8[np.ndarray, "b 3 s s"], indices: Int64[np.ndarray, " b"], data: DataSettings, seed: int, epoch: int
 ) -> UInt8[np.ndarray, "b 3 h w"]:
-    """Every picture, cut at a place of its own and perhaps mirrored."""
+    """Crop every picture at a random place, and mirror some."""
     if not data.flip and not data.crop:
         return crop_middle(pixels, data.image_size)
     size = data.image_size

@@ -6,7 +6,7 @@ A folder of its own, so that another tokenizer or another choice of captions dec
                    pictures.json  {"side", "names": of those that could be read, "lost": [why] of those that could not}
                    manifest.json
 
-Which one is asked for hangs on the names, sizes and times of the files; which one it is, on the pixels themselves. So
+Which one is asked for depends on the names, sizes and times of the files; which one it is, on the pixels themselves. So
 nothing is read to find it again, and the same pictures copied elsewhere are still the same to a run that goes on.
 """
 
@@ -58,17 +58,17 @@ class Pixels:
         return len(self.names)
 
     def __getitem__(self, indices: Int[np.ndarray, " b"] | Sequence[int]) -> UInt8[np.ndarray, "b 3 s s"]:
-        """Some of the pictures, copied."""
+        """Return some of the pictures, copied."""
         pixels: np.ndarray = self.array[np.asarray(indices, np.int64)]
         return pixels
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Another process maps the same file."""
+        """Pickle the path alone, so that another process maps the same file."""
         return Pixels, (self.folder,)
 
 
 class Picture(NamedTuple):
-    """A name, and its pixels or why there are none."""
+    """A picture's name, and its pixels or the reason why there are none."""
 
     name: str
     pixels: UInt8[np.ndarray, "3 s s"] | None
@@ -76,7 +76,7 @@ class Picture(NamedTuple):
 
 
 def keep(home: Path, request: object, side: int, pictures: Callable[[], Iterable[Picture]], say: Say) -> Pixels:
-    """The pictures from the cache, or put into it: `asked` is all that they hang on."""
+    """Open the pictures in the cache, or put them into it; `asked` is all that they depend on."""
     key = hashlib.sha256(json.dumps([cache.FORMAT, side, request]).encode()).hexdigest()[:32]
     link = home / f"pictures-{key}"
     if (there := cache.follow(link)).exists():
@@ -95,7 +95,7 @@ def keep(home: Path, request: object, side: int, pictures: Callable[[], Iterable
 
 
 def write(folder: Path, side: int, pictures: Iterable[Picture], say: Say) -> None:
-    """One file of all that can be read, and the names."""
+    """Write one file of all pictures that can be read, and one of their names."""
     names, problems, spoken = list[str](), list[str](), time.monotonic()
     with open(folder / "pixels.bin", "wb") as file:
         file.write(cache.HEADINGS["pixels"])
@@ -113,7 +113,7 @@ def write(folder: Path, side: int, pictures: Iterable[Picture], say: Say) -> Non
 
 
 def decode(folder: str, names: Sequence[str], side: int, workers: int | None = None) -> Iterator[Picture]:
-    """Pictures of a folder in the order of their names, decoded by so many processes where that is worth it."""
+    """Decode the pictures of a folder in the order of their names, by several processes where that pays."""
     workers = workers or cores()
     pieces = [(folder, list(part), side) for part in split_names(names, CHUNK)]
     count, started = 0, time.monotonic()
@@ -130,7 +130,7 @@ def decode(folder: str, names: Sequence[str], side: int, workers: int | None = N
 
 
 def elsewhere(pieces: Sequence[tuple[str, list[str], int]], workers: int) -> Iterator[list[Picture]]:
-    """Pieces decoded by other processes, as many as they could."""
+    """Decode pieces in other processes, as many as they could."""
     import multiprocessing
     from concurrent.futures.process import BrokenProcessPool, ProcessPoolExecutor
 
@@ -149,7 +149,7 @@ def elsewhere(pieces: Sequence[tuple[str, list[str], int]], workers: int) -> Ite
 
 
 def decode_piece(folder: str, names: Sequence[str], side: int) -> list[Picture]:
-    """Some pictures, one after the other."""
+    """Decode some pictures, one after the other."""
     rows = []
     for name in names:
         try:
@@ -166,7 +166,7 @@ def cores() -> int:
 
 
 def split_names(names: Iterable[str], size: int) -> Iterator[list[str]]:
-    """Lists of so many."""
+    """Split names into lists of a given size."""
     rest = iter(names)
     while part := list(itertools.islice(rest, size)):
         yield part

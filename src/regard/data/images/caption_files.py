@@ -60,7 +60,7 @@ class Captions:
 
 
 def read_captions(path: str | Path, say: Say = ignore) -> Captions:
-    """A file of captions, in any of the three forms; `say` is told of what cannot be read and is left out."""
+    """Read a file of captions, in any of the three forms; `say` reports what cannot be read and is left out."""
     first = next((line for line in lines(path) if line.strip()), "")
     if first.lstrip().startswith(("{", "[")):
         return read_karpathy(path, say)
@@ -72,7 +72,7 @@ def read_captions(path: str | Path, say: Say = ignore) -> Captions:
 
 
 def read_karpathy(path: str | Path, say: Say = ignore) -> Captions:
-    """Karpathy's JSON: {"images": [{"filename", "filepath", "split", "sentences": [{"raw"}]}]}."""
+    """Read Karpathy's JSON: {"images": [{"filename", "filepath", "split", "sentences": [{"raw"}]}]}."""
     try:
         content = json.loads(read_whole(path))
     except (ValueError, RecursionError) as error:
@@ -99,7 +99,7 @@ def read_karpathy(path: str | Path, say: Say = ignore) -> Captions:
 
 
 def one_of_karpathy(image: Any) -> tuple[str, str | None, list[str]]:
-    """A picture's name, its split and its captions, or a DataError that says what is missing."""
+    """Return a picture's name, its split and its captions, or raise a DataError that names what is missing."""
     name, split = text(image, "filename"), None
     folder = image.get("filepath")
     if folder is not None and folder != "":
@@ -116,7 +116,7 @@ def one_of_karpathy(image: Any) -> tuple[str, str | None, list[str]]:
 
 
 def text(row: Any, key: str, place: str = "") -> str:
-    """The text under a key."""
+    """Return the text under a key."""
     value = row.get(key) if isinstance(row, dict) else None
     if not isinstance(value, str):
         raise DataError(f'{place}no text under "{key}"')
@@ -124,7 +124,7 @@ def text(row: Any, key: str, place: str = "") -> str:
 
 
 def read_labels(path: str | Path, say: Say = ignore) -> dict[str, str]:
-    """A file of picture, tab, label; a picture with none or with two is left out, and `say` is told."""
+    """Read a file of picture, tab, label; a picture with no label or two is left out, and `say` reports it."""
     labels: dict[str, str] = {}
     bad: dict[str, str] = {}  # what is wrong with a picture's label
     for number, (picture, label) in enumerate(columns(path, 1, 2, say=say), 1):
@@ -146,7 +146,7 @@ def read_labels(path: str | Path, say: Say = ignore) -> dict[str, str]:
 
 
 def read_list(path: str | Path, say: Say = ignore) -> set[str]:
-    """A file of names, one a line."""
+    """Read a file of names, one a line."""
     return {line.strip() for line in lines(path, say)} - {""}
 
 
@@ -158,7 +158,7 @@ class PictureFile(NamedTuple):
 
 
 def list_pictures(folder: str | Path, say: Say = ignore) -> dict[str, PictureFile]:
-    """The picture files in a folder and in the folders within, by their path from there, sorted.
+    """List the picture files in a folder and its subfolders, by their path from there, sorted.
 
     What cannot be looked into, and what is called a picture and is no file, is left out, and `say` is told.
     """
@@ -173,7 +173,7 @@ def list_pictures(folder: str | Path, say: Say = ignore) -> dict[str, PictureFil
 
 
 def walk(folder: str, problems: list[str]) -> Iterator[tuple[str, PictureFile]]:
-    """All picture files; `problems` takes what is wrong with others."""
+    """Yield all picture files; `problems` collects what is wrong with others."""
     waiting: list[tuple[str, frozenset[tuple[int, int]]]] = [("", frozenset())]  # folders, and those that they are in
     while waiting:
         within, above = waiting.pop()
@@ -206,7 +206,7 @@ def walk(folder: str, problems: list[str]) -> Iterator[tuple[str, PictureFile]]:
 
 
 def pictures_in(paths: Iterable[str], say: Say = ignore) -> list[str]:
-    """Picture files as they are named, and in the place of a folder all that are in it, sorted."""
+    """List picture files as they are named, and for a folder all that are in it, sorted."""
     names = list[str]()
     for path in paths:
         if not os.path.isdir(path):
@@ -223,12 +223,12 @@ class PictureFiles:
     """Picture files to be read one by one; one of several that cannot be read is named, counted and left out."""
 
     def __init__(self, names: Sequence[str], say: Say = ignore):
-        """`names` are files, or folders of them."""
+        """List the files of `names`, which are files or folders of them."""
         self.paths, self.say, self.unreadable = pictures_in(names, say), say, 0
         self.single = len(self.paths) == 1 and list(names) == self.paths  # one file, which was named itself
 
     def read(self, data: DataSettings) -> Iterator[tuple[str, UInt8[np.ndarray, "3 h w"]]]:
-        """The path and the pixels of each, as a model sees it that was trained with these settings."""
+        """Yield each path and its pixels, as a model trained with these settings sees them."""
         from regard.data.images.batching import read_for  # torch
 
         for path in self.paths:
@@ -244,7 +244,7 @@ class PictureFiles:
             yield path, pixels
 
     def end(self) -> None:
-        """Say how many could not be read; it is an error where none could."""
+        """Report how many could not be read; raise an error where none could."""
         if self.unreadable == len(self.paths):
             raise DataError(f"none of {self.unreadable:,} pictures can be read")
         if self.unreadable:
@@ -252,7 +252,7 @@ class PictureFiles:
 
 
 def list_names(names: Iterable[str], most: int = 3, joined: str = ", ") -> str:
-    """The first few names, for a message on one line; bytes that are no characters are shown as question marks."""
+    """List the first few names for a message; bytes that are no characters are shown as question marks."""
     first = sorted(names)
     text = joined.join(first[:most]) + (f"{joined}…" if len(first) > most else "")
     return CONTROL.sub("?", text).encode(errors="replace").decode()

@@ -1,4 +1,4 @@
-"""The corpus of pictures: which are trained on, which are for validation, and what belongs to each; from files, or
+"""The corpus of pictures: which are for training, which for validation, and the text of each; from files, or
 drawn scenes.
 """
 
@@ -38,7 +38,7 @@ class Row(NamedTuple):
 
 @dataclass
 class Rows:
-    """The pictures to train on and those to validate on; what was found of them, and what there is to say."""
+    """The pictures to train on and those to validate on, what was counted, and messages about them."""
 
     train: list[Row] = field(default_factory=list)
     valid: list[Row] = field(default_factory=list)
@@ -55,7 +55,7 @@ class Rows:
 
 
 def read(data: DataSettings, task: str, labelled: bool = False) -> Rows:
-    """The pictures in a folder that have captions or labels, in two parts; what is missing is counted and named."""
+    """Read the pictures in a folder that have captions or labels, in two parts; missing ones are counted and named."""
     rows = Rows()
     say = rows.notes.append
     rows.files = list_pictures(str(data.images), say)
@@ -95,7 +95,7 @@ def because(rows: Rows) -> str:
 
 
 def match_files(texts: Mapping[str, list[str]], files: Mapping[str, PictureFile]) -> tuple[dict[str, Row], set[str]]:
-    """A row for each picture file that is spoken of; and the names of those that are not there."""
+    """Return a row for each picture file that has a caption or label, and the names of files that are missing."""
     rows, missing = dict[str, Row](), set[str]()
     for name, each in texts.items():
         file = find_spelling(name, files)
@@ -107,18 +107,18 @@ def match_files(texts: Mapping[str, list[str]], files: Mapping[str, PictureFile]
 
 
 def find_spelling(name: str, files: Mapping[str, object]) -> str | None:
-    """The file that a name means: as it is, or without the folder that Karpathy's JSON puts before it."""
+    """Find the file of a name: as it is, or without the folder that Karpathy's JSON puts before it."""
     return next((each for each in (name, os.path.normpath(name), os.path.basename(name)) if each in files), None)
 
 
 def folders(files: Iterable[str]) -> dict[str, str]:
-    r"""The label of each picture: the folder that it is in; a byte in its name that is no UTF-8 reads as \xe9 does."""
+    r"""Label each picture by its folder; a byte in its name that is not UTF-8 is written as \xe9 is."""
     labels = ((name, os.fsencode(name.split("/")[0])) for name in files if "/" in name)
     return {name: label.decode(errors="backslashreplace") for name, label in labels}
 
 
 def divide(rows: Rows, every: Mapping[str, Row], data: DataSettings, splits: Mapping[str, str]) -> None:
-    """Training and validation: by lists, by the splits in the file, or by a hash of the pictures' names."""
+    """Divide pictures into training and validation: by lists, by the file's splits, or by a hash of their names."""
     trained, valid = set(every), set[str]()
     if data.train_list or data.valid_list:
         unlisted = set[str]()
@@ -174,7 +174,7 @@ def check_scenes(data: DataSettings, task: str, labelled: bool) -> None:
 
 
 def generate_examples(data: DataSettings, size: int) -> Iterator[tuple[str, Pictured]]:
-    """Scenes for training, then for validation, with names."""
+    """Generate scenes for training, then for validation, with names."""
     counts: dict[Split, int] = {"train": data.count, "valid": data.held_out_count(data.count)}
     for split, count in counts.items():
         stream = generate(str(data.builtin), count, split=split, size=size, **data.drawing())

@@ -29,7 +29,7 @@ WHITE = (255, 255, 255)
 
 
 def read_picture(path: str | Path, side: int) -> UInt8[np.ndarray, "3 s s"]:
-    """The pixels of a picture file; a DataError names one that cannot be read, and says why."""
+    """Read the pixels of a picture file; a DataError names one that cannot be read, and says why."""
     from PIL import Image, UnidentifiedImageError
 
     if not os.path.exists(path):
@@ -72,7 +72,7 @@ def formats() -> tuple[str, ...]:
 
 
 def pixels_of(image: "Image", side: int) -> UInt8[np.ndarray, "3 s s"]:
-    """An opened picture, upright, in colour, scaled and cut."""
+    """Return the pixels of an opened picture, upright, in colour, scaled and cropped."""
     from PIL import Image, ImageOps
 
     # A JPEG can be unpacked at a half, a quarter or an eighth; twice the side is enough to be scaled down well.
@@ -84,7 +84,7 @@ def pixels_of(image: "Image", side: int) -> UInt8[np.ndarray, "3 s s"]:
 
 
 def to_rgb(image: "Image") -> "Image":
-    """The picture in RGB."""
+    """Convert a picture to RGB."""
     from PIL import Image
 
     if image.mode == "RGB":

@@ -41,7 +41,7 @@ def prepare_images(
     tokenizers: Tokenizers | None = None,
     labels: Sequence[str] | None = None,
 ) -> Prepared:
-    """Decode pictures and encode what belongs to them, or find both in the cache; `say` hears what was left out.
+    """Decode pictures and encode their captions or labels, or find both in the cache; `say` reports what was left out.
 
     What belongs to them are captions, or a label each (`labelled`); `task` is the name of what is learned, which the
     cache is known by, too. `tokenizers` and `labels`, those of an earlier run for instance, take the place of the
@@ -99,7 +99,7 @@ def key_of(
     tokenizers: Tokenizers | None,
     labelled: bool,
 ) -> str:
-    """A hash of all that the encoded captions or labels hang on."""
+    """Hash all that the encoded captions or labels depend on."""
     to_train: object = [settings.kind, settings.size, data.lowercase, library.__version__]
     if labelled:
         to_train = None
@@ -108,7 +108,7 @@ def key_of(
 
 
 def open_prepared(folder: Path, pixels: Pixels, say: Say, note: str = "") -> Prepared:
-    """A cache that is whole."""
+    """Open a cache that is complete."""
     manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
     valid = [json.loads(line) for line in (folder / "valid.jsonl").read_bytes().splitlines()]
     for line in manifest["notes"]:
@@ -151,7 +151,7 @@ def build(
     tokenizers: Tokenizers | None,
     labels: Sequence[str] | None,
 ) -> dict[str, object]:
-    """Encode everything into a folder; what the manifest should say of it."""
+    """Encode everything into a folder, and return its manifest."""
     class_names: tuple[str, ...] = ()
     encode: Callable[[list[Row], str], tuple[list[Row], list[list[int]]]]
     if labelled:
@@ -189,7 +189,7 @@ def build(
 def encode_captions(
     part: list[Row], tokenizers: Tokenizers, longest: int, rows: Rows, which: str
 ) -> tuple[list[Row], list[list[int]]]:
-    """Pictures with the tokens of all their captions, END between them; captions that are too long are counted."""
+    """Encode the captions of each picture, END between them; captions that are too long are counted."""
     before = "" if which == "train" else "valid_"
     flat = iter(tokenizers.target.encode_batch([text for row in part for text in row.texts]))
     used, targets = list[Row](), list[list[int]]()
@@ -210,7 +210,7 @@ def encode_captions(
 
 
 def encode_labels(part: list[Row], labels: Sequence[str], rows: Rows, which: str) -> tuple[list[Row], list[list[int]]]:
-    """Pictures with the number of their label; those of a label that is not known are counted and named."""
+    """Encode each picture's label as a number; unknown labels are counted and named."""
     index = {label: i for i, label in enumerate(labels)}
     strange = {row.texts[0] for row in part} - index.keys()
     used = [row for row in part if row.texts[0] in index]
@@ -223,13 +223,13 @@ def encode_labels(part: list[Row], labels: Sequence[str], rows: Rows, which: str
 
 
 def sample(texts: list[str]) -> list[str]:
-    """Every so manieth text, as many as a tokenizer is trained on."""
+    """Sample texts at even intervals, as many as a tokenizer is trained on."""
     step = math.ceil(sum(map(len, texts)) / SAMPLE)
     return texts[:: max(1, step)]
 
 
 def summary(rows: Rows, counts: Mapping[str, int], data: DataSettings, labels: int) -> str:
-    """One line about what was kept and dropped."""
+    """Summarise in one line what was kept and dropped."""
     text = f"{counts['pairs']:,} pictures"
     text += f" with {labels:,} labels" if labels else f" with {counts['train_texts']:,} captions"
     reasons = {"blank": "blank", "long": f"longer than {data.longest} tokens"}

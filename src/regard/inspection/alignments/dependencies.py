@@ -116,7 +116,7 @@ def measure_dependencies(model: Model, tokenizers: Tokenizers, examples: Sequenc
             right = pick_links(merge_batch(weights, at, at[:, : weights.shape[3]], (size, size))) & trees[side][:, None]
             hits[view] = hits.get(view, 0) + right.sum((0, 2, 3)).cpu()
     if not hits:
-        raise ArgumentError("the model has no self-attention, expected a model that has")
+        raise ArgumentError("model: no self-attention in it, expected a model with self-attention")
     return [
         DependencyShare(
             view.split(".")[0], view, head, count / max(1, words[view.split(".")[0]]), words[view.split(".")[0]]

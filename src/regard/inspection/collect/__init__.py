@@ -1,1 +1,1 @@
-"""Collection of what a model looked at: an exhibit, from a run or from a look."""
+"""Collecting what a model looked at: an exhibit, from a run or from a look."""

@@ -1,4 +1,4 @@
-"""Ablation: how likely the output is when one head gives nothing, for every head of every attention.
+"""Ablation: how likely the output is when one head is silenced, for every head of every attention.
 
     ablate(load("runs/demo"), "I ate pizza yesterday.").changes["decoder.blocks.1.cross"]
 
@@ -34,7 +34,7 @@ Rows = Sequence[tuple[int | slice, int]]  # (row, head): which head is silenced 
 
 @torch.no_grad()
 def ablate(run: OpenRun, item: Item, *, target: str | None = None, **options: Any) -> Ablation:
-    """Measure what each head is worth to the output; `options` are those of the search."""
+    """Measure how much each head contributes to the output; `options` are those of the search."""
     forced = force(run, item, target=target, tree=False, **options)
     views = views_of(watch_forward(first_model(run.model), forced), run.settings.kind)
     return ablation_of(first_model(run.model), forced, views)
@@ -42,9 +42,9 @@ def ablate(run: OpenRun, item: Item, *, target: str | None = None, **options: An
 
 @torch.no_grad()
 def ablation_of(model: Model, forced: ForcedExample, views: Sequence[View]) -> Ablation:
-    """Measure what each head is worth, for a forced output and its views."""
+    """Measure how much each head contributes, for a forced output and its views."""
     if model.points:
-        raise ArgumentError("ablate: a pointer network's attention is its output, and silenced it says nothing")
+        raise ArgumentError("ablate: a pointer network cannot be ablated, because its attention is its output")
     if not views:
         raise ArgumentError("ablate: the model has no attention to silence")
     heads = [(view.name, head) for view in views for head in range(len(view.weights))]
@@ -61,7 +61,7 @@ def ablation_of(model: Model, forced: ForcedExample, views: Sequence[View]) -> A
 
 
 def ablation_table(ablation: Ablation, views: Sequence[View]) -> str:
-    """The changes as text, a view a row and a head a column."""
+    """Format the changes as a text table, a view a row and a head a column."""
     most = max(map(len, ablation.changes.values()))
     titles = {view.name: view.title for view in views}
     width = max(len(titles[name]) for name in ablation.changes)
@@ -74,7 +74,7 @@ def ablation_table(ablation: Ablation, views: Sequence[View]) -> str:
 
 @contextmanager
 def silence_heads(model: Model, heads: Sequence[tuple[str, int]], forced: ForcedExample) -> Iterator[None]:
-    """Inside, row i of a batch is without the head i."""
+    """Silence head i in row i of a batch, inside the block."""
     modules = find_outermost(model)
     with ExitStack() as hooks:
         for name in dict(heads):
@@ -89,7 +89,7 @@ def silence_heads(model: Model, heads: Sequence[tuple[str, int]], forced: Forced
 
 
 def silence_head(module: nn.Module, rows: Rows, count: int) -> Any:
-    """Zeros in the place of what a head gives, in its row of `count`."""
+    """Replace a head's output by zeros, in its row of `count`."""
     if isinstance(module, Heads):
         width = module.value_size // module.heads
 

@@ -29,7 +29,7 @@ Source = Literal["q", "k", "v", "x"]  # projected query, keys and values; x, the
 
 @dataclass(frozen=True)
 class AttentionStage:
-    """One stage of a call: what it reads beside the stage before, the part whose parameters it uses, in words."""
+    """One stage of a call: its inputs beside the stage before, the part whose parameters it uses, and words for it."""
 
     name: Name
     shape: tuple[int, ...]
@@ -49,7 +49,7 @@ def stages_of(
     heads: bool,
     context: tuple[int, ...],
 ) -> list[AttentionStage]:
-    """The stages of one call, asked of its parts; shapes are those of the tensors that its look computes."""
+    """List the stages of one call, from its parts; shapes are those of the tensors that its look computes."""
     look = attention.look_projected(projected_query, prepared, query, span, heads)
     pairs = tuple(look.scores.shape)
     score = attention.score.first_score if isinstance(attention.score, PerHead) else attention.score
@@ -88,18 +88,18 @@ def stages_of(
 
 
 def is_identity(values: Tensor) -> bool:
-    """Whether every key's value is its own place: then what is summed are the weights themselves."""
+    """Return whether the values are the identity, so that the sum is the weights themselves."""
     count, width = values.shape[-2:]
     return count == width and bool((values == torch.eye(width, dtype=values.dtype, device=values.device)).all())
 
 
 def formula_of(score: Score) -> str:
-    """A score as the papers write it; one of another package by its class."""
+    """Write a score's formula as the papers do; a score of another package is named by its class."""
     return FORMULAS.get(type(score), type(score).__name__)
 
 
 def weighting_of(weighting: Weighting) -> str:
-    """A weighting by its name."""
+    """Name a weighting."""
     if isinstance(weighting, Softmax) and weighting.temperature != 1.0:
         return f"softmax, T = {weighting.temperature:g}"
     names = {"hard": "hard: one key", "gumbel": "Gumbel: one key", "plain": "the scores themselves"}
@@ -107,13 +107,13 @@ def weighting_of(weighting: Weighting) -> str:
 
 
 def list_words(parts: tuple[Span, ...], biases: bool) -> str:
-    """What the spans of a call forbid, or what they add to scores, in words."""
+    """Describe what the spans of a call forbid, or what they add to scores."""
     words = [span_words(part) for part in parts if not is_known(part) or isinstance(part, Alibi) is biases]
     return ", ".join(dict.fromkeys(words))
 
 
 def span_words(part: Span) -> str:
-    """What a span forbids, or adds, in words; one of another package is named by its class."""
+    """Describe what a span forbids or adds; a span of another package is named by its class."""
     if is_known(part):
         match part:
             case Alibi():
@@ -134,12 +134,12 @@ def span_words(part: Span) -> str:
 
 
 def is_known(part: Span) -> bool:
-    """Whether a span is one of the library's, as it is there."""
+    """Return whether a span is one of the library's own, and no subclass."""
     return type(part) in (Alibi, Causal, Lengths, Monotonic, Predictive, Mask, Packed)
 
 
 def gate_words(parts: tuple[Span, ...]) -> str:
-    """What weights are multiplied with after the softmax."""
+    """Describe what weights are multiplied by after the softmax."""
     predictive = any(isinstance(part, Predictive) for part in parts)
     return (
         "exp(−(j − p_i)² / 2σ²)"

@@ -1,4 +1,4 @@
-"""Dependency trees beside attention: read from a file, set on the words of a side, and which head follows them.
+"""Dependency trees beside attention: reading them, fitting them to a side's words, finding the heads that follow them.
 
 A file holds trees one after the other, as CoNLL-U has them (a word a line: ID, FORM, …, HEAD, DEPREL in the ten columns
 of a treebank, or these four alone; an empty line between sentences), or as the phrasebook's `.heads` files do: a line a
@@ -37,7 +37,7 @@ COLUMNS = {3: (2, None), 4: (2, 3)}  # of HEAD and DEPREL by the number of colum
 
 @dataclass(frozen=True)
 class ParsedTree:
-    """The tree of one sentence as a file has it."""
+    """The dependency tree of one sentence, as its file gives it."""
 
     heads: tuple[int, ...]  # from 0, -1 for the root
     relations: tuple[str, ...] = ()  # none where they have no names
@@ -48,7 +48,7 @@ class ParsedTree:
 def find_trees(
     file: str | None, items: Sequence[str], inputs: Sequence[str], run: OpenRun | None = None
 ) -> list[ParsedTree | None]:
-    """The tree of each input: of a file that is named, or of one with the same name and `.heads` behind it.
+    """Find the tree of each input, in the file that is named or in the one with `.heads` after its name.
 
     Without a file it is the phrasebook's own, where the run was trained on that and the grammar has the sentence.
     """
@@ -59,12 +59,12 @@ def find_trees(
         return [None if run is None else phrasebook_tree(run, text, tries) for text in inputs]
     trees = read_trees(file)
     if len(trees) < len(inputs):
-        raise CommandError(f"--tree: {file} has {len(trees):,} trees, and {len(inputs):,} texts are shown")
+        raise CommandError(f"--tree: {file} has {len(trees):,} trees, but {len(inputs):,} texts are shown")
     return list(trees[: len(inputs)])
 
 
 def phrasebook_tree(run: OpenRun, text: str, tries: int = SEARCH) -> ParsedTree | None:
-    """The tree of a sentence that a translator of the phrasebook reads; None of another text, or of another run."""
+    """Derive the tree of a phrasebook sentence; None for another text, or a run of another corpus."""
     data = run.settings.data
     if data.builtin != "phrasebook" or not run.can("translate"):
         return None
@@ -92,7 +92,9 @@ def read_trees(path: str | Path) -> list[ParsedTree]:
     for tree in trees:
         for word, head in enumerate(tree.heads):
             if not -1 <= head < len(tree.heads) or head == word:
-                raise DataError(f"{tree.where}: word {word + 1} has no such head among {len(tree.heads)} words")
+                raise DataError(
+                    f"{tree.where}: the head of word {word + 1} is not another of its {len(tree.heads)} words"
+                )
     return trees
 
 
@@ -102,7 +104,7 @@ def is_heads(line: str) -> bool:
 
 
 def heads_lines(path: str | Path, lines: Sequence[str]) -> Iterator[ParsedTree]:
-    """The trees of a file of heads; empty lines are no sentences."""
+    """Read the trees of a file of heads; empty lines are no sentences."""
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
@@ -112,23 +114,23 @@ def heads_lines(path: str | Path, lines: Sequence[str]) -> Iterator[ParsedTree]:
 
 
 def name_relations(path: str | Path, trees: Sequence[ParsedTree]) -> Iterator[ParsedTree]:
-    """The trees of a file of heads with the names of their relations, where a file beside it has them."""
+    """Add the names of relations to the trees of a file of heads, where a file beside it has them."""
     beside = Path(str(path).removesuffix(".heads") + ".relations")
     if not str(path).endswith(".heads") or not beside.is_file():
         yield from trees
         return
     lines = [line.split() for chunk in read_chunks(str(beside), say=ignore) for line in chunk if line.strip()]
     if len(lines) != len(trees):
-        raise DataError(f"{beside}: relations of {len(lines):,} texts given, and {path} has heads of {len(trees):,}")
+        raise DataError(f"{beside}: relations of {len(lines):,} texts given, but {path} has heads of {len(trees):,}")
     for number, (tree, names) in enumerate(zip(trees, lines, strict=True), 1):
         if len(names) != len(tree.heads):
-            mismatch = f"{len(names)} relations given, and {tree.where} has {len(tree.heads)} heads"
+            mismatch = f"{len(names)} relations given, but {tree.where} has {len(tree.heads)} heads"
             raise DataError(f"{beside}, text {number}: {mismatch}")
         yield replace(tree, relations=tuple(names))
 
 
 def conll_sentences(path: str | Path, lines: Sequence[str]) -> Iterator[ParsedTree]:
-    """The trees of a treebank's file."""
+    """Read the trees of a treebank's file."""
     rows, begin = list[list[str]](), 1
     for number, line in enumerate([*lines, ""], 1):
         if line.strip():
@@ -146,7 +148,7 @@ def conll_sentences(path: str | Path, lines: Sequence[str]) -> Iterator[ParsedTr
 
 
 def conll_tree(path: str | Path, rows: Sequence[Sequence[str]], begin: int) -> ParsedTree:
-    """A sentence of a treebank: words that are written as one (1-2) are, and empty nodes (1.1) are no words."""
+    """Read one sentence of a treebank: multiword tokens (1-2) count as one word, and empty nodes (1.1) as none."""
     heads, relations, forms, inside = list[int](), list[str](), list[tuple[str, int]](), 0
     for number, identity, form, *cells in rows:
         if "." in identity:
@@ -168,7 +170,7 @@ def conll_tree(path: str | Path, rows: Sequence[Sequence[str]], begin: int) -> P
 
 
 def read_number(path: str | Path, line: str, text: str) -> int:
-    """A number of a column."""
+    """Read a number from a column."""
     if not text.isdecimal():
         raise DataError(f"{path}, line {line}: {text!r} given, expected the number of a word, or 0 for the root")
     return int(text)
@@ -178,7 +180,7 @@ def read_number(path: str | Path, line: str, text: str) -> int:
 
 
 def dependencies_of(tree: ParsedTree, sides: dict[str, Side], views: Sequence[View]) -> Dependencies:
-    """A tree on the words of the text that was put in, with the heads of self-attention that follow it."""
+    """Fit a tree to the words of the input text, with the heads of self-attention that follow it."""
     name = "source" if "source" in sides else "read"
     heads, relations = fit_words(tree, sides[name].texts)
     causal = name == "read"  # a word can look at those that were read before it
@@ -202,7 +204,7 @@ def dependencies_of(tree: ParsedTree, sides: dict[str, Side], views: Sequence[Vi
 
 
 def strongest_words(view: View, side: Side) -> list[list[int]]:
-    """The word that each word looks at most, head by head; -1 where it looks at none."""
+    """Find the word that each word looks at most, head by head; -1 where it looks at none."""
     merged = merge(view.weights, side.words, side.words)
     best, at = merged.max(-1)
     strongest: list[list[int]] = torch.where(best > 0, at, -1).tolist()
@@ -210,11 +212,11 @@ def strongest_words(view: View, side: Side) -> list[list[int]]:
 
 
 def fit_words(tree: ParsedTree, words: Sequence[str]) -> tuple[tuple[int, ...], tuple[str, ...]]:
-    """The head and the relation of each word of a text, whose words may hold several of the tree ("pizza.")."""
+    """Find the head and the relation of each word of a text, whose words may hold several of the tree ("pizza.")."""
     relations = tree.relations or ("",) * len(tree.heads)
     if not tree.forms:
         if len(words) != len(tree.heads):
-            raise DataError(f"{tree.where}: {len(tree.heads)} heads given, and the text has {len(words)} words")
+            raise DataError(f"{tree.where}: {len(tree.heads)} heads given, but the text has {len(words)} words")
         return tree.heads, relations
     owner = word_of_tokens(tree, words)
     heads, names = [-1] * len(words), [""] * len(words)
@@ -227,7 +229,7 @@ def fit_words(tree: ParsedTree, words: Sequence[str]) -> tuple[tuple[int, ...], 
 
 
 def word_of_tokens(tree: ParsedTree, words: Sequence[str]) -> list[int]:
-    """The word of the text that each token of the tree begins in, letter by letter."""
+    """Find the word of the text that each token of the tree begins in, letter by letter."""
     letters = [(letter, number) for number, word in enumerate(words) for letter in fold_letters(word)]
     owner, at = list[int](), 0
     for form, count in tree.forms:
@@ -243,7 +245,7 @@ def word_of_tokens(tree: ParsedTree, words: Sequence[str]) -> list[int]:
 
 
 def fold_letters(text: str) -> str:
-    """Letters to compare: without case and spaces, in one form of Unicode."""
+    """Fold a text for comparison: without case and spaces, in one form of Unicode."""
     return "".join(unicodedata.normalize("NFKC", text).casefold().split())
 
 
@@ -251,7 +253,7 @@ def fold_letters(text: str) -> str:
 
 
 def relation_table(each: Sequence[Dependencies], views: Sequence[View]) -> str:
-    """Which head follows which relation, over all texts that were shown: its share beside a fixed distance's.
+    """Tabulate which head follows which relation, over all texts shown, beside the share of a fixed distance.
 
     A head of attention "from the head" looks from words at those that depend on them, others at what words depend on.
     """

@@ -1,4 +1,4 @@
-"""Documents as a classifier weighed them: sentences, their words, and how much each of them counts."""
+"""Documents as a classifier weighed them: sentences, their words, and how much each counts."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ __all__ = ["WeighedSentence", "weigh"]
 
 @dataclass(frozen=True)
 class WeighedSentence:
-    """A sentence, how much it counts in its document, and each of its words in it; both sum to one."""
+    """A sentence, its weight in the document, and the weights of its words; both sum to one."""
 
     words: list[str]
     weights: list[float]
@@ -24,7 +24,7 @@ class WeighedSentence:
 
     @property
     def counts(self) -> list[float]:
-        """The share of each word in the document; over all sentences they sum to one."""
+        """Return the share of each word in the document; over all sentences they sum to one."""
         return [self.weight * weight for weight in self.weights]
 
 
@@ -35,7 +35,7 @@ def weigh(
     texts: Sequence[str],
     splitter: Splitter | None = None,
 ) -> list[list[WeighedSentence]]:
-    """The sentences of each text with the weights of a `han` model; a text without words has none.
+    """Return the sentences of each text with the weights of a `han` model; a text without words has none.
 
     A word's weight is that of its pieces together. Texts are read one by one, as they may be of any length.
     """
@@ -56,7 +56,7 @@ def weigh(
 
 
 def sentence(tokenizer: Tokenizer, ids: list[int], weights: list[float], weight: float) -> WeighedSentence:
-    """Pieces and their weights, put together to words."""
+    """Merge pieces and their weights into words."""
     words = tokenizer.decode(ids).split()
     summed = [0.0] * len(words)
     for place, each in zip(tokenizer.words(ids), weights, strict=False):

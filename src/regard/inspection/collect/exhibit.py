@@ -152,7 +152,7 @@ class State:
 
 @dataclass(frozen=True, eq=False)
 class Gates:
-    """What the gates of a recurrent layer let through, word by word, with what the layer then held."""
+    """The gates of a recurrent layer, word by word, with the state after each word."""
 
     title: str  # "encoder, layer 1, from the end"
     cell: Literal["lstm", "gru", "rnn", "lstmn"]
@@ -164,7 +164,7 @@ class Gates:
 
 @dataclass(frozen=True, eq=False)
 class Walk:
-    """One word from x to the likeliest words, in numbers; of a recurrent network, its states and gates too."""
+    """One word from x to the likeliest words, in numbers; for a recurrent network, its states and gates too."""
 
     view: str  # the name of the view
     head: int
@@ -207,7 +207,7 @@ class Ablation:
 
 @dataclass(frozen=True, eq=False)
 class Exhibit:
-    """An exhibit: all that is shown of one input."""
+    """Everything that is shown of one input."""
 
     kind: str  # of the model
     task: str
@@ -230,7 +230,7 @@ class Exhibit:
 
 
 def find_view(views: Sequence[View], name: str | None) -> View:
-    """The view of a name or a title; by default the last to the source, or to a memory."""
+    """Find a view by its name or title; by default the last one to the source, or to a memory."""
     if name is None:
         return next((each for each in reversed(views) if each.role in ("cross", "memory")), views[0])
     for each in views:

@@ -1,4 +1,4 @@
-"""A look by itself as an exhibit: no model, no run, only what looked and what was looked at."""
+"""An exhibit of a look by itself, without a model or a run: only the words and the weights between them."""
 
 # b batch · h heads · n rows · m columns · y x rows and columns of a grid
 from collections.abc import Sequence
@@ -15,18 +15,18 @@ __all__ = ["as_exhibit", "exhibit_of_look"]
 
 
 def as_exhibit(what: Any, source: Sequence[str] | None, target: Sequence[str] | None) -> Exhibit:
-    """An exhibit as it is, or the one that a look makes with its words."""
+    """Return an exhibit as it is, or make one of a look and its words."""
     if isinstance(what, Exhibit):
         if source is not None or target is not None:
-            raise ArgumentError("source, target: an exhibit has its own words; they are given with a look only")
+            raise ArgumentError("source, target: given with an exhibit, which has its own words; leave them out")
         return what
     if isinstance(what, Look):
         return exhibit_of_look(what, source, target)
-    raise ArgumentError(f"what is drawn is an Exhibit or a Look, got {type(what).__name__}")
+    raise ArgumentError(f"{type(what).__name__} given, expected an Exhibit or a Look")
 
 
 def exhibit_of_look(look: Look, source: Sequence[str] | None = None, target: Sequence[str] | None = None) -> Exhibit:
-    """A look at one example: weights [n, m] or heads of such, leading dimensions of one dropped.
+    """Make an exhibit of a look at one example: weights [n, m] or heads of such; leading dimensions of one are dropped.
 
     `source` names the m columns and `target` the n rows; without them they are counted from 1. Places of a grid need no
     names.
@@ -87,7 +87,7 @@ def _side(name: str, words: Sequence[str] | None, count: int, grid: tuple[int, i
 
 
 def _rows(values: Tensor | None, heads: int, n: int) -> Tensor | None:
-    """[h n], where there is a number for each row."""
+    """Return [h n], where there is a number for each row."""
     if values is None or values.numel() != heads * n:
         return None
     values = values.detach().reshape(heads, n).cpu()

@@ -1,4 +1,4 @@
-"""Collecting a graph: a trace of one tiny pass, as boxes, edges and frames.
+"""Collecting a model's graph: a trace of one small pass, as boxes, edges and frames.
 
     graph = graph_of(model)
     [node.label for node in graph.nodes], graph.edges, graph.groups
@@ -39,7 +39,7 @@ LISTS = (nn.ModuleList, nn.Sequential)
 
 
 def graph_of(model: Model, source: Source | None = None, target: Tokens | None = None, *, fold: bool = True) -> Graph:
-    """The graph of one pass over a source and a target, or over a tiny one where none is given."""
+    """Build the graph of one pass over a source and a target, or over a small example where none is given."""
     passed = run_tiny(model, source, target)
     split_layer_loops(passed.trace.units, passed.trace.modules)
     units = live_units(passed.trace)
@@ -60,7 +60,7 @@ def graph_of(model: Model, source: Source | None = None, target: Tokens | None =
 
 
 def live_units(recorder: Trace) -> list[Unit]:
-    """The units on the way to the last one, in an order in which reading goes forward."""
+    """List the units that lead to the last one, each after those that it reads."""
     units = sorted(recorder.units.values(), key=lambda unit: unit.time)
     last = max(units, key=lambda unit: unit.time)
     alive, queue = {last.id}, [last.id]
@@ -72,7 +72,7 @@ def live_units(recorder: Trace) -> list[Unit]:
 
 
 def name_units(units: Sequence[Unit]) -> dict[str, str]:
-    """A name for every unit, the same in every run: modules by their own, others with a word and a number."""
+    """Name every unit, the same in every run: modules by their own names, others by a word and a number."""
     names: dict[str, str] = {}
     earlier: set[str] = set()
     for unit in units:
@@ -93,7 +93,7 @@ def name_units(units: Sequence[Unit]) -> dict[str, str]:
 
 
 def connect(units: Sequence[Unit], names: dict[str, str], passed: TinyPass) -> tuple[list[GraphNode], list[GraphEdge]]:
-    """Nodes and edges; what is read of a later unit is of the step before, and gets a node of its own."""
+    """Build nodes and edges; what is read from a later unit comes from the step before, and gets its own node."""
     by_id = {unit.id: unit for unit in units}
     nodes = list[GraphNode]()
     edges = dict[GraphEdge, None]()  # each once, in order
@@ -126,7 +126,7 @@ def connect(units: Sequence[Unit], names: dict[str, str], passed: TinyPass) -> t
 
 
 def previous_node(name: str, unit: Unit, reader: Unit, passed: TinyPass, history: bool) -> GraphNode:
-    """The node of what a unit gave in the step before, or in all of them, on the side of who reads it."""
+    """Make the node of a unit's output in the step before, or in all steps, on its reader's side."""
     label, every = previous_label(unit, passed, history)
     symbol = number_layer(every, *layer_of(unit, passed))
     shape, last = unit.shape, tuple[int, ...]()
@@ -138,7 +138,7 @@ def previous_node(name: str, unit: Unit, reader: Unit, passed: TinyPass, history
 
 
 def make_node(unit: Unit, name: str, owner: dict[str, str], passed: TinyPass, loops: bool) -> GraphNode:
-    """The node of a unit; its modules are its own where no node before has them."""
+    """Make the node of a unit; it owns those of its modules that no earlier node has."""
     modules = passed.trace.modules
     module = modules.get(unit.module)
     fresh = [each for each in unit.modules if each not in owner]
@@ -167,7 +167,7 @@ def make_node(unit: Unit, name: str, owner: dict[str, str], passed: TinyPass, lo
 
 
 def count_parameters(unit: Unit, modules: Sequence[str], recorder: Trace) -> int:
-    """How many numbers the parameters of some modules have, without those of modules inside of them."""
+    """Count the parameters of some modules, without those of modules inside them."""
     if unit.kind == "learned":
         parameter = recorder.modules[unit.module]._parameters[unit.operation]
         return 0 if parameter is None else parameter.numel()
@@ -176,7 +176,7 @@ def count_parameters(unit: Unit, modules: Sequence[str], recorder: Trace) -> int
 
 
 def first_values(units: Sequence[Unit]) -> dict[str, set[str]]:
-    """What stands for a unit's output before the first step: what the same place in the code reads at first."""
+    """Find what stands for a unit's output before the first step: what the same place in the code reads first."""
     time = {unit.id: unit.time for unit in units}
     firsts: dict[str, set[str]] = {}
     for unit in units:
@@ -192,7 +192,7 @@ def first_values(units: Sequence[Unit]) -> dict[str, set[str]]:
 
 
 def group_nodes(nodes: Sequence[GraphNode], edges: Sequence[GraphEdge], recorder: Trace) -> list[GraphGroup]:
-    """Groups for attentions, and for layers that stand one after the other: outermost first."""
+    """Make groups for attentions, and for layers that follow one another, outermost first."""
     groups = dict[tuple[str, str], list[str]]()
     for node in nodes:
         if node.kind == "previous":
@@ -219,7 +219,7 @@ def group_nodes(nodes: Sequence[GraphNode], edges: Sequence[GraphEdge], recorder
 def add_previous(
     groups: Sequence[GraphGroup], nodes: Sequence[GraphNode], edges: Sequence[GraphEdge]
 ) -> list[GraphGroup]:
-    """Put what is read of the step before into the innermost groups that all of its readers are in."""
+    """Put what is read from the step before into the innermost group that holds all of its readers."""
     result = list(groups)
     for node in nodes:
         if node.kind == "previous":
@@ -231,7 +231,7 @@ def add_previous(
 
 
 def is_convex(members: set[str], edges: Sequence[GraphEdge]) -> bool:
-    """Whether no way leads out of some boxes and back into them: then a frame can stand around them."""
+    """Return whether no path leaves some boxes and comes back, so that a frame can stand around them."""
     outside, queue = set[str](), list(members)
     while queue:
         here = queue.pop()
@@ -243,7 +243,7 @@ def is_convex(members: set[str], edges: Sequence[GraphEdge]) -> bool:
 
 
 def enclosing(name: str, recorder: Trace) -> list[str]:
-    """The modules around a name that are drawn as a frame, outermost first."""
+    """List the modules around a name that are drawn as a frame, outermost first."""
     parts = name.split(".")
     paths: list[str] = []
     for count in range(1, len(parts) + 1 if name else 0):
@@ -265,5 +265,5 @@ def enclosing(name: str, recorder: Trace) -> list[str]:
 
 
 def is_unknown(module: nn.Module) -> bool:
-    """Whether a module is another package's: then all that it has inside is framed."""
+    """Return whether a module comes from another package: then everything inside it is framed."""
     return not type(module).__module__.startswith("regard.")

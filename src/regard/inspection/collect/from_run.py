@@ -1,4 +1,4 @@
-"""Collecting an exhibit: decode as asked, then one teacher-forced pass under `watch`, for a model of any kind.
+"""Collecting an exhibit from a run: a search, then one teacher-forced pass under `watch`, for a model of any kind.
 
 from regard import load, inspection
 exhibit = inspection.exhibit_of(load("runs/demo"), "I ate pizza yesterday.", beam=5)
@@ -40,7 +40,7 @@ def exhibit_of(
     dependencies: ParsedTree | None = None,
     **options: Any,
 ) -> Exhibit:
-    """Everything that a page shows of one item: a text, or, for a run that reads pictures, a file or its pixels.
+    """Collect everything that a page shows of one item: a text or, for a run that reads pictures, a file or its pixels.
 
     The output is what the search finds that `options` ask for, such as beam=5, and its `tree` is kept; or it is
     `target`, a text or a label. `walk` takes one word through its attention in numbers, `Which(…)` says which
@@ -75,7 +75,7 @@ def exhibit_of(
 
 
 def alignment_of(run: OpenRun, views: Sequence[View]) -> tuple[str | None, int | None, Literal[0, 1]]:
-    """The view, the head and the offset that are nearest to an alignment; none without an attention to the source."""
+    """Choose the view, head and offset nearest to an alignment; None without an attention to the source."""
     heads_of = {view.name: len(view.weights) for view in views if view.role == "cross"}
     if not heads_of.keys() & set(first_model(run.model).cross_attentions):
         return None, None, 0
@@ -91,7 +91,7 @@ def alignment_of(run: OpenRun, views: Sequence[View]) -> tuple[str | None, int |
 
 
 def choose_walk(walk: Which | bool, aligned: str | None, head: int | None) -> Which:
-    """Choose what is walked: by default the view and the head that lines are drawn from."""
+    """Choose what to walk through: by default the view and the head that lines are drawn from."""
     which = Which() if isinstance(walk, bool) else walk
     if which.view is None and aligned is not None:
         return replace(which, view=aligned, head=head if which.head is None else which.head)

@@ -1,4 +1,4 @@
-r"""Gates: what the layers of a recurrent network remember and forget at each word.
+r"""Gates of recurrent layers: what they remember and forget at each word.
 
 torch's layers give h alone; the gates are computed again from the layer's own weights and inputs, as `cells` has them:
 $i, f, o = \sigma(W x + U h + b)$ of an LSTM, $r, z$ of a GRU. Of an LSTMN both tapes are given, h and c, and what each
@@ -29,7 +29,7 @@ NUMBER = re.compile(r"\.(?:blocks|layers|forwards|backwards)\.(\d+)")
 def cell_gates(
     layer: Layer, projected: Float[Tensor, "b g"], before: Float[Tensor, "b p d"], added: Tensor | None = None
 ) -> dict[str, Float[Tensor, "b d"]]:
-    """The gates of one step, and the state after it: of an LSTM i, f, o, ĉ, c and h."""
+    """Compute the gates of one step, and the state after it: for an LSTM i, f, o, ĉ, c and h."""
     h, net = before[:, 0], layer.net
     recurrent = linear(h, net.weight_hh_l0, net.bias_hh_l0)
     if layer.kind == "gru":
@@ -47,7 +47,7 @@ def cell_gates(
 
 
 def run_gates(layer: Layer, call: ModuleCall) -> dict[str, Float[Tensor, "b n d"]]:
-    """The gates of every position of a call of a layer, which runs whole sentences."""
+    """Compute the gates at every position of a call of a layer that runs whole sentences."""
     x = call.inputs[0]
     initial = call.inputs[1] if len(call.inputs) > 1 else None
     state = x.new_zeros(len(x), layer.parts, layer.size) if initial is None else initial
@@ -59,7 +59,7 @@ def run_gates(layer: Layer, call: ModuleCall) -> dict[str, Float[Tensor, "b n d"
 
 
 def step_gates(layer: Layer, steps: Sequence[CellStep], tapes: bool = False) -> dict[str, Float[Tensor, "b n d"]]:
-    """The gates of a layer that took its steps one by one; of an LSTMN with what was read off the tapes."""
+    """Compute the gates of a layer that took its steps one by one; an LSTMN's with what was read off the tapes."""
     gates = []
     for step in steps:
         read = {"h̃": step.before[:, 0], "c̃": step.before[:, 1]} if tapes else {}
@@ -69,12 +69,12 @@ def step_gates(layer: Layer, steps: Sequence[CellStep], tapes: bool = False) -> 
 
 @torch.no_grad()
 def gates_of(forward: ForwardPass) -> tuple[Gates, ...]:
-    """Every recurrent layer of the pass, in the order of the model; none of a model that has no such layer."""
+    """Collect the gates of every recurrent layer of the pass, in the order of the model."""
     return tuple(each for name in names_of(forward) for each in layer_gates(forward, name))
 
 
 def names_of(forward: ForwardPass) -> list[str]:
-    """The layers that ran, by name: encoders first."""
+    """Name the layers that ran, encoders first."""
     recording = forward.recording
     assert recording is not None
     ran = {*recording.calls, *recording.steps}
@@ -82,7 +82,7 @@ def names_of(forward: ForwardPass) -> list[str]:
 
 
 def layer_gates(forward: ForwardPass, name: str) -> Iterator[Gates]:
-    """The gates of one layer, over the sides that it read: a Turing machine's controller reads both."""
+    """Collect the gates of one layer, over the sides that it read: a Turing machine's controller reads both."""
     module, recording = forward.model.get_submodule(name), forward.recording
     assert recording is not None
     layer = module if isinstance(module, Layer) else cast(Layer, module.cell)
@@ -111,12 +111,12 @@ def layer_gates(forward: ForwardPass, name: str) -> Iterator[Gates]:
 
 
 def join_gates(parts: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
-    """Calls of a layer one after the other, along their positions."""
+    """Join the calls of a layer along their positions."""
     return {symbol: torch.cat([part[symbol] for part in parts], 1) for symbol in parts[0]}
 
 
 def sides_of(forward: ForwardPass, name: str, count: int) -> list[str]:
-    """The sides that a layer read, in order."""
+    """List the sides that a layer read, in order."""
     sides = forward.sides
     if name.startswith("sentence_"):
         return ["sentences"]
@@ -128,7 +128,7 @@ def sides_of(forward: ForwardPass, name: str, count: int) -> list[str]:
 
 
 def rows_of(forward: ForwardPass, side: str, batch: int, first: int, count: int, backwards: bool) -> list[int]:
-    """Where the pieces of a side are among the layer's positions, in the order of the text."""
+    """Find the positions of a side's pieces among the layer's, in the order of the text."""
     source = forward.forced.source
     if isinstance(source, Documents) and side == "source" and batch > 1:
         lengths, width = source.words.lengths.tolist(), source.words.ids.shape[1]  # a sentence a row
@@ -143,7 +143,7 @@ def rows_of(forward: ForwardPass, side: str, batch: int, first: int, count: int,
 
 
 def title_of(forward: ForwardPass, name: str, side: str) -> str:
-    """A layer in words."""
+    """Describe a layer in words."""
     number = NUMBER.search(name)
     what = {"source": "encoder", "read": "decoder", "sentences": "sentences"}[side]
     if side == "source" and "read" not in forward.sides and "sentences" in forward.sides:

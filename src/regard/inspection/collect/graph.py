@@ -1,4 +1,4 @@
-"""The computational graph of a model as plain data: boxes in order, what read what, and layers that are alike, folded.
+"""The computational graph of a model as plain data: boxes in order, edges between them, and identical layers folded.
 
 `graph_of` of `from_model` makes it from a model, `draw/graph.py` draws it; nobody who draws asks the model anything.
 """
@@ -40,7 +40,7 @@ class GraphNode:
 
 @dataclass(frozen=True)
 class GraphEdge:
-    """Numbers that go from one box to another."""
+    """An edge: numbers that go from one box to another."""
 
     source: str
     target: str
@@ -48,7 +48,7 @@ class GraphEdge:
 
 @dataclass(frozen=True)
 class GraphGroup:
-    """Boxes that belong together: a layer, an attention."""
+    """A group of boxes that belong together: a layer, an attention."""
 
     name: str
     label: str
@@ -60,7 +60,7 @@ class GraphGroup:
 
 @dataclass(frozen=True)
 class Graph:
-    """A model as it ran: nodes in an order in which every edge goes forward."""
+    """The graph of a model as it ran: nodes in an order in which every edge goes forward."""
 
     kind: str  # of the model
     paper: str
@@ -70,14 +70,14 @@ class Graph:
     sizes: dict[str, int] = field(default_factory=dict)  # letters of shapes
 
     def alone(self, node: GraphNode) -> int:
-        """How many alike ones a node stands for beside those that the frames around it count."""
+        """Count the identical nodes that a node stands for, apart from those that the frames around it count."""
         framed = 1
         for group in self.groups:
             framed *= group.count if node.name in group.nodes else 1
         return node.count // framed
 
     def node(self, name: str) -> GraphNode:
-        """The node of a name."""
+        """Find a node by its name."""
         return next(each for each in self.nodes if each.name == name)
 
 
@@ -87,7 +87,7 @@ COMPARED = ("kind", "label", "layer_symbol", "shape", "note", "calls", "loops", 
 
 
 def fold_layers(graph: Graph, lists: Mapping[str, Sequence[str]]) -> Graph:
-    """Fold rows of layers that are alike into one with their number; `lists` has the keys of each list of modules."""
+    """Fold each row of identical layers into one with a count; `lists` has the keys of each list of modules."""
     for name in sorted(lists, key=lambda name: -name.count(".")):
         for side in ("encoder", "decoder"):
             graph = fold_list(graph, name, lists[name], side)
@@ -95,7 +95,7 @@ def fold_layers(graph: Graph, lists: Mapping[str, Sequence[str]]) -> Graph:
 
 
 def fold_list(graph: Graph, name: str, keys: Sequence[str], side: str) -> Graph:
-    """Fold runs of alike children of one list."""
+    """Fold runs of identical children of one list."""
     members = {key: within(graph, f"{name}.{key}".removeprefix("."), side) for key in keys}
     keys = [key for key in keys if members[key]]
     runs: list[list[str]] = []
@@ -113,7 +113,7 @@ def fold_list(graph: Graph, name: str, keys: Sequence[str], side: str) -> Graph:
 
 
 def within(graph: Graph, module: str, side: str) -> list[GraphNode]:
-    """The nodes of a module and of what is inside of it."""
+    """List the nodes of a module and of everything inside it."""
     return [
         node
         for node in graph.nodes
@@ -124,7 +124,7 @@ def within(graph: Graph, module: str, side: str) -> list[GraphNode]:
 def is_alike(
     graph: Graph, name: str, members: dict[str, list[GraphNode]], one: str, other: str, keys: Sequence[str]
 ) -> bool:
-    """Whether two layers have the same boxes, shapes and edges, each but for where its input comes from."""
+    """Return whether two layers have the same boxes, shapes and edges, apart from the source of their input."""
     first, second = members[one], members[other]
     if len(first) != len(second) or len(first) == 0:
         return False
@@ -139,14 +139,14 @@ def is_alike(
 
 
 def follows(graph: Graph, members: dict[str, list[GraphNode]], one: str, other: str, keys: Sequence[str]) -> bool:
-    """Whether a layer reads the one before it, or stands beside it and reads what all of them read."""
+    """Return whether a layer reads the one before it, or stands beside it and reads what all of them read."""
     first, second = ({node.name for node in members[key]} for key in (one, other))
     outside = {edge.source for edge in graph.edges if edge.target in second} - second
     return bool(outside & first) or all(is_common(graph, members, source, keys) for source in outside)
 
 
 def is_common(graph: Graph, members: dict[str, list[GraphNode]], source: str, keys: Sequence[str]) -> bool:
-    """Whether a node outside of some layers is read by several of them."""
+    """Return whether several of some layers read a node outside them."""
     if any(node.name == source for key in keys for node in members[key]):
         return False
     return len(layers_of((edge.target for edge in graph.edges if edge.source == source), members)) > 1
@@ -155,7 +155,7 @@ def is_common(graph: Graph, members: dict[str, list[GraphNode]], source: str, ke
 def read_by(
     graph: Graph, members: dict[str, list[GraphNode]], key: str, keys: Sequence[str]
 ) -> list[tuple[int, tuple[str, ...]]]:
-    """What each box of a layer reads, with numbers for its own boxes; what comes before it has no name."""
+    """List what each box of a layer reads: the layer's own boxes by number, those outside it unnamed."""
     index = {node.name: number for number, node in enumerate(members[key])}
     reads: dict[int, list[str]] = {}
     for edge in graph.edges:
@@ -169,18 +169,18 @@ def read_by(
 
 
 def layers_of(names: Iterable[str], members: dict[str, list[GraphNode]]) -> set[str]:
-    """The layers that some nodes are in."""
+    """Find the layers that some nodes are in."""
     name_set = set(names)
     return {key for key, nodes in members.items() if any(node.name in name_set for node in nodes)}
 
 
 def relative(name: str, module: str) -> str:
-    """A node's name without its layer's, and without the number that tells it from others of the graph."""
+    """Strip a node's name of its layer's, and of the number that tells it from others in the graph."""
     return re.sub(r" \d+$", "", name.removeprefix(module.removeprefix(".")))
 
 
 def merge_run(graph: Graph, parts: Sequence[list[GraphNode]], names: Sequence[str], side: str) -> Graph:
-    """Keep the first of several alike layers; what read the last one reads the first."""
+    """Keep the first of several identical layers; whatever read the last one now reads the first."""
     target = {node.name: first.name for part in parts[1:] for node, first in zip(part, parts[0], strict=True)}
     first_names = {node.name for node in parts[0]}
     order = {node.name: number for number, node in enumerate(graph.nodes)}

@@ -48,10 +48,10 @@ def attention_maps(
 def watch_captions(
     model: Model, tokenizer: Tokenizer, pixels: UInt8[Tensor, "b 3 h w"], texts: Sequence[str]
 ) -> Iterator[tuple[list[list[int]], Look, tuple[int, int]]]:
-    """The pieces of pictures' captions, the look of every piece, and the grid: some pictures at a time."""
+    """Return the pieces of pictures' captions, the look of every piece, and the grid, some pictures at a time."""
     device = next(model.parameters()).device
     if not model.cross_attentions:
-        raise ArgumentError("model: one without attention given, which looks at no place")
+        raise ArgumentError("model: no attention in it, expected a model that looks at places of the picture")
     if len(texts) != len(pixels):
         raise ArgumentError(f"texts: {len(texts)} given, expected one for each of {len(pixels)} pictures")
     name = model.alignment_attention
@@ -71,7 +71,7 @@ def watch_captions(
 
 @dataclass(frozen=True)
 class Concentration:
-    """The spread of a look over the grid, the mean of all words."""
+    """The spread of attention over the grid, averaged over all words."""
 
     entropy: float  # in nats; of m places alike it is ln m
     largest: float  # the largest weight
@@ -82,7 +82,7 @@ class Concentration:
 def concentration(
     model: Model, tokenizer: Tokenizer, pixels: UInt8[Tensor, "b 3 h w"], texts: Sequence[str]
 ) -> Concentration:
-    """Measure how far looks are spread; of attention that takes one place, the probabilities that it is taken by."""
+    """Measure how widely attention is spread; hard attention is measured by its probabilities."""
     entropy = largest = 0.0
     count = cells = 0
     for ids, look, (down, across) in watch_captions(model, tokenizer, pixels, texts):
@@ -107,7 +107,7 @@ class Grounding:
 
     @property
     def share(self) -> float:
-        """Right ones of all, 0 to 1."""
+        """Return the share of right words, 0 to 1."""
         return self.right / self.words if self.words else 0.0
 
     def __str__(self) -> str:

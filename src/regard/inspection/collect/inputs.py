@@ -17,7 +17,7 @@ __all__ = ["is_run", "read_against", "read_inputs"]
 def read_inputs(
     run: OpenRun, arguments: Sequence[str], count: int, say: Callable[[str], None], as_text: bool = False
 ) -> list[str]:
-    """The first `count` things to look at; `say` is told of what is left out.
+    """Read the first `count` inputs; `say` reports what is left out.
 
     Of a run that reads pictures all are files or folders of them. For others, what is a file is read, a text a line,
     "-" is standard input, and what has white space in it is a text; with `as_text` all are texts.
@@ -90,7 +90,7 @@ def is_folder(text: str) -> bool:
 
 
 def first(inputs: Iterable[str], count: int, name: str, say: Callable[[str], None]) -> list[str]:
-    """The first of them."""
+    """Return the first inputs."""
     items = list(inputs)
     if len(items) > count:
         say(f"only the first {count:,} {name} are shown; --count says how many")

@@ -1,4 +1,4 @@
-"""Loops over layers: a line of code that joins what a layer gives, layer after layer, is a box for each of them.
+"""Loops over layers: a line of code that runs once for every layer becomes one box for each of them.
 
 A loop over steps reads the same modules again and again. One over layers reads at each turn those of another layer: its
 first turn is no step before the second.
@@ -14,27 +14,27 @@ __all__ = ["split_layer_loops"]
 
 
 def split_layer_loops(units: dict[str, Unit], modules: Mapping[str, nn.Module]) -> None:
-    """Put a unit for each layer in place of those operations that run once for every layer."""
+    """Replace each operation that runs once for every layer by a unit for each layer."""
     for unit in list(units.values()):
         if unit.kind == "operation" and unit.calls > 1 and is_layer_loop(unit, units, modules):
             split(unit, units)
 
 
 def is_layer_loop(unit: Unit, units: Mapping[str, Unit], modules: Mapping[str, nn.Module]) -> bool:
-    """Whether each call reads modules of one layer alone, and every call those of another."""
+    """Return whether each call reads the modules of one layer alone, a different layer each time."""
     layers = [{number_in_list(units[each], modules) for each in reads} for reads in unit.reads]
     numbers = {number for layer in layers for number in layer}
     return all(len(layer) == 1 for layer in layers) and None not in numbers and len(numbers) == len(layers)
 
 
 def number_in_list(unit: Unit, modules: Mapping[str, nn.Module]) -> int | None:
-    """The number of a module in the list that it stands in; None where it stands in none."""
+    """Return the index of a module in the list that holds it; None where no list does."""
     around, _, key = unit.module.rpartition(".")
     return int(key) if unit.kind == "module" and isinstance(modules.get(around), nn.ModuleList) else None
 
 
 def split(unit: Unit, units: dict[str, Unit]) -> None:
-    """Put a unit for each call in place of one, also where others read it."""
+    """Replace a unit by one for each of its calls, also where others read it."""
     del units[unit.id]
     for call in range(1, unit.calls + 1):
         one = Unit(
@@ -60,5 +60,5 @@ def split(unit: Unit, units: dict[str, Unit]) -> None:
 
 
 def name_of(unit: Unit, call: int) -> str:
-    """The id of the unit that stands for one call of another."""
+    """Return the id of the unit that stands for one call of another."""
     return f"{unit.id} in layer {call}"

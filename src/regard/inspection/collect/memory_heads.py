@@ -1,4 +1,4 @@
-"""The heads of a Turing machine in its memory: views of where they stood, their steps in numbers, ablation.
+"""The heads of a Turing machine: views of their places in the memory, their steps in numbers, and ablation.
 
 `watch` knows attentions; these heads are found as a layer of the model (`MemoryHeads`) and recorded by a hook.
 """
@@ -32,7 +32,7 @@ PLACES = "The head, and its places in the memory"  # a part of the way
 
 
 class MemoryView(NamedTuple):
-    """The heads that read or write, while the machine reads its source or writes its output."""
+    """A view of the heads that read or write, while the machine reads its source or writes its output."""
 
     title: str
     rows: Literal["source", "written"]
@@ -49,7 +49,7 @@ MEMORY_VIEWS = {
 
 @dataclass(frozen=True, eq=False)
 class HeadStep:
-    """One step of the heads: what they were given, and their weights after it."""
+    """One step of the heads: their inputs, and their weights after it."""
 
     heads: MemoryHeads
     hidden: Float[Tensor, "b d"]
@@ -59,7 +59,7 @@ class HeadStep:
 
 @contextmanager
 def record_steps(model: nn.Module) -> Iterator[list[HeadStep]]:
-    """Inside, record each step of the memory's heads, where the model has such."""
+    """Record each step of the memory's heads inside the block, where the model has any."""
     steps = list[HeadStep]()
 
     def record(module: nn.Module, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tensor]) -> None:
@@ -75,7 +75,7 @@ def record_steps(model: nn.Module) -> Iterator[list[HeadStep]]:
 
 
 def find_heads(model: nn.Module) -> list[MemoryHeads]:
-    """The layers of a model that are heads of a memory."""
+    """Find the layers of a model that are heads of a memory."""
     return [module for module in model.modules() if isinstance(module, MemoryHeads)]
 
 
@@ -147,7 +147,7 @@ def memory_stages(step: HeadStep, name: str, head: int, slots: Sequence[str]) ->
 def silence_memory_heads(
     model: nn.Module, name: str, rows: Sequence[tuple[int | slice, int]], source: int
 ) -> list[Any]:
-    """Hooks that silence heads of the view `name`, each a (row, head), while the source is read or while it writes."""
+    """Make hooks that silence heads of the view `name`, each a (row, head), while the machine reads or writes."""
     (heads,), view = find_heads(model), MEMORY_VIEWS[name]
     calls = 0
 

@@ -1,4 +1,4 @@
-"""The numbers behind a view: q, k and v of every head, the mask, and whatever else its weights are computed from.
+"""The numbers behind a view: q, k and v of every head, the mask, and all else that its weights are computed from.
 
 A page holds them in half precision and computes any row of any head from them, without the model.
 """
@@ -27,7 +27,7 @@ __all__ = ["add_numbers", "numbers_of"]
 
 @torch.no_grad()
 def add_numbers(forward: ForwardPass, views: Sequence[View]) -> tuple[View, ...]:
-    """The views, each with its numbers where it has any."""
+    """Return the views, each with its numbers where it has any."""
     return tuple(replace(view, numbers=numbers_of(forward, view)) for view in views)
 
 
@@ -48,7 +48,7 @@ def numbers_of(forward: ForwardPass, view: View) -> Numbers | Addressing | None:
 
 
 def joined_numbers(calls: Sequence[ResolvedCall], columns: int, formulas: dict[str, str]) -> Numbers:
-    """The numbers of one call, or of calls that follow one another, as those of a recurrent decoder do."""
+    """Collect the numbers of one call, or of calls that follow one another, as in a recurrent decoder."""
     first = calls[0].call
     plain = all(each.call.score == first.score and each.call.scale == first.scale for each in calls)
     keys, values = (
@@ -79,7 +79,7 @@ def joined_numbers(calls: Sequence[ResolvedCall], columns: int, formulas: dict[s
 
 
 def sentence_numbers(resolved: ResolvedCall, lengths: Sequence[int], formulas: dict[str, str]) -> Numbers:
-    """The numbers of a learned query that looks at each sentence by itself: keys side by side, weights a sentence."""
+    """Collect the numbers of a learned query that looks at each sentence by itself, with the keys side by side."""
     call = resolved.call
     form = call.score if call.score in ("bilinear", "additive") else "other"
     softmax = call.weighting == "softmax" and resolved.look.picked is None
@@ -108,7 +108,7 @@ def sentence_numbers(resolved: ResolvedCall, lengths: Sequence[int], formulas: d
 
 
 def part(resolved: ResolvedCall, tensor: Tensor) -> Float[Tensor, "h x c"]:
-    """[*b (h) x c] of the only row of the batch, with its heads."""
+    """Return [*b (h) x c] of the only row of the batch, with its heads."""
     full = tensor.expand(*resolved.look.weights.shape[:-2], *tensor.shape[-2:])
     full = full.reshape(-1, *full.shape[-3:])[0] if resolved.heads else full.reshape(-1, *full.shape[-2:])[:1]
     return full.float().cpu()
@@ -117,7 +117,7 @@ def part(resolved: ResolvedCall, tensor: Tensor) -> Float[Tensor, "h x c"]:
 def shared_keys(
     calls: Sequence[ResolvedCall], tensors: Sequence[Float[Tensor, "h _ c"]], columns: int
 ) -> Float[Tensor, "h m c"] | None:
-    """The keys of the longest call, where those that any other looks at are a beginning of them; else None."""
+    """Return the keys of the longest call, if those of every other call are a prefix of them; else None."""
     last = max(reversed(tensors), key=lambda each: each.shape[1])
     for resolved, tensor in zip(calls, tensors, strict=True):
         has_weight = part(resolved, resolved.look.weights).ne(0).any(1)  # [h m]; nothing stands on an empty tape
@@ -131,7 +131,7 @@ def shared_keys(
 def table(
     calls: Sequence[ResolvedCall], columns: int, tensors: Sequence[Tensor | None], default: float = 0.0
 ) -> Float[Tensor, "h n m"] | None:
-    """Tables [h n m] of all calls, one below the other, with zeros for keys that a call does not have.
+    """Stack the tables [h n m] of all calls, with zeros for keys that a call does not have.
 
     The `default` stands for None where only some of them are; where all are, the result is None.
     """
@@ -148,5 +148,5 @@ def table(
 
 
 def vector_of(vector: Tensor) -> Float[Tensor, "h c"]:
-    """The v of an additive score, a row a head or one for all."""
+    """Return the v of an additive score, a row a head or one for all."""
     return vector.reshape(-1, vector.shape[-1]).float().cpu()

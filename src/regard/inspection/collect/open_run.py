@@ -17,7 +17,7 @@ __all__ = ["OpenRun", "OpenedSettings"]
 
 
 class OpenedSettings(Protocol):
-    """The settings that a run was trained with, as far as they matter for what it looks at."""
+    """The settings that a run was trained with, as far as inspection needs them."""
 
     @property
     def task(self) -> str:
@@ -65,7 +65,7 @@ class OpenRun(Protocol):
         """The device of the model."""
 
     def can(self, action: str) -> bool:
-        """Return whether its task has an action, such as translate."""
+        """Return whether the run's task has an action, such as translate."""
 
     def force(self, item: Any, target: str | None, options: Options, tree: bool) -> "ForcedExample":
-        """An input and an output for a teacher-forced pass: what the search says of the item, or `target`."""
+        """Return an input and an output for a teacher-forced pass: what the search finds for the item, or `target`."""

@@ -1,4 +1,4 @@
-"""The way from a context to a word: heads together, add and norm, feed-forward, the layers above, the likeliest words.
+"""The stages from a context to a word: joined heads, add and norm, feed-forward, layers above, the likeliest words.
 
 All of it is what the modules made in the pass itself. A recurrent model's own words for it are its `notation`.
 """
@@ -29,7 +29,7 @@ STEP, READOUT, WORD = "The cell's step", "To the readout", "The likeliest"
 
 
 def after_stages(forward: ForwardPass, view: View, row: int) -> list[Stage]:
-    """What becomes of a row's context, up to the readout."""
+    """List the stages from a row's context to the readout."""
     module = forward.module(view.name)
     if isinstance(module, Heads):
         stages = heads_stages(forward, view.name, module, row)
@@ -43,7 +43,7 @@ def after_stages(forward: ForwardPass, view: View, row: int) -> list[Stage]:
 
 
 def recording_of(forward: ForwardPass) -> Recording:
-    """The recording of a pass that was recorded."""
+    """Return the recording of a pass that was recorded."""
     assert forward.recording is not None, "a walk needs a pass with record=True"
     return forward.recording
 
@@ -52,7 +52,7 @@ def recording_of(forward: ForwardPass) -> Recording:
 
 
 def heads_stages(forward: ForwardPass, name: str, heads: Heads, row: int) -> list[Stage]:
-    """The heads side by side, and through W_O where there is one."""
+    """List the stages that join the heads side by side, and multiply by W_O where there is one."""
     recording = recording_of(forward)
     result = recording.output(name, row)
     together = result if heads.output is None else recording.input(f"{name}.output", row)
@@ -67,12 +67,12 @@ def heads_stages(forward: ForwardPass, name: str, heads: Heads, row: int) -> lis
 
 
 def subscript(number: int) -> str:
-    """A number below the line."""
+    """Write a number as a subscript."""
     return str(number).translate(str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉"))
 
 
 def block_stages(forward: ForwardPass, name: str, block: Block, part: str, row: int) -> list[Stage]:
-    """The rest of a block behind one of its attentions: residual and norm, in the order that the block has them."""
+    """List the stages of a block after one of its attentions: residual and norm, in the block's order."""
     recording, stages = recording_of(forward), list[Stage]()
     parts = ["attention", *["cross"] * (block.cross is not None), *["feed"] * (block.feed is not None)]
     for each, following in zip(parts, [*parts[1:], None], strict=True):
@@ -97,20 +97,20 @@ def block_stages(forward: ForwardPass, name: str, block: Block, part: str, row: 
 
 
 def sum_stages(block: Block, stream: str, y: str, values: Tensor) -> list[Stage]:
-    """What a part gives, added to the residual stream, where the block has one."""
+    """List the stages that add a part's output to the residual stream, where the block has one."""
     if not block.has_residual:
         return []
     return [one(f"{stream} + {y}", "added to the residual stream", values, part=BLOCK, main=block.norm != "post")]
 
 
 def between_stages(recording: Recording, name: str, row: int) -> list[Stage]:
-    """The attention to the source that follows self-attention in a decoder's block."""
+    """List the stages of the attention to the source that follows self-attention in a decoder's block."""
     result = recording.output(f"{name}.cross", row)
     return [one("y′", "what the attention to the source gives, in the same block", result, part=BLOCK, main=False)]
 
 
 def feed_stages(recording: Recording, name: str, block: Block, row: int) -> list[Stage]:
-    """The feed-forward net, layer by layer."""
+    """List the stages of the feed-forward net, layer by layer."""
     x = "LayerNorm(r)" if block.norm == "pre" else "x"
     feed_input, hidden = recording.input(f"{name}.feed.0", row), recording.output(f"{name}.feed.0", row)
     active, result = recording.output(f"{name}.feed.1", row), recording.output(f"{name}.feed.2", row)
@@ -122,7 +122,7 @@ def feed_stages(recording: Recording, name: str, block: Block, row: int) -> list
 
 
 def stack_stages(forward: ForwardPass, view: View, row: int) -> list[Stage]:
-    """The residual stream through the blocks above, and what it ends in."""
+    """List the stages of the residual stream through the blocks above, up to its end."""
     recording = recording_of(forward)
     stack, _, number = view.name.rpartition(".")[0].rpartition(".")
     top = len(forward.model.get_submodule(stack)._modules)
@@ -145,12 +145,12 @@ def stack_stages(forward: ForwardPass, view: View, row: int) -> list[Stage]:
 
 
 def has_pooling(forward: ForwardPass) -> bool:
-    """Whether words are pooled by an attention."""
+    """Return whether words are pooled by an attention."""
     return any(view.rpartition(".")[2] == "pooling" for view in forward.looks)
 
 
 def writes(forward: ForwardPass, view: View) -> bool:
-    """Whether the rows of a view are positions at which a word is written."""
+    """Return whether the rows of a view are positions at which a word is written."""
     return view.rows in ("written", "read")
 
 
@@ -158,7 +158,7 @@ def writes(forward: ForwardPass, view: View) -> bool:
 
 
 def grid_stages(forward: ForwardPass, name: str, module: GridSelfAttention, row: int) -> list[Stage]:
-    """The sum back at its place of the map."""
+    """List the stage that puts the sum back at its place of the grid."""
     recording = recording_of(forward)
 
     def at(tensor: Tensor) -> Tensor:
@@ -177,7 +177,7 @@ def grid_stages(forward: ForwardPass, name: str, module: GridSelfAttention, row:
 
 
 def tape_stages(forward: ForwardPass, name: str, row: int) -> list[Stage]:
-    """The step of a cell that begins with what its own attention read, as an LSTMN's."""
+    """List the stages of a cell's step that begins with what its own attention read, as an LSTMN's."""
     recording, owner = recording_of(forward), name.rpartition(".")[0]
     if not owner or owner not in recording.steps:
         return []
@@ -198,7 +198,7 @@ def tape_stages(forward: ForwardPass, name: str, row: int) -> list[Stage]:
 
 
 def reading_stages(forward: ForwardPass, view: View | None, row: int) -> list[Stage]:
-    """What the model's own notation names on the way from the context to the readout."""
+    """List the stages between the context and the readout that the model's own notation names."""
     if view is not None and not writes(forward, view) and forward.forced.target is not None:
         return []  # a word of the source: others will read it
     row = row if forward.forced.target is not None else 0
@@ -213,7 +213,7 @@ def reading_stages(forward: ForwardPass, view: View | None, row: int) -> list[St
 
 
 def read(recording: Recording, reading: Reading, row: int) -> Tensor | None:
-    """The numbers of a reading; None where its module did not run, as options have it."""
+    """Return the numbers of a reading; None where its module did not run with these options."""
     name = reading.module
     if name.endswith(".*"):
         ran = {each for each in (*recording.calls, *recording.steps) if each.rpartition(".")[0] == name[:-2]}
@@ -231,7 +231,7 @@ def read(recording: Recording, reading: Reading, row: int) -> Tensor | None:
 
 
 def word_stages(forward: ForwardPass, view: View | None, row: int, vocabulary: Vocabulary) -> list[Stage]:
-    """The scores and the probabilities of the five likeliest words, or of labels, by the model's own logits."""
+    """List the scores and the probabilities of the five likeliest words, or of labels, by the model's own logits."""
     label = forward.forced.target is None
     if not label and view is not None and not writes(forward, view):
         return []

@@ -1,4 +1,4 @@
-"""Recording a pass: what went into each module and what came out, so that a walk shows the model's own numbers.
+"""Recording of a pass: each module's inputs and outputs, so that a walk shows the model's own numbers.
 
 Forward hooks see modules that are called; the cells of a decoder are stepped by a method, which is recorded as well.
 """
@@ -61,16 +61,16 @@ class Recording:
     steps: dict[str, list[CellStep]] = field(default_factory=dict)
 
     def output(self, name: str, row: int = 0) -> Float[Tensor, " d"]:
-        """What a module made of one position, over all of its calls."""
+        """Return a module's output at one position, over all of its calls."""
         return pick_row([call.output for call in self.calls[name]], row)
 
     def input(self, name: str, row: int = 0) -> Float[Tensor, " d"]:
-        """What a module was given at one position, over all of its calls."""
+        """Return a module's input at one position, over all of its calls."""
         return pick_row([call.inputs[0] for call in self.calls[name]], row)
 
 
 def pick_row(tensors: list[Tensor], row: int) -> Float[Tensor, " d"]:
-    """The row of that number, where the tensors [*b d] of one example follow one another."""
+    """Pick a row by its index from the tensors [*b d] of one example, which follow one another."""
     for tensor in tensors:
         rows = tensor.reshape(-1, tensor.shape[-1])
         if row < len(rows):
@@ -81,7 +81,7 @@ def pick_row(tensors: list[Tensor], row: int) -> Float[Tensor, " d"]:
 
 @contextmanager
 def record_modules(model: nn.Module) -> Iterator[Recording]:
-    """Inside, record the calls of the model's modules and the steps of its cells, in this thread."""
+    """Record the calls of the model's modules and the steps of its cells inside the block, in this thread."""
     recording, mine = Recording(), threading.get_ident()
     hooks, stepped = list[Any](), list[tuple[nn.Module, str]]()
 
@@ -132,13 +132,13 @@ def record_modules(model: nn.Module) -> Iterator[Recording]:
 
 
 def cell_step(after: Tensor, projected: Tensor, before: Tensor, added: Tensor | None = None) -> CellStep:
-    """A step from a method's arguments and result; states that lie side by side, [h; c], become two rows."""
+    """Make a step from a method's arguments and result; states that lie side by side, [h; c], become two rows."""
     before, after = (state if state.ndim == 3 else state.unflatten(-1, (2, -1)) for state in (before, after))
     return CellStep(projected, before, after, added)
 
 
 def copy_tensors(value: Any) -> Any:
-    """A copy of a tensor, or of those in a tuple: what comes later may overwrite them."""
+    """Copy a tensor, or those in a tuple, which may be overwritten later."""
     if isinstance(value, Tensor):
         return value.detach().clone()
     return tuple(map(copy_tensors, value)) if isinstance(value, tuple) else value

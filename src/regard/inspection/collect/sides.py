@@ -18,7 +18,7 @@ __all__ = ["document_sides", "grid_side", "merge", "slots_side", "text_side"]
 def text_side(
     tokenizer: Tokenizer, ids: Sequence[int], text: str | None = None, *, start: bool = False, end: bool = False
 ) -> Side:
-    """A text's pieces, with START before or END behind them; words are those of `text`, where it is known.
+    """Make the side of a text's pieces, with START before or END after them; words are those of `text`, if known.
 
     Of a text that was typed an unknown word can still be shown.
     """
@@ -29,7 +29,7 @@ def text_side(
 
 
 def unknown_of(ids: Sequence[int], words: Sequence[int | None]) -> tuple[int, ...]:
-    """The words that have an unknown piece."""
+    """Find the words that have an unknown piece."""
     pairs = zip(ids, words, strict=True)
     return tuple(sorted({word for token, word in pairs if token == UNKNOWN and word is not None}))
 
@@ -37,7 +37,7 @@ def unknown_of(ids: Sequence[int], words: Sequence[int | None]) -> tuple[int, ..
 def split_words(
     tokenizer: Tokenizer, ids: Sequence[int], text: str | None = None
 ) -> tuple[tuple[int | None, ...], tuple[str, ...]]:
-    """The word of each piece, and the words."""
+    """Return the word of each piece, and the words."""
     words, texts = tuple(tokenizer.words(ids)), tokenizer.decode(ids).split()
     typed = [] if text is None else tokenizer.normalise(text).split()
     texts = typed if len(typed) == len(texts) else texts
@@ -48,7 +48,7 @@ def split_words(
 def document_sides(
     tokenizer: Tokenizer, row: Sequence[int], typed: Sequence[str] = (), *, ends: bool
 ) -> dict[str, Side]:
-    """The pieces of an encoded document, with or without the END of each sentence; its sentences; and it, whole.
+    """Make the sides of an encoded document: its pieces, with or without END; its sentences; and the whole.
 
     `typed` are its sentences as they were written, of which unknown words are shown.
     """
@@ -76,7 +76,7 @@ def document_sides(
 
 
 def restore_words(texts: Sequence[str], unknown: Sequence[int], typed: Sequence[str]) -> list[str]:
-    """The words of a document, the unknown ones as they were typed; as they are where the others do not agree.
+    """Restore the unknown words of a document as they were typed, if the other words agree.
 
     A document may have been cut, and end before what was typed.
     """
@@ -88,19 +88,19 @@ def restore_words(texts: Sequence[str], unknown: Sequence[int], typed: Sequence[
 
 
 def number_sentences(row: Sequence[int]) -> list[tuple[int, int]]:
-    """Each token with the number of its sentence; a sentence ends with its END."""
+    """Number each token by its sentence; a sentence ends with its END."""
     before = itertools.accumulate((token == END for token in row), initial=0)
     return [(int(number), token) for number, token in zip(before, row, strict=False)]
 
 
 def grid_side(grid: tuple[int, int]) -> Side:
-    """The places of a grid, row by row, each named by its row and column from 1."""
+    """Make the side of a grid's places, row by row, each named by its row and column from 1."""
     names = tuple(f"{y + 1},{x + 1}" for y in range(grid[0]) for x in range(grid[1]))
     return Side(names, tuple(range(len(names))), names, grid)
 
 
 def slots_side(count: int) -> Side:
-    """The places of a memory, from 0 as in the paper."""
+    """Make the side of a memory's places, from 0 as in the paper."""
     names = tuple(map(str, range(count)))
     return Side(names, tuple(range(count)), names)
 

@@ -1,4 +1,4 @@
-"""The stages of one query through its attention: from x over q, k, e and the mask to a and Σ a v."""
+"""The stages of one query through its attention: from x through q, k, e and the mask to a and Σ a v."""
 
 # b rows of a batch: sentences of a document, otherwise one · m keys · d width · c any width
 from collections.abc import Mapping, Sequence
@@ -30,7 +30,7 @@ INPUT, ATTENTION = "The input", "Scores, weights, sum"  # parts of the way
 
 @dataclass(frozen=True, eq=False)
 class ResolvedCall:
-    """A call of an attention, resolved: what each stage of it is."""
+    """A call of an attention with the tensors of each of its stages."""
 
     score: Score
     query: Tensor | None  # before the score has transformed it; None where that is the same
@@ -43,7 +43,7 @@ class ResolvedCall:
 
 
 def call_of(forward: ForwardPass, name: str, row: int) -> tuple[ResolvedCall, int]:
-    """The call that a row of a view belongs to, and its place among the call's queries."""
+    """Find the call that a row of a view belongs to, and its place among the call's queries."""
     module = forward.module(name)
     for call in forward.calls(name):
         count = count_queries(module, call)
@@ -54,7 +54,7 @@ def call_of(forward: ForwardPass, name: str, row: int) -> tuple[ResolvedCall, in
 
 
 def projections(recording: Recording | None, name: str) -> list[Tensor] | None:
-    """What the projections of heads made of their inputs in the pass itself; None where they were not recorded."""
+    """Return the heads' projections as the pass itself computed them; None where they were not recorded."""
     parts = [f"{name}.{part}" for part in ("query", "key", "value")]
     if recording is None or any(len(recording.calls.get(part, ())) != 1 for part in parts):
         return None
@@ -70,7 +70,7 @@ def count_queries(module: nn.Module, record: CallRecord) -> int:
 
 
 def resolve_call(module: nn.Module, record: CallRecord, projected: list[Tensor] | None = None) -> ResolvedCall:
-    """A noted call with the tensors that the attention itself works with; `projected` are heads' own q, k and v."""
+    """Resolve a recorded call to the tensors that the attention works with; `projected` are the heads' q, k and v."""
     if isinstance(module, Heads):
         arguments = dict(zip(("x", "memory", "values", "span", "start"), record.args, strict=False)) | record.kwargs
         x, positional = arguments["x"], (arguments.get("values"), arguments.get("span"), arguments.get("start", 0))
@@ -111,14 +111,14 @@ def resolve_call(module: nn.Module, record: CallRecord, projected: list[Tensor] 
 
 
 def block_of(forward: ForwardPass, name: str) -> tuple[str, Block, str] | None:
-    """The block that an attention is a part of: its name, itself, and the part ("attention" or "cross")."""
+    """Find the block that an attention is part of: its name, itself, and the part ("attention" or "cross")."""
     parent, _, part = name.rpartition(".")
     block = forward.model.get_submodule(parent)
     return (parent, block, part) if isinstance(block, Block) else None
 
 
 def input_stages(forward: ForwardPass, name: str, head: int, row: int, columns: Sequence[str]) -> list[Stage]:
-    """What the attention was given, and its projections: x, x W_Q, x W_K."""
+    """List the attention's input and its projections: x, x W_Q, x W_K."""
     module, recording = forward.module(name), forward.recording
     assert recording is not None
     if isinstance(module, Heads):
@@ -141,7 +141,7 @@ def heads_input(
     row: int,
     columns: Sequence[str],
 ) -> list[Stage]:
-    """x and, of heads whose positions are rotary, its projections before they are rotated."""
+    """List x and, for heads with rotary positions, its projections before they are rotated."""
     stages = list[Stage]()
     block = block_of(forward, name)
     if block is not None and block[1].norm == "pre":
@@ -173,7 +173,7 @@ def heads_input(
 def one(
     symbol: str, words: str, values: Float[Tensor, " d"], formula: str = "", part: str = "", main: bool = True
 ) -> Stage:
-    """A stage of one vector."""
+    """Make a stage of one vector."""
     return Stage(symbol, words, values[None].float().cpu(), (symbol,), formula, part, main)
 
 
@@ -182,7 +182,7 @@ def one(
 
 @dataclass(frozen=True, eq=False)
 class Slices:
-    """The tensors of a call as stages have them: one head, one query, all keys."""
+    """Slices of a call's tensors for the stages: one head, one query, all keys."""
 
     resolved: ResolvedCall
     head: int
@@ -190,13 +190,13 @@ class Slices:
     rows: tuple[Bool[Tensor, " m"], ...]  # of each row of the batch: the keys that have a name
 
     def part(self, tensor: Tensor, batched: int) -> Float[Tensor, "x c"]:
-        """[*b (h) n c] of one row of the batch and the head."""
+        """Slice [*b (h) n c] to one row of the batch and the head."""
         shape = self.resolved.look.weights.shape[:-2]
         full = tensor.expand(*shape, *tensor.shape[-2:])
         return (full[batched, self.head] if self.resolved.heads else full[batched]).float().cpu()
 
     def query(self, tensor: Tensor) -> Float[Tensor, "1 c"]:
-        """Return the part of a tensor that belongs to the query that is walked."""
+        """Return the part of a tensor that belongs to the walk's query."""
         return self.part(tensor, 0)[self.row, None]
 
     def keys(self, tensor: Tensor) -> Float[Tensor, "m c"]:
@@ -204,11 +204,11 @@ class Slices:
         return torch.cat([self.part(tensor, each)[named] for each, named in enumerate(self.rows)])
 
     def weights(self, tensor: Tensor) -> Float[Tensor, "m 1"]:
-        """Return what the query has for every key with a name: its scores or weights."""
+        """Return the query's score or weight for every key with a name."""
         return self.keys(tensor[..., self.row, :, None])
 
     def contexts(self) -> Float[Tensor, "b c"]:
-        """What is read, in each row of the batch."""
+        """Return the contexts, in each row of the batch."""
         return torch.stack([self.part(self.resolved.look.context, each)[self.row] for each in range(len(self.rows))])
 
 
@@ -220,7 +220,7 @@ def attention_stages(
     contexts: Sequence[str],
     notation: Mapping[str, tuple[str, str]],
 ) -> list[Stage]:
-    """Every stage of one query, over all keys; the score of one that may not be looked at becomes -∞."""
+    """List every stage of one query, over all keys; the score of a masked key becomes -∞."""
     call, look = resolved.call, resolved.look
     score = resolved.score.head_scores[head] if isinstance(resolved.score, PerHead) else resolved.score
     batch, count = look.weights.shape[0], look.weights.shape[-1]
@@ -258,7 +258,7 @@ def attention_stages(
 
 
 def rename(stages: Sequence[Stage], notation: Mapping[str, tuple[str, str]], exact: bool = True) -> list[Stage]:
-    """The stages with the formulas and words of the model's paper; a is no plain softmax where it is not `exact`."""
+    """Rename the stages with the model's paper's formulas and words; a is no plain softmax where not `exact`."""
     named = list[Stage]()
     for stage in stages:
         formula, words = notation.get(stage.symbol, ("", ""))
@@ -284,7 +284,7 @@ def query_stage(resolved: ResolvedCall, score: Score, slices: Slices) -> Stage:
 
 
 def score_stages(resolved: ResolvedCall, score: Score, slices: Slices, names: tuple[str, ...]) -> list[Stage]:
-    """k and e, by the formula of the score."""
+    """List k and e, by the formula of the score."""
     call, scores = resolved.call, slices.weights(resolved.look.scores)
     if type(score).compare not in (Score.compare, Additive.compare, Location.compare):  # one's own
         words = f"scores: {type(score).__name__} of q and k"
@@ -315,7 +315,7 @@ def score_stages(resolved: ResolvedCall, score: Score, slices: Slices, names: tu
 
 
 def key_words(score: Score, resolved: ResolvedCall) -> tuple[str, str, str]:
-    """What the keys are behind the score's projection: symbol, words and formula."""
+    """Describe the keys after the score's projection: symbol, words and formula."""
     if isinstance(score, General):
         return "W k", "every key, projected", ""
     if isinstance(score, Cosine):

@@ -75,17 +75,17 @@ CLASSES = {
 
 
 def symbol_of(unit: Unit, passed: TinyPass) -> str:
-    """The result of a unit as the paper of its kind writes it; nothing where no paper says."""
+    """Return the symbol that a kind's paper has for a unit's result; empty where no paper has one."""
     return number_layer(layer_symbol_of(unit, passed), *layer_of(unit, passed))
 
 
 def layer_symbol_of(unit: Unit, passed: TinyPass) -> str:
-    """The symbol of a unit with ℓ for the number of its layer, which holds for every layer of a stack."""
+    """Return the symbol of a unit with ℓ for its layer, which holds for every layer of a stack."""
     return find_symbol(description(unit, passed), passed)
 
 
 def find_symbol(text: str, passed: TinyPass) -> str:
-    """The symbol of the first pattern that fits a unit in words."""
+    """Find the symbol of the first pattern that fits a unit's description."""
     kind = "" if passed.kind is None else passed.kind.name
     config = getattr(passed.trace.model, "config", None)
     changed = [
@@ -99,7 +99,7 @@ def find_symbol(text: str, passed: TinyPass) -> str:
 
 
 def layer_of(unit: Unit, passed: TinyPass) -> tuple[int, int]:
-    """Which layer of a stack a unit is in, from 1, and how many there are; what is in none stands above the top one."""
+    """Return a unit's layer in its stack, from 1, and the number of layers; a unit in no layer is above the top one."""
     if unit.layer is not None:
         return unit.layer
     parts = unit.module.split(".")
@@ -112,7 +112,7 @@ def layer_of(unit: Unit, passed: TinyPass) -> tuple[int, int]:
 
 
 def number_layer(symbol: str, layer: int, layers: int) -> str:
-    """A symbol with the number of its layer in place of ℓ: none for the top one, and x_t for what the first reads."""
+    """Replace ℓ in a symbol by its layer: nothing for the top one, and x_t for what the first reads."""
     below, _, top = symbol.partition("‖")
     symbol = top if top and layer == layers else below
     symbol = symbol.replace("h^{(ℓ−1)}_t", "x_t" if layer == 1 else f"h^{{({layer - 1})}}_t")
@@ -121,7 +121,7 @@ def number_layer(symbol: str, layer: int, layers: int) -> str:
 
 
 def description(unit: Unit, passed: TinyPass) -> str:
-    """A unit in words for patterns: side, module, operation, and a number where the module has several such."""
+    """Describe a unit for patterns: side, module, operation, and a number where the module has several."""
     if unit.kind == "input":
         return f"{unit.phase}:input {unit.operation}"
     if unit.kind == "learned":
@@ -136,7 +136,7 @@ def description(unit: Unit, passed: TinyPass) -> str:
 
 
 def label_of(unit: Unit, module: nn.Module | None, modules: Mapping[str, nn.Module]) -> str:
-    """What a unit is called in its box."""
+    """Return the label of a unit's box."""
     if unit.kind == "input":
         return unit.operation
     if unit.kind == "learned":
@@ -157,7 +157,7 @@ def label_of(unit: Unit, module: nn.Module | None, modules: Mapping[str, nn.Modu
 
 
 def module_label(module: Any, name: str, modules: Mapping[str, nn.Module]) -> str:
-    """What a module is called in its box."""
+    """Return the label of a module's box."""
     parent, _, key = name.rpartition(".")
     around = modules.get(parent)
     projects = isinstance(module, ProjectionRows | SlicedProjection) or isinstance(around, Heads | GridSelfAttention)
@@ -173,7 +173,7 @@ def module_label(module: Any, name: str, modules: Mapping[str, nn.Module]) -> st
 
 
 def previous_label(unit: Unit, passed: TinyPass, history: bool) -> tuple[str, str]:
-    """What stands for a unit's output of the step before, or of all: words, and its symbol with ℓ for the layer."""
+    """Return the label of a unit's output in the step before, or in all: words, and its symbol with ℓ for the layer."""
     if history:
         text = description(unit, passed) + HISTORY
         rows = () if passed.kind is None else SYMBOLS.get(passed.kind.name, ())
@@ -184,7 +184,7 @@ def previous_label(unit: Unit, passed: TinyPass, history: bool) -> tuple[str, st
 
 
 def group_label(module: nn.Module, name: str, modules: Mapping[str, nn.Module]) -> str:
-    """What a frame around boxes is called."""
+    """Return the label of a frame around boxes."""
     key = name.rpartition(".")[2]
     if isinstance(module, Heads):
         which = {"attention": "self-attention", "cross": "cross-attention"}.get(key, key)

@@ -1,4 +1,4 @@
-"""An input and an output that are both known, for a teacher-forced pass: what a search found, or what a person gave."""
+"""Teacher forcing: an input with a known output, which a search found or the user gave, for one pass."""
 
 # n pieces of the output, START or END among them · r rows: the same again, side by side
 # v words or labels · y x height and width
@@ -57,7 +57,7 @@ Item = str | Path | np.ndarray | Tensor  # a text; of a model that reads picture
 
 @dataclass(frozen=True, eq=False)
 class ForcedExample:
-    """All that a pass needs, and what is known of it without the model."""
+    """Everything that a pass needs, and what is known of it without the model."""
 
     source: Source  # of one row
     sides: dict[str, Side]
@@ -82,7 +82,7 @@ class ForcedExample:
         return model.encode(repeat_source(self.source, rows))
 
     def logits(self, model: Model, rows: int = 1, memory: Memory | None = None) -> Float[Tensor, "r n v"]:
-        """The scores of every word at every piece of the output, or, as one piece, of every label: one pass."""
+        """Compute the scores of every word at every piece of the output, or of every label, in one pass."""
         memory = self.memory(model, rows) if memory is None else memory
         if self.target is None:
             return to_float32(model.classify(memory))[:, None]
@@ -90,11 +90,11 @@ class ForcedExample:
         return to_float32(model.output(model.decode(memory, read)[0]))
 
     def log_probs(self, model: Model, rows: int = 1, memory: Memory | None = None) -> Float[Tensor, "r n"]:
-        """The log-probability of every piece of the output, END's last, or of the label: one pass for all rows."""
+        """Compute the log-probability of every piece of the output, END's last, or of the label, in one pass."""
         return self.pick(self.logits(model, rows, memory))
 
     def pick(self, logits: Float[Tensor, "r n v"]) -> Float[Tensor, "r n"]:
-        """The log-probability of the output, of the scores of every word."""
+        """Pick the output's log-probabilities from the scores of every word."""
         if self.target is None:
             assert self.label is not None
             return logits.log_softmax(-1)[..., self.label]
@@ -102,7 +102,7 @@ class ForcedExample:
         return -F.cross_entropy(logits.transpose(1, 2), tokens, reduction="none")
 
     def log_prob(self, model: Model) -> float:
-        """The log-probability of the whole output; of an ensemble, of the mean probability of every piece."""
+        """Compute the log-probability of the whole output; an ensemble's from the mean probability of every piece."""
         if isinstance(model, Ensemble):
             each = torch.stack([self.log_probs(one) for one in model.each]).cpu().double()
             return float((each.logsumexp(0) - np.log(len(each))).sum())
@@ -111,7 +111,7 @@ class ForcedExample:
 
 @torch.no_grad()
 def force(run: OpenRun, item: Item, *, target: str | None = None, tree: bool = True, **options: Any) -> ForcedExample:
-    """Force the run's output for an item, by the search that `options` ask for; with a `target`, that is the output.
+    """Prepare a pass over an item and its output, which a search with `options` finds, or which is `target`.
 
     The item is a text, or, for a run that reads pictures, a file or its pixels; a target is a text, or a label. A
     language model writes nothing of its own here: the item is its output.
@@ -132,7 +132,7 @@ def output_sides(tokenizer: Tokenizer, output: list[int], text: str | None) -> d
 
 
 def search_tree(result: SearchResult, tokenizer: Tokenizer, options: Options) -> Tree | None:
-    """The tree of a search that noted its steps."""
+    """Build the tree of a search that recorded its steps."""
     if result.steps is None:
         return None
     rows = options.nbest if options.sample else options.beam
@@ -142,7 +142,7 @@ def search_tree(result: SearchResult, tokenizer: Tokenizer, options: Options) ->
 def tree_of(
     steps: Sequence[Sequence[outputs.Candidate]], output: Sequence[int], tokenizer: Tokenizer, beam: int
 ) -> Tree:
-    """The noted steps of a search in pieces; those on the way to `output` are marked."""
+    """Build a tree from a search's recorded steps, in pieces; those that lead to `output` are marked."""
     way, totals, tree_steps = find_path(steps, output), {0: 0.0}, []
     for number, step in enumerate(steps):
         pieces = tokenizer.pieces([each.token for each in step])
@@ -165,7 +165,7 @@ def tree_of(
 
 
 def find_path(steps: Sequence[Sequence[outputs.Candidate]], output: Sequence[int]) -> dict[int, int]:
-    """The place of the candidate, step by step, on the way to the output; none where it was not found on it."""
+    """Find the index of the candidate that leads to the output, step by step; None where there is none."""
     if len(output) >= len(steps):
         return {}
     rows = [{each.row: place for place, each in enumerate(step) if each.row is not None} for step in steps]
@@ -184,7 +184,7 @@ def find_path(steps: Sequence[Sequence[outputs.Candidate]], output: Sequence[int
 
 
 def encode_text(tokenizer: Tokenizer, text: str, name: str, limit: int | None = None) -> list[int]:
-    """The tokens of a text that can be looked at."""
+    """Encode a text, or refuse one that cannot be shown."""
     ids = tokenizer.encode(text)
     check_length(ids, name)
     if limit is not None and len(ids) >= limit:
@@ -193,7 +193,7 @@ def encode_text(tokenizer: Tokenizer, text: str, name: str, limit: int | None = 
 
 
 def check_length(ids: list[int], name: str) -> None:
-    """Refuse what is empty, and what is too much to show."""
+    """Refuse an empty text, and one too long to show."""
     if not ids:
         raise ArgumentError(f"{name}: nothing in it, expected words to look at")
     if len(ids) > MOST:
@@ -201,7 +201,7 @@ def check_length(ids: list[int], name: str) -> None:
 
 
 def read_pixels(run: OpenRun, item: Item) -> UInt8[Tensor, "3 y x"]:
-    """A picture as the model sees it."""
+    """Read a picture as the model sees it."""
     read = read_for(run.settings.data, item) if isinstance(item, str | Path) else item
     pixels = torch.as_tensor(read)
     if pixels.ndim != 3 or len(pixels) != 3 or pixels.dtype != torch.uint8:
@@ -215,7 +215,7 @@ def name_item(item: Item) -> str:
 
 
 def repeat_source(source: Source, rows: int) -> Source:
-    """A source of `rows` rows, each of them the one of this source."""
+    """Repeat the one row of a source `rows` times."""
     if isinstance(source, Pictures):
         return Pictures(source.pixels.expand(rows, -1, -1, -1))
     if isinstance(source, Documents):
@@ -225,7 +225,7 @@ def repeat_source(source: Source, rows: int) -> Source:
 
 
 def to_float32(logits: Tensor) -> Tensor:
-    """Logits in float32 at least."""
+    """Convert logits to float32 at least."""
     return logits if logits.dtype == torch.float64 else logits.float()
 
 
@@ -243,16 +243,16 @@ class ForwardPass:
     recording: Recording | None = None  # of every module, where it was asked for
 
     def module(self, name: str) -> nn.Module:
-        """An attention by its name."""
+        """Find an attention by its name."""
         return self.looks.modules[name]
 
     def calls(self, name: str) -> list[CallRecord]:
-        """The calls of an attention, in order."""
+        """Return the calls of an attention, in order."""
         return self.looks.calls[name]
 
     @cached_property
     def sides(self) -> dict[str, Side]:
-        """The sides of an exhibit, those that only the model knows among them: the places of its grid, its slots."""
+        """Return the sides of an exhibit, including those that only the model knows: its grid's places, its slots."""
         sides = dict(self.forced.sides)
         if self.head_steps:
             sides["memory"] = slots_side(self.head_steps[0].weights.shape[-1])
@@ -267,7 +267,7 @@ class ForwardPass:
         return sides if grid is None else {**sides, "places": grid_side(grid)}
 
     def pieces(self, side: str, count: int) -> tuple[str, ...]:
-        """The pieces of a side; numbers from 1 where it is one that only the model knows."""
+        """Return the pieces of a side; numbers from 1 for a side that only the model knows."""
         return self.sides[side].pieces if side in self.sides else tuple(map(str, range(1, count + 1)))
 
 
@@ -284,5 +284,5 @@ def watch_forward(model: Model, forced: ForcedExample, *, record: bool = False) 
 
 
 def span_of(record: CallRecord) -> Span | None:
-    """The span that a call was given."""
+    """Return the span that a call was given."""
     return next((value for value in (*record.args, *record.kwargs.values()) if isinstance(value, Span)), None)

@@ -1,4 +1,4 @@
-"""A tiny input for a model of any kind, and one pass over it: teacher forced, or the naming of a label."""
+"""A small input for a model of any kind, and one pass over it: teacher forced, or classifying."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ PRIMES = (5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59, 61, 67, 71, 
 
 @dataclass(frozen=True)
 class TinyPass:
-    """What ran, and the sizes of the pass by the letters that stand for them."""
+    """The trace of a small pass, and its sizes by the letters that stand for them."""
 
     trace: Trace
     sizes: dict[str, int]
@@ -27,7 +27,7 @@ class TinyPass:
 
 
 def kind_of(model: nn.Module) -> Kind | None:
-    """The row of a model's kind; None where it has none."""
+    """Find the table row of a model's kind; None where it has none."""
     config = getattr(model, "config", None)
     return next((kind for kind in KINDS.values() if type(config) is kind.config), None)
 
@@ -74,7 +74,7 @@ def run_tiny(model: Model, source: Source | None = None, target: Tokens | None =
 
 
 def free_sizes(model: nn.Module) -> list[int]:
-    """Primes that are no size of a parameter and no number of the configuration."""
+    """Choose primes that are neither the size of a parameter nor a number of the configuration."""
     sizes = {size for parameter in model.parameters() for size in parameter.shape}
     options = getattr(getattr(model, "config", None), "__dict__", {})
     sizes |= {value for value in options.values() if isinstance(value, int)}
@@ -82,7 +82,7 @@ def free_sizes(model: nn.Module) -> list[int]:
 
 
 def make_source(model: Model, kind: Kind | None, letters: Iterator[int], sizes: dict[str, int]) -> Source:
-    """A small source of what the kind reads; some of it is shorter than the rest, so that there is padding."""
+    """Make a small source of what the kind reads, of unequal lengths, so that there is padding."""
     rows = sizes["b"] = next(letters)
     reads = "text" if kind is None else kind.reads
     if reads == "pictures":
@@ -100,7 +100,7 @@ def make_source(model: Model, kind: Kind | None, letters: Iterator[int], sizes: 
 
 
 def make_tokens(model: nn.Module, rows: int, length: int) -> Tokens:
-    """Rows of words that every vocabulary of the model has, the last row one shorter."""
+    """Make rows of tokens that every vocabulary of the model has, the last row one shorter."""
     vocabulary = min((each.num_embeddings for each in model.modules() if isinstance(each, nn.Embedding)), default=4)
     device = next(model.parameters()).device
     generator = torch.Generator().manual_seed(0)
@@ -111,13 +111,13 @@ def make_tokens(model: nn.Module, rows: int, length: int) -> Tokens:
 
 
 def location_length(model: nn.Module) -> int:
-    """The most source positions that a score by location knows."""
+    """Return the most source positions that a location score knows."""
     lengths: list[Any] = [getattr(each, "length", None) for each in model.modules()]
     return min((each for each in lengths if isinstance(each, int)), default=PRIMES[-1])
 
 
 def tensor_of(source: Source) -> Tensor:
-    """The tensor that a source is."""
+    """Return the tensor of a source."""
     if isinstance(source, Pictures):
         return source.pixels
     return source.words.ids if isinstance(source, Documents) else source.ids

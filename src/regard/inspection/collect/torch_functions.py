@@ -1,4 +1,4 @@
-"""What torch's functions do with numbers, as far as a graph shows it: move them about, join them, or make new ones."""
+"""A classification of torch's functions for graphs: those that move numbers about, join them, or compute new ones."""
 
 import math
 from collections.abc import Iterator
@@ -48,17 +48,17 @@ FIRST_ALONE = {"to", "type_as", "view_as", "expand_as", "reshape_as"}  # of the 
 
 
 def is_structural(name: str) -> bool:
-    """Whether a torch function only moves numbers about."""
+    """Return whether a torch function only moves numbers about."""
     return name in STRUCTURAL
 
 
 def is_function(code: CodeType, package: str) -> bool:
-    """Whether code is a named function of a library other than torch, and no lambda or the like."""
+    """Return whether code is a named function of a library other than torch, and not a lambda or the like."""
     return not code.co_name.startswith("<") and package.partition(".")[0] not in ("torch", "jaxtyping", "contextlib")
 
 
 def scalar_in(arguments: list[Any]) -> str | None:
-    """The number that a tensor is multiplied with or the like, where it is not 1; a root is written as one."""
+    """Find the number that a tensor is, say, multiplied by, where it is not 1; a root is written as a root."""
     for value in arguments[0]:
         if isinstance(value, int | float) and not isinstance(value, bool) and value not in (0, 1):
             square = value * value
@@ -69,12 +69,12 @@ def scalar_in(arguments: list[Any]) -> str | None:
 
 
 def is_in_place(name: str, options: dict[str, Any]) -> bool:
-    """Whether a torch function writes into a tensor that was there before."""
+    """Return whether a torch function writes into a tensor that was there before."""
     return name == "__setitem__" or (name.endswith("_") and not name.endswith("__")) or "out" in options
 
 
 def tensors_in(value: Any) -> Iterator[Tensor]:
-    """The tensors of nested arguments."""
+    """List the tensors in nested arguments."""
     if isinstance(value, Tensor):
         yield value
     elif isinstance(value, list | tuple):
@@ -85,10 +85,10 @@ def tensors_in(value: Any) -> Iterator[Tensor]:
 
 
 def shape_of_whole(tensor: Tensor) -> tuple[int, ...]:
-    """The shape of a tensor, or of the one that it is a view of."""
+    """Return the shape of a tensor, or of the one that it is a view of."""
     return tuple((tensor if tensor._base is None else tensor._base).shape)
 
 
 def storage_of(tensor: Tensor) -> int:
-    """Where a tensor's numbers lie; views share it."""
+    """Return the address of a tensor's storage, which views share."""
     return tensor.untyped_storage().data_ptr()

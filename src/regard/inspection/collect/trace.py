@@ -45,7 +45,7 @@ SKIPPED = (nn.Identity, nn.Dropout, Dropout)
 
 
 class Trace(TorchFunctionMode):
-    """Records the units of a pass while it is active."""
+    """A recorder of the units of a pass, while it is active."""
 
     def __init__(self, model: nn.Module):
         super().__init__()
@@ -70,7 +70,7 @@ class Trace(TorchFunctionMode):
     # ---- where numbers come from
 
     def origin(self, tensor: Tensor) -> frozenset[Origin]:
-        """The units and parameters that a tensor's numbers stem from."""
+        """Return the units and parameters that a tensor's numbers come from."""
         entry = self.origins.get(id(tensor))
         if entry is not None:
             origins: frozenset[Origin] = entry[1]
@@ -87,7 +87,7 @@ class Trace(TorchFunctionMode):
         self.origins[id(tensor)] = (tensor, frozenset([Output(unit.id, 0)]))
 
     def unit(self, key: str, kind: UnitKind, module: str, operation: str) -> Unit:
-        """The unit of a key in this phase; a new one where there is none."""
+        """Return the unit of a key in this phase, or make it."""
         name = f"{self.phase}:{key}"
         if name not in self.units:
             self.time += 1
@@ -104,7 +104,7 @@ class Trace(TorchFunctionMode):
         return result
 
     def record(self, function: Any, arguments: list[Any], result: Any, frame: FrameType) -> None:
-        """Record a call: whose it is, what it read, and that its results stem from it."""
+        """Record a call: whose it is, what it read, and that its results come from it."""
         name = getattr(function, "__name__", str(function))
         outputs = list(tensors_in(result))
         if name == "__setitem__":
@@ -136,7 +136,7 @@ class Trace(TorchFunctionMode):
             self.parts[id(outputs[0])] = (dim % outputs[0].ndim, [self.origin(each) for each in arguments[0][0]])
 
     def select_part(self, name: str, arguments: list[Any]) -> frozenset[Origin] | None:
-        """The origin of one of the tensors that were stacked, where an index takes it out again."""
+        """Return the origin of one of several stacked tensors, where an index takes it out again."""
         if name != "__getitem__" or id(arguments[0][0]) not in self.parts:
             return None
         dim, origins = self.parts[id(arguments[0][0])]
@@ -154,7 +154,7 @@ class Trace(TorchFunctionMode):
         outputs: list[Tensor],
         frame: FrameType,
     ) -> frozenset[Origin] | None:
-        """The origin of a call's results: the unit that it is part of; None where it is part of none."""
+        """Return the origin of a call's results, the unit that it is part of; None where it is part of none."""
         stack, frames, site, function = self.read_stack(frame)
         merged: frozenset[Origin] = frozenset().union(*origins)
         parameters = {each for each in merged if isinstance(each, Parameter)}
@@ -200,7 +200,7 @@ class Trace(TorchFunctionMode):
         return frozenset([Output(unit.id, unit.calls)])
 
     def read(self, unit: Unit, site: Any, frame: FrameType | None, origins: Iterable[Origin], again: bool) -> None:
-        """Add to what a unit reads; `again` begins a further call."""
+        """Add to a unit's inputs; `again` begins a further call."""
         if not unit.reads or again:
             unit.reads.append(set())
             unit.outputs_read.append(set())
@@ -218,7 +218,7 @@ class Trace(TorchFunctionMode):
         unit.time = unit.times[-1] = self.time
 
     def source_of(self, origin: Origin) -> str:
-        """The id of the unit that an origin is; a parameter that no module around uses becomes one."""
+        """Return the id of an origin's unit; a parameter that no surrounding module uses becomes a unit."""
         if isinstance(origin, Output):
             return origin.unit
         path = f"{origin.module}.{origin.name}".removeprefix(".")
@@ -241,7 +241,7 @@ class Trace(TorchFunctionMode):
     def read_stack(
         self, frame: FrameType | None
     ) -> tuple[list[nn.Module], list[tuple[nn.Module, FrameType]], Any, FunctionCall | None]:
-        """The model's modules on Python's stack, innermost first, their frames, and the place in the code.
+        """Return the model's modules on Python's stack, innermost first, their frames, and the place in the code.
 
         With them comes the plain function that the innermost module calls, if there is one: what it does is one unit.
         """
@@ -268,7 +268,7 @@ class Trace(TorchFunctionMode):
         return stack or [self.model], frames, tuple(site), function
 
     def find_box(self, stack: list[nn.Module], parameters: set[Parameter], inputs: list[Tensor]) -> nn.Module | None:
-        """The outermost module on the stack that is drawn as one box, or the one whose parameters are used."""
+        """Find the outermost module on the stack that is drawn as one box, or the one whose parameters are used."""
         for module in reversed(stack):
             if is_box(module) or (isinstance(module, Score) and not self.is_part_of_attention(module)):
                 return module
@@ -281,19 +281,19 @@ class Trace(TorchFunctionMode):
         return None
 
     def is_part_of_attention(self, score: Score) -> bool:
-        """Whether a score is an attention's, whose stages show it."""
+        """Return whether a score belongs to an attention, whose stages show it."""
         parts = self.names[id(score)].split(".")
         return any(isinstance(self.modules[".".join(parts[:count])], Attention) for count in range(len(parts)))
 
     def parameters_of(self, tensor: Tensor, among: set[Parameter]) -> list[Parameter]:
-        """The parameters that a tensor is, or is a part of, and nothing else."""
+        """Return the parameters that a tensor is, or is part of, and nothing else."""
         origin = self.origin(tensor)
         if not all(isinstance(each, Parameter) for each in origin):
             return []
         return [each for each in origin if isinstance(each, Parameter) and each in among]
 
     def box_around(self, name: str) -> nn.Module | None:
-        """The outermost one-box module around a module."""
+        """Find the outermost one-box module around a module."""
         parts = name.split(".")
         for count in range(1, len(parts) + 1):
             module = self.modules[".".join(parts[:count])]
@@ -302,7 +302,7 @@ class Trace(TorchFunctionMode):
         return None
 
     def owner_within(self, parameter: Parameter, box: nn.Module) -> str | None:
-        """The part of a module whose parameter this is, if any; rows that q, k and v share are of who uses them."""
+        """Find the part of a module that owns this parameter, if any; rows shared by q, k and v belong to the user."""
         owners = self.owners[id(self.modules[parameter.module]._parameters[parameter.name])]
         shared = box.heads[0].projection if isinstance(box, ProjectionRows) else None
         for each in owners:
@@ -313,7 +313,7 @@ class Trace(TorchFunctionMode):
         return None
 
     def computes(self, name: str, arguments: list[Any], origins: list[frozenset[Origin]]) -> bool:
-        """Whether an operation is worth a box: what adds or multiplies joins two sources, or has a number to show."""
+        """Return whether an operation is worth a box: it computes, joins two sources, or has a number to show."""
         sources = [each for each in origins if each]
         merged: frozenset[Origin] = frozenset().union(*sources)
         if name in ("cat", "concat", "concatenate"):
@@ -328,7 +328,7 @@ class Trace(TorchFunctionMode):
     # ---- attentions
 
     def attend(self, attention: Attention, original: Callable[..., Tensor]) -> Callable[..., Tensor]:
-        """An attention's own `attend_projected`, which also records its stages."""
+        """Wrap an attention's `attend_projected`, so that it also records its stages."""
         name = self.names[id(attention)]
 
         def attend_projected(
@@ -375,7 +375,7 @@ class Trace(TorchFunctionMode):
 
 @contextmanager
 def trace(model: nn.Module) -> Iterator[Trace]:
-    """Record what runs inside of the block; the model is as it was before when it ends."""
+    """Record what runs inside the block; the model is restored when it ends."""
     recorder = Trace(model)
     recorder.root = sys._getframe(2).f_code  # whoever opened the block
 
@@ -404,7 +404,7 @@ def trace(model: nn.Module) -> Iterator[Trace]:
 
 
 def is_box(module: nn.Module) -> bool:
-    """Whether a module is drawn as one box: a recurrent layer, torch's attention, or what has no modules inside."""
+    """Return whether a module is drawn as one box: a recurrent layer, torch's attention, or one without modules."""
     if isinstance(module, Layer | nn.MultiheadAttention):
         return True
     if isinstance(module, (Attentive, Span, Weighting, *SKIPPED)):
@@ -415,5 +415,5 @@ def is_box(module: nn.Module) -> bool:
 
 
 def is_within(name: str, module: str) -> bool:
-    """Whether a dotted name is a module's own or that of a part of it."""
+    """Return whether a dotted name is a module's own or that of a part of it."""
     return name == module or not module or name.startswith(module + ".")

@@ -1,4 +1,4 @@
-"""Units: what a trace of a pass consists of, and where numbers come from."""
+"""Units: the parts of a trace, and the origins of numbers."""
 
 from dataclasses import dataclass, field
 from types import FrameType
@@ -19,7 +19,7 @@ class Parameter(NamedTuple):
 
 
 class Output(NamedTuple):
-    """What a unit gave in one of its calls."""
+    """The output of a unit in one of its calls."""
 
     unit: str
     call: int
@@ -30,7 +30,7 @@ Origin = Output | Parameter
 
 @dataclass
 class Unit:
-    """What stands as one box: a module, an operation, a stage of an attention, a parameter, or an input."""
+    """One box of a graph: a module, an operation, a stage of an attention, a parameter, or an input."""
 
     id: str
     kind: UnitKind
@@ -56,7 +56,7 @@ class Unit:
 
     @property
     def calls(self) -> int:
-        """How many times it ran."""
+        """Count how many times the unit ran."""
         return len(self.reads)
 
 

@@ -1,4 +1,4 @@
-"""Views: every attention of a pass, with its weights, entropy, windows and picks, and what it is called in words."""
+"""Views: every attention of a pass, with its weights, entropy, windows and picks, and a title in words."""
 
 # h heads · n rows · m columns · s sentences
 import re
@@ -30,7 +30,7 @@ LAYER = re.compile(r"(?:^|\.)(?:blocks|layers)\.(\d+)\.")
 
 @torch.no_grad()
 def views_of(forward: ForwardPass, kind: str) -> tuple[View, ...]:
-    """Every attention that was called, in the order of the calls."""
+    """List a view of every attention that was called, in the order of the calls."""
     layers = Counter[str]()
     views = []
     for name in forward.looks:
@@ -63,7 +63,7 @@ def views_of(forward: ForwardPass, kind: str) -> tuple[View, ...]:
 
 
 def weights_of(forward: ForwardPass, name: str) -> Float[Tensor, "h n m"]:
-    """The weights of the only row of the batch."""
+    """Return the weights of the only row of the batch."""
     look, source = forward.looks[name], forward.forced.source
     weights = look.weights.float().cpu()
     if look.grid == "both":
@@ -82,21 +82,21 @@ def by_sentence(forward: ForwardPass, name: str) -> bool:
 
 
 def heads_first(numbers: Tensor | None) -> Float[Tensor, "h n"] | None:
-    """[b (h) n] of one row, with its heads."""
+    """Return [b (h) n] of one row, with its heads."""
     if numbers is None:
         return None
     return (numbers[0] if numbers.ndim == 3 else numbers[:1]).float().cpu()
 
 
 def entropy_of(entropy: Tensor | None, sentences: bool) -> Float[Tensor, "h n"] | None:
-    """The entropy of every row; where a row of the batch is a sentence, the mean over sentences."""
+    """Compute the entropy of every row; where a row of the batch is a sentence, the mean over sentences."""
     if entropy is None or not sentences:
         return heads_first(entropy)
     return entropy.float().mean().cpu().reshape(1, 1)
 
 
 def picked_of(picked: Tensor | None) -> Int[Tensor, "h n"] | None:
-    """Return the keys that were taken, [h n]."""
+    """Return the keys that hard attention picked, [h n]."""
     if picked is None:
         return None
     return (picked[0] if picked.ndim == 3 else picked[:1]).cpu()
@@ -106,7 +106,7 @@ def picked_of(picked: Tensor | None) -> Int[Tensor, "h n"] | None:
 
 
 def title_of(name: str, kind: str, forced: ForcedExample, queries: int) -> Title:
-    """The title of an attention of a model of some kind, in an example that it was called in with so many queries."""
+    """Return the title of an attention of a model of some kind, in an example where it had so many queries."""
     own = KINDS[kind].titles
     if name in own:
         return own[name]
@@ -134,7 +134,7 @@ def title_of(name: str, kind: str, forced: ForcedExample, queries: int) -> Title
 
 
 def fit_title(title: Title, name: str, weights: Float[Tensor, "h n m"], sides: Mapping[str, Side]) -> Title:
-    """The title, if its sides are as long as the weights say; else one whose rows and columns are numbers.
+    """Return the title, if its sides are as long as the weights say; else one whose rows and columns are numbers.
 
     What a model of one's own attends to may be something that nobody else knows.
     """
@@ -145,7 +145,7 @@ def fit_title(title: Title, name: str, weights: Float[Tensor, "h n m"], sides: M
 
 
 def describe_attention(module: nn.Module, span: Span | None = None) -> str:
-    """An attention's score, span and weighting in words."""
+    """Describe an attention's score, span and weighting in words."""
     inner = module.attention if isinstance(module, Heads | GridSelfAttention) else module
     if not isinstance(inner, Attention):
         return ""
@@ -156,7 +156,7 @@ def describe_attention(module: nn.Module, span: Span | None = None) -> str:
 
 
 def score_words(score: Score) -> str:
-    """A score by its name and formula."""
+    """Describe a score by its name and formula."""
     score = score.first_score if isinstance(score, PerHead) else score
     match score:
         case Dot(scaled=True):
@@ -175,12 +175,12 @@ def score_words(score: Score) -> str:
 
 
 def weighting_words(weighting: Weighting) -> str:
-    """A weighting by its name."""
+    """Name a weighting."""
     return {"hard": "hard: one key", "gumbel": "Gumbel: one key"}.get(weighting.name, weighting.name)
 
 
 def local_words(span: Span) -> str:
-    """A window in words; other spans are not worth a word."""
+    """Describe a window in words; other spans are left out."""
     match span:
         case Monotonic():
             return f"local-m, D = {span.radius}"
@@ -190,7 +190,7 @@ def local_words(span: Span) -> str:
 
 
 def window_radius(*spans: Span | None) -> float | None:
-    """D of local attention."""
+    """Return D, the radius of local attention's window."""
     for span in spans:
         for part in () if span is None else span.parts:
             if isinstance(part, Monotonic | Predictive):

@@ -30,7 +30,7 @@ WORDS, SENTENCES = "The words of each sentence", "The sentences"  # parts of the
 
 @dataclass(frozen=True)
 class Which:
-    """The choice of what is walked: a view by its name or title, one of its heads, and one of its rows, or a word of
+    """The choice of what to walk through: a view by name or title, one of its heads, and one of its rows, or a word of
     them.
 
     All are counted from 0. By default it is the attention to the source, its first head, and the first word.
@@ -61,14 +61,14 @@ def walk(
 
 
 def vocabulary_of(run: OpenRun) -> Vocabulary:
-    """The names of what a run can say: its labels, or the pieces of its target's tokenizer."""
+    """Name the possible outputs of a run: its labels, or the pieces of its target's tokenizer."""
     if run.labels:
         return lambda numbers: [run.labels[number] for number in numbers]
     return run.tokenizers.target.pieces
 
 
 def numbered(numbers: Sequence[int]) -> list[str]:
-    """Names where there is no vocabulary: the numbers."""
+    """Name outputs by their numbers, where there is no vocabulary."""
     return [str(number) for number in numbers]
 
 
@@ -79,17 +79,17 @@ def walk_of(
     which: Which = Which(),  # noqa: B008
     vocabulary: Vocabulary = numbered,
 ) -> Walk:
-    """The walk of a pass that was watched and recorded, with states and gates."""
+    """Build the walk of a pass that was watched and recorded, with states and gates."""
     stages = stages_of(forward, views, which, vocabulary)
     return replace(stages, states=states_of(forward), gates=gates_of(forward))
 
 
 @torch.no_grad()
 def stages_of(forward: ForwardPass, views: Sequence[View], which: Which, vocabulary: Vocabulary = numbered) -> Walk:
-    """The walk without states and gates."""
+    """List the stages of the walk, without states and gates."""
     if not views:
         if which.view is not None or which.head is not None:
-            raise ArgumentError("view: given, and the model has no attention to walk through")
+            raise ArgumentError("view: given, but the model has no attention to walk through")
         row = 0 if forward.forced.target is None else find_row(forward.sides["written"].words, which, "the output")
         if forward.forced.target is not None:
             check_number("row", row, len(forward.logits), "the output")
@@ -104,13 +104,13 @@ def stages_of(forward: ForwardPass, views: Sequence[View], which: Which, vocabul
 
 
 def check_number(name: str, number: int, count: int, where: str) -> None:
-    """Refuse a head or a row that is not there."""
+    """Refuse a head or a row that does not exist."""
     if not 0 <= number < count:
         raise ArgumentError(f"{name} {number + 1}: {where} has {count} {name}s, numbered 1 to {count}")
 
 
 def looking_stages(forward: ForwardPass, views: Sequence[View], view: View, head: int, row: int) -> list[Stage]:
-    """Everything between the input of a view's row and the readout."""
+    """List the stages between the input of a view's row and the readout."""
     columns = forward.pieces(view.columns, view.weights.shape[2])
     if view.name in MEMORY_VIEWS:
         step = forward.head_steps[row if view.rows == "source" else len(forward.forced.sides["source"].pieces) + row]
@@ -130,7 +130,7 @@ def looking_stages(forward: ForwardPass, views: Sequence[View], view: View, head
 
 
 def sentence_stages(forward: ForwardPass, views: Sequence[View]) -> list[Stage]:
-    """The attention over sentences that follows the one over the words of each, where there is one."""
+    """List the stages of the attention over sentences, if one follows the attention over words."""
     all_stages = list[Stage]()
     for view in views:
         if view.columns == "sentences":
@@ -147,7 +147,7 @@ def sentence_stages(forward: ForwardPass, views: Sequence[View]) -> list[Stage]:
 
 
 def row_of(forward: ForwardPass, view: View, which: Which) -> int:
-    """The row that is meant: of a word its first piece; by default the first word that looks at anything."""
+    """Choose the row: a word's first piece; by default that of the first word that looks at anything."""
     side = forward.sides.get(view.rows)
     words = tuple(range(view.weights.shape[1])) if side is None else side.words
     if which.row is not None or which.word is not None:
@@ -157,7 +157,7 @@ def row_of(forward: ForwardPass, view: View, which: Which) -> int:
 
 
 def find_row(words: Sequence[int | None], which: Which, where: str) -> int:
-    """The row that is asked for by its number, or by its word's."""
+    """Find the row that is asked for by its number, or by its word's."""
     if which.row is not None:
         return which.row
     if which.word is None:
@@ -173,7 +173,7 @@ def find_row(words: Sequence[int | None], which: Which, where: str) -> int:
 
 @torch.no_grad()
 def states_of(forward: ForwardPass) -> tuple[State, ...]:
-    """Every state in the order in which they came about; none of a model that is not recurrent.
+    """List every state in the order of computation; none for a model that is not recurrent.
 
     They are those of the top layer, h without c of an LSTM; of an encoder that reads from both ends both halves.
     """
@@ -184,7 +184,7 @@ def states_of(forward: ForwardPass) -> tuple[State, ...]:
 
 
 def encoder_states(forward: ForwardPass) -> Iterator[State]:
-    """The encoder's states; a source that is read backwards arrives backwards."""
+    """List the encoder's states, in the order of reading, which may be backwards."""
     states = forward.model.source_states(forward.memory)
     if states is None or "source" not in forward.forced.sides:
         return
@@ -194,7 +194,7 @@ def encoder_states(forward: ForwardPass) -> Iterator[State]:
 
 
 def decoder_states(forward: ForwardPass) -> Iterator[State]:
-    """The decoder's states, each after a piece was read: the same steps as a search takes."""
+    """List the decoder's states, each after a piece was read: the same steps as a search takes."""
     target = forward.forced.target
     assert target is not None
     state = forward.model.start(forward.memory, 1, len(target) + 1)

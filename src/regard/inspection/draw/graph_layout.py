@@ -232,11 +232,11 @@ class Arrangement:
             self.links.append(link)
 
     def is_from_beside(self, item: Item) -> bool:
-        """Whether an edge from the other side passes here: those keep to the left, where they come from."""
+        """Return whether an edge from the other side passes here: those keep to the left, where they come from."""
         return item.lane and self.side_of[item.key.rpartition("@")[0]] != self.side
 
     def is_door(self, item: Item) -> bool:
-        """Whether an edge comes in from the left here."""
+        """Return whether an edge comes in from the left here."""
         return self.beside and item.lane and not any(link.upper is item for link in self.links)
 
     def finish(self, rows: list[list[Item]]) -> Layout:

@@ -17,7 +17,7 @@ CHUNK_CUDA = 1 << 26
 
 
 def scores(query: Tensor, keys: Tensor, vector: Tensor) -> Tensor:
-    """The reference's scores: [*b n h], [*b m h] and [h] or [heads h] -> [*b n m], in float32 or wider."""
+    """Compute the reference's scores: [*b n h], [*b m h] and [h] or [heads h] -> [*b n m], in float32 or wider."""
     batch = broadcast(query.shape[:-2], keys.shape[:-2])
     flat_query, flat_keys = (x.expand(*batch, *x.shape[-2:]).reshape(-1, *x.shape[-2:]) for x in (query, keys))
     flat_vector = vector.expand(*batch, -1).reshape(-1, vector.shape[-1])
@@ -26,7 +26,7 @@ def scores(query: Tensor, keys: Tensor, vector: Tensor) -> Tensor:
 
 @torch.library.custom_op("regard::additive_scores", mutates_args=())
 def chunked_scores(query: Tensor, keys: Tensor, vector: Tensor) -> Tensor:
-    """[b n h], [b m h] and [b h] -> [b n m]."""
+    """Compute scores chunk by chunk: [b n h], [b m h] and [b h] -> [b n m]."""
     result = empty_scores(query, keys)
     for row, part, hidden in hidden_chunks(query, keys):
         result[row, part] = (hidden.flatten(1, 2) @ vector[row, :, None].to(hidden.dtype)).view(hidden.shape[:-1])
@@ -39,7 +39,7 @@ def _(query: Tensor, keys: Tensor, vector: Tensor) -> Tensor:
 
 
 def empty_scores(query: Tensor, keys: Tensor) -> Tensor:
-    """Room for the scores."""
+    """Allocate a tensor for the scores."""
     wide = torch.promote_types(query.dtype, torch.float32)
     return query.new_empty(query.shape[0], query.shape[1], keys.shape[1], dtype=wide)
 
@@ -89,7 +89,7 @@ def chunk_sizes(rows: int, queries: int, numbers: int, chunk: int) -> tuple[int,
 
 
 def hidden_chunks(query: Tensor, keys: Tensor) -> Iterator[tuple[slice, slice, Tensor]]:
-    """tanh(q_i + k_j) for some rows or some queries of one row, in one buffer: the rows, the queries, [r c m h]."""
+    """Yield tanh(q_i + k_j) chunk by chunk, in one buffer: the rows, the queries, and the values [r c m h]."""
     wide = torch.float64 if query.dtype == torch.float64 else torch.float32
     (rows, n, h), m = query.shape, keys.shape[1]
     together, queries = chunk_sizes(rows, n, m * h, CHUNK_CUDA if query.is_cuda else CHUNK)

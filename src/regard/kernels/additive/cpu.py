@@ -10,7 +10,7 @@ __all__ = ["scores", "tanh_"]
 
 
 def scores(query: Tensor, keys: Tensor, vector: Tensor) -> Tensor:
-    """[*b n h], [*b m h] and [h] or [heads h] -> [*b n m]."""
+    """Compute additive scores: [*b n h], [*b m h] and [h] or [heads h] -> [*b n m]."""
     hidden = tanh_(widen(query).unsqueeze(-2) + widen(keys).unsqueeze(-3))
     vector = vector.to(hidden.dtype)
     return (

@@ -64,7 +64,7 @@ def split_keys(rows: int, keys: int) -> tuple[int, int]:
 
 
 def spread(x: Tensor, batch: tuple[int, ...]) -> Tensor:
-    """[*b n d] with all leading dimensions as one."""
+    """Merge all leading dimensions of [*b n d] into one."""
     return x.expand(*batch, *x.shape[-2:]).reshape(-1, *x.shape[-2:])
 
 
@@ -79,7 +79,7 @@ def look(
     context: Float[Tensor, "r n dv"] | None = None,
     weights: Float[Tensor, "r n m"] | None = None,
 ) -> tuple[Float[Tensor, "r n dv"], Float[Tensor, "r n m"]]:
-    """Contexts, in the dtype of the values, and weights, in float32; at most 16 queries a row.
+    """Compute contexts, in the dtype of the values, and weights, in float32; at most 16 queries a row.
 
     Both are written into tensors that are given, where they are. Nothing is kept for a backward pass.
     """

@@ -139,7 +139,7 @@ def step_gradients(
     d_scores: Float[Tensor, "r m"],
     d_query: Float[Tensor, "r h"],
 ) -> None:
-    """One query a row: from the gradient of its context, in one or two parts, and of its weights, the last three.
+    """Compute the gradients of one query a row from those of its context, in one or two parts, and of its weights.
 
     `raw` is room that it may write. All rows of numbers lie side by side (unit strides).
     """
@@ -254,7 +254,7 @@ def key_gradients(
     lengths: Int[Tensor, " r"],
     d_scores: Float[Tensor, "r n m"],
 ) -> tuple[Float[Tensor, "r m h"], Float[Tensor, " h"]]:
-    """The gradients of keys and vector from those of all steps' scores."""
+    """Compute the gradients of keys and vector from those of all steps' scores."""
     (r, n, h), m = query.shape, keys.shape[1]
     d_keys = keys.new_empty(r, m, h)
     shares = keys.new_empty(r, h, dtype=torch.float32)

@@ -1,4 +1,4 @@
-"""Triton kernels of `few`: additive softmax attention of a few queries, a program a row. Arithmetic is in float32."""
+"""Triton kernels of `few_queries`: additive softmax attention of a few queries, a program a row, all in float32."""
 
 # r rows · n queries · m keys · h hidden · dv value width · s splits of the keys
 from typing import no_type_check
@@ -12,7 +12,7 @@ __all__ = ["combine", "look", "tanh"]
 @triton.jit
 @no_type_check
 def tanh(x, INTERPRETED: tl.constexpr):
-    """One operation of the special-function unit: right to 5e-4, and a score of many to 2e-5."""
+    """Approximate tanh by one operation of the special-function unit, to 5e-4; a sum of many is right to 2e-5."""
     if INTERPRETED:
         shrunk = tl.exp(-2 * tl.abs(x))
         size = (1 - shrunk) / (1 + shrunk)
@@ -63,7 +63,7 @@ def look(
     BV: tl.constexpr,
     INTERPRETED: tl.constexpr,
 ):
-    """Scores of all keys, their softmax, and the sum of values, one after the other; the weights lie in memory."""
+    """Compute the scores of all keys, their softmax, and the sum of values, in turn; the weights lie in memory."""
     row = tl.program_id(0).to(tl.int64)
     split = tl.program_id(1).to(tl.int64)
     count = m

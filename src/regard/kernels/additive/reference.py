@@ -10,7 +10,7 @@ __all__ = ["scores"]
 
 
 def scores(query: Tensor, keys: Tensor, vector: Tensor) -> Tensor:
-    """[*b n h], [*b m h] and [h] or [heads h] -> [*b n m]. The [*b n m h] in between stands in memory.
+    """Compute scores: [*b n h], [*b m h] and [h] or [heads h] -> [*b n m]. The [*b n m h] between is held in memory.
 
     In float32 where the inputs are in half precision.
     """

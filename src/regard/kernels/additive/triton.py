@@ -151,7 +151,7 @@ def compute_backward(
     scored: Tensor,
     lse: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The gradients of query, keys, values and vector."""
+    """Compute the gradients of query, keys, values and vector."""
     limits = (lengths, causal, start, centre, middle, radius, mask)
     if scored.numel() == 0:
         return torch.zeros_like(query), torch.zeros_like(keys), torch.zeros_like(values), torch.zeros_like(vector)
@@ -202,7 +202,7 @@ Eager = eager_function(compute, keep, partial(gradients, backward=compute_backwa
 
 
 def padded(size: int) -> int:
-    """A whole number of blocks."""
+    """Round a size up to a whole number of blocks."""
     return -(-size // BLOCK) * BLOCK
 
 
@@ -212,7 +212,7 @@ def rows_at_once(rows: int, size: int, group: int) -> int:
 
 
 def structured_limits(lengths, causal, start, centre, middle, radius):  # type: ignore[no-untyped-def]
-    """The structured limits as a kernel takes them: what is not given is not compiled in."""
+    """Return the structured limits as a kernel takes them; limits that are not given are not compiled in."""
     return {
         "lengths": lengths,
         "causal": start if causal is None else causal,
@@ -225,7 +225,7 @@ def structured_limits(lengths, causal, start, centre, middle, radius):  # type: 
 
 
 def all_limits(lengths, causal, start, centre, middle, radius, mask):  # type: ignore[no-untyped-def]
-    """All limits as a kernel takes them."""
+    """Return all limits as a kernel takes them."""
     strides = (0, 0, 0, 0) if mask is None else mask.stride()
     names = ("mask_outer", "mask_inner", "mask_i", "mask_j")
     return {
@@ -238,7 +238,7 @@ def all_limits(lengths, causal, start, centre, middle, radius, mask):  # type: i
 
 
 def exponentials(x: Tensor, inverse: Tensor | None, heads: int, major: bool) -> tuple[Tensor, Tensor]:
-    """e^{2x}, hidden units first or last, two to 64 bits; and the largest 2x of each block."""
+    """Compute e^{2x}, hidden units first or last, two to 64 bits; and the largest 2x of each block."""
     from regard.kernels.additive.triton_kernels import forward
 
     rows, n, h = x.shape
@@ -254,7 +254,7 @@ def exponentials(x: Tensor, inverse: Tensor | None, heads: int, major: bool) -> 
 
 
 def score(query, keys, vector, out, limits, temperature):  # type: ignore[no-untyped-def]
-    """All scores that anybody may look at, into `out` [r n m], padded; and each tile's part of the log-sum-exp."""
+    """Write all scores within the limits into `out` [r n m], padded, and each tile's part of the log-sum-exp."""
     from regard.kernels.additive.triton_kernels import forward
 
     (rows, n, h), m, heads = query.shape, keys.shape[1], vector.shape[0]
@@ -278,7 +278,7 @@ def score(query, keys, vector, out, limits, temperature):  # type: ignore[no-unt
 
 
 def weigh(scored, partial, values, out, lse, limits) -> None:  # type: ignore[no-untyped-def]
-    """Contexts and the log-sum-exp of every query's scores."""
+    """Compute contexts and the log-sum-exp of every query's scores."""
     from regard.kernels.additive.triton_kernels import forward
 
     (rows, n, dv), m = out.shape, values.shape[1]
@@ -291,7 +291,7 @@ def weigh(scored, partial, values, out, lse, limits) -> None:  # type: ignore[no
 
 
 def weights_backward(grad, values, context, scored, lse, limits, temperature):  # type: ignore[no-untyped-def]
-    """The gradient of the scores, [r n m] and [r m n], and of the values."""
+    """Compute the gradient of the scores, [r n m] and [r m n], and of the values."""
     from regard.kernels.additive.triton_kernels import backward
 
     (rows, n, dv), m = context.shape, values.shape[1]
@@ -318,7 +318,7 @@ def weights_backward(grad, values, context, scored, lse, limits, temperature):  
 
 
 def scores_backward(g, turned, query, keys, vector, limits):  # type: ignore[no-untyped-def]
-    """The gradients of query, keys and vector from the scores'."""
+    """Compute the gradients of query, keys and vector from the scores'."""
     from regard.kernels.additive.triton_kernels import backward
 
     rows, (heads, h) = query.shape[0], vector.shape

@@ -21,7 +21,7 @@ def run(
     bias: Float[Tensor, "k g"],
     lengths: Int[Tensor, " b"],
 ) -> Float[Tensor, "b n kd"]:
-    """The states after each position, [h→; h←], from a state of zeros; three gates are a GRU's, four an LSTM's.
+    """Compute the states after each position, [h→; h←], from zeros; three gates are a GRU's, four an LSTM's.
 
     `projected` is what the input gives to the gates; an LSTM's has the bias already, and of `bias` nothing is read. The
     second direction reads each row from its own end. What stands beyond a row's length changes nothing before it.
@@ -31,7 +31,7 @@ def run(
 
 
 class Layer(torch.autograd.Function):
-    """All steps."""
+    """All steps of a recurrent layer, with their backward pass."""
 
     @staticmethod
     def forward(ctx: Any, projected: Tensor, recurrent: Tensor, bias: Tensor, lengths: Tensor) -> Tensor:

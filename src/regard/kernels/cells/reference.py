@@ -14,7 +14,7 @@ __all__ = ["gru", "lstm", "run"]
 
 
 def run(projected: Tensor, recurrent: Tensor, bias: Tensor, lengths: Tensor) -> Tensor:
-    """[b n k g], [k g d], [k g], [b] -> the states after each position, [h→; h←], [b n kd], from a state of zeros.
+    """Run a layer from zeros: [b n k g], [k g d], [k g], [b] -> the states after each position, [h→; h←], [b n kd].
 
     The second direction reads each row from its own end; what stands beyond it is read in order, after the rest.
     """
@@ -39,14 +39,14 @@ def run(projected: Tensor, recurrent: Tensor, bias: Tensor, lengths: Tensor) -> 
 
 
 def lstm(x: Tensor, s: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
-    """[4d], [4d] and the cell [d] -> h' and c'; the gates are i, f, g, o, as torch has them."""
+    """Step an LSTM: [4d], [4d] and the cell [d] -> h' and c'; the gates are i, f, g, o, in torch's order."""
     i, f, g, o = (x + s).chunk(4)
     c = f.sigmoid() * c + i.sigmoid() * g.tanh()
     return o.sigmoid() * c.tanh(), c
 
 
 def gru(x: Tensor, s: Tensor, h: Tensor) -> Tensor:
-    """[3d], [3d] and the state [d] -> h'; the gates are r, z and the proposal, as torch has them."""
+    """Step a GRU: [3d], [3d] and the state [d] -> h'; the gates are r, z and the proposal, in torch's order."""
     (r, z, proposal), (r_state, z_state, proposal_state) = x.chunk(3), s.chunk(3)
     z = (z + z_state).sigmoid()
     proposed = (proposal + (r + r_state).sigmoid() * proposal_state).tanh()

@@ -10,19 +10,19 @@ __all__ = ["gru", "gru_backward", "lstm", "lstm_backward"]
 
 
 def grid(k: int, b: int, d: int) -> tuple[tuple[int, int, int], dict[str, int]]:
-    """A program a row, direction and block of its width."""
+    """Return the launch grid: a program for each row, direction and block of the width."""
     block = min(512, triton.next_power_of_2(d))
     return (b, triton.cdiv(d, block), k), {"BLOCK": block, "num_warps": max(1, block // 256)}
 
 
 def ways(x: Tensor) -> tuple[int, int]:
-    """Strides of [k b _] over directions and rows."""
+    """Return the strides of [k b _] over directions and rows."""
     assert x.stride(2) == 1
     return x.stride(0), x.stride(1)
 
 
 def strides_of(x: Tensor | None) -> tuple[int, int, int]:
-    """Strides of [b n k _] over rows, positions and directions."""
+    """Return the strides of [b n k _] over rows, positions and directions."""
     if x is None:
         return 0, 0, 0
     assert x.stride(3) == 1
@@ -40,7 +40,7 @@ def lstm(
     out: Tensor | None = None,
     lengths: Tensor | None = None,
 ) -> None:
-    """Step t: [b n k 4d], [k b 4d] and c -> c', the gates and h' [k b d]; h' in its place of `out`, [b n k d], too."""
+    """Take an LSTM's step t: [b n k 4d], [k b 4d] and c -> c', the gates and h' [k b d], which goes into `out` too."""
     k, b, d = before.shape
     programs, options = grid(k, b, d)
     lstm_kernel[programs](
@@ -78,7 +78,7 @@ def lstm_backward(
     d_x: Tensor | None = None,
     lengths: Tensor | None = None,
 ) -> None:
-    """Step t: from the gradients of h' (two parts) and of c' (made that of c) those of the gates before activation."""
+    """Go back over step t: the gates' gradients before activation, from those of h' (two parts) and c' (made c's)."""
     k, b, d = before.shape
     programs, options = grid(k, b, d)
     lstm_backward_kernel[programs](
@@ -120,7 +120,7 @@ def gru(
     out: Tensor | None = None,
     lengths: Tensor | None = None,
 ) -> None:
-    """Step t: [b n k 3d], [k b 3d or 4d], [k 3d] and h -> h' in float32, r, z, proposal and u, h' in `state`'s."""
+    """Take a GRU's step t: [b n k 3d], [k b 3d or 4d], [k 3d], h -> h' in float32, r, z, proposal, u, h' as `state`."""
     k, b, d = before.shape
     programs, options = grid(k, b, d)
     gru_kernel[programs](
@@ -159,7 +159,7 @@ def gru_backward(
     t: int,
     lengths: Tensor | None = None,
 ) -> None:
-    """Step t: from the gradients of h' (three parts, the last made that of h) those of s and of x."""
+    """Go back over step t: the gradients of s and x, from those of h' (three parts, the last becomes that of h)."""
     k, b, d = before.shape
     programs, options = grid(k, b, d)
     gru_backward_kernel[programs](

@@ -29,7 +29,7 @@ def sigmoid(x):
 @triton.jit
 @no_type_check
 def curved(x):
-    """tanh, right to 1e-7."""
+    """Compute tanh, right to 1e-7."""
     return 2 / (1 + tl.exp(-2 * x)) - 1
 
 

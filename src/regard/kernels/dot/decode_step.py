@@ -23,7 +23,7 @@ BLOCK = 32  # keys at a time
 
 
 def attend(call: Call) -> Tensor:
-    """A few queries over keys of which the first `lengths` exist; a query with none gets zeros."""
+    """Attend from a few queries to keys of which the first `lengths` exist; a query with none gets zeros."""
     batch = broadcast(call.query.shape[:-2], call.keys.shape[:-2], call.values.shape[:-2])
     query, keys, values = (
         with_unit_stride(to_four_dimensions(tensor.expand(*batch, *tensor.shape[-2:])))
@@ -62,7 +62,7 @@ def attend(call: Call) -> Tensor:
 
 
 def tile(width: int) -> int:
-    """The numbers that a tensor core's product takes for a vector of so many."""
+    """Round a vector's width up to what a tensor core's product takes."""
     return max(16, int(triton.next_power_of_2(width)))
 
 
@@ -76,7 +76,7 @@ def one_kernel(
     query, keys, values, out, lengths, scale, heads, n, m, q0, q1, q2, k0, k1, k2, v0, v1, v2, o0, o1, o2, l0, l1,
     LIMITED: tl.constexpr, D: tl.constexpr, DV: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """One query: the products are sums along a vector."""
+    """Attend from one query a row: the products are sums along a vector."""
     first = (tl.program_id(0) // heads).to(tl.int64)
     second = tl.program_id(0) % heads
     i, j = tl.arange(0, triton.next_power_of_2(D)), tl.arange(0, triton.next_power_of_2(DV))
@@ -110,7 +110,7 @@ def some_kernel(
     LIMITED: tl.constexpr, D: tl.constexpr, DV: tl.constexpr, BLOCK: tl.constexpr, QUERIES: tl.constexpr,
     EXACT: tl.constexpr, WIDTH: tl.constexpr, VALUES: tl.constexpr,
 ):  # fmt: skip
-    """Up to sixteen queries: the products are a tensor core's."""
+    """Attend from up to sixteen queries a row, with products on tensor cores."""
     first = (tl.program_id(0) // heads).to(tl.int64)
     second = tl.program_id(0) % heads
     i, j = tl.arange(0, WIDTH), tl.arange(0, VALUES)
@@ -147,7 +147,7 @@ def some_kernel(
 def follow(
     query: Tensor, key: Tensor, value: Tensor, keys: Tensor, values: Tensor, line: Tensor, length: Tensor, scale: float
 ) -> Tensor:
-    """Keys and values of one position [r a 1 d] join the caches [r a t d] at `length` [r]; queries look at all there.
+    """Append one position's keys and values [r a 1 d] to the caches [r a t d] at `length` [r], and attend to all.
 
     A row whose cache is full writes over its last place. `length` is the caller's to raise.
     """

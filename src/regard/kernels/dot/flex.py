@@ -19,7 +19,7 @@ VARIANTS = 128
 
 
 def attend(call: Call) -> Tensor:
-    """Blocks of keys outside the limits are never computed; a query with nothing to look at gets zeros."""
+    """Attend without computing blocks of keys outside the limits; a query with nothing to look at gets zeros."""
     limits = call.limits
     batch = broadcast(call.query.shape[:-2], call.keys.shape[:-2], call.values.shape[:-2])
     # The last leading dimension is that of heads, whose slopes differ.
@@ -64,7 +64,7 @@ def attend(call: Call) -> Tensor:
 
 @cache
 def compile_flex() -> Any:
-    """Eager FlexAttention holds all scores; only the compiled one is fused."""
+    """Compile FlexAttention, once: the eager one holds all scores, and only the compiled one is fused."""
     return torch.compile(flex_attention)
 
 
@@ -85,7 +85,7 @@ def alibi(limits: SpanLimits, temperature: float) -> Callable[..., Tensor] | Non
 def fixed_blocks(
     causal: int | None, window: tuple[int, int] | None, queries: int, keys: int, device: str
 ) -> BlockMask | None:
-    """A block mask that hangs on sizes alone is built once."""
+    """Build a block mask that depends on sizes alone, once."""
     if causal is None and window is None:
         return None
     with torch.inference_mode(False):  # what is kept must serve training too
@@ -120,5 +120,5 @@ def make_blocks(
 
 
 def number(value: int | Tensor, device: torch.device | str) -> Tensor:
-    """A whole number as a tensor."""
+    """Make a tensor of a whole number."""
     return torch.as_tensor(value, device=device)

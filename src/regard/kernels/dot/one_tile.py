@@ -1,11 +1,11 @@
-r"""Softmax attention of short sequences in Triton: all keys of a sequence in one tile, where translation lives.
+r"""Softmax attention of short sequences in Triton: all keys in one tile, which is the usual case in translation.
 
 Up to 128 keys, the scores of a sequence and a head fit in registers: no online softmax, nothing kept for the backward
 pass but the inputs (weights are computed again), and one program that gives dq, dk and dv at once, without atomics.
 
 Sequences lie end to end, [t a d] with offsets, or padded, [s n a d] with the number of keys a row; any strides but that
 of d, which is 1. Among sequences of many lengths, each is given the smallest tile that it fits, 16 … 128. With dropout,
-a weight's draw hangs on a seed and its place, so that the backward pass draws it again (Philox, `tl.rand4x`).
+a weight's draw depends on a seed and its place, so that the backward pass draws it again (Philox, `tl.rand4x`).
 """
 
 # t all tokens · s sequences · n queries · m keys · a heads · d width
@@ -114,7 +114,7 @@ def self_attention(
     dropout: float = 0.0,
     seed: Int[Tensor, " 1"] | None = None,
 ) -> Float[Tensor, "t v"]:
-    """[t 3·a·d] -> [t a·d]: queries, keys and values side by side, as one projection gives them; so is the gradient.
+    """Attend within sequences: [t 3·a·d] -> [t a·d]; queries, keys and values lie side by side, as do their gradients.
 
     With a radius, a query sees the keys within it on either side of its own place.
     """
@@ -135,13 +135,13 @@ def cross_attention(
     dropout: float = 0.0,
     seed: Int[Tensor, " 1"] | None = None,
 ) -> Float[Tensor, "t e"]:
-    """[t a·d] and [u 2·a·d] -> [t a·d]: keys and values side by side, and so their gradient."""
+    """Attend to other sequences: [t a·d], [u 2·a·d] -> [t a·d]; keys and values side by side, as their gradients."""
     how = Settings(max(longest, longest_key), scale, False, dropout, heads, (1, 2))
     return run(how, (query, kv), seed, offsets, key_offsets, None)
 
 
 def attend(call: Call) -> Tensor:
-    """Query, keys and values [t d] or [a t d] where sequences lie end to end, otherwise [*b n d] under Lengths."""
+    """Attend over [t d] or [a t d] where sequences lie end to end, otherwise over [*b n d] under Lengths."""
     limits = call.limits
     how: dict[str, Any] = {
         "scale": call.scale / call.temperature,
@@ -173,7 +173,7 @@ def attend(call: Call) -> Tensor:
 
 
 class Settings(NamedTuple):
-    """The numbers of a call."""
+    """The scale, the dropout and the sizes of a call."""
 
     longest: int
     scale: float
@@ -189,7 +189,7 @@ class OneTileAttention(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, how: Settings, *tensors: Tensor | None) -> Tensor:
-        """`tensors`: offsets, those of keys, lengths and seed, and then what has a gradient."""
+        """Run the forward pass; `tensors` are offsets, those of keys, lengths and seed, then all with a gradient."""
         where, projections = tensors[:4], cast(tuple[Tensor, ...], tensors[4:])
         query, keys, values = split_projections(projections, how)
         context = query.new_empty(query.shape)
@@ -217,7 +217,7 @@ class OneTileAttention(torch.autograd.Function):
 
 
 def split_projections(projections: Sequence[Tensor], how: Settings) -> list[Tensor]:
-    """Query, keys and values, with an axis of heads."""
+    """Split the tensors into query, keys and values, each with an axis of heads."""
     if not how.parts:
         return list(projections)
     pairs = zip(projections, how.parts, strict=True)
@@ -233,7 +233,7 @@ def launch(
 
 
 def plan_launches(tiles: dict[int, list[Tile]], longest: int) -> list[tuple[Tile, int]]:
-    """The tiles that serve sequences up to the longest, each with the length that those before it have served."""
+    """List the tiles that serve sequences up to the longest, each with the length that the tiles before it serve."""
     plan = tiles[min(size for size in tiles if size >= longest)]
     return list(zip(plan, [-1, *(tile.size for tile in plan)], strict=False))
 
@@ -244,7 +244,7 @@ def queries_at_once(tile: Tile, queries: int | None) -> int:
 
 
 def warps_of(tile: Tile, width: int) -> int:
-    """Wide heads take twice the warps in small tiles."""
+    """Choose the number of warps: wide heads take twice as many in small tiles."""
     return tile.warps * (2 if width > 64 and tile.warps < 4 else 1)
 
 
@@ -275,12 +275,12 @@ def launch_one(
 
 
 def with_unit_stride(x: Tensor) -> Tensor:
-    """x with the numbers of a head side by side, and tokens not too far apart."""
+    """Return x with the numbers of a head side by side, and tokens not too far apart."""
     return x if x.stride(-1) == 1 and x.stride(max(0, x.ndim - 3)) < FAR else x.contiguous()
 
 
 def check(query: Tensor, width: int, longest: int) -> None:
-    """Refuse what has no tile."""
+    """Refuse sizes that no tile fits."""
     if longest > LONGEST or width > WIDEST:
         raise ShapeError(f"sequences of {longest}, width {width} given, expected at most {LONGEST} and {WIDEST}")
     if query.dtype not in DTYPES:
@@ -288,7 +288,7 @@ def check(query: Tensor, width: int, longest: int) -> None:
 
 
 def run(how: Settings, projections: Sequence[Tensor], seed: Tensor | None, *where: Tensor | None) -> Tensor:
-    """The contexts; `where` is offsets, those of keys, and lengths."""
+    """Compute the contexts; `where` holds the offsets of queries, those of keys, and lengths."""
     query = projections[0]
     width = query.shape[-1]
     if how.parts:

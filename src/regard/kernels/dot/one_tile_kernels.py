@@ -1,4 +1,4 @@
-"""The kernels of `short`: a tile holds the scores of a sequence in one head.
+"""The kernels of `one_tile`: a tile holds the scores of a sequence in one head.
 
 A launch serves the sequences longer than LOW and no longer than TILE; those up to SMALL in a smaller tile. A program
 looks through GROUP sequences: where few of them are its launch's, most programs would do nothing.
@@ -48,7 +48,7 @@ def store_rows(x, rows, step, first, count, ROWS: tl.constexpr, WIDTH: tl.conste
 def weigh(
     q, k, first, length, scale, CAUSAL: tl.constexpr, RADIUS: tl.constexpr, BLOCK: tl.constexpr, TILE: tl.constexpr
 ):
-    """exp(e - max e) of every query and key, and the reciprocal of their sum; `scale` holds log2(e) too."""
+    """Compute exp(e - max e) of every query and key, and the reciprocal of their sum; `scale` holds log2(e) too."""
     i, j = first + tl.arange(0, BLOCK), tl.arange(0, TILE)
     reached = j[None, :] < length
     if CAUSAL:
@@ -92,7 +92,7 @@ def forward_tile(
     CAUSAL: tl.constexpr, RADIUS: tl.constexpr, DROPOUT: tl.constexpr, TILE: tl.constexpr, BLOCK: tl.constexpr,
     BLOCKS: tl.constexpr, WIDTH: tl.constexpr, D: tl.constexpr,
 ):  # fmt: skip
-    """The contexts of one sequence in one head."""
+    """Compute the contexts of one sequence in one head."""
     keys = load_rows(k, k_t, 0, m, TILE, WIDTH, D)
     values = load_rows(v, v_t, 0, m, TILE, WIDTH, D)
     for block in range(BLOCKS):
@@ -113,7 +113,7 @@ def backward_tile(
     dropout, CAUSAL: tl.constexpr, RADIUS: tl.constexpr, DROPOUT: tl.constexpr, TILE: tl.constexpr, BLOCK: tl.constexpr,
     BLOCKS: tl.constexpr, WIDTH: tl.constexpr, D: tl.constexpr,
 ):  # fmt: skip
-    """All gradients of one sequence in one head.
+    """Compute all gradients of one sequence in one head.
 
     Rows of queries beyond the sequence have no gradient (do = 0), so that they add nothing to dk and dv.
     """
@@ -152,7 +152,7 @@ def forward_kernel(
     LOW: tl.constexpr, SMALL: tl.constexpr, TILE: tl.constexpr, BLOCK: tl.constexpr, BLOCKS: tl.constexpr,
     GROUP: tl.constexpr, WIDTH: tl.constexpr, D: tl.constexpr,
 ):  # fmt: skip
-    """The contexts of those of GROUP sequences that are this launch's, in one head."""
+    """Compute the contexts, in one head, of those of GROUP sequences that belong to this launch."""
     head = (tl.program_id(0) % heads).to(tl.int64)
     # What a turn needs is computed in it: kept from turn to turn, it would take twice the registers.
     for g in tl.range(GROUP, disable_licm=True):
@@ -192,7 +192,7 @@ def backward_kernel(
     LOW: tl.constexpr, SMALL: tl.constexpr, TILE: tl.constexpr, BLOCK: tl.constexpr, BLOCKS: tl.constexpr,
     GROUP: tl.constexpr, WIDTH: tl.constexpr, D: tl.constexpr,
 ):  # fmt: skip
-    """The gradients of those of GROUP sequences that are this launch's, in one head."""
+    """Compute the gradients, in one head, of those of GROUP sequences that belong to this launch."""
     head = (tl.program_id(0) % heads).to(tl.int64)
     for g in tl.range(GROUP, disable_licm=True):
         number = (tl.program_id(0) // heads) * GROUP + g

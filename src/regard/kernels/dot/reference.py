@@ -9,6 +9,6 @@ __all__ = ["scores"]
 
 
 def scores(query: Tensor, keys: Tensor, scale: float | Tensor = 1.0) -> Tensor:
-    """[*b n d] and [*b m d] -> [*b n m], in float32 where the inputs are in half precision."""
+    """Compute bilinear scores: [*b n d] and [*b m d] -> [*b n m], in float32 where the inputs are in half precision."""
     query = widen(query)
     return matmul_wide(query if scale == 1.0 else query * scale, keys.mT)

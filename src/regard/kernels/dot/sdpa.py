@@ -45,8 +45,8 @@ def attend(call: Call) -> Tensor:
 
 
 def merge_mask(call: Call, dtype: torch.dtype) -> tuple[Tensor | None, Tensor | None]:
-    """Merge limits into what is added to scale · q·k / T, or True where it counts; and which queries have anything to
-    look at.
+    """Merge limits into a bias for scale · q·k / T, or a mask that is True where a key counts; and which queries can
+    look at anything.
 
     The bias of a span is added to the scores before they are divided by the temperature, so that it is divided too. A
     query with nothing to look at is shown everything, and its context is to be set to zero.
@@ -78,12 +78,12 @@ def row_maximum(bias: Tensor, mask: Tensor | None) -> Tensor:
 
 
 def expand_batch(tensor: Tensor, batch: tuple[int, ...]) -> Tensor:
-    """The tensor with these leading dimensions."""
+    """Expand a tensor to these leading dimensions."""
     return tensor if tensor.shape[:-2] == batch else tensor.expand(*batch, *tensor.shape[-2:])
 
 
 def to_four_dimensions(tensor: Tensor) -> Tensor:
-    """Fused kernels want exactly four dimensions: [batch heads n d]."""
+    """Reshape to the four dimensions that fused kernels want: [batch heads n d]."""
     if tensor.ndim == 4:
         return tensor
     if tensor.ndim > 4:
@@ -92,7 +92,7 @@ def to_four_dimensions(tensor: Tensor) -> Tensor:
 
 
 def kernel_order(call: Call, masked: bool) -> list[SDPBackend]:
-    """The kernels to try on CUDA, fastest first, as measured on Hopper."""
+    """List the kernels to try on CUDA, fastest first, as measured on Hopper."""
     fused = [SDPBackend.CUDNN_ATTENTION, SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION]
     if masked or call.keys.shape[-2] <= SHORT or max(call.query.shape[-1], call.values.shape[-1]) > WIDE:
         fused = [SDPBackend.EFFICIENT_ATTENTION, SDPBackend.CUDNN_ATTENTION, SDPBackend.FLASH_ATTENTION]

@@ -14,7 +14,7 @@ __all__ = ["attend"]
 
 
 def attend(call: Call) -> Tensor:
-    """Query, keys and values [t d] or [a t d]; the padding never exists."""
+    """Attend over queries, keys and values [t d] or [a t d], which have no padding."""
     from torch.nn.attention.varlen import varlen_attn
 
     inputs, options = arguments(call, takes_scale())

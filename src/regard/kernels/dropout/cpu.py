@@ -28,12 +28,12 @@ def draw(shape: torch.Size, p: float) -> tuple[Tensor, float]:
 
 
 def numbers(keep: Tensor, like: Tensor) -> Tensor:
-    """The mask as ones and zeros of a dtype; as int8 it is converted ten times faster than as booleans."""
+    """Convert the mask to ones and zeros of a dtype; int8 converts ten times faster than booleans."""
     return keep.view(torch.int8).to(like.dtype)
 
 
 class Dropout(torch.autograd.Function):
-    """x ∘ keep / P(keep)."""
+    """Dropout as x ∘ keep / P(keep)."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, keep: Tensor, keep_probability: float) -> Tensor:
@@ -48,7 +48,7 @@ class Dropout(torch.autograd.Function):
 
 
 class DropoutAdd(torch.autograd.Function):
-    """x + y ∘ keep / P(keep)."""
+    """Dropout and a residual as x + y ∘ keep / P(keep)."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, y: Tensor, keep: Tensor, keep_probability: float) -> Tensor:
@@ -65,7 +65,7 @@ class DropoutAdd(torch.autograd.Function):
 
 
 class ReluDropout(torch.autograd.Function):
-    """relu(x) ∘ keep / P(keep). Where the result is positive the gradient passes, and nowhere else."""
+    """A ReLU and dropout as relu(x) ∘ keep / P(keep); the gradient passes only where the result is positive."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, keep: Tensor, keep_probability: float) -> Tensor:

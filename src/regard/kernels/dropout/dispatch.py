@@ -15,7 +15,7 @@ CPU = Row(name="cpu", devices=("cpu",), features=frozenset())
 
 
 def dropout(x: Tensor, p: float) -> Tensor:
-    """x with a share p of its numbers set to zero, and the others divided by 1 - p."""
+    """Set a share p of the numbers of x to zero, and divide the others by 1 - p."""
     if p == 0.0:
         return x
     if not CPU.serves(describe(x)):
@@ -25,7 +25,7 @@ def dropout(x: Tensor, p: float) -> Tensor:
 
 
 def dropout_add(x: Tensor, y: Tensor, p: float) -> Tensor:
-    """x + dropout(y), a residual, in one pass."""
+    """Compute x + dropout(y), a residual, in one pass."""
     if p == 0.0:
         return x + y
     if not CPU.serves(describe(y)) or x.shape != y.shape or x.dtype != y.dtype:
@@ -35,7 +35,7 @@ def dropout_add(x: Tensor, y: Tensor, p: float) -> Tensor:
 
 
 def relu_dropout(x: Tensor, p: float) -> Tensor:
-    """dropout(relu(x)), which keeps nothing for the backward pass but its result."""
+    """Compute dropout(relu(x)), keeping only its result for the backward pass."""
     if p == 0.0:
         return x.relu()
     if not CPU.serves(describe(x)):

@@ -7,15 +7,15 @@ __all__ = ["dropout_add", "dropout", "relu_dropout"]
 
 
 def dropout(x: Tensor, keep: Tensor, keep_probability: float) -> Tensor:
-    """Some numbers of x set to zero; the others scaled, so that the expectation stays."""
+    """Set some numbers of x to zero and scale the others, so that the expectation stays the same."""
     return torch.where(keep, x / keep_probability, 0.0)
 
 
 def dropout_add(x: Tensor, y: Tensor, keep: Tensor, keep_probability: float) -> Tensor:
-    """A residual: x + dropout(y)."""
+    """Compute a residual, x + dropout(y)."""
     return x + dropout(y, keep, keep_probability)
 
 
 def relu_dropout(x: Tensor, keep: Tensor, keep_probability: float) -> Tensor:
-    """dropout(relu(x))."""
+    """Compute dropout(relu(x))."""
     return dropout(x.relu(), keep, keep_probability)

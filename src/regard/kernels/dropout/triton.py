@@ -2,7 +2,7 @@
 
 Sixteen bits decide about a number, as on a CPU (see `cpu`), so one draw of Philox's four words serves eight of them:
 those of one column in eight rows, which lie in the registers of one thread. Seven rounds pass BigCrush (Salmon et al.
-2011, table 2). The mask hangs on the seed and the place in [rows, width] alone, not on the size of a tile. A seed is a
+2011, table 2). The mask depends only on the seed and the place in [rows, width], not on the size of a tile. A seed is a
 tensor on the device: nobody waits for it, and a captured CUDA graph draws another at each replay. Needs Triton.
 """
 
@@ -27,7 +27,7 @@ ROUNDS = tl.constexpr(7)
 
 
 def draw_seed(device: torch.device | str, count: int = 1) -> Int[Tensor, " {count}"]:
-    """Seeds from torch's generator for that device, so that `torch.manual_seed` repeats what is dropped.
+    """Draw seeds from torch's generator for that device, so that `torch.manual_seed` repeats what is dropped.
 
     A step that drops in many places can draw all its seeds at once: `seeds[i : i + 1]` is one.
     """
@@ -35,13 +35,13 @@ def draw_seed(device: torch.device | str, count: int = 1) -> Int[Tensor, " {coun
 
 
 def odds(p: float) -> tuple[int, float]:
-    """The sixteen bits below which a number is dropped, and what the others are multiplied by."""
+    """Return the sixteen-bit number below which a draw drops, and the factor for the numbers that stay."""
     limit = round(p * STEPS)
     return limit, STEPS / max(1, STEPS - limit)
 
 
 def dropout(x: Float[Tensor, "*b c"], p: float, seed: Int[Tensor, "1"]) -> Float[Tensor, "*b c"]:
-    """x with a share p of its numbers set to zero, and the others divided by 1 - p."""
+    """Set a share p of the numbers of x to zero, and divide the others by 1 - p."""
     if p == 0.0:
         return x
     dropped: Tensor = Dropout.apply(x, p, seed)
@@ -51,7 +51,7 @@ def dropout(x: Float[Tensor, "*b c"], p: float, seed: Int[Tensor, "1"]) -> Float
 def relu_dropout(
     x: Float[Tensor, "*b c"], bias: Float[Tensor, " c"] | None, p: float, seed: Int[Tensor, "1"] | None
 ) -> Float[Tensor, "*b c"]:
-    """dropout(relu(x + bias)), which keeps nothing for the backward pass but its result.
+    """Compute dropout(relu(x + bias)), keeping only its result for the backward pass.
 
     x is a linear layer's product without its bias, whose gradient costs no pass of its own here.
     """
@@ -70,7 +70,7 @@ def embed(
     table: Float[Tensor, "n c"],
     dtype: torch.dtype | None = None,
 ) -> Float[Tensor, "*b c"]:
-    """dropout(weight[ids] · scale + table[positions]), in `dtype` or the weight's; the table has no gradient.
+    """Compute dropout(weight[ids] · scale + table[positions]), in `dtype` or the weight's; the table has no gradient.
 
     The weight's gradient has the weight's own dtype and adds a token's rows in the same order each time.
     """
@@ -79,7 +79,7 @@ def embed(
 
 
 class Dropout(torch.autograd.Function):
-    """x ∘ keep / P(keep); the backward pass is the same with the same seed."""
+    """Dropout as x ∘ keep / P(keep); the backward pass is the same with the same seed."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, p: float, seed: Tensor) -> Tensor:
@@ -94,7 +94,7 @@ class Dropout(torch.autograd.Function):
 
 
 class ReluDropout(torch.autograd.Function):
-    """relu(x + bias) ∘ keep / P(keep). Where the result is positive the gradient passes, and nowhere else."""
+    """A ReLU and dropout as relu(x + bias) ∘ keep / P(keep); the gradient passes only where the result is positive."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, bias: Tensor | None, p: float, seed: Tensor | None) -> Tensor:
@@ -181,7 +181,7 @@ class Embed(torch.autograd.Function):
 
 
 def apply_mask(x: Tensor, p: float, seed: Tensor | None, scale: float) -> Tensor:
-    """x ∘ keep · scale."""
+    """Compute x ∘ keep · scale."""
     x = x.contiguous()
     result = torch.empty_like(x)
     if not x.numel():
@@ -196,7 +196,7 @@ def apply_mask(x: Tensor, p: float, seed: Tensor | None, scale: float) -> Tensor
 
 
 def across(width: int) -> tuple[int, int]:
-    """The width of a tile of eight rows, and how many warps share it: each thread has eight columns."""
+    """Choose the width of a tile of eight rows, and how many warps share it: each thread has eight columns."""
     tile = min(512, max(16, triton.next_power_of_2(width)))
     return tile, max(1, tile // 256)
 
@@ -204,7 +204,7 @@ def across(width: int) -> tuple[int, int]:
 @triton.jit
 @no_type_check
 def words(seed, group, column, width):
-    """The four words for eight rows of these columns; they are 128 bits that nothing else has."""
+    """Draw four random words, 128 bits used nowhere else, for eight rows of these columns."""
     return tl.randint4x(tl.load(seed), group * width + column, n_rounds=ROUNDS)
 
 
@@ -269,7 +269,7 @@ def relu_forward(
 @triton.jit(do_not_specialize=["rows"])
 @no_type_check
 def relu_backward(grad, result, d_x, partial, rows, scale, width: tl.constexpr, BLOCK: tl.constexpr, ADD: tl.constexpr):
-    """Programs walk groups of rows; each keeps the sums of its columns."""
+    """Compute the gradient of ReLU and dropout; each program walks groups of rows and sums its columns."""
     share, shares = tl.program_id(0), tl.num_programs(0)
     groups = tl.cdiv(rows, GROUP)
     sums = tl.zeros((BLOCK,), tl.float32)
@@ -307,7 +307,7 @@ def embed_forward(
     BLOCK: tl.constexpr,
     DROP: tl.constexpr,
 ):
-    """A token or a position that is not in its table reads nothing and gives NaN."""
+    """Look up embeddings and positions; a token or a position that is not in its table gives NaN."""
     group = tl.program_id(0)
     k, column, offset, inside = place(group, rows, width, BLOCK)
     row = group.to(tl.int64) * GROUP + k

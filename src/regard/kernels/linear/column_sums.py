@@ -18,7 +18,7 @@ __all__ = ["column_sums", "processors", "total"]
 
 
 def column_sums(x: Float[Tensor, "t c"]) -> Float[Tensor, " c"]:
-    """x.sum(0) in float32."""
+    """Compute x.sum(0) in float32."""
     rows, width = x.shape
     x = x if x.stride(1) == 1 or width == 1 else x.contiguous()
     across, blocks, shares = share_rows(rows, width, processors(x.device))
@@ -28,14 +28,14 @@ def column_sums(x: Float[Tensor, "t c"]) -> Float[Tensor, " c"]:
 
 
 def share_rows(rows: int, width: int, count: int) -> tuple[int, int, int]:
-    """The columns of a block, the number of blocks, and the shares of the rows that fill so many processors."""
+    """Choose the columns of a block, the number of blocks, and how many shares of the rows fill so many processors."""
     across = min(256, max(16, triton.next_power_of_2(width)))
     blocks = triton.cdiv(width, across)
     return across, blocks, max(1, min(triton.cdiv(rows, 32), 4 * count // blocks))
 
 
 def total(partial: Float[Tensor, "s *c"]) -> Float[Tensor, "*c"]:
-    """The second stage alone: the sum of few rows in float32, contiguous."""
+    """Sum a few rows in float32, contiguous: the second stage alone."""
     rows, *shape = partial.shape
     if rows == 1:
         return partial[0]

@@ -30,7 +30,7 @@ store = Store()
 
 @contextmanager
 def pack_weights() -> Iterator[None]:
-    """Within the block, in this thread, weights are packed when first asked for; they must not change meanwhile.
+    """Pack weights when they are first used inside the block, in this thread; they must not change meanwhile.
 
     Where torch has no oneDNN, nothing is packed.
     """
@@ -53,7 +53,7 @@ def has_onednn() -> bool:
 def linear(
     x: Float[Tensor, "*b e"], weight: Float[Tensor, "d e"], bias: Float[Tensor, " d"] | None = None
 ) -> Float[Tensor, "*b d"]:
-    """x Wᵀ + b with the packed W."""
+    """Compute x Wᵀ + b with the packed W."""
     weights = store.weights
     assert weights is not None
     key = weight.data_ptr(), weight.shape, weight.stride()

@@ -31,17 +31,17 @@ CPU = Row(
 
 
 class Linear(nn.Linear):
-    """torch's own, through `linear`."""
+    """A drop-in for `torch.nn.Linear` that calls `linear`."""
 
     def forward(self, x: Float[Tensor, "*b e"]) -> Float[Tensor, "*b d"]:
-        """x Wᵀ + b."""
+        """Compute x Wᵀ + b."""
         return linear(x, self.weight, self.bias)
 
 
 def linear(
     x: Float[Tensor, "*b e"], weight: Float[Tensor, "d e"], bias: Float[Tensor, " d"] | None = None
 ) -> Float[Tensor, "*b d"]:
-    """x Wᵀ + b."""
+    """Compute x Wᵀ + b."""
     if cpu.store.weights is not None and CPU.serves(describe(x, weight)):
         return cpu.linear(x, weight, bias)
     return F.linear(x, weight, bias)

@@ -34,7 +34,7 @@ class HalfCopies:
 
     @contextmanager
     def used(self) -> Iterator[None]:
-        """Inside, in this thread, `to_half` gives copies of the weights as they are now; these must not change."""
+        """Let `to_half` give copies of the current weights inside the block, in this thread; they must not change."""
         with torch.no_grad():
             torch._foreach_copy_(self.copies, [weight.detach() for weight in self.weights])
         store.table = self.table
@@ -45,7 +45,7 @@ class HalfCopies:
 
 
 def to_half(weight: Tensor, dtype: torch.dtype) -> Tensor:
-    """A weight in half precision, without a gradient: its copy, where there is one."""
+    """Return a weight in half precision, without a gradient: its copy, where there is one."""
     table = getattr(store, "table", None)
     copy = None if table is None else table.get(id(weight))
     return weight.detach().to(dtype) if copy is None or copy.dtype != dtype else copy
@@ -54,14 +54,14 @@ def to_half(weight: Tensor, dtype: torch.dtype) -> Tensor:
 def half_linear(
     x: Float[Tensor, "t e"], weight: Float[Tensor, "d e"], bias: Float[Tensor, " d"] | None = None
 ) -> Float[Tensor, "t d"]:
-    """x Wᵀ + b in x's dtype."""
+    """Compute x Wᵀ + b in x's dtype."""
     return half_linear_with_input(x, weight, bias)[0]
 
 
 def half_linear_with_input(
     x: Float[Tensor, "t e"], weight: Float[Tensor, "d e"], bias: Float[Tensor, " d"] | None = None
 ) -> tuple[Float[Tensor, "t d"], Float[Tensor, "t e"]]:
-    """x Wᵀ + b, and x for who else reads it."""
+    """Compute x Wᵀ + b, and return x too, for others that read it."""
     result, on = Product.apply(x, weight, bias)
     return result, on
 
@@ -69,13 +69,13 @@ def half_linear_with_input(
 def half_linear_pair(
     x: Float[Tensor, "t e"], memory: Float[Tensor, "u e"], weight: Float[Tensor, "d e"], bias: Tensor | None, first: int
 ) -> tuple[Float[Tensor, "t p"], Float[Tensor, "u q"], Float[Tensor, "t e"], Float[Tensor, "u e"]]:
-    """x through the first rows of a weight, and a memory through the others; then both for who else reads them."""
+    """Multiply x with the first rows of a weight and a memory with the others; return both inputs too."""
     one, other, x, memory = Products.apply(x, memory, weight, bias, first)
     return one, other, x, memory
 
 
 class Product(torch.autograd.Function):
-    """One product forward, two back."""
+    """A product x Wᵀ + b: one matrix product forward, two backward."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor]:
@@ -136,17 +136,17 @@ class Products(torch.autograd.Function):
 
 
 def forward(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """x Wᵀ + b."""
+    """Compute x Wᵀ + b."""
     return torch.mm(x, weight.t()) if bias is None else torch.addmm(bias, x, weight.t())
 
 
 def input_gradient(grad: Tensor, weight: Tensor, beside: Tensor | None) -> Tensor:
-    """grad W, and the gradient of another path, in whose memory it is written: nobody else has it any more."""
+    """Add grad W to the gradient of another path, in place: nothing else reads that any more."""
     return torch.mm(grad, weight) if beside is None else beside.contiguous().addmm_(grad, weight)
 
 
 def weight_gradient(grad: Tensor, x: Tensor, out: Tensor) -> None:
-    """gradᵀ x, summed in single precision and written in it."""
+    """Compute gradᵀ x, summed and written in single precision."""
     if out.dtype == grad.dtype or not grad.is_cuda:
         out.copy_(torch.mm(grad.t().to(out.dtype), x.to(out.dtype)))
     else:

@@ -10,16 +10,16 @@ __all__ = ["column_sums", "linear", "row_sums"]
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """y_i = Σ_j W_ij x_j + b_i: [*b e], [d e] and [d] -> [*b d]."""
+    """Compute y_i = Σ_j W_ij x_j + b_i: [*b e], [d e] and [d] -> [*b d]."""
     product = (x.unsqueeze(-2) * weight).sum(-1)
     return product if bias is None else product + bias
 
 
 def column_sums(x: Tensor) -> Tensor:
-    """The gradient of a bias: [t c] -> [c], the sum of the rows, in float32 or wider."""
+    """Compute the gradient of a bias: [t c] -> [c], the sum of the rows, in float32 or wider."""
     return widen(x).sum(0)
 
 
 def row_sums(x: Tensor, ids: Tensor, count: int, factor: float = 1.0) -> Tensor:
-    """The gradient of an embedding: [t c], [t] -> [v c], the sum of the rows with each index, in float32 or wider."""
+    """Compute an embedding's gradient, the sum of the rows with each index: [t c], [t] -> [v c], float32 or wider."""
     return torch.stack([widen(x[ids == index]).sum(0) for index in range(count)]) * factor

@@ -25,7 +25,7 @@ PARTS = tl.constexpr(16)  # tiles of an index that are added at once
 def row_sums(
     x: Float[Tensor, "t c"], ids: Int[Tensor, " t"], count: int, factor: float = 1.0
 ) -> Float[Tensor, "{count} c"]:
-    """factor · zeros(count, c).index_add(0, ids, x) in float32. Indices outside of 0 … count - 1 are left out."""
+    """Compute factor · zeros(count, c).index_add(0, ids, x) in float32, without indices outside of 0 … count - 1."""
     rows, width = x.shape
     result = x.new_zeros((count, width), dtype=torch.float32)
     if not x.numel():

@@ -94,5 +94,5 @@ class ProjectionLoss(torch.autograd.Function):
 
 
 def to(tensor: Tensor | None, dtype: torch.dtype) -> Tensor | None:
-    """The tensor in another dtype, where there is one."""
+    """Convert a tensor to another dtype, where there is a tensor."""
     return None if tensor is None else tensor.to(dtype)

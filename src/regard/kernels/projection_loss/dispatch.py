@@ -29,7 +29,7 @@ def projection_loss(
     smoothing: float = 0.0,
     chunk: int | None = None,
 ) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
-    """The sum of the label-smoothed cross-entropies of all tokens, and that of the plain ones, for a perplexity.
+    """Sum the label-smoothed cross-entropies of all tokens, and the plain ones, from which a perplexity is computed.
 
     The smoothing's mass is spread over all classes, as torch's. A token whose target is below zero counts nothing: a
     batch may be filled up to a fixed size. The second sum carries no gradient. `chunk` is how many tokens are projected

@@ -18,7 +18,7 @@ IGNORED = -100
 def projection_loss(
     hidden: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, smoothing: float = 0.0
 ) -> tuple[Tensor, Tensor]:
-    """[t d], [v d], [v], [t] -> the sum of the smoothed losses, and of the plain ones, which carries no gradient.
+    """Sum smoothed losses, and plain ones, which carry no gradient: [t d], [v d], [v], [t] -> two numbers.
 
     Targets below zero count nothing.
     """

@@ -87,7 +87,7 @@ class ProjectionLoss(torch.autograd.Function):
 
 
 def pad_classes(classes: int) -> int:
-    """The width of the logits in memory: rows begin, and end, where wide loads and matrix products like them to."""
+    """Choose the width of the logits in memory, so that rows are aligned for wide loads and matrix products."""
     return -(-classes // 64) * 64
 
 
@@ -103,7 +103,7 @@ def cut_classes(classes: int) -> tuple[int, bool, int]:
 
 
 def plus(sums: Tensor | None, a: Tensor, b: Tensor) -> Tensor:
-    """sums + a b in float32, from narrow factors."""
+    """Compute sums + a b in float32, from narrow factors."""
     if a.dtype == torch.float32 or not a.is_cuda:  # a CPU has no product of narrow factors with a wide result
         a, b = a.float(), b.float()
         return a @ b if sums is None else sums.addmm_(a, b)
@@ -121,7 +121,7 @@ def differentiate(
     losses: Tensor,
     gradient: bool,
 ) -> None:
-    """Losses of these tokens, smoothed and plain; the logits, to which the bias is still to be added, become p - q.
+    """Compute these tokens' losses, smoothed and plain; their logits, still without the bias, become p - q.
 
     Logits and bias may have more columns than there are classes, which count nothing.
     """
@@ -163,7 +163,7 @@ def sweep(
     GRADIENT: tl.constexpr,
     INTERPRETED: tl.constexpr,
 ):
-    """One token. A target below zero counts nothing; one beyond the classes makes the loss NaN."""
+    """Process one token; a target below zero is ignored, and one beyond the classes makes the loss NaN."""
     row = tl.program_id(0).to(tl.int64)
     target = tl.load(targets + row).to(tl.int32)
     start = logits + row * STRIDE
@@ -220,7 +220,7 @@ def sweep(
 @triton.jit
 @no_type_check
 def power(x, INTERPRETED: tl.constexpr):
-    """2 to the x; what is too small to be a normal number is zero, which saves three instructions of five."""
+    """Compute 2 to the x; results too small to be normal numbers become 0, which saves three of five instructions."""
     if INTERPRETED:
         return tl.exp2(x)
     return tl.inline_asm_elementwise("ex2.approx.ftz.f32 $0, $1;", "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1)

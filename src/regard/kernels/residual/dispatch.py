@@ -36,7 +36,7 @@ def residual(
     seed: Int[Tensor, "1"] | None = None,
     dtype: torch.dtype | None = None,
 ) -> tuple[Float[Tensor, "*b d"], Float[Tensor, "*b d"] | None]:
-    """x + dropout(y + bias), and the layer norm of that; without a `norm_weight` there is none.
+    """Compute x + dropout(y + bias) and, given a `norm_weight`, its layer norm.
 
     `bias` is that of the linear layer which made y, left to this function. The sum has x's dtype, the norm `dtype`, or
     y's. `seed` is `dropout.triton.draw_seed`'s; one is drawn where none is given. On a CPU it is not asked for.

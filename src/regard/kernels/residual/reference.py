@@ -20,7 +20,7 @@ def residual(
     norm_bias: Tensor | None,
     eps: float,
 ) -> tuple[Tensor, Tensor | None]:
-    """[t d] each -> the sum in x's dtype, and its norm (Ba et al. 2016, arXiv:1607.06450) where that has a weight."""
+    """Compute the sum [t d] in x's dtype, and its norm (Ba et al. 2016, arXiv:1607.06450) where that has a weight."""
     y = y if bias is None else y + bias
     y = y if keep is None else reference.dropout(y, keep, keep_probability)
     together = (x + y).to(x.dtype)

@@ -36,7 +36,7 @@ def residual(
     seed: Int[Tensor, "1"] | None,
     dtype: torch.dtype | None = None,
 ) -> tuple[Float[Tensor, "*b d"], Float[Tensor, "*b d"] | None]:
-    """x + dropout(y + bias) in x's dtype, and its layer norm in `dtype`, or y's."""
+    """Compute x + dropout(y + bias) in x's dtype, and its layer norm in `dtype`, or y's."""
     if p > 0.0 and seed is None:
         seed = draw_seed(x.device)
     together, normed = Residual.apply(x, y, bias, p, norm_weight, norm_bias, eps, seed, dtype or y.dtype)
@@ -44,7 +44,7 @@ def residual(
 
 
 class Residual(torch.autograd.Function):
-    """Sum and norm; either may go unused."""
+    """The residual sum and its norm; either may go unused."""
 
     @staticmethod
     def forward(
@@ -165,7 +165,7 @@ def share_rows(rows: int, warps: int, count: int) -> tuple[int, int]:
 
 
 def across(width: int, numbers: int) -> tuple[int, int]:
-    """The width of a row's registers, and how many warps share them, at so many numbers a thread."""
+    """Choose the width of a row's registers, and how many warps share them, at so many numbers a thread."""
     tile = max(16, triton.next_power_of_2(width))
     return tile, min(16, max(1, tile // (32 * numbers)))
 
@@ -195,7 +195,7 @@ def forward(
     NORM: tl.constexpr,
     SHIFT: tl.constexpr,
 ):
-    """`share` groups of rows, one row after the other; the next is on its way while one is worked on."""
+    """Walk `share` groups of rows, row by row; the next row loads while one is computed."""
     column = tl.arange(0, BLOCK)
     real = column < WIDTH
     row = tl.program_id(0) * share * GROUP

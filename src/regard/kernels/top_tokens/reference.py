@@ -1,4 +1,4 @@
-"""The specification: what is forbidden gets -∞, and of the rest the best k are taken."""
+"""The specification of top tokens: forbidden ones get -∞, and the best k of the rest are taken."""
 
 # r rows · v vocabulary · k tokens
 import torch
@@ -10,7 +10,7 @@ __all__ = ["top_tokens"]
 def top_tokens(
     scores: Tensor, count: int, never: tuple[int, ...], end: int, early: Tensor, forced: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """[r v], k, tokens that may never come, END's number, [r] whether it is too early for it, [r] a token or -1.
+    """Find top tokens from [r v], k, forbidden tokens, END's number, [r] whether END is too early, [r] a token or -1.
 
     -> the scores of the best tokens in order [r k], the tokens [r k], and log Σ exp of all scores [r]. A row that is
     forced has one token, whatever is forbidden otherwise. Where fewer than k may come, the rest is -∞.

@@ -44,13 +44,13 @@ def choose_way(call: Call):  # type: ignore[no-untyped-def]
         nearest, furthest = window.start - window.radius, window.start + call.limits.queries + window.radius
         if nearest < call.limits.keys and furthest > 0:  # tiles must touch a key
             return attend_in_tiles
-    # The number of buckets hangs on the data: a GPU would be waited for, and a compiler cannot know it.
+    # The number of buckets depends on the data: a GPU would be waited for, and a compiler cannot know it.
     fixed = call.query.is_cuda or torch.compiler.is_compiling()
     return cpu_buckets.attend if call.limits.queries >= MANY and not fixed else attend_gathering
 
 
 def flatten_call(call: Call, batch: tuple[int, ...]) -> Call:
-    """The call with one leading dimension, and every limit given a row each."""
+    """Give the call one leading dimension, and every limit one entry a row."""
 
     def rows(x: Tensor, tail: int) -> Tensor:  # [*b …] -> [r …]
         trailing = x.shape[x.ndim - tail :]
@@ -79,7 +79,7 @@ def flatten_call(call: Call, batch: tuple[int, ...]) -> Call:
 
 
 def split_rows(call: Call) -> Iterator[Call]:
-    """Split a call into as many rows at a time as a CPU's cache likes; on a GPU, and for a compiler, all."""
+    """Split a call into as many rows at a time as fit a CPU's cache; on a GPU, and for a compiler, take all at once."""
     limits, window = call.limits, call.limits.window
     assert window is not None
     rows, width = call.query.shape[0], call.keys.shape[-1] + call.values.shape[-1]
@@ -105,7 +105,7 @@ def split_rows(call: Call) -> Iterator[Call]:
 
 
 def attend_gathering(call: Call) -> Tensor:
-    """Every query with its own copy of its keys: [r n w d]."""
+    """Attend with a copy of its keys for every query: [r n w d]."""
     limits, window = call.limits, call.limits.window
     assert window is not None
     width = min(2 * window.radius + 1, limits.keys)
@@ -128,14 +128,14 @@ def attend_gathering(call: Call) -> Tensor:
 
 
 def gather_rows(tensor: Tensor, index: Tensor) -> Tensor:
-    """Rows of [r m d] at [r n w] -> [r n w d], by one flat index_select (its backward adds into the rows)."""
+    """Gather rows of [r m d] at [r n w] -> [r n w d], by one flat index_select (its backward adds into the rows)."""
     rows, m, d = tensor.shape
     offset = torch.arange(0, rows * m, m, device=index.device).view(-1, 1, 1)
     return tensor.reshape(-1, d).index_select(0, (index + offset).flatten()).view(*index.shape, d)
 
 
 def attend_in_tiles(call: Call) -> Tensor:
-    """TILE queries and the TILE + 2·radius keys that any of them may see, as one small dense product."""
+    """Attend from TILE queries to the TILE + 2·radius keys that any of them may see, as one small dense product."""
     limits, window = call.limits, call.limits.window
     assert window is not None
     assert isinstance(window.start, int)
@@ -153,7 +153,7 @@ def attend_in_tiles(call: Call) -> Tensor:
 
 
 def overlapping_slices(padded: Tensor, radius: int) -> Tensor:
-    """[r m d] -> [r t d TILE+2·radius]: slices that overlap by 2·radius, a view."""
+    """View [r m d] as slices that overlap by 2·radius: [r t d TILE+2·radius]."""
     return padded.unfold(-2, TILE + 2 * radius, TILE)
 
 

@@ -20,7 +20,7 @@ GROUP = 32
 
 
 def attend(call: Call) -> Tensor:
-    """Compute the reference's sum, for a bilinear score and softmax; the number of groups hangs on the data."""
+    """Compute the reference's sum, for a bilinear score and softmax; the number of groups depends on the data."""
     limits, window = call.limits, call.limits.window
     assert window is not None
     rows, n = call.query.shape[:2]
@@ -61,7 +61,7 @@ def sort_into_groups(bucket: Tensor, buckets: int) -> tuple[Tensor, Tensor]:
 
 
 def cut(x: Tensor, slices: int, width: int) -> Tensor:
-    """[r m d] -> [r·t w·d]: slices of `width` keys, one every TILE; a whole slice is then copied at once."""
+    """Cut [r m d] into slices of `width` keys, one every TILE, [r·t w·d]; a whole slice is then copied at once."""
     padded = F.pad(x, (0, 0, 0, slices * TILE - TILE + width - x.shape[-2]))
     return padded.unfold(-2, width, TILE).mT.reshape(-1, width * x.shape[-1])
 

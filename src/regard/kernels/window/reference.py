@@ -26,7 +26,7 @@ def attend(
     lengths: Tensor | None = None,
     causal: int | Tensor | None = None,
 ) -> Tensor:
-    """[r n d], [r m d], [r m dv] -> [r n dv]; scores are scale · q·k, or with a vector [d] that · tanh(q + k)."""
+    """Attend: [r n d], [r m d], [r m dv] -> [r n dv]; scores are scale · q·k, or with a vector v [d] v·tanh(q + k)."""
     (rows, n, _), m = query.shape, keys.shape[1]
     centres = window.centres(n, query.device).expand(rows, n)
     contexts = []

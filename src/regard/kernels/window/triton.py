@@ -165,7 +165,7 @@ KEYS = 16  # of a program that owns keys
 
 
 def wide(radius: int) -> int:
-    """The places of a window: its keys, and one at either end that may turn out to be outside."""
+    """Count the places of a window: its keys, and one at either end that may turn out to be outside."""
     return 2 * radius + 3
 
 

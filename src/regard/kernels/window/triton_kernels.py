@@ -12,7 +12,7 @@ from regard.kernels.additive.triton_kernels.arithmetic import product, start_of,
 @triton.jit
 @no_type_check
 def score_keys(query, keys, v, j, in_window, d, q_d, k_m, k_d, scale, ADDITIVE: tl.constexpr, BD: tl.constexpr):
-    """The scores of one query with the keys j."""
+    """Compute the scores of one query with the keys j."""
     total = tl.zeros(j.shape, tl.float32)
     for first in range(0, d, BD):
         c = first + tl.arange(0, BD)
@@ -34,7 +34,7 @@ def score_keys(query, keys, v, j, in_window, d, q_d, k_m, k_d, scale, ADDITIVE: 
 @triton.jit
 @no_type_check
 def gate(distance, spread, GAUSSIAN: tl.constexpr):
-    """exp(-distance² · spread), spread = 1/2σ²; 1 without a Gaussian."""
+    """Compute the gate exp(-distance² · spread), spread = 1/2σ²; 1 without a Gaussian."""
     if GAUSSIAN:
         return tl.exp(-distance * distance * spread)
     else:
@@ -49,7 +49,7 @@ def attend(
     LENGTHS: tl.constexpr, CAUSAL: tl.constexpr, GAUSSIAN: tl.constexpr, ADDITIVE: tl.constexpr, SAVE: tl.constexpr,
     BW: tl.constexpr, BD: tl.constexpr,
 ):  # fmt: skip
-    """One query: its window's softmax, the Gaussian, the sum. Saved: that softmax, the first key, how many keys."""
+    """Attend from one query: softmax over its window, Gaussian, sum; save the softmax, the first key, how many keys."""
     i, row = tl.program_id(0), tl.program_id(1).to(tl.int64)
     p = tl.load(centre + row * n + i)
     # one key more at either end: whether it is inside is asked below as the reference asks, with the same rounding
@@ -134,7 +134,7 @@ def key_sums(
     weights, bounds, x, out, n, m, d, width, x_r, x_n, x_d,
     BK: tl.constexpr, BN: tl.constexpr, BD: tl.constexpr,
 ):  # fmt: skip
-    """Σ_i weight_ij x_i for BK keys, BD numbers wide: every block of queries is asked whether it reaches them."""
+    """Sum Σ_i weight_ij x_i for BK keys, BD numbers wide, over the blocks of queries that reach them."""
     block, piece, row = tl.program_id(0), tl.program_id(1), tl.program_id(2).to(tl.int64)
     j = block * BK + tl.arange(0, BK)
     c = piece * BD + tl.arange(0, BD)

@@ -25,7 +25,7 @@ MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of ImageNet, which s
 
 
 def make_backbone(config: CaptionerConfig) -> nn.Module:
-    """The module from pixels to a grid that options name; its `width` says how many channels there are.
+    """Build the module from pixels to a grid that the options name; its `width` is the number of channels.
 
     Weights that a person has are not read here (see `CaptionerModel.inherit`): a trained run has its own.
     """
@@ -62,7 +62,7 @@ class Backbone(nn.Module):
         return grid[0] if isinstance(grid, list | tuple) else grid
 
     def train(self, mode: bool = True) -> "Backbone":
-        """Switch to training, but for what is frozen, and for batch norms that were trained elsewhere."""
+        """Switch to training mode, except for frozen parts and batch norms that were trained elsewhere."""
         super().train(mode)
         if self.frozen:
             self.net.eval()
@@ -74,7 +74,7 @@ class Backbone(nn.Module):
 
 
 def from_timm(name: str) -> tuple[nn.Module, int]:
-    """The stages of a network of timm, and their width."""
+    """Load the stages of a timm network, and return them with their width."""
     timm = import_library("timm")
     if name not in timm.list_models():
         raise ConfigError("model.backbone", f'"timm:{name}" given, which this timm does not have')
@@ -91,7 +91,7 @@ def from_timm(name: str) -> tuple[nn.Module, int]:
 
 
 def from_torchvision(name: str) -> tuple[nn.Module, int]:
-    """The stages of a network of torchvision, and their width."""
+    """Load the stages of a torchvision network, and return them with their width."""
     models = import_library("torchvision").models
     if name not in models.list_models(module=models):
         raise ConfigError("model.backbone", f'"torchvision:{name}" given, which this torchvision does not have')
@@ -135,7 +135,7 @@ class Stages(nn.Module):
 
 
 def import_library(package: str) -> Any:
-    """Import an optional library, or say which extra installs it."""
+    """Import an optional library, or raise an error that names the extra to install."""
     try:
         return importlib.import_module(package)
     except ModuleNotFoundError as error:

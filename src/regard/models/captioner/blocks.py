@@ -1,4 +1,4 @@
-"""A Transformer that writes captions: blocks over the words so far that look at the places of a grid.
+"""A Transformer that writes captions: blocks over the words so far attend to the places of a grid.
 
 The decoder of Vaswani et al. 2017 (arXiv:1706.03762) over the annotations of Xu et al. 2015 (arXiv:1502.03044), in
 place of the LSTM. Places are projected to the width of the model and get the sinusoids of their row and column: without
@@ -28,7 +28,7 @@ __all__ = ["BlockDecoder"]
 
 
 class BlockDecoder(nn.Module):
-    """Words from places of a grid, all at once where they are known."""
+    """A decoder of words from the places of a grid; known words are decoded all at once."""
 
     def __init__(self, config: CaptionerConfig, channels: int, target: int):
         super().__init__()
@@ -47,11 +47,11 @@ class BlockDecoder(nn.Module):
         initialise(self)
 
     def embed_grid(self, grid: Float[Tensor, "b c h w"]) -> Float[Tensor, "b d h w"]:
-        """The grid projected to the width of the model, with the sinusoids of each row and column."""
+        """Project the grid to the width of the model, and add the sinusoids of each row and column."""
         return cast(Tensor, self.positions(self.project(grid.movedim(-3, -1)).movedim(-1, -3)))
 
     def decode(self, memory: Memory, target: Tokens) -> tuple[Float[Tensor, "b n d"], dict[str, Tensor]]:
-        """All words at once; in training `weights` [b n m], the mean of all heads of all blocks, where they count."""
+        """Decode all words at once; `weights` [b n m], in training if they count, are means over heads and blocks."""
         memory.cross_span(target)  # refuses a packed one
         x = self.words(target.ids, target.span)
         if not (self.training and self.config.penalty):
@@ -62,18 +62,18 @@ class BlockDecoder(nn.Module):
 
     @property
     def cross_attentions(self) -> list[Heads]:
-        """The attentions to the picture, the first block's first."""
+        """Name the attentions to the picture, the first block's first."""
         return [cast(Heads, cast(Block, block).cross) for block in self.stack.blocks]
 
     def start(self, memory: Memory, rows: int, size: int, coverage: bool) -> State:
-        """Empty caches, and the places projected once for each block."""
+        """Return empty caches, and the places projected once for each block."""
         state = self.stack.start(memory.states, size, rows=rows)
         if coverage:
             state.row["coverage"] = memory.states.new_zeros(len(memory.states) * rows, memory.states.shape[1])
         return state
 
     def step(self, tokens: Int[Tensor, " r"], state: State) -> tuple[Float[Tensor, "r d"], State]:
-        """One word of every row. Coverage is the last block's, the mean of its heads."""
+        """Read one word of every row. Coverage is the last block's, the mean of its heads."""
         x = self.words(tokens[:, None], None, state.row["past.0"].length.clone())
         if state.coverage is None:
             return self.stack.step(x, state)[:, 0], state

@@ -55,7 +55,7 @@ class CaptionerConfig(ModelConfig):
         return self if self.backbone == "resnet" else replace(self, backbone="resnet", weights=None, frozen=False)
 
     def picture_numbers(self, side: int) -> int:
-        """Four times the first grid of Regard's own network."""
+        """Estimate the numbers as four times the first grid of Regard's own network."""
         return 0 if self.backbone != "resnet" else 4 * (side // 2) ** 2 * self.channels
 
     def __post_init__(self) -> None:

@@ -1,4 +1,4 @@
-r"""The LSTM that writes captions: at every word it looks at the picture, softly, at one place, or not at all.
+r"""The LSTM that writes captions: at every word it looks at the whole picture, at one place, or not at all.
 
 Xu et al. 2015 (arXiv:1502.03044), sections 3.1.2 and 4. Places $a_i$ of the grid are the annotations, $y_{t-1}$ is the
 word just read.
@@ -46,7 +46,7 @@ WEIGHTINGS = {"soft": weighting.Softmax, "hard": weighting.Hard, "straight-throu
 
 
 class Glimpse(NamedTuple):
-    """What one word sees of the picture: a context, and what an objective may need of how it was chosen."""
+    """The glimpse that one word takes of the picture: a context, and how it was chosen, which an objective may need."""
 
     context: Float[Tensor, "b c"]
     weights: Float[Tensor, "b m"] | None = None
@@ -55,7 +55,7 @@ class Glimpse(NamedTuple):
 
 
 class LSTMDecoder(nn.Module):
-    """Words from places of a grid, one after the other."""
+    """A decoder of words from the places of a grid, one after the other."""
 
     batches: Tensor
     baseline: Tensor
@@ -80,14 +80,14 @@ class LSTMDecoder(nn.Module):
         self.dropout = Dropout(config.dropout)
 
     def remember(self, features: Float[Tensor, "b m c"]) -> dict[str, Tensor]:
-        """What a caption starts from: the mean of the picture's annotations, and the first states made from it."""
+        """Return what a caption starts from: the mean of the picture's annotations, and the first states from it."""
         mean = features.mean(1)
         start = torch.tanh(self.begin(mean)).unflatten(-1, (self.config.layers, 2, self.config.size))
         return {"start": start} if self.cross is not None else {"start": start, "mean": mean}
 
     @property
     def share(self) -> Float[Tensor, ""] | float:
-        """The share of captions whose places are sampled, which grows from 0 after the first `settle` batches."""
+        """Return the share of captions whose places are sampled; it grows from 0 after the first `settle` batches."""
         config = self.config
         if config.settle == 0:
             return config.sampled
@@ -96,7 +96,7 @@ class LSTMDecoder(nn.Module):
     # ---- all words at once
 
     def decode(self, memory: Memory, target: Tokens) -> tuple[Float[Tensor, "*b n e"], dict[str, Tensor]]:
-        """Teacher forced: `weights` [b n m] of the words; of hard attention in training `log_prob` and `entropy` [b n],
+        """Decode, teacher forced: `weights` [b n m]; for hard attention in training `log_prob` and `entropy` [b n],
         and `sampled` [b], the captions whose places were sampled.
         """
         words = self.dropout(self.words(target.padded_ids))
@@ -163,23 +163,23 @@ class LSTMDecoder(nn.Module):
     # ---- the parts of a step
 
     def apply_gate(self, before: Float[Tensor, "r d"], context: Float[Tensor, "r c"]) -> Float[Tensor, "r c"]:
-        """β z: the context times how much the picture counts for a word."""
+        """Compute β z: the context times how much the picture counts for a word."""
         return context if self.gate is None else torch.sigmoid(self.gate(before)) * context
 
     def project_context(self, context: Float[Tensor, "r c"]) -> Float[Tensor, "r g"]:
-        """The context's part of the first cell's input."""
+        """Project the context to its part of the first cell's input."""
         return self.cells.each[0].project(context, self.config.embedding, bias=False)
 
     def read(
         self, words: Float[Tensor, "*b e"], states: Float[Tensor, "*b d"], contexts: Float[Tensor, "*b c"]
     ) -> Float[Tensor, "*b e"]:
-        """The deep output, before L_o."""
+        """Compute the deep output, before L_o."""
         return self.dropout(words + self.said(states) + self.shown(contexts))
 
     # ---- word by word
 
     def start(self, memory: Memory, rows: int, size: int, coverage: bool) -> State:
-        """The state before the first word; places are projected once."""
+        """Return the state before the first word; places are projected once."""
         memory = memory.pad()
         row = {"state": repeat_rows(memory.sentence["start"], rows)}
         if self.cross is None:
@@ -191,7 +191,7 @@ class LSTMDecoder(nn.Module):
         return State({"memory": memory_copy}, row, rows)
 
     def step(self, tokens: Int[Tensor, " r"], state: State) -> tuple[Float[Tensor, "r e"], State]:
-        """One word of every row."""
+        """Read one word of every row."""
         words, before = self.dropout(self.words(tokens)), state.row["state"].clone()
         query = before[:, -1, 0]
         if self.cross is None:
@@ -206,21 +206,21 @@ class LSTMDecoder(nn.Module):
 
 
 def make_weighting(config: CaptionerConfig) -> weighting.Weighting | None:
-    """The weighting of hard and of straight-through attention; None for soft."""
+    """Make the weighting of hard or straight-through attention; None for soft."""
     if config.attention == "straight-through":
         return weighting.Gumbel(config.tau)
     return weighting.Hard() if config.attention == "hard" else None
 
 
 def attend_places(weights: Float[Tensor, "b m"], features: Float[Tensor, "b m c"]) -> Glimpse:
-    """The sum of places by their weights."""
+    """Sum the places by their weights."""
     return Glimpse(torch.bmm(weights[:, None], features)[:, 0], weights)
 
 
 def sample_place(
     scores: Float[Tensor, "b m"], features: Float[Tensor, "b m c"], sampled: Bool[Tensor, " b"]
 ) -> Glimpse:
-    """One sampled place for each caption of `sampled`, all places by their probability for the others."""
+    """Sample one place for each caption of `sampled`; for the others, sum all places by their probability."""
     log_probs = scores.log_softmax(-1)
     probabilities = log_probs.exp()
     picked = weighting.sample_key(probabilities)[:, None]

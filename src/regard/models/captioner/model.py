@@ -29,7 +29,7 @@ __all__ = ["CaptionerModel"]
 
 
 class CaptionerModel(Model):
-    """A grid of features, and an LSTM or a Transformer that writes what it sees in it."""
+    """A network that turns a picture into a grid of features, and an LSTM or a Transformer that describes it."""
 
     def __init__(self, config: CaptionerConfig, source: int, target: int):
         super().__init__()
@@ -48,25 +48,25 @@ class CaptionerModel(Model):
 
     @property
     def doubly_stochastic(self) -> float:
-        """λ of soft attention's penalty."""
+        """Return λ, the weight of soft attention's penalty."""
         return self.config.penalty if self.config.attention == "soft" else 0.0
 
     @property
     def reinforcement(self) -> Reinforcement | None:
-        """The learning rule of hard attention, with what its decoder counts."""
+        """Return the learning rule of hard attention, with its decoder's counters."""
         config, decoder = self.config, self.decoder
         if config.attention != "hard" or not isinstance(decoder, LSTMDecoder):
             return None
         return Reinforcement(config.reinforce, config.entropy, decoder.baseline, decoder.batches)
 
     def load_pretrained(self) -> None:
-        """Put the weights that a person has into the backbone."""
+        """Load the user's own weights into the backbone."""
         if self.config.weights is not None:
             net = self.backbone.net if isinstance(self.backbone, Backbone) else self.backbone
             load_weights(net, self.config.weights)
 
     def encode(self, source: Pictures) -> Memory:
-        """The places of each picture's grid, row by row."""
+        """Encode each picture as the places of its grid, row by row."""
         grid = self.backbone(source.pixels)
         if isinstance(self.decoder, BlockDecoder):
             grid = self.decoder.embed_grid(grid)
@@ -76,25 +76,25 @@ class CaptionerModel(Model):
         return Memory(features, Lengths(count), sentence, size)
 
     def decode(self, memory: Memory, target: Tokens) -> tuple[Float[Tensor, "*b n d"], dict[str, Tensor]]:
-        """All words of all captions; what an objective may ask for is said where the decoder is."""
+        """Decode all words of all captions; the decoder's own docstring lists what an objective may read."""
         return self.decoder.decode(memory, target)
 
     def start(self, memory: Memory, rows: int = 1, size: int = 256, coverage: bool = False) -> State:
-        """The state before the first word; without attention no coverage is kept."""
+        """Return the state before the first word; without attention no coverage is kept."""
         return self.decoder.start(memory, rows, size, coverage)
 
     def step(self, tokens: Int[Tensor, " r"], state: State) -> tuple[Float[Tensor, "r v"], State]:
-        """One word of every row."""
+        """Read one word of every row."""
         hidden, state = self.decoder.step(tokens, state)
         return self.output(hidden), state
 
     def hidden_state(self, state: State) -> Float[Tensor, "r d"] | None:
-        """h of the LSTM's top layer; a Transformer has none."""
+        """Return h of the LSTM's top layer; a Transformer has none."""
         return state.row["state"][:, -1, 0] if isinstance(self.decoder, LSTMDecoder) else None
 
 
 def make_notation(config: CaptionerConfig) -> Notation:
-    """The paper's formulas for the LSTM that writes; a Transformer has those of attention in general."""
+    """Return the paper's formulas for the LSTM decoder; a Transformer has those of attention in general."""
     if config.decoder != "lstm":
         return Notation()
     context = "ā" if config.attention == "none" else "Σ α_ti a_i"

@@ -23,7 +23,7 @@ class ConvNetConfig(ModelConfig):
     )
 
     def picture_numbers(self, side: int) -> int:
-        """Four times the first grid."""
+        """Estimate the numbers as four times the first grid."""
         return 4 * (side // 2) ** 2 * self.channels
 
     def __post_init__(self) -> None:

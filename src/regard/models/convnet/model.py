@@ -39,7 +39,7 @@ class ConvNetModel(Model):
     )
 
     def __init__(self, config: ConvNetConfig, source: int, target: int):
-        """`source` is not looked at: pictures have no vocabulary."""
+        """Build the network; `source` is ignored, as pictures have no vocabulary."""
         super().__init__()
         self.config = config
         self.resnet = ResNet(config.channels, config.stages, config.blocks, norm="place")
@@ -50,14 +50,14 @@ class ConvNetModel(Model):
         self.readout = nn.Linear(self.resnet.width, target)
 
     def encode(self, source: Pictures) -> Memory:
-        """The features of every place, row by row."""
+        """Encode pictures as the features of every place, row by row."""
         grid = self.grid(source)
         states = grid.flatten(2).mT
         lengths = torch.full((len(states),), states.shape[1], device=states.device)
         return Memory(states, Lengths(lengths))
 
     def grid(self, source: Pictures) -> Float[Tensor, "b c h w"]:
-        """The last stage's features."""
+        """Compute the last stage's features."""
         x = self.resnet.start(source.pixels)
         for number, stage in enumerate(self.resnet.stages, 1):
             x = stage(x)

@@ -32,17 +32,17 @@ class EncoderConfig(ModelConfig):
 
     @property
     def writes(self) -> bool:
-        """Whether text comes out, and no label: then there is no source."""
+        """Return whether the model writes text instead of naming a label: then it has no source."""
         return self.job == "language-model"
 
     @classmethod
     def choose(cls, long_lines: bool, joint: bool) -> dict[str, Any]:
-        """Pre-norm and positions as the Transformer has them."""
+        """Choose pre-norm, and positions as the Transformer has them."""
         positions = "sinusoidal" if long_lines else "rotary"
         return {"positions": positions, "norm": "pre", "attention_dropout": 0.1}
 
     def known_positions(self) -> int | None:
-        """How many positions the learned ones are; None: any number."""
+        """Return the number of learned positions; None: any number."""
         return self.length if self.positions == "learned" else None
 
     def __post_init__(self) -> None:

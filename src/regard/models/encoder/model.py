@@ -65,7 +65,7 @@ class EncoderModel(Model):
     # ---- the classifier
 
     def encode(self, source: Tokens) -> Memory:
-        """Every token, having looked at all the others; of a language model's source only the number of sentences."""
+        """Encode every token by attending to all the others; of a language model's source, keep only its size."""
         if self.config.writes:
             empty = self.readout.weight.new_zeros(len(source.lengths), 0, self.config.size)
             return Memory(empty, Lengths(source.lengths.new_zeros(len(source.lengths))))
@@ -87,7 +87,7 @@ class EncoderModel(Model):
     # ---- the language model
 
     def decode(self, memory: Memory, target: Tokens) -> tuple[Float[Tensor, "*b n d"], dict[str, Tensor]]:
-        """All steps at once under the causal mask."""
+        """Take all steps at once under the causal mask."""
         self.check_language_model()
         packed = target.span if isinstance(target.span, Packed) else None
         x = self.tokens(target.ids, target.span)
@@ -106,7 +106,7 @@ class EncoderModel(Model):
         return State({}, row, rows)
 
     def step(self, tokens: Int[Tensor, " r"], state: State) -> tuple[Float[Tensor, "r v"], State]:
-        """One query a row over the caches."""
+        """Take one step: one query a row over the caches."""
         start = state.row["past.0"].length.clone()
         x, bias = self.tokens(tokens[:, None], None, start), self.bias(start)
         for i, block in enumerate(self.encoder.blocks):

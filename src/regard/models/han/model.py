@@ -1,4 +1,4 @@
-r"""Hierarchical attention: words to sentences, sentences to a document, each weighed by how much it says.
+r"""Hierarchical attention: words make sentences and sentences a document, each weighed by how informative it is.
 
 Yang et al. 2016 (aclanthology.org/N16-1174). Of a sentence's words, read from both ends,
 
@@ -36,7 +36,7 @@ __all__ = ["HANModel"]
 
 
 class HANModel(Model):
-    """Names a label for each of `Documents`.
+    """A model that names a label for each of `Documents`.
 
     `watch` sees its two attentions as `words` and `sentences`; the one of a single level, over all words, as `pooling`.
     """
@@ -88,11 +88,11 @@ class HANModel(Model):
 
     @property
     def flat(self) -> bool:
-        """Whether there is one level: words, and no sentences."""
+        """Return whether there is one level: words, and no sentences."""
         return self.config.levels == 1
 
     def encode(self, source: Documents) -> Memory:
-        """The annotations of every sentence, [h→; h←], having read all sentences of its document; or of every word."""
+        """Annotate every sentence, [h→; h←], in the context of its document; or, with one level, every word."""
         if self.flat:
             words = join_sentences(source)
             return Memory(self.word_states(self.dropout(self.embedding(words.ids)), words.lengths), words.span)
@@ -109,7 +109,7 @@ class HANModel(Model):
         )
 
     def pool(self, level: str, states: Float[Tensor, "r w d"], lengths: Int[Tensor, " r"]) -> Float[Tensor, "r d"]:
-        """Each row's states as one: weighed, or, without attention, their mean or maximum."""
+        """Pool each row's states into one: weighed, or, without attention, their mean or maximum."""
         attention: Attention | None = getattr(self, level)
         if attention is not None:
             layer = self.sentence_layer if level == "sentences" else self.word_layer
@@ -118,7 +118,7 @@ class HANModel(Model):
         return (pool_max if self.config.pooling == "max" else pool_mean)(states, lengths)
 
     def sentence_vectors(self, words: Tokens) -> Float[Tensor, "s d"]:
-        """A vector for each sentence. Those of like length are read together: most are far shorter than the longest.
+        """Compute a vector for each sentence; those of similar length are read together, as most are short.
 
         A watcher sees all of them in one call.
         """
@@ -133,13 +133,13 @@ class HANModel(Model):
         return torch.cat(vectors)[torch.cat(order).argsort()]
 
     def read(self, ids: Int[Tensor, "s w"], lengths: Int[Tensor, " s"]) -> Float[Tensor, "s d"]:
-        """A vector for each of some sentences."""
+        """Read some sentences into a vector each."""
         states = self.word_states(self.dropout(self.embedding(ids)), lengths)
         return self.pool("words", states, lengths)
 
     @torch.no_grad()
     def weigh_documents(self, documents: Documents) -> tuple[Float[Tensor, "s w"], Float[Tensor, "b t"]]:
-        """How much each word counts in its sentence, and each sentence in its document; rows sum to one, padding is 0.
+        """Return how much each word counts in its sentence, and each sentence in its document; padding is 0.
 
         Of a single level a sentence counts as much as its words together.
         """
@@ -160,13 +160,13 @@ class HANModel(Model):
 
 
 def pool_mean(states: Float[Tensor, "r w d"], lengths: Int[Tensor, " r"]) -> Float[Tensor, "r d"]:
-    """The mean of each row's states; of none, zeros."""
+    """Average each row's states; a row without states gets zeros."""
     real = torch.arange(states.shape[1], device=states.device) < lengths[:, None]
     return states.masked_fill(~real[..., None], 0).sum(1) / lengths.clamp(min=1)[:, None].to(states)
 
 
 def pool_max(states: Float[Tensor, "r w d"], lengths: Int[Tensor, " r"]) -> Float[Tensor, "r d"]:
-    """The largest of each number over a row's states; of none, zeros."""
+    """Take the maximum over each row's states; a row without states gets zeros."""
     real = torch.arange(states.shape[1], device=states.device) < lengths[:, None]
     maxima = states.masked_fill(~real[..., None], -torch.inf).amax(1)
     return maxima.masked_fill(lengths[:, None] == 0, 0)

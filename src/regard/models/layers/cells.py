@@ -46,7 +46,7 @@ class Dropout(nn.Module):
         self.p = p
 
     def forward(self, x: Float[Tensor, "*b d"]) -> Float[Tensor, "*b d"]:
-        """x with some of its numbers set to zero, in training."""
+        """Set some of x's numbers to zero, in training."""
         return dropout(x, self.p) if self.training else x
 
     def extra_repr(self) -> str:
@@ -75,7 +75,7 @@ class Layer(nn.Module):
                 self.net.bias_ih_l0[size : 2 * size].fill_(1.0)
 
     def train(self, mode: bool = True) -> "Layer":
-        """The net itself stays in training: it has no dropout, and cuDNN gives gradients in no other mode."""
+        """Keep the net itself in training mode: it has no dropout, and cuDNN gives gradients in no other mode."""
         super().train(mode)
         self.net.train()
         return self
@@ -86,7 +86,7 @@ class Layer(nn.Module):
         state: Float[Tensor, "b p d"] | None = None,
         lengths: Int[Tensor, " b"] | None = None,
     ) -> tuple[Float[Tensor, "b n d"], Float[Tensor, "b p d"]]:
-        """The states after each position, and the whole state after the last; with lengths, after each row's own last.
+        """Return the states after each position, and the whole state after the last; `lengths` sets each row's last.
 
         What stands beyond a row's length changes nothing before it.
         """
@@ -111,7 +111,7 @@ class Layer(nn.Module):
     def run_to_lengths(
         self, x: Float[Tensor, "b n e"], state: Float[Tensor, "b 2 d"], lengths: Int[Tensor, " b"]
     ) -> tuple[Float[Tensor, "b n d"], Float[Tensor, "b d"]]:
-        """An LSTM's states h, and its cell c after each row's last position.
+        """Run an LSTM, and return its states h, and its cell c after each row's last position.
 
         One more input says that the sentence is over; it opens the forget gate and shuts the input gate for good, so
         that c stays as it is. No length is read on the host, as packing the rows would.
@@ -130,12 +130,12 @@ class Layer(nn.Module):
         return states, cell[0]
 
     def project(self, x: Float[Tensor, "*b f"], first: int = 0, bias: bool = True) -> Float[Tensor, "*b g"]:
-        """W x + b, what a step needs of its input; `x` may be some of the input, from column `first` on."""
+        """Compute W x + b, which a step needs of its input; `x` may be part of the input, from column `first` on."""
         weight = self.net.weight_ih_l0[:, first : first + x.shape[-1]]
         return linear(x, weight, self.net.bias_ih_l0 if bias else None)
 
     def step(self, projected: Float[Tensor, "r g"], state: Float[Tensor, "r p d"]) -> Float[Tensor, "r p d"]:
-        """The state after one more input, which is projected already."""
+        """Return the state after one more input, which is already projected."""
         h = state[:, 0]
         recurrent = linear(h, self.net.weight_hh_l0, self.net.bias_hh_l0)
         if self.kind == "lstm" and state.is_cuda and projected.dtype == recurrent.dtype == state.dtype:
@@ -166,7 +166,7 @@ class Stack(nn.Module):
 
     @property
     def each(self) -> list[Layer]:
-        """The layers, from the input up."""
+        """Return the layers, from the input up."""
         return cast(list[Layer], list(self.layers))
 
     def forward(
@@ -175,7 +175,7 @@ class Stack(nn.Module):
         state: Float[Tensor, "b l p d"] | None = None,
         lengths: Int[Tensor, " b"] | None = None,
     ) -> tuple[Float[Tensor, "b n d"], Float[Tensor, "b l p d"]]:
-        """The top layer's states, and every layer's last."""
+        """Return the top layer's states, and every layer's last."""
         ends = []
         for index, layer in enumerate(self.each):
             if index:
@@ -187,7 +187,7 @@ class Stack(nn.Module):
     def step(
         self, projected: Float[Tensor, "r g"], state: Float[Tensor, "r l p d"]
     ) -> tuple[Float[Tensor, "r d"], Float[Tensor, "r l p d"]]:
-        """The top layer's state and all states after one more input, projected by the first layer."""
+        """Return the top layer's state and all states after one more input, projected by the first layer."""
         ends: list[Tensor] = []
         for index, layer in enumerate(self.each):
             if index:
@@ -224,7 +224,7 @@ class Bidirectional(nn.Module):
         return x
 
     def uses_kernel(self, x: Tensor) -> bool:
-        """Whether a kernel runs both directions at once: in bfloat16 under autocast, which cuDNN has no cells for."""
+        """Return whether a kernel runs both directions at once: in bfloat16, which cuDNN has no cells for."""
         return (
             available(x)
             and torch.is_autocast_enabled("cuda")
@@ -257,7 +257,7 @@ class Bidirectional(nn.Module):
 def run_both_directions(
     x: Float[Tensor, "b n e"], lengths: Int[Tensor, " b"], forwards: Layer, backwards: Layer
 ) -> Float[Tensor, "b n dd"]:
-    """[h→; h←] on a GPU, step by step for both directions at once."""
+    """Compute [h→; h←] on a GPU, step by step for both directions at once."""
     nets = forwards.net, backwards.net
     weight = torch.cat([net.weight_ih_l0 for net in nets])
     bias = torch.cat([net.bias_ih_l0 for net in nets])
@@ -271,7 +271,7 @@ def run_both_directions(
 
 
 class ReverseRows(torch.autograd.Function):
-    """Rows in another order that is its own inverse, so that the gradient is turned the same way."""
+    """A reordering of rows that is its own inverse, so that the gradient is reordered the same way."""
 
     @staticmethod
     def forward(x: Tensor, index: Tensor) -> Tensor:
@@ -287,7 +287,7 @@ class ReverseRows(torch.autograd.Function):
 
 
 def reverse_rows(x: Tensor, lengths: Int[Tensor, " b"]) -> Tensor:
-    """[b n] or [b n d] with each row turned round within its length; what is beyond stays where it is."""
+    """Reverse each row of [b n] or [b n d] within its length; padding stays where it is."""
     b, n = x.shape[:2]
     place = torch.arange(n, device=x.device)
     length = lengths.to(x.device)[:, None]
@@ -301,7 +301,7 @@ def reverse_rows(x: Tensor, lengths: Int[Tensor, " b"]) -> Tensor:
 def last_states(
     states: Float[Tensor, "b n d"], lengths: Int[Tensor, " b"], empty: Float[Tensor, "b d"]
 ) -> Float[Tensor, "b d"]:
-    """Each row's state at its last position; `empty` for a row that has none."""
+    """Return each row's state at its last position; `empty` for a row that has none."""
     length = lengths.to(states.device)
     rows = torch.arange(len(states), device=states.device)
     return torch.where((length > 0)[:, None], states[rows, (length - 1).clamp(min=0)], empty)

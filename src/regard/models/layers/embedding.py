@@ -73,7 +73,7 @@ class Embedding(nn.Module):
 
 
 def initialise(model: nn.Module) -> None:
-    """Linear layers after Glorot and Bengio, no biases to begin with.
+    """Initialise linear layers after Glorot and Bengio, with biases of zero.
 
     Embeddings have their own scale already, and so have recurrent cells.
     """

@@ -68,7 +68,7 @@ def make_encoder(config: EncoderDecoderConfig, size: int) -> Stack | Bidirection
 
 
 def mean_annotation(states: Float[Tensor, "b n d"], lengths: Int[Tensor, " b"]) -> Float[Tensor, "b d"]:
-    """The mean over each sentence's words; zero for a sentence that has none."""
+    """Average over each sentence's words; zero for a sentence that has none."""
     length = lengths.to(states.device)[:, None]
     real = torch.arange(states.shape[1], device=states.device) < length
     return torch.where(real[..., None], states, 0.0).sum(1) / length.clamp(min=1)

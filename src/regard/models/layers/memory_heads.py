@@ -21,7 +21,7 @@ SHUT = -4.0  # a gate before its sigmoid
 
 
 class Machine(NamedTuple):
-    """The state of a machine: all that goes from step to step."""
+    """The state of a machine: everything that it carries from step to step."""
 
     memory: Float[Tensor, "b m w"]
     weights: Float[Tensor, "b hh m"]
@@ -30,7 +30,7 @@ class Machine(NamedTuple):
 
 
 class MemoryHeads(nn.Module):
-    """The heads: from the controller's state to a memory that is written and read."""
+    """Heads that write and read a memory, driven by the controller's state."""
 
     def __init__(self, size: int, *, heads: int, width: int, shift: int):
         super().__init__()
@@ -44,7 +44,7 @@ class MemoryHeads(nn.Module):
     def forward(
         self, hidden: Float[Tensor, "b d"], machine: Machine, going: Bool[Tensor, "b 1 1"] | None = None
     ) -> tuple[Float[Tensor, "b m w"], Float[Tensor, "b hh m"], Float[Tensor, "b h w"]]:
-        """Memory, weights and reads after a step; where it is not `going` on, nothing is written."""
+        """Return memory, weights and reads after a step; rows that are not `going` write nothing."""
         where, what = self.steer(hidden).split([2 * self.heads * self.place, 2 * self.heads * self.width], -1)
         weights = self.address(where.unflatten(-1, (2 * self.heads, self.place)), machine)
         reading, writing = weights.chunk(2, 1)
@@ -58,7 +58,7 @@ class MemoryHeads(nn.Module):
         return memory, weights, reading @ memory
 
     def address(self, where: Float[Tensor, "b hh k"], machine: Machine) -> Float[Tensor, "b hh m"]:
-        """The weights of every head, in four stages; s stands from the furthest step forwards to that backwards."""
+        """Compute every head's weights, in four stages; s runs from the furthest step forwards to the furthest back."""
         key, gate, shifts, power = where.split([self.width + 1, 1, self.shifts, 1], -1)
         content = torch.softmax(self.content(key, self.content.project(machine.memory)), -1)
         gated = torch.lerp(machine.weights, content, torch.sigmoid(gate))
@@ -66,7 +66,7 @@ class MemoryHeads(nn.Module):
 
 
 def shift_weights(weights: Float[Tensor, "b hh m"], shifts: Float[Tensor, "b hh s"]) -> Float[Tensor, "b hh m"]:
-    """Weights moved round the circle: `shifts` says how much of them goes S places forwards, …, none, …, S back."""
+    """Shift weights round the circle: `shifts` gives the share that goes S places forwards, …, none, …, S back."""
     most, count = shifts.shape[-1] // 2, weights.shape[-1]
     if most == 0:
         return weights
@@ -75,5 +75,5 @@ def shift_weights(weights: Float[Tensor, "b hh m"], shifts: Float[Tensor, "b hh 
 
 
 def sharpen_weights(weights: Float[Tensor, "b hh m"], power: Float[Tensor, "b hh 1"]) -> Float[Tensor, "b hh m"]:
-    """Weights to a power, summing to one again; by logarithms, as a high power of them all may be too little."""
+    """Raise weights to a power and normalise them; by logarithms, as a high power may underflow."""
     return torch.softmax(power * weights.clamp(min=torch.finfo(weights.dtype).tiny).log(), -1)

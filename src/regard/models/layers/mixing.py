@@ -1,4 +1,4 @@
-r"""Layers that mix words in an encoder's blocks in the place of attention: a convolution, or a recurrence.
+r"""Layers that mix words in an encoder's blocks in place of attention: a convolution, or a recurrence.
 
 To compare self-attention with, as table 1 of Vaswani et al. 2017 (arXiv:1706.03762) does, with about as many
 parameters as its four matrices, $4 d^2$.
@@ -29,7 +29,7 @@ EVEN = 8  # matrix products are quick with widths that are multiples of this
 
 
 class Convolution(nn.Module):
-    """Every word with its neighbours, through a gate."""
+    """A gated convolution that mixes every word with its neighbours."""
 
     def __init__(self, size: int, reach: int):
         super().__init__()
@@ -41,7 +41,7 @@ class Convolution(nn.Module):
         self.output = Linear(self.width, size)
 
     def forward(self, x: Float[Tensor, "*b n d"], span: Span | None = None) -> Float[Tensor, "*b n d"]:
-        """All words at once; beyond the ends of a sentence there are zeros."""
+        """Convolve all words at once; beyond the ends of a sentence there are zeros."""
         place, length = word_positions(x, span)
         near = []
         for step in range(-self.reach, self.reach + 1):
@@ -55,14 +55,14 @@ class Convolution(nn.Module):
 
 
 class Recurrence(nn.Module):
-    """One word after the other, from both ends."""
+    """A recurrence over the words, one after the other, from both ends."""
 
     def __init__(self, size: int):
         super().__init__()
         self.both = Bidirectional("gru", size, size // 2, 1)
 
     def forward(self, x: Float[Tensor, "*b n d"], span: Span | None = None) -> Float[Tensor, "*b n d"]:
-        """The states [h→; h←] of every word."""
+        """Return the states [h→; h←] of every word."""
         packed, _ = split_packed(span)
         if packed is not None:
             packed = packed.to(x.device)
@@ -79,7 +79,7 @@ class Recurrence(nn.Module):
 
 
 def word_positions(x: Float[Tensor, "*b n d"], span: Span | None) -> tuple[Int[Tensor, "*p"], Int[Tensor, "*l"]]:
-    """The position of each word in its sentence, and the length of that; both broadcast to [*b n]."""
+    """Return the position of each word in its sentence, and the sentence's length; both broadcast to [*b n]."""
     packed, rest = split_packed(span)
     if packed is not None:
         row, place = packed.to(x.device).queries
@@ -92,7 +92,7 @@ def word_positions(x: Float[Tensor, "*b n d"], span: Span | None) -> tuple[Int[T
 
 
 class PadRows(torch.autograd.Function):
-    """[t d] -> [b n d]; what fills the gaps is real but never used, so that the gradient is a choice of rows, too."""
+    """Pad [t d] to [b n d] with real rows that are never used, so that the gradient is a choice of rows, too."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, index: Tensor, row: Tensor, place: Tensor) -> Tensor:
@@ -106,7 +106,7 @@ class PadRows(torch.autograd.Function):
 
 
 class UnpadRows(torch.autograd.Function):
-    """[b n d] -> [t d]; gaps have no gradient."""
+    """Remove padding, [b n d] -> [t d]; gaps have no gradient."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, index: Tensor, row: Tensor, place: Tensor, lengths: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""What recurrent models share: states as the contract gives them, first parameters, maxout, attention of all rows.
+"""Parts that recurrent models share: states for the contract, initial parameters, maxout, attention of all rows.
 
 Word embeddings are unit-normal, as torch makes them: what words differ in must be seen in the first states and
 annotations. With a deviation of 0.1, as small numbers are often advised, attention took five times as many steps to
@@ -35,23 +35,23 @@ __all__ = [
 
 
 class RecurrentModel(Model):
-    """A model whose decoder goes from state to state, and mostly its encoder, too.
+    """A model with a recurrent decoder, and mostly a recurrent encoder, too.
 
     The decoder's is `state` in the state of a search.
     """
 
     def source_states(self, memory: Memory) -> Float[Tensor, "*b m d"] | None:
-        """The encoder's states, which are its memory; None where it is not recurrent."""
+        """Return the encoder's states, which are its memory; None where it is not recurrent."""
         return memory.states if getattr(self.config, "has_recurrent_encoder", True) else None
 
     def hidden_state(self, state: State) -> Float[Tensor, "r d"]:
-        """h of the decoder's top layer: of a stack [r l p d], of one cell [r p d]."""
+        """Return h of the decoder's top layer, from a stack [r l p d] or one cell [r p d]."""
         states: Tensor = state.row["state"]
         return states[:, -1, 0] if states.ndim == 4 else states[:, 0]
 
     @property
     def reads_backwards(self) -> bool:
-        """Whether the option `reverse` is set, where the kind has one."""
+        """Return whether the option `reverse` is set, where the kind has one."""
         return bool(getattr(self.config, "reverse", False))
 
 
@@ -77,7 +77,7 @@ def can_bypass(
     scores: Sequence[type[Score]] = (Additive, Dot, General),
     weightings: Sequence[type[Weighting]] = (Softmax,),
 ) -> bool:
-    """Whether faster code may stand in for these modules: none has a hook, and no backend is forced.
+    """Return whether faster code may stand in for these modules: none has a hook, and no backend is forced.
 
     That code knows attentions with these scores and weightings of the library's; one that was given others is called
     itself.
@@ -95,7 +95,7 @@ def can_bypass(
 def is_standard(
     attention: Attention, scores: Sequence[type[Score]], weightings: Sequence[type[Weighting]] = (Softmax,)
 ) -> bool:
-    """Whether an attention has one of these scores, not scaled, one of these weightings, and nothing else."""
+    """Return whether an attention has one of these scores, not scaled, one of these weightings, and nothing else."""
     score, weighting = attention.score, attention.weighting
     return (
         type(attention) is Attention
@@ -117,7 +117,7 @@ def to_autocast_dtype(x: Float[Tensor, "*b d"]) -> Float[Tensor, "*b d"]:
 
 
 def maxout(x: Float[Tensor, "*b dd"]) -> Float[Tensor, "*b d"]:
-    """The larger of numbers j and j + d (Goodfellow et al. 2013, arXiv:1302.4389).
+    """Take the larger of numbers j and j + d (Goodfellow et al. 2013, arXiv:1302.4389).
 
     Papers pair neighbours, 2j and 2j + 1; halves are the same function of a matrix with its rows in another order.
     """
@@ -132,7 +132,7 @@ def repeat_rows(x: Tensor, rows: int) -> Tensor:
 def attend_rows(
     attention: Attention, query: Float[Tensor, "r d"], state: State, span: Span | None = None
 ) -> Float[Tensor, "r dv"]:
-    """The context of every row: rows of one sentence are queries of one call; their weights are added to coverage."""
+    """Attend from every row: rows of one sentence are queries of one call; their weights are added to coverage."""
     memory, together = state.sentence["memory"], state.group_rows(query[:, None])
     if state.coverage is None:
         return attention(together, memory, span=span).flatten(0, 1)

@@ -26,10 +26,10 @@ Norm = Literal["batch", "place"]
 
 
 class ResNet(nn.Module):
-    """From pixels, as bytes, to a grid of features.
+    """A residual network from pixels, as bytes, to a grid of features.
 
     `norm`: "batch" has the numbers of a channel at mean 0 and variance 1 over all pictures of a batch, "place" those of
-    all channels at each place by itself: then what is at one place hangs on its neighbourhood alone.
+    all channels at each place by itself: then what is at one place depends on its neighbourhood alone.
     """
 
     def __init__(self, channels: int = 32, stages: int = 3, blocks: int = 2, norm: Norm = "batch"):
@@ -55,14 +55,14 @@ class ResNet(nn.Module):
         return self.end(x)
 
     def start(self, pixels: UInt8[Tensor, "b 3 H W"]) -> Float[Tensor, "b c h w"]:
-        """The stem: pixels as the first stage reads them."""
+        """Apply the stem, which turns pixels into the first stage's input."""
         if pixels.ndim != 4 or pixels.shape[1] != 3 or 0 in pixels.shape[2:]:
             raise ShapeError(f"pixels: {list(pixels.shape)} given, expected [b 3 h w] with at least one pixel")
         x = pixels.contiguous(memory_format=torch.channels_last).to(self.stem.weight.dtype)
         return self.stem(x / 127.5 - 1)
 
     def end(self, x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b c h w"]:
-        """The last stage's sum as features."""
+        """Turn the last stage's sum into features."""
         return F.relu(self.norm(x))
 
 
@@ -83,7 +83,7 @@ class Block(nn.Module):
         self.stride = stride
 
     def forward(self, x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b d e f"]:
-        """x, or its projection, plus the two convolutions."""
+        """Add the two convolutions to x, or to its projection."""
         y = self.convolutions[0](F.relu(self.norms[0](x)))
         y = self.convolutions[1](F.relu(self.norms[1](y)))
         if self.stride > 1:
@@ -92,7 +92,7 @@ class Block(nn.Module):
 
 
 class PlaceNorm(nn.LayerNorm):
-    """The channels of each place at mean 0 and variance 1."""
+    """A norm that gives the channels of each place mean 0 and variance 1."""
 
     def forward(self, x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b c h w"]:
         """Normalise with channels last, where they lie in memory anyway."""

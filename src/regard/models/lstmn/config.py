@@ -28,10 +28,10 @@ class LSTMNConfig(ModelConfig):
 
     @property
     def reads_source(self) -> bool:
-        """Whether there is something to read: a language model has no source."""
+        """Return whether the model reads a source: a language model has none."""
         return self.job != "language-model"
 
     @property
     def writes(self) -> bool:
-        """Whether text comes out, and no label."""
+        """Return whether the model writes text instead of naming a label."""
         return self.job != "classify"

@@ -1,4 +1,4 @@
-r"""LSTMN: an LSTM whose every step looks back at all its states, alone or as encoder and decoder.
+r"""The LSTMN: an LSTM whose every step looks back at all its states, alone or as encoder and decoder.
 
 Cheng, Dong and Lapata 2016 (arXiv:1601.06733), sections 3 and 4. States are kept on two tapes, hidden h_1 … h_{t-1} and
 memory c_1 … c_{t-1}, in place of one pair that everything must fit in.
@@ -23,7 +23,7 @@ of the same parameters but for the attention's: it reads h_{t-1} and c_{t-1}.
 Dropout falls on embeddings, between layers and before the readout, never on what goes from step to step. Embeddings
 start unit-normal, the readout with deviation 3/√d, as h is small; cells as `cells` says.
 
-What deep fusion reads hangs on words and on what it read before, never on the decoder's tapes. So, teacher forced, it
+What deep fusion reads depends on words and on what it read before, never on the decoder's tapes. So, teacher forced, it
 has two recurrences that do not need each other. `kernels/recurrence/lstmn` has both with a backward pass of their own;
 whoever watches or hooks a part gets the plain loops of this file. In shallow fusion all h_t are there before one of
 them asks.
@@ -57,12 +57,12 @@ FULL_PRECISION = (torch.float32, torch.float64)
 
 
 def can_run_kernel(x: Tensor, *parts: nn.Module) -> bool:
-    """Whether the written-out recurrences may stand in for these modules."""
+    """Return whether the written-out recurrences may stand in for these modules."""
     return x.dtype in FULL_PRECISION and not torch.compiler.is_compiling() and can_bypass(*parts, scores=(Additive,))
 
 
 def can_step_in_place(x: Tensor) -> bool:
-    """Whether a single step may write its results in place, which is faster: no gradient, and a CPU."""
+    """Return whether a single step may write its results in place, which is faster: no gradient, and a CPU."""
     plain = x.dtype in FULL_PRECISION and x.device.type == "cpu" and not torch.is_autocast_enabled("cpu")
     return plain and not torch.is_grad_enabled() and not torch.compiler.is_compiling()
 
@@ -81,7 +81,7 @@ class Tapes(nn.Module):
     def forward(
         self, x: Float[Tensor, "b n e"], added: Float[Tensor, "b n d"] | None = None
     ) -> Float[Tensor, "b n dd"]:
-        """The tapes after a whole sentence; `added` goes into c_t. Padding behind it changes nothing before."""
+        """Return the tapes after a whole sentence; `added` goes into c_t. Padding behind it changes nothing before."""
         if torch.is_autocast_enabled(x.device.type):
             with torch.autocast(x.device.type, enabled=False):
                 return self.forward(x.float(), None if added is None else added.float())
@@ -98,7 +98,7 @@ class Tapes(nn.Module):
         return recurrence.run_tapes(projected, net.weight_hh_l0, added, linear(x, words), asking).transpose(0, 1)
 
     def loop(self, x: Float[Tensor, "b n e"], added: Float[Tensor, "b n d"] | None) -> Float[Tensor, "b n dd"]:
-        """The tapes by a plain loop, one call of the attention a step: for watching, hooks and other backends."""
+        """Compute the tapes in a plain loop that calls the attention each step: for watching, hooks, other backends."""
         read = x.new_zeros(len(x), 2 * self.size)
         past, keys = [read], []
         for t, projected in enumerate(self.cell.project(x).unbind(1)):
@@ -131,7 +131,7 @@ class Tapes(nn.Module):
     def step_cell(
         self, projected: Float[Tensor, "r g"], read: Float[Tensor, "r dd"], added: Float[Tensor, "r d"] | None
     ) -> Float[Tensor, "r dd"]:
-        """The next entry [h; c] of both tapes, from what was read of them."""
+        """Compute the next entry [h; c] of both tapes, from what was read of them."""
         net, (h, c) = self.cell.net, read.chunk(2, -1)
         sums = projected + linear(h, net.weight_hh_l0, net.bias_hh_l0)
         if can_step_in_place(sums) and sums.dtype == read.dtype:
@@ -143,7 +143,7 @@ class Tapes(nn.Module):
         return torch.cat([torch.sigmoid(o) * torch.tanh(c), c], -1)
 
     def begin(self, rows: int, size: int) -> dict[str, Any]:
-        """The state before the first step: room for the tapes and the last summary, or an LSTM's one state."""
+        """Return the state before the first step: room for the tapes and the last summary, or an LSTM's one state."""
         if self.intra is None:
             return {"state": self.cell.net.weight_hh_l0.new_zeros(rows, 2 * self.size)}
         past = self.intra.cache(rows, size, keys=self.size, values=2 * self.size)
@@ -153,7 +153,7 @@ class Tapes(nn.Module):
     def step(
         self, x: Float[Tensor, "r e"], before: dict[str, Any], added: Float[Tensor, "r d"] | None = None
     ) -> Float[Tensor, "r d"]:
-        """h of one more step; the state that `begin` made is updated in place."""
+        """Return h of one more step; the state that `begin` made is updated in place."""
         projected = self.cell.project(x)
         if self.intra is None:
             now = self.step_cell(projected, before["state"], added)
@@ -177,16 +177,16 @@ class Stack(nn.Module):
 
     @property
     def each(self) -> list[Tapes]:
-        """The layers, from the input up."""
+        """Return the layers, from the input up."""
         return cast(list[Tapes], list(self.layers))
 
     def forward(self, x: Float[Tensor, "b n e"]) -> Float[Tensor, "b n dd"]:
-        """The top layer's tapes."""
+        """Return the top layer's tapes."""
         tapes: Tensor = self.layers[-1](self.below(x))
         return tapes
 
     def below(self, x: Float[Tensor, "b n e"]) -> Float[Tensor, "b n f"]:
-        """The top layer's input."""
+        """Return the top layer's input."""
         for layer in self.each[:-1]:
             x = self.dropout(layer(x)[..., : self.size])
         return x
@@ -217,7 +217,7 @@ class LSTMNModel(RecurrentModel):
     # ---- reading
 
     def encode(self, source: Tokens) -> Memory:
-        """The tapes of the source; of a language model's source only the number of sentences."""
+        """Encode the source into tapes; of a language model's source, keep only the number of sentences."""
         if not self.config.reads_source:
             empty = self.readout.weight.new_zeros(len(source.lengths), 0, self.config.size)
             return Memory(empty, Lengths(source.lengths.new_zeros(len(source.lengths))))
@@ -237,7 +237,7 @@ class LSTMNModel(RecurrentModel):
     # ---- writing
 
     def decode(self, memory: Memory, target: Tokens) -> tuple[Float[Tensor, "*b n d"], dict[str, Tensor]]:
-        """All steps: the source is read after the tapes are written, or, in deep fusion, before."""
+        """Take all steps; the source is read after the tapes are written, or, in deep fusion, before."""
         self.check_writes()
         x, top = self.decoder.below(self.dropout(self.target(target.padded_ids))), self.decoder.each[-1]
         if not self.config.reads_source:
@@ -251,14 +251,14 @@ class LSTMNModel(RecurrentModel):
         return target.unpad(self.dropout(hidden)), {}
 
     def prepare_source(self, memory: Memory) -> Prepared:
-        """The source's tapes, the hidden one projected: deep fusion reads both, shallow the hidden one."""
+        """Prepare the source's tapes, the hidden one projected: deep fusion reads both, shallow the hidden one."""
         padded = memory.pad()
         hidden = padded.states[..., : self.config.size]
         keys = self.attention.prepare(hidden, padded.states if self.config.fusion == "deep" else hidden)
         return Prepared(keys.keys, keys.values, self.attention, padded.lengths.to(keys.keys.device))
 
     def read(self, x: Float[Tensor, "b n f"], keys: Prepared) -> Float[Tensor, "b n dd"]:
-        """Deep fusion: what every step reads of the source, one after the other."""
+        """Read the source at every step, one after the other, for deep fusion."""
         if torch.is_autocast_enabled(x.device.type):
             with torch.autocast(x.device.type, enabled=False):
                 return self.read(x.float(), keys.float())
@@ -279,17 +279,17 @@ class LSTMNModel(RecurrentModel):
         return torch.stack(contexts, 1)
 
     def fuse(self, read: Float[Tensor, "*b dd"], x: Float[Tensor, "*b e"]) -> Float[Tensor, "*b d"]:
-        """Deep fusion: r ∘ α̃, which is added to the memory tape."""
+        """Compute r ∘ α̃, which deep fusion adds to the memory tape."""
         summary, cell = read.chunk(2, -1)
         return torch.sigmoid(self.gate(torch.cat([summary, x], -1))) * cell
 
     def attend(self, read: Float[Tensor, "*b dv"], states: Float[Tensor, "*b dw"]) -> Float[Tensor, "*b d"]:
-        """tanh(W [γ̃; h]); memory tapes that stand beside γ̃ and h are not read."""
+        """Compute tanh(W [γ̃; h]); memory tapes beside γ̃ and h are not read."""
         size = self.config.size
         return torch.tanh(self.attentional(torch.cat([read[..., :size], states[..., :size]], -1)))
 
     def start(self, memory: Memory, rows: int = 1, size: int = 256, coverage: bool = False) -> State:
-        """Empty tapes; those of the source are projected once."""
+        """Return empty tapes; those of the source are projected once."""
         self.check_writes()
         sentence: dict[str, Any] = {}
         row: dict[str, Any] = {}
@@ -307,7 +307,7 @@ class LSTMNModel(RecurrentModel):
         return State(sentence, row, rows)
 
     def step(self, tokens: Int[Tensor, " r"], state: State) -> tuple[Float[Tensor, "r v"], State]:
-        """One word of every row."""
+        """Read one word of every row."""
         x = self.dropout(self.target(tokens))
         *below, top = self.decoder.each
         for index, layer in enumerate(below):
@@ -325,11 +325,11 @@ class LSTMNModel(RecurrentModel):
         return self.output(self.dropout(hidden)), state
 
     def source_states(self, memory: Memory) -> Float[Tensor, "*b m d"]:
-        """The hidden tape of the source, without the memory tape beside it."""
+        """Return the hidden tape of the source, without the memory tape beside it."""
         return memory.states[..., : self.config.size]
 
     def hidden_state(self, state: State) -> Float[Tensor, "r d"]:
-        """The last entry of the top layer's hidden tape."""
+        """Return the last entry of the top layer's hidden tape."""
         top = layer_state(state, len(self.decoder.layers) - 1)
         if "state" in top:
             return cast(Tensor, top["state"])[:, : self.config.size]
@@ -344,14 +344,14 @@ class LSTMNModel(RecurrentModel):
 
 
 def layer_state(state: State, layer: int) -> dict[str, Any]:
-    """The parts of a search's state that belong to one layer, by the names that the layer knows."""
+    """Select the parts of a search's state that belong to one layer, by the layer's own names."""
     return {
         name: state.row[f"{name}.{layer}"] for name in ("past", "summary", "state") if f"{name}.{layer}" in state.row
     }
 
 
 def make_notation(config: LSTMNConfig) -> Notation:
-    """The paper's formulas, as far as a model of this job and this fusion computes them."""
+    """Return the paper's formulas that a model of this job and this fusion computes."""
     own = additive("[x_t; h̃_{t−1}]", "h_i", "s_i", "[h̃_t; c̃_t]", "the word, and what was read last")
     tapes = {
         "v": ("[h_i; c_i]", "the entries of both tapes"),

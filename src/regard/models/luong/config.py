@@ -29,11 +29,11 @@ class LuongConfig(EncoderDecoderConfig):
     bidirectional: bool = option(False, "a recurrent encoder reads in both directions, with half of the width each")
 
     def known_positions(self) -> int | None:
-        """How many source positions the score `location` has weights for; None: any number."""
+        """Return how many source positions the score `location` has weights for; None: any number."""
         return self.length if self.score == "location" else None
 
     def sees_whole_source(self) -> bool:
-        """Whether attention is global."""
+        """Return whether attention is global."""
         return self.span == "global"
 
     def __post_init__(self) -> None:

@@ -69,7 +69,7 @@ def make_score(config: LuongConfig) -> Score:
 
 
 class LuongModel(RecurrentModel):
-    """Stacked cells, attention after the state, the attentional state fed on."""
+    """Stacked cells with attention from the current state, whose attentional state is fed to the next step."""
 
     notation = Notation(
         {
@@ -108,7 +108,7 @@ class LuongModel(RecurrentModel):
             self.begin = make_linear(size, config.layers * PARTS[config.cell] * size)
 
     def encode(self, source: Tokens) -> Memory:
-        """Annotations in the order of the source, and the decoder's first states."""
+        """Encode the source into annotations in its order, and the decoder's first states."""
         ids, lengths = source.padded_ids, source.lengths
         if self.config.reverse:
             ids = reverse_rows(ids, lengths)
@@ -129,7 +129,7 @@ class LuongModel(RecurrentModel):
         return Memory(source.unpad(states), source.span, {"start": end})
 
     def decode(self, memory: Memory, target: Tokens) -> tuple[Float[Tensor, "*b n d"], dict[str, Tensor]]:
-        """All steps: at once without input feeding, one after the other with it."""
+        """Take all steps: at once without input feeding, one after the other with it."""
         words, keys = self.dropout(self.target(target.padded_ids)), memory.prepare(self.attention)
         state = memory.sentence["start"]
         if self.config.input_feeding:
@@ -142,7 +142,7 @@ class LuongModel(RecurrentModel):
     def decode_with_feeding(
         self, words: Float[Tensor, "b n e"], keys: Prepared, state: Float[Tensor, "b l p d"]
     ) -> Float[Tensor, "b n d"]:
-        """The recurrence with input feeding."""
+        """Run the recurrence with input feeding."""
         if words.is_cuda and torch.is_autocast_enabled("cuda"):
             with torch.autocast("cuda", enabled=False):
                 return self.decode_with_feeding(words.float(), keys.float(), state.float())
@@ -156,7 +156,7 @@ class LuongModel(RecurrentModel):
         return torch.stack(hidden, 1)
 
     def choose_attend(self, keys: Prepared) -> Callable[[Float[Tensor, "b 1 d"], int], Float[Tensor, "b 1 d"]]:
-        """Choose the function that gives the contexts of a step: the attention, or its products where that is all.
+        """Choose the function that computes a step's contexts: the attention, or its bare products where they suffice.
 
         With one query a row there is little more to a call than finding out how to serve it.
         """
@@ -170,19 +170,19 @@ class LuongModel(RecurrentModel):
         return lambda query, t: torch.bmm(torch.softmax(torch.baddbmm(shut, query, turned), -1), values)
 
     def fed(self, attentional: Float[Tensor, "r d"]) -> Float[Tensor, "r g"]:
-        """The last attentional state's part of the first layer's input."""
+        """Project the last attentional state to its part of the first layer's input."""
         return self.decoder.each[0].project(attentional, self.config.embedding, bias=False)
 
     def attend(self, states: Float[Tensor, "*b d"], contexts: Float[Tensor, "*b d"]) -> Float[Tensor, "*b d"]:
-        """h̃ = tanh(W [c; h])."""
+        """Compute h̃ = tanh(W [c; h])."""
         return torch.tanh(self.attentional(torch.cat([contexts, states], -1)))
 
     def window(self, step: int) -> Span | None:
-        """The window of a step's query, the same for all rows; None where the attention's own span is all."""
+        """Return the window of a step's query, the same for all rows; None where the attention's own span suffices."""
         return Monotonic(self.config.radius, step) if self.config.span == "local-m" else None
 
     def start(self, memory: Memory, rows: int = 1, size: int = 256, coverage: bool = False) -> State:
-        """The state before the first step; annotations are projected once."""
+        """Return the state before the first step; annotations are projected once."""
         keys = memory.prepare(self.attention).copy()
         states = repeat_rows(memory.sentence["start"], rows)
         row = {"state": states}
@@ -195,7 +195,7 @@ class LuongModel(RecurrentModel):
         return State({"memory": keys}, row, rows)
 
     def step(self, tokens: Int[Tensor, " r"], state: State) -> tuple[Float[Tensor, "r v"], State]:
-        """One word of every row, each at its own position."""
+        """Read one word of every row, each at its own position."""
         row = state.row
         word = self.decoder.each[0].project(self.dropout(self.target(tokens)))
         if self.config.input_feeding:
@@ -213,13 +213,13 @@ class LuongModel(RecurrentModel):
 
 
 class WindowAt(Span):
-    """Local-m for queries that are each at a step of their own: the rows of a sentence, side by side."""
+    """Local-m attention for queries that are each at their own step: the rows of a sentence, side by side."""
 
     def __init__(self, radius: int, centres: Float[Tensor, "s rows"]):
         self.radius, self.centres = radius, centres
 
     def narrow(self, limits: SpanLimits, query: Tensor) -> SpanLimits:
-        """Only keys near the step of each query."""
+        """Limit attention to keys near the step of each query."""
         return limits.with_window(Window(self.radius, centre=self.centres))
 
     def __repr__(self) -> str:

@@ -45,23 +45,23 @@ BLANK = 1e-6
 
 
 class Feedforward(nn.Module):
-    """A controller that remembers nothing, spoken to as a recurrent layer is."""
+    """A controller without a state, with the interface of a recurrent layer."""
 
     def __init__(self, inputs: int, size: int):
         super().__init__()
         self.net = make_linear(inputs, size)
 
     def project(self, x: Float[Tensor, "*b f"], first: int = 0, bias: bool = True) -> Float[Tensor, "*b g"]:
-        """W x + b, of some of the input, from column `first` on."""
+        """Compute W x + b of part of the input, from column `first` on."""
         return F.linear(x, self.net.weight[:, first : first + x.shape[-1]], self.net.bias if bias else None)
 
     def step(self, projected: Float[Tensor, "b g"], state: Float[Tensor, "b 1 d"]) -> Float[Tensor, "b 1 d"]:
-        """tanh, whatever the state."""
+        """Apply tanh, whatever the state."""
         return torch.tanh(projected)[:, None]
 
 
 class NTMModel(RecurrentModel):
-    """A machine that reads the source into its memory, and writes from there."""
+    """A machine that reads the source into its memory, and writes the output from there."""
 
     notation = Notation(
         readout=(Reading("readout", "input", "[controller; r]", "the controller's state, and what all heads read"),),
@@ -88,7 +88,7 @@ class NTMModel(RecurrentModel):
         self.readout = make_readout(config.size + reads, target)
 
     def start_machine(self, count: int) -> Machine:
-        """The machine before anything is read."""
+        """Return the machine before anything is read."""
         config, like = self.config, self.first_reads
         weights = like.new_zeros(count, 2 * config.heads, config.slots)
         weights[..., 0] = 1
@@ -103,7 +103,7 @@ class NTMModel(RecurrentModel):
     def step_machine(
         self, projected: Float[Tensor, "b g"], machine: Machine, going: Bool[Tensor, "b 1 1"] | None = None
     ) -> Machine:
-        """One step of the machine, its input projected by the controller; where it is not `going` on, none.
+        """Take one step of the machine, its input already projected; rows that are not `going` take none.
 
         In float32 at least: what is moved a little at every step must not be rounded at every step.
         """
@@ -121,7 +121,7 @@ class NTMModel(RecurrentModel):
         return Machine(memory, weights, reads, state)
 
     def encode(self, source: Tokens) -> Memory:
-        """The controller's states, and the machine after each sentence's END."""
+        """Return the controller's states, and the machine after each sentence's END."""
         ids, lengths = source.padded_ids, source.lengths.to(source.ids.device)
         place = torch.arange(ids.shape[1] + 1, device=ids.device)
         ids = F.pad(ids, (0, 1)).masked_fill(place >= lengths[:, None], END)
@@ -134,7 +134,7 @@ class NTMModel(RecurrentModel):
         return Memory(source.unpad(torch.stack(states, 1)[:, :-1]), source.span, machine._asdict())
 
     def decode(self, memory: Memory, target: Tokens) -> tuple[Float[Tensor, "*b n d"], dict[str, Tensor]]:
-        """All steps, one after the other."""
+        """Take all steps, one after the other."""
         machine, hidden = Machine(**memory.sentence), []
         for word in self.inputs(target.padded_ids).unbind(1):
             machine = self.step_machine(word, machine)
@@ -142,20 +142,20 @@ class NTMModel(RecurrentModel):
         return target.unpad(self.dropout(torch.stack(hidden, 1))), {}
 
     def inputs(self, ids: Int[Tensor, "*b"]) -> Float[Tensor, "*b g"]:
-        """The inputs while writing, projected: the words, or one learned input for every step."""
+        """Return the projected inputs of the writing steps: the words, or one learned input for every step."""
         words = self.target(ids) if self.config.feed else self.silence.expand(*ids.shape, -1)
         return self.controller.project(self.dropout(words))
 
     def features(self, machine: Machine) -> Float[Tensor, "b d"]:
-        """The readout's input: the controller's state and what the heads read."""
+        """Join the controller's state and what the heads read: the readout's input."""
         return torch.cat([machine.state[:, 0], machine.reads.flatten(1)], -1)
 
     def start(self, memory: Memory, rows: int = 1, size: int = 256, coverage: bool = False) -> State:
-        """The machine as the source left it, one a row. It looks at its memory and not at the source: no coverage."""
+        """Return the machine as the source left it, one a row. It attends to its memory alone: no coverage."""
         return State({}, {name: repeat_rows(part, rows) for name, part in memory.sentence.items()}, rows)
 
     def step(self, tokens: Int[Tensor, " r"], state: State) -> tuple[Float[Tensor, "r v"], State]:
-        """One step of every row's machine."""
+        """Take one step of every row's machine."""
         machine = self.step_machine(self.inputs(tokens), Machine(**state.row))
         for name, part in machine._asdict().items():
             state.row[name].copy_(part)

@@ -81,7 +81,7 @@ class PointerModel(RecurrentModel):
         self.dropout = Dropout(config.dropout)
 
     def encode(self, source: Tokens) -> Memory:
-        """Annotations, the decoder's first state, and the tokens that can be pointed at."""
+        """Encode the source into annotations, the decoder's first state, and the tokens that can be pointed at."""
         ids, lengths = source.padded_ids, source.lengths
         x = self.dropout(self.words(ids))
         if isinstance(self.encoder, Bidirectional):
@@ -91,7 +91,7 @@ class PointerModel(RecurrentModel):
         return Memory(source.unpad(states), source.span, {"start": last, "ids": ids})
 
     def prepare_places(self, memory: Memory) -> tuple[Prepared, Int[Tensor, "b k"]]:
-        """The places that can be pointed at, projected, and their tokens: END stands behind each sentence's last."""
+        """Project the places that can be pointed at, and return their tokens: END follows each sentence's last."""
         padded = memory.pad()
         lengths = padded.lengths.to(padded.states.device)
         behind = torch.arange(padded.states.shape[1] + 1, device=lengths.device) >= lengths[:, None]
@@ -101,7 +101,7 @@ class PointerModel(RecurrentModel):
         return Prepared(ready.keys, ready.values, self.attention, lengths + 1), ids
 
     def decode(self, memory: Memory, target: Tokens) -> tuple[Float[Tensor, "*b n v"], dict[str, Tensor]]:
-        """All steps at once: every input is known."""
+        """Take all steps at once, as every input is known."""
         words = target.padded_ids
         states, _ = self.decoder(self.dropout(self.words(words)), memory.sentence["start"])
         keys, ids = self.prepare_places(memory)
@@ -111,7 +111,7 @@ class PointerModel(RecurrentModel):
     def point(
         self, states: Float[Tensor, "b n d"], keys: Prepared, free: Bool[Tensor, "b n k"] | None
     ) -> Float[Tensor, "b n k"]:
-        """The weight of every place: in float32 at least, since a loss is read off it."""
+        """Compute the weight of every place, in float32 at least, since the loss is computed from it."""
         kind = states.device.type
         if torch.is_autocast_enabled(kind):
             with torch.autocast(kind, enabled=False):
@@ -122,18 +122,18 @@ class PointerModel(RecurrentModel):
         return weights
 
     def token_log_probs(self, weights: Float[Tensor, "b n k"], ids: Int[Tensor, "b k"]) -> Float[Tensor, "b n v"]:
-        """The log-probability of every token: of all the places where it stands together."""
+        """Compute the log-probability of every token, summed over all the places where it stands."""
         wide = weights if weights.dtype == torch.float64 else weights.float()
         none = wide.new_zeros(*wide.shape[:-1], self.vocabulary)
         summed = none.scatter_add(-1, ids[:, None].expand(wide.shape), wide)
         return summed.clamp(min=torch.finfo(wide.dtype).tiny).log()
 
     def output(self, hidden: Float[Tensor, "*b v"]) -> Float[Tensor, "*b v"]:
-        """The scores of every next token, which they are already."""
+        """Return the scores of every next token, unchanged: `decode` has computed them."""
         return hidden
 
     def start(self, memory: Memory, rows: int = 1, size: int = 256, coverage: bool = False) -> State:
-        """The state before the first step; annotations are projected once."""
+        """Return the state before the first step; annotations are projected once."""
         keys, ids = self.prepare_places(memory)
         row = {"state": repeat_rows(memory.sentence["start"], rows)}
         if self.config.once:
@@ -143,7 +143,7 @@ class PointerModel(RecurrentModel):
         return State({"memory": keys.copy(), "ids": ids}, row, rows)
 
     def step(self, tokens: Int[Tensor, " r"], state: State) -> tuple[Float[Tensor, "r v"], State]:
-        """One word of every row; queries of one sentence's rows point together."""
+        """Read one word of every row; the rows of one sentence are queries of one call."""
         top, moved = self.decoder.step(
             self.decoder.each[0].project(self.dropout(self.words(tokens))), state.row["state"]
         )
@@ -164,7 +164,7 @@ class PointerModel(RecurrentModel):
 
 
 def mark_used(words: Int[Tensor, "b n"], ids: Int[Tensor, "b k"]) -> Bool[Tensor, "b n k"]:
-    """Which places are used up after each of the words was read: the first of its places that was left. Never END."""
+    """Mark the places used up after each word: the first place of that word that was still unused. Never END."""
     same = ids[:, :, None] == ids[:, None]
     before = same.tril(-1).sum(-1)  # places of the same token that come first
     counts = (words[..., None] == ids[:, None]).cumsum(1)

@@ -52,7 +52,7 @@ class RNNModel(RecurrentModel):
         self.readout = make_readout(size, target)
 
     def encode(self, source: Tokens) -> Memory:
-        """The encoder's states, of which the decoder gets the last alone: `context`, and `start`, its first state.
+        """Return the encoder's states; the decoder gets only the last, as `context` and as `start`, its first state.
 
         States stand in the order of the source, reversed or not.
         """
@@ -66,7 +66,7 @@ class RNNModel(RecurrentModel):
         return Memory(source.unpad(states), source.span, sentence)
 
     def first(self, end: Float[Tensor, "b l p d"]) -> Float[Tensor, "b l p d"]:
-        """s₀ from the encoder's last states."""
+        """Compute s₀ from the encoder's last states."""
         if self.config.start == "zero":
             return torch.zeros_like(end)
         if self.config.start == "copy":
@@ -75,7 +75,7 @@ class RNNModel(RecurrentModel):
         return torch.tanh(torch.stack(mapped, 1)).view_as(end)
 
     def decode(self, memory: Memory, target: Tokens) -> tuple[Float[Tensor, "*b n d"], dict[str, Tensor]]:
-        """All steps at once: every input is known."""
+        """Take all steps at once, as every input is known."""
         words = self.dropout(self.target(target.padded_ids))
         x = words
         if self.config.context == "every":
@@ -87,12 +87,12 @@ class RNNModel(RecurrentModel):
         return target.unpad(self.dropout(states)), {}
 
     def start(self, memory: Memory, rows: int = 1, size: int = 256, coverage: bool = False) -> State:
-        """The state before the first step. There is no attention, and so no coverage."""
+        """Return the state before the first step. There is no attention, and so no coverage."""
         sentence = {"context": memory.sentence["context"]}
         return State(sentence, {"state": repeat_rows(memory.sentence["start"], rows)}, rows)
 
     def step(self, tokens: Int[Tensor, " r"], state: State) -> tuple[Float[Tensor, "r v"], State]:
-        """One word of every row."""
+        """Read one word of every row."""
         x = self.dropout(self.target(tokens))
         if self.config.context == "every":
             x = torch.cat([x, state.sentence["context"].repeat_interleave(state.rows, 0)], -1)
@@ -104,7 +104,7 @@ class RNNModel(RecurrentModel):
 
 
 def make_notation(config: RNNConfig) -> Notation:
-    """The papers' formulas: Cho's with c at every step, Sutskever's with the source in s₀ alone."""
+    """Return the papers' formulas: Cho's with c at every step, Sutskever's with the source in s₀ alone."""
     words = "the decoder's state after the word just read"
     if config.context == "start":
         return Notation(readout=(Reading("readout", "input", "s_t = f(s_{t−1}, E y_{t−1})", words),))

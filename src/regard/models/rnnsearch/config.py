@@ -24,5 +24,5 @@ class RNNSearchConfig(EncoderDecoderConfig):
 
     @property
     def annotation_size(self) -> int:
-        """The width of an annotation: of a recurrence from both ends [h→; h←]."""
+        """Return the width of an annotation; a recurrence from both ends has two halves, [h→; h←]."""
         return 2 * self.size if self.has_recurrent_encoder and self.bidirectional else self.size

@@ -17,7 +17,7 @@ made from, or convolutions or self-attention, with the mean of the annotations i
 Dropout falls on embeddings, between the encoder's layers and before the readout, never on what goes from step to step.
 Embeddings start normal with deviation 1, the readout with 1/√d; cells as `cells` says.
 
-Teacher forced, all that does not hang on the state is computed for all steps at once: the words' part of the cell's
+Teacher forced, all that does not depend on the state is computed for all steps at once: the words' part of the cell's
 input before the recurrence, and the deep output after it. The recurrence of a GRU or an LSTM has a backward pass of its
 own (`kernels/recurrence/rnnsearch`); everything else, and whoever watches or hooks the attention, gets the plain loop.
 """
@@ -73,7 +73,7 @@ class RNNSearchModel(RecurrentModel):
         self.readout = make_readout(config.maxout, target)
 
     def encode(self, source: Tokens) -> Memory:
-        """Annotations, and the decoder's first state."""
+        """Encode the source into annotations and the decoder's first state."""
         words = self.dropout(to_autocast_dtype(self.source(source.padded_ids)))
         annotations, summary = self.annotate(words, source.lengths)
         start = torch.tanh(self.begin(summary)).unflatten(-1, (-1, self.config.size))
@@ -82,7 +82,7 @@ class RNNSearchModel(RecurrentModel):
     def annotate(
         self, words: Float[Tensor, "b m e"], lengths: Int[Tensor, " b"]
     ) -> tuple[Float[Tensor, "b m a"], Float[Tensor, "b d"]]:
-        """The annotations, and what the decoder's first state is made from."""
+        """Compute the annotations, and what the decoder's first state is made from."""
         match self.encoder:
             case Bidirectional():
                 annotations = self.encoder(words, lengths)
@@ -95,7 +95,7 @@ class RNNSearchModel(RecurrentModel):
                 return annotations, mean_annotation(annotations, lengths)
 
     def decode(self, memory: Memory, target: Tokens) -> tuple[Float[Tensor, "*b n d"], dict[str, Tensor]]:
-        """All steps, one after the other where they must be."""
+        """Take all steps, one after the other where they must be."""
         words = self.dropout(to_autocast_dtype(self.target(target.padded_ids)))
         states, contexts, extra = self.recur(words, memory.prepare(self.attention), memory)
         if self.config.output == "previous":
@@ -105,7 +105,7 @@ class RNNSearchModel(RecurrentModel):
     def recur(
         self, words: Float[Tensor, "b n e"], keys: Prepared, memory: Memory
     ) -> tuple[Float[Tensor, "b n d"], Float[Tensor, "b n dv"], dict[str, Tensor]]:
-        """The state and the context of every step; where a kernel serves, the weights as well."""
+        """Compute the state and the context of every step; where a kernel serves, the weights as well."""
         state = memory.sentence["start"]
         if self.uses_kernel(words):
             return self.recur_triton(words, keys, state) if available(words) else self.recur_cpu(words, keys, state)
@@ -119,11 +119,11 @@ class RNNSearchModel(RecurrentModel):
 
     @property
     def gives_weights(self) -> bool:
-        """True where the written-out recurrence serves, which has the weights anyway."""
+        """Return True where the written-out recurrence serves, which has the weights anyway."""
         return self.uses_kernel(self.readout.weight)
 
     def uses_kernel(self, words: Tensor) -> bool:
-        """Whether a recurrence of `kernels/recurrence` may stand in for the attention and the cell."""
+        """Return whether a recurrence of `kernels/recurrence` may stand in for the attention and the cell."""
         return (
             self.config.cell in ("gru", "lstm")
             and (words.is_cuda or (words.dtype in FULL_PRECISION and not torch.is_autocast_enabled("cpu")))
@@ -159,7 +159,7 @@ class RNNSearchModel(RecurrentModel):
         return states, contexts, {"weights": weights}
 
     def matrices(self) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-        """W and v of the score, and of the cell what contexts and states meet, with the states' bias."""
+        """Return W and v of the score, and the cell's matrices for contexts and states, with the states' bias."""
         score, net = self.attention.score, self.cell.net
         assert isinstance(score, Additive)
         read = net.weight_ih_l0[:, self.config.embedding :]
@@ -168,17 +168,17 @@ class RNNSearchModel(RecurrentModel):
     def step_cell(
         self, word: Float[Tensor, "r g"], state: Float[Tensor, "r p d"], context: Float[Tensor, "r dv"]
     ) -> tuple[Float[Tensor, "r p d"], Float[Tensor, "r dv"]]:
-        """The next state, and the context that it read."""
+        """Compute the next state, and the context that it read."""
         return self.cell.step(word + self.cell.project(context, self.config.embedding, bias=False), state), context
 
     def deep_output(
         self, states: Float[Tensor, "*b d"], words: Float[Tensor, "*b e"], contexts: Float[Tensor, "*b dv"]
     ) -> Float[Tensor, "*b k"]:
-        """The deep output."""
+        """Compute the deep output."""
         return self.dropout(maxout(self.deep(torch.cat([states, words, contexts], -1))))
 
     def start(self, memory: Memory, rows: int = 1, size: int = 256, coverage: bool = False) -> State:
-        """The state before the first step; annotations are projected once."""
+        """Return the state before the first step; annotations are projected once."""
         keys = memory.prepare(self.attention).copy()
         row = {"state": repeat_rows(memory.sentence["start"], rows)}
         if coverage:
@@ -186,7 +186,7 @@ class RNNSearchModel(RecurrentModel):
         return State({"memory": keys}, row, rows)
 
     def step(self, tokens: Int[Tensor, " r"], state: State) -> tuple[Float[Tensor, "r v"], State]:
-        """One word of every row."""
+        """Read one word of every row."""
         words, before = self.dropout(self.target(tokens)), state.row["state"].clone()
         context = attend_rows(self.attention, before[:, 0], state)
         after, _ = self.step_cell(self.cell.project(words), before, context)
@@ -196,7 +196,7 @@ class RNNSearchModel(RecurrentModel):
 
 
 def make_notation(config: RNNSearchConfig) -> Notation:
-    """The paper's formulas, with the state that the readout reads."""
+    """Return the paper's formulas, with the state that the readout reads."""
     state = "s_{i−1}" if config.output == "previous" else "s_i"
     return Notation(
         additive("s_{i−1}", "h_j", "α_ij", "c_i", "the decoder's state before this word"),

@@ -61,7 +61,7 @@ class TransformerConfig(ModelConfig):
 
     @classmethod
     def choose(cls, long_lines: bool, joint: bool) -> dict[str, Any]:
-        """Pre-norm, and one table of embeddings where it serves both sides.
+        """Choose pre-norm, and one table of embeddings where it serves both sides.
 
         Positions by their distance learn and generalise better than the paper's, but say nothing between source and
         target, which takes long lines long to find out.
@@ -71,15 +71,15 @@ class TransformerConfig(ModelConfig):
         return {"positions": positions, "norm": "pre", "attention_dropout": 0.1, "tied": tied}
 
     def suitable_rate(self) -> float | None:
-        """A lower one for wide models."""
+        """Return a lower learning rate for wide models."""
         return 7e-4 if self.size >= 512 else None
 
     def known_positions(self) -> int | None:
-        """How many positions the learned ones are; None: any number."""
+        """Return the number of learned positions; None: any number."""
         return self.length if self.positions == "learned" else None
 
     def ties_both_sides(self) -> bool:
-        """Whether all embeddings are one table."""
+        """Return whether all embeddings are one table."""
         return self.tied == "all"
 
     def __post_init__(self) -> None:

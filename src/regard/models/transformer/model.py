@@ -72,7 +72,7 @@ class TransformerModel(Model):
 
     @property
     def packs(self) -> bool:
-        """Whether sentences end to end are served as they lie: not with ALiBi's biases, nor by heads of any width."""
+        """Return whether packed sentences are served as they lie: not with ALiBi, nor by heads of every width."""
         config, width = self.config, self.config.size // self.config.heads
         if config.positions == "alibi" or config.score != "dot" or config.depth not in (None, width):
             return False
@@ -94,19 +94,19 @@ class TransformerModel(Model):
         return Monotonic(reach)
 
     def encode(self, source: Tokens) -> Memory:
-        """Every source token, having met all the others, or those near it."""
+        """Encode every source token by attending to all the others, or to those near it."""
         x = self.source(source.ids, source.span)
         return Memory(self.encoder(x, span=join(source.span, self.bias(), self.window(source))), source.span)
 
     def decode(self, memory: Memory, target: Tokens) -> tuple[Float[Tensor, "*b n d"], dict[str, Tensor]]:
-        """All steps at once under the causal mask."""
+        """Take all steps at once under the causal mask."""
         x = self.target(target.ids, target.span)
         # The causal mask keeps padding, which comes last, from the real positions; no other mask is needed.
         span = join(None if isinstance(target.span, Lengths) else target.span, self.bias())
         return self.decoder(x, memory.states, span=span, memory_span=memory.cross_span(target)), {}
 
     def start(self, memory: Memory, rows: int = 1, size: int = 256, coverage: bool = False) -> State:
-        """Empty caches, and the memory's keys and values projected once for each block."""
+        """Return empty caches, and the memory's keys and values projected once for each block."""
         memory = memory.pad()
         state = self.decoder.start(memory.states, size, memory.span, rows=rows)
         for part in state.row.values():
@@ -116,7 +116,7 @@ class TransformerModel(Model):
         return state
 
     def step(self, tokens: Int[Tensor, " r"], state: State) -> tuple[Float[Tensor, "r v"], State]:
-        """One query a row over the caches. Coverage is the last block's, the mean of its heads."""
+        """Take one step: one query a row over the caches. Coverage is the last block's, the mean of its heads."""
         start = state.row["past.0"].length.clone()
         x = self.target(tokens[:, None], None, start)
         if state.coverage is None:
@@ -128,7 +128,7 @@ class TransformerModel(Model):
     def step_with_coverage(
         self, x: Float[Tensor, "r 1 d"], state: State, start: Int[Tensor, " r"]
     ) -> Float[Tensor, "r 1 d"]:
-        """A step that adds the weights of the last block to coverage."""
+        """Take a step that adds the weights of the last block to coverage."""
         last = cast(Block, self.decoder.blocks[-1])
         assert last.cross is not None
         assert state.coverage is not None
@@ -151,19 +151,19 @@ class TransformerModel(Model):
 
 
 def make_score(config: TransformerConfig) -> Callable[[int], Score] | None:
-    """A factory of a head's score from its width; None for the default of heads, the scaled dot product."""
+    """Make a factory of a head's score from its width; None for the default of heads, the scaled dot product."""
     if config.score == "additive":
         return lambda width: Additive(width, width, hidden=width)
     return None if config.scaled else lambda width: Dot()
 
 
 def window_radius(config: TransformerConfig) -> int:
-    """How many words on each side a window or a convolution reaches."""
+    """Return how many words on each side a window or a convolution reaches."""
     return WINDOW_RADIUS[config.mixing] if config.reach is None else config.reach
 
 
 def make_mixing(config: TransformerConfig) -> Callable[[], nn.Module] | None:
-    """A factory of an encoder block's mixing layer; None for attention."""
+    """Make a factory of an encoder block's mixing layer; None for attention."""
     if config.mixing == "convolution":
         return lambda: Convolution(config.size, window_radius(config))
     return (lambda: Recurrence(config.size)) if config.mixing == "recurrence" else None

@@ -25,7 +25,7 @@ CHECKPOINTS = 6
 
 
 def models(size: int, *, real: bool, quick: bool) -> dict[str, dict[str, Any]]:
-    """The systems: of one width, each as its paper has it but for that."""
+    """Return the systems: all of one width, and otherwise as in their papers."""
     dropout = 0.2 if real else 0.0
     same = {"size": size, "embedding": size, "layers": 1, "dropout": dropout}
     luong = {
@@ -53,7 +53,7 @@ def models(size: int, *, real: bool, quick: bool) -> dict[str, dict[str, Any]]:
 
 
 def tables(setting: Setting, corpus: Pairs) -> dict[str, dict[str, Any]]:
-    """A configuration a system: all the same but for the model."""
+    """Build a configuration for each system, which differ in the model alone."""
     real, quick = setting.corpora is not None, setting.quick
     steps, size = (1200, 512) if real else (480, 96) if quick else (3000, 256)
     training = {
@@ -80,12 +80,12 @@ def tables(setting: Setting, corpus: Pairs) -> dict[str, dict[str, Any]]:
 
 
 def learning_rate(name: str, quick: bool) -> float:
-    """The highest rate: recurrent systems learn faster with more, which a Transformer does not stand."""
+    """Choose the peak learning rate: recurrent systems learn faster with one that is too high for a Transformer."""
     return (2e-3 if quick else 1e-3) if name == "transformer" else 5e-3 if quick else 3e-3
 
 
 def choose_texts(setting: Setting) -> tuple[Pairs, AlignedPairs]:
-    """The corpus, with test sentences that are not too long, and aligned pairs."""
+    """Choose the corpus, with test sentences that are not too long, and aligned pairs."""
     if setting.corpora is not None:
         return limit_length(pairs.europarl(setting, "de", "en"), WORDS, TESTS), pairs.read_aligned(
             setting.corpora, "de", "en"
@@ -137,7 +137,7 @@ def run(setting: Setting) -> Page:
 
 
 def caveats(aligned: AlignedPairs, setting: Setting) -> list[str]:
-    """List what a reader should bear in mind."""
+    """List the caveats that a reader should bear in mind."""
     words, linked, least = best_single_links(aligned)
     remarks = [
         f"Every target word is linked once. People, or the grammar, linked {100 * linked / words:.0f} % of them: a "

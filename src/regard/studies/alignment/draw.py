@@ -23,7 +23,7 @@ WORDS = {0: "the word written", 1: "the word read"}
 
 
 def mechanism_table(figures: Mapping[str, SystemFigures], diagonal: float) -> Table:
-    """A row a system."""
+    """Tabulate the systems, one a row."""
     several = any(len(each.bleu.values) > 1 for each in figures.values())
 
     def cell(value: SeedStatistics, style: str = ".1f") -> Cell:
@@ -53,13 +53,13 @@ def mechanism_table(figures: Mapping[str, SystemFigures], diagonal: float) -> Ta
 
 
 def layers_of(readings: Sequence[Reading], offset: int) -> list[list[float]]:
-    """AER, %, a row a layer: its heads, and then their mean."""
+    """List the AER in percent, a row a layer: its heads, and then their mean."""
     views = list(dict.fromkeys(each.view for each in readings))
     return [[100 * each.aer for each in readings if each.view == view and each.offset == offset] for view in views]
 
 
 def by_layer(readings: Sequence[Reading], offset: int) -> Table:
-    """A row a layer, a column a head."""
+    """Tabulate the AER by layer (rows) and head (columns)."""
     rates = layers_of(readings, offset)
     heads = len(rates[0]) - 1
     return Table(
@@ -72,7 +72,7 @@ def by_layer(readings: Sequence[Reading], offset: int) -> Table:
 
 
 def step_table(figures: Mapping[str, SystemFigures]) -> Table:
-    """A row a checkpoint."""
+    """Tabulate the checkpoints, one a row."""
     steps = [point[0] for point in next(iter(figures.values())).curve]
     rows: list[list[Cell]] = []
     for number, step in enumerate(steps):
@@ -86,7 +86,7 @@ def step_table(figures: Mapping[str, SystemFigures]) -> Table:
 
 
 def heat_map(readings: Sequence[Reading]) -> Plot:
-    """Layers by heads, for both words."""
+    """Draw heat maps of layers by heads, for the word written and the word read."""
     rates = {offset: layers_of(readings, offset) for offset in WORDS}
     high = max(value for each in rates.values() for row in each for value in row)
     low = min(value for each in rates.values() for row in each for value in row)
@@ -114,7 +114,7 @@ def heat_map(readings: Sequence[Reading]) -> Plot:
 
 
 def curves(figures: Mapping[str, SystemFigures], diagonal: float) -> Plot:
-    """BLEU and AER by training step."""
+    """Draw BLEU and AER by training step."""
     figure, axes = plot.panels(2, titles=["BLEU", "AER, %"], height=3.2)
     for name, each in figures.items():
         steps = [point[0] for point in each.curve]

@@ -1,4 +1,4 @@
-"""Measurements of alignment: how well every head of a system aligns, by training step, and what can be had without
+"""Measurements of alignment: how well every head of a system aligns, by training step, and how well one can do without
 looking.
 """
 
@@ -32,7 +32,7 @@ Curve = Sequence[tuple[int, float, float]]  # step, BLEU, AER in percent
 
 @dataclass(frozen=True)
 class SystemFigures:
-    """Figures of a system; rates in percent. `selected_aer`: of heads, means and words what was best on other pairs."""
+    """Figures of a system, rates in percent; `selected_aer` is of the head, mean and word best on other pairs."""
 
     bleu: SeedStatistics
     perplexity: SeedStatistics
@@ -45,7 +45,7 @@ class SystemFigures:
 
     @property
     def plain(self) -> SeedStatistics:
-        """The word written or read, whichever is aligned better."""
+        """Return the AER for the word written or the word read, whichever is aligned better."""
         return min(self.written_aer, self.read_aer, key=lambda each: each.mean)
 
 
@@ -98,7 +98,7 @@ def measure_systems(systems: Sequence[TrainedSystem], corpus: Pairs, aligned: Al
 
 
 def held_out_error(one: Sequence[Reading], other: Sequence[Reading]) -> float:
-    """AER of the reading that is best on the other half, on average of both halves."""
+    """Compute the AER of the reading that is best on the other half, averaged over both halves."""
     rates = []
     for chooses, judges in ((one, other), (other, one)):
         best = min(chooses, key=lambda each: each.aer)
@@ -126,7 +126,7 @@ def curve(system: TrainedSystem, pieces: EncodedPairs) -> Curve:
 
 
 def average_curves(grown: Sequence[Curve]) -> Curve:
-    """The mean over seeds, step by step."""
+    """Average over seeds, step by step."""
     count = len(grown)
     return [
         (points[0][0], sum(each[1] for each in points) / count, sum(each[2] for each in points) / count)
@@ -135,7 +135,7 @@ def average_curves(grown: Sequence[Curve]) -> Curve:
 
 
 def diagonal_error(aligned: AlignedPairs) -> float:
-    """AER, %, of links along the diagonal: what is known without looking."""
+    """Compute the AER, in percent, of links along the diagonal, which need no attention."""
     links = []
     for source, target in zip(aligned.sources, aligned.targets, strict=True):
         m, n = len(source.split()), len(target.split())
@@ -144,7 +144,7 @@ def diagonal_error(aligned: AlignedPairs) -> float:
 
 
 def best_single_links(aligned: AlignedPairs) -> tuple[int, int, float]:
-    """Target words, those of them that are linked, and the lowest AER, %, that one link a target word can have."""
+    """Count target words and linked ones, and compute the lowest AER, in percent, with one link a target word."""
     links, words, linked = [], 0, 0
     for target, gold in zip(aligned.targets, aligned.gold, strict=True):
         best = {i: (j, i) for j, i in [*sorted(gold.possible), *sorted(gold.sure)]}  # a sure one before a possible one

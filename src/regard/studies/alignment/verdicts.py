@@ -30,17 +30,17 @@ class Findings:
 
 
 def layer_means(readings: Sequence[Reading], offset: int) -> list[float]:
-    """AER, %, of the mean of each layer's heads, from the first layer on."""
+    """Return the AER, in percent, of the mean of each layer's heads, from the first layer on."""
     return [100 * each.aer for each in readings if each.head is None and each.offset == offset]
 
 
 def is_lower(one: SeedStatistics, other: SeedStatistics) -> bool:
-    """Return whether one rate is lower by more than what is no difference."""
+    """Return whether one rate is lower by more than the seeds vary."""
     return other.mean - one.mean > max(ERRORS, one.deviation + other.deviation)
 
 
 def verdicts(figures: Findings) -> list[Verdict]:
-    """Judge what the papers say."""
+    """Judge the papers' claims."""
     systems = figures.systems
     recurrent = [name for name in systems if name != "transformer"]
     transformer = systems["transformer"]

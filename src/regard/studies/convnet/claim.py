@@ -32,7 +32,7 @@ QUESTION = {"question": "which-size", "shapes": 1}
 
 
 def tables(quick: bool) -> dict[str, dict[str, Any]]:
-    """A configuration a system; the two controls have the parameters of the one with the layer, and spend them on
+    """Build a configuration for each system; two controls have as many parameters as the one with the layer, spent on
     width or on depth.
     """
     steps = 3500 if quick else 2000  # of half as many pictures
@@ -80,13 +80,13 @@ def picture_side(quick: bool) -> int:
 
 
 def make_tests(count: int, side: int) -> list[Pictured]:
-    """Unseen scenes and their questions."""
+    """Generate unseen scenes and their questions."""
     stream = generate("scenes", count, split="test", seed=0, size=side, **cast(Any, QUESTION))
     return [cast(Pictured, each) for each in stream]
 
 
 def run(setting: Setting) -> Page:
-    """Train the systems, ask, and judge."""
+    """Train the systems, ask them the questions, and judge the claims."""
     tests = make_tests(400 if setting.quick else 1000, picture_side(setting.quick))
     with signed(seed=setting.seeds[0], quick=setting.quick, dtype="float32", setting=setting) as clock:
         systems = group_by_name(train_all("convnet", tables(setting.quick), setting))
@@ -132,7 +132,7 @@ def run(setting: Setting) -> Page:
 
 
 def describe_gain(figures: Mapping[str, Figures]) -> str:
-    """Describe the layer's gain at either distance, for which it does not matter that far shapes are mostly small."""
+    """Describe the layer's gain at either distance; that far shapes are mostly small does not affect it."""
     if "none" not in figures:
         return ""
     near, far = (
@@ -142,7 +142,7 @@ def describe_gain(figures: Mapping[str, Figures]) -> str:
 
 
 def verdicts(results: Mapping[str, Figures], looks: ShapeAttention) -> list[Verdict]:
-    """Judge by accuracy, in points; ten are what the layer is to be worth."""
+    """Judge by accuracy, in points; the layer should gain ten."""
     right = {name: figures["accuracy"] for name, figures in results.items()}
 
     def evidence(*names: str) -> str:

@@ -77,7 +77,7 @@ def span(limits: tuple[int, int]) -> str:
 
 
 def accuracy_plot(results: Mapping[str, Figures], looks: ShapeAttention) -> Plot:
-    """Accuracy by distance, and who looks at whom."""
+    """Draw accuracy by distance, and which shapes look at which."""
     figure, (left, right) = plot.panels(2, titles=["Answered right, %", "The ringed shape looks at, %"], height=3.0)
     at = range(len(BINS))
     for name, figures in results.items():

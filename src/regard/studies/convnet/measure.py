@@ -38,21 +38,21 @@ ROWS = 64  # pictures of a batch
 
 @dataclass(frozen=True)
 class ShapeAttention:
-    """The attention that the places of each shape give to those of each, in per cent, and to all others."""
+    """The attention, in percent, that the places of each shape pay to those of every shape, and to all others."""
 
     share: list[list[float]]  # from each shape to each, then to where no shape is
     chance: list[float]  # what share of all places each has
 
     @staticmethod
     def mean(several: Sequence["ShapeAttention"]) -> "ShapeAttention":
-        """The mean over seeds."""
+        """Average over seeds."""
         share = np.mean([each.share for each in several], 0)
         return ShapeAttention(share.tolist(), cast(list[float], np.mean([each.chance for each in several], 0).tolist()))
 
 
 @torch.no_grad()
 def measure_attention(model: Model, tests: Sequence[Pictured]) -> ShapeAttention:
-    """The mean over scenes, all of which have as many shapes."""
+    """Average the attention over scenes, which all have the same number of shapes."""
     device, shapes = next(model.parameters()).device, len(tests[0].scene.shapes)
     share, chance = np.zeros((shapes, shapes + 1)), np.zeros(shapes + 1)
     for first in range(0, len(tests), ROWS):
@@ -74,14 +74,14 @@ def shape_places(test: Pictured, grid: tuple[int, int]) -> Tensor:
 
 
 def attention_between(weights: Float[Tensor, "m m"], on: Tensor) -> np.ndarray:
-    """The mean of a shape's places of what they give to the places of each, and of none."""
+    """Average, over a shape's places, the attention that they pay to the places of each shape, and of none."""
     shares = weights @ on.float().T
     means: np.ndarray = torch.stack([shares[shape].mean(0) for shape in on[:-1]]).double().numpy()
     return means
 
 
 def measure_system(system: TrainedSystem, tests: Sequence[Pictured]) -> dict[str, float]:
-    """Shares right in per cent: of all, of those where counting does not help, and by distance; and what it cost."""
+    """Measure accuracy in percent: of all, of those where counting does not help, and by distance; and the cost."""
     model = cast(ConvNetModel, system.run.model)
     pixels = [np.ascontiguousarray(each.picture().transpose(2, 0, 1)) for each in tests]
     answers = [cast(Any, answer).label for answer in system.run.classify(pixels)]
@@ -95,7 +95,7 @@ def measure_system(system: TrainedSystem, tests: Sequence[Pictured]) -> dict[str
 
 
 def shares(answers: Sequence[str], tests: Sequence[Pictured]) -> dict[str, float]:
-    """Return the share of right answers, in per cent."""
+    """Return the share of right answers, in percent."""
     right = [answer == test.target for answer, test in zip(answers, tests, strict=True)]
     differing = [i for i, test in enumerate(tests) if test.scene.shapes[1].size != test.scene.shapes[2].size]
     groups = {"accuracy": list(range(len(tests))), "differing": differing}
@@ -105,7 +105,7 @@ def shares(answers: Sequence[str], tests: Sequence[Pictured]) -> dict[str, float
 
 
 def distance(test: Pictured) -> int:
-    """Between the ringed shape and the one of its colour, along the longer axis, in hundredths of the picture."""
+    """Measure the distance of the ringed shape and that of its colour, along the longer axis, in percent of a side."""
     one, other, *_ = test.scene.shapes
     return max(abs(one.x - other.x), abs(one.y - other.y))
 

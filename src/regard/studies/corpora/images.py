@@ -23,7 +23,7 @@ SPLITS = {"train_list": "trainImages", "valid_list": "devImages"}
 
 @dataclass(frozen=True)
 class Gallery:
-    """Pictures with captions: what [data] says of them, and the pictures of the test, each with all its captions."""
+    """Pictures with captions: their [data] settings, and the test pictures, each with all its captions."""
 
     name: str  # as a page names it
     data: dict[str, Any]
@@ -33,7 +33,7 @@ class Gallery:
 
 
 def scenes(count: int, tests: int, *, side: int, shapes: int = 3) -> Gallery:
-    """Drawn scenes."""
+    """Generate drawn scenes."""
     stream = generate("scenes", tests, split="test", seed=0, size=side, shapes=shapes)
     pictures = [cast(Pictured, each) for each in stream]
     data: dict[str, Any] = {"builtin": "scenes", "count": count, "image_size": side}
@@ -46,7 +46,7 @@ def scenes(count: int, tests: int, *, side: int, shapes: int = 3) -> Gallery:
 
 
 def flickr8k(setting: Setting, *, side: int = 96) -> Gallery:
-    """Flickr8k in its official split. `flickr8k/images.tar` is unpacked once into the studies' folder."""
+    """Open Flickr8k in its official split; `flickr8k/images.tar` is unpacked once into the studies' folder."""
     assert setting.data is not None
     images = setting.out / "data" / "flickr8k" / "images"
     unpack(find_file(setting.data, "flickr8k/images.tar"), images)
@@ -61,7 +61,7 @@ def flickr8k(setting: Setting, *, side: int = 96) -> Gallery:
 
 
 def unpack(archive: Path, folder: Path) -> None:
-    """Unpack an archive, unless it is there; whole or not at all."""
+    """Unpack an archive, whole or not at all, unless it is already unpacked."""
     if folder.exists():
         return
     part = folder.with_name(f"{folder.name}.part")

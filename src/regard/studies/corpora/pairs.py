@@ -37,7 +37,7 @@ JOINED = re.compile(r"[^\W_]+(?:[-'’][^\W_]+)*|\S")  # words, with hyphens and
 
 @dataclass(frozen=True)
 class Pairs:
-    """A parallel corpus: what [data] and [tokenizer] say of it, and its test set."""
+    """A parallel corpus: its [data] and [tokenizer] settings, and its test set."""
 
     name: str  # as a page names it
     tables: dict[str, dict[str, Any]]  # data, tokenizer
@@ -46,14 +46,14 @@ class Pairs:
     lowercase: bool = False
 
     def bleu(self, outputs: list[str]) -> float:
-        """BLEU of the test set's translations."""
+        """Compute the BLEU of the test set's translations."""
         references = [(text,) for text in self.references]
         return measure_bleu(outputs, references, lowercase=self.lowercase).score().value
 
 
 @dataclass(frozen=True)
 class AlignedPairs:
-    """Pairs with the links that people, or a grammar, gave them."""
+    """Pairs with word links, made by people or by a grammar."""
 
     sources: list[str]
     targets: list[str]
@@ -61,7 +61,7 @@ class AlignedPairs:
 
 
 def phrasebook(count: int, tests: int, pair: str = "en-de", **options: Any) -> Pairs:
-    """The built-in phrasebook."""
+    """Open the built-in phrasebook."""
     examples = list(generate("phrasebook", tests, split="test", pair=pair, seed=0, edition=1, **options))
     data = {"builtin": "phrasebook", "pair": pair, "count": count, "builtin_edition": 1}
     if options:
@@ -71,7 +71,7 @@ def phrasebook(count: int, tests: int, pair: str = "en-de", **options: Any) -> P
 
 
 def multi30k(folder: Path) -> Pairs:
-    """Multi30k, English to German, in lower case; its test set of 2016."""
+    """Open Multi30k, English to German, in lower case, with its test set of 2016."""
     files = {
         key: str(find_file(folder, f"multi30k/{part}.{side}.gz"))
         for key, part, side in (
@@ -92,14 +92,14 @@ def multi30k(folder: Path) -> Pairs:
 
 
 def english_german(setting: Setting, tests: int) -> Pairs:
-    """Multi30k, or the phrasebook, with `tests` test sentences in a first look."""
+    """Open Multi30k, or the phrasebook, with `tests` test sentences in a first look."""
     if setting.corpora is not None:
         return multi30k(setting.corpora)
     return phrasebook(30_000, tests) if setting.quick else phrasebook(200_000, 1000)
 
 
 def europarl(setting: Setting, source: str = "de", target: str = "en", *, pieces: int = 8000) -> Pairs:
-    """Europarl, tokenised and in lower case as the aligned sentences are; written once into the studies' folder."""
+    """Open Europarl, tokenised and in lower case like the aligned sentences; written once into the studies' folder."""
     assert setting.data is not None
     folder = setting.out / "data" / "europarl"
     for part in ("train", "dev", "test", "test.para"):
@@ -125,13 +125,13 @@ def europarl(setting: Setting, source: str = "de", target: str = "en", *, pieces
 
 
 def paragraphs(setting: Setting, source: str = "de", target: str = "en") -> tuple[list[str], list[str]]:
-    """Whole paragraphs of Europarl, as `europarl` has written them."""
+    """Open whole paragraphs of Europarl, as `europarl` has written them."""
     folder = setting.out / "data" / "europarl"
     return read_texts(folder / f"test.para.{source}"), read_texts(folder / f"test.para.{target}")
 
 
 def read_aligned(folder: Path, source: str = "de", target: str = "en") -> AlignedPairs:
-    """Sentences of Europarl that people have aligned, German to English or the other way round."""
+    """Read sentences of Europarl that people have aligned, German to English or the other way round."""
     texts = {side: read_texts(find_file(folder, f"alignment/de-en/test.{side}")) for side in ("de", "en")}
     gold = read_links(find_file(folder, "alignment/de-en/de-en.wa"))
     if (source, target) == ("en", "de"):
@@ -150,7 +150,7 @@ def tokenise(text: str) -> str:
 
 
 def write_tokenised(source: Path, target: Path) -> None:
-    """A tokenised copy of a file, unless it is there."""
+    """Write a tokenised copy of a file, unless there is one."""
     if target.exists():
         return
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -160,8 +160,8 @@ def write_tokenised(source: Path, target: Path) -> None:
 
 
 def find_file(folder: Path, name: str) -> Path:
-    """A file of a corpus; what is missing is named."""
+    """Find a file of a corpus, or raise an error that names it."""
     path = folder / name
     if not path.exists():
-        raise CommandError(f"--data: {path} is not there, and this study reads it")
+        raise CommandError(f"--data: {path} is missing, which this study reads; put it there, or leave out --data")
     return path

@@ -1,4 +1,4 @@
-"""The reviews of studies: built in, with the words that decide, or IMDB's in a folder that `--data` names."""
+"""The reviews of studies: built-in ones with their deciding words, or IMDB's in a folder that `--data` names."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,27 +14,27 @@ __all__ = ["Reviews", "built_in_reviews", "imdb"]
 
 @dataclass(frozen=True)
 class Reviews:
-    """Documents with labels: what [data] and [tokenizer] say of them, and the test set."""
+    """Documents with labels: their [data] and [tokenizer] settings, and the test set."""
 
     name: str  # as a page names it
     tables: dict[str, dict[str, Any]]  # data, tokenizer
     texts: list[str]
     labels: list[str]
-    deciding: list[frozenset[int]] | None = None  # of built-in ones: the words of each text that its label hangs on
+    deciding: list[frozenset[int]] | None = None  # of built-in ones: the words of each text that its label depends on
 
     @property
     def real(self) -> bool:
-        """Return whether people have written them."""
+        """Return whether people wrote the reviews."""
         return self.deciding is None
 
     @property
     def words(self) -> list[int]:
-        """The number of words of each text."""
+        """Count the words of each text."""
         return [len(text.split()) for text in self.texts]
 
 
 def built_in_reviews(count: int, tests: int, **options: Any) -> Reviews:
-    """The built-in reviews."""
+    """Open the built-in reviews."""
     examples = list(generate("reviews", tests, split="test", seed=0, edition=1, **options))
     tables: dict[str, dict[str, Any]] = {
         "data": {
@@ -55,7 +55,7 @@ def built_in_reviews(count: int, tests: int, **options: Any) -> Reviews:
 
 
 def imdb(folder: Path) -> Reviews:
-    """The reviews of Maas et al. 2011, for or against: `imdb/{train,test}.tsv.gz`, polarity, stars, number and text."""
+    """Open the reviews of Maas et al. 2011, for or against: `imdb/{train,test}.tsv.gz`, polarity, stars, id, text."""
     data: dict[str, Any] = {
         "documents": str(find_file(folder, "imdb/train.tsv.gz")),
         "label_column": 1,

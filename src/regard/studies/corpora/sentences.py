@@ -16,7 +16,7 @@ WORDS = 30  # of a sentence of Europarl at most; in training 40 pieces
 
 @dataclass(frozen=True)
 class Sentences:
-    """A corpus of one language: what [data] and [tokenizer] say of it, and its test set."""
+    """A corpus of one language: its [data] and [tokenizer] settings, and its test set."""
 
     name: str  # as a page names it
     tables: dict[str, dict[str, Any]]  # data, tokenizer
@@ -25,12 +25,12 @@ class Sentences:
 
     @property
     def pieces(self) -> int:
-        """The size of its vocabulary."""
+        """Return the size of the vocabulary."""
         return int(self.tables["tokenizer"]["size"])
 
     @property
     def words(self) -> list[int]:
-        """The number of words of each text, punctuation among them, and its end."""
+        """Count the words of each text, including punctuation and its end."""
         return [len(tokenise(text).split()) + 1 for text in self.texts]
 
 
@@ -39,7 +39,7 @@ def tokenizer(pieces: int, joint: bool = True) -> dict[str, Any]:
 
 
 def german(count: int, tests: int, longest: int) -> Sentences:
-    """The German side of the phrasebook: verbs that come late, and articles that hang on the noun behind them."""
+    """Open the German side of the phrasebook: verbs come late, and articles depend on the noun that follows."""
     texts = [each.target for each in generate("phrasebook", tests, split="test", seed=0, edition=1, longest=longest)]
     options = [f"longest={longest}"]
     data = {"builtin": "phrasebook", "pair": "en-de", "count": count, "builtin_edition": 1, "builtin_options": options}
@@ -49,7 +49,7 @@ def german(count: int, tests: int, longest: int) -> Sentences:
 
 
 def multi30k(folder: Path) -> Sentences:
-    """The English side of Multi30k, in lower case; its test set of 2016."""
+    """Open the English side of Multi30k, in lower case, with its test set of 2016."""
     texts = read_texts(find_file(folder, "multi30k/test_2016_flickr.en.gz"))
     train, valid = (find_file(folder, f"multi30k/{part}.en.gz") for part in ("train", "val"))
     tables = {"data": {**sides(train, valid), "lowercase": True}, "tokenizer": tokenizer(6000)}
@@ -57,7 +57,7 @@ def multi30k(folder: Path) -> Sentences:
 
 
 def europarl(setting: Setting, tests: int = 2000) -> Sentences:
-    """The English side of Europarl, tokenised and in lower case, written once into the studies' folder.
+    """Open the English side of Europarl, tokenised and in lower case; it is written once into the studies' folder.
 
     Sentences of at most 40 pieces are trained on, and those of at most 30 words are for the test.
     """
@@ -71,7 +71,7 @@ def europarl(setting: Setting, tests: int = 2000) -> Sentences:
 
 
 def sides(train: Path, valid: Path) -> dict[str, Any]:
-    """One language on both sides: a language model does not look at its source."""
+    """Return one language for both sides: a language model does not read its source."""
     return {
         f"{key}{side}": str(path) for key, path in (("", train), ("valid_", valid)) for side in ("source", "target")
     }

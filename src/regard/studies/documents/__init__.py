@@ -1,1 +1,1 @@
-"""Words and sentences that are weighed, in documents."""
+"""Documents whose words and sentences are weighed."""

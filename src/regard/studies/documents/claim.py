@@ -1,4 +1,4 @@
-"""Words and sentences that are weighed tell more of a document than their mean or maximum.
+"""Weighing the words and sentences of a document tells more about it than their mean or maximum.
 
 Yang et al. 2016 (aclanthology.org/N16-1174), table 2: a hierarchical network with attention (HN-ATT) is ahead of the
 same with the mean (HN-AVE) and the maximum (HN-MAX) in its place on all six corpora; of IMDB's ten classes 49.4 % are
@@ -37,7 +37,7 @@ def choose_tasks(setting: Setting) -> dict[str, Reviews]:
 
 
 def tables(tasks: Mapping[str, Reviews], quick: bool) -> dict[str, dict[str, Any]]:
-    """A configuration for each task and system: all of a task the same but for how words become a document."""
+    """Build a configuration for each task and system; those of a task differ in how words become a document."""
     configs = {}
     for task, reviews in tasks.items():
         steps = 600 if reviews.real else 900 if quick else 3000
@@ -113,7 +113,7 @@ def accuracy_difference(figures: Mapping[str, ClassifierFigures], one: str, othe
 def verdicts(
     figures: Mapping[str, Mapping[str, ClassifierFigures]], by_chance: tuple[float, float] | None = None
 ) -> list[Verdict]:
-    """Attention against each of the others, on every task, as the paper has it of its six; and what it points at."""
+    """Judge attention against each of the others, on every task, as the paper does; and what it points at."""
 
     def compared(claim: str, other: str) -> Verdict:
         differences = {task: accuracy_difference(systems, "attention", other) for task, systems in figures.items()}
@@ -148,7 +148,7 @@ def verdicts(
 
 
 def caveats(real: bool, seeds: int) -> list[str]:
-    """List what is not as in the paper."""
+    """List the differences from the paper."""
     remarks = [
         "One level has fewer parameters than two, as it has no second GRU; most parameters are the words' vectors.",
         "The seconds are those of trainings side by side with others on the machine, and compare little.",

@@ -58,7 +58,7 @@ def length_table(reviews: Reviews, figures: Mapping[str, ClassifierFigures]) -> 
 
 
 def pointed_table(reviews: Reviews, figures: Mapping[str, ClassifierFigures]) -> Table:
-    """Tabulate how often the largest weight is on what decides, in built-in reviews, which say what does."""
+    """Tabulate how often the largest weight is on a deciding word or sentence, which built-in reviews mark."""
     rows: list[list[Cell]] = [
         [NAMES[name], each.pointing.sentence.as_text(), each.pointing.word.as_text()]
         for name, each in figures.items()

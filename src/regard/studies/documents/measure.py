@@ -1,4 +1,4 @@
-"""Measurements of classifiers of documents: what they predict, at which lengths, and what they look at."""
+"""Measurements of document classifiers: their accuracy, also by length, and what they look at."""
 
 # s seeds · n documents of the test
 from collections.abc import Callable, Sequence
@@ -30,7 +30,7 @@ Encode = Callable[[TrainedSystem], Sequence[Sequence[int]]]
 
 
 class PointingRates(NamedTuple):
-    """The rate, in percent, at which the sentence and the word with the largest weight are among those that decide."""
+    """The rate, in percent, at which the sentence and the word with the largest weight are deciding ones."""
 
     sentence: SeedStatistics
     word: SeedStatistics
@@ -38,7 +38,7 @@ class PointingRates(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class ClassifierFigures:
-    """A system, of all its seeds."""
+    """The figures of a system, over all its seeds."""
 
     right: Bool[np.ndarray, "s n"]
     f1: SeedStatistics  # macro, in percent
@@ -51,12 +51,12 @@ class ClassifierFigures:
         object.__setattr__(self, "accuracy", self.within(np.ones(self.right.shape[1], bool)))
 
     def within(self, members: Bool[np.ndarray, " n"]) -> SeedStatistics:
-        """Accuracy of some of the documents, in percent."""
+        """Compute the accuracy on some of the documents, in percent."""
         return SeedStatistics(tuple(100 * self.right[:, members].mean(1)))
 
 
 def encode_once(reviews: Reviews) -> Encode:
-    """The test's tokens; systems of one corpus share a tokenizer, and thousands of reviews are encoded once."""
+    """Encode the test set once: systems of one corpus share a tokenizer, and there are thousands of reviews."""
     encoded: dict[str, Sequence[Sequence[int]]] = {}
 
     def encode(system: TrainedSystem) -> Sequence[Sequence[int]]:
@@ -69,7 +69,7 @@ def encode_once(reviews: Reviews) -> Encode:
 
 
 def measure_classifiers(systems: Sequence[TrainedSystem], reviews: Reviews, encode: Encode) -> ClassifierFigures:
-    """Measure the seeds of a system on the test."""
+    """Measure all seeds of a system on the test set."""
     right, f1, rates = [], [], []
     for each in systems:
         reads = KINDS[each.run.settings.kind].reads
@@ -95,7 +95,7 @@ def measure_classifiers(systems: Sequence[TrainedSystem], reviews: Reviews, enco
 def measure_pointing(
     documents: Sequence[Sequence[WeighedSentence]], deciding: Sequence[frozenset[int]]
 ) -> tuple[float, float]:
-    """Count the documents, in percent, in which the sentence, and the word, with the largest weight decides."""
+    """Compute in how many documents, in percent, the sentence and the word with the largest weight decide."""
     sentences = words = 0
     for document, own in zip(documents, deciding, strict=True):
         counts = [count for sentence in document for count in sentence.counts]
@@ -107,7 +107,7 @@ def measure_pointing(
 
 
 def chance_rates(reviews: Reviews) -> tuple[float, float]:
-    """Compute the pointing rates of pointing at random; sentences of built-in reviews end with a full stop."""
+    """Compute the rates of pointing at random; sentences of built-in reviews end with a full stop."""
     assert reviews.deciding is not None
     sentences, words = [], []
     for text, own in zip(reviews.texts, reviews.deciding, strict=True):
@@ -119,7 +119,7 @@ def chance_rates(reviews: Reviews) -> tuple[float, float]:
 
 
 def length_quarters(words: Sequence[int]) -> list[tuple[str, Bool[np.ndarray, " n"]]]:
-    """The documents by length, in four groups of about as many: the words they have, and which they are."""
+    """Divide the documents by length into four groups of about equal size: their range of words, and their indices."""
     counts = np.array(words)
     edges = [int(edge) for edge in np.quantile(counts, [0.25, 0.5, 0.75], method="lower")]
     lows, highs = [int(counts.min()), *(edge + 1 for edge in edges)], [*edges, int(counts.max())]

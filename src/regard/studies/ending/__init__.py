@@ -1,1 +1,1 @@
-"""Where a sentence ends, with and without positions."""
+"""The end of a sentence, predicted with and without positions."""

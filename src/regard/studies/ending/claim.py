@@ -1,4 +1,4 @@
-"""The full stop knows when: the end of a sentence grows likelier with its length, for a model that knows the place.
+"""The end of a sentence grows likelier with its length, for a model that knows the position.
 
 Self-attention by itself is permutation equivariant (Vaswani et al. 2017, arXiv:1706.03762, section 3.5, put positions
 in for that): of a bag of words nobody can say how near its end is, except by counting. Language models with the same
@@ -31,7 +31,7 @@ CLOSE = 3.0  # points: what is called following the true share
 
 
 def tables(quick: bool) -> dict[str, dict[str, Any]]:
-    """A configuration for each corpus and way to tell positions; all of a corpus the same but for these."""
+    """Build a configuration for each corpus and position encoding; those of a corpus differ in nothing else."""
     sequence = [f"shortest={SHORTEST}", f"longest={LONGEST}", "symbols=30"]
     data = {
         "symbols": {"builtin": "copy", "count": 60_000, "builtin_options": sequence},
@@ -64,7 +64,7 @@ def tables(quick: bool) -> dict[str, dict[str, Any]]:
 
 
 def tests(corpus: str, quick: bool) -> list[str]:
-    """Texts that nothing was trained on."""
+    """Return texts that no system was trained on."""
     count = 500 if quick else 2000
     if corpus == "symbols":
         options: dict[str, Any] = {"shortest": SHORTEST, "longest": LONGEST, "symbols": 30}
@@ -74,7 +74,7 @@ def tests(corpus: str, quick: bool) -> list[str]:
 
 
 def run(setting: Setting) -> Page:
-    """Train, ask for the end after each word, and judge."""
+    """Train the systems, ask for the end after each word, and judge the claims."""
     texts = {corpus: tests(corpus, setting.quick) for corpus in CORPORA}
     lengths = {corpus: [len(text.split()) for text in each] for corpus, each in texts.items()}
     sizes = {corpus: max(each) + 1 for corpus, each in lengths.items()}
@@ -125,7 +125,7 @@ def run(setting: Setting) -> Page:
 
 
 def even_hazard(size: int) -> Float[np.ndarray, " t"]:
-    """The true share of symbols: lengths are equally likely."""
+    """Compute the true probability of the end for symbols, whose lengths are equally likely."""
     share = np.zeros(size)
     for place in range(SHORTEST, min(size, LONGEST + 1)):
         share[place] = 1 / (LONGEST - place + 1)
@@ -135,7 +135,7 @@ def even_hazard(size: int) -> Float[np.ndarray, " t"]:
 def verdicts(
     figures: Mapping[str, Mapping[str, Endings]], truth: Mapping[str, Float[np.ndarray, " t"]]
 ) -> list[Verdict]:
-    """Judge by how far P(end) is from the true share at each place of the symbols, and by both corpora's likelihood."""
+    """Judge by how far P(end) is from the truth at each place of the symbols, and by both corpora's likelihood."""
     own = {name: wasted(each.anywhere, truth["symbols"]) for name, each in figures["symbols"].items()}
     evidence = "; ".join(f"{LABELS[name]} {show(points, '.1f')} points" for name, points in own.items())
     rising = {

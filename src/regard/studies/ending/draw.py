@@ -19,7 +19,7 @@ Truth = Mapping[str, Float[np.ndarray, " t"]]
 
 
 def system_table(figures: Mapping[str, Mapping[str, Endings]], truth: Truth, names: Mapping[str, str]) -> Table:
-    """Tabulate what each system makes of each corpus."""
+    """Tabulate the figures of each system on each corpus."""
     rows: list[list[Cell]] = [
         [names[corpus], LABELS[name], wasted(each.anywhere, truth[corpus]), each.perplexity, each.parameters]
         for corpus, systems in figures.items()
@@ -30,7 +30,7 @@ def system_table(figures: Mapping[str, Mapping[str, Endings]], truth: Truth, nam
 
 
 def place_table(corpus: str, systems: Mapping[str, Endings], truth: Float[np.ndarray, " t"]) -> Table:
-    """Tabulate P(end) by place, in percent: over all texts that are so long, and over those that end there."""
+    """Tabulate P(end) by place, in percent, over all texts that reach it, and over those that end there."""
     positions = [place for place in range(len(truth)) if not np.isnan(truth[place])]
     rows: list[list[Cell]] = [["the true share", *(100 * float(truth[place]) for place in positions)]]
     for name, each in systems.items():

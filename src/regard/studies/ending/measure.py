@@ -20,7 +20,7 @@ __all__ = ["Endings", "end_probabilities", "hazard", "measure_endings", "wasted"
 
 @dataclass(frozen=True, eq=False)
 class Endings:
-    """The probability of the end by place, of texts that go on and of texts that end there; means over all seeds."""
+    """The probability of the end by place, for texts that continue and texts that end there; means over all seeds."""
 
     anywhere: Float[np.ndarray, " t"]  # after t words, whether the text ends there or not; NaN where no text is so long
     here: Float[np.ndarray, " t"]  # of texts that do end there
@@ -29,7 +29,7 @@ class Endings:
 
 
 def hazard(lengths: Iterable[int], size: int) -> Float[np.ndarray, " t"]:
-    """How many of the texts that have t words end there: what a model can know that sees nothing but the place."""
+    """Compute the share of the texts with at least t words that end there: all that the place alone tells a model."""
     ends, reach = np.zeros(size), np.zeros(size)
     for length in lengths:
         reach[: length + 1] += 1

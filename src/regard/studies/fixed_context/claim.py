@@ -1,4 +1,4 @@
-"""Without attention a translation gets worse as its sentence grows; with it, hardly.
+"""Without attention, translations get worse as sentences grow longer; with it, hardly.
 
 Cho et al. 2014 (arXiv:1409.1259), figure 4, and Bahdanau et al. 2015 (arXiv:1409.0473), figure 2: the encoder's last
 state has to hold the whole sentence, and does not. Three cells (Elman's, GRU, LSTM), each with a fixed context and
@@ -26,7 +26,7 @@ NOTHING = 3.0  # BLEU of short sentences below which a system has learned next t
 
 
 def tables(pairs: Pairs, quick: bool) -> dict[str, dict[str, Any]]:
-    """A configuration a system: all the same but for cell and kind."""
+    """Build a configuration for each system, which differ in cell and kind alone."""
     real = "source" in pairs.tables["data"]
     steps, size, tokens = (900, 128, 1024) if quick else (1800, 512, 16_384) if real else (5000, 256, 4096)
     configs = {}
@@ -52,7 +52,7 @@ def tables(pairs: Pairs, quick: bool) -> dict[str, dict[str, Any]]:
 
 
 def corpus(setting: Setting) -> tuple[Pairs, Lengths]:
-    """Return what is trained on and translated, and how its sentences are grouped."""
+    """Return the corpus to train on and translate, and how its sentences are grouped."""
     if setting.corpora is None:
         counts = (30_000, 400) if setting.quick else (200_000, 2000)
         return phrasebook(*counts, longest=LONGEST), Lengths(BINS, len(BINS))
@@ -64,7 +64,7 @@ def corpus(setting: Setting) -> tuple[Pairs, Lengths]:
 
 
 def run(setting: Setting) -> Page:
-    """Train six systems, translate, and judge."""
+    """Train six systems, translate the test set, and judge the claims."""
     pairs, lengths = corpus(setting)
     real = setting.corpora is not None
     with signed_training(setting, pairs.name) as clock:
@@ -103,7 +103,7 @@ def run(setting: Setting) -> Page:
 
 
 def verdicts(figures: Mapping[str, Sequence[Figures]], lengths: Lengths) -> list[Verdict]:
-    """Judge by BLEU, as the papers: what share of it is lost from the shortest sentences to the longest of training."""
+    """Judge by BLEU, as the papers do: the share lost from the shortest to the longest sentences of training."""
     last = lengths.trained - 1
     scores = {name: [seed["bleu"] for seed in seeds] for name, seeds in figures.items()}
     ends = {name: over_seeds(each, lambda bleu: bleu[last]) for name, each in scores.items()}
@@ -155,7 +155,7 @@ def verdicts(figures: Mapping[str, Sequence[Figures]], lengths: Lengths) -> list
 
 
 def untrained_systems(figures: Mapping[str, Sequence[Figures]]) -> list[str]:
-    """Systems of which nothing can be said: what has hardly learned to translate short sentences has little to lose."""
+    """List systems that cannot be judged: those that hardly translate short sentences have little to lose."""
     few = {name: mean(each, "bleu")[0] for name, each in figures.items()}
     evidence = [f"{label_of(name)} (BLEU {score:.1f})" for name, score in few.items() if score < NOTHING]
     return [

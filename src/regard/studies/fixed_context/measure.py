@@ -14,14 +14,14 @@ Figures = Mapping[str, list[float]]  # exact and bleu: one a bin, then all; seco
 
 
 class Lengths(NamedTuple):
-    """Groups of sentences by their words, of which the first `trained` are of lengths that were trained on."""
+    """Groups of sentences by their number of words; the first `trained` groups have lengths seen in training."""
 
     limits: Sequence[tuple[int, int]]
     trained: int
 
 
 def within(sources: Sequence[str], low: int, high: int) -> list[int]:
-    """The numbers of the sentences of a length."""
+    """Return the indices of the sentences of a length."""
     return [i for i, source in enumerate(sources) if low <= len(source.split()) <= high]
 
 
@@ -31,7 +31,7 @@ def counts(pairs: Pairs, lengths: Lengths) -> list[int]:
 
 
 def bins(pairs: Pairs, outputs: Sequence[str], lengths: Lengths) -> dict[str, list[float]]:
-    """The share that is exact, and BLEU, of each length and of all."""
+    """Compute the share that is exact, and BLEU, for each length and for all."""
     groups = [within(pairs.sources, *limits) for limits in lengths.limits] + [list(range(len(outputs)))]
     right = [output == reference for output, reference in zip(outputs, pairs.references, strict=True)]
     return {
@@ -43,7 +43,7 @@ def bins(pairs: Pairs, outputs: Sequence[str], lengths: Lengths) -> dict[str, li
 
 
 def translate_tests(system: TrainedSystem, pairs: Pairs, lengths: Lengths) -> Figures:
-    """Translate the tests greedily and measure the outputs, beside how long the training took."""
+    """Translate the test set greedily and measure the outputs, and how long the training took."""
     outputs = system.run.translate(pairs.sources, beam=1)
     return {**bins(pairs, outputs, lengths), "seconds": [system.seconds]}
 
@@ -53,5 +53,5 @@ def share(right: Sequence[bool]) -> float:
 
 
 def mean(figures: Sequence[Figures], key: str) -> list[float]:
-    """The mean over seeds."""
+    """Average over seeds."""
     return [statistics.fmean(values) for values in zip(*(each[key] for each in figures), strict=True)]

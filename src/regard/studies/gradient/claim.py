@@ -19,7 +19,7 @@ __all__ = ["run"]
 
 
 def run(seed: int = 0, quick: bool = False) -> Page:
-    """Measure, judge and describe."""
+    """Measure the gradients, judge the claims and write the page."""
     length, seeds = (65, 5) if quick else (129, 15)
     with signed(seed=seed, quick=quick, dtype="float64") as clock, precision(torch.float64):
         curves = {name: observe(kind.build, length, seeds) for name, kind in NETWORKS.items()}

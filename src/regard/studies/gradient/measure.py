@@ -48,7 +48,7 @@ class Curve(typing.NamedTuple):
 
 
 def recurrent(cell: str, prepare: Callable[[nn.RNNBase], None] | None = None) -> Callable[[int], Network]:
-    """A recurrent layer of torch, as torch starts it unless `prepare` changes that."""
+    """Make a recurrent layer of torch, initialised by torch unless `prepare` changes that."""
 
     def build(d: int) -> Network:
         kinds: dict[str, nn.RNNBase] = {
@@ -67,7 +67,7 @@ def recurrent(cell: str, prepare: Callable[[nn.RNNBase], None] | None = None) ->
 
 
 def orthogonal(layer: nn.RNNBase) -> None:
-    """Recurrent weights that keep lengths (Saxe et al. 2014)."""
+    """Make the recurrent weights orthogonal, so that they preserve norms (Saxe et al. 2014)."""
     parts = dict(layer.named_parameters())
     nn.init.orthogonal_(parts["weight_hh_l0"])
     nn.init.zeros_(parts["bias_ih_l0"])
@@ -75,7 +75,7 @@ def orthogonal(layer: nn.RNNBase) -> None:
 
 
 def identity(layer: nn.RNNBase) -> None:
-    """Le et al. 2015 (arXiv:1504.00941): recurrent weights the identity, biases zero."""
+    """Make the recurrent weights the identity and the biases zero (Le et al. 2015, arXiv:1504.00941)."""
     parts = dict(layer.named_parameters())
     nn.init.eye_(parts["weight_hh_l0"])
     nn.init.zeros_(parts["bias_ih_l0"])
@@ -83,7 +83,7 @@ def identity(layer: nn.RNNBase) -> None:
 
 
 def remember(layer: nn.RNNBase) -> None:
-    """Jozefowicz et al. 2015: forget gates opened by a bias of 1 (torch has two biases; the other is set to 0)."""
+    """Open the forget gates by a bias of 1 (Jozefowicz et al. 2015); torch's other bias is set to 0."""
     parts, forget = dict(layer.named_parameters()), slice(layer.hidden_size, 2 * layer.hidden_size)
     nn.init.ones_(parts["bias_ih_l0"][forget])
     nn.init.zeros_(parts["bias_hh_l0"][forget])
@@ -114,7 +114,7 @@ NETWORKS = {
 
 
 def norms(network: Network, x: Float[Tensor, "n d"]) -> Float[Tensor, "n"]:
-    """The Frobenius norm of ∂y_T/∂x_t for each t, T the last position; index 0 of the result is distance 0.
+    """Compute the Frobenius norm of ∂y_T/∂x_t for each t, T the last position; index 0 is distance 0.
 
     The input is repeated d times and row i differentiates unit i alone, so that one backward pass gives every entry.
     """
@@ -125,14 +125,14 @@ def norms(network: Network, x: Float[Tensor, "n d"]) -> Float[Tensor, "n"]:
 
 
 def observe(build: Callable[[int], Network], length: int, seeds: int) -> Curve:
-    """Several networks of a kind, each with its own input."""
+    """Measure several networks of a kind, each with its own input."""
     samples = torch.stack([norms(build(WIDTH), torch.randn(length, WIDTH)) for _ in range(seeds)])
     low, middle, high = samples.quantile(torch.tensor([0.25, 0.5, 0.75]), dim=0)
     return Curve(low.tolist(), middle.tolist(), high.tolist(), decay_factor(middle))
 
 
 def decay_factor(middle: Tensor) -> float:
-    """exp of the slope of the logarithm; 1 is level. Values that underflowed are left out."""
+    """Compute the decay a step, exp of the logarithm's slope; 1 is level. Values that underflowed are left out."""
     distance, height = log_norms(middle.tolist())
     centred = distance - distance.mean()
     return math.exp(float((centred * height).sum() / centred.square().sum()))

@@ -1,4 +1,4 @@
-"""Several heads are better than one, too many are not, and most can be taken out again.
+"""Several heads are better than one, too many are not, and most can be removed after training.
 
 Vaswani et al. 2017 (arXiv:1706.03762), table 3: rows A vary the number of heads with the computation kept (h · d_k is
 the width of the model), rows B the width d_k of a head's queries and keys. Michel et al. 2019 (arXiv:1905.10650) and
@@ -27,7 +27,7 @@ SEVERAL = 0.2  # the share of heads that Michel et al. take out together without
 
 
 def tables(setting: Setting, corpus: Pairs) -> dict[str, dict[str, Any]]:
-    """A configuration a system: all the same but for heads, their depth and what they see."""
+    """Build a configuration for each system, which differ in heads, their depth and what they see."""
     real, quick = setting.corpora is not None, setting.quick
     steps = 1000 if real else 500 if quick else 3000
     model: dict[str, Any] = {"kind": "transformer", "preset": "tiny", "dropout": 0.0, "tied": "all"}
@@ -56,7 +56,7 @@ def tables(setting: Setting, corpus: Pairs) -> dict[str, dict[str, Any]]:
 
 
 def run(setting: Setting) -> Page:
-    """Train, translate, silence every head in turn, and judge."""
+    """Train the systems, translate, silence every head in turn, and judge the claims."""
     corpus = english_german(setting, 300)
     with signed_training(setting, corpus.name) as clock:
         systems = group_by_name(train_all("heads", tables(setting, corpus), setting))
@@ -106,12 +106,12 @@ def run(setting: Setting) -> Page:
 
 
 def ablated_system(figures: Mapping[str, object]) -> str:
-    """The system whose heads are silenced: as many heads as the paper's, or as there are."""
+    """Choose the system whose heads are silenced: with as many heads as the paper's, or the most there are."""
     return "heads-8" if "heads-8" in figures else "heads-4"
 
 
 def verdicts(figures: Mapping[str, TranslationFigures]) -> list[Verdict]:
-    """Judge by BLEU, as the paper; a difference counts where it is beyond chance."""
+    """Judge by BLEU, as the paper does; a difference counts where it is beyond chance."""
     counted = {name: each.bleu for name, each in figures.items() if name.startswith("heads-")}
     least = margin([each.bleu for each in figures.values()])
     one, most = (pick(counted, key=count_heads) for pick in (min, max))
@@ -140,7 +140,7 @@ def verdicts(figures: Mapping[str, TranslationFigures]) -> list[Verdict]:
 
 
 def ablation_verdicts(silenced: Sequence[AblationLoss]) -> list[Verdict]:
-    """Judge what Michel et al. found of heads that are taken out."""
+    """Judge what Michel et al. found about heads that are removed."""
     every = [loss for each in silenced for loss in each.heads.values()]
     little = sum(loss < LITTLE for loss in every) / len(every)
     kinds = loss_by_kind(silenced)
@@ -168,10 +168,10 @@ def ablation_verdicts(silenced: Sequence[AblationLoss]) -> list[Verdict]:
 
 
 def perplexity_growth(loss: float) -> str:
-    """A loss of log-probability as growth of perplexity."""
+    """Convert a loss of log-probability to growth of perplexity."""
     return show(math.expm1(loss), ".1%")
 
 
 def count_heads(name: str) -> int:
-    """The number in a system's name."""
+    """Read the number of heads from a system's name."""
     return int(name.split("-")[1])

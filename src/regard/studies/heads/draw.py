@@ -19,7 +19,7 @@ PAPER = {"heads-1": 24.9, "heads-4": 25.5, "heads-8": 25.8, "heads-16": 25.8, "h
 
 
 def label_of(name: str) -> str:
-    """A system in words."""
+    """Describe a system in words."""
     kind, number = name.split("-")
     if kind == "heads":
         return "1 head" if number == "1" else f"{number} heads"
@@ -27,7 +27,7 @@ def label_of(name: str) -> str:
 
 
 def heads_table(figures: Mapping[str, TranslationFigures]) -> Table:
-    """Every system."""
+    """Tabulate every system."""
     rows: list[list[Cell]] = [
         [
             label_of(name),
@@ -50,7 +50,7 @@ def heads_table(figures: Mapping[str, TranslationFigures]) -> Table:
 
 
 def loss_by_kind(silenced: Sequence[AblationLoss]) -> dict[str, SeedStatistics]:
-    """The mean loss without one head of each kind of attention, a value a seed."""
+    """Average the loss without one head, for each kind of attention, a value a seed."""
     return {
         kind: SeedStatistics(
             tuple(
@@ -63,7 +63,7 @@ def loss_by_kind(silenced: Sequence[AblationLoss]) -> dict[str, SeedStatistics]:
 
 
 def layers_of(each: AblationLoss, kind: str) -> dict[int, list[float]]:
-    """The losses of an attention's heads, by layer from 1."""
+    """Group the losses of an attention's heads by layer, from 1."""
     by_layer: dict[int, list[float]] = {}
     for head, loss in each.heads.items():
         if attention_kind(head) == kind:
@@ -88,7 +88,7 @@ def ablation_table(silenced: Sequence[AblationLoss]) -> Table:
 
 
 def heads_plot(figures: Mapping[str, TranslationFigures]) -> Plot:
-    """BLEU against the number of heads, and against d_k."""
+    """Draw BLEU against the number of heads, and against d_k."""
     figure, (left, right) = plot.panels(2, titles=["Heads, with h · d_k kept", "d_k, with 4 heads"], height=3.1)
     width = {name: int(name.split("-")[1]) for name in figures}
     counts = [name for name in figures if name.startswith("heads-")]
@@ -117,7 +117,7 @@ def heads_plot(figures: Mapping[str, TranslationFigures]) -> Plot:
 
 
 def ablation_plot(silenced: Sequence[AblationLoss]) -> Plot:
-    """Every head's loss, in order of size; and what is lost without more and more heads."""
+    """Draw every head's loss, in order of size, and the loss without more and more heads."""
     titles = ["Lost without one head", "Lost without a share of all heads"]
     figure, (left, right) = plot.panels(2, titles=titles, height=3.1)
     ranked = sorted(

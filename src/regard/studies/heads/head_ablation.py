@@ -30,7 +30,7 @@ class Head(NamedTuple):
 
 
 class AblationLoss(NamedTuple):
-    """Log-probability a token that is lost without each head, and without the least needed share of all."""
+    """The log-probability lost per token without each head, and without the least needed share of all."""
 
     heads: dict[Head, float]
     shares: dict[float, float]
@@ -38,7 +38,7 @@ class AblationLoss(NamedTuple):
 
 
 def list_heads(model: Model) -> list[Head]:
-    """Every head of a model."""
+    """List every head of a model."""
     return [
         Head(name, head)
         for name, module in find_outermost(model).items()
@@ -54,7 +54,7 @@ def attention_kind(head: Head) -> str:
 
 @contextmanager
 def silence_heads(model: Model, heads: Iterable[Head]) -> Iterator[None]:
-    """Inside, these heads give nothing to any sentence."""
+    """Silence these heads for every sentence, inside the block."""
     modules, rows = find_outermost(model), slice(None)
     with ExitStack() as hooks:
         for name, head in heads:
@@ -63,7 +63,7 @@ def silence_heads(model: Model, heads: Iterable[Head]) -> Iterator[None]:
 
 
 def ablate_heads(run: Run, corpus: Pairs) -> AblationLoss:
-    """Each head silenced by itself; then more and more of them, those first that are needed least.
+    """Silence each head by itself, then more and more of them, the least needed first.
 
     The order is found on the odd sentences of the corpus, and what is lost in that order measured on the even ones.
     """

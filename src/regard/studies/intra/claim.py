@@ -72,7 +72,7 @@ class Corpora(NamedTuple):
 
 
 def choose_corpora(setting: Setting) -> Corpora:
-    """Real ones, or what is built in."""
+    """Choose real corpora, or built-in ones."""
     if setting.corpora is not None:
         return Corpora({"multi30k": multi30k(setting.corpora), "europarl": europarl(setting)}, {})
     if setting.quick:
@@ -81,7 +81,7 @@ def choose_corpora(setting: Setting) -> Corpora:
 
 
 def tables(corpora: Corpora, quick: bool) -> dict[str, dict[str, Any]]:
-    """A configuration for each corpus and system: all of a corpus the same but for looking back, and the width."""
+    """Build a configuration for each corpus and system; those of a corpus differ in looking back, and in width."""
     configs = {}
     tabled = {name: corpus.tables for each in corpora for name, corpus in each.items()}
     for name, corpus in tabled.items():
@@ -122,7 +122,7 @@ def tables(corpora: Corpora, quick: bool) -> dict[str, dict[str, Any]]:
 
 
 def run(setting: Setting) -> Page:
-    """Train the systems, ask them about the tests, and judge."""
+    """Train the systems, measure them on the test sets, and judge the claims."""
     corpora = choose_corpora(setting)
     real = setting.corpora is not None
     with signed_training(setting, "Multi30k, Europarl") as clock:
@@ -184,7 +184,7 @@ def run(setting: Setting) -> Page:
 def verdicts(
     figures: Mapping[str, Mapping[str, Likelihood]], labelled: Mapping[str, Mapping[str, ClassifierFigures]]
 ) -> list[Verdict]:
-    """The LSTMN against both LSTMs, as a language model and as a classifier, and where in a sentence it gains."""
+    """Judge the LSTMN against both LSTMs, as a language model and as a classifier, and where in a sentence it gains."""
 
     def predicted(claim: str, other: str) -> Verdict:
         gains = {name: systems["lstmn"].gain(systems[other]) for name, systems in figures.items()}
@@ -238,7 +238,7 @@ def verdicts(
 
 
 def caveats(real: bool, seeds: int) -> list[str]:
-    """List what is not as in the paper, and what was tried."""
+    """List the differences from the paper, and what was tried."""
     if real:
         remarks = [
             "The paper's language model is one of the Penn Treebank, which is not free; captions of Multi30k are "

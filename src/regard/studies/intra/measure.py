@@ -1,4 +1,4 @@
-"""Measurements of language models: how likely each word of a test is, by its place, and how far they look back.
+"""Measurements of language models: how likely each test word is, by its place, and how far they look back.
 
 p groups of places or distances · s seeds · n sentences of the test · m states before a step
 """
@@ -49,7 +49,7 @@ EARLY = 2  # the first so many groups are early
 
 @dataclass(frozen=True, eq=False)
 class Likelihood:
-    """The likelihood that a system gives the test, of all its seeds: −log p of each sentence, by place, in nats."""
+    """The likelihood that a system gives the test set, over all seeds: −log p of each sentence, by place, in nats."""
 
     nll: Float[np.ndarray, "p s n"]
     tokens: Float[np.ndarray, "p n"]
@@ -58,12 +58,12 @@ class Likelihood:
     parameters: int
 
     def perplexity(self, unit: Float[np.ndarray, " n"] | None = None) -> SeedStatistics:
-        """Return the perplexity of a token, or of a word, if `unit` counts these."""
+        """Return the perplexity per token, or per word if `unit` counts words."""
         unit = self.tokens.sum(0) if unit is None else unit
         return SeedStatistics(tuple(np.exp(self.nll.sum((0, 2)) / unit.sum())))
 
     def gain(self, other: "Likelihood", groups: slice | int = slice(None)) -> MeanDifference:
-        """Return how much less of a nat a token costs than with the other system, at some of the places."""
+        """Return how many nats fewer a token costs than with the other system, at some of the places."""
         mine, theirs = (each.nll[groups] for each in (self, other))
         tokens = self.tokens[groups]
         if isinstance(groups, slice):
@@ -72,12 +72,12 @@ class Likelihood:
 
     @property
     def filled(self) -> list[int]:
-        """The groups of places with enough tokens to speak of."""
+        """Return the groups of places that have enough tokens to judge."""
         return [group for group, tokens in enumerate(self.tokens) if tokens.sum() >= 200]
 
 
 def percent(gain: MeanDifference) -> str:
-    """A gain in nats as what it does to the perplexity, with two standard errors."""
+    """Express a gain in nats as a change of perplexity, with two standard errors."""
     change = 100 * (1 - float(np.exp(-gain.mean)))
     return f"{show(abs(change), '.1f')} ± {show(200 * gain.error, '.1f')} % {'lower' if change > 0 else 'higher'}"
 
@@ -96,7 +96,7 @@ def measure_likelihood(systems: Sequence[TrainedSystem], corpus: Sentences) -> L
 
 
 def perplexity_course(systems: Sequence[TrainedSystem]) -> dict[int, float]:
-    """The perplexity of held-out text by the number of updates, as training has noted it; of the seeds' mean loss."""
+    """Read the perplexity of held-out text by the number of updates from the training records, at the mean loss."""
     losses: dict[int, list[float]] = {}
     for each in systems:
         rows = read_records(each.run.folder / "metrics.jsonl")
@@ -106,7 +106,7 @@ def perplexity_course(systems: Sequence[TrainedSystem]) -> dict[int, float]:
 
 
 def sum_by_place(rows: Sequence[Sequence[float]]) -> tuple[Float[np.ndarray, "p n"], Float[np.ndarray, "p n"]]:
-    """−log p summed over the places of each group, and how many tokens there are; END stands last."""
+    """Sum −log p over the places of each group, and count their tokens; END comes last."""
     nll, tokens = np.zeros((len(PLACES), len(rows))), np.zeros((len(PLACES), len(rows)))
     for number, row in enumerate(rows):
         for group, (first, last) in enumerate(PLACES):
@@ -116,7 +116,7 @@ def sum_by_place(rows: Sequence[Sequence[float]]) -> tuple[Float[np.ndarray, "p 
 
 
 def parameters(model: dict[str, Any], job: str, pieces: int, labels: int) -> int:
-    """Count a model's parameters; no random number is drawn for it."""
+    """Count a model's parameters, without drawing random numbers."""
     target = labels if job == "classify" else pieces
     with torch.device("meta"):
         network = build("lstmn", read_model_config({**model, "job": job}), pieces, target)
@@ -124,7 +124,7 @@ def parameters(model: dict[str, Any], job: str, pieces: int, labels: int) -> int
 
 
 def widen(model: dict[str, Any], job: str, pieces: int, labels: int = 2) -> dict[str, Any]:
-    """An LSTM with no fewer parameters than the model has with intra-attention."""
+    """Widen an LSTM until it has no fewer parameters than the model with intra-attention."""
     target = parameters({**model, "intra": True}, job, pieces, labels)
     size = model["size"]
     while parameters({**model, "intra": False, "size": size}, job, pieces, labels) < target:
@@ -133,13 +133,13 @@ def widen(model: dict[str, Any], job: str, pieces: int, labels: int = 2) -> dict
 
 
 def attention_distances(systems: Sequence[TrainedSystem], corpus: Sentences) -> list[float]:
-    """The share of the weight, in percent, at each distance, after the tenth token; the mean of the seeds."""
+    """Compute the share of the weight, in percent, at each distance, after the tenth token; the mean over seeds."""
     return [float(mean) for mean in np.mean([shares(weights_of(each, corpus)) for each in systems], 0)]
 
 
 @torch.no_grad()
 def weights_of(system: TrainedSystem, corpus: Sentences) -> list[Float[np.ndarray, "_ _"]]:
-    """The weights of the first long texts: a row a step, a column a state, in the order in which they were written."""
+    """Return the weights of the first long texts: a row a step, a column a state, in the order of writing."""
     run, weights = system.run, list[np.ndarray]()
     for ids in run.tokenizers.target.encode_batch(corpus.texts):
         if len(ids) > LATE and len(weights) < TEXTS:
@@ -152,7 +152,7 @@ def weights_of(system: TrainedSystem, corpus: Sentences) -> list[Float[np.ndarra
 
 
 def shares(weights: Iterable[Float[np.ndarray, "_ _"]]) -> Float[np.ndarray, " p"]:
-    """The weight at each distance, in percent, of all late steps."""
+    """Compute the weight at each distance, in percent, over all late steps."""
     rows = [
         [100 * each[step, :step][within(step, *limits)].sum() for limits in DISTANCES]
         for each in weights
@@ -162,13 +162,13 @@ def shares(weights: Iterable[Float[np.ndarray, "_ _"]]) -> Float[np.ndarray, " p
 
 
 def within(step: int, first: int, last: int) -> Int[np.ndarray, " m"]:
-    """The states that are so many steps back from a step."""
+    """Return the states that lie so many steps back."""
     back = step - np.arange(step)
     return np.flatnonzero((first <= back) & (back <= last))
 
 
 def even_distances(corpus: Sentences, system: TrainedSystem) -> list[float]:
-    """Compute how far back a system would look that weighs all states alike."""
+    """Compute how far back a system would look if it weighed all states alike."""
     lengths = [len(ids) + 1 for ids in system.run.tokenizers.target.encode_batch(corpus.texts) if len(ids) > LATE]
     flat = [np.tril(np.ones((n, n - 1)), -1) / np.maximum(np.arange(n), 1)[:, None] for n in lengths[:TEXTS]]
     return [float(share) for share in shares(flat)]

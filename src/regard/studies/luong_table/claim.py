@@ -44,7 +44,7 @@ TESTS = 1500
 
 
 def tables(setting: Setting, corpus: Pairs) -> dict[str, dict[str, Any]]:
-    """A configuration a system: all the same but for span, score and input feeding."""
+    """Build a configuration for each system, which differ in span, score and input feeding alone."""
     real, quick = setting.corpora is not None, setting.quick
     steps, size = (1000, 512) if real else (300, 96) if quick else (3000, 256)
     longest = 60 if real else 40
@@ -78,7 +78,7 @@ def tables(setting: Setting, corpus: Pairs) -> dict[str, dict[str, Any]]:
 
 
 def choose_texts(setting: Setting) -> tuple[Pairs, AlignedPairs]:
-    """The corpus, with test sentences that are not too long, and aligned pairs."""
+    """Choose the corpus, with test sentences that are not too long, and aligned pairs."""
     if setting.corpora is not None:
         return limit_length(pairs.europarl(setting, "de", "en"), WORDS, TESTS), pairs.read_aligned(
             setting.corpora, "de", "en"
@@ -88,7 +88,7 @@ def choose_texts(setting: Setting) -> tuple[Pairs, AlignedPairs]:
 
 
 def limit_length(corpus: Pairs, words: int, count: int) -> Pairs:
-    """The corpus with the first test pairs of which neither side has more words."""
+    """Return the corpus with the first test pairs in which neither side has more words."""
     both = zip(corpus.sources, corpus.references, strict=True)
     pairs = [pair for pair in both if max(len(text.split()) for text in pair) <= words][:count]
     sources, references = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
@@ -96,7 +96,7 @@ def limit_length(corpus: Pairs, words: int, count: int) -> Pairs:
 
 
 def generate_aligned(count: int, **options: Any) -> AlignedPairs:
-    """Test sentences of the phrasebook with the links that its grammar gives them."""
+    """Generate test sentences of the phrasebook with the links that its grammar gives them."""
     examples = list(generate("phrasebook", count, split="test", pair="en-de", seed=0, edition=1, **options))
     gold = [Gold(frozenset(each.alignment), frozenset()) for each in examples]
     return AlignedPairs([each.source for each in examples], [each.target for each in examples], gold)
@@ -140,7 +140,7 @@ def run(setting: Setting) -> Page:
 
 
 def caveats(corpus: Pairs, setting: Setting) -> list[str]:
-    """List what is not as in the paper."""
+    """List the differences from the paper."""
     words = sum(len(text.split()) for text in corpus.sources) / max(1, len(corpus.sources))
     jobs = setting.jobs
     remarks = [
@@ -174,7 +174,7 @@ def measure_systems(systems: list[TrainedSystem], corpus: Pairs, aligned: Aligne
 
 
 def error_rates(system: TrainedSystem, aligned: AlignedPairs) -> tuple[float, float]:
-    """AER, %, of the word that is written, and of the word that is read."""
+    """Compute the AER, in percent, of the word that is written, and of the word that is read."""
     run = system.run
     sides = run.tokenizers.source.encode_batch(aligned.sources), run.tokenizers.target.encode_batch(aligned.targets)
     readings = score_heads(first_model(run.model), run.tokenizers, list(zip(*sides, strict=True)), aligned.gold)

@@ -41,12 +41,12 @@ COLOURS = {"global": plot.BLUE, "local-m": plot.ORANGE, "local-p": plot.GREEN, "
 
 
 def list_figures(figures: Mapping[str, Figures], names: Sequence[str], key: str, style: str = ".1f") -> str:
-    """A figure of several systems, in words."""
+    """Describe a figure of several systems in words."""
     return ", ".join(f"{LABELS[name]} {figures[name][key].as_text(style)}" for name in names)
 
 
 def best_of(figures: Mapping[str, Figures], names: Sequence[str]) -> str:
-    """The lowest perplexity and the highest BLEU of several systems, in words."""
+    """Describe the lowest perplexity and the highest BLEU of several systems in words."""
     sure = min(names, key=lambda name: figures[name]["perplexity"].mean)
     good = max(names, key=lambda name: figures[name]["bleu"].mean)
     perplexity, bleu = list_figures(figures, [sure], "perplexity", ".2f"), list_figures(figures, [good], "bleu")
@@ -54,7 +54,7 @@ def best_of(figures: Mapping[str, Figures], names: Sequence[str]) -> str:
 
 
 def system_table(figures: Mapping[str, Figures]) -> Table:
-    """Tabulate what was measured of each system."""
+    """Tabulate the figures of each system."""
     several = any(len(spread.values) > 1 for each in figures.values() for spread in each.values())
 
     def cell(value: SeedStatistics, style: str) -> Cell:
@@ -84,7 +84,7 @@ def paper_table() -> Table:
 
 
 def quality_plot(figures: Mapping[str, Figures]) -> Plot:
-    """BLEU and AER of every system, a bar each."""
+    """Draw BLEU and AER of every system, a bar each."""
     figure, axes = plot.panels(2, titles=["BLEU", "AER, %: ● written, ○ read"], height=3.8)
     names = list(figures)[::-1]
     for place, name in enumerate(names):

@@ -18,7 +18,7 @@ UNFED = [name for name in LABELS if name.startswith("unfed-")]
 
 
 def better(one: SeedStatistics, other: SeedStatistics, margin: float) -> bool:
-    """Return whether one figure is lower than another by more than what is no difference."""
+    """Return whether one figure is lower than another by more than chance."""
     return other.mean - one.mean > max(margin, one.deviation + other.deviation)
 
 
@@ -34,7 +34,7 @@ def likelier(figures: Mapping[str, Figures], one: str, other: str) -> bool:
 
 
 def verdicts(figures: Mapping[str, Figures]) -> list[Verdict]:
-    """The paper's claims."""
+    """Judge the paper's claims."""
     fed = [name for name in figures if name not in UNFED]
     others = [name for name in fed if name != "local-p-general"]
     windows = ["local-m-general", "local-p-general"]

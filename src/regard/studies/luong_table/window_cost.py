@@ -41,7 +41,7 @@ class Cost:
 
 
 def layer(span: str, width: int) -> Attention:
-    """Luong's attention with the score general."""
+    """Build Luong's attention with the score general."""
     spans: dict[str, Span | None] = {"global": None, "local-m": Monotonic(RADIUS), "local-p": None}
     return Attention(
         General(width, width), span=Predictive(width, RADIUS) if span == "local-p" else spans[span]
@@ -49,7 +49,7 @@ def layer(span: str, width: int) -> Attention:
 
 
 def operations(span: str, length: int, width: int = COUNTED) -> float:
-    """Multiply-adds of a query's matrix products, keys projected before; on a CPU, where all are counted."""
+    """Count the multiply-adds of a query's matrix products, keys projected before; on a CPU, where all are counted."""
     attention = layer(span, width)
     keys = attention.prepare(torch.randn(1, length, width))
     query = torch.randn(1, length, width)
@@ -59,7 +59,7 @@ def operations(span: str, length: int, width: int = COUNTED) -> float:
 
 
 def measure_cost(device: torch.device, *, quick: bool) -> Cost:
-    """Count, and time on a device with the kernels that Regard chooses there."""
+    """Count operations, and time calls on a device with the kernels that Regard chooses there."""
     lengths = LENGTHS[:5] if quick else LENGTHS
     width, rows, rounds = (64, 1, 20) if quick else (512, 8, 10) if device.type == "cuda" else (256, 1, 5)
     counted = {span: [operations(span, length) for length in lengths] for span in COLOURS}
@@ -73,7 +73,7 @@ def measure_cost(device: torch.device, *, quick: bool) -> Cost:
 
 
 def time_attention(attention: Attention, states: Tensor, rounds: int) -> float:
-    """Seconds of a call, the shortest of several: what else the machine does is not asked for."""
+    """Time a call in seconds, the shortest of several, so that other work on the machine does not count."""
     keys, best = attention.prepare(states), float("inf")
     for _ in range(rounds + 2):
         synchronise(states.device)
@@ -91,7 +91,7 @@ def synchronise(device: torch.device) -> None:
 
 
 def cost_verdicts(cost: Cost) -> list[Verdict]:
-    """Judge whether a window's cost hangs on the length."""
+    """Judge whether a window's cost depends on the length."""
     first, last = cost.lengths[0], cost.lengths[-1]
     counts, times = cost.operations, cost.seconds
     grown = {span: each[-1] / each[0] for span, each in counts.items()}
@@ -112,7 +112,7 @@ def cost_verdicts(cost: Cost) -> list[Verdict]:
 
 
 def cost_table(cost: Cost) -> Table:
-    """Milliseconds and operations, a row a span."""
+    """Tabulate milliseconds and operations, a row a span."""
     return Table(
         caption=f"Milliseconds of a call by annotations n, with n queries ({cost.rows} × n × {cost.width}, "
         f"{'GPU' if cost.device == 'cuda' else 'CPU'}); thousand multiply-adds a query",
@@ -132,12 +132,12 @@ def cost_table(cost: Cost) -> Table:
 
 
 def ends(cost: Cost) -> tuple[int, int]:
-    """The shortest and the longest."""
+    """Return the shortest and the longest length."""
     return cost.lengths[0], cost.lengths[-1]
 
 
 def cost_plot(cost: Cost) -> Plot:
-    """Time and operations against length."""
+    """Draw time and operations against length."""
     figure, axes = plot.panels(2, titles=["Milliseconds of a call", "Multiply-adds a query"], height=3.2)
     for span, colour in COLOURS.items():
         axes[0].plot(cost.lengths, [1e3 * each for each in cost.seconds[span]], "o-", color=colour, markersize=3)

@@ -1,1 +1,1 @@
-"""A study of what a layer costs, and what that buys."""
+"""A study of the cost of a layer, and of the quality that it gains."""

@@ -1,11 +1,11 @@
-r"""The claim on the cost of a layer, how long it takes one word after the other, and how far apart words are: table 1
+r"""The claim on the cost of a layer, its number of sequential steps, and the distance between words: table 1
 of the paper.
 
 Vaswani et al. 2017 (arXiv:1706.03762), section 4: a layer of self-attention has $n^2 d$ operations, 1 step after the
 other and paths of length 1; a recurrent one $n d^2$, n and n; a convolution $k n d^2$, 1 and $\log_k n$ where it is
 dilated, $n / k$ where not; self-attention within r positions $r n d$, 1 and $n / r$. Here all three are measured on
 layers that run: multiply-adds are counted, steps are the longest chain in autograd's graph, and a path is the number of
-layers after which the last position hangs on the first. Beside them the time a forward pass takes.
+layers after which the last position depends on the first. Beside them the time a forward pass takes.
 """
 
 # n positions · d width · k width of a kernel · r radius of a window
@@ -32,7 +32,7 @@ __all__ = ["run"]
 
 
 def run(seed: int = 0, quick: bool = False) -> Page:
-    """Measure, judge and describe."""
+    """Measure the layers, judge the claims and write the page."""
     lengths = LENGTHS[:-2] if quick else LENGTHS
     with signed(seed=seed, quick=quick, dtype="float32") as clock:
         layers = {name: make(WIDTH) for name, make in LAYERS.items()}

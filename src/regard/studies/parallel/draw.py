@@ -72,7 +72,7 @@ def quality_table(figures: Mapping[str, "EncoderFigures"]) -> Table:
 
 
 def encoder_table(times: Milliseconds, lengths: Sequence[int], on_gpu: bool) -> Table:
-    """Tabulate how long the encoders read."""
+    """Tabulate how long the encoders take to read."""
     how = f"{TOKENS:,} words, as sentences of n each" if on_gpu else "one sentence of n words, one thread"
     return Table(
         caption=f"Milliseconds of the trained encoders: {how}",
@@ -85,7 +85,7 @@ def encoder_table(times: Milliseconds, lengths: Sequence[int], on_gpu: bool) -> 
 def curve_plot(
     figures: Mapping[str, "EncoderFigures"], times: Milliseconds, lengths: Sequence[int], on_gpu: bool
 ) -> Plot:
-    """Quality against time, and time against length."""
+    """Draw quality against time, and time against length."""
     titles = ["BLEU (validation) against seconds of updates", "Milliseconds of the encoder"]
     figure, (quality, encoder) = plot.panels(2, titles=titles, height=3.4)
     for name, each in figures.items():

@@ -1,4 +1,4 @@
-"""The layers of the paper's table 1: what they cost, how many steps they take in a row, and how far apart words are."""
+"""The layers of the paper's table 1: their operations, their sequential steps, and the distance between words."""
 
 import math
 import statistics
@@ -54,14 +54,14 @@ PATHS: dict[str, tuple[str, Callable[[int], int]]] = {
 
 
 class Recurrent(nn.Module):
-    """h_i = tanh(W x_i + U h_{i-1}), written out."""
+    """A recurrence, h_i = tanh(W x_i + U h_{i-1}), written out."""
 
     def __init__(self, width: int):
         super().__init__()
         self.read, self.keep = nn.Linear(width, width), nn.Linear(width, width, bias=False)
 
     def forward(self, x: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
-        """Position by position."""
+        """Run the recurrence position by position."""
         state, states = torch.zeros_like(x[0]), []
         for word in self.read(x):
             state = torch.tanh(word + self.keep(state[None])[0])
@@ -70,14 +70,14 @@ class Recurrent(nn.Module):
 
 
 class Convolution(nn.Module):
-    """Every position and its neighbours, a matrix each."""
+    """A convolution of every position and its neighbours, a matrix each."""
 
     def __init__(self, width: int):
         super().__init__()
         self.net = nn.Conv1d(width, width, KERNEL, padding=KERNEL // 2)
 
     def forward(self, x: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
-        """All positions at once."""
+        """Convolve all positions at once."""
         return self.net(x.t()[None])[0].t()
 
 
@@ -90,7 +90,7 @@ class SelfAttention(nn.Module):
         self.backend = "dense" if radius is None else "window"
 
     def forward(self, x: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
-        """Everywhere, or within the window, whose other keys are not touched."""
+        """Attend everywhere, or within a window, outside of which no key is touched."""
         with use_backend(self.backend):
             return self.attention(x, x)
 
@@ -104,14 +104,14 @@ LAYERS: dict[str, Callable[[int], nn.Module]] = {
 
 
 def operations(layer: nn.Module, n: int, width: int) -> int:
-    """Multiply-adds of matrix products and convolutions in a forward pass."""
+    """Count the multiply-adds of matrix products and convolutions in a forward pass."""
     with FlopCounterMode(display=False) as counter, torch.no_grad():
         layer(torch.randn(n, width))
     return int(counter.get_total_flops()) // 2
 
 
 def depth(layer: nn.Module, n: int, width: int) -> int:
-    """The longest chain of operations of which each needs the one before it: what no number of processors shortens."""
+    """Count the longest chain of operations of which each needs the one before: no number of processors shortens it."""
     result = layer(torch.randn(n, width, requires_grad=True))
     lengths: dict[Any, int] = {}
     waiting = [result.grad_fn]
@@ -128,7 +128,7 @@ def depth(layer: nn.Module, n: int, width: int) -> int:
 
 
 def path(name: str, n: int, width: int = 8) -> int:
-    """Layers until the last position hangs on the first; of a recurrence, steps within its one layer."""
+    """Count the layers until the last position depends on the first; for a recurrence, steps within its one layer."""
     x = torch.randn(n, width, requires_grad=True)
     if name == "recurrent":
         layer, steps = Recurrent(width), 0
@@ -146,7 +146,7 @@ def path(name: str, n: int, width: int = 8) -> int:
 
 
 def depends_on(end: Tensor, x: Float[Tensor, "n d"]) -> bool:
-    """Return whether there is any gradient of this in the first position."""
+    """Return whether an output depends on the first position: whether there is any gradient."""
     (gradient,) = torch.autograd.grad(end.sum(), x, retain_graph=True)
     return bool(gradient[0].any())
 
@@ -154,7 +154,7 @@ def depends_on(end: Tensor, x: Float[Tensor, "n d"]) -> bool:
 def time_layers(
     layers: dict[str, nn.Module], lengths: Sequence[int], width: int, rounds: int
 ) -> dict[str, list[float]]:
-    """Seconds of a forward pass by length, in turn; a recurrence as torch's own fused one, which is its best."""
+    """Time a forward pass by length, in seconds, in turn; the recurrence is torch's own fused one, which is fastest."""
     quick: dict[str, Callable[..., Any]] = {
         **layers,
         "recurrent": nn.RNN(width, width, batch_first=True),
@@ -177,6 +177,6 @@ def time_layers(
 
 
 def fused(x: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
-    """Self-attention without its scores in memory."""
+    """Compute self-attention without holding its scores in memory."""
     y = x[None, None]
     return F.scaled_dot_product_attention(y, y, y)[0, 0]

@@ -49,7 +49,7 @@ Milliseconds = Mapping[str, Sequence[float]]  # by name of the system, one a len
 
 
 def time_updates(systems: Mapping[str, TrainedSystem], corpus: Pairs) -> dict[str, float]:
-    """Milliseconds of an update: on a GPU timed here, after the training; elsewhere those of the training."""
+    """Time an update in milliseconds: on a GPU here, after the training; elsewhere from the training's own records."""
     first = next(iter(systems.values())).run
     if first.device.type != "cuda":
         return {name: median_pace(records(each.run.folder, "step")) for name, each in systems.items()}
@@ -83,13 +83,13 @@ def records(folder: Path, kind: str) -> list[dict[str, Any]]:
 
 
 def median_pace(steps: Sequence[Mapping[str, Any]]) -> float:
-    """Milliseconds of an update, the median between two records: most have no validation in between."""
+    """Compute the median milliseconds of an update between two records, most of which have no validation between."""
     paces = [(b["seconds"] - a["seconds"]) / (b["step"] - a["step"]) for a, b in pairwise(steps)]
     return 1e3 * statistics.median(paces or [steps[-1]["seconds"] / steps[-1]["step"]])
 
 
 def training_pairs(run: Run, corpus: Pairs) -> list[Any]:
-    """The first pairs of the training set, as token numbers."""
+    """Return the first pairs of the training set, as token numbers."""
     data = run.settings.data
     if data.builtin is None:
         files = [corpus.tables["data"][side] for side in ("source", "target")]
@@ -129,7 +129,7 @@ def time_encoders(
 
 
 def read_once(model: Model, source: Tokens, cuda: bool) -> float:
-    """Seconds of one reading."""
+    """Time one reading, in seconds."""
     if cuda:
         torch.cuda.synchronize()
     began = time.perf_counter()
@@ -142,7 +142,7 @@ def read_once(model: Model, source: Tokens, cuda: bool) -> float:
 
 @contextlib.contextmanager
 def one_thread() -> Iterator[None]:
-    """Inside, torch takes one thread of a CPU."""
+    """Let torch use one CPU thread inside the block."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -165,13 +165,13 @@ class EncoderFigures:
 
     @property
     def seconds(self) -> list[float]:
-        """The seconds of training at every quarter."""
+        """Return the seconds of training at every quarter."""
         return [self.pace * self.steps * (number + 1) / len(self.bleu) / 1e3 for number in range(len(self.bleu))]
 
 
 @dataclass(frozen=True)
 class SeedFigures:
-    """One system of one seed."""
+    """The figures of one system with one seed."""
 
     test: float  # BLEU after the last update
     bleu: Sequence[float]  # of the validation set, at every quarter
@@ -193,7 +193,7 @@ def measure_seed(system: TrainedSystem, pairs: Pairs) -> SeedFigures:
 
 
 def average_seeds(first: TrainedSystem, seeds: Sequence[SeedFigures], pace: float) -> EncoderFigures:
-    """All of a system."""
+    """Average the seeds of a system."""
     bleu = [SeedStatistics(each) for each in zip(*(seed.bleu for seed in seeds), strict=True)]
     perplexity = [SeedStatistics(each) for each in zip(*(seed.perplexity for seed in seeds), strict=True)]
     model = first.run.model
@@ -204,6 +204,6 @@ def average_seeds(first: TrainedSystem, seeds: Sequence[SeedFigures], pace: floa
 
 
 def seconds_to_reach(figures: EncoderFigures, bleu: float) -> float | None:
-    """Seconds of training until a quarter's mean BLEU is at least this."""
+    """Return the seconds of training until a quarter's mean BLEU is at least this."""
     quarters = zip(figures.seconds, figures.bleu, strict=True)
     return next((seconds for seconds, each in quarters if each.mean >= bleu), None)

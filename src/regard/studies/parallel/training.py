@@ -35,14 +35,14 @@ SEEN = 1.1  # times: what a difference between two times has to be, to be one
 
 
 def corpus(setting: Setting) -> Pairs:
-    """Choose what is trained on and translated."""
+    """Choose the corpus to train on and translate."""
     if setting.corpora is not None:
         return multi30k(setting.corpora)
     return phrasebook(20_000, 200) if setting.quick else phrasebook(200_000, 1000, longest=18)
 
 
 def tables(pairs: Pairs, quick: bool) -> dict[str, dict[str, Any]]:
-    """A configuration a system: those of the Transformer differ in what the encoder mixes words by, and nothing else.
+    """Build a configuration for each system; the Transformers differ only in the layer that mixes the encoder's words.
 
     RNNsearch has the dropout and the rate that it is best with, and the same batches.
     """
@@ -77,7 +77,7 @@ def tables(pairs: Pairs, quick: bool) -> dict[str, dict[str, Any]]:
 
 
 def run(setting: Setting) -> Part:
-    """Train five systems, translate at every quarter of the way, take times, and judge."""
+    """Train five systems, translate at every quarter of the training, take times, and judge the claims."""
     pairs = corpus(setting)
     with signed_training(setting, pairs.name) as clock:
         systems = group_by_name(train_all("parallel", tables(pairs, setting.quick), setting))
@@ -120,7 +120,7 @@ def run(setting: Setting) -> Part:
 
 
 def describe_training(pairs: Pairs, figures: Mapping[str, EncoderFigures], on_gpu: bool, width: int) -> list[str]:
-    """Describe what was done."""
+    """Describe how the systems were trained."""
     steps = figures["attention"].steps
     timed = (
         "An update is timed after the training, systems in turns, on the training's batches, captured as graphs"
@@ -140,7 +140,7 @@ def describe_training(pairs: Pairs, figures: Mapping[str, EncoderFigures], on_gp
 def verdicts(
     figures: Mapping[str, EncoderFigures], times: Milliseconds, lengths: Sequence[int], width: int, on_gpu: bool
 ) -> list[Verdict]:
-    """Judge what the paper says of its table, and of training time."""
+    """Judge what the paper says about its table, and about training time."""
     final = {name: each.test for name, each in figures.items()}
     bleus = "; ".join(f"{LABELS[name]} {each.as_text()}" for name, each in final.items() if name != "rnnsearch")
     best = max(each.mean for each in figures["rnnsearch"].bleu)

@@ -42,7 +42,7 @@ __all__ = ["run"]
 
 
 def run(seed: int = 0, quick: bool = False) -> Page:
-    """Measure, judge and describe."""
+    """Measure equivariance, judge the claims and write the page."""
     draws = 5 if quick else 25
     with signed(seed=seed, quick=quick, dtype="float64 and float32") as clock, torch.no_grad():
         with precision(torch.float32):

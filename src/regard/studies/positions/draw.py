@@ -103,7 +103,7 @@ def further_table(copied: Mapping[str, Mapping[float, "LengthFigures"]], most: i
 def further_plot(
     figures: Mapping[str, TranslationFigures], copied: Mapping[str, Mapping[float, "LengthFigures"]], most: int
 ) -> Plot:
-    """BLEU of each, and how far each copies."""
+    """Draw the BLEU of each system, and how far each copies."""
     titles = ["Translation", f"Copying, trained up to {most}"]
     figure, (left, right) = plot.panels(2, titles=titles, height=3.3)
     for row, (name, each) in enumerate(figures.items()):

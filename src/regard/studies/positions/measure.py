@@ -62,7 +62,7 @@ def measure_length(systems: Sequence[TrainedSystem], tests: Sequence[Example]) -
 
 
 def measure_copies(run: Run, tests: Sequence[Example]) -> tuple[float, float, float]:
-    """The share begun rightly and the share exact, in %, and the perplexity."""
+    """Measure how much is copied before the first mistake and how many copies are exact, in percent; and perplexity."""
     sources, targets = [each.source for each in tests], [each.target for each in tests]
     outputs = run.translate(sources, beam=1)
     totals, tokens = log_probs(run, sources, targets)
@@ -72,23 +72,23 @@ def measure_copies(run: Run, tests: Sequence[Example]) -> tuple[float, float, fl
 
 
 def correct_prefix(output: Sequence[str], target: Sequence[str]) -> float:
-    """The share of the target that is right before the output's first mistake."""
+    """Return the share of the target that is right before the output's first mistake."""
     wrong = (i for i, word in enumerate(target) if i >= len(output) or output[i] != word)
     return next(wrong, len(target)) / len(target)
 
 
 def self_attention(attention: Attention) -> Function:
-    """Attention of a sequence to itself."""
+    """Compute the attention of a sequence to itself."""
     return lambda x: attention(x, x)
 
 
 def with_positions(positions: nn.Module, heads: Heads) -> Function:
-    """Multi-head attention after positions have been joined to the input."""
+    """Compute multi-head attention after positions have been added to the input."""
     return lambda x: heads(positions(x))
 
 
 def with_span(span: typing.Any) -> Function:
-    """Multi-head attention that may not look everywhere."""
+    """Compute multi-head attention within a span."""
     heads = Heads(WIDTH, heads=HEADS)
     return lambda x: heads(x, span=span)
 
@@ -124,18 +124,18 @@ SEEING: dict[str, Callable[[], Function]] = {
 
 
 def equivariance_error(function: Function, x: Float[Tensor, "n d"], order: Tensor) -> float:
-    """‖f(Px) − P f(x)‖/‖f(x)‖ for the permutation P that puts row order[i] at i."""
+    """Compute ‖f(Px) − P f(x)‖/‖f(x)‖ for the permutation P that puts row order[i] at i."""
     plain = function(x)
     return ((function(x[order]) - plain[order]).norm() / plain.norm()).item()
 
 
 def observe(build: Callable[[], Function], draws: int) -> list[float]:
-    """Modules, inputs and permutations drawn anew each time."""
+    """Measure modules with inputs and permutations drawn anew each time."""
     return [equivariance_error(build(), torch.randn(LENGTH, WIDTH), torch.randperm(LENGTH)) for _ in range(draws)]
 
 
 def invariance(draws: int) -> float:
-    """Pooling by a learned query: ‖f(Px) − f(x)‖/‖f(x)‖, the largest seen. There is no output order to permute."""
+    """Compute the largest ‖f(Px) − f(x)‖/‖f(x)‖ of pooling by a learned query, whose output has no order to permute."""
     worst = 0.0
     for _ in range(draws):
         pool, x = Attention(Dot(), query=Learned(1, WIDTH)), torch.randn(LENGTH, WIDTH)
@@ -156,13 +156,13 @@ def shift_error(draws: int) -> float:
 
 
 def product_by_distance(waves: Tensor) -> list[float]:
-    """The dot product of two codes against their distance, from 1 at distance 0."""
+    """Compute the dot product of two codes by their distance, from 1 at distance 0."""
     products = waves @ waves.mT
     return [(products.diagonal(k).mean() / products[0, 0]).item() for k in range(len(waves))]
 
 
 def distance_spread(waves: Tensor) -> float:
-    """Measure how much the dot product varies among pairs at the same distance, at most."""
+    """Measure how much, at most, the dot product varies among pairs at the same distance."""
     products = waves @ waves.mT / waves[0].square().sum()
     return max((products.diagonal(k).max() - products.diagonal(k).min()).item() for k in range(len(waves)))
 

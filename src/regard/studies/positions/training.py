@@ -36,17 +36,17 @@ HALF = 50.0  # % of the symbols: those that stand at trained places, at twice th
 
 
 def longest(setting: Setting) -> int:
-    """The longest sequence that is trained on."""
+    """Return the length of the longest training sequence."""
     return 8 if setting.quick else 20
 
 
 def symbols(setting: Setting) -> int:
-    """Choose how many different symbols there are: so many that few stand in a sequence twice."""
+    """Choose the number of different symbols: enough that few occur twice in a sequence."""
     return 50 if setting.quick else 200
 
 
 def tables(setting: Setting, corpus: Pairs) -> dict[str, dict[str, Any]]:
-    """A configuration a system, to translate and to copy: of each task all the same but for positions."""
+    """Build a configuration for each system, to translate and to copy; those of a task differ in positions alone."""
     real, quick = setting.corpora is not None, setting.quick
     steps = 1000 if real else 300 if quick else 2500
     model: dict[str, Any] = {"kind": "transformer", "preset": "tiny", "dropout": 0.0, "tied": "all"}
@@ -78,17 +78,17 @@ def tables(setting: Setting, corpus: Pairs) -> dict[str, dict[str, Any]]:
 
 
 def step_settings(steps: int) -> dict[str, Any]:
-    """The lengths of a training and of its parts."""
+    """Return the settings for the length of a training and of its parts."""
     return {"steps": steps, "warmup": steps // 5, "validate_every": steps}
 
 
 def sequence_settings(setting: Setting) -> dict[str, int]:
-    """The sequences that are trained on."""
+    """Return the settings of the training sequences."""
     return {"shortest": 3, "longest": longest(setting), "symbols": symbols(setting)}
 
 
 def run(setting: Setting) -> Part:
-    """Train, translate, copy what is longer, and judge."""
+    """Train the systems, translate, copy longer sequences, and judge the claims."""
     corpus = english_german(setting, 200)
     tests = {times: sequences(setting, times) for times in TIMES}
     with signed_training(setting, corpus.name) as clock:
@@ -133,7 +133,7 @@ def run(setting: Setting) -> Part:
 
 
 def sequences(setting: Setting, times: float) -> list[Example]:
-    """Tests of one length."""
+    """Generate test sequences of one length."""
     size = round(longest(setting) * times)
     options: dict[str, Any] = {"shortest": size, "longest": size, "symbols": symbols(setting)}
     return list(generate("copy", 100 if setting.quick else 200, split="test", seed=0, **options))
@@ -173,7 +173,7 @@ def verdicts(figures: Mapping[str, TranslationFigures]) -> list[Verdict]:
 
 
 def further_verdicts(copied: Mapping[str, Mapping[float, LengthFigures]]) -> list[Verdict]:
-    """Judge sequences longer than those of training, by how far they are copied."""
+    """Judge how far sequences longer than those of training are copied."""
     least = max(5.0, margin([each[TIMES[-1]].prefix for each in copied.values()], floor=5.0))
 
     def evidence(names: Sequence[str], times: float = TIMES[-1]) -> str:

@@ -63,7 +63,7 @@ def tables(quick: bool) -> dict[str, dict[str, Any]]:
 
 
 def run(setting: Setting) -> Page:
-    """Train, ask every head about every word, and judge."""
+    """Train the system, ask every head about every word, and judge the claims."""
     table = tables(setting.quick)
     longest = int(table["transformer"]["data"]["builtin_options"][0].split("=")[1])
     tests = 800 if setting.quick else 3000
@@ -101,7 +101,7 @@ def run(setting: Setting) -> Page:
         caveats=[
             "A grammar made the sentences: their relations are more regular than those of a treebank, and many stand "
             "at a distance that hardly changes.",
-            "That an attention head looks at a word's grammatical head does not say that the translation hangs on it. "
+            "That an attention head looks at a word's grammatical head does not say that the translation needs it. "
             "Of the words whose head is three or more away, three in ten are full stops and commas, from which a "
             "translator need not look anywhere.",
             "A relation's name comes from a few rules over the phrasebook's lexicon; words that none of them names "
@@ -112,7 +112,7 @@ def run(setting: Setting) -> Page:
 
 
 def verdicts(figures: RelationFigures) -> list[Verdict]:
-    """Judge the encoder, which sees all words."""
+    """Judge the claims by the encoder, which sees all words."""
     gains = {group: figures.trained[group].mean - figures.distance[group].share for group in figures.relations}
     ahead = sorted((group for group, gain in gains.items() if gain > CLEARLY), key=lambda group: -gains[group])
     by_relation, single = figures.course[-1], figures.single

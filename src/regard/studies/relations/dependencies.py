@@ -33,7 +33,7 @@ CONJUNCTIONS = ("because", "although", "when", "if", "while", "that", "whether",
 
 @functools.cache
 def lexicon() -> dict[str, frozenset[str]]:
-    """English forms by what they are."""
+    """Return the English forms by part of speech."""
     words = all_words()
     nouns = [form for some in words.nouns.values() for noun in some for form in noun.english if form]
     nouns += [form for profession in words.professions for form in profession.english]
@@ -73,7 +73,7 @@ def lexicon() -> dict[str, frozenset[str]]:
 
 @functools.lru_cache(maxsize=8192)  # asked again for every model
 def name_relations(example: Example) -> tuple[list[str | None], list[str | None]]:
-    """The names of all words' relations, of source and target."""
+    """Name the relations of all words, of source and target."""
     words, heads = example.source.split(), example.source_heads
     source = [name_relation(words, heads, place) for place in range(len(words))]
     links: dict[int, list[int]] = {}
@@ -116,7 +116,7 @@ def name_relation(words: Sequence[str], heads: Sequence[int], place: int) -> str
 
 
 def nominal(words: Sequence[str], heads: Sequence[int], place: int) -> str | None:
-    """A noun, a name or a pronoun: the last before its head is its subject, one after a verb its object."""
+    """Name the relation of a noun, name or pronoun: the last before its head is the subject, one after it an object."""
     head, kinds = heads[place], lexicon()
     below = [words[other] for other, above in enumerate(heads) if above == place]
     if POSSESSIVE in below or any(word in kinds["preposition"] or word == "and" for word in below):

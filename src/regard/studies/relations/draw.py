@@ -13,7 +13,7 @@ __all__ = ["relation_plot", "relation_table", "training_table"]
 
 
 def relation_table(where: str, figures: "RelationFigures") -> Table:
-    """Tabulate by relation the best head, beside the best fixed distance and the best head before the training."""
+    """Tabulate, by relation, the best head, the best fixed distance, and the best head before training."""
     return Table(
         caption=f"Words whose most attended word is their grammatical head, %: {where}",
         columns=[
@@ -43,7 +43,7 @@ def relation_table(where: str, figures: "RelationFigures") -> Table:
 
 
 def training_table(figures: Mapping[str, "RelationFigures"], steps: int, quarters: int) -> Table:
-    """Tabulate how the shares came about over the training."""
+    """Tabulate how the shares change over the training."""
     at = [steps * number // quarters for number in range(quarters + 1)]
     return Table(
         caption="Mean over the relations of their best heads, %, by the number of updates",
@@ -54,7 +54,7 @@ def training_table(figures: Mapping[str, "RelationFigures"], steps: int, quarter
 
 
 def relation_plot(encoder: "RelationFigures", decoder: "RelationFigures", steps: int, quarters: int) -> Plot:
-    """Relations of the encoder, and the course of the training."""
+    """Draw the relations of the encoder, and the course of the training."""
     titles = ["Words that look at their head, encoder, %", "Mean of the best heads, %"]
     figure, (bars, course) = plot.panels(2, titles=titles, height=4.0)
     groups = list(reversed(encoder.groups))

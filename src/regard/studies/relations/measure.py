@@ -1,4 +1,4 @@
-"""Measurements of how often the heads of a model look from a word at its head most, by what the word is to it.
+"""Measurements of how often a model's attention heads look most from a word at its grammatical head, by relation.
 
 As Clark et al. 2019 (arXiv:1906.04341, section 4.2) asked BERT. In the decoder only words count whose head was read
 before them. Which head, and which fixed distance, is the best is chosen on some sentences, and counted on others.
@@ -65,20 +65,20 @@ class Counts:
     distances: Mapping[int, Mapping[str, int]]
 
     def share(self, right: Mapping[str, int], group: str) -> float:
-        """Return the share that a head, or a distance, is right of, in %."""
+        """Return the share that a head, or a distance, gets right, in percent."""
         return 100 * right[group] / max(1, self.words[group])
 
 
 @dataclass(frozen=True)
 class Best:
-    """The best of several, chosen on some sentences, and its share on others, in %."""
+    """The best of several, chosen on some sentences, and its share on others, in percent."""
 
     which: str
     share: float
 
 
 def group_words(side: str, example: Example) -> list[tuple[int, int, list[str]]]:
-    """Words that have a head to look at, that head, and the groups that the word is in."""
+    """List the words that have a grammatical head to look at, that head, and the groups that the word is in."""
     names = name_relations(example)[side == "decoder"]
     groups = []
     for word, head in head_links(side, example):
@@ -89,7 +89,7 @@ def group_words(side: str, example: Example) -> list[tuple[int, int, list[str]]]
 
 
 def count(model: Model, tokenizers: Tokenizers, examples: Sequence[Example]) -> dict[str, Counts]:
-    """Count by side what every head of its self-attention, and every fixed distance, is right of."""
+    """Count, for each side, how many words every self-attention head, and every fixed distance, gets right."""
     groups = {side: [group_words(side, example) for example in examples] for side in SIDES}
     heads: dict[str, dict[tuple[str, int], Tensor]] = {side: {} for side in SIDES}
     pairs = [(tokenizers.source.encode(each.source), tokenizers.target.encode(each.target)) for each in examples]
@@ -112,7 +112,7 @@ def size_of(part: WatchedBatch, side: str) -> int:
 def arrays(
     relations: Sequence[list[tuple[int, int, list[str]]]], size: int
 ) -> tuple[Int[Tensor, "b i"], Float[Tensor, "b i l"]]:
-    """The head of each word, and whether it is in each group; a word without one is in none."""
+    """Return the grammatical head of each word, and whether it is in each group; a word without one is in none."""
     at, inside = torch.zeros(len(relations), size, dtype=torch.long), torch.zeros(len(relations), size, len(GROUPS))
     for row, words in enumerate(relations):
         for word, head, groups in words:
@@ -125,7 +125,7 @@ def arrays(
 def right_of(
     part: WatchedBatch, view: str, side: str, at: Int[Tensor, "b i"], inside: Float[Tensor, "b i l"]
 ) -> Float[Tensor, "h l"]:
-    """Count the words of each group that each head of an attention is right of."""
+    """Count the words of each group that each head of an attention gets right."""
     weights = part.weights(view)
     rows = (part.rows(1) if side == "decoder" else part.source)[:, : weights.shape[2]]
     size = size_of(part, side)
@@ -151,21 +151,21 @@ def count_right(
 
 
 def best_head(selection: Counts, tested: Counts, group: str) -> Best:
-    """The head that is right most often of a group, chosen on one half and counted on the other."""
+    """Find the head that is right most often for a group, chosen on one half and counted on the other."""
     view, head = max(selection.heads, key=lambda key: selection.heads[key][group])
     layer = int(view.split(".")[2]) + 1
     return Best(f"{layer}.{head + 1}", tested.share(tested.heads[view, head], group))
 
 
 def best_distance(selection: Counts, tested: Counts, group: str) -> Best:
-    """Find the best fixed distance: the nearest of equals."""
+    """Find the best fixed distance; of equals, the nearest."""
     best = max(sorted(selection.distances, key=abs), key=lambda distance: selection.distances[distance][group])
     right = tested.distances.get(best, dict.fromkeys(GROUPS, 0))
     return Best(f"{best:+d}", tested.share(right, group))
 
 
 def single_head(selection: Counts, tested: Counts, groups: Sequence[str]) -> Best:
-    """The one head with the highest mean share over all groups, and that mean."""
+    """Find the one head with the highest mean share over all groups, and that mean."""
 
     def mean(counts: Counts, key: tuple[str, int]) -> float:
         return sum(counts.share(counts.heads[key], group) for group in groups) / len(groups)
@@ -176,7 +176,7 @@ def single_head(selection: Counts, tested: Counts, groups: Sequence[str]) -> Bes
 
 @dataclass(frozen=True)
 class RelationFigures:
-    """The figures of one side, in %: a spread has a value a seed; `groups` are those that have words enough."""
+    """The figures of one side, in percent: a spread has a value a seed; `groups` are those that have enough words."""
 
     groups: Sequence[str]
     words: Mapping[str, int]
@@ -191,7 +191,7 @@ class RelationFigures:
 
     @property
     def relations(self) -> list[str]:
-        """The groups that are relations."""
+        """Return the groups that are relations."""
         return [group for group in self.groups if group not in (ALL, FAR)]
 
 
@@ -199,7 +199,7 @@ Counted = dict[str, tuple[Counts, Counts]]  # by side: of the half that is chose
 
 
 def course(system: TrainedSystem, halves: Halves) -> list[Counted]:
-    """Count what the heads are right of before the training, and at every checkpoint."""
+    """Count what the heads get right before the training, and at every checkpoint."""
     run, counts = system.run, []
     trainer = run.settings.training
     torch.manual_seed(trainer.seed)
@@ -216,14 +216,14 @@ def count_halves(model: Any, run: Run, halves: Halves) -> Counted:
 
 
 def exact_share(run: Run, examples: Sequence[Example]) -> float:
-    """The share of the first sentences that are translated exactly, in %."""
+    """Compute the share of the first sentences that are translated exactly, in percent."""
     some = examples[:500]
     outputs = run.translate([each.source for each in some], beam=1)
     return 100 * sum(a == b.target for a, b in zip(outputs, some, strict=True)) / len(some)
 
 
 def judge_heads(seeds: Sequence[Sequence[tuple[Counts, Counts]]]) -> RelationFigures:
-    """The best heads of one side; a list a seed, in it one before the training and one a checkpoint."""
+    """Find the best heads of one side; a list a seed, with an entry before the training and one a checkpoint."""
     selection, tested = seeds[0][-1]
     groups = [group for group in GROUPS if tested.words[group] >= FEWEST]
     relations = [group for group in groups if group not in (ALL, FAR)]

@@ -1,1 +1,1 @@
-"""Why dot products are divided by the root of their width."""
+"""A study of why dot products are divided by the root of their width."""

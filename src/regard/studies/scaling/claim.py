@@ -27,7 +27,7 @@ __all__ = ["run"]
 
 
 def run(seed: int = 0, quick: bool = False) -> Page:
-    """Measure, judge and describe."""
+    """Measure scores and weights, judge the claims and write the page."""
     widths = [4**p for p in range(0, 7, 2 if quick else 1)]
     lengths = [4**p for p in range(1, 6)]
     draws = 8 if quick else 32

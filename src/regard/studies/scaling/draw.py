@@ -1,4 +1,4 @@
-"""The tables and the picture of what scaling is worth in training."""
+"""The tables and the picture of the gain from scaling in training."""
 
 import math
 import typing
@@ -29,7 +29,7 @@ STYLES = {"scaled": (plot.BLUE, "s"), "dot": (plot.RED, "o"), "additive": (plot.
 
 
 def split_name(name: str) -> tuple[str, int]:
-    """The score and the width that a system is named by."""
+    """Split a system's name into its score and its width."""
     score, width = name.split("-")
     return score, int(width)
 
@@ -61,7 +61,7 @@ def figures_table(figures: Mapping[str, "ScalingFigures"]) -> Table:
 
 
 def start_table(figures: Mapping[str, "ScalingFigures"]) -> Table:
-    """The softmax before and after training."""
+    """Tabulate the softmax before and after training."""
     rows: list[list[Cell]] = [
         [
             split_name(name)[1],
@@ -85,7 +85,7 @@ def start_table(figures: Mapping[str, "ScalingFigures"]) -> Table:
 
 
 def trained_plot(figures: Mapping[str, "ScalingFigures"]) -> Plot:
-    """BLEU and entropy against the width."""
+    """Draw BLEU and entropy against the width."""
     titles = ["BLEU after training", "Entropy of the weights"]
     figure, (left, right) = plot.panels(2, titles=titles, height=3.1)
     for score, (colour, mark) in STYLES.items():
@@ -139,7 +139,7 @@ def length_table(counts: dict[int, Scores]) -> Table:
         columns=["n", "std of q·k/√d", "std if divided by √n", "mean", "max a"],
         rows=[[n, c.spread, c.spread * 8 / math.sqrt(n), c.mean, c.largest] for n, c in counts.items()],
         formats=["d", ".3f", ".3f", ".4f", ".3f"],
-        note="Divided by √n instead, the spread would hang on the length of the sentence.",
+        note="Divided by √n instead, the spread would depend on the length of the sentence.",
     )
 
 

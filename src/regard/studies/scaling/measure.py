@@ -71,7 +71,7 @@ class Diagonal(typing.NamedTuple):
 
 
 def jacobian_norm(weights: Float[Tensor, "*b m"]) -> Float[Tensor, "*b"]:
-    r"""The Frobenius norm of the softmax's Jacobian $\mathrm{diag}(a) - a a^\top$, from its weights a.
+    r"""Compute the Frobenius norm of the softmax's Jacobian $\mathrm{diag}(a) - a a^\top$, from its weights a.
 
     $\sum_i a_i^2 - 2 \sum_i a_i^3 + (\sum_i a_i^2)^2$ is its square; written as a sum of squares here, so that
     nothing cancels when one weight is nearly 1.
@@ -86,7 +86,7 @@ def jacobian_norm(weights: Float[Tensor, "*b m"]) -> Float[Tensor, "*b"]:
 
 
 def observe(d: int, *, scaled: bool, draws: int, n: int = KEYS, m: int = KEYS) -> Scores:
-    """Draw queries and keys of width d, and look. Narrow vectors need more draws for the same precision."""
+    """Draw queries and keys of width d, and measure their scores; narrow vectors need more draws to be as precise."""
     draws *= max(1, 16 // d)
     query, keys = torch.randn(draws, n, d), torch.randn(draws, m, d)
     look = Attention(Dot(scaled=scaled)).look(query, keys)
@@ -104,7 +104,7 @@ def observe(d: int, *, scaled: bool, draws: int, n: int = KEYS, m: int = KEYS) -
 
 
 def observe_diagonal(d: int, n: int, draws: int) -> Diagonal:
-    """Draw sequences s [n, d], sixteen for each pair of projections, and see R = s sᵀ's diagonal."""
+    """Draw sequences s [n, d], sixteen for each pair of projections, and measure the diagonal of R = s sᵀ."""
     s = torch.randn(draws, 16, n, d)
     to_query, to_key = torch.randn(2, draws, 1, d, d) / math.sqrt(d)
     plain, scaled = Attention(Dot()), Attention(Dot(scaled=True))
@@ -119,7 +119,7 @@ def observe_diagonal(d: int, n: int, draws: int) -> Diagonal:
 
 
 def diagonal_share(rows: Tensor) -> float:
-    """The mean share of a row that stands on its diagonal."""
+    """Compute the mean share of a row that lies on its diagonal."""
     return (rows.diagonal(dim1=-2, dim2=-1) / rows.sum(-1)).mean().item()
 
 
@@ -134,19 +134,19 @@ class SoftmaxSharpness:
 
 @dataclass(frozen=True)
 class ScalingFigures:
-    """A system: what it translates, and its softmax before and after training, a value a seed."""
+    """The figures of a system: its translations, and its softmax before and after training, a value a seed."""
 
     translation: TranslationFigures
     before: Sequence[SoftmaxSharpness]
     after: Sequence[SoftmaxSharpness]
 
     def spread(self, when: str, name: str) -> SeedStatistics:
-        """A figure of `before` or `after`."""
+        """Collect a figure of `before` or `after` over the seeds."""
         return SeedStatistics(tuple(getattr(each, name) for each in getattr(self, when)))
 
 
 def before_and_after(system: TrainedSystem, corpus: Pairs) -> tuple[SoftmaxSharpness, SoftmaxSharpness]:
-    """The softmax of a model as it is drawn, and as it was trained, on the same sentences."""
+    """Measure the softmax of a model when initialised and when trained, on the same sentences."""
     run = system.run
     tokenizers, settings = run.tokenizers, run.settings
     torch.manual_seed(system.seed)
@@ -180,7 +180,7 @@ def observe_softmax(
 
 
 def sharpness(weights: Tensor, causal: bool) -> list[tuple[Tensor, Tensor]]:
-    """The entropy of each query's weights and the norm of its Jacobian, of queries with more than one key to see."""
+    """Compute the entropy of each query's weights and the norm of its Jacobian, for queries with more than one key."""
     weights = weights.flatten(0, -3)  # rows and heads
     n, m = weights.shape[-2:]
     counts = [min(i + 1, m) for i in range(n)] if causal else [m] * n
@@ -195,7 +195,7 @@ def sharpness(weights: Tensor, causal: bool) -> list[tuple[Tensor, Tensor]]:
 
 
 def gradient_norm(model: Model, pairs: Sequence[tuple[list[int], list[int]]], device: torch.device | str) -> float:
-    """The norm of the loss's gradient with respect to all query projections."""
+    """Compute the norm of the loss's gradient with respect to all query projections."""
     source, target = tokens_of(pairs, device)
     ids = collate(pairs).to(device).target[:, 1:]
     logits = model.output(model.decode(model.encode(source), target)[0])
@@ -208,11 +208,11 @@ def gradient_norm(model: Model, pairs: Sequence[tuple[list[int], list[int]]], de
 
 
 def attentions(block: Block) -> list[Any]:
-    """The attentions of a block."""
+    """List the attentions of a block."""
     return [block.attention] if block.cross is None else [block.attention, block.cross]
 
 
 def tokens_of(pairs: Sequence[tuple[list[int], list[int]]], device: torch.device | str) -> tuple[Tokens, Tokens]:
-    """Sources, and targets as they are read: START first, without END."""
+    """Return sources, and targets as they are read: START first, without END."""
     batch = collate(pairs).to(device)
     return Tokens.of(batch.source, batch.source_lengths), Tokens.of(batch.target[:, :-1], batch.target_lengths)

@@ -24,7 +24,7 @@ FRACTION = 0.1  # of the Jacobian's norm with scaling: what is less is called ex
 
 
 def tables(setting: Setting, corpus: Pairs) -> dict[str, dict[str, Any]]:
-    """A configuration a system: all the same but for the score and its width."""
+    """Build a configuration for each system, which differ in the score and its width alone."""
     real, quick = setting.corpora is not None, setting.quick
     steps = 800 if real else 300 if quick else 2000
     widths = (8, 128) if quick else (8, 64, 512)
@@ -51,7 +51,7 @@ def tables(setting: Setting, corpus: Pairs) -> dict[str, dict[str, Any]]:
 
 
 def run(setting: Setting) -> Part:
-    """Train, translate, look at the softmax, and judge."""
+    """Train the systems, translate, measure the softmax, and judge the claims."""
     corpus = english_german(setting, 200)
     with signed_training(setting, corpus.name) as clock:
         systems = group_by_name(train_all("scaling", tables(setting, corpus), setting))

@@ -25,14 +25,14 @@ ALONE = 1.2  # of one seed: twice the deviation of Flickr8k's, which is 0.4 to 0
 
 
 def gallery_of(setting: Setting) -> Gallery:
-    """Photographs where there are some; scenes of two shapes for a first look."""
+    """Choose photographs where there are some; scenes of two shapes for a first look."""
     if setting.corpora is not None:
         return flickr8k(setting)
     return scenes(5000, 200, side=40, shapes=2) if setting.quick else scenes(20_000, 1000, side=64)
 
 
 def tables(gallery: Gallery, quick: bool) -> dict[str, dict[str, Any]]:
-    """A configuration a system: all the same but for the attention, and for soft attention's penalty."""
+    """Build a configuration for each system, which differ in the attention, and in soft attention's penalty."""
     configs = {}
     for name in SYSTEMS:
         if gallery.scenes and name == "free":
@@ -98,7 +98,7 @@ def on_photographs() -> dict[str, dict[str, Any]]:
 
 
 def run(setting: Setting) -> Page:
-    """Train the systems, describe the test's pictures, and judge."""
+    """Train the systems, caption the test pictures, and judge the claims."""
     gallery = gallery_of(setting)
     with signed_training(setting, gallery.name) as clock:
         systems = train_all("soft-hard", tables(gallery, setting.quick), setting)
@@ -108,7 +108,7 @@ def run(setting: Setting) -> Page:
 
 
 def page_of(figures: Mapping[str, Figures], gallery: str, pictures: int, steps: int, signature: Signature) -> Page:
-    """The page of what was found; a signature with a corpus is that of photographs."""
+    """Build the page of results; a signature with a corpus is that of photographs."""
     real = bool(signature.corpus)
     return Page(
         name="soft-hard",
@@ -132,13 +132,13 @@ def page_of(figures: Mapping[str, Figures], gallery: str, pictures: int, steps: 
 
 
 def is_better(one: SeedStatistics, other: SeedStatistics) -> bool:
-    """Return whether BLEU-4 is larger by more than luck gives."""
+    """Return whether BLEU-4 is larger by more than chance."""
     margin = MARGIN if len(one.values) > 1 else ALONE
     return one.mean - other.mean > max(margin, one.deviation, other.deviation)
 
 
 def verdicts(results: Mapping[str, Figures]) -> list[Verdict]:
-    """Judge by BLEU-4, as the paper's last column; a difference within that of seeds is none."""
+    """Judge by BLEU-4, the paper's last column; a difference no larger than between seeds does not count."""
     bleu = {name: figures["bleu-4"] for name, figures in results.items()}
 
     def evidence(*names: str) -> str:
@@ -188,7 +188,7 @@ def grounding_verdict(results: Mapping[str, Figures]) -> Verdict:
 
 
 def caveats(figures: Mapping[str, Figures], real: bool, steps: int) -> list[str]:
-    """List what the figures do not say."""
+    """List what the figures do not show."""
     remarks = [
         "A departure from the paper in hard attention: no place is drawn in the first batches, and half of the "
         "captions take the mean over all places in place of a draw. Straight through, all are drawn from the first "

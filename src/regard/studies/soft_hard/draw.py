@@ -42,7 +42,7 @@ def scores_table(results: Mapping[str, Figures]) -> Table:
 
 
 def looks_table(results: Mapping[str, Figures]) -> Table:
-    """Tabulate how far looks are spread, and how often they are right."""
+    """Tabulate how widely attention is spread, and how often it is right."""
     looking = {name: figures for name, figures in results.items() if "entropy" in figures}
     cells = next(iter(looking.values()))["places"].mean
     grounded = "grounded" in next(iter(looking.values()))
@@ -57,7 +57,7 @@ def looks_table(results: Mapping[str, Figures]) -> Table:
 
 
 def published_table() -> Table:
-    """Table 1 of the paper, as far as it speaks of this."""
+    """Tabulate the rows of the paper's table 1 that this study repeats."""
     return Table(
         caption="Xu et al. 2015, table 1, Flickr8k, with an encoder of ImageNet",
         columns=["attention", "BLEU-1", "BLEU-2", "BLEU-3", "BLEU-4"],
@@ -67,7 +67,7 @@ def published_table() -> Table:
 
 
 def scores_plot(results: Mapping[str, Figures]) -> Plot:
-    """BLEU-4 beside how far looks are spread."""
+    """Draw BLEU-4 beside how widely attention is spread."""
     figure, (left, right) = plot.panels(2, titles=["BLEU-4", "Entropy of the weights, nats"], height=2.6)
     names = list(results)
     for i, name in enumerate(names):

@@ -1,4 +1,4 @@
-"""Measurements of captions: what a system says, and where it looks."""
+"""Measurements of captioning systems: how good their captions are, and where they look."""
 
 from collections.abc import Mapping, Sequence
 
@@ -21,7 +21,7 @@ Figures = Mapping[
 
 
 def measure_systems(systems: Sequence[TrainedSystem], gallery: Gallery) -> Figures:
-    """Everything there is to know of a system, a value a seed."""
+    """Measure all figures of a system, a value a seed."""
     each = [measure_system(system, gallery) for system in systems]
     return {key: SeedStatistics(tuple(one[key] for one in each)) for key in each[0]} | {
         "seconds": over_seeds(systems, lambda system: system.seconds)
@@ -29,7 +29,7 @@ def measure_systems(systems: Sequence[TrainedSystem], gallery: Gallery) -> Figur
 
 
 def measure_system(system: TrainedSystem, gallery: Gallery) -> dict[str, float]:
-    """Measure what a system says, and where it looks."""
+    """Measure a system's captions, and where it looks."""
     run, pixels = system.run, torch.from_numpy(np.stack(gallery.pixels))
     figures = score_captions(run.caption(gallery.pixels, beam=BEAM), gallery.references)
     if not run.model.cross_attentions:
@@ -44,7 +44,7 @@ def measure_system(system: TrainedSystem, gallery: Gallery) -> dict[str, float]:
 
 
 def score_captions(outputs: Sequence[str], references: Sequence[Sequence[str]]) -> dict[str, float]:
-    """BLEU of one to four words, CIDEr-D, and how many are right to the letter."""
+    """Compute BLEU of one to four words, CIDEr-D, and how many captions are exact."""
     captions = [tuple(each) for each in references]
     figures = {f"bleu-{n}": measure_bleu_n(outputs, captions, n).score().value for n in range(1, 5)}
     figures["cider"] = measure_cider(outputs, captions).score().value

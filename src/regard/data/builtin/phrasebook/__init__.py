@@ -52,12 +52,12 @@ class Options:
 
 @functools.cache
 def all_words(edition: int = 1) -> Pool:
-    """Every word of an edition."""
+    """Return every word of an edition."""
     return Pool(edition=edition)
 
 
 def draw(random: Callable[[], float], accept: SourceFilter, options: Options) -> Iterator[Example | None]:
-    """Sentences without end; None for one that `accept` refuses."""
+    """Draw sentences without end; None for one that `accept` refuses."""
     grammar = Grammar(all_words(options.edition), random, rich=min(1.0, max(0.0, (options.longest - 9) / 16)))
     speak = PAIRS[options.pair]
     while True:
@@ -79,21 +79,21 @@ def example(sentence: Sentence, source: list[Word], speak: Callable[[Sentence], 
 
 
 def natural_example(sentence: Sentence, source: list[Word], pair: str, style: Style) -> Example:
-    """A sentence and its translation as they are written."""
+    """Draw a sentence and its translation as they are written in natural text."""
     english_words = join_words(contract(source, style), style)
     target = join_words(PAIRS[pair](sentence), style, french=pair == "en-fr", target=True)
     return finish_pair(english_words, target)
 
 
 def finish_pair(source: list[Word], target: list[Word]) -> Example:
-    """An example of the words of both sides."""
+    """Make an example from the words of both sides."""
     text, heads, relations = finish(source)
     translation, target_heads, target_relations = finish(target)
     return Example(text, translation, links(source, target), heads, target_heads, relations, target_relations)
 
 
 def every(accept: SourceFilter, options: Options) -> None:
-    """Sentences cannot be listed: there are too many."""
+    """Return None: there are too many sentences to list."""
     return
 
 

@@ -1,4 +1,4 @@
-"""Derivations: finds out whether and how the grammar says a given English sentence.
+"""Derivations: a search for whether and how the grammar says a given English sentence.
 
 The grammar only draws, so a derivation is looked for among its draws: a draw is a tape of numbers from [0, 1), and a
 tape is changed here and there for as long as its sentence does not become less like the one that is wanted. What comes
@@ -51,7 +51,7 @@ def distance(one: Sequence[str], other: Sequence[str]) -> int:
 
 @functools.cache
 def english_forms(edition: int) -> frozenset[str]:
-    """Every English form that the grammar has."""
+    """Return every English form that the grammar has."""
     pool, sections = Pool(edition=edition), lexicon.sections(edition)
     forms = {form for rows in sections.values() for row in rows for form in re.findall(r"[A-Za-z']+", row[0])}
     for some in (pool.verbs, pool.giving, pool.going, pool.staying, pool.thinking, pool.trying, pool.weather):
@@ -73,7 +73,7 @@ def english_forms(edition: int) -> frozenset[str]:
 
 
 def search(goal: Sequence[str], tries: int, edition: int = 1, *, lower: bool = False) -> Sentence | None:
-    """A sentence whose English is `goal`, or None where it did not come up.
+    """Search for a sentence whose English is `goal`; None where the search does not find it.
 
     With `lower` capitals do not count: "julia" is Julia.
     """

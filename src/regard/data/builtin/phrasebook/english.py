@@ -1,4 +1,4 @@
-"""English: how a meaning is said in it.
+"""English: turning a meaning into an English sentence.
 
 Words as in print, but sentences start in lower case, and negation is written in full: "do not", "cannot". The
 genitive's 's is a word of its own. Heads follow Universal Dependencies: articles, prepositions, auxiliaries, modals and
@@ -132,7 +132,7 @@ def noun(out: list[Word], phrase: NounPhrase) -> Word:
 
 
 def object_name(clause: Clause) -> str:
-    """Name what the object of a clause is to the verb, which may have a preposition: look at."""
+    """Name the relation of a clause's object to the verb, which may have a preposition: look at."""
     return "obl" if clause.verb is not None and clause.verb.english.preposition else "obj"
 
 
@@ -217,7 +217,7 @@ def clause_(out: list[Word], clause: Clause, lead: Word | None = None) -> Word:
 
 
 def content(out: list[Word], clause: Clause, form: str, below: list[Word]) -> Word:
-    """The content verb with its objects, or "be" with its predicate; returns the head."""
+    """Say the content verb with its objects, or "be" with its predicate; returns the head."""
     bits, verb = clause.bits, clause.verb
     if verb is None:
         if form:
@@ -318,7 +318,7 @@ def predicate(out: list[Word], clause: Clause, below: list[Word]) -> Word:
 
 
 def complement(out: list[Word], clause: Clause) -> Word:
-    """A clause with that or whether, or an infinitive with to."""
+    """Say a clause with that or whether, or an infinitive with to."""
     inner = clause.complement
     assert inner is not None
     if clause.conjunction is not None:

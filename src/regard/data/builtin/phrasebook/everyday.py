@@ -21,7 +21,7 @@ __all__ = ["Everyday"]
 
 
 class Everyday(Nouns):
-    """Draws short clauses; a grammar adds those with verbs and objects to them."""
+    """A source of short clauses, to which a grammar adds those with verbs and objects."""
 
     def new_clause(self, subject: NounPhrase) -> Clause:
         clause = Clause(subject, self.bit)
@@ -29,7 +29,7 @@ class Everyday(Nouns):
         return clause
 
     def set_weather(self, clause: Clause, mode: str) -> None:
-        """Tense and time of the weather."""
+        """Choose the tense and time of a clause about the weather."""
         choice = self.pick(("past", "present", "progressive", "modal")) if mode == "any" else mode
         if choice == "modal" or choice == "past":
             clause.modal = Modal.WILL if choice == "modal" else None

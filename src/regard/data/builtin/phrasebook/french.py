@@ -1,4 +1,4 @@
-"""French: how a meaning is said in it.
+"""French: turning a meaning into a French sentence.
 
 Clitics stand before the verb ("je le vois", "je ne l' ai pas vu", "je veux le voir"), ne … pas around the finite verb,
 most adjectives after the noun. Questions are asked with est-ce que. Participles agree with the subject of être and with
@@ -306,7 +306,7 @@ def clause_(out: list[Word], clause: Clause, lead: Word | None = None) -> Word:
 
 
 def verbs(out: list[Word], clause: Clause, below: list[Word]) -> Word:
-    """The finite verb with its clitics and adverbs, what follows it, and the predicate; returns the head."""
+    """Say the finite verb with its clitics and adverbs, what follows it, and the predicate; returns the head."""
     bits, verb, modal, person = clause.bits, clause.verb, clause.modal, clause.subject.person
     own = bits * VERB
     if verb is not None and verb.english.preposition and not verb.french.link and clause.object is not None:
@@ -434,7 +434,7 @@ def predicate(out: list[Word], clause: Clause, below: list[Word]) -> Word:
 
 
 def complement(out: list[Word], clause: Clause) -> Word:
-    """A clause with que or si, or an infinitive with its preposition."""
+    """Say a clause with que or si, or an infinitive with its preposition."""
     inside, verb = clause.complement, clause.verb
     assert inside is not None
     assert verb is not None
@@ -457,7 +457,7 @@ def complement(out: list[Word], clause: Clause) -> Word:
 
 
 def elide(words: list[Word]) -> None:
-    """je + ai: j' ai; si + il: s' il."""
+    """Elide vowels: je + ai becomes j' ai; si + il becomes s' il."""
     for word, following in itertools.pairwise(words):
         if word.form in ELIDED:
             if vowel(following.form):

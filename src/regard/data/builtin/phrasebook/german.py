@@ -1,4 +1,4 @@
-"""German: how a meaning is said in it.
+"""German: turning a meaning into a German sentence.
 
 The finite verb stands second in a statement, first in a question, last in a subordinate clause; participle, infinitive
 and separable prefix stand at the end. Between them: pronouns, time, definite objects (dative first), negation, manner,
@@ -179,7 +179,7 @@ def definite(phrase: NounPhrase) -> bool:
 
 
 def verbal(clause: Clause) -> tuple[str, int, str, int]:
-    """The finite form and its bits, then what closes the clause (participle, infinitive, prefix) and its bits."""
+    """Return the finite form and its bits, then the end of the clause (participle, infinitive, prefix) and its bits."""
     bits, verb, modal, person = clause.bits, clause.verb, clause.modal, clause.subject.person
     own = bits * VERB
     if verb is not None and verb.english.preposition and not verb.german.preposition and clause.object is not None:
@@ -265,7 +265,7 @@ def clause_(out: list[Word], clause: Clause, order: int, lead: Word | None = Non
 
 
 def close_clause(out: list[Word], clause: Clause, below: list[Word], finite: Word, last: Word, order: int) -> Word:
-    """The verbs that close a clause, of which the content verb is the head."""
+    """Say the verbs that close a clause, of which the content verb is the head."""
     bits, verb, second = clause.bits, clause.verb, clause.verb2
     assert verb is not None
     simple = clause.tense != Tense.PAST and (clause.modal is None or clause.modal == Modal.LIKE)
@@ -417,7 +417,7 @@ def predicate(out: list[Word], clause: Clause, below: list[Word]) -> Word:
 
 
 def complement(out: list[Word], clause: Clause) -> Word:
-    """A clause with dass or ob, or an infinitive with zu, after a comma."""
+    """Say a clause with dass or ob, or an infinitive with zu, after a comma."""
     inner = clause.complement
     assert inner is not None
     comma = Word(",", 0, None, "punct")

@@ -1,4 +1,4 @@
-"""The grammar: draws meanings, from a pool of words.
+"""The grammar: a source of random meanings, drawn from a pool of words.
 
 What may go with what is decided here, once for all languages: which objects a verb takes, which times a tense; and what
 is left out because a language has no plain equivalent, or because the English would have two readings ("I read it": now
@@ -38,7 +38,7 @@ __all__ = ["Grammar"]
 
 
 class Grammar(Everyday):
-    """Draws sentences from a pool with a source of numbers from [0, 1); `rich` from 0 to 1 makes them longer."""
+    """A grammar that draws sentences from a pool with numbers from [0, 1); `rich` from 0 to 1 makes them longer."""
 
     def add_relative(self, phrase: NounPhrase) -> None:
         """Give a noun phrase a relative clause: who lives in Berlin, that we bought."""
@@ -61,7 +61,7 @@ class Grammar(Everyday):
     # Clauses.
 
     def set_tense(self, clause: Clause, mode: str, plain: bool = False, timed: bool = True) -> None:
-        """Tense or modal, negation and time, as they go together."""
+        """Choose tense or modal, negation and time, as they go together."""
         random, verb, pool = self.random, clause.verb, self.pool
         traits = verb.traits if verb is not None else ()
         choice = self.pick(TENSES) if mode == "any" else mode
@@ -132,7 +132,7 @@ class Grammar(Everyday):
         asking: Asking = Asking.NOTHING,
         wh: Phrase | None = None,
     ) -> Clause:
-        """A clause of a kind of content; `plain` has no time in front and no relative clause."""
+        """Draw a clause of a kind of content; `plain` has no time in front and no relative clause."""
         random, pool = self.random, self.pool
         decorated = (not plain or self.rich > 0.5) and asking == Asking.NOTHING and subject is None
         if content == "sky" or content == "weather":
@@ -194,7 +194,7 @@ class Grammar(Everyday):
         return clause
 
     def predicate(self, clause: Clause, content: str) -> None:
-        """Choose what the subject is."""
+        """Choose the predicate: what the subject is."""
         pool, subject = self.pool, clause.subject
         if content == "profession":
             clause.profession = self.pick(pool.professions)
@@ -216,7 +216,7 @@ class Grammar(Everyday):
                 clause.degree = self.pick(pool.degrees)
 
     def compared(self) -> NounPhrase:
-        """Choose what is compared with another of its kind."""
+        """Choose two of a kind to compare."""
         if self.random() < 0.5:
             noun = self.pick(self.pool.nouns[self.pick(self.pool.rivals)])
             phrase = self.noun(noun, self.pick(DEFINITE_DETS), bool(noun.english[1]) and self.random() < 0.2)
@@ -336,7 +336,7 @@ class Grammar(Everyday):
         return sentence
 
     def complex(self, shape: str) -> Sentence:
-        """Two clauses with a conjunction."""
+        """Draw two clauses with a conjunction."""
         pool, random = self.pool, self.random
         first = False
         if shape == "reason":
@@ -415,7 +415,7 @@ class Grammar(Everyday):
         return clause
 
     def thinking(self, shape: str) -> Clause:
-        """I think that …; I do not know whether …"""
+        """Draw a sentence such as: I think that …; I do not know whether …"""
         clause = self.new_clause(self.subject())
         clause.verb = self.pick(self.pool.thinking if shape == "that" else self.pool.knowing)
         if shape == "that":
@@ -430,7 +430,7 @@ class Grammar(Everyday):
         return clause
 
     def trying(self) -> Clause:
-        """He tries to open the window."""
+        """Draw a sentence such as: he tries to open the window."""
         clause = self.new_clause(self.subject())
         clause.verb = self.pick(self.pool.trying)
         inner = self.new_clause(clause.subject)

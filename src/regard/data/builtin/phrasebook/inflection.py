@@ -23,7 +23,7 @@ VOWELS = frozenset("aeiou")
 
 
 class EnglishVerb(typing.NamedTuple):
-    """walk, walks, walked, walking; `particle` as in "turn it on", `preposition` as in "look for it"."""
+    """The forms walk, walks, walked, walking; `particle` as in "turn it on", `preposition` as in "look for it"."""
 
     base: str
     third: str
@@ -34,7 +34,7 @@ class EnglishVerb(typing.NamedTuple):
 
 
 class GermanVerb(typing.NamedTuple):
-    """`present` has no separable prefix and `joined` has it: "ich rufe … an", "weil ich … anrufe"."""
+    """The forms of a German verb; only `joined` has a separable prefix: "weil ich … anrufe", but "ich rufe … an"."""
 
     present: Forms
     joined: Forms
@@ -48,7 +48,7 @@ class GermanVerb(typing.NamedTuple):
 
 
 class FrenchVerb(typing.NamedTuple):
-    """`participle` is masculine, feminine, and their plurals; `tail` follows the verb, as in "rendre visite"."""
+    """The forms of a French verb; `participle` has four, by gender and number; `tail` follows: "rendre visite"."""
 
     present: Forms
     infinitive: str
@@ -64,7 +64,7 @@ SEIN: Forms = ("bin", "bist", "ist", "sind", "sind")
 
 
 def marks(notation: str, signs: str) -> tuple[list[str], dict[str, list[str]]]:
-    """The plain words of a notation, and those that begin with one of the signs, without it."""
+    """Split a notation into its plain words, and those that begin with one of the signs, without the sign."""
     plain, groups = [], {sign: [] for sign in signs}  # type: tuple[list[str], dict[str, list[str]]]
     for word in notation.split():
         if word[0] in signs:
@@ -131,13 +131,13 @@ def german_verb(notation: str) -> GermanVerb:
 
 
 def french_adjective(masculine: str, feminine: str = "") -> tuple[str, str, str, str]:
-    """Masculine, feminine, and their plurals."""
+    """Return an adjective's masculine and feminine forms, and their plurals."""
     feminine = feminine or (masculine if masculine.endswith("e") else masculine + "e")
     return masculine, feminine, french_plural(masculine), feminine + "s"
 
 
 def french_plural(singular: str) -> str:
-    """livres, gâteaux, journaux, fils."""
+    """Return the plural of a French noun: livres, gâteaux, journaux, fils."""
     if singular[-1] in "sxz":
         return singular
     if singular.endswith(("au", "eu")):

@@ -1,4 +1,4 @@
-"""The lexicon: what the phrasebook can speak of, each entry in English, German and French.
+"""The lexicon of the phrasebook, each entry in English, German and French.
 
 The entries are in words.txt, one a line, columns apart by `|`. Every English word has one translation within its
 category, so that a sentence has one translation.
@@ -187,7 +187,7 @@ def phrase(english: str, german: str, french: str) -> Phrase:
 
 
 def prepositional(text: str) -> str:
-    """Links for "in the park", "im Park", "à Paris", "home": preposition 0, article 1, noun 2."""
+    """Link the words of "in the park", "im Park", "à Paris", "home": preposition 0, article 1, noun 2."""
     words = text.split()
     links = {1: ["012"], 2: ["01", "2"], 3: ["0", "1", "2"]}[len(words)]
     return " ".join(f"{word}:{link}" for word, link in zip(words, links, strict=True))
@@ -208,7 +208,7 @@ INCLUDES = {  # a class of objects may take in others
 
 @functools.cache
 def sections(edition: int) -> dict[str, list[list[str]]]:
-    """The tables of words.txt, each a list of rows of columns; in the second edition those of everyday.txt as well."""
+    """Read the tables of words.txt, each a list of rows of columns; the second edition adds those of everyday.txt."""
     table: dict[str, list[list[str]]] = {}
     for file in ("words.txt", "everyday.txt")[:edition]:
         text = importlib.resources.files(__package__).joinpath(file).read_text(encoding="utf-8")

@@ -52,7 +52,7 @@ class Det(enum.IntEnum):
 
 
 class Tense(enum.IntEnum):
-    """The past is the perfect in German and French, the progressive their present."""
+    """A tense; the past is the perfect in German and French, and the progressive their present."""
 
     PRESENT = 0
     PROGRESSIVE = 1
@@ -90,7 +90,7 @@ class Modal(enum.IntEnum):
 
 
 class NounPhrase:
-    """I, Anna, the three old houses, my father and my mother, who."""
+    """A noun phrase: I, Anna, the three old houses, my father and my mother, who."""
 
     __slots__ = (
         "adjective",
@@ -190,7 +190,7 @@ class Clause:
 
     @property
     def asks_whereabouts(self) -> bool:
-        """Whether the question word is all that is said of the subject: where is the station?"""
+        """Return whether the clause only asks where the subject is: where is the station?"""
         if self.verb is not None or self.asking != Asking.ADVERB:
             return False
         return not (self.adjective or self.idiom or self.profession or self.place or self.identity)
@@ -225,5 +225,5 @@ class Sentence:
 
     @property
     def relations(self) -> tuple[str, str]:
-        """What the conjunction is to its clause, and that clause to the main one."""
+        """Return the conjunction's relation to its clause, and that clause's to the main one."""
         return ("cc", "conj") if self.coordinate else ("mark", "advcl")

@@ -99,7 +99,7 @@ def contract(words: list[Word], style: Style) -> list[Word]:
 
 
 def attached(word: Word, before: Word, french: bool) -> bool:
-    """Whether a word is written without a space after the one before it."""
+    """Return whether a word is written without a space after the one before it."""
     form = word.form
     if form in STOPS:
         return not (french and form == "?")
@@ -107,7 +107,7 @@ def attached(word: Word, before: Word, french: bool) -> bool:
 
 
 def group(words: Sequence[Word], french: bool) -> list[list[Word]]:
-    """Words that are written together."""
+    """Group the words that are written together."""
     groups: list[list[Word]] = []
     for place, word in enumerate(words):
         if place and attached(word, words[place - 1], french):
@@ -118,7 +118,7 @@ def group(words: Sequence[Word], french: bool) -> list[list[Word]]:
 
 
 def main_part(parts: Sequence[Word]) -> Word:
-    """The part of a written word that its head is taken from."""
+    """Choose the part of a written word that its head is taken from."""
     if len(parts) == 1:
         return parts[0]
     outer = [part for part in parts if part.form not in STOPS and part.head not in parts]
@@ -126,7 +126,7 @@ def main_part(parts: Sequence[Word]) -> Word:
 
 
 def join_words(words: Sequence[Word], style: Style, *, french: bool = False, target: bool = False) -> list[Word]:
-    """The words of a sentence as they are written, each with its parts' links and its main part's head."""
+    """Join the words of a sentence as they are written, each with its parts' links and its main part's head."""
     if not style.stop:
         words = words[:-1]
     joined: list[Word] = []
@@ -156,7 +156,7 @@ def join_words(words: Sequence[Word], style: Style, *, french: bool = False, tar
 
 
 def spell_out(text: str) -> list[str]:
-    """The words of an English sentence in the grammar's own spelling: "I don't." is I do not .
+    """Spell an English sentence as the grammar does: "I don't." becomes I do not .
 
     A name or German keeps its capital, the first word loses it; a sentence without a stop gets the one that it needs.
     """

@@ -24,7 +24,7 @@ SAME = ((0, 4), (1,), (), (), (0, 4), ())  # objects that would be reflexive or 
 
 
 class Nouns:
-    """Draws noun phrases; a grammar adds clauses to them."""
+    """A source of noun phrases, to which a grammar adds clauses."""
 
     def __init__(self, pool: Pool, random: Callable[[], float], rich: float = 0.3):
         self.pool = pool
@@ -81,7 +81,7 @@ class Nouns:
         return phrase
 
     def people(self, family: bool) -> NounPhrase:
-        """A noun phrase for a person, or a few."""
+        """Draw a noun phrase for one person or a few."""
         noun = self.pick(self.pool.nouns["family" if family else "person"])
         det = self.pick(FAMILY_DETS if family else SUBJECT_DETS)
         many = det == Det.NUMBER or (det != Det.EVERY and det != Det.A and self.random() < 0.25)
@@ -115,7 +115,7 @@ class Nouns:
         return phrase
 
     def thing(self, verb: Verb, subject: NounPhrase, denied: bool, relative: bool) -> NounPhrase:
-        """An object that goes with a verb."""
+        """Draw an object that goes with a verb."""
         random = self.random
         kind = self.pick(self.pool.classes[verb])
         chance = random()

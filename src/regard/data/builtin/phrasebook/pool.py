@@ -22,7 +22,7 @@ NONE = Phrase((), (), (), False)  # of a word that the pool has not
 
 
 class Pool:
-    """Every word, or with `only` those that an English sentence of these words could use."""
+    """A pool of words: all of them, or with `only` those that an English sentence of these words could use."""
 
     def __init__(self, only: frozenset[str] | None = None, edition: int = 1):
         self.only = only

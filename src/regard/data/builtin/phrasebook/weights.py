@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 def table(weights: dict[T, int]) -> tuple[T, ...]:
-    """Each choice as often as its weight says, so that a choice is one lookup."""
+    """Repeat each choice as often as its weight says, so that a draw is one lookup."""
     return tuple(choice for choice, weight in weights.items() for _ in range(weight))
 
 

@@ -23,7 +23,7 @@ class Word:
         self.place = -1
 
     def relate(self, relation: str) -> "Word":
-        """Name what the word is to its head; returns the word."""
+        """Name the word's relation to its head; returns the word."""
         self.relation = relation
         return self
 
@@ -67,7 +67,7 @@ def say(out: list[Word], pieces: tuple[Piece, ...], bits: int, number: str = "",
 
 
 def finish(words: list[Word]) -> tuple[str, tuple[int, ...], tuple[str, ...]]:
-    """The sentence, each word's head, and what it is to that."""
+    """Return the sentence, each word's head, and the word's relation to it."""
     for place, word in enumerate(words):
         word.place = place
     return (

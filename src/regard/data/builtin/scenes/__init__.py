@@ -5,7 +5,7 @@
         example.picture()                 # its pixels, drawn when asked for
         example.speaks_of, example.boxes  # which shape each word speaks of, and where that is
 
-The source is the scene in words and numbers, and all that the picture hangs on. Every relation in a caption is true and
+The source is the scene in words and numbers, all that the picture depends on. Every relation in a caption is true and
 clear to see, and the caption says all there is: sizes, colours, kinds, and where one shape is or how one stands to the
 others. Options: `size`, pixels of a side; `shapes`, the most there are; and `question`, which is "none" for captions.
 
@@ -56,26 +56,26 @@ class Pictured(Example):
 
     @property
     def boxes(self) -> tuple[tuple[int, int, int, int], ...]:
-        """Each shape's left, top, right and bottom edge in pixels; right and bottom are just outside."""
+        """Return each shape's left, top, right and bottom edge in pixels; right and bottom are just outside."""
         from regard.data.builtin.scenes.drawing import box_of
 
         return tuple(box_of(self.scene, i, self.size) for i in range(len(self.scene.shapes)))
 
     def picture(self) -> "UInt8[np.ndarray, 'h w 3']":
-        """The pixels: red, green and blue."""
+        """Draw the picture's pixels: red, green and blue."""
         from regard.data.builtin.scenes.drawing import draw
 
         return draw(self.scene, self.size)
 
     def mask(self, i: int) -> "Bool[np.ndarray, 'h w']":
-        """The pixels of shape i."""
+        """Return the mask of shape i's pixels."""
         from regard.data.builtin.scenes.drawing import mask_of
 
         return mask_of(self.scene, i, self.size)
 
 
 def draw(random: Callable[[], float], accept: SourceFilter, options: Options) -> Iterator[Example | None]:
-    """Scenes without end; None for one that `accept` refuses, or that found no room."""
+    """Draw scenes without end; None for one that `accept` refuses, or whose shapes found no room."""
     while True:
         if options.question == "none":
             scene = for_caption(random, options.shapes)
@@ -85,11 +85,11 @@ def draw(random: Callable[[], float], accept: SourceFilter, options: Options) ->
 
 
 def every(accept: SourceFilter, options: Options) -> None:
-    """Return None: scenes are too many to be listed."""
+    """Return None: there are too many scenes to list."""
 
 
 def example_of(scene: Scene, options: Options) -> Pictured:
-    """A scene with its caption, or with the answer to its question."""
+    """Make an example of a scene with its caption, or with the answer to its question."""
     if options.question != "none":
         return Pictured(scene.description, answer(scene), scene=scene, size=options.size)
     words, speaks_of = caption(scene)

@@ -29,7 +29,7 @@ NOISE = 5
 
 
 def draw(scene: Scene, side: int) -> UInt8[np.ndarray, "h w 3"]:
-    """The picture of a scene."""
+    """Draw the picture of a scene."""
     look = random.Random(hashlib.blake2b(scene.description.encode(), digest_size=16).digest())
     light = look.random() < 0.5
     picture = background(look, side, light)
@@ -52,7 +52,7 @@ def scale_of(scene: Scene, shape: Shape) -> float:
 
 
 def background(look: random.Random, side: int, light: bool) -> Float32[np.ndarray, "h w 3"]:
-    """Light or dark, of hardly any colour, brighter towards one side."""
+    """Draw a background: light or dark, of hardly any colour, brighter towards one side."""
     ground = look.uniform(185, 225) if light else look.uniform(25, 65)
     tint = np.array([ground + look.uniform(-8, 8) for _ in range(3)], np.float32)
     slopes = [look.uniform(-18, 18) for _ in range(2)]
@@ -67,7 +67,7 @@ def blend(part: Float32[np.ndarray, "h w 3"], colour: Float32[np.ndarray, " 3"],
 
 
 def around(shape: Shape, side: int, scale: float) -> tuple[slice, slice, Float32[np.ndarray, "h w"]]:
-    """The rows and columns about a shape, and how many pixels each of theirs is outside of it."""
+    """Return the rows and columns about a shape, and how many pixels each place is outside of it."""
     rows, columns, y, x = window(shape, side)
     radius = RADII[shape.size] * scale * side / 100
     if shape.kind == "circle":
@@ -83,7 +83,7 @@ def ring(shape: Shape, side: int, rows: slice, columns: slice) -> Float32[np.nda
 
 
 def window(shape: Shape, side: int) -> tuple[slice, slice, Float32[np.ndarray, "h 1"], Float32[np.ndarray, "1 w"]]:
-    """The rows and columns that a shape may touch, and the middles of their pixels, seen from its centre."""
+    """Return the rows and columns that a shape may touch, and their pixels' middles relative to its centre."""
     corners = []
     for at in (shape.y, shape.x):
         centre, reach = at * side / 100, shape.reach * side / 100
@@ -94,7 +94,7 @@ def window(shape: Shape, side: int) -> tuple[slice, slice, Float32[np.ndarray, "
 
 @functools.cache
 def corners(kind: str) -> Float32[np.ndarray, "n 2"]:
-    """The corners (x, y) of a polygon about its centre, one after the other."""
+    """Return the corners (x, y) of a polygon about its centre, one after the other."""
     if kind == "square":
         points = [(-0.8, -0.8), (0.8, -0.8), (0.8, 0.8), (-0.8, 0.8)]
     elif kind == "triangle":
@@ -126,7 +126,7 @@ def from_polygon(x: np.ndarray, y: np.ndarray, points: Float32[np.ndarray, "n 2"
 
 
 def mask_of(scene: Scene, i: int, side: int) -> Bool[np.ndarray, "h w"]:
-    """The pixels that are mostly of shape i, its ring aside."""
+    """Return the mask of pixels that mostly belong to shape i, without its ring."""
     mask = np.zeros((side, side), bool)
     rows, columns, distance = around(scene.shapes[i], side, scale_of(scene, scene.shapes[i]))
     mask[rows, columns] = distance < 0
@@ -134,7 +134,7 @@ def mask_of(scene: Scene, i: int, side: int) -> Bool[np.ndarray, "h w"]:
 
 
 def box_of(scene: Scene, i: int, side: int) -> tuple[int, int, int, int]:
-    """The smallest box around those pixels: left, top, right, bottom, the last two just outside."""
+    """Return the smallest box around the shape's pixels: left, top, right, bottom, the last two just outside."""
     rows, columns, distance = around(scene.shapes[i], side, scale_of(scene, scene.shapes[i]))
     down, across = np.nonzero((distance < 0).any(1))[0], np.nonzero((distance < 0).any(0))[0]
     left, top = columns.start + int(across[0]), rows.start + int(down[0])

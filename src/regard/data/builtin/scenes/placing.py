@@ -23,7 +23,7 @@ TRIES = 30
 
 
 def for_caption(random: Random, most: int) -> Scene | None:
-    """One to `most` shapes, in the order of their caption; None where they found no room."""
+    """Draw one to `most` shapes, in the order of their caption; None where they found no room."""
     count = 1 + int(random() * most)
     looks = list[tuple[str, str, str]]()
     while len(looks) < count:  # no two look alike, so that each word speaks of one
@@ -38,7 +38,7 @@ def for_caption(random: Random, most: int) -> Scene | None:
 
 
 def for_question(random: Random, question: str, most: int) -> Scene | None:
-    """A ringed shape, one far from it that shares its colour (or kind), and one to `most` others that do not.
+    """Draw a ringed shape, one far from it that shares its colour (or kind), and one to `most` others that do not.
 
     What is asked of the second, its size, kind or colour, is drawn for all alike; kinds and colours so that no two of
     the shapes without a ring have the same. All of them are far from the ring: where a shape stands tells nothing.
@@ -70,7 +70,7 @@ def fill(
     looks: Sequence[tuple[str, str, str]],
     fits: Callable[[Shape, Shape], bool],
 ) -> list[Shape] | None:
-    """The shapes and further ones, each in a place that fits all before; None where there is no room."""
+    """Add further shapes, each in a place that fits all before; None where there is no room."""
     arranged = list(shapes)
     for look in looks:
         for _ in range(TRIES):
@@ -86,7 +86,7 @@ def fill(
 def place_shape(
     random: Random, look: tuple[str, str, str], across: tuple[int, int], down: tuple[int, int], ringed: bool = False
 ) -> Shape:
-    """A shape somewhere in a range, whole inside the picture."""
+    """Place a shape somewhere in a range, wholly inside the picture."""
     edge = margin(look, ringed)
     x, y = (within(random, max(low, edge), min(high, 100 - edge)) for low, high in (across, down))
     return Shape(*look, x, y, ringed)
@@ -108,7 +108,7 @@ def clear_of(one: Shape, other: Shape) -> bool:
 
 
 def sort_for_caption(shapes: Sequence[Shape]) -> tuple[Shape, ...]:
-    """The order of a caption: the only large shape first, if there is one; then from the top left to the bottom right.
+    """Sort shapes for a caption: the only large one first, if there is one; then from top left to bottom right.
 
     Where every two shapes stand clearly above or beside each other, the one above or on the left has the smaller x + y.
     """
@@ -121,7 +121,7 @@ def sort_for_caption(shapes: Sequence[Shape]) -> tuple[Shape, ...]:
 
 
 def find_third(shape: Shape) -> tuple[int, int]:
-    """The third of the picture that a shape is in, across and down: 0, 1 or 2."""
+    """Find the third of the picture that a shape is in, across and down: 0, 1 or 2."""
     across, down = (next(i for i, (low, high) in enumerate(THIRDS) if low <= at <= high) for at in (shape.x, shape.y))
     return across, down
 

@@ -24,7 +24,7 @@ class Shape(NamedTuple):
 
     @property
     def words(self) -> tuple[str, ...]:
-        """All that is to be known of it."""
+        """Return the words that describe the shape."""
         return (*(("ringed",) if self.ringed else ()), *self[:3], str(self.x), str(self.y))
 
     @property
@@ -43,7 +43,7 @@ class Scene(NamedTuple):
 
     @property
     def description(self) -> str:
-        """The scene in words and numbers: equal for equal scenes, and all that the drawing hangs on."""
+        """The scene in words and numbers: equal for equal scenes, and all that the drawing depends on."""
         prefix = "" if self.question == "none" else f"{self.question} : "
         return prefix + " , ".join(" ".join(shape.words) for shape in self.shapes)
 

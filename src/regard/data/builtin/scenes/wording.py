@@ -1,4 +1,4 @@
-"""The caption of a scene: one sentence, which says all there is, and for each word which shape it speaks of."""
+"""The caption of a scene: one sentence that describes it all, and for each word the shape that it is about."""
 
 from regard.data.builtin.scenes.placing import ASKED, find_third
 from regard.data.builtin.scenes.scene import Scene, Shape, relation
@@ -20,7 +20,7 @@ NOBODY = -1  # of which shape a word like "above" speaks
 
 
 def caption(scene: Scene) -> tuple[list[str], list[int]]:
-    """The words, and the index of the shape that each speaks of: sizes, colours and kinds speak of one.
+    """Return the words, and the index of the shape that each is about: only sizes, colours and kinds are about one.
 
     One shape is said to be where it is in the picture; of several, the first stands in relations to the others.
     """
@@ -50,7 +50,7 @@ def caption(scene: Scene) -> tuple[list[str], list[int]]:
 
 
 def answer(scene: Scene) -> str:
-    """The size, kind or colour of the shape that shares something with the ringed one, as the question says."""
+    """Return the size, kind or colour of the shape that shares something with the ringed one, as the question asks."""
     return str(getattr(scene.shapes[1], ASKED[scene.question][0]))
 
 

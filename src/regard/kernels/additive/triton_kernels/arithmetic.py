@@ -22,7 +22,7 @@ INTERPRETED = tl.constexpr(interpreted())
 @triton.jit
 @no_type_check
 def reciprocal(x):
-    """1/x to the last bit or two."""
+    """Compute 1/x, right to the last bit or two."""
     if INTERPRETED:
         return 1.0 / x
     else:
@@ -34,7 +34,7 @@ def reciprocal(x):
 @triton.jit
 @no_type_check
 def power(x):
-    """e^x; what is below 2^-126 is zero."""
+    """Compute e^x; results below 2^-126 become zero."""
     if INTERPRETED:
         return tl.exp(x)
     else:
@@ -46,7 +46,7 @@ def power(x):
 @triton.jit
 @no_type_check
 def tanh(x):
-    """One instruction, right to 2^-11."""
+    """Approximate tanh in one instruction, right to 2^-11."""
     if INTERPRETED:
         return 1.0 - 2.0 / (1.0 + tl.exp(2.0 * tl.minimum(x, 20.0)))
     else:
@@ -66,7 +66,7 @@ def product(a, b, total):
 @triton.jit
 @no_type_check
 def halves(pair):
-    """The two float32 that lie in 64 bits: one load instead of two."""
+    """Split 64 bits into the two float32 they hold, so that one load serves for two."""
     low = (pair & 0xFFFFFFFF).to(tl.uint32).to(tl.float32, bitcast=True)
     return low, (pair >> 32).to(tl.uint32).to(tl.float32, bitcast=True)
 
@@ -74,7 +74,7 @@ def halves(pair):
 @triton.jit
 @no_type_check
 def packed(low, high):
-    """The reverse of `halves`."""
+    """Pack two float32 into 64 bits: the reverse of `halves`."""
     wide = high.to(tl.uint32, bitcast=True).to(tl.uint64) << 32
     return (wide | low.to(tl.uint32, bitcast=True).to(tl.uint64)).to(tl.int64, bitcast=True)
 
@@ -82,7 +82,7 @@ def packed(low, high):
 @triton.jit
 @no_type_check
 def start_of(start, row, MODE: tl.constexpr):
-    """A start that is one number (1) or one a row (2)."""
+    """Load where causality or a window starts: one number for all rows (1) or one a row (2)."""
     if MODE == 2:
         return tl.load(start + row).to(tl.int32)
     else:

@@ -30,7 +30,7 @@ SLOPE = 4  # of tanh(x) = 2σ(2x) - 1, where σ(2x) has 1
 
 @dataclass(frozen=True, eq=False)
 class ScoreWeights:
-    """The parameters of an additive score beside what x_t gives: of the last summary, of an entry, and v."""
+    """The parameters of an additive score apart from those for x_t: for the last summary, for an entry, and v."""
 
     summary: Float[Tensor, "h d"]
     entry: Float[Tensor, "h d"]
@@ -45,7 +45,7 @@ def run_tapes(
     word_queries: Float[Tensor, "n b h"] | None = None,
     score: ScoreWeights | None = None,
 ) -> Float[Tensor, "n b dd"]:
-    """The tapes [h_t; c_t] of n steps.
+    """Compute the tapes [h_t; c_t] of n steps.
 
     `projected` is what x_t gives to the gates i, f, ĉ and o, biases too, `recurrent` the gates' matrix for what is read
     from the tapes; `added` goes into c_t, `word_queries` are W_x x_t. Without `score` a step reads the entry before.
@@ -102,7 +102,7 @@ def read_tapes(
 
 
 def step_lstm(gates: Tensor, read: Tensor, added: Tensor | None, tapes: Tensor, tanh_cell: Tensor) -> Tensor:
-    """An LSTM's step from the gates' sums [b g] and what was read [b dd].
+    """Take an LSTM's step from the gates' sums [b g] and what was read [b dd].
 
     The gates are written over; an entry of both tapes, [b dd], and tanh(c) are written.
     """
@@ -123,7 +123,7 @@ def step_lstm(gates: Tensor, read: Tensor, added: Tensor | None, tapes: Tensor, 
 
 
 def score_keys(keys: Tensor, query: Tensor, vector: Tensor, room: Tensor) -> Tensor:
-    """vᵀσ(k_i + q): [m b h] and [b h] to [b m]. `room` is written."""
+    """Compute vᵀσ(k_i + q): [m b h] and [b h] to [b m], overwriting `room`."""
     hidden = torch.add(keys, query, out=room[: len(keys)]).sigmoid_()
     return torch.mv(hidden.view(-1, hidden.shape[-1]), vector).view(hidden.shape[:2]).T.contiguous()
 
@@ -131,7 +131,7 @@ def score_keys(keys: Tensor, query: Tensor, vector: Tensor, room: Tensor) -> Ten
 def score_keys_backward(
     keys: Tensor, query: Tensor, d_scores: Tensor, room: Tensor, d_keys: Tensor, d_vector: Tensor
 ) -> Tensor:
-    """Adds a score's gradient [m b] to those of keys and v; returns that of the query, both without their factor v."""
+    """Add a score's gradient [m b] to those of keys and v; return the query's; all but v's lack their factor v."""
     hidden, slope = room[0, : len(keys)], room[1, : len(keys)]
     torch.add(keys, query, out=hidden).sigmoid_()
     d_vector += torch.mv(hidden.view(-1, hidden.shape[-1]).T, d_scores.flatten())
@@ -141,18 +141,18 @@ def score_keys_backward(
 
 
 def sum_values(weights: Tensor, values: Tensor) -> Tensor:
-    """Σ_i a_i v_i: [b m] and [m b dv] to [b dv]."""
+    """Compute Σ_i a_i v_i: [b m] and [m b dv] to [b dv]."""
     return torch.bmm(weights.contiguous()[:, None], values.transpose(0, 1))[:, 0]
 
 
 def sum_values_backward(d_read: Tensor, values: Tensor, weights: Tensor) -> Tensor:
-    """The gradient of the scores from that of the sum: [b dv], [m b dv] and [b m] to [m b]."""
+    """Compute the scores' gradient from the sum's: [b dv], [m b dv] and [b m] to [m b]."""
     d_weights = torch.bmm(values.transpose(0, 1), d_read[..., None])[..., 0]
     return torch.ops.aten._softmax_backward_data(d_weights, weights.contiguous(), -1, weights.dtype).T
 
 
 def flatten_steps(x: Tensor) -> Tensor:
-    """All steps of all sentences, one below the other."""
+    """Lay all steps of all sentences one below the other."""
     return x.flatten(0, 1)
 
 

@@ -23,7 +23,7 @@ def run_tapes(
     word_queries: Float[Tensor, "n b h"] | None = None,
     score: ScoreWeights | None = None,
 ) -> Float[Tensor, "n b dd"]:
-    """The tapes [h_t; c_t] of n steps. Without a `score` a step reads the entry before it."""
+    """Compute the tapes [h_t; c_t] of n steps. Without a `score` a step reads the entry before it."""
     d = recurrent.shape[-1]
     read = projected.new_zeros(projected.shape[1], 2 * d)
     tapes: list[Tensor] = []
@@ -80,6 +80,6 @@ def attend(
     exists: Bool[Tensor, "b m"],
     vector: Float[Tensor, " h"],
 ) -> Float[Tensor, "b dv"]:
-    """Additive attention of one query a row, over the keys that exist; zeros where there is none."""
+    """Attend additively from one query a row to the keys that exist; zeros where there are none."""
     scores = (torch.tanh(keys + query[:, None]) @ vector).masked_fill(~exists, torch.finfo(query.dtype).min)
     return torch.einsum("bm,bmd->bd", torch.softmax(scores, -1).masked_fill(~exists, 0), values)

@@ -35,7 +35,7 @@ def recur(
     recurrent: Float[Tensor, "g d"],
     bias: Float[Tensor, " g"],
 ) -> tuple[Float[Tensor, "b n d"], Float[Tensor, "b n dv"], Float[Tensor, "b n m"]]:
-    """The states s_1 … s_n and the contexts c_1 … c_n of n steps, and the weights of these.
+    """Compute the states s_1 … s_n and the contexts c_1 … c_n of n steps, and the attention weights.
 
     `projected` is what the words give to the cell, `keys` are U h_j + b, `exists` says which of them there are; `query`
     and `vector` are W and v of the score, `read` the cell's matrix for contexts, `recurrent` and `bias` those for
@@ -167,12 +167,12 @@ class Recurrence(torch.autograd.Function):
 
 
 def tanh_by_sigmoid(x: Tensor) -> Tensor:
-    """tanh x as 2 σ(2x) - 1."""
+    """Compute tanh x as 2 σ(2x) - 1."""
     return x.mul(2).sigmoid_().mul_(2).sub_(1)
 
 
 def gru_backward(gates: Tensor, s: Tensor, inner: Tensor, ds: Tensor, d_gate: Tensor, from_state: Tensor) -> Tensor:
-    """Backward of h' = p + z (h - p), the proposal p = tanh(x + r u), u the recurrent part.
+    """Go back over h' = p + z (h - p), where the proposal p = tanh(x + r u) and u is the recurrent part.
 
     Writes the gradients of x and of the recurrent part, and returns that of h past both, in the place of that of h'.
     """
@@ -189,7 +189,7 @@ def gru_backward(gates: Tensor, s: Tensor, inner: Tensor, ds: Tensor, d_gate: Te
 
 
 def lstm_backward(gates: Tensor, before: Tensor, after: Tensor, ds: Tensor, cell: Tensor, d_gate: Tensor) -> Tensor:
-    """Backward of c' = f c + i p, h' = o tanh(c'): writes the gradients of the gates, and returns that of c."""
+    """Go back over c' = f c + i p, h' = o tanh(c'): write the gates' gradients, and return that of c."""
     input_gate, forget_gate, proposal, output_gate = gates.chunk(4, -1)
     d = input_gate.shape[-1]
     tanh_cell = tanh_by_sigmoid(after)

@@ -25,7 +25,7 @@ def recur(
     recurrent: Float[Tensor, "g d"],
     bias: Float[Tensor, " g"],
 ) -> tuple[Float[Tensor, "b n d"], Float[Tensor, "b n dv"], Float[Tensor, "b n m"]]:
-    """The states s_1 … s_n and the contexts c_1 … c_n of n steps, and the weights of these."""
+    """Compute the states s_1 … s_n and the contexts c_1 … c_n of n steps, and the attention weights."""
     state, cell = start[:, 0], start[:, -1]
     states, contexts, weights = [], [], []
     for word in projected.unbind(1):

@@ -35,7 +35,7 @@ def recur(
     recurrent: Float[Tensor, "g d"],
     bias: Float[Tensor, " g"],
 ) -> tuple[Float[Tensor, "b n d"], Float[Tensor, "b n dv"], Float[Tensor, "b n m"]]:
-    """The states s_1 … s_n and the contexts c_1 … c_n of n steps, and the weights of these.
+    """Compute the states s_1 … s_n and the contexts c_1 … c_n of n steps, and the attention weights.
 
     `projected` is what the words give to the cell, `keys` are U h_j + b, `lengths` says how many of them exist; `query`
     and `vector` are W and v of the score, `read` the cell's matrix for contexts, `recurrent` and `bias` those for
@@ -48,7 +48,7 @@ def recur(
 
 
 class Recurrence(torch.autograd.Function):
-    """All steps."""
+    """All steps of the recurrence, with their backward pass."""
 
     @staticmethod
     def forward(
@@ -150,7 +150,7 @@ class Recurrence(torch.autograd.Function):
 
 
 def join_matrices(recurrent: Float[Tensor, "g d"], read: Float[Tensor, "g dv"]) -> Float[Tensor, "gg e"]:
-    """The matrix that [s; c] is multiplied with: four blocks of rows.
+    """Join four blocks of rows into the matrix that multiplies [s; c].
 
     The third of a GRU reads the state alone, as its reset gate multiplies that before the rest is added, and the fourth
     the context.
