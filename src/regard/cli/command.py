@@ -14,7 +14,7 @@ __all__ = ["SECTIONS", "TYPED", "Command", "CommandGroup", "describe_mistake"]
 
 SECTIONS = {  # of `regard --help`, in the order of a person's work
     "Train": ("demo", "train"),
-    "Use": ("translate", "caption", "classify", "sample"),
+    "Use": ("translate", "caption", "classify", "sample", "serve"),
     "Measure": ("eval", "compare", "score"),
     "Look inside": ("look", "align"),
     "Data": ("data",),

@@ -2,6 +2,7 @@
 
 import math
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -14,6 +15,7 @@ from regard.reading import Unreadable, parse_toml
 __all__ = ["GOLD", "CorpusSettings", "DataSettings", "TokenizerSettings", "cache_folder"]
 
 TABLES = (".tsv", ".jsonl", ".json")
+LANGUAGES = re.compile(r"[A-Za-z_]{2,20}-[A-Za-z_]{2,20}")
 GOLD = "gold"  # the links that a built-in corpus has
 COLUMNS = 10_000
 TAG = 100  # characters of a word that is put before sources
@@ -118,6 +120,9 @@ class DataSettings:
         'text file of word links, one line per pair: 0-0 1-2 (Pharaoh); "gold": those of a built-in corpus',
     )
     corpora: tuple[CorpusSettings, ...] = option((), "several corpora, instead of source and target")
+    languages: str | None = option(
+        None, "languages of source and target, such as en-de; default: the endings of the files, as in train.en"
+    )
     valid_source: str | None = option(None, "text file of source sentences for validation")
     valid_target: str | None = option(None, "text file of translations for validation")
     valid: tuple[CorpusSettings, ...] = option(
@@ -189,6 +194,10 @@ class DataSettings:
         if len(names) > 1:
             raise ConfigError(
                 names[1], f"given together with {names[0]}; give source and target, {', '.join(PLACES[1:])}"
+            )
+        if self.languages is not None and not LANGUAGES.fullmatch(self.languages):
+            raise ConfigError(
+                "languages", f"{show_value(self.languages)} given, expected the source and the target, such as en-de"
             )
         for name, needed in NEEDED.items():
             if getattr(self, name) and not getattr(self, needed):

@@ -87,7 +87,12 @@ class LineFitter:
 
 
 def join_outputs(
-    line: str, parts: Sequence[Piece], outputs: Sequence[Sequence[T]], count: int, ranked: bool = True
+    line: str,
+    parts: Sequence[Piece],
+    outputs: Sequence[Sequence[T]],
+    count: int,
+    ranked: bool = True,
+    between: str = " ",
 ) -> list[T]:
     """Join the outputs for a line's pieces: texts and tokens in a row, scores summed.
 
@@ -107,24 +112,28 @@ def join_outputs(
             )
         else:
             both = list(zip(joined, more, strict=False))
-        joined = [join_two(first, second, words) for first, second in both]
+        joined = [join_two(first, second, words, between) for first, second in both]
     return joined
 
 
-def join_two(first: Any, second: Any, words: int) -> Any:
+def join_two(first: Any, second: Any, words: int, between: str = " ") -> Any:
     """Join two outputs; the second's source begins at the word `words` of the line."""
     alignment = first.alignment
     if alignment is not None and second.alignment is not None:
         before = len(first.text.split())
         alignment += tuple((source + words, target + before) for source, target in second.alignment)
+    log_probs = first.token_log_probs
+    if log_probs is not None and second.token_log_probs is not None:
+        log_probs += second.token_log_probs
     return dataclasses.replace(
         first,
-        text=" ".join(filter(None, (first.text, second.text))),
+        text=between.join(filter(None, (first.text, second.text)) if between == " " else (first.text, second.text)),
         score=first.score + second.score,
         log_prob=first.log_prob + second.log_prob,
         tokens=first.tokens + second.tokens,
         finished=first.finished and second.finished,
         alignment=alignment,
+        token_log_probs=log_probs,
     )
 
 

@@ -53,19 +53,19 @@ class Engine:
     # ---- before the first request
 
     @torch.no_grad()
-    def warm(self, step: Any = None) -> None:
-        """Capture every graph, and search once with each; on a CPU, search once. `step` is called before each."""
-        if self.device.type == "cuda" and self.model.replays:
+    def warm(self, example: Any) -> None:
+        """Capture every graph, and search once for an example; nothing, where there is none."""
+        if example is None:
+            return
+        if self.device.type == "cuda" and self.model.replays and isinstance(example, list):
             model = to_bfloat16(self.model) if self.half else self.model
             classes = sorted({length_class(length) for length in range(1, self.longest + 1)})
             room = torch.cuda.mem_get_info(self.device)[0] * self.memory / len(classes)
             for keys in classes:
                 for beam in BEAMS:
-                    if step is not None:
-                        step()
                     self.slots[keys, beam] = self.capture(model, keys, beam, int(room * SHARES[beam]))
         for beam in BEAMS:
-            self.add([Job([3, 4, 5], Options(beam=beam, longest=3))])
+            self.add([Job(example, Options(beam=beam, longest=3))])
             while self.active:
                 self.advance()
 

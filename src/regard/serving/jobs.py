@@ -3,6 +3,7 @@
 import itertools
 import threading
 import time
+import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
@@ -54,7 +55,7 @@ class WaitingLine:
         self.changed = threading.Condition()
         self.requests: dict[bool, dict[Any, deque[Job]]] = {False: {}, True: {}}
         self.calls: deque[tuple[Callable[[Any], Any], Future]] = deque()
-        self.cancelled: set[Job] = set()
+        self.cancelled: weakref.WeakSet[Job] = weakref.WeakSet()
         self.waiting = 0  # jobs
         self.closed = False
 
@@ -118,9 +119,9 @@ class WaitingLine:
         if not self.cancelled:
             return []
         with self.changed:
-            mine = self.cancelled.intersection(own)
-            self.cancelled -= mine
-        return list(mine)
+            mine = [job for job in own if job in self.cancelled]
+            self.cancelled.difference_update(mine)
+        return mine
 
     def forget(self, jobs: Iterable[Job]) -> None:
         """Forget that jobs were cancelled: they had ended by then."""

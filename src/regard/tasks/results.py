@@ -21,6 +21,7 @@ class Translation:
     tokens: tuple[str, ...]  # its pieces
     finished: bool  # it ended by itself, and not at the limit of its length
     alignment: tuple[tuple[int, int], ...] | None = None  # links of a source word and a target word, from 0
+    token_log_probs: tuple[float, ...] | None = None  # of each of its tokens, without END, where they were asked for
 
 
 @dataclass(frozen=True)

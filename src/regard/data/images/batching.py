@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
 import torch
@@ -19,7 +19,7 @@ from torch import Tensor
 
 from regard.data.batching import expand_ranges, mix_bits
 from regard.data.cache import Encoded
-from regard.data.images.decode import read_picture
+from regard.data.images.decode import decode_picture, read_picture
 from regard.data.settings import DataSettings
 from regard.data.tokenizer import END, PAD, START
 from regard.errors import ArgumentError
@@ -88,6 +88,11 @@ def stored_side(data: DataSettings) -> int:
 def read_for(data: DataSettings, path: str | Path) -> UInt8[np.ndarray, "3 h w"]:
     """Read a picture file as a model trained with these settings sees it."""
     return crop_middle(read_picture(path, stored_side(data))[None], data.image_size)[0]
+
+
+def decode_for(data: DataSettings, file: BinaryIO, name: str) -> UInt8[np.ndarray, "3 h w"]:
+    """Decode an open picture file as a model trained with these settings sees it; `name` is what errors call it."""
+    return crop_middle(decode_picture(file, stored_side(data), name)[None], data.image_size)[0]
 
 
 def load_pictures(

@@ -10,7 +10,7 @@ import functools
 import os
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
 from jaxtyping import UInt8
@@ -30,8 +30,6 @@ WHITE = (255, 255, 255)
 
 def read_picture(path: str | Path, side: int) -> UInt8[np.ndarray, "3 s s"]:
     """Read the pixels of a picture file; a DataError names one that cannot be read, and says why."""
-    from PIL import Image, UnidentifiedImageError
-
     if not os.path.exists(path):
         raise DataError(f"{path}: no such file")
     if os.path.isdir(path):
@@ -40,25 +38,32 @@ def read_picture(path: str | Path, side: int) -> UInt8[np.ndarray, "3 s s"]:
         raise DataError(f"{path}: a pipe or a device given, expected a picture file")
     if not os.path.getsize(path):
         raise DataError(f"{path}: an empty file, expected a picture")
+    return decode_picture(path, side, str(path))
+
+
+def decode_picture(file: str | Path | BinaryIO, side: int, name: str) -> UInt8[np.ndarray, "3 s s"]:
+    """Decode a picture from a file, or from one that is open; `name` is what errors call it."""
+    from PIL import Image, UnidentifiedImageError
+
     try:
         # The decoders warn of much that does not matter to a person, and PIL of sizes that are checked below.
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            with Image.open(path, formats=formats()) as image:
+            with Image.open(file, formats=formats()) as image:
                 if image.width * image.height > LARGEST:
                     raise Image.DecompressionBombError
                 return pixels_of(image, side)
     except Image.DecompressionBombError:
-        raise DataError(f"{path}: more than {LARGEST:,} pixels, too large to be decompressed") from None
+        raise DataError(f"{name}: more than {LARGEST:,} pixels, too large to be decompressed") from None
     except UnidentifiedImageError:
-        raise DataError(f"{path}: not a picture ({', '.join(FORMATS)} are supported)") from None
+        raise DataError(f"{name}: not a picture ({', '.join(FORMATS)} are supported)") from None
     except MemoryError:
-        raise DataError(f"{path}: too large to be decompressed in memory") from None
+        raise DataError(f"{name}: too large to be decompressed in memory") from None
     except Exception as error:  # what a decoder raises at damaged bytes has no narrower name
         if isinstance(error, OSError) and error.strerror:  # the system's, and no decoder's
-            raise DataError(f"{path}: cannot be read: {error.strerror}") from None
+            raise DataError(f"{name}: cannot be read: {error.strerror}") from None
         raise DataError(
-            f"{path}: damaged, or not a picture: {str(error).rstrip('.') or type(error).__name__}"
+            f"{name}: damaged, or not a picture: {str(error).rstrip('.') or type(error).__name__}"
         ) from None
 
 

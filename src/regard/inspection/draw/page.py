@@ -112,20 +112,8 @@ def page(
     exhibits = [as_exhibit(what, source, target)]
     if against is not None:
         exhibits.append(as_exhibit(against, *((None, None) if isinstance(against, Exhibit) else (source, target))))
-    packed = bytearray()
-    data: dict[str, Any] = {"exhibits": [_exhibit(each, packed) for each in exhibits]}
-    for index, (table, exhibit) in enumerate(zip(data["exhibits"], exhibits, strict=True)):
-        if exhibit.graph is not None:
-            table["graph"] = draw_graph(exhibit.graph, f"graph-{index}")
     style, script = "".join(_static(f"{name}.css") for name in STYLES), _script()
-    views = [
-        (view_table, view, view.name == exhibit.aligned)
-        for table, exhibit in zip(data["exhibits"], exhibits, strict=True)
-        for view_table, view in zip(table["views"], exhibit.views, strict=True)
-    ]
-    length = len(style.encode()) + len(script.encode()) + len(json.dumps(data)) + SPARE
-    pack_numbers(views, packed, (MOST_BYTES - length) * 3 // 4 - len(zlib.compress(bytes(packed), 9)))
-    data["bytes"] = base64.b64encode(zlib.compress(bytes(packed), 9)).decode()
+    data = page_data(exhibits, len(style.encode()) + len(script.encode()))
     title = " · ".join(filter(None, [_short(exhibits[0].title), exhibits[0].kind])) or "What was looked at"
     # As ASCII and without "<": no text of an exhibit can end the element that holds it, or be lost on the way.
     embedded = json.dumps(data, ensure_ascii=True, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
@@ -145,6 +133,24 @@ def page(
         "off.</p></noscript></main>\n"
         f'<script type="application/json" id="data">{embedded}</script>\n<script>{script}</script>\n</body>\n</html>\n'
     )
+
+
+def page_data(exhibits: Sequence[Exhibit], used: int = 0) -> dict[str, Any]:
+    """Collect what a page draws from, as JSON holds it; `used` are the bytes that the rest of the page takes."""
+    packed = bytearray()
+    data: dict[str, Any] = {"exhibits": [_exhibit(each, packed) for each in exhibits]}
+    for index, (table, exhibit) in enumerate(zip(data["exhibits"], exhibits, strict=True)):
+        if exhibit.graph is not None:
+            table["graph"] = draw_graph(exhibit.graph, f"graph-{index}")
+    views = [
+        (view_table, view, view.name == exhibit.aligned)
+        for table, exhibit in zip(data["exhibits"], exhibits, strict=True)
+        for view_table, view in zip(table["views"], exhibit.views, strict=True)
+    ]
+    length = used + len(json.dumps(data)) + SPARE
+    pack_numbers(views, packed, (MOST_BYTES - length) * 3 // 4 - len(zlib.compress(bytes(packed), 9)))
+    data["bytes"] = base64.b64encode(zlib.compress(bytes(packed), 9)).decode()
+    return data
 
 
 def _exhibit(exhibit: Exhibit, packed: bytearray) -> dict[str, Any]:

@@ -1,0 +1,95 @@
+"""`regard serve`: trained runs behind HTTP."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from regard.cli.messages import print_message
+from regard.cli.options import file_option, flag_option, name_option, number_option, text_option
+
+EXAMPLES = (
+    "regard serve runs/en-de",
+    "regard serve de=runs/en-de best=runs/a+runs/b --port 8000 --device cuda",
+)
+RunsArgument = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="RUN",
+        help="Run folders, each a model of its folder's name; NAME=RUN names it, NAME=RUN+RUN is an ensemble.",
+    ),
+]
+
+
+def serve(
+    runs: RunsArgument,
+    *,
+    host: Annotated[str | None, name_option("Address to listen on; default: 127.0.0.1.", metavar="ADDRESS")] = None,
+    port: Annotated[
+        int | None, number_option("Port to listen on; default: 8080; 0: any that is free.", least=0, most=65_535)
+    ] = None,
+    device: Annotated[
+        str | None,
+        name_option("Devices, separated by commas, with a worker for each; default: auto.", metavar="DEVICES"),
+    ] = None,
+    precision: Annotated[str | None, name_option("Number format on a GPU: bf16 (default) or fp32.")] = None,
+    grace: Annotated[
+        float | None,
+        number_option(
+            "Seconds that requests have to finish after SIGTERM; default: 20.", kind="fraction", least=0, most=3600
+        ),
+    ] = None,
+    languages: Annotated[
+        list[str] | None, text_option("Languages of a model, such as NAME=en-de; may be repeated.", metavar="NAME=PAIR")
+    ] = None,
+    config: Annotated[Path | None, file_option("TOML file of limits and other settings (serve.toml).")] = None,
+    log_texts: Annotated[bool, flag_option("--log-texts", "Also write texts into the log.")] = False,
+    quiet: Annotated[bool, flag_option("--quiet", "Print no line for each request.")] = False,
+) -> None:
+    """Serve trained runs over HTTP: translate, score, align, sample, caption, classify, look.
+
+    Every RUN is a model of its own, while `regard translate RUN RUN` makes one of several: here that is NAME=RUN+RUN.
+    SIGTERM and Ctrl-C finish what was admitted; SIGHUP opens runs anew whose best checkpoint has moved.
+    """
+    given: dict[str, Any] = {"host": host, "port": port, "device": device, "precision": precision, "grace": grace}
+    given |= {"languages": languages or None, "log_texts": log_texts or None}
+    settings = read_settings(config, {name: value for name, value in given.items() if value is not None})
+    log_to_stderr(quiet)
+    service, run_server = open_service(settings, runs)
+    run_server(service, print_message)
+
+
+def read_settings(path: Path | None, given: dict[str, Any]) -> Any:
+    """Read serve.toml, and what flags say beside it."""
+    from regard.config import parse, read
+    from regard.errors import ConfigError
+    from regard.serving.settings import ServeSettings
+
+    table = {} if path is None else read(path)
+    try:
+        return parse(ServeSettings, {**table, **given})
+    except ConfigError as error:
+        place = f"--{error.key}" if error.key in given else f"{path}: {error.key}"
+        raise ConfigError(place, error.problem) from None
+
+
+def log_to_stderr(quiet: bool) -> None:
+    """Let the server's log go to standard error."""
+    import logging
+
+    logging.basicConfig(format="%(asctime)s %(message)s", datefmt="%Y-%m-%d %H:%M:%S")
+    logging.getLogger("regard.serving").setLevel(logging.WARNING if quiet else logging.INFO)
+
+
+def open_service(settings: Any, runs: list[str]) -> tuple[Any, Any]:
+    """Make the service; what it needs comes with the extra `serve`."""
+    from regard.errors import MissingExtraError
+    from regard.serving.models import parse_runs
+
+    folders = parse_runs(runs)
+    try:
+        from regard.serving.server import run_server
+        from regard.serving.service import Service
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(str(error.name), "serve") from None
+    return Service(settings, folders), run_server

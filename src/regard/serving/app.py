@@ -1,0 +1,294 @@
+"""The routes of a server, and how they are described: OpenAPI with examples that can be sent as they stand."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Coroutine
+from typing import Any
+
+from fastapi import FastAPI, Request, Response
+from starlette.datastructures import UploadFile
+from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
+from starlette.responses import JSONResponse, StreamingResponse
+
+from regard import __version__
+from regard.decoding.options import Options
+from regard.serving.guard import Guard
+from regard.serving.requests import (
+    AlignRequest,
+    ApiError,
+    CaptionRequest,
+    ClassifyRequest,
+    LookRequest,
+    SampleRequest,
+    ScoreRequest,
+    TranslateRequest,
+    parse_request,
+    read_json,
+)
+from regard.serving.schemas import describe_route, route_name
+from regard.serving.service import Service, error_of
+
+__all__ = ["make_app"]
+
+GONE = 499  # the client has closed the connection
+
+
+def make_app(service: Service) -> Guard:
+    """Make the application of a service, with its guard around it."""
+    settings = service.settings
+    app = FastAPI(
+        title="Regard",
+        version=__version__,
+        description="Translate, score, align, sample, caption, classify and look into trained runs.",
+        docs_url=None,  # its pages load scripts from the network
+        redoc_url=None,
+        generate_unique_id_function=route_name,
+    )
+    if settings.origins:
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=list(settings.origins),
+            allow_methods=["GET", "POST"],
+            allow_headers=["authorization", "content-type", "x-api-key"],
+        )
+
+    @app.exception_handler(HTTPException)
+    async def refuse(request: Request, error: HTTPException) -> Response:
+        code = {404: "not_found", 405: "wrong_method"}.get(error.status_code, "invalid_request")
+        message = f"{request.method} {request.url.path}: {str(error.detail).lower()}"
+        return respond(ApiError(error.status_code, code, message, headers=dict(error.headers or {})))
+
+    @app.exception_handler(ApiError)
+    async def refuse_known(request: Request, error: ApiError) -> Response:
+        return respond(error)
+
+    async def read(request: Request, cls: type) -> tuple[Any, Options, dict[str, Any]]:
+        table = read_json(await request.body())
+        parsed: Any
+        parsed, options = parse_request(cls, table, settings)
+        if settings.log_texts:
+            log_texts(request.url.path, table)
+        given = {name: getattr(options, name) for name in table if hasattr(Options, name)}
+        return parsed, options, given
+
+    @app.post("/v1/translate", **describe_route("translate", TranslateRequest, settings))
+    async def translate(request: Request) -> Response:
+        parsed, options, _ = await read(request, TranslateRequest)
+        if parsed.stream:
+            return await stream(service, service.translate_stream(parsed, options))
+        return await finish(service, request, service.translate(parsed, options))
+
+    @app.post("/v1/sample", **describe_route("sample", SampleRequest, settings))
+    async def sample(request: Request) -> Response:
+        parsed, _, given = await read(request, SampleRequest)
+        if parsed.count > settings.texts:
+            message = f"count: {parsed.count:,} given, expected at most {settings.texts:,} on this server"
+            raise ApiError(422, "invalid_value", message, "count")
+        if parsed.stream:
+            return await stream(service, service.sample_stream(parsed, given))
+        return await finish(service, request, service.sample(parsed, given))
+
+    @app.post("/v1/score", **describe_route("score", ScoreRequest, settings))
+    async def score(request: Request) -> Response:
+        parsed, _, _ = await read(request, ScoreRequest)
+        require_texts(parsed.texts)
+        return await finish(service, request, service.score(parsed.model, parsed.texts, parsed.targets))
+
+    @app.post("/v1/align", **describe_route("align", AlignRequest, settings))
+    async def align(request: Request) -> Response:
+        parsed, _, _ = await read(request, AlignRequest)
+        require_texts(parsed.texts)
+        return await finish(service, request, service.align(parsed.model, parsed.texts, parsed.targets))
+
+    @app.post("/v1/look", **describe_route("look", LookRequest, settings))
+    async def look(request: Request) -> Response:
+        parsed, _, given = await read(request, LookRequest)
+        return await finish(service, request, service.look(parsed.model, parsed.text, parsed.target, given))
+
+    @app.post("/v1/classify", **describe_route("classify", ClassifyRequest, settings))
+    async def classify(request: Request) -> Response:
+        if request.headers.get("content-type", "").lower().startswith("multipart/"):
+            table, files = await read_upload(request, service)
+            parsed, _ = parse_request(CaptionRequest, table, settings)
+            model = service.pick(parsed.model, "classify")
+            if model.run.settings.data.reads != "pictures":
+                raise ApiError(422, "invalid_value", f"{model.name}: reads texts, expected JSON with texts", "texts")
+
+            async def label() -> dict[str, Any]:
+                return await service.classify(model.name, await service.decode(model, files))
+
+            return await finish(service, request, label())
+        parsed, _, _ = await read(request, ClassifyRequest)
+        require_texts(parsed.texts)
+        model = service.pick(parsed.model, "classify")
+        if model.run.settings.data.reads == "pictures":
+            raise ApiError(422, "invalid_value", f"{model.name}: reads pictures, expected them uploaded", "texts")
+        return await finish(service, request, service.classify(model.name, parsed.texts))
+
+    @app.post("/v1/caption", **describe_route("caption", CaptionRequest, settings))
+    async def caption(request: Request) -> Response:
+        if not request.headers.get("content-type", "").lower().startswith("multipart/"):
+            message = "Content-Type: expected multipart/form-data with a part named pictures for each picture"
+            raise ApiError(415, "wrong_type", message, "Content-Type")
+        table, files = await read_upload(request, service)
+        parsed, options = parse_request(CaptionRequest, table, settings)
+        model = service.pick(parsed.model, "caption")
+
+        async def write() -> dict[str, Any]:
+            return await service.caption(model.name, await service.decode(model, files), options)
+
+        return await finish(service, request, write())
+
+    @app.get("/v1/models", **describe_route("models", None, settings))
+    async def models() -> Response:
+        return JSONResponse({"models": [model.card for model in service.models.values()]})
+
+    @app.get("/livez", **describe_route("livez", None, settings))
+    async def live() -> Response:
+        return JSONResponse({"status": "alive"})
+
+    @app.get("/readyz", **describe_route("readyz", None, settings))
+    async def ready() -> Response:
+        states = {
+            name: "loading"
+            if name not in service.models
+            else "ready"
+            if service.models[name].ready
+            else "a worker has stopped"
+            for name in service.folders
+        }
+        state = "draining" if service.draining else "ready" if service.ready else "not ready"
+        return JSONResponse({"status": state, "models": states}, 200 if service.ready else 503)
+
+    @app.get("/metrics", **describe_route("metrics", None, settings))
+    async def metrics() -> Response:
+        return Response(service.metrics.page(), media_type="text/plain; version=0.0.4; charset=utf-8")
+
+    return Guard(app, service)
+
+
+def respond(error: ApiError) -> JSONResponse:
+    """Answer with an error."""
+    return JSONResponse(error.body, error.status, headers=error.headers)
+
+
+def require_texts(texts: tuple[str, ...]) -> None:
+    """Refuse a request without texts."""
+    if not texts:
+        raise ApiError(422, "invalid_value", "texts: missing, expected a list of texts", "texts")
+
+
+async def finish(service: Service, request: Request, work: Coroutine[Any, Any, dict[str, Any]]) -> Response:
+    """Answer with what the work gives, unless it takes too long or the client goes away: then its places are free."""
+    task = asyncio.create_task(work)
+    gone = asyncio.create_task(wait_until_gone(request))
+    try:
+        await asyncio.wait({task, gone}, timeout=service.settings.seconds, return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            return Response(status_code=GONE) if gone.done() else respond(deadline(service))
+        try:
+            return JSONResponse(task.result())
+        except Exception as error:
+            return respond(known(error))
+    finally:
+        for each in (task, gone):
+            each.cancel()
+        await asyncio.gather(task, gone, return_exceptions=True)
+
+
+def known(error: Exception) -> ApiError:
+    """The answer to an error; a fault of the server's own is raised again, and logged."""
+    from regard.serving.worker import WorkerError
+
+    if isinstance(error, WorkerError):
+        return ApiError(503, "worker_stopped", str(error))
+    answer = error_of(error)
+    if answer is None:
+        raise error
+    return answer
+
+
+def deadline(service: Service) -> ApiError:
+    """The answer to a request that takes too long."""
+    message = f"the request took more than {service.settings.seconds:g} s; send less at once, or try again"
+    return ApiError(504, "deadline", message)
+
+
+async def wait_until_gone(request: Request) -> None:
+    """Wait until the client closes the connection."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+async def stream(service: Service, events: AsyncIterator[tuple[str, dict[str, Any]]]) -> Response:
+    """Answer with server-sent events; what is wrong from the start is an error as ever."""
+    end = asyncio.get_running_loop().time() + service.settings.seconds
+    try:
+        async with asyncio.timeout_at(end):
+            first = await anext(events)
+    except TimeoutError:
+        return respond(deadline(service))
+    except Exception as error:
+        return respond(known(error))
+
+    async def lines() -> AsyncIterator[bytes]:
+        event: tuple[str, dict[str, Any]] | None = first
+        try:
+            while event is not None:
+                yield event_of(*event)
+                async with asyncio.timeout_at(end):
+                    event = await anext(events, None)
+        except TimeoutError:
+            yield event_of("error", deadline(service).body)
+        except Exception as error:
+            yield event_of("error", known(error).body)
+        finally:
+            await events.aclose()  # type: ignore[attr-defined]
+
+    return StreamingResponse(lines(), media_type="text/event-stream", headers={"cache-control": "no-store"})
+
+
+def event_of(name: str, data: dict[str, Any]) -> bytes:
+    """A server-sent event."""
+    return f"event: {name}\ndata: {json.dumps(data, ensure_ascii=False, allow_nan=False)}\n\n".encode()
+
+
+async def read_upload(request: Request, service: Service) -> tuple[dict[str, Any], list[tuple[str, Any]]]:
+    """Read the fields and the pictures of a form."""
+    settings = service.settings
+    form = await request.form(max_files=settings.pictures + 1, max_fields=100, max_part_size=settings.body_bytes)
+    files: list[tuple[str, Any]] = []
+    table: dict[str, Any] = {}
+    for name, value in form.multi_items():
+        if not isinstance(value, UploadFile):
+            table[name] = read_field(str(value))
+            continue
+        if name != "pictures":
+            raise ApiError(422, "invalid_value", f"{name[:80]}: no such part, expected pictures", name[:80])
+        if (value.size or 0) > settings.picture_bytes:
+            message = f"pictures: {value.size:,} bytes given, expected at most {settings.picture_bytes:,} a picture"
+            raise ApiError(413, "too_large", message, "pictures")
+        files.append((f"pictures[{len(files)}]", value.file))
+    if not files:
+        raise ApiError(422, "invalid_value", "pictures: missing, expected at least one file", "pictures")
+    if len(files) > settings.pictures:
+        message = f"pictures: {len(files)} given, expected at most {settings.pictures}"
+        raise ApiError(413, "too_large", message, "pictures")
+    return table, files
+
+
+def read_field(text: str) -> Any:
+    """Read the value of a form's field: a number, true or false, or a text."""
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+    return value if isinstance(value, bool | int | float) else text
+
+
+def log_texts(path: str, table: dict[str, Any]) -> None:
+    """Write the texts of a request into the log, where a person asked for that."""
+    from regard.serving.guard import log
+
+    log.info("%s %s", path, json.dumps(table, ensure_ascii=True)[:100_000])

@@ -1,0 +1,170 @@
+"""The guard before the routes: who may ask, how much they may send, and what is counted and logged of it."""
+
+import hashlib
+import hmac
+import json
+import logging
+import time
+from collections.abc import Awaitable, Callable, MutableMapping
+from pathlib import Path
+from typing import Any
+
+from regard.errors import ConfigError
+from regard.serving.requests import ApiError
+from regard.serving.service import Service
+
+__all__ = ["Guard", "KeyRing", "host_name", "read_keys"]
+
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+LOOPBACK = ("localhost", "127.0.0.1", "::1", "testserver")
+OPEN = ("/livez", "/readyz", "/metrics", "/openapi.json")  # without a key, and while the server drains
+UPLOADS = ("/v1/caption", "/v1/classify")
+log = logging.getLogger("regard.serving")
+
+
+class KeyRing:
+    """API keys, and how many requests each has left; only their digests are held."""
+
+    def __init__(self, keys: list[str], rate: int):
+        self.digests, self.rate = [hashlib.sha256(key.encode()).digest() for key in keys], rate
+        self.left = [float(rate)] * len(keys)
+        self.counted = [time.monotonic()] * len(keys)
+
+    def check(self, given: str | None) -> None:
+        """Refuse a request without a key, and one that comes too soon; every key takes the same time."""
+        digest = hashlib.sha256((given or "").encode()).digest()
+        same = [hmac.compare_digest(digest, each) for each in self.digests]
+        if given is None or not any(same):
+            problem = "missing" if given is None else "not known here"
+            message = f"the API key is {problem}; send it as Authorization: Bearer KEY"
+            raise ApiError(401, "unauthorised", message, headers={"WWW-Authenticate": "Bearer"})
+        if self.rate:
+            self.spend(same.index(True))
+
+    def spend(self, number: int) -> None:
+        """Count a request of a key: `rate` of them a minute, and no more at once."""
+        now = time.monotonic()
+        earned = (now - self.counted[number]) * self.rate / 60
+        self.left[number], self.counted[number] = min(float(self.rate), self.left[number] + earned), now
+        if self.left[number] < 1:
+            seconds = max(1, round((1 - self.left[number]) * 60 / self.rate))
+            message = f"this API key may send {self.rate:,} requests a minute; try again in {seconds} s"
+            raise ApiError(429, "rate_limited", message, headers={"Retry-After": str(seconds)})
+        self.left[number] -= 1
+
+
+def read_keys(path: str) -> list[str]:
+    """Read API keys: one a line, without those that begin with #."""
+    try:
+        lines = [line.strip() for line in Path(path).read_text(encoding="utf-8").splitlines()]
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError("keys", f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
+    keys = [line for line in lines if line and not line.startswith("#")]
+    if not keys:
+        raise ConfigError("keys", f"{path}: no key in it, expected one a line")
+    return keys
+
+
+class Guard:
+    """An ASGI application around another: it checks, counts and logs, and no error passes it unanswered."""
+
+    def __init__(self, app: Any, service: Service):
+        self.app, self.service = app, service
+        settings = service.settings
+        self.keys = None if settings.keys is None else KeyRing(read_keys(settings.keys), settings.rate)
+        listening = () if settings.host in ("0.0.0.0", "::") else (settings.host,)
+        self.hosts = {name.lower() for name in (*LOOPBACK, *listening, *settings.hosts)}
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        start, status = time.perf_counter(), 500
+        headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
+        begun = False
+
+        async def send_counted(message: Message) -> None:
+            nonlocal status, begun
+            if message["type"] == "http.response.start":
+                status, begun = message["status"], True
+            await send(message)
+
+        metrics = self.service.metrics
+        metrics.in_flight.inc()
+        try:
+            self.check(scope["path"], headers)
+            await self.app(scope, self.limited(scope["path"], headers, receive), send_counted)
+        except ApiError as error:
+            if not begun:
+                await answer(error, send_counted)
+        except Exception:
+            log.exception("%s %s: not answered", scope["method"], scope["path"])
+            if not begun:
+                await answer(ApiError(500, "internal", "a fault of the server; see its log"), send_counted)
+        finally:
+            metrics.in_flight.dec()
+            seconds = time.perf_counter() - start
+            route = getattr(scope.get("route"), "path", "other")
+            metrics.requests.labels(route, str(status)).inc()
+            metrics.seconds.labels(route).observe(seconds)
+            log.info("%s %s %d %.0f ms", scope["method"], route, status, 1000 * seconds)
+
+    def check(self, path: str, headers: dict[str, str]) -> None:
+        """Refuse a request by its headers."""
+        if host_name(headers.get("host", "")) not in self.hosts:
+            message = f"Host: {headers.get('host', '')!r} is not served here; start the server with it in hosts"
+            raise ApiError(421, "wrong_host", message, "Host")
+        if path in OPEN:
+            return
+        if self.service.draining:
+            message = "the server is stopping; ask another one, or try again"
+            raise ApiError(503, "draining", message, headers={"Retry-After": "5", "Connection": "close"})
+        if self.keys is not None:
+            scheme, _, key = headers.get("authorization", "").partition(" ")
+            self.keys.check(key.strip() if scheme.lower() == "bearer" else headers.get("x-api-key"))
+
+    def limited(self, path: str, headers: dict[str, str], receive: Receive) -> Receive:
+        """Count the bytes of a body, and refuse it when they are too many."""
+        settings = self.service.settings
+        most = settings.body_bytes
+        if path in UPLOADS and headers.get("content-type", "").lower().startswith("multipart/"):
+            most += settings.pictures * settings.picture_bytes
+        error = ApiError(413, "too_large", f"the body is larger than {most:,} bytes, the most that is allowed")
+        length = headers.get("content-length", "")
+        if length.isdecimal() and int(length) > most:
+            raise error
+        count = 0
+
+        async def receive_limited() -> Message:
+            nonlocal count
+            message = await receive()
+            count += len(message.get("body", b""))
+            if count > most:
+                raise error
+            return message
+
+        return receive_limited
+
+
+def host_name(host: str) -> str:
+    """Take the name from a Host header, without its port."""
+    if host.startswith("["):
+        return host[1:].partition("]")[0].lower()
+    return host.partition(":")[0].lower()
+
+
+async def answer(error: ApiError, send: Send) -> None:
+    """Answer with an error."""
+    body = json.dumps(error.body).encode()
+    headers = {"content-type": "application/json", "content-length": str(len(body)), **error.headers}
+    await send(
+        {
+            "type": "http.response.start",
+            "status": error.status,
+            "headers": [(name.lower().encode(), value.encode("latin-1")) for name, value in headers.items()],
+        }
+    )
+    await send({"type": "http.response.body", "body": body})

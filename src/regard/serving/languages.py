@@ -1,0 +1,56 @@
+"""The languages of a run: as its configuration names them, or else as its data do."""
+
+from pathlib import Path
+
+from regard.data.builtin import has_pair
+from regard.data.settings import DataSettings
+
+__all__ = ["languages_of", "parse_languages"]
+
+PACKED = (".gz", ".txt", ".tok", ".lc")  # endings that say nothing of the language
+
+
+def languages_of(data: DataSettings, given: str | None = None) -> tuple[str, tuple[str, ...]] | None:
+    """Return the source language and the target languages; None where nothing says them.
+
+    `given` is what a person says, such as en-de. Next comes `data.languages`, then the pair of a built-in corpus, then
+    the endings of the files (train.en, train.de). A tag of a corpus, such as <2de>, is a target language.
+    """
+    tags = tuple(dict.fromkeys(language for corpus in data.corpora if (language := tag_language(corpus.tag))))
+    built_in = data.pair if data.builtin is not None and has_pair(data.builtin) else None
+    for text in (given, data.languages, built_in):
+        if text is not None:
+            source, target = parse_languages(text)
+            return source, tags or (target,)
+    files = [(data.source, data.target), *((corpus.source, corpus.target) for corpus in data.corpora)]
+    for source_file, target_file in files:
+        ends = file_language(source_file), file_language(target_file)
+        if ends[0] and (ends[1] or tags) and ends[0] != ends[1]:
+            return ends[0], tags or (ends[1] or "",)
+    return None
+
+
+def parse_languages(text: str) -> tuple[str, str]:
+    """Split a pair such as en-de; a language may have parts of its own, as in pt_BR-en."""
+    source, _, target = text.partition("-")
+    return source, target
+
+
+def file_language(path: str | None) -> str | None:
+    """Return the language that a file's name ends in: two or three letters, as in train.en, or more as in x.pt_BR."""
+    if path is None:
+        return None
+    name = Path(path)
+    while name.suffix in PACKED:
+        name = name.with_suffix("")
+    ending = name.suffix[1:]
+    letters = ending.partition("_")[0]
+    return ending if 2 <= len(letters) <= 3 and letters.isascii() and letters.islower() and letters.isalpha() else None
+
+
+def tag_language(tag: str | None) -> str | None:
+    """Return the language that a tag such as <2de> or >>deu<< names."""
+    if tag is None:
+        return None
+    letters = tag.strip("<>").removeprefix("2")
+    return letters or None

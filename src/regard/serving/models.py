@@ -1,0 +1,147 @@
+"""The models that are served: each with its line, its workers and what people are told of it."""
+
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from regard.decoding.processes import Processes
+from regard.errors import CheckpointError, CommandError
+from regard.run import Run, load
+from regard.serving.jobs import Update, WaitingLine
+from regard.serving.languages import languages_of
+from regard.serving.settings import ServeSettings
+from regard.serving.worker import Counters, Worker, WorkerError, longest_source
+from regard.training.checkpoint import Checkpoints, digest
+
+__all__ = ["ServedModel", "parse_devices", "parse_runs"]
+
+Deliver = Callable[[list[Update]], None]
+
+
+class ServedModel:
+    """A run, or an ensemble of several, behind a name."""
+
+    def __init__(self, name: str, folders: Sequence[str], settings: ServeSettings, deliver: Deliver):
+        self.name, self.folders, self.settings = name, tuple(folders), settings
+        self.line, self.counters = WaitingLine(deliver), Counters()
+        self.version = versions(self.folders)
+        self.workers = [
+            Worker(name, device, self.open, self.line, self.counters, settings, self.worker_stopped)
+            for device in parse_devices(settings.device)
+        ]
+        self.card: dict[str, Any] = {}
+
+    def open(self, device: str) -> Run:
+        """Open the run on a device."""
+        return load(*self.folders, device=device)
+
+    def start(self) -> None:
+        """Start the workers, and wait until all are ready; an error of one is raised."""
+        for worker in self.workers:
+            worker.start()
+        for worker in self.workers:
+            worker.started.wait()
+            if worker.failure is not None:
+                raise worker.failure
+        self.card = self.describe(self.run)
+
+    @property
+    def run(self) -> Run:
+        """The run of the first worker: its tokenizers, settings and labels, for whoever computes nothing with it."""
+        opened = self.workers[0].opened
+        assert opened is not None
+        return opened
+
+    @property
+    def ready(self) -> bool:
+        """Whether every worker serves."""
+        return bool(self.card) and all(worker.ready for worker in self.workers)
+
+    @property
+    def ready_workers(self) -> int:
+        """Workers that serve."""
+        return sum(worker.ready for worker in self.workers)
+
+    @property
+    def places(self) -> int:
+        """Sentences that are searched now."""
+        return sum(worker.places for worker in self.workers)
+
+    @property
+    def captures(self) -> int:
+        """CUDA graphs that were captured."""
+        return sum(worker.engine.captures for worker in self.workers if worker.engine is not None)
+
+    @property
+    def longest(self) -> int:
+        """The most tokens of a source."""
+        return longest_source(self.run)
+
+    def worker_stopped(self) -> None:
+        """Answer everything that waits, if that was the last worker."""
+        if not any(worker.ready for worker in self.workers):
+            self.line.fail(WorkerError("the worker of this model has stopped; see the server's log"))
+
+    def close(self) -> None:
+        """End the workers, once they have nothing left to do."""
+        self.line.close()
+
+    def has_moved(self) -> bool:
+        """Return whether the best checkpoint is another one than was loaded."""
+        return versions(self.folders) != self.version
+
+    def describe(self, run: Run) -> dict[str, Any]:
+        """Say what the model is: what `GET /v1/models` answers."""
+        given = dict(each.split("=", 1) for each in self.settings.languages)
+        languages = languages_of(run.settings.data, given.get(self.name)) if run.can("translate") else None
+        return {
+            "name": self.name,
+            "task": run.settings.task,
+            "kind": run.settings.kind,
+            "actions": list(run.task.actions),
+            "languages": None if languages is None else {"source": languages[0], "targets": list(languages[1])},
+            "labels": list(run.labels) or None,
+            "step": run.step,
+            "parameters": sum(parameter.numel() for parameter in run.model.parameters()),
+            "longest": longest_source(run),
+            "devices": [worker.device for worker in self.workers],
+        }
+
+
+def versions(folders: Sequence[str]) -> tuple[str, ...]:
+    """Tell the best checkpoints of some folders from any others."""
+    best = [Checkpoints(Path(folder)).find("best") for folder in folders]
+    return tuple(f"{path.name} {digest(path / 'manifest.json')}" for path in best)
+
+
+def parse_runs(arguments: Sequence[str]) -> dict[str, list[str]]:
+    """Read RUN, NAME=RUN and NAME=RUN+RUN: the folders of each model by its name."""
+    models: dict[str, list[str]] = {}
+    for argument in arguments:
+        name, equals, folders = argument.partition("=")
+        if not equals or Path(argument).is_dir():
+            name, folders = Path(argument).resolve().name, argument
+        each = [folders] if Path(folders).is_dir() else folders.split("+")
+        if not name or not all(each):
+            raise CommandError(f"{argument}: expected RUN, NAME=RUN, or NAME=RUN+RUN for an ensemble")
+        if name in models:
+            raise CommandError(
+                f"{argument}: {name} is the name of another model; give it one of its own: NAME={folders}"
+            )
+        for folder in each:
+            if not (Path(folder) / "config.toml").is_file():
+                raise CheckpointError(f"{folder}: not a run folder, it has no config.toml")
+        models[name] = each
+    return models
+
+
+def parse_devices(text: str) -> list[str]:
+    """Read devices separated by commas; threads are shared among workers that compute on the CPU."""
+    devices = [Processes().device(name.strip()) for name in text.split(",")]
+    cpus = sum(device == "cpu" for device in devices)
+    if cpus > 1 and threading.current_thread() is threading.main_thread():
+        torch.set_num_threads(max(1, torch.get_num_threads() // cpus))
+    return devices

@@ -1,0 +1,273 @@
+"""Requests as dataclasses: what may be sent to each route, checked in the words of the command line.
+
+A request is JSON. Its fields are checked by `regard.config.parse`, as the keys of a configuration are, and its schema
+is made from the same declarations.
+"""
+
+import dataclasses
+import json
+import types
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin
+
+from regard.config import option, parse, show_value, suggestion
+from regard.decoding.options import Options
+from regard.errors import ConfigError, RegardError
+from regard.serving.settings import ServeSettings
+
+__all__ = [
+    "AlignRequest",
+    "ApiError",
+    "CaptionRequest",
+    "ClassifyRequest",
+    "LookRequest",
+    "SampleRequest",
+    "ScoreRequest",
+    "TranslateRequest",
+    "parse_request",
+    "read_json",
+    "schema_of",
+]
+
+T = TypeVar("T")
+LISTS = ("texts", "prefixes", "targets")  # fields of texts
+ONE_TEXT = ("prefix", "text", "target")
+SEARCH = {each.name: each for each in dataclasses.fields(Options)}
+
+
+class ApiError(RegardError):
+    """A request that is not answered: the status, a code for programs, and a sentence for people."""
+
+    def __init__(
+        self, status: int, code: str, message: str, field: str | None = None, headers: Mapping[str, str] | None = None
+    ):
+        super().__init__(message)
+        self.status, self.code, self.field, self.headers = status, code, field, dict(headers or {})
+
+    @property
+    def body(self) -> dict[str, Any]:
+        """The answer as JSON."""
+        return {"error": {"code": self.code, "message": str(self), "field": self.field}}
+
+
+@dataclass(frozen=True)
+class ModelRequest:
+    """A request for one of the models that are served."""
+
+    model: str | None = option(None, "name of the model; may be missing where only one fits")
+
+
+@dataclass(frozen=True)
+class TranslateRequest(ModelRequest):
+    """Translate texts, or caption pictures: the search's options stand beside these fields."""
+
+    texts: tuple[str, ...] = field(default=(), metadata={"help": "texts to translate, of any length", "min": 1})
+    prefixes: tuple[str, ...] = field(
+        default=(), metadata={"help": "texts that the outputs begin with, one for each text; may be empty"}
+    )
+    split: bool = option(True, "split texts into sentences; false: cut what is too long, and say so")
+    alignment: bool = option(False, "add word links, pairs of a source word and a target word, counted from 0")
+    scores: bool = option(False, "add the log-probability of every token")
+    replace_unknown: bool = option(False, "replace each unknown word with the source word it attended to most")
+    stream: bool = option(False, "answer with server-sent events: what is certain so far, then the whole answer")
+
+
+@dataclass(frozen=True)
+class SampleRequest(ModelRequest):
+    """Sample texts from a language model."""
+
+    count: int = option(1, "number of texts", least=1, most=10_000)
+    prefix: str = option("", "text that every sample continues")
+    stream: bool = option(False, "answer with server-sent events: what is written so far, then the whole answer")
+
+
+@dataclass(frozen=True)
+class ScoreRequest(ModelRequest):
+    """Score given translations, or texts of a language model."""
+
+    texts: tuple[str, ...] = field(default=(), metadata={"help": "sources, or texts of a language model", "min": 1})
+    targets: tuple[str, ...] = field(default=(), metadata={"help": "translations, one for each text"})
+
+
+@dataclass(frozen=True)
+class AlignRequest(ModelRequest):
+    """Align the words of given translations."""
+
+    texts: tuple[str, ...] = field(default=(), metadata={"help": "sources", "min": 1})
+    targets: tuple[str, ...] = field(default=(), metadata={"help": "translations, one for each text", "min": 1})
+
+
+@dataclass(frozen=True)
+class ClassifyRequest(ModelRequest):
+    """Label documents."""
+
+    texts: tuple[str, ...] = field(default=(), metadata={"help": "documents", "min": 1})
+
+
+@dataclass(frozen=True)
+class CaptionRequest(ModelRequest):
+    """Caption pictures, which are uploaded beside these fields."""
+
+
+@dataclass(frozen=True)
+class LookRequest(ModelRequest):
+    """Look into a model: the data of a page of `regard look`."""
+
+    text: str = option("", "text to look into")
+    target: str | None = option(None, "output that the model is made to write, instead of searching for one")
+
+
+def read_json(body: bytes) -> dict[str, Any]:
+    """Read the body of a request: a JSON object."""
+    try:
+        table = json.loads(body, parse_float=read_number, parse_constant=refuse_constant)
+    except RecursionError:
+        raise ApiError(400, "invalid_json", "the body is nested too deeply, expected a JSON object") from None
+    except ValueError as error:  # of its grammar, its encoding, or a number that is too long
+        raise ApiError(400, "invalid_json", f"the body is not JSON: {error}") from None
+    if not isinstance(table, dict):
+        raise ApiError(422, "invalid_value", f"{show_value(table)} given, expected a JSON object")
+    return table
+
+
+def read_number(text: str) -> float | int:
+    """Read a number with a point; 2.0 is a whole one."""
+    number = float(text)
+    return int(number) if number.is_integer() and abs(number) < 2**53 else number
+
+
+def refuse_constant(name: str) -> None:
+    """Refuse what is no JSON, though Python reads it."""
+    raise ValueError(f"{name} is not a JSON number")
+
+
+def parse_request(cls: type[T], table: Mapping[str, Any], settings: ServeSettings) -> tuple[T, Options]:
+    """Check the fields of a request, and the options of the search that stand among them."""
+    searches = cls in SEARCHING
+    names = [each.name for each in dataclasses.fields(cls)] + (list(SEARCH) if searches else [])  # type: ignore[arg-type]
+    for name in table:
+        if name not in names:
+            message = f"{shorten(name)}: no such field{suggestion(name, names)}"
+            raise ApiError(422, "invalid_value", message, shorten(name))
+    own = {name: value for name, value in table.items() if not (searches and name in SEARCH)}
+    texts: dict[str, str | tuple[str, ...]] = {
+        name: read_texts(name, own.pop(name), settings) for name in LISTS if name in own and has(cls, name)
+    }
+    for name in ONE_TEXT:
+        if name in own and has(cls, name) and own[name] is not None:
+            texts[name] = read_text(name, own.pop(name))
+    total = sum(len(value) if isinstance(value, str) else sum(map(len, value)) for value in texts.values())
+    if total > settings.characters:
+        message = f"texts: {total:,} characters given, expected at most {settings.characters:,} in a request"
+        raise ApiError(413, "too_large", message, "texts")
+    try:
+        request = parse(cls, {**own, **texts_free(cls, texts)})
+        options = parse(Options, {name: value for name, value in table.items() if searches and name in SEARCH})
+    except ConfigError as error:
+        raise ApiError(422, "invalid_value", str(error), error.key) from None
+    check_options(options, settings)
+    return dataclasses.replace(request, **texts), options  # type: ignore[type-var]
+
+
+def shorten(name: str) -> str:
+    """Shorten what may be very long, and leave out what is no text."""
+    return name[:80].encode("utf-8", "replace").decode()
+
+
+def texts_free(cls: type, texts: Mapping[str, Any]) -> dict[str, Any]:
+    """Stand-ins for texts, which are checked by themselves: a configuration's are shorter."""
+    return {name: "text" if isinstance(value, str) else [] for name, value in texts.items() if has(cls, name)}
+
+
+def has(cls: type, name: str) -> bool:
+    """Return whether a request has this field."""
+    return any(each.name == name for each in dataclasses.fields(cls))
+
+
+def read_texts(name: str, value: Any, settings: ServeSettings) -> tuple[str, ...]:
+    """Check a list of texts."""
+    if not isinstance(value, list):
+        raise ApiError(422, "invalid_value", f"{name}: {show_value(value)} given, expected a list of texts", name)
+    if len(value) > settings.texts:
+        raise ApiError(413, "too_large", f"{name}: {len(value):,} given, expected at most {settings.texts:,}", name)
+    return tuple(read_text(f"{name}[{number}]", text) for number, text in enumerate(value))
+
+
+def read_text(name: str, value: Any) -> str:
+    """Check a text: half of a pair of surrogates is no character."""
+    if not isinstance(value, str):
+        raise ApiError(422, "invalid_value", f"{name}: {show_value(value)} given, expected a text", name)
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        code = f"U+{ord(value[error.start]):04X}"
+        message = f"{name}: a lone surrogate, {code}, at character {error.start + 1:,}; expected Unicode text"
+        raise ApiError(422, "invalid_value", message, name) from None
+    return value
+
+
+def check_options(options: Options, settings: ServeSettings) -> None:
+    """Refuse what this server does not allow, though a search could do it."""
+    most = {"beam": settings.beam, "nbest": settings.beam}
+    most |= {"longest": settings.output_tokens, "shortest": settings.output_tokens}
+    for name, limit in most.items():
+        value = getattr(options, name)
+        if value is not None and value > limit:
+            message = f"{name}: {value:,} given, expected at most {limit:,} on this server"
+            raise ApiError(422, "invalid_value", message, name)
+
+
+SEARCHING = (TranslateRequest, SampleRequest, CaptionRequest, LookRequest)  # requests with the options of the search
+
+
+# ---- schemas
+
+
+def schema_of(cls: type, settings: ServeSettings) -> dict[str, Any]:
+    """Return the JSON schema of a request."""
+    hints = typing.get_type_hints(cls)
+    fields = {each.name: (hints[each.name], each) for each in dataclasses.fields(cls)}
+    if cls in SEARCHING:
+        search_hints = typing.get_type_hints(Options)
+        fields |= {name: (search_hints[name], each) for name, each in SEARCH.items()}
+    properties = {name: property_of(name, hint, each, settings) for name, (hint, each) in fields.items()}
+    required = [name for name, (_, each) in fields.items() if each.metadata.get("min")]
+    required += ["text"] if cls is LookRequest else []
+    schema: dict[str, Any] = {"type": "object", "title": cls.__name__, "properties": properties}
+    schema["additionalProperties"] = False
+    return {**schema, "required": required} if required else schema
+
+
+def property_of(name: str, hint: Any, each: dataclasses.Field, settings: ServeSettings) -> dict[str, Any]:
+    """Return the schema of one field: its type, its limits, its default and its help."""
+    schema = type_of(hint)
+    if schema.get("type") == "array":
+        schema |= {"maxItems": settings.texts, "minItems": each.metadata.get("min", 0)}
+        schema["items"] = {"type": "string", "maxLength": settings.characters}
+    for key, word in (("least", "minimum"), ("most", "maximum"), ("above", "exclusiveMinimum")):
+        if key in each.metadata:
+            schema[word] = each.metadata[key]
+    limit = {"beam": settings.beam, "nbest": settings.beam, "longest": settings.output_tokens}
+    limit |= {"shortest": settings.output_tokens}
+    if name in limit:
+        schema["maximum"] = min(limit[name], schema.get("maximum", limit[name]))
+    if name == "text":
+        schema |= {"minLength": 1, "maxLength": settings.characters}
+    if each.default is not dataclasses.MISSING and each.default not in (None, ()):
+        schema["default"] = each.default
+    return {**schema, "description": each.metadata.get("help", "")}
+
+
+def type_of(hint: Any) -> dict[str, Any]:
+    """Return the schema of a type."""
+    plain = {int: "integer", float: "number", str: "string", bool: "boolean"}
+    if hint in plain:
+        return {"type": plain[hint]}
+    if get_origin(hint) is Literal:
+        return {"type": "string", "enum": list(get_args(hint))}
+    if get_origin(hint) in (Union, types.UnionType):
+        (real,) = (each for each in get_args(hint) if each is not type(None))
+        return {"type": [plain[real], "null"]}
+    return {"type": "array"}

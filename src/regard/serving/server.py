@@ -1,0 +1,145 @@
+"""The process that serves: it listens, and knows what signals mean.
+
+SIGTERM and Ctrl-C let requests that were admitted finish, and refuse new ones; SIGHUP opens runs anew whose best
+checkpoint has moved.
+"""
+
+import asyncio
+import contextlib
+import logging
+import signal
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import uvicorn
+
+from regard.errors import CommandError
+from regard.serving.app import make_app
+from regard.serving.service import Service
+
+__all__ = ["run_server"]
+
+log = logging.getLogger("regard.serving")
+
+
+class Server(uvicorn.Server):
+    """uvicorn's server, without its own handling of signals."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leave signals to `run_server`."""
+        yield
+
+
+def run_server(service: Service, say: Callable[[str], None]) -> None:
+    """Serve until a signal ends it; an error of a run that cannot be opened is raised."""
+    asyncio.run(serve(service, say))
+
+
+async def serve(service: Service, say: Callable[[str], None]) -> None:
+    """Listen, open the models, and wait for the end."""
+    settings = service.settings
+    config = uvicorn.Config(
+        make_app(service),
+        host=settings.host,
+        port=settings.port,
+        log_config=None,
+        access_log=False,
+        lifespan="off",
+        server_header=False,
+        timeout_keep_alive=30,
+        timeout_graceful_shutdown=2,
+    )
+    server = Server(config)
+    handle_signals(service, server, say)
+    listening = asyncio.create_task(listen(server))
+    while not server.started and not listening.done():
+        await asyncio.sleep(0.01)
+    if listening.done():
+        listening.result()
+        return
+    address = address_of(server)
+    say(f"listening on {address}; opening {', '.join(service.folders)}")
+    opening = asyncio.create_task(service.start())
+    await asyncio.wait({opening, listening}, return_when=asyncio.FIRST_COMPLETED)
+    if opening.done() and opening.exception() is not None:
+        server.should_exit = True
+        await listening
+        opening.result()
+    if opening.done():
+        for model in service.models.values():
+            languages = model.card["languages"]
+            pair = f", {languages['source']} to {', '.join(languages['targets'])}" if languages else ""
+            say(f"{model.name}: {model.card['task']}{pair}, {model.card['kind']}, step {model.card['step']:,}")
+        say(f"ready: {address} (Ctrl-C stops)")
+    await listening
+    opening.cancel()
+    service.close()
+
+
+async def listen(server: Server) -> None:
+    """Run uvicorn; a port that is taken is a person's mistake."""
+    try:
+        await server.serve()
+    except SystemExit:
+        raise CommandError(
+            f"--port: {server.config.port} on {server.config.host} cannot be listened on; is another server running?"
+        ) from None
+
+
+def address_of(server: Server) -> str:
+    """Return the address that the server listens on: port 0 is another one by now."""
+    host, port = server.servers[0].sockets[0].getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def handle_signals(service: Service, server: Server, say: Callable[[str], None]) -> None:
+    """Say what signals do."""
+    loop, tasks = asyncio.get_running_loop(), set[asyncio.Task[Any]]()
+
+    def start(work: Any) -> None:
+        task = loop.create_task(work)
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
+
+    def stop() -> None:
+        if service.draining:  # asked twice
+            server.should_exit = server.force_exit = True
+        else:
+            start(drain(service, server, say))
+
+    def renew() -> None:
+        start(reload(service, say))
+
+    for name, function in (("SIGTERM", stop), ("SIGINT", stop), ("SIGHUP", renew)):
+        if hasattr(signal, name):
+            try:
+                loop.add_signal_handler(getattr(signal, name), function)
+            except NotImplementedError:  # on Windows
+                signal.signal(getattr(signal, name), lambda *_, function=function: loop.call_soon_threadsafe(function))
+
+
+async def drain(service: Service, server: Server, say: Callable[[str], None]) -> None:
+    """Let requests finish that were admitted, for as long as there is grace."""
+    service.draining = True
+    end = time.monotonic() + service.settings.grace
+    in_flight = service.metrics.in_flight._value
+    say(f"stopping: {in_flight.get():.0f} requests to finish")
+    while in_flight.get() > 0 and time.monotonic() < end:
+        await asyncio.sleep(0.02)
+    server.force_exit = in_flight.get() > 0
+    server.should_exit = True
+
+
+async def reload(service: Service, say: Callable[[str], None]) -> None:
+    """Open runs anew whose best checkpoint has moved; one that cannot be opened stays as it is."""
+    try:
+        names = await service.reload()
+    except Exception as error:
+        say(f"not opened anew: {error}")
+        return
+    for name in names:
+        say(f"{name}: step {service.models[name].card['step']:,} from now on")
+    if not names:
+        say("no best checkpoint has moved")

@@ -1,0 +1,42 @@
+"""Settings of `regard serve`: where it listens, and what a request may ask for. Imports no torch."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from regard.config import option
+
+__all__ = ["ServeSettings"]
+
+
+@dataclass(frozen=True)
+class ServeSettings:
+    """The settings of a server: keys of serve.toml, some of them flags of `regard serve`."""
+
+    host: str = option("127.0.0.1", "address to listen on; 0.0.0.0: every address of this machine")
+    port: int = option(8080, "port to listen on; 0: any that is free", least=0, most=65_535)
+    device: str = option("auto", "device of every model, or several separated by commas, with a worker for each")
+    precision: Literal["auto", "fp32", "bf16"] = option(
+        "auto", "number format of searches on a GPU: bf16 or fp32; auto is bf16"
+    )
+    memory: float = option(0.5, "share of a GPU's free memory for the states of searches", above=0, most=0.95)
+    characters: int = option(20_000, "maximum number of characters in all texts of a request", least=1, most=10_000_000)
+    texts: int = option(128, "maximum number of texts in a request", least=1, most=100_000)
+    body_bytes: int = option(1_048_576, "maximum size of a request in bytes, pictures apart", least=1024, most=2**30)
+    pictures: int = option(8, "maximum number of pictures in a request", least=1, most=1000)
+    picture_bytes: int = option(10_485_760, "maximum size of a picture in bytes", least=1, most=2**30)
+    beam: int = option(100, "largest beam size, or number of samples, that a request may ask for", least=1, most=10_000)
+    output_tokens: int = option(
+        1024, "largest number of tokens of an output that a request may ask for", least=1, most=1_048_576
+    )
+    look_words: int = option(200, "maximum number of words in a text to look into", least=1, most=10_000)
+    waiting: int = option(
+        512, "sentences that may wait; beyond that a request is answered with 429", least=1, most=10**6
+    )
+    seconds: float = option(30.0, "seconds that a request may take; then it is answered with 504", above=0, most=3600)
+    grace: float = option(20.0, "seconds that requests have to finish after SIGTERM", least=0, most=3600)
+    keys: str | None = option(None, "file of API keys, one per line; without it no key is asked for")
+    rate: int = option(0, "requests a minute that each API key may send; 0: any number", least=0, most=1_000_000)
+    hosts: tuple[str, ...] = option((), "names in the Host header that are served beside loopback ones")
+    origins: tuple[str, ...] = option((), "origins of web pages that may use the server (CORS)")
+    languages: tuple[str, ...] = option((), "languages of models that do not know theirs, such as demo=en-de")
+    log_texts: bool = option(False, "write texts into the log")

@@ -1,0 +1,152 @@
+"""Workers: a thread for each model and device, which owns the model and all that is computed with it."""
+
+import contextlib
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from regard.decoding.outputs import SearchResult
+from regard.errors import RegardError
+from regard.kernels.linear import pack_weights
+from regard.run import Run
+from regard.serving.engine import Engine
+from regard.serving.jobs import Job, Update, WaitingLine
+from regard.serving.settings import ServeSettings
+
+__all__ = ["Counters", "Worker", "WorkerError", "longest_source"]
+
+SPAN = 10.0  # seconds over which the rate of sentences is measured
+log = logging.getLogger("regard.serving")
+
+
+class WorkerError(RegardError):
+    """The thread that computes with a model has stopped."""
+
+
+class Counters:
+    """What workers have done so far; added to by them, and read by whoever asks."""
+
+    def __init__(self) -> None:
+        self.sentences = self.tokens = 0
+        self.steps_seconds = self.calls_seconds = 0.0
+        self.recent: deque[tuple[float, int]] = deque(maxlen=4096)  # when, and how many sentences had ended
+
+    def add(self, results: list[SearchResult]) -> None:
+        """Count sentences that are done."""
+        self.sentences += len(results)
+        self.tokens += sum(len(output.tokens) + 1 for result in results for output in result.outputs)
+        self.recent.append((time.monotonic(), len(results)))
+
+    @property
+    def rate(self) -> float:
+        """Sentences a second, of late."""
+        now = time.monotonic()
+        recent = [(when, count) for when, count in self.recent if now - when < SPAN]
+        return sum(count for _, count in recent) / max(0.5, now - recent[0][0]) if recent else 0.0
+
+
+class Worker(threading.Thread):
+    """A thread that opens a run on its device and searches what waits in a line, until the line is closed."""
+
+    def __init__(
+        self,
+        name: str,
+        device: str,
+        open_run: Callable[[str], Run],
+        line: WaitingLine,
+        counters: Counters,
+        settings: ServeSettings,
+        stopped: Callable[[], None] = lambda: None,
+    ):
+        super().__init__(name=f"regard {name} {device}", daemon=True)
+        self.device, self.open_run, self.line, self.counters = device, open_run, line, counters
+        self.settings, self.stopped = settings, stopped
+        self.opened: Run | None = None
+        self.engine: Engine | None = None
+        self.failure: BaseException | None = None
+        self.started = threading.Event()  # it is ready, or has failed
+
+    @property
+    def ready(self) -> bool:
+        """Whether it serves."""
+        return self.started.is_set() and self.failure is None and self.is_alive()
+
+    @property
+    def places(self) -> int:
+        """Sentences that it searches now."""
+        return 0 if self.engine is None else self.engine.places
+
+    def run(self) -> None:
+        """Open the run, capture what is to be captured, and work."""
+        try:
+            opened = self.open_run(self.device)
+            engine = Engine(opened.model, longest_source(opened), self.settings.precision, self.settings.memory)
+            cuda = torch.cuda.device(opened.device) if opened.device.type == "cuda" else contextlib.nullcontext()
+            with cuda, pack_weights(), torch.no_grad():
+                engine.warm(example_of(opened))
+                self.opened, self.engine = opened, engine
+                self.started.set()
+                self.work(opened, engine)
+        except BaseException as error:
+            self.failure = error
+            if self.started.is_set() or not isinstance(error, RegardError):
+                log.exception("%s: the worker has stopped", self.name)
+            if self.engine is not None:
+                stopped = WorkerError("the worker of this model has stopped; see the server's log")
+                self.line.deliver([(job, stopped) for job in self.engine.jobs()])
+                self.stopped()
+        finally:
+            self.started.set()
+
+    def work(self, opened: Run, engine: Engine) -> None:
+        """Search, call and cancel, in turn."""
+        line = self.line
+        while not line.closed or line.waiting or line.calls or engine.active:
+            for job in line.take_cancelled(engine.lanes):
+                engine.cancel(job)
+            for bulk in (False, True):
+                engine.add(line.take(bulk, engine.room(bulk), engine.idle(bulk)))
+            call = line.take_call()
+            if call is not None:
+                start = time.perf_counter()
+                function, future = call
+                if future.set_running_or_notify_cancel():
+                    try:
+                        future.set_result(function(opened))
+                    except Exception as error:
+                        future.set_exception(error)
+                self.counters.calls_seconds += time.perf_counter() - start
+            if engine.active:
+                start = time.perf_counter()
+                self.deliver(engine.advance())
+                self.counters.steps_seconds += time.perf_counter() - start
+            elif call is None:
+                line.wait(0.5)
+
+    def deliver(self, updates: list[Update]) -> None:
+        """Hand over what has ended."""
+        if not updates:
+            return
+        ended: list[Job] = [job for job, outcome in updates if not isinstance(outcome, list)]
+        self.counters.add([outcome for _, outcome in updates if isinstance(outcome, SearchResult)])
+        self.line.forget(ended)
+        self.line.deliver(updates)
+
+
+def longest_source(run: Run) -> int:
+    """Return the most tokens of a source that the run's model takes."""
+    longest, limit = run.settings.data.longest, run.model.limit
+    return longest if limit is None else min(longest, limit)
+
+
+def example_of(run: Run) -> Any:
+    """Return a source to search once before the first request; None where the run searches nothing."""
+    if run.can("caption"):
+        side = run.settings.data.image_size
+        return torch.zeros(3, side, side, dtype=torch.uint8)
+    return [3, 4, 5] if run.can("translate") or run.can("sample") else None
