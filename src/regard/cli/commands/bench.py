@@ -11,7 +11,7 @@ from regard.cli.options import name_option, number_option, out_option
 from regard.errors import CommandError
 from regard.machine import most_threads
 
-NAMES = ("attention", "training", "decoding", "lstmn")
+NAMES = ("attention", "training", "decoding", "serving", "lstmn")
 EXAMPLES = (
     "regard bench attention",
     "regard bench training --rounds 3 -o training.json",
@@ -20,7 +20,8 @@ EXAMPLES = (
 
 def bench(
     name: Annotated[
-        str, typer.Argument(metavar="NAME", help="Name of the benchmark: attention, training, decoding or lstmn.")
+        str,
+        typer.Argument(metavar="NAME", help="Name of the benchmark: attention, training, decoding, serving or lstmn."),
     ],
     rounds: Annotated[int, number_option("Number of interleaved rounds; medians are shown.", least=3, most=1000)] = 9,
     threads: Annotated[int, number_option("Number of CPU threads.", least=1, most=most_threads())] = 2,

@@ -46,7 +46,7 @@ def serve(
     log_texts: Annotated[bool, flag_option("--log-texts", "Also write texts into the log.")] = False,
     quiet: Annotated[bool, flag_option("--quiet", "Print no line for each request.")] = False,
 ) -> None:
-    """Serve trained runs over HTTP: translate, score, align, sample, caption, classify, look.
+    """Serve trained runs over HTTP, searching many requests together.
 
     Every RUN is a model of its own, while `regard translate RUN RUN` makes one of several: here that is NAME=RUN+RUN.
     SIGTERM and Ctrl-C finish what was admitted; SIGHUP opens runs anew whose best checkpoint has moved.

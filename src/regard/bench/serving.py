@@ -1,0 +1,343 @@
+"""Benchmarks of `regard serve`: the command is started, and clients speak HTTP to it from processes of their own.
+
+The models have random weights, and every output has a number of tokens that the request sets, so that the work is the
+same for all. On a CPU a Transformer of the size of Multi30k's (256 wide, 3 and 3 layers, 8,000 words) is measured
+beside `run.stream` and `run.translate` of the same sentences in this process, in turn with the server; answers must be
+the same. On a GPU it is a Transformer base with 32,000 words, measured by itself.
+"""
+
+import json
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import urllib.request
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from regard.bench.measure import Result
+from regard.data.tokenizer import Tokenizers
+from regard.data.vocabulary import train as train_vocabulary
+from regard.errors import RegardError
+from regard.run import Run, load
+from regard.tasks.settings import read_settings
+from regard.tasks.start import write_config
+from regard.tasks.task import build_model
+from regard.training.checkpoint import Checkpoints, weights_of
+from regard.training.objective import Prediction
+from regard.training.trainer_state import Counters
+
+__all__ = ["run"]
+
+SMALL = {"preset": "small"}
+BASE = {"preset": "base"}
+TURN = 6.0  # seconds that clients send for one figure
+DOCUMENT = (100, 20)  # sentences and words of a long document
+PLACE = "/v1/translate"
+
+
+def run(rounds: int = 9, device: str = "cpu") -> Iterator[Result]:
+    """Start the server, and measure what clients see."""
+    with tempfile.TemporaryDirectory() as home:
+        if device == "cpu":
+            yield from run_cpu(Path(home), rounds)
+        else:
+            yield from run_cuda(Path(home), rounds)
+
+
+# ---- two cores
+
+
+def run_cpu(home: Path, rounds: int) -> Iterator[Result]:
+    """Throughput beside a whole list, latency beside a call, and short requests beside a long document."""
+    folder = write_run(home / "model", SMALL, 8000)
+    opened, words = load(folder), Words(8000)
+    search: dict[str, Any] = {"beam": 5, "shortest": 14, "longest": 14}
+    texts = [words.sentence(12) for _ in range(256)]
+    bodies = [{"texts": [text], **search} for text in texts]
+    with server(folder, "cpu") as address:
+        answers = drive(address, bodies[:16], 16, 2, keep=16)["answers"]
+        compare_answers(opened, answers, search)
+        ratios, rates = [], []
+        for _ in range(max(3, rounds // 3)):
+            start = time.perf_counter()
+            list(opened.stream(texts, **search))
+            alone = len(texts) / (time.perf_counter() - start)
+            rate = rate_of(drive(address, bodies, 32, TURN))
+            ratios.append(rate / alone)
+            rates.append((rate, alone))
+        yield result(
+            "32 clients, a sentence each, beam 5",
+            f"{median(rate for rate, _ in rates):.1f} sentences a second",
+            f"regard translate {median(alone for _, alone in rates):.1f}",
+            median(ratios),
+            0.7,
+        )
+        ratios, times = [], []
+        for turn in range(max(3, rounds // 3)):
+            alone_times = []
+            for text in texts[turn * 8 : turn * 8 + 8]:
+                start = time.perf_counter()
+                opened.translate([text], **search)
+                alone_times.append(time.perf_counter() - start)
+            served = median(drive(address, bodies[turn * 8 :], 1, TURN / 2)["seconds"])
+            ratios.append(served / median(alone_times))
+            times.append((served, median(alone_times)))
+        yield result(
+            "one client, median",
+            f"{1e3 * median(served for served, _ in times):.1f} ms",
+            f"run.translate {1e3 * median(alone for _, alone in times):.1f} ms",
+            median(ratios),
+            1.3,
+            less=True,
+        )
+        yield beside_document(address, words, 4.0)
+
+
+def compare_answers(opened: Run, answers: Sequence[Any], search: dict[str, Any]) -> None:
+    """Refuse to measure answers that are not those of the library."""
+    for body, answer in answers:
+        expected = next(iter(opened.stream(body["texts"], **search)))[0]
+        output = answer["results"][0]["outputs"][0]
+        if output["text"] != expected.text or abs(output["score"] - expected.score) > 1e-4:
+            raise RegardError(f"bench: {body['texts'][0]!r} is answered with {output['text']!r}, not {expected.text!r}")
+
+
+# ---- a GPU
+
+
+def run_cuda(home: Path, rounds: int) -> Iterator[Result]:
+    """Latency and throughput of a Transformer base, greedy and with a beam; mixed requests; a long document."""
+    folder, words = write_run(home / "model", BASE, 32_000), Words(32_000)
+    greedy = {"beam": 1, "shortest": 27, "longest": 27}
+    beam = {"beam": 5, "shortest": 27, "longest": 27}
+    with server(folder, "cuda") as address:
+        captures = figure(address, "regard_captures")
+        bodies = [{"texts": [words.sentence(24)], **greedy} for _ in range(256)]
+        drive(address, bodies, 4, 2)
+        one = drive(address, bodies, 1, TURN)
+        alone = median(one["seconds"])
+        yield result(
+            "one client, greedy, 28 tokens, median", f"{1e3 * alone:.2f} ms", "goal 20 ms", alone / 0.02, 1.0, less=True
+        )
+        many = rate_of(drive_many(address, bodies, 64, TURN))
+        rate = rate_of(one)
+        yield result("64 clients, greedy", f"{many:.0f} a second", f"one client {rate:.0f}", many / rate, 10.0)
+        lists = [{"texts": [words.sentence(24) for _ in range(32)], **beam} for _ in range(64)]
+        drive_many(address, lists, 64, 2)
+        sentences = 32 * rate_of(drive_many(address, lists, 64, TURN))
+        yield result(
+            "64 clients, 32 texts each, beam 5",
+            f"{sentences:.0f} sentences a second",
+            "goal 8,000",
+            sentences / 8000,
+            1.0,
+        )
+        mixed = [{**body, **varied(words, number)} for number, body in enumerate(lists)]
+        equal, differing = [], []
+        for _ in range(3):
+            equal.append(rate_of(drive_many(address, lists, 64, TURN / 2)))
+            differing.append(rate_of(drive_many(address, mixed, 64, TURN / 2)))
+        ratio = median(two / one for one, two in zip(equal, differing, strict=True))
+        yield result(
+            "requests whose beam, limits and prefixes differ",
+            f"{32 * median(differing):.0f} sentences a second",
+            f"equal ones {32 * median(equal):.0f}",
+            ratio,
+            0.8,
+        )
+        yield beside_document(address, words, 2.0)
+        later = figure(address, "regard_captures")
+        yield result(
+            "graphs captured after the start",
+            f"{later - captures:.0f}",
+            f"{captures:.0f} before",
+            later - captures,
+            0.0,
+            less=True,
+        )
+
+
+def varied(words: "Words", number: int) -> dict[str, Any]:
+    """Options that differ from request to request, with outputs of about the same length."""
+    tokens = 27 + number % 5 - 2
+    table: dict[str, Any] = {"beam": 1 + number % 5, "shortest": tokens, "longest": tokens}
+    table |= {"length_penalty": 0.1 * (number % 10), "nbest": 1 + number % (1 + number % 5)}
+    if number % 2:
+        table["prefixes"] = [words.sentence(1 + number % 3) for _ in range(32)]
+    return table
+
+
+# ---- what both measure
+
+
+def beside_document(address: str, words: "Words", goal: float) -> Result:
+    """Short requests while a long document is translated again and again."""
+    short = [{"texts": [words.sentence(8)], "beam": 5, "shortest": 9, "longest": 9} for _ in range(64)]
+    document = " ".join(words.sentence(DOCUMENT[1]).capitalize() + "." for _ in range(DOCUMENT[0]))
+    bodies = [{"texts": [document], "beam": 5, "shortest": 22, "longest": 22}]
+    ratios, pairs = [], []
+    for _ in range(3):
+        before = late(drive(address, short, 1, TURN / 2)["seconds"])
+        stop = threading.Event()
+        thread = threading.Thread(target=repeat, args=(address, bodies[0], stop), daemon=True)
+        thread.start()
+        time.sleep(0.3)
+        beside = late(drive(address, short, 1, TURN)["seconds"])
+        stop.set()
+        thread.join()
+        ratios.append(beside / before)
+        pairs.append((before, beside))
+    before, beside = (median(values) for values in zip(*pairs, strict=True))
+    what = f"8 words beside a document of {DOCUMENT[0] * DOCUMENT[1]:,}, 95th percentile"
+    return result(what, f"{1e3 * beside:.1f} ms", f"without it {1e3 * before:.1f} ms", median(ratios), goal, less=True)
+
+
+def repeat(address: str, body: dict[str, Any], stop: threading.Event) -> None:
+    """Send one request again and again, each when the last was answered."""
+    while not stop.is_set():
+        post(address, body)
+
+
+def post(address: str, body: dict[str, Any]) -> Any:
+    """Send one request."""
+    headers = {"Content-Type": "application/json"}
+    request = urllib.request.Request(address + PLACE, json.dumps(body).encode(), headers)
+    with urllib.request.urlopen(request, timeout=300) as response:
+        return json.load(response)
+
+
+def drive(address: str, bodies: Sequence[Any], clients: int, seconds: float, keep: int = 0) -> dict[str, Any]:
+    """Let clients send, from a process of their own."""
+    return drive_many(address, bodies, clients, seconds, keep, processes=1)
+
+
+def drive_many(
+    address: str, bodies: Sequence[Any], clients: int, seconds: float, keep: int = 0, processes: int = 4
+) -> dict[str, Any]:
+    """Let clients send, from several processes; what is answered with anything but 200 is an error."""
+    plan = {"address": address, "path": PLACE, "clients": clients // processes, "seconds": seconds, "keep": keep}
+    shares = [json.dumps({**plan, "bodies": list(bodies[number::processes])}) for number in range(processes)]
+    command = [sys.executable, "-m", "regard.bench.http_load"]
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    running = [subprocess.Popen(command, **pipes) for _ in shares]
+    figures: dict[str, Any] = {"seconds": [], "answers": [], "elapsed": seconds}
+    outputs: list[str] = [""] * len(running)
+
+    def talk(number: int) -> None:
+        outputs[number] = running[number].communicate(shares[number])[0]
+
+    threads = [threading.Thread(target=talk, args=(number,)) for number in range(len(running))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for output in outputs:
+        part = json.loads(output)
+        if set(part["statuses"]) - {"200"}:
+            raise RegardError(f"bench: the server answered with {part['statuses']}, expected 200")
+        figures["seconds"] += part["seconds"]
+        figures["answers"] += part["answers"]
+    return figures
+
+
+def rate_of(figures: dict[str, Any]) -> float:
+    """Requests a second."""
+    return len(figures["seconds"]) / figures["elapsed"]
+
+
+def late(seconds: Sequence[float]) -> float:
+    """The 95th percentile."""
+    return statistics.quantiles(seconds, n=20)[-1]
+
+
+def median(values: Any) -> float:
+    """The median of anything that can be gone through."""
+    return statistics.median(list(values))
+
+
+def result(what: str, ours: str, peer: str, ratio: float, goal: float, less: bool = False) -> Result:
+    """A line of the benchmark."""
+    reached = ratio <= goal if less else ratio >= goal
+    return Result(what, ours, peer, ratio, f"{'at most' if less else 'at least'} {goal:g}", reached)
+
+
+@contextmanager
+def server(folder: Path, device: str) -> Iterator[str]:
+    """Start `regard serve` for a run; its address."""
+    config = folder.parent / "serve.toml"
+    config.write_text("waiting = 100000\nseconds = 300\ntexts = 1000\ncharacters = 1000000\n")
+    command = [sys.executable, "-m", "regard", "serve", f"model={folder}", "--port", "0", "--quiet"]
+    command += ["--device", device, "--config", str(config)]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    lines = []
+    for line in process.stderr:
+        lines.append(line)
+        if line.startswith("regard: ready: "):
+            break
+    else:
+        raise RegardError(f"bench: the server did not start: {''.join(lines)}")
+    stderr = process.stderr
+    threading.Thread(target=lambda: [None for _ in stderr], daemon=True).start()
+    try:
+        yield line.split()[2]
+    finally:
+        process.terminate()
+        process.wait(60)
+
+
+def figure(address: str, name: str) -> float:
+    """A figure of the server's metrics, summed over its labels."""
+    with urllib.request.urlopen(address + "/metrics", timeout=60) as response:
+        lines = response.read().decode().splitlines()
+    return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith((name + "{", name + " ")))
+
+
+class Words:
+    """Sentences of random words that the tokenizer knows."""
+
+    def __init__(self, count: int):
+        self.words = word_list(count)
+        self.random = random.Random(0)
+
+    def sentence(self, words: int) -> str:
+        """A sentence of so many words."""
+        return " ".join(self.random.choice(self.words) for _ in range(words))
+
+
+def word_list(count: int) -> list[str]:
+    """Words that sentence splitting has nothing to say about; with what every vocabulary has, there are `count`."""
+    letters = "abcdefghijklmnopqrstuvwxyz"
+    return [
+        letters[i % 26] + letters[i // 26 % 26] + letters[i // 676 % 26] + letters[i // 17576]
+        for i in range(count - 10)
+    ]
+
+
+def write_run(folder: Path, model: dict[str, Any], words: int) -> Path:
+    """A run folder whose weights are random, with a vocabulary of so many words."""
+    table = {
+        "task": "translate",
+        "data": {"source": "train.en", "target": "train.de", "longest": 64},
+        "tokenizer": {"kind": "word", "joint": True, "size": words},
+        "model": {"kind": "transformer", **model},
+    }
+    settings = read_settings(table)
+    tokenizers = Tokenizers(train_vocabulary(word_list(words), "word", words))
+    torch.manual_seed(0)
+    built = build_model(settings, tokenizers, [])
+    folder.mkdir(parents=True)
+    write_config(folder / "config.toml", settings)
+    tokenizers.save(folder / "tokenizer.json")
+    facts = {"task": "translate", "model": settings.table()["model"], "tokenizer": tokenizers.hash}
+    manifest = {"step": 1, "counters": Counters(1).table(), "task": facts}
+    Checkpoints(folder).write("step-000001", weights_of(Prediction(built)), {}, manifest)
+    return folder
