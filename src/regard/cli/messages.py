@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
-from regard.cli.layout import fit_columns, terminal_width, wrap, wrap_cell
+from regard.cli.layout import GAP, fit_columns, terminal_width, wrap, wrap_cell
 from regard.config import visible
 
 if TYPE_CHECKING:
@@ -41,6 +41,12 @@ def print_table(head: Sequence[str] | None, rows: Sequence[Sequence[str]], *, nu
         for parts in itertools.zip_longest(*cells, fillvalue=""):
             line = zip(parts, widths, right, strict=True)
             print("  ".join(part.rjust(size) if number else part.ljust(size) for part, size, number in line).rstrip())
+
+
+def fits_terminal(lines: Sequence[Sequence[str]]) -> bool:
+    """Tell whether a table fits the terminal that standard output is, with cells broken between words."""
+    width, columns = terminal_width(sys.stdout), list(zip(*lines, strict=True))
+    return width is None or sum(fit_columns(columns, width)) + GAP * (len(columns) - 1) <= width
 
 
 def print_text(text: str, indent: int = 0) -> None:

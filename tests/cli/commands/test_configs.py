@@ -62,10 +62,10 @@ def test_what_is_there_comes_first(empty, capsys):
     [
         (
             "configs/phrasebok.toml",
-            "no such file, expected a TOML configuration; did you mean configs/phrasebook.toml?",
+            "no such file, expected a TOML configuration; did you mean phrasebook?",
         ),
-        ("other/phrasebook.toml", "no such file, expected a TOML configuration; did you mean configs/phrasebook.toml?"),
-        ("phrasebook.json", "no such file, expected a TOML configuration; did you mean configs/phrasebook.toml?"),
+        ("other/phrasebook.toml", "no such file, expected a TOML configuration; did you mean phrasebook?"),
+        ("phrasebook.json", "no such file, expected a TOML configuration; did you mean phrasebook?"),
         ("x", "no such file, expected a TOML configuration; `regard configs` lists those that come with Regard"),
         ("configs/../x.toml", "no such file, expected a TOML configuration; `regard configs` lists"),
     ],
@@ -77,7 +77,7 @@ def test_a_wrong_name_is_answered(empty, given, said):
 
 
 def test_a_wrong_name_to_print(empty):
-    assert refused("phrasebok") == "phrasebok: no such configuration; did you mean configs/phrasebook.toml?"
+    assert refused("phrasebok") == "phrasebok: no such configuration; did you mean phrasebook?"
     assert refused("../phrasebook").startswith("../phrasebook: no such configuration")
 
 

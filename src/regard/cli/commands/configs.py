@@ -75,6 +75,4 @@ def is_config_name(path: Path) -> bool:
 def suggest_config(name: str) -> str:
     """Suggest a name for a wrong one, in words that follow the sentence that says so."""
     close = difflib.get_close_matches(Path(name).stem, shipped_configs(), n=1)
-    return (
-        f"; did you mean configs/{close[0]}.toml?" if close else "; `regard configs` lists those that come with Regard"
-    )
+    return f"; did you mean {close[0]}?" if close else "; `regard configs` lists those that come with Regard"

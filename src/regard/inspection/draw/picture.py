@@ -103,7 +103,7 @@ def _select(exhibit: Exhibit, name: str | None, head: int | None) -> tuple[View,
     count = len(view.weights)
     if head is not None:
         if not 0 <= head < count:
-            raise ArgumentError(f"head {head + 1}: {view.name} has {count} heads, numbered 1 to {count}")
+            raise ArgumentError(f"head {head + 1}: {view.title} has {count} heads, numbered 1 to {count}")
         return view, [head]
     if name is None and first is not None:
         return view, [exhibit.head]
