@@ -24,17 +24,25 @@ def print_message(text: str) -> None:
     print(wrap(f"regard: {text}", terminal_width(sys.stderr)), file=sys.stderr)
 
 
-def print_table(head: Sequence[str] | None, rows: Sequence[Sequence[str]], *, numbers_right: bool = True) -> None:
+def print_table(
+    head: Sequence[str] | None,
+    rows: Sequence[Sequence[str]],
+    *,
+    numbers_right: bool = True,
+    right: Sequence[bool] | None = None,
+) -> None:
     """Print a table as plain text: columns as wide as they need to be, those of numbers to the right.
 
-    In a terminal that is narrower, cells of text are broken into lines.
+    `right` tells which columns those are; by default the text of their cells does. In a terminal that is narrower,
+    cells of text are broken into lines.
     """
     lines = [head, *rows] if head is not None else list(rows)
     if not lines:
         return
     columns = list(zip(*lines, strict=True))
     bodies = columns if head is None else [column[1:] for column in columns]
-    right = [numbers_right and all(NUMBER.fullmatch(cell) for cell in body) for body in bodies]
+    if right is None:
+        right = [numbers_right and all(NUMBER.fullmatch(cell) for cell in body) for body in bodies]
     widths = fit_columns(columns, terminal_width(sys.stdout))
     for row in lines:
         cells = [wrap_cell(cell, width) for cell, width in zip(row, widths, strict=True)]
