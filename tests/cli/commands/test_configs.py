@@ -40,10 +40,9 @@ def test_one_is_printed_as_it_is(empty, name):
 def test_every_one_is_found_from_anywhere(empty, name, capsys):
     for given in (Path(name), Path(f"{name}.toml"), Path("configs") / f"{name}.toml", Path(f"./configs/{name}.toml")):
         assert find_config(given) == FILES[name]
-        assert (
-            capsys.readouterr().err
-            == f"regard: {given}: no such file here; using the one that comes with Regard, {FILES[name]}\n"
-        )
+        missing = "no such file here; " if given.suffix else ""
+        said = f"regard: {given}: {missing}using the configuration that comes with Regard, {FILES[name]}\n"
+        assert capsys.readouterr().err == said
         shown = Command("train").typed(given, "--check")
         assert (shown.exit_code, shown.stdout) == (0, "the configuration is valid\n")
 
