@@ -1,6 +1,6 @@
 """Pages that are made from the code when the site is built: commands, the Python interface, the notebook.
 
-A page of `docs/` says in a comment what belongs in its place: `<!-- commands -->`, `<!-- notebook: NAME -->`,
+A page of `docs/` says in a comment what belongs in its place: `<!-- command reference -->`, `<!-- notebook: NAME -->`,
 `<!-- module: regard.attention -->`, or with names `<!-- module: regard.tasks.results: Aligned, Translation -->`.
 Markdown takes its place, and nothing is written to the source folder.
 """
@@ -14,7 +14,7 @@ import notebook
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 
-MARK = re.compile(r"^<!-- (commands|module|notebook)(?:: ([\w.-]+))?(?:: ([\w, ]+))? -->$", re.MULTILINE)
+MARK = re.compile(r"^<!-- (command reference|module|notebook)(?:: ([\w.-]+))?(?:: ([\w, ]+))? -->$", re.MULTILINE)
 
 
 def replace_marks(text: str) -> str:
@@ -22,7 +22,7 @@ def replace_marks(text: str) -> str:
 
     def generate(mark: re.Match[str]) -> str:
         what, name, chosen = mark.groups()
-        if what == "commands":
+        if what == "command reference":
             return command_reference.describe_commands()
         if what == "notebook":
             return notebook.as_markdown(name)

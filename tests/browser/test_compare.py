@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 from inspection import exhibits
+from inspection.subjects import exhibit_of_subject
 
 from regard.inspection import page
 
@@ -87,6 +88,31 @@ def test_two_models_differ_where_they_do(opened):
     assert compare.locator(".heat").count() == 1
     apart = compare.locator("tbody tr").count()
     assert tab.locator(".column:first-child .word.differs").count() == apart
+
+
+def test_two_outputs_without_a_common_word(opened):
+    one = exhibits.transformer(layers=1, heads=1)
+    said = [f"{word}x" for word in exhibits.ENGLISH]
+    other = exhibits.transformer(target=said, links=exhibits.LINKS, layers=1, heads=1, seed=4)
+    compare = opened(page(one, against=other)).locator("[data-section=compare]")
+    assert compare.locator("p.readout").first.inner_text() == "There are no words that both wrote."
+
+
+def test_two_outputs_that_look_alike(opened):
+    one = exhibits.transformer(layers=1, heads=1)
+    compare = opened(page(one, against=replace(one, run="another"))).locator("[data-section=compare]")
+    words = "Each of the 16 words that both wrote looks most at the same place in A and B."
+    assert compare.locator("p.readout").first.inner_text() == words
+
+
+@pytest.mark.parametrize("width", [1000, 1280, 1920])
+def test_numbers_fit_beside_each_other(opened, width):
+    one = exhibit_of_subject("transformer")
+    tab = opened(page(one, against=replace(one, run="another")))
+    tab.set_viewport_size({"width": width, "height": 900})
+    tables = tab.locator("[data-section=numbers] .scroll")
+    assert tables.count() == 2
+    assert tables.evaluate_all("all => all.map((each) => each.scrollWidth <= each.clientWidth)") == [True, True]
 
 
 def test_one_model_on_two_inputs(opened):

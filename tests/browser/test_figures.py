@@ -108,6 +108,31 @@ def test_a_lecture_fills_the_window(opened, width):
     assert pair.locator(".below .word").first.evaluate(size) == before
 
 
+@pytest.mark.parametrize("width", [400, 1280])
+def test_weights_stand_clear_of_their_words(opened, width):
+    short = exhibits.transformer(
+        exhibits.GERMAN[:4], exhibits.ENGLISH[:4], links=[0, 1, 2, 3], layers=1, heads=1, cut=()
+    )
+    tab = opened(page(short))
+    tab.set_viewport_size({"width": width, "height": 900})
+    pair = tab.locator("[data-section=pair]")
+    pair.get_by_label("Fill the window").click()
+    tab.keyboard.press("ArrowRight")
+    word = pair.locator(".above .word", has=tab.locator(".number")).first
+    number = word.locator(".number").bounding_box()
+    assert number["y"] + number["height"] <= word.bounding_box()["y"] + 1
+
+
+def test_a_lecture_on_a_phone_has_one_column(opened):
+    tab = opened(page(exhibits.transformer(layers=1, heads=2)))
+    tab.set_viewport_size({"width": 400, "height": 900})
+    heads = tab.locator("[data-section=heads]")
+    heads.get_by_label("Fill the window").click()
+    assert heads.locator(".large").bounding_box()["width"] > 350
+    title = heads.locator("h2").bounding_box()
+    assert title["x"] + title["width"] <= heads.locator(".close").bounding_box()["x"]
+
+
 def test_other_drawings_fill_it_too(opened):
     tab = opened(page(exhibits.transformer(layers=1, heads=2)))
     heads = tab.locator("[data-section=heads]")

@@ -122,3 +122,14 @@ def test_the_candidates_of_a_step_fit_four_hundred_pixels(opened):
     table = tab.locator(".candidates")
     assert table.locator("tbody tr").count() > 3
     assert table.evaluate("each => each.getBoundingClientRect().right - innerWidth") <= 1
+
+
+def test_what_a_hypothesis_said_so_far_is_not_broken_within_words_on_a_phone(opened):
+    tab = opened(page(exhibits.transformer(layers=1, heads=1)))
+    tab.set_viewport_size({"width": 400, "height": 900})
+    search = tab.locator("[data-section=search]")
+    search.get_by_label("next step").click()
+    said = search.locator("tr.best .sofar")
+    assert said.inner_text() == "The"
+    assert said.bounding_box()["width"] > 75  # room for a word, where it had room for two letters
+    assert tab.evaluate("document.documentElement.scrollWidth") <= 400

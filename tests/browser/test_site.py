@@ -20,6 +20,9 @@ SEARCHES = {
     "gradient accumulation": "guide/processes.html#gradient-accumulation",
     "quickstart": "guide/quickstart.html",
     "install": "guide/install.html",
+    "word alignment": "guide/align.html",
+    "alignment": "guide/align.html",
+    "evaluation": "guide/evaluate.html",
     "regard translate": "reference/commands.html#regard-translate",
 }
 

@@ -74,3 +74,17 @@ def test_old_names_work_and_are_not_listed(name):
 
 def test_a_mistake_with_an_old_name_is_one_sentence():
     assert Command("eval").refused("run", "--output").startswith("option '--output' requires an argument")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["train", "--stesp", "5"], "no such option: --stesp; did you mean --steps?"),
+        (["align", "run", "--layer", "9"], "no such option: --layer; see regard align --help"),
+        (["trian"], "no such command 'trian'; did you mean train?"),
+        (["paint"], "no such command 'paint'; see regard --help"),
+        (["train", "a.en", "a.de", "b.de"], "more arguments than expected: a.de b.de; see regard train --help"),
+    ],
+)
+def test_a_mistyped_name_is_answered_with_the_nearest(words, said):
+    assert Command(words[0]).refused(*words[1:]).replace("see root", "see regard") == said

@@ -74,7 +74,7 @@ def test_held_out_by_hash(corpus, kind):
     assert (len(prepared.train), len(prepared.valid)) == (270, 30)
     assert said == [
         "270 documents, 2 labels (bad, good); 30 held out for validation "
-        "(by hash; give data.valid_documents to choose them)"
+        "(by hash; give --valid-documents to choose them)"
     ]
     held = [(label, text) for text, label in prepared.valid_pairs]
     assert set(held) < set(lines)
@@ -215,7 +215,7 @@ def test_validation_without_documents_is_refused(corpus):
     with pytest.raises(DataError, match=r"valid.tsv: no document is left to validate on: 9 documents, .*other"):
         prepare_documents(corpus(rows(9), valid_documents=empty.documents), WORD)
     with pytest.raises(
-        DataError, match="one document is too few to train on and to hold out .*; give data.valid_documents"
+        DataError, match="one document is too few to train on and to hold out .*; give --valid-documents"
     ):
         prepare_documents(corpus(rows(1), held_out=0.1), WORD)
 

@@ -26,7 +26,7 @@ def test_everything_is_there_once(files, kind, joint):
     assert prepared.tokenizers.joint == joint
     assert (len(prepared.train), len(prepared.valid)) == (630, 70)
     assert said == [
-        "630 pairs; 70 held out for validation (by hash; give data.valid_source and data.valid_target to choose them)"
+        "630 pairs; 70 held out for validation (by hash; give --valid-source and --valid-target to choose them)"
     ]
     assert prepared.valid_pairs == texts(prepared, prepared.valid) if kind != "word" else True
     assert set(prepared.valid_pairs) <= set(rows)

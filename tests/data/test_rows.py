@@ -59,7 +59,7 @@ def test_only_keeps_all_parts_together():
         (
             {"pairs": 5, "valid": 2, "blank": 1, "long": 3, "repeated": 0},
             "5 pairs; dropped 1 blank, 3 longer than 2 tokens; 2 held out for validation (by hash; give "
-            "data.valid_source and data.valid_target to choose them)",
+            "--valid-source and --valid-target to choose them)",
         ),
     ],
 )

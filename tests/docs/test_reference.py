@@ -36,6 +36,13 @@ def pages(generated):
     return {name: generated.replace_marks(text) for name, text in found.items() if generated.MARK.search(text)}
 
 
+def test_only_pages_of_the_reference_and_the_notebook_are_generated(generated):
+    """A page may have marks of its own, as the results have for their table."""
+    found = (ROOT / "docs").rglob("*.md")
+    marked = {path.relative_to(ROOT / "docs") for path in found if generated.MARK.search(path.read_text("utf-8"))}
+    assert {str(path.parent) for path in marked} == {"reference", "attention"}
+
+
 def section(text, heading):
     """What stands below a heading, up to the next of its level or above."""
     level = len(heading.split()[0])

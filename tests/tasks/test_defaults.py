@@ -50,6 +50,8 @@ def test_what_is_left_open_is_chosen_and_what_is_said_is_kept(tmp_path):
     assert (plain.model.size, plain.model.positions, plain.training.schedule) == (128, "rotary", "cosine")
     assert (plain.training.steps, plain.training.warmup, plain.training.ema) == (1000, 100, 0.999)
     assert "transformer, width 128, 2 layers" in chosen_words(plain)
+    one = chosen({**bare, "model": {"layers": 1}})
+    assert "1 layer, dropout" in chosen_words(one)
     kept = chosen({**bare, "model": {"size": 32}, "training": {"steps": 77, "warmup": 3, "ema": 0.9}})
     assert (kept.model.size, kept.model.positions) == (32, "sinusoidal")  # who sets one option sets the model
     assert (kept.training.steps, kept.training.warmup, kept.training.ema) == (77, 3, 0.9)

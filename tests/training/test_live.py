@@ -15,7 +15,7 @@ from rich.cells import cell_len
 from training.displays import SAMPLES, display, screen, train
 
 from regard.training.display import ProgressGroup
-from regard.training.live import REFRESH
+from regard.training.live import REFRESH, fold_commands
 from regard.training.progress import PlainProgress, SafeStream
 from regard.training.sample import Sample
 
@@ -203,3 +203,18 @@ def test_a_display_that_is_closed_is_drawn_no_more():
     live.step({"step": 1, "loss": 1.0})
     assert raw.getvalue() == drawing
     assert "validating" not in screen(raw)[-3:]
+
+
+def test_what_commands_do_stands_below_them_in_a_narrow_window():
+    text = (
+        'finished\nwhat next:\n  regard translate a "A"         Use it.\n  regard eval a --source A         Measure it.'
+    )
+    assert fold_commands(text, 80) == text
+    assert fold_commands(text, 40).splitlines() == [
+        "finished",
+        "what next:",
+        '  regard translate a "A"',
+        "    Use it.",
+        "  regard eval a --source A",
+        "    Measure it.",
+    ]

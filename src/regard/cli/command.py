@@ -1,6 +1,8 @@
 """The commands as typer runs them: help in sections with examples, old names of options, mistakes in one sentence."""
 
 import copy
+import difflib
+import re
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -126,6 +128,22 @@ def describe_mistake(error: Any) -> str:
     flag = next((name for name in getattr(getattr(error, "param", None), "opts", ()) if name.startswith("-")), None)
     if flag is not None and error.message:
         return shorten(f"{flag}: {error.message}")
-    text = shorten(error.format_message().strip().rstrip("."))
+    text, hint = shorten(error.format_message().strip().rstrip(".")), ""
+    if wrong := re.fullmatch(r"No such (option:? '?([^' ]+)'?|command '(.+?)').*", text):
+        text = f"no such {wrong[1]}"
+        hint = suggest(wrong[2] or wrong[3], error)
+    elif extra := re.fullmatch(r"Got unexpected extra arguments?(?:\(s\))? \((.*)\)", text):
+        text = f"more arguments than expected: {extra[1]}"
     path = getattr(getattr(error, "ctx", None), "command_path", "regard")
-    return f"{text[:1].lower()}{text[1:]}; see {path} --help"
+    return f"{text[:1].lower()}{text[1:]}{hint or f'; see {path} --help'}"
+
+
+def suggest(name: str, error: Any) -> str:
+    """Suggest an option or a command for a name that is wrong, where one is near."""
+    context = getattr(error, "ctx", None)
+    if name.startswith("-"):
+        known = [flag for each in context.command.params for flag in each.opts if not each.hidden] if context else []
+    else:
+        known = [each for names in SECTIONS.values() for each in names]
+    close = difflib.get_close_matches(name, known, n=1, cutoff=0.75)
+    return f"; did you mean {close[0]}?" if close else ""

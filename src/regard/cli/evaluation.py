@@ -106,7 +106,8 @@ def check_texts(
     if not runs and hypothesis is None:
         raise CommandError("which run? give a run folder, or --hypothesis with a file of outputs to score")
     if reference is None:
-        raise CommandError("--reference: missing, expected a text file of references")
+        others = "; a classifier is measured with --documents or --images, a captioner with --images and --captions"
+        raise CommandError(f"--reference: missing, expected a text file of references{others if runs else ''}")
     if source is None and (how["alternatives"] or plot):
         what = "--alternatives" if how["alternatives"] else "--plot"
         raise CommandError(f"--source: missing, {what} needs the text file of the sources")

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
-from regard.cli.layout import fit_columns, terminal_width, wrap, wrap_cell
+from regard.cli.layout import GAP, fit_columns, terminal_width, wrap, wrap_cell
 from regard.config import visible
 
 if TYPE_CHECKING:
@@ -24,23 +24,37 @@ def print_message(text: str) -> None:
     print(wrap(f"regard: {text}", terminal_width(sys.stderr)), file=sys.stderr)
 
 
-def print_table(head: Sequence[str] | None, rows: Sequence[Sequence[str]], *, numbers_right: bool = True) -> None:
+def print_table(
+    head: Sequence[str] | None,
+    rows: Sequence[Sequence[str]],
+    *,
+    numbers_right: bool = True,
+    right: Sequence[bool] | None = None,
+) -> None:
     """Print a table as plain text: columns as wide as they need to be, those of numbers to the right.
 
-    In a terminal that is narrower, cells of text are broken into lines.
+    `right` tells which columns those are; by default the text of their cells does. In a terminal that is narrower,
+    cells of text are broken into lines.
     """
     lines = [head, *rows] if head is not None else list(rows)
     if not lines:
         return
     columns = list(zip(*lines, strict=True))
     bodies = columns if head is None else [column[1:] for column in columns]
-    right = [numbers_right and all(NUMBER.fullmatch(cell) for cell in body) for body in bodies]
+    if right is None:
+        right = [numbers_right and all(NUMBER.fullmatch(cell) for cell in body) for body in bodies]
     widths = fit_columns(columns, terminal_width(sys.stdout))
     for row in lines:
         cells = [wrap_cell(cell, width) for cell, width in zip(row, widths, strict=True)]
         for parts in itertools.zip_longest(*cells, fillvalue=""):
             line = zip(parts, widths, right, strict=True)
             print("  ".join(part.rjust(size) if number else part.ljust(size) for part, size, number in line).rstrip())
+
+
+def fits_terminal(lines: Sequence[Sequence[str]]) -> bool:
+    """Tell whether a table fits the terminal that standard output is, with cells broken between words."""
+    width, columns = terminal_width(sys.stdout), list(zip(*lines, strict=True))
+    return width is None or sum(fit_columns(columns, width)) + GAP * (len(columns) - 1) <= width
 
 
 def print_text(text: str, indent: int = 0) -> None:

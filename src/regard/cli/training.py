@@ -1,5 +1,6 @@
 """The parts of `regard train`: its options, and the tables of the configuration that they, a file or a run give."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
@@ -9,7 +10,7 @@ from regard.cli.commands.configs import find_config
 from regard.cli.messages import print_table
 from regard.cli.options import file_option, folder_option, number_option, text_option
 from regard.config import read
-from regard.errors import CommandError, ConfigError
+from regard.errors import CommandError, ConfigError, RegardError
 from regard.training.settings import TrainingSettings
 
 if TYPE_CHECKING:
@@ -69,6 +70,11 @@ OPTIONS: dict[str, Any] = {
 }
 
 
+def flag_of(name: str) -> str:
+    """Return the option of a key of the configuration."""
+    return "--pairs" if name == "corpora" else f"--{name.replace('_', '-')}"
+
+
 def tables_of(values: Mapping[str, Any]) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
     """Sort what the options give into the tables of a configuration; and the option of each key, for messages."""
     tables: dict[str, dict[str, Any]] = {"data": {}, "model": {}, "training": {}}
@@ -79,7 +85,7 @@ def tables_of(values: Mapping[str, Any]) -> tuple[dict[str, dict[str, Any]], dic
         table = "training" if name in TRAINING else "model" if name in ("model", "preset") else "data"
         key = {"model": "kind", "pairs": "corpora", "valid_pairs": "valid"}.get(name, name)
         tables[table][key] = [{"file": value}] if key in ("corpora", "valid") else value
-        flags[f"{table}.{key}"] = f"--{name.replace('_', '-')}"
+        flags[f"{table}.{key}"] = flag_of(name)
     return {name: table for name, table in tables.items() if table}, flags
 
 
@@ -100,7 +106,13 @@ def read_checked(table: Mapping[str, Any], flags: Mapping[str, str]) -> "Setting
         flag = flags.get(error.key.partition("[")[0]) or (missing.get(error.key) if flags else None)
         if flag is None:
             raise
-        raise CommandError(f"{flag}: {error.problem}") from None
+        problem = re.sub(r"(?<=missing, as )\w+(?= is given)", lambda key: flag_of(key[0]), error.problem)
+        problem = re.sub(
+            r"given together with (\w+); give only one of.*",
+            lambda key: f"given together with {flag_of(key[1])}; give one of them",
+            problem,
+        )
+        raise CommandError(f"{flag}: {problem}") from None
     return settings
 
 
@@ -146,10 +158,21 @@ def read_table(config: Path | None, resume: Path | None, base: Path | None) -> t
         own = read(find_run_config(resume))
         return complete_run_table(own), "cache" in own.get("data", {})
     if config is not None:
-        table = read(find_config(config))
+        table = read_config(find_config(config))
     if base is not None:
         table = {**table, **base_table(read(find_run_config(base)), table, str(base))}
     return table, False
+
+
+def read_config(path: Path) -> dict[str, Any]:
+    """Read a configuration; a text file in its place gets the options that take it."""
+    try:
+        return read(path)
+    except RegardError as error:
+        if path.suffix == ".toml" or "not valid TOML" not in str(error):
+            raise
+        how = "give a text file with --source or --target, pairs with --pairs, documents with --documents"
+        raise CommandError(f"{path}: not a configuration in TOML; {how}") from None
 
 
 def find_run_config(run: Path) -> Path:

@@ -58,7 +58,7 @@ class Labelled(Reading):
     """A reader of rows of a text and a label."""
 
     what = "documents"
-    files = "data.valid_documents"
+    files = "--valid-documents"
 
     def __init__(
         self,

@@ -49,7 +49,7 @@ def run_first_pass(
     sample: bool,
     rows: Callable[[CorpusSettings], Iterable[tuple[str, ...]]] = pairs,
     what: str = "pairs",
-    files: str = "data.valid_source and data.valid_target",
+    files: str = "--valid-source and --valid-target",
     labels: bool = False,
     remarks: Sequence[str] = (),
 ) -> FirstPass:

@@ -28,7 +28,7 @@ class Reading:
 
     what = "pairs"
     linked = False  # whether links between words are kept beside the pairs
-    files = "data.valid_source and data.valid_target"  # that would choose what is held out
+    files = "--valid-source and --valid-target"  # the options that would choose what is held out
 
     def __init__(self, data: DataSettings, settings: TokenizerSettings):
         self.data, self.settings = data, settings
@@ -103,7 +103,8 @@ class Reading:
                 f" (dropped {valid_dropped})" if valid_dropped else ""
             )
         again = f", and {counts['repeated']:,} repetitions of them dropped" if counts["repeated"] else ""
-        return f"{text}; {counts['valid']:,} held out for validation{again} (by hash; give {self.files} to choose them)"
+        files = "--valid-pairs" if self.data.corpora else self.files
+        return f"{text}; {counts['valid']:,} held out for validation{again} (by hash; give {files} to choose them)"
 
     def beside(self, counts: Mapping[str, int], manifest: Mapping[str, Any]) -> str:
         """Describe what else is worth knowing about the pairs that were kept."""

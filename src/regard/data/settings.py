@@ -193,7 +193,8 @@ class DataSettings:
         names = [name for name in PLACES if getattr(self, name)]
         if len(names) > 1:
             raise ConfigError(
-                names[1], f"given together with {names[0]}; give source and target, {', '.join(PLACES[1:])}"
+                names[1],
+                f"given together with {names[0]}; give only one of: source and target, {', '.join(PLACES[1:])}",
             )
         if self.languages is not None and not LANGUAGES.fullmatch(self.languages):
             raise ConfigError(

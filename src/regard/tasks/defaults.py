@@ -154,7 +154,7 @@ def chosen_words(settings: Settings) -> str:
     """Describe the chosen settings in one line."""
     training, model = settings.training, settings.model
     size = f"width {model.size}, " if hasattr(model, "size") else ""
-    layers = f"{model.layers} layers, " if hasattr(model, "layers") else ""
+    layers = f"{model.layers} layer{'s' * (model.layers != 1)}, " if hasattr(model, "layers") else ""
     return (
         f"chosen from the corpus: {settings.kind}, {size}{layers}dropout {model.dropout:g}; up to {training.steps:,} "
         f"steps, rate {training.rate:g}, {training.schedule} schedule (change any with --set)"

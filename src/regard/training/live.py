@@ -7,6 +7,7 @@ drawing is done under one lock, which a process takes before it forks, so that n
 import atexit
 import math
 import os
+import re
 import sys
 import threading
 import time
@@ -114,7 +115,7 @@ class LiveProgress(Progress):
     def end(self, text: str) -> None:
         self._draw(now=True)
         self.close()
-        self.say(text)
+        self.say(fold_commands(text, self._console.width))
 
     def close(self) -> None:
         self._closed.set()
@@ -264,3 +265,12 @@ def _sample_lines(sample: Sample, width: int, depth: int, console: Console) -> l
             part.rstrip()
             lines.append(Text().append(label.ljust(margin), style="dim").append_text(part))
     return lines
+
+
+def fold_commands(text: str, width: int) -> str:
+    """Put what commands do on lines of their own, below them, where a window has no room for both side by side."""
+    rows = [re.fullmatch(r"  (\S.*?) {2,}(\S.*)", line) for line in text.splitlines()]
+    if all(row is None or cell_len(row.string) <= width for row in rows):
+        return text
+    lines = zip(text.splitlines(), rows, strict=True)
+    return "\n".join(line if row is None else f"  {row[1]}\n    {row[2]}" for line, row in lines)

@@ -40,10 +40,9 @@ def test_one_is_printed_as_it_is(empty, name):
 def test_every_one_is_found_from_anywhere(empty, name, capsys):
     for given in (Path(name), Path(f"{name}.toml"), Path("configs") / f"{name}.toml", Path(f"./configs/{name}.toml")):
         assert find_config(given) == FILES[name]
-        assert (
-            capsys.readouterr().err
-            == f"regard: {given}: no such file here; using the one that comes with Regard, {FILES[name]}\n"
-        )
+        missing = "no such file here; " if given.suffix else ""
+        said = f"regard: {given}: {missing}using the configuration that comes with Regard, {FILES[name]}\n"
+        assert capsys.readouterr().err == said
         shown = Command("train").typed(given, "--check")
         assert (shown.exit_code, shown.stdout) == (0, "the configuration is valid\n")
 
@@ -62,10 +61,10 @@ def test_what_is_there_comes_first(empty, capsys):
     [
         (
             "configs/phrasebok.toml",
-            "no such file, expected a TOML configuration; did you mean configs/phrasebook.toml?",
+            "no such file, expected a TOML configuration; did you mean phrasebook?",
         ),
-        ("other/phrasebook.toml", "no such file, expected a TOML configuration; did you mean configs/phrasebook.toml?"),
-        ("phrasebook.json", "no such file, expected a TOML configuration; did you mean configs/phrasebook.toml?"),
+        ("other/phrasebook.toml", "no such file, expected a TOML configuration; did you mean phrasebook?"),
+        ("phrasebook.json", "no such file, expected a TOML configuration; did you mean phrasebook?"),
         ("x", "no such file, expected a TOML configuration; `regard configs` lists those that come with Regard"),
         ("configs/../x.toml", "no such file, expected a TOML configuration; `regard configs` lists"),
     ],
@@ -77,7 +76,7 @@ def test_a_wrong_name_is_answered(empty, given, said):
 
 
 def test_a_wrong_name_to_print(empty):
-    assert refused("phrasebok") == "phrasebok: no such configuration; did you mean configs/phrasebook.toml?"
+    assert refused("phrasebok") == "phrasebok: no such configuration; did you mean phrasebook?"
     assert refused("../phrasebook").startswith("../phrasebook: no such configuration")
 
 

@@ -165,7 +165,11 @@ def test_mistakes(home, tmp_path):
     (tmp_path / "binary").write_bytes(b"\x89PNG\r\n\x1a\n\0\0")
     for arguments, said in (
         ([], "which run? give a run folder, or --hypothesis with a file of outputs to score"),
-        ([home / "run"], "--reference: missing, expected a text file of references"),
+        (
+            [home / "run"],
+            "--reference: missing, expected a text file of references; a classifier is measured with --documents or "
+            "--images, a captioner with --images and --captions",
+        ),
         ([tmp_path, *files], f"{tmp_path}: not a run folder, it has no config.toml"),
         (
             [home / "run", "--source", source, "--reference", tmp_path / "two"],

@@ -129,12 +129,13 @@ def test_a_walk_shows_a_word(desk, tmp_path):
     assert out.read_text() != first
     said("rnn", "1 2 3", "--walk", "--out", out)
     assert (
-        refused("run", "1 2 3", "--walk", "--head", 3) == "head 3: decoder.blocks.0.cross has 2 heads, numbered 1 to 2"
+        refused("run", "1 2 3", "--walk", "--head", 3)
+        == "head 3: decoder, layer 1, to the source has 2 heads, numbered 1 to 2"
     )
-    assert "expected one of encoder.blocks.0.attention" in refused("run", "1 2 3", "--walk", "--view", "x")
+    assert "expected one of: encoder, layer 1; " in refused("run", "1 2 3", "--walk", "--view", "x")
     assert (
         refused("run", "1 2 3", "--head", 9, "--view", "encoder, layer 1", "--out", tmp_path / "a.png")
-        == "head 9: encoder.blocks.0.attention has 2 heads, numbered 1 to 2"
+        == "head 9: encoder, layer 1 has 2 heads, numbered 1 to 2"
     )
     said("run", "1 2 3", "--steps", "--out", tmp_path / "old.html")  # what it was called before
     said("run", "1 2 3", "--walk", "--out", tmp_path / "new.html")

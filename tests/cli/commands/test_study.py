@@ -41,7 +41,7 @@ THERE_ARE = f"there are {', '.join(STUDIES)}"
     [
         (["gradeint"], f"there is no study 'gradeint'; did you mean 'gradient'? ({THERE_ARE})"),
         (["xyz"], f"there is no study 'xyz' ({THERE_ARE})"),
-        ([], f"which study? {THERE_ARE}"),
+        ([], f"which study? give one of {', '.join(STUDIES)}; --list describes them"),
         (["fixed-context", "--data", "nowhere"], "--data: nowhere is not a folder"),
         (
             ["fixed-context", "--quick", "--data", "."],

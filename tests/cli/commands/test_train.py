@@ -71,7 +71,10 @@ def test_checking_trains_nothing(tmp_path, config):
             "--model: \"trnsformer\" given, no such kind; did you mean 'transformer'?",
         ),
         (("CONFIG", "--preset", "huge"), '--preset: "huge" given, no such preset'),
-        (("--source", "a.txt"), "--target: missing, as source is given"),
+        (("--source", "a.txt"), "--target: missing, as --source is given"),
+        (("--captions", "a.tsv"), "--images: missing, as --captions is given"),
+        (("--documents", "a.tsv", "--images", "b"), "--images: given together with --documents; give one of them"),
+        (("--pairs", "a.tsv", "--documents", "b.tsv"), "--documents: given together with --pairs; give one of them"),
         (("--source", "a.txt", "--target", "b.txt", "--out", "RUN"), "a.txt: no such file"),
         (("--resume", "NONE"), "NONE: not a run folder, it has no config.toml"),
         (("CONFIG", "--resume", "NONE"), "--resume: uses the run's own configuration"),
@@ -86,6 +89,13 @@ def test_mistakes_are_one_sentence(tmp_path, monkeypatch, config, arguments, sai
     message = refused(*(str(config) if each == "CONFIG" else each for each in arguments))
     assert message.startswith(said)
     assert not (tmp_path / "NONE").exists()
+
+
+def test_a_text_file_is_no_configuration(tmp_path):
+    text = tmp_path / "train.en"
+    text.write_text("You know that\n", encoding="utf-8")
+    how = "give a text file with --source or --target, pairs with --pairs, documents with --documents"
+    assert refused(text, "--out", tmp_path / "run") == f"{text}: not a configuration in TOML; {how}"
 
 
 FIELDS = {field.name for field in dataclasses.fields(DataSettings)}

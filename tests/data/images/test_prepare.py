@@ -49,7 +49,7 @@ def test_pictures_and_their_captions(album):
     data, said = album(), []
     prepared = prepare_images(data, WORDS, "caption", say=said.append)
     assert said == [
-        "9 pictures with 18 captions; 3 held out for validation (by hash; give data.valid_list to choose them)"
+        "9 pictures with 18 captions; 3 held out for validation (by hash; give --valid-captions to choose them)"
     ]
     assert (len(prepared.train), len(prepared.valid), len(prepared.pictures)) == (9, 3, 12)
     assert prepared.tokenizers.joint

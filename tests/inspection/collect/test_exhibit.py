@@ -26,5 +26,5 @@ def test_by_default_it_is_the_last_to_the_source_or_to_a_memory():
 
 
 def test_another_name_is_refused_with_those_there_are():
-    with pytest.raises(ArgumentError, match="view: 'A' given, expected one of b, c, d"):
+    with pytest.raises(ArgumentError, match="view: 'A' given, expected one of: Decoder, layer 1; c; d"):
         find_view(VIEWS[1:], "A")

@@ -81,11 +81,11 @@ def test_words_and_titles():
 def test_what_cannot_be_walked():
     run = subject("transformer")
     for given, said in [
-        ({"view": "nowhere"}, "view: 'nowhere' given, expected one of encoder.blocks.0.attention"),
-        ({"head": 2}, "head 3: decoder.blocks.1.cross has 2 heads, numbered 1 to 2"),
-        ({"row": 90}, "row 91: decoder.blocks.1.cross has"),
-        ({"row": -1}, "row 0: decoder.blocks.1.cross has"),
-        ({"word": 17}, "word 18: decoder.blocks.1.cross has only 6 words"),
+        ({"view": "nowhere"}, "view: 'nowhere' given, expected one of: encoder, layer 1"),
+        ({"head": 2}, "head 3: decoder, layer 2, to the source has 2 heads, numbered 1 to 2"),
+        ({"row": 90}, "row 91: decoder, layer 2, to the source has"),
+        ({"row": -1}, "row 0: decoder, layer 2, to the source has"),
+        ({"word": 17}, "word 18: decoder, layer 2, to the source has only 6 words"),
     ]:
         with pytest.raises(ArgumentError, match=said):
             walk(run, TEXT, target=TEXT, **given)

@@ -60,7 +60,8 @@ def find_config(path: Path) -> Path:
     own = shipped_configs().get(path.stem) if is_config_name(path) else None
     if own is not None:
         if os.environ.get("RANK", "0") == "0":  # of torchrun's processes one is enough
-            print_message(f"{path}: no such file here; using the one that comes with Regard, {own}")
+            missing = "no such file here; " if path.suffix else ""  # a name alone is not meant as a file
+            print_message(f"{path}: {missing}using the configuration that comes with Regard, {own}")
         return own
     if not path.exists():
         raise CommandError(f"{path}: no such file, expected a TOML configuration{suggest_config(path.stem)}")
@@ -75,6 +76,4 @@ def is_config_name(path: Path) -> bool:
 def suggest_config(name: str) -> str:
     """Suggest a name for a wrong one, in words that follow the sentence that says so."""
     close = difflib.get_close_matches(Path(name).stem, shipped_configs(), n=1)
-    return (
-        f"; did you mean configs/{close[0]}.toml?" if close else "; `regard configs` lists those that come with Regard"
-    )
+    return f"; did you mean {close[0]}?" if close else "; `regard configs` lists those that come with Regard"

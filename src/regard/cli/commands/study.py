@@ -52,7 +52,7 @@ def study(
         print_table(None, [(each, claim) for each, (claim, *_) in STUDIES.items()])
         return
     if name is None:
-        raise CommandError(f"which study? there are {', '.join(STUDIES)}")
+        raise CommandError(f"which study? give one of {', '.join(STUDIES)}; --list describes them")
     if data is not None and quick:
         raise CommandError("--data: --quick uses the built-in corpora; leave out one of them")
     if data is not None and not data.is_dir():
@@ -77,17 +77,10 @@ def study(
 
 def print_page(page: "Page") -> None:
     """Print the tables of a study, what became of each claim, and the signature."""
-    from rich.console import Console
-    from rich.table import Table
-
-    console = Console(highlight=False, width=None if sys.stdout.isatty() else 160)
     for table in page.tables:
-        rich_table = Table(title=table.caption, title_justify="left", title_style="bold", box=None, pad_edge=False)
-        for column, right in zip(table.columns, table.numeric(), strict=True):
-            rich_table.add_column(column, justify="right" if right else "left")
-        for row in table.text_rows():
-            rich_table.add_row(*row)
-        console.print(rich_table, "", markup=False)
+        print_text(table.caption)
+        print_table(table.columns, table.text_rows(), right=table.numeric())
+        print()
     for verdict in page.verdicts:
         print_text(f"{verdict.word:15} {verdict.claim}: {verdict.evidence}", 16)
     print()

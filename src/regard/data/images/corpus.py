@@ -83,7 +83,8 @@ def read(data: DataSettings, task: str, labelled: bool = False) -> Rows:
     else:
         divide(rows, every, data, captions.splits)
     if not rows.train:
-        raise DataError(f"{data.captions or data.labels or data.images}: no picture to train on{because(rows)}")
+        what = "" if data.captions or data.labels else "; give --captions or --labels, or a subfolder for each label"
+        raise DataError(f"{data.captions or data.labels or data.images}: no picture to train on{because(rows)}{what}")
     if (data.valid_captions or data.valid_list) and not rows.valid:
         raise DataError(f"{data.valid_captions or data.valid_list}: no picture to validate on{because(rows)}")
     return rows

@@ -243,5 +243,6 @@ def summary(rows: Rows, counts: Mapping[str, int], data: DataSettings, labels: i
     if not counts["valid"]:
         return f"{text}; none for validation"
     if rows.hold_out:
-        return f"{text}; {counts['valid']:,} held out for validation (by hash; give data.valid_list to choose them)"
+        which = "data.valid_list" if labels else "--valid-captions"
+        return f"{text}; {counts['valid']:,} held out for validation (by hash; give {which} to choose them)"
     return f"{text}; {counts['valid']:,} for validation"

@@ -236,4 +236,4 @@ def find_view(views: Sequence[View], name: str | None) -> View:
     for each in views:
         if name == each.name or name.lower() == each.title.lower():
             return each
-    raise ArgumentError(f"view: {name!r} given, expected one of {', '.join(each.name for each in views)}")
+    raise ArgumentError(f"view: {name!r} given, expected one of: {'; '.join(each.title for each in views)}")

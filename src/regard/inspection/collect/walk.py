@@ -97,8 +97,8 @@ def stages_of(forward: ForwardPass, views: Sequence[View], which: Which, vocabul
         return Walk("", 0, row, tuple(stages))
     view = find_view(views, which.view)
     head, row = which.head or 0, row_of(forward, view, which)
-    check_number("head", head, len(view.weights), view.name)
-    check_number("row", row, view.weights.shape[1], view.name)
+    check_number("head", head, len(view.weights), view.title)
+    check_number("row", row, view.weights.shape[1], view.title)
     stages = [*looking_stages(forward, views, view, head, row), *word_stages(forward, view, row, vocabulary)]
     return Walk(view.name, head, row, tuple(stages))
 
@@ -151,7 +151,7 @@ def row_of(forward: ForwardPass, view: View, which: Which) -> int:
     side = forward.sides.get(view.rows)
     words = tuple(range(view.weights.shape[1])) if side is None else side.words
     if which.row is not None or which.word is not None:
-        return find_row(words, which, view.name)
+        return find_row(words, which, view.title)
     looks = (view.weights.abs().sum((0, 2)) > 0).tolist()
     return next((row for row, word in enumerate(words) if word is not None and looks[row]), 0)
 

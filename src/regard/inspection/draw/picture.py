@@ -103,7 +103,7 @@ def _select(exhibit: Exhibit, name: str | None, head: int | None) -> tuple[View,
     count = len(view.weights)
     if head is not None:
         if not 0 <= head < count:
-            raise ArgumentError(f"head {head + 1}: {view.name} has {count} heads, numbered 1 to {count}")
+            raise ArgumentError(f"head {head + 1}: {view.title} has {count} heads, numbered 1 to {count}")
         return view, [head]
     if name is None and first is not None:
         return view, [exhibit.head]
@@ -284,9 +284,11 @@ def _draw_shaded(lines: dict[int, list[tuple[str, float]]], counts: list[float] 
     axes = figure.add_axes((0.0, 0.0, 1.0, 1.0))
     axes.set(xlim=(0, wide + 0.1), ylim=(y + 0.1, 0))
     axes.set_axis_off()
-    for x, at, width, word, strength in placed:
+    for number, (x, at, width, word, strength) in enumerate(placed):
         shade = SEQUENTIAL(0.62 * strength / top)  # light enough for dark letters
-        axes.add_patch(Rectangle((x - 0.03, at - 0.1), width + 0.06, 0.2, facecolor=shade, linewidth=0))
+        box = Rectangle((x - 0.03, at - 0.1), width + 0.06, 0.2, facecolor=shade, linewidth=0)
+        box.set_gid(f"shade-{number}")  # a page turns it around on dark paper, where letters are light
+        axes.add_patch(box)
         axes.text(x, at + 0.005, word, fontproperties=font, color=INK, va="center_baseline", parse_math=False)
     if counts is not None:
         end = next((each for each in SCALE_ENDS if max(counts) <= each), 1.0)

@@ -47,7 +47,7 @@ mark.missing { text-decoration: none; color: var(--bad); font-size: 1.5em; line-
 pre { background: var(--wash); border-radius: .4rem; padding: .8rem 1rem; overflow-x: auto; font-size: .85rem;
   line-height: 1.5; margin: .6rem 0; } pre code { background: none; padding: 0; font-size: 1em; }
 .next { list-style: none; padding: 0; margin: 0; } .next li { margin: 0 0 .8rem; } .next p { margin: 0; }
-.next pre { margin: .2rem 0 0; padding: .55rem .8rem; }
+.next pre { margin: .2rem 0 0; padding: .55rem .8rem; white-space: pre-wrap; overflow-wrap: anywhere; }
 .signature { display: grid; grid-template-columns: max-content 1fr; gap: .2rem 1.2rem; margin: 0; font-size: .9rem; }
 .signature dt { color: var(--faint); } .signature dd { margin: 0; overflow-wrap: anywhere; }
 summary { cursor: pointer; color: var(--accent); } summary:focus-visible { outline: 2px solid var(--accent); }

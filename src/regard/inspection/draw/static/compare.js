@@ -248,6 +248,14 @@ function scaleBar(top, most) {
   );
 }
 
+// What to read where no word looks elsewhere.
+function agreement(count, who) {
+  if (count === 0) return `There are no ${who}.`;
+  return count === 1
+    ? `The only one of the ${who} looks most at the same place in A and B.`
+    : `Each of the ${count} ${who} looks most at the same place in A and B.`;
+}
+
 // Where words of both look, and the difference of the two tables.
 function compared([a, b], x, y, view) {
   const both = comparison(x, y),
@@ -306,7 +314,7 @@ function compared([a, b], x, y, view) {
             ),
           ),
         )
-      : el("p", { class: "readout" }, `All ${rows.length} ${who} look most at the same.`),
+      : el("p", { class: "readout" }, agreement(rows.length, who)),
   );
   if (rows.length > 1 && !a.sides[view.columns]?.grid) {
     const m = columns.length,

@@ -59,7 +59,7 @@ function headerOf(exhibit, letter) {
   if (exhibit.picture && exhibit.title && !letter) lines.push(["picture", said(exhibit.title)]);
   else if (exhibit.title && !letter) lines.push(["in", folded(exhibit.title, long)]);
   if (exhibit.output && exhibit.output !== exhibit.title)
-    lines.push([exhibit.labels.length ? "named" : "out", said(exhibit.output, { class: "output" })]);
+    lines.push([exhibit.labels.length ? "label" : "out", said(exhibit.output, { class: "output" })]);
   const pieces = exhibit.sides.written?.pieces.length;
   const facts = [
     exhibit.logProb !== null && ["log-probability", decimal(exhibit.logProb)],

@@ -1,0 +1,52 @@
+"""The report of a run in a browser: words that can be read on dark paper, commands that are not cut on a phone."""
+
+import io
+
+import pytest
+from inspection import exhibits
+from PIL import Image
+
+from regard.inspection import picture
+from regard.inspection.draw.report_page import LookPicture, write
+
+pytestmark = pytest.mark.browser
+
+
+@pytest.fixture
+def tab(browser):
+    page = browser.new_page(viewport={"width": 1280, "height": 900})
+    yield page
+    page.close()
+
+
+def luminance(colour):
+    linear = [
+        part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in (x / 255 for x in colour)
+    ]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_words_of_a_document_stand_out_from_their_shades(tab, tmp_path, scheme):
+    look = LookPicture(picture(exhibits.han(sentences=3, length=6)), "a document", "seen")
+    tab.emulate_media(color_scheme=scheme)
+    tab.goto(write(tmp_path, look=look).as_uri())
+    boxes = tab.locator("svg [id*='shade-']")
+    assert boxes.count() == 18
+    ink = tab.evaluate(  # of letters on the shades, as a browser resolves it
+        "getComputedStyle(document.documentElement).getPropertyValue('--c23272f').trim()"
+    )
+    letters = luminance([int(ink[k : k + 2], 16) for k in (1, 3, 5)])
+    for k in range(18):
+        shot = Image.open(io.BytesIO(boxes.nth(k).screenshot())).convert("RGB")
+        shade = luminance(shot.getpixel((2, shot.height // 2)))  # before the first letter
+        light, dark = max(letters, shade), min(letters, shade)
+        assert (light + 0.05) / (dark + 0.05) >= 4.5
+
+
+def test_commands_are_whole_on_a_phone(tab, tmp_path):
+    tab.set_viewport_size({"width": 400, "height": 900})
+    command = "regard train --from runs/a-long-name-of-a-run --source A.en --target A.de --out runs/another"
+    tab.goto(write(tmp_path, commands=[(command, "Fine-tune it on other data.")]).as_uri())
+    (fits,) = tab.locator(".next pre").evaluate_all("all => all.map((each) => each.scrollWidth <= each.clientWidth)")
+    assert fits
