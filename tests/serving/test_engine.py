@@ -203,3 +203,50 @@ def test_the_tokens_that_texts_share():
     assert share_prefix([[1], [2]]) == []
     assert share_prefix([]) == []
     assert share_prefix([[5, 6]]) == [5, 6]
+
+
+@pytest.mark.gpu
+def test_slots_of_a_gpu_are_captured_once_and_find_what_a_search_finds(monkeypatch, without_tf32):
+    """Beams, limits, penalties and prefixes side by side, in float32; ties may fall either way."""
+    monkeypatch.setattr("regard.serving.engine.SLOTS", (4, 16))
+    model = small("transformer", words=60, dtype=torch.float32).to("cuda")
+    engine = Engine(model, 40, "fp32")
+    engine.warm([3, 4, 5])
+    captures, jobs = engine.captures, []
+    for number, source in enumerate(sentences(120, 40, 60)):
+        options = Options(**{"longest": 20, **VARIED[number % 4], "length_penalty": 0.1 * (number % 8)})
+        prefix = [random.randrange(3, 60) for _ in range(number % 3)]
+        jobs.append(Job(source, options, prefix, number // 20, number, bulk=number // 20 % 2 == 0))
+    assert all(engine.in_slots(job) for job in jobs)
+    found, waiting = {}, list(jobs)
+    while waiting or engine.active:
+        engine.add(waiting[:5])
+        waiting = waiting[5:]
+        found |= dict(engine.advance())
+    assert engine.captures == captures
+    equal = 0
+    for job in jobs:
+        expected = search(model, tokens_of([job.source], "cuda"), job.options, prefixes=[job.prefix])[0].outputs[0]
+        mine = found[job].outputs[0]
+        equal += mine.tokens == expected.tokens
+        if mine.tokens == expected.tokens:
+            assert mine.score == pytest.approx(expected.score, abs=1e-3)
+    assert equal >= 115
+
+
+@pytest.mark.gpu
+def test_what_slots_do_not_serve_is_searched_on_the_host_of_a_gpu(monkeypatch):
+    monkeypatch.setattr("regard.serving.engine.SLOTS", (4,))
+    model = small("transformer", words=60, dtype=torch.float32).to("cuda")
+    engine = Engine(model, 16, "fp32")
+    engine.warm([3, 4, 5])
+    jobs = [Job(source, Options(longest=9, **VARIED[4 + n % 5])) for n, source in enumerate(sentences(10, 9, 60))]
+    engine.add(jobs)
+    found = {}
+    while engine.active:
+        found |= dict(engine.advance())
+    equal = [
+        found[job].outputs[0].tokens == search(model, tokens_of([job.source], "cuda"), job.options)[0].outputs[0].tokens
+        for job in jobs
+    ]
+    assert sum(equal) >= 9
