@@ -5,10 +5,12 @@ import importlib
 import inspect
 import pkgutil
 import typing
+from pathlib import Path
 from typing import Annotated
 
 import pytest
 import typer
+from typer.models import OptionInfo
 from typer.testing import CliRunner
 
 import regard.cli.commands
@@ -146,3 +148,13 @@ def test_a_command_is_shorter_than_sixty_lines():
     for module in pkgutil.iter_modules(regard.cli.commands.__path__):
         command = getattr(importlib.import_module(f"regard.cli.commands.{module.name}"), module.name)
         assert len(inspect.getsource(command).splitlines()) < 60, module.name
+
+
+def test_no_option_leaves_its_name_to_its_value():
+    """Some versions of typer call an option --DEVICE whose value is DEVICE, unless its own name is given, too."""
+    for path in sorted(Path(regard.cli.commands.__path__[0]).glob("[a-z]*.py")):
+        command = getattr(importlib.import_module(f"regard.cli.commands.{path.stem}"), path.stem)
+        for parameter in inspect.signature(command).parameters.values():
+            for info in getattr(parameter.annotation, "__metadata__", ()):
+                if isinstance(info, OptionInfo) and info.metavar == parameter.name.upper():
+                    assert f"--{parameter.name}" in (info.param_decls or ()), (path.stem, parameter.name)

@@ -164,7 +164,10 @@ RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="Run folder.", s
 RunsArgument = Annotated[list[str], typer.Argument(metavar="RUN", help="Run folder; several make an ensemble.")]
 CheckpointOption = Annotated[str, name_option("Checkpoint to load: best, last, or a name such as step-000500.")]
 DeviceOption = Annotated[
-    str, name_option("Device to run on: cpu, cuda, mps (Apple), or auto: a GPU if there is one.", metavar="DEVICE")
+    str,
+    name_option(
+        "Device to run on: cpu, cuda, mps (Apple), or auto: a GPU if there is one.", "--device", metavar="DEVICE"
+    ),
 ]
 BatchTokensOption = Annotated[
     int | None,

@@ -62,7 +62,9 @@ OPTIONS: dict[str, Any] = {
     "seed": Annotated[
         int | None, training_option("seed", "Random seed for weights, dropout and the order of batches.")
     ],
-    "device": Annotated[Text, text_option("Device to train on: cpu, cuda, mps (Apple), or auto.", metavar="DEVICE")],
+    "device": Annotated[
+        Text, text_option("Device to train on: cpu, cuda, mps (Apple), or auto.", "--device", metavar="DEVICE")
+    ],
     "track": Annotated[
         list[str] | None,
         text_option("Service to send the curves to: wandb or mlflow; may be repeated.", metavar="NAME"),

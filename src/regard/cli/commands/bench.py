@@ -27,7 +27,9 @@ def bench(
     threads: Annotated[int, number_option("Number of CPU threads.", least=1, most=most_threads())] = 2,
     device: Annotated[
         str,
-        name_option("Device to measure on: cpu, or cuda for benchmarks that run on a GPU.", metavar="DEVICE"),
+        name_option(
+            "Device to measure on: cpu, or cuda for benchmarks that run on a GPU.", "--device", metavar="DEVICE"
+        ),
     ] = "cpu",
     out: Annotated[Path | None, out_option("JSON file to write the figures to.")] = None,
 ) -> None:

@@ -35,7 +35,7 @@ def study(
     ] = None,
     data: Annotated[Path | None, folder_option("Folder of real corpora; default: the built-in ones.")] = None,
     device: Annotated[
-        str, name_option("Device to train on: cpu, cuda, mps (Apple), or auto.", metavar="DEVICE")
+        str, name_option("Device to train on: cpu, cuda, mps (Apple), or auto.", "--device", metavar="DEVICE")
     ] = "auto",
     jobs: Annotated[int, number_option("Number of systems to train at the same time.", least=1, most=256)] = 1,
     untrained: Annotated[bool, flag_option("--untrained", "Measure only what needs no training.")] = False,
