@@ -157,4 +157,5 @@ def test_no_option_leaves_its_name_to_its_value():
         for parameter in inspect.signature(command).parameters.values():
             for info in getattr(parameter.annotation, "__metadata__", ()):
                 if isinstance(info, OptionInfo) and info.metavar == parameter.name.upper():
-                    assert f"--{parameter.name}" in (info.param_decls or ()), (path.stem, parameter.name)
+                    names = (info.default, *(info.param_decls or ()))  # in an annotation the first name stands there
+                    assert f"--{parameter.name}" in names, (path.stem, parameter.name)
