@@ -262,7 +262,30 @@ OTHERS = [
         "cli/test_main.py",
     ),
 ]
-FAULTS = HOST + OTHERS
+# ---- a server
+
+ENGINE = "serving/test_engine.py"
+SERVING = [
+    Fault(
+        "serving/engine.py",
+        "lane = min(self.busy, key=lambda each: each.time)",
+        "lane = max(self.busy, key=lambda each: each.time)",
+        ENGINE,
+    ),
+    Fault("serving/engine.py", "options.beam > BEAMS[-1]:", "options.beam >= BEAMS[-1]:", ENGINE),
+    Fault("serving/lanes.py", "del result.outputs[job.options.nbest :]", "pass", ENGINE),
+    Fault("serving/lanes.py", "if under_way in self.alone or len(jobs) == 1:", "if True:", ENGINE),
+    Fault("serving/jobs.py", "line[request] = own  # behind the others", "pass", "serving/test_jobs.py"),
+    Fault(
+        "decoding/joining.py",
+        "shift(other, max(0, ahead))",
+        "shift(other, max(0, ahead - 1))",
+        "decoding/test_joining.py",
+    ),
+    Fault("decoding/device_search.py", "self.last[slots] = beam - 1", "pass", "decoding/test_device_search.py"),
+]
+
+FAULTS = HOST + OTHERS + SERVING
 
 
 def copy_tree(home: Path) -> None:

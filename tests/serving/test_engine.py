@@ -8,8 +8,9 @@ import torch
 from decoding.cases import WORDS, sentences, small
 
 from regard.data.tokenizer import PAD
+from regard.decoding.capture import PlainSteps
 from regard.decoding.options import Options
-from regard.decoding.replay import PlainSteps, SlotSearch
+from regard.decoding.replay import SlotSearch
 from regard.decoding.search import search
 from regard.decoding.sources import tokens_of
 from regard.errors import ArgumentError, NotFiniteError
@@ -33,7 +34,7 @@ VARIED = (
 def slots_of(model, classes=(16,), beams=(1, 5), counts=(2, 5)):
     """Slots as a GPU has them, stepped plainly."""
     return {
-        (keys, beam): [SlotLane(SlotSearch(model, count, keys, 2 * keys + 21, beam, 8)) for count in counts]
+        (keys, beam): [SlotLane(SlotSearch(model, count, keys, 2 * keys + 21, beam, 8, together=2)) for count in counts]
         for keys in classes
         for beam in beams
     }
@@ -84,7 +85,7 @@ def test_answers_are_those_of_a_search_alone(kind, slots):
         found |= dict(engine.advance())
     assert engine.places == 0
     assert engine.costs == {False: 0, True: 0}
-    assert engine.host == {}
+    assert engine.host == engine.busy == {}
     for job in jobs:
         same(found[job], expect(model, job))
 
@@ -216,7 +217,7 @@ def test_the_tokens_that_texts_share():
 @pytest.mark.gpu
 def test_slots_of_a_gpu_are_captured_once_and_find_what_a_search_finds(monkeypatch, without_tf32):
     """Beams, limits, penalties and prefixes side by side, in float32; ties may fall either way."""
-    monkeypatch.setattr("regard.serving.engine.SLOTS", (4, 16))
+    monkeypatch.setattr("regard.serving.engine.SLOTS", {4: 2, 16: 8})
     model = small("transformer", words=60, dtype=torch.float32).to("cuda")
     engine = Engine(model, 40, "fp32")
     engine.warm([3, 4, 5])
@@ -244,7 +245,7 @@ def test_slots_of_a_gpu_are_captured_once_and_find_what_a_search_finds(monkeypat
 
 @pytest.mark.gpu
 def test_what_slots_do_not_serve_is_searched_on_the_host_of_a_gpu(monkeypatch):
-    monkeypatch.setattr("regard.serving.engine.SLOTS", (4,))
+    monkeypatch.setattr("regard.serving.engine.SLOTS", {4: 2})
     model = small("transformer", words=60, dtype=torch.float32).to("cuda")
     engine = Engine(model, 16, "fp32")
     engine.warm([3, 4, 5])

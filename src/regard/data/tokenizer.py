@@ -11,6 +11,7 @@ Text is normalised first: NFC, white space runs to one space, none at the ends, 
 `<` always stands alone in bpe and unigram, so that no text can spell a special piece; such ids never come from text.
 """
 
+import functools
 import hashlib
 import json
 import os
@@ -127,9 +128,23 @@ class Tokenizer:
         texts = (call_library(REFUSED, self.library.decode, run, skip_special_tokens=False) for run in runs)
         return " ".join(filter(None, (text.strip(" ") for text in texts)))
 
+    def decode_batch(self, rows: Sequence[Sequence[int]]) -> list[str]:
+        """Decode many texts, as `decode` does each."""
+        if self.tags:
+            return [self.decode(row) for row in rows]
+        real = [[i for i in row if i > END] for row in rows]
+        texts: list[str] = call_library(REFUSED, self.library.decode_batch, real, skip_special_tokens=False)
+        return texts
+
     def pieces(self, ids: Iterable[SupportsInt]) -> list[str]:
         """Return the pieces as they are in the vocabulary: "▁" begins a word, <0xE2> is a byte."""
-        return [self.library.id_to_token(int(i)) or SPECIAL[UNKNOWN] for i in ids]
+        names = self.names
+        return [names.get(int(i)) or SPECIAL[UNKNOWN] for i in ids]
+
+    @functools.cached_property
+    def names(self) -> dict[int, str]:
+        """The piece of every id."""
+        return {i: piece for piece, i in self.library.get_vocab(with_added_tokens=True).items()}
 
     def words(self, ids: Iterable[SupportsInt]) -> list[int | None]:
         """Return each piece's word, as an index in `decode(ids).split()`; None for padding, start and end."""

@@ -139,6 +139,12 @@ class DeviceSearch:
         No beam is wider than a slot has rows.
         """
         self.state.put_(slots, self.model.start(memory, self.rows, 1))
+        self.begin(slots, options, prefix)
+
+    def begin(
+        self, slots: Int[Tensor, " k"] | slice, options: SlotOptions, prefix: Int[Tensor, "k p"] | None = None
+    ) -> None:
+        """Begin with the sentences whose states were put into some slots."""
         self.tokens[slots] = START
         self.total[slots] = -torch.inf
         self.total[slots, 0] = 0.0  # the others are the same hypothesis

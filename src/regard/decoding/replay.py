@@ -5,21 +5,22 @@ takes what was found there and puts waiting sentences in their stead; it writes 
 Products are in bfloat16 (`precision`), with a copy of the model's weights; scores of tokens, and sums, in float32.
 
 Which search serves again, which sentences share one, and who comes next, `Replay` and `SlotQueue` decide on the host;
-`CudaSteps` alone is of the GPU, and `PlainSteps` stands for it elsewhere.
+`regard.decoding.capture` alone is of the GPU.
 """
 
 # s slots · r rows of each · b sentences that begin · n tokens
 import contextlib
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from regard.attention.state import buffers
 from regard.data.tokenizer import UNKNOWN
+from regard.decoding.capture import CudaSteps, PlainSteps, SlotWriter, Steps
 from regard.decoding.device_search import DeviceSearch, Hypotheses, SlotOptions
 from regard.decoding.half_precision import to_bfloat16
 from regard.decoding.limits import Constraints, check_prefixes, output_limit
@@ -146,11 +147,21 @@ class SlotSearch:
     """Sentences of one class of length, searched in the slots of a `DeviceSearch`: as one is done, another begins.
 
     `keys` are the most tokens of a source, `size` the most steps of a search, and no beam is wider than `beam`. States
-    take at most `room` bytes, by default a share of the memory that is free.
+    take at most `room` bytes, by default a share of the memory that is free. A graph holds `burst` steps; where
+    `together` is given, another one reads and puts up to so many sentences, for those who come a few at a time.
     """
 
     def __init__(
-        self, model: Model, most: int, keys: int, size: int, beam: int, prefix: int = 0, room: int | None = None
+        self,
+        model: Model,
+        most: int,
+        keys: int,
+        size: int,
+        beam: int,
+        prefix: int = 0,
+        room: int | None = None,
+        burst: int = 1,
+        together: int = 0,
     ):
         self.model, self.keys, self.size = model, keys, size
         self.device = next(model.parameters()).device
@@ -165,7 +176,10 @@ class SlotSearch:
             count = max(1, min(count, room // each))
         self.bytes = count * each
         self.device_search = DeviceSearch(model, memory, count, size, beam, prefix)
-        self.steps: Steps = CudaSteps(self.device_search, self.device) if cuda else PlainSteps(self.device_search)
+        self.steps: Steps = (
+            CudaSteps(self.device_search, self.device, burst) if cuda else PlainSteps(self.device_search)
+        )
+        self.writer = SlotWriter(self.device_search, keys, together) if together else None
 
     def run(
         self, sources: Sequence[Sequence[int]], options: Options, prefixes: Sequence[Sequence[int]] | None
@@ -203,15 +217,18 @@ class SlotSearch:
         prefixes: Sequence[Sequence[int]] | None = None,
     ) -> list[int]:
         """Begin with sentences in these slots, each with its own options; how many steps each may take."""
-        batch = tokens_of(sources, self.device)
         lengths = [len(prefix) for prefix in prefixes] if prefixes is not None else [0] * len(sources)
         each = zip(sources, options, lengths, strict=True)
         most = [output_limit(self.model, len(source), option, length) for source, option, length in each]
         begun = None
         if prefixes is not None and any(prefixes):
             begun = tokens_of([*prefixes], self.device, fill=-1).ids
-        limits = SlotOptions.of(options, most, self.device)
-        self.device_search.put(slot_index(slots, self.device), self.model.encode(batch), limits, begun)
+        limits, index = SlotOptions.of(options, most, self.device), slot_index(slots, self.device)
+        if self.writer is not None and len(slots) <= self.writer.together:
+            self.writer.write(slots, sources)
+            self.device_search.begin(index, limits, begun)
+        else:
+            self.device_search.put(index, self.model.encode(tokens_of(sources, self.device)), limits, begun)
         return [steps + 1 for steps in most]
 
 
@@ -266,68 +283,6 @@ class SlotQueue:
 
 
 # ---- the device
-
-
-class Steps(Protocol):
-    """Steps of a `DeviceSearch`, ordered from the host."""
-
-    def run(self, count: int) -> None:
-        """Order so many steps."""
-
-    def read_active(self) -> Callable[[], list[bool]]:
-        """Order a look at which slots are not done; calling what this gives waits for it."""
-
-
-class PlainSteps:
-    """Steps that are done as they are called, where there are no graphs."""
-
-    def __init__(self, device_search: DeviceSearch):
-        self.device_search = device_search
-
-    def run(self, count: int) -> None:
-        """Run `count` steps."""
-        for _ in range(count):
-            self.device_search.advance()
-
-    def read_active(self) -> Callable[[], list[bool]]:
-        """Read which slots are not done."""
-        active: list[bool] = self.device_search.active.tolist()
-        return lambda: active
-
-
-class CudaSteps:
-    """Steps that are captured once, and replayed."""
-
-    def __init__(self, device_search: DeviceSearch, device: torch.device):
-        self.device_search = device_search
-        self.flags = torch.zeros(device_search.count, dtype=torch.bool, pin_memory=True)
-        side = torch.cuda.Stream(device)
-        side.wait_stream(torch.cuda.current_stream(device))
-        with torch.cuda.stream(side):  # kernels are compiled, and workspaces made, before the capture
-            for _ in range(2):
-                device_search.advance()
-        torch.cuda.current_stream(device).wait_stream(side)
-        self.graph = torch.cuda.CUDAGraph()
-        with pause_garbage_collection(), torch.cuda.graph(self.graph, capture_error_mode="thread_local"):
-            device_search.advance()
-
-    def run(self, count: int) -> None:
-        """Order the graph so many times."""
-        for _ in range(count):
-            self.graph.replay()
-
-    def read_active(self) -> Callable[[], list[bool]]:
-        """Copy the flags to the host behind the steps; what this gives waits for them."""
-        self.flags.copy_(self.device_search.active, non_blocking=True)
-        copied = torch.cuda.Event()
-        copied.record()
-
-        def read() -> list[bool]:
-            copied.synchronize()
-            flags: list[bool] = self.flags.tolist()
-            return flags
-
-        return read
 
 
 class PendingResults:

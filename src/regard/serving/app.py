@@ -188,13 +188,21 @@ async def finish(service: Service, request: Request, work: Coroutine[Any, Any, d
         if not task.done():
             return Response(status_code=GONE) if gone.done() else respond(deadline(service))
         try:
-            return JSONResponse(task.result())
+            answer = task.result()
         except Exception as error:
             return respond(known(error))
+        return Response(
+            await service.apart(len(answer.get("results", ())), dump, answer), media_type="application/json"
+        )
     finally:
         for each in (task, gone):
             each.cancel()
         await asyncio.gather(task, gone, return_exceptions=True)
+
+
+def dump(answer: dict[str, Any]) -> bytes:
+    """Write an answer as JSON."""
+    return json.dumps(answer, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
 
 
 def known(error: Exception) -> ApiError:

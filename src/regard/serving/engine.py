@@ -20,7 +20,7 @@ from regard.decoding.joining import shared_options
 from regard.decoding.limits import output_limit
 from regard.decoding.options import Options
 from regard.decoding.outputs import Output, SearchResult
-from regard.decoding.replay import SlotSearch, length_class, serves
+from regard.decoding.replay import BURST, SlotSearch, length_class, serves
 from regard.models.contract import Model
 from regard.serving.jobs import Job, Update
 from regard.serving.lanes import HostLane, Lane, SlotLane, check_job
@@ -28,7 +28,7 @@ from regard.serving.lanes import HostLane, Lane, SlotLane, check_job
 __all__ = ["Engine"]
 
 BEAMS = (1, 5)  # rows of a slot
-SLOTS = (16, 256, 2048)  # of a graph: for a few sentences, for many, and for as many as there is memory for
+SLOTS = {16: 4, 256: 16, 2048: 128}  # of a graph: for a few sentences, for many, for all; and how many begin together
 SHARES = {1: 0.25, 5: 0.75}  # of a class's memory
 HOST_BUDGET = {False: 4096, True: 2048}  # source tokens × hypotheses on a CPU: of short requests, and of long ones
 SLOT_BUDGET = 524_288  # on a GPU, where slots are the limit
@@ -46,6 +46,7 @@ class Engine:
         self.slots: dict[tuple[int, int], list[SlotLane]] = {}  # by class of length and rows, the smallest first
         self.host: dict[tuple[bool, Options], HostLane] = {}
         self.lanes: dict[Job, Lane] = {}
+        self.busy: dict[Lane, None] = {}  # lanes that have something to do
         self.costs = {False: 0, True: 0}
         self.ended: list[Update] = []  # without a search
         self.captures = 0
@@ -73,10 +74,10 @@ class Engine:
         """The graphs of a class of length, of more and more slots as far as there is memory for."""
         size = output_limit(model, keys, Options(), 0) + 1
         lanes: list[SlotLane] = []
-        for count in SLOTS:
-            left = room - sum(lane.slots.bytes for lane in lanes)
-            slots = SlotSearch(model, count, keys, size, beam, PREFIX, max(left, 1))
-            self.captures += 1
+        for count, together in SLOTS.items():
+            left = max(1, room - sum(lane.slots.bytes for lane in lanes))
+            slots = SlotSearch(model, count, keys, size, beam, PREFIX, left, BURST, together)
+            self.captures += 2
             if lanes and slots.device_search.count <= lanes[-1].count:
                 break
             lanes.append(SlotLane(slots))
@@ -106,9 +107,11 @@ class Engine:
             lane = self.lane_of(job)
             self.lanes[job] = lane
             self.costs[job.bulk] += job.cost
-            if not lane.active:  # it begins with as much time as the others had
-                others = [each.time for each in set(self.lanes.values()) if each is not lane]
-                lane.time = max([lane.time, *([min(others)] if others else [])])
+            if not lane.members:  # it begins with as much time as the others had
+                lane.time = max(lane.time, min((each.time for each in self.busy), default=0.0))
+                self.busy[lane] = None
+            lane.members[job.request] += 1
+            lane.streaming += job.streams
             lane.add(job)
 
     def lane_of(self, job: Job) -> Lane:
@@ -131,44 +134,53 @@ class Engine:
         lanes = self.slots.get((length_class(len(job.source)), 1))
         if lanes is None:
             return False
-        try:
-            check_job(self.model, job)
-        except Exception:  # the host says what is wrong with it
-            return False
+        if job.prefix:
+            try:
+                check_job(self.model, job)
+            except Exception:  # the host says what is wrong with it
+                return False
         return output_limit(self.model, len(job.source), options, len(job.prefix)) < lanes[0].slots.size
 
     def cancel(self, job: Job) -> None:
         """Let a job go: its place is free with the next step."""
-        lane = self.lanes.pop(job, None)
-        if lane is not None:
-            self.costs[job.bulk] -= job.cost
+        if job in self.lanes:
+            lane = self.remove(job)
             lane.cancel(job)
-            self.close_lanes()
+            self.close(lane)
+
+    def remove(self, job: Job) -> Lane:
+        """Count a job no more; the lane that it was in."""
+        lane = self.lanes.pop(job)
+        self.costs[job.bulk] -= job.cost
+        lane.streaming -= job.streams
+        lane.members[job.request] -= 1
+        if not lane.members[job.request]:
+            del lane.members[job.request]
+        return lane
 
     @torch.no_grad()
     def advance(self) -> list[Update]:
         """The next lane's turn; what has ended, and what is certain so far of what streams."""
         updates, self.ended = self.ended, []
-        lanes = [lane for lane in set(self.lanes.values()) if lane.active]
-        if not lanes:
+        if not self.busy:
             return updates
-        lane = min(lanes, key=lambda each: each.time)
-        requests, start = max(1, lane.requests), time.perf_counter()
-        ended = lane.advance()
-        for job, outcome in ended:
-            del self.lanes[job]
-            self.costs[job.bulk] -= job.cost
+        lane = min(self.busy, key=lambda each: each.time)
+        requests, start = len(lane.members), time.perf_counter()
+        for job, outcome in lane.advance():
+            self.remove(job)
             updates.append((job, outcome))
-        if any(job.streams for job in lane.jobs):
+        if lane.streaming:
             updates += lane.written()
         lane.time += (time.perf_counter() - start) / requests
-        self.close_lanes()
+        self.close(lane)
         return updates
 
-    def close_lanes(self) -> None:
-        """Let lanes of the host go that have nothing to do: there may be one for every choice of options."""
-        for key in [key for key, lane in self.host.items() if not lane.active]:
-            del self.host[key]
+    def close(self, lane: Lane) -> None:
+        """Let a lane rest that has nothing to do; one of the host goes: there may be one for every sort of options."""
+        if not lane.members:
+            del self.busy[lane]
+            for key in [key for key, each in self.host.items() if each is lane]:
+                del self.host[key]
 
     @property
     def places(self) -> int:

@@ -5,7 +5,9 @@ A `HostLane` steps searches on the host, for whatever can be searched; sentences
 """
 
 import time
+from collections import Counter
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import torch
 
@@ -31,6 +33,8 @@ class Lane:
     def __init__(self) -> None:
         self.waiting: list[Job] = []
         self.time = 0.0  # seconds that it had, each shared among its requests
+        self.members: Counter[Any] = Counter()  # its requests, and how many jobs each has here
+        self.streaming = 0  # jobs whose tokens are wanted as they come
 
     @property
     def jobs(self) -> Iterable[Job]:
@@ -41,11 +45,6 @@ class Lane:
     def active(self) -> bool:
         """Whether there is anything to do."""
         return bool(self.waiting) or any(True for _ in self.jobs)
-
-    @property
-    def requests(self) -> int:
-        """Requests that have a sentence here."""
-        return len({id(job.request) for jobs in (self.waiting, self.jobs) for job in jobs})
 
     def add(self, job: Job) -> None:
         """Let a job begin with the next step."""

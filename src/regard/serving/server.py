@@ -6,8 +6,10 @@ checkpoint has moved.
 
 import asyncio
 import contextlib
+import gc
 import logging
 import signal
+import sys
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -20,6 +22,7 @@ from regard.serving.service import Service
 
 __all__ = ["run_server"]
 
+SWITCH = 0.0002  # seconds for which a thread may keep the others from running: workers and the event loop alternate
 log = logging.getLogger("regard.serving")
 
 
@@ -34,6 +37,7 @@ class Server(uvicorn.Server):
 
 def run_server(service: Service, say: Callable[[str], None]) -> None:
     """Serve until a signal ends it; an error of a run that cannot be opened is raised."""
+    sys.setswitchinterval(SWITCH)
     asyncio.run(serve(service, say))
 
 
@@ -68,6 +72,7 @@ async def serve(service: Service, say: Callable[[str], None]) -> None:
         await listening
         opening.result()
     if opening.done():
+        settle_memory()
         for model in service.models.values():
             languages = model.card["languages"]
             pair = f", {languages['source']} to {', '.join(languages['targets'])}" if languages else ""
@@ -76,6 +81,12 @@ async def serve(service: Service, say: Callable[[str], None]) -> None:
     await listening
     opening.cancel()
     service.close()
+
+
+def settle_memory() -> None:
+    """Leave what is loaded by now out of every later search for garbage, which would stop all threads for long."""
+    gc.collect()
+    gc.freeze()
 
 
 async def listen(server: Server) -> None:

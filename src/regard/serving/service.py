@@ -30,7 +30,7 @@ from regard.serving.requests import ApiError, SampleRequest, TranslateRequest
 from regard.serving.settings import ServeSettings
 from regard.serving.texts import SplitText, split_texts
 from regard.tasks.language_model import SAMPLE
-from regard.tasks.results import Classified, Translation, to_translation
+from regard.tasks.results import Classified, Translation, to_translation, to_translations
 from regard.tasks.translate import add_alignments, check_attention
 
 __all__ = ["Service", "error_of"]
@@ -293,17 +293,16 @@ class Service:
                 translations = await self.call(model, align)
             else:
                 target = model.run.tokenizers.target
-                translations = [[to_translation(output, target) for output in each] for each in outputs]
+                translations = await self.apart(len(outputs), to_translations, outputs, target)
             if request.scores:
                 translations = await self.add_scores(model, sources, outputs, translations)
-            each_piece = iter(translations)
-            answers = []
-            for each in texts:
-                joined = each.join(each_piece, options.nbest, not options.sample)
-                answers.append(
-                    {"text": joined[0].text, "cut": each.cut, "outputs": [as_table(output) for output in joined]}
-                )
+            answers = await self.apart(len(outputs), join_texts, texts, translations, options)
         return {"model": model.name, "results": answers}
+
+    @staticmethod
+    async def apart(size: int, function: Callable[..., T], *arguments: Any) -> T:
+        """Call a function, in a thread where it has much to do, so that other requests do not wait for it."""
+        return function(*arguments) if size <= BULK else await asyncio.to_thread(function, *arguments)
 
     async def add_scores(
         self, model: ServedModel, sources: Any, outputs: Any, translations: list[list[Translation]]
@@ -435,6 +434,17 @@ class Service:
             return page_data([exhibit_of(run, text, target=target, **table)])
 
         return {"model": model.name, "page": await self.call(model, collect)}
+
+
+def join_texts(
+    texts: Sequence[SplitText], translations: Sequence[list[Translation]], options: Options
+) -> list[dict[str, Any]]:
+    """The outputs of texts from those of their sentences, as an answer holds them."""
+    pieces, answers = iter(translations), []
+    for each in texts:
+        joined = each.join(pieces, options.nbest, not options.sample)
+        answers.append({"text": joined[0].text, "cut": each.cut, "outputs": [as_table(output) for output in joined]})
+    return answers
 
 
 def list_links(run: Run, pairs: list[tuple[str, str]]) -> list[Any]:

@@ -1,6 +1,7 @@
 """Results of a trained run: translations, alignments, labels."""
 
 # n target words · m source words
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from torch import Tensor
@@ -8,7 +9,7 @@ from torch import Tensor
 from regard.data.tokenizer import Tokenizer
 from regard.decoding.outputs import Output
 
-__all__ = ["Aligned", "Classified", "Translation", "to_translation"]
+__all__ = ["Aligned", "Classified", "Translation", "to_translation", "to_translations"]
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,20 @@ class Classified:
     label: str
     probability: float
     probabilities: dict[str, float]  # of every label
+
+
+def to_translations(outputs: Sequence[Sequence[Output]], tokenizer: Tokenizer) -> list[list[Translation]]:
+    """Turn the outputs of many searches into text, all at once."""
+    texts = iter(tokenizer.decode_batch([output.tokens for each in outputs for output in each]))
+    return [
+        [
+            Translation(
+                next(texts), output.score, output.log_prob, tuple(tokenizer.pieces(output.tokens)), output.finished
+            )
+            for output in each
+        ]
+        for each in outputs
+    ]
 
 
 def to_translation(output: Output, tokenizer: Tokenizer) -> Translation:
