@@ -39,11 +39,12 @@ CURLS = {  # a request, and what the page shows as its answer
     if language == "sh" and (requests := re.findall(r"^curl .*?(?<!,)$", code, re.MULTILINE | re.DOTALL))
     for request in requests
 }
+CURLS |= {line: "" for line in spans(texts()["README.md"])[0] if line.startswith("curl ")}
 SERVERS = {
-    line.strip(): shlex.split(line, comments=True)[1:]
+    shlex.join(words): words[1:]
     for text in texts().values()
     for line in spans(text)[0]
-    if line.startswith("regard serve ")
+    if line.startswith("regard serve ") and (words := shlex.split(line, comments=True))
 }
 
 
