@@ -10,6 +10,7 @@ import signal
 import subprocess
 import time
 import tomllib
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx
@@ -118,6 +119,21 @@ def test_a_server_starts_serves_and_stops(line, desk):
     if asked.status_code == 200:
         names = [word.partition("=")[0].rpartition("/")[2] for word in words[1:] if "runs/" in word]
         assert [model["name"] for model in asked.json()["models"]] == names
+
+
+def test_a_request_that_outlasts_the_grace_is_answered_and_the_server_ends_well(desk):
+    """Its client learns that the server has stopped; the log has no traceback."""
+    server, address = start("serve", "runs/en-de", "--device", "cpu", "--grace", "0.1", folder=desk)
+    long = {"texts": ["Where is the dog? " * 60] * 8, "beam": 100, "longest": 1000, "shortest": 999}
+    with ThreadPoolExecutor() as pool:
+        answer = pool.submit(httpx.post, f"{address}/v1/translate", json=long, timeout=60)
+        while 'regard_places_in_use{model="en-de"} 0.0' in httpx.get(f"{address}/metrics").text:
+            assert not answer.done()
+        os.kill(server.number, signal.SIGTERM)
+        answer = answer.result()
+    ended = server.wait()
+    assert (answer.status_code, answer.json()["error"]["code"]) == (503, "draining")
+    assert (ended.status, "Traceback" in ended.stderr) == (0, False)
 
 
 def test_its_settings_are_settings():
