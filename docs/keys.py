@@ -1,4 +1,4 @@
-"""The tables of docs/guide/configuration.md, made from the dataclasses that read a configuration.
+"""The tables of docs/guide/configuration.md, made from the dataclasses that read a configuration and serve.toml.
 
 `python docs/keys.py` writes them anew between their marks; a test says when that is due.
 """
@@ -12,6 +12,7 @@ from typing import Any
 from regard.config import describe_type, show_value
 from regard.data.settings import CorpusSettings, DataSettings, TokenizerSettings
 from regard.models.kinds import KINDS, Kind
+from regard.serving.settings import ServeSettings
 from regard.training.settings import TrainingSettings
 
 PAGE = Path(__file__).parent / "guide" / "configuration.md"
@@ -21,6 +22,7 @@ TABLES: dict[str, Any] = {
     "tokenizer": TokenizerSettings,
     **{f"model.{name}": kind for name, kind in KINDS.items()},
     "training": TrainingSettings,
+    "serve": ServeSettings,
 }
 MARKED = re.compile(r"(<!-- keys: (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
 LIMITS = {"least": "at least", "most": "at most", "above": "more than", "below": "less than"}

@@ -27,6 +27,7 @@ OTHERS = {  # options of other programs, by the word that the same code or sente
     "regard.bench.quality": {"--together", "--seeds", "--minutes"},
     "sacreBLEU": {"--paired-bs"},
     "pip install": {"--no-deps"},
+    "curl": {"--json"},
 }
 STYLE = re.compile(r"var\(--|style=\"--|\{[^}]*--[\w-]+:")  # names of CSS look like options
 TEXTS = texts()

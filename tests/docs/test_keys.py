@@ -10,6 +10,7 @@ import pytest
 
 from regard.data.settings import CorpusSettings, DataSettings, TokenizerSettings
 from regard.models.kinds import KINDS
+from regard.serving.settings import ServeSettings
 from regard.training.settings import TrainingSettings
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -20,6 +21,7 @@ CLASSES = {
     "tokenizer": TokenizerSettings,
     **{f"model.{name}": kind.config for name, kind in KINDS.items()},
     "training": TrainingSettings,
+    "serve": ServeSettings,
 }
 
 

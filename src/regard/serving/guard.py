@@ -1,5 +1,6 @@
 """The guard before the routes: who may ask, how much they may send, and what is counted and logged of it."""
 
+import asyncio
 import hashlib
 import hmac
 import json
@@ -104,6 +105,9 @@ class Guard:
             log.exception("%s %s: not answered", scope["method"], scope["path"])
             if not begun:
                 await answer(ApiError(500, "internal", "a fault of the server; see its log"), send_counted)
+        except asyncio.CancelledError:  # the server ends, and has waited long enough for this request
+            if not begun:
+                await answer(stopping("the server has stopped; ask another one, or try again"), send_counted)
         finally:
             metrics.in_flight.dec()
             seconds = time.perf_counter() - start
@@ -120,8 +124,7 @@ class Guard:
         if path in OPEN:
             return
         if self.service.draining:
-            message = "the server is stopping; ask another one, or try again"
-            raise ApiError(503, "draining", message, headers={"Retry-After": "5", "Connection": "close"})
+            raise stopping("the server is stopping; ask another one, or try again")
         if self.keys is not None:
             scheme, _, key = headers.get("authorization", "").partition(" ")
             self.keys.check(key.strip() if scheme.lower() == "bearer" else headers.get("x-api-key"))
@@ -147,6 +150,11 @@ class Guard:
             return message
 
         return receive_limited
+
+
+def stopping(message: str) -> ApiError:
+    """The answer of a server that ends."""
+    return ApiError(503, "draining", message, headers={"Retry-After": "5", "Connection": "close"})
 
 
 def host_name(host: str) -> str:

@@ -1,5 +1,6 @@
 """The models that are served: each with its line, its workers and what people are told of it."""
 
+import os
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -123,7 +124,7 @@ def parse_runs(arguments: Sequence[str]) -> dict[str, list[str]]:
     for argument in arguments:
         name, equals, folders = argument.partition("=")
         if not equals or Path(argument).is_dir():
-            name, folders = Path(argument).resolve().name, argument
+            name, folders = Path(os.path.abspath(argument)).name, argument  # a link's own name
         each = [folders] if Path(folders).is_dir() else folders.split("+")
         if not name or not all(each):
             raise CommandError(f"{argument}: expected RUN, NAME=RUN, or NAME=RUN+RUN for an ensemble")
