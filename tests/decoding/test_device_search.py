@@ -8,10 +8,11 @@ from decoding.cases import SMALL, WORDS, sentences, small
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from regard.data.tokenizer import END
 from regard.decoding.device_search import DeviceSearch, SlotOptions
 from regard.decoding.limits import output_limit
 from regard.decoding.options import Options
-from regard.decoding.search import search
+from regard.decoding.search import StepSearch, search
 from regard.decoding.sources import tokens_of
 
 LONGEST = 7
@@ -105,6 +106,26 @@ def test_slots_have_options_of_their_own(data):
     found = by_slots(model, sources, each, prefixes, together=data.draw(st.integers(1, 3)), rows=5)
     for result, source, options, prefix in zip(found, sources, each, prefixes, strict=True):
         same([result], search(model, tokens_of([source]), options, prefixes=[prefix]))
+
+
+@torch.no_grad()
+def test_a_narrower_beam_is_done_as_soon_as_by_itself():
+    """With two of five rows a sentence waits for two finished hypotheses, and not for five."""
+    model, early = small("transformer"), 0
+    model.readout.bias[END] += 3.0  # sentences end
+    for source in sentences(12, LONGEST):
+        options = Options(beam=2, longest=40, length_penalty=0.0)
+        alone = StepSearch(model, tokens_of([source]), options)
+        alone.run()
+        device_search = DeviceSearch(model, model.encode(tokens_of([[3] * LONGEST])), 1, 41, 5)
+        put(device_search, slice(0, 1), model, [source], [options])
+        steps = 0
+        while device_search.active.any():
+            device_search.advance()
+            steps += 1
+        assert steps == alone.step
+        early += steps < 41
+    assert early > 3
 
 
 def test_lengths_by_the_source():

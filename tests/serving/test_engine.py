@@ -138,17 +138,20 @@ def test_one_that_fails_does_not_fail_the_others():
     model = small("transformer")
     with torch.no_grad():
         model.source.tokens.weight[9] = torch.nan
-    jobs = [Job(source, Options(beam=2, longest=5, shortest=3)) for source in ([3, 4], [5, 9], [6], [7, 8, 3])]
-    jobs.append(Job([4, 4], Options(beam=2, longest=5), prefix=[3] * 7))
-    engine, found = engine_of(model), {}
-    engine.add(jobs)
-    while engine.active:
-        found |= dict(engine.advance())
-    assert isinstance(found[jobs[1]], NotFiniteError)
-    assert isinstance(found[jobs[4]], ArgumentError)
-    assert "prefix: 7 tokens" in str(found[jobs[4]])
-    for number in (0, 2, 3):
-        same(found[jobs[number]], expect(model, jobs[number]))
+    engine = engine_of(model)
+    for wrong, error, words in (
+        (Job([5, 9], Options(beam=2, longest=5, shortest=3)), NotFiniteError, "not finite"),
+        (Job([4, 4], Options(beam=2, longest=5), prefix=[3] * 7), ArgumentError, "prefix: 7 tokens"),
+    ):
+        jobs = [Job(source, Options(beam=2, longest=5, shortest=3)) for source in ([3, 4], [6], [7, 8, 3])]
+        engine.add([jobs[0], wrong, *jobs[1:]])
+        found = {}
+        while engine.active:
+            found |= dict(engine.advance())
+        assert isinstance(found[wrong], error)
+        assert words in str(found[wrong])
+        for job in jobs:
+            same(found[job], expect(model, job))
 
 
 def test_an_empty_source_has_an_empty_output():
@@ -205,6 +208,26 @@ def test_a_few_sentences_take_the_small_graph():
     bulk = Job([3], Options(), bulk=True)
     engine.add([bulk])
     assert engine.lanes[bulk] is large_lane
+    for job in (*jobs[:2], bulk):
+        engine.cancel(job)
+    late = Job([3], Options())
+    engine.add([late])
+    assert engine.lanes[late] is large_lane  # where others of short requests are
+    for job in (late, *jobs[2:]):
+        engine.cancel(job)
+    engine.add([late])
+    assert engine.lanes[late] is small_lane
+
+
+def test_a_long_request_goes_where_all_of_it_has_room():
+    engine = engine_of(small("transformer"))
+    with torch.no_grad():
+        engine.slots = slots_of(engine.model, counts=(2, 5, 30))
+    few, many = ([Job([3], Options(), request=n, bulk=True) for _ in range(n)] for n in (4, 9))
+    engine.add(few)
+    engine.add(many)
+    assert {engine.lanes[job].count for job in few} == {5}
+    assert {engine.lanes[job].count for job in many} == {30}
 
 
 def test_the_tokens_that_texts_share():

@@ -40,6 +40,7 @@ BURST = 4  # steps between two looks at what is done
 CROWD = 8  # slots are filled again when one in this many is done
 SHARE = 4  # of the memory that is free, one part in this many is for states
 CLASSES = (16, 32, 64, 128, 256, 512, 1024)  # source tokens up to here share their slots
+WRITES = 4  # replays that write sentences into slots; for more, reading all of them at once is quicker
 GRAPHS = 4  # that are kept for the next call
 WIDER = 4  # times as many slots as are needed: an earlier graph is better than a new one up to here
 
@@ -224,8 +225,10 @@ class SlotSearch:
         if prefixes is not None and any(prefixes):
             begun = tokens_of([*prefixes], self.device, fill=-1).ids
         limits, index = SlotOptions.of(options, most, self.device), slot_index(slots, self.device)
-        if self.writer is not None and len(slots) <= self.writer.together:
-            self.writer.write(slots, sources)
+        if self.writer is not None and len(slots) <= WRITES * self.writer.together:
+            for first in range(0, len(slots), self.writer.together):
+                some = slice(first, first + self.writer.together)
+                self.writer.write(slots[some], sources[some])
             self.device_search.begin(index, limits, begun)
         else:
             self.device_search.put(index, self.model.encode(tokens_of(sources, self.device)), limits, begun)

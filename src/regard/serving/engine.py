@@ -1,7 +1,8 @@
 """The engine of a worker: `add` jobs, `cancel` them, `advance`, which gives what has ended. It knows no HTTP.
 
 Jobs go into lanes, and lanes take turns: the one that has had the least time, a request counted, goes next. So a long
-document, whose sentences have a lane of their own, takes as much of the machine as one short request does.
+document, whose sentences have a lane of their own, takes as much of the machine as one short request does. A lane that
+was idle has a small credit: a short request is often answered before a long one has its next turn.
 
 On a GPU a lane is a captured graph with slots: one for each class of source length, for greedy search or a beam of up
 to five, and for 16, 256 or as many sentences as fit. All of them are captured in `warm`, within one budget of memory;
@@ -32,6 +33,7 @@ SLOTS = {16: 4, 256: 16, 2048: 128}  # of a graph: for a few sentences, for many
 SHARES = {1: 0.25, 5: 0.75}  # of a class's memory
 HOST_BUDGET = {False: 4096, True: 2048}  # source tokens × hypotheses on a CPU: of short requests, and of long ones
 SLOT_BUDGET = 524_288  # on a GPU, where slots are the limit
+CREDIT = 0.02  # seconds by which a lane that was idle comes before the others
 PREFIX = 64  # tokens of a prefix that fit into a slot
 
 
@@ -100,27 +102,34 @@ class Engine:
 
     def add(self, jobs: Iterable[Job]) -> None:
         """Take jobs in."""
-        for job in jobs:
+        jobs = list(jobs)
+        for number, job in enumerate(jobs):
             if isinstance(job.source, list) and not job.source:
                 self.ended.append((job, SearchResult([Output([], 0.0, 0.0, True)])))
                 continue
-            lane = self.lane_of(job)
+            lane = self.lane_of(job, len(jobs) - number)
             self.lanes[job] = lane
             self.costs[job.bulk] += job.cost
             if not lane.members:  # it begins with as much time as the others had
-                lane.time = max(lane.time, min((each.time for each in self.busy), default=0.0))
+                lane.time = max(lane.time, min((each.time for each in self.busy), default=0.0) - CREDIT)
                 self.busy[lane] = None
             lane.members[job.request] += 1
             lane.streaming += job.streams
+            lane.short += not job.bulk
             lane.add(job)
 
-    def lane_of(self, job: Job) -> Lane:
-        """The slots that serve a job, or the lane on the host."""
+    def lane_of(self, job: Job, together: int = 1) -> Lane:
+        """The slots that serve a job, which comes with others, or the lane on the host.
+
+        Sentences of long requests go where all have room that come with them; those of short ones to the smallest
+        graph, unless others of their kind are in a larger one: two graphs in turn are slower than one.
+        """
         if self.in_slots(job):
             lanes = self.slots[length_class(len(job.source)), 1 if job.options.beam == 1 else BEAMS[-1]]
-            fitting = lanes[1:] if job.bulk and len(lanes) > 1 else lanes
-            free = [lane for lane in fitting if lane.room > 0]
-            return free[0] if free else fitting[-1]
+            if job.bulk:
+                return next((lane for lane in lanes[1:] if lane.room >= together), lanes[-1])
+            shared = [lane for lane in lanes[1:] if lane.short and lane.room > 0]
+            return next((lane for lane in (*shared, *lanes) if lane.room > 0), lanes[-1])
         key = job.bulk, shared_options(job.options)
         return self.host.setdefault(key, HostLane(self.model, self.device))
 
@@ -153,6 +162,7 @@ class Engine:
         lane = self.lanes.pop(job)
         self.costs[job.bulk] -= job.cost
         lane.streaming -= job.streams
+        lane.short -= not job.bulk
         lane.members[job.request] -= 1
         if not lane.members[job.request]:
             del lane.members[job.request]

@@ -35,6 +35,7 @@ class Lane:
         self.time = 0.0  # seconds that it had, each shared among its requests
         self.members: Counter[Any] = Counter()  # its requests, and how many jobs each has here
         self.streaming = 0  # jobs whose tokens are wanted as they come
+        self.short = 0  # jobs of short requests
 
     @property
     def jobs(self) -> Iterable[Job]:
@@ -56,13 +57,6 @@ class Lane:
             self.waiting.remove(job)
         else:
             self.stop(job)
-
-    def enough(self, under_way: int) -> bool:
-        """Whether those that wait begin now: each beginning costs a pass over their sources."""
-        if not self.waiting:
-            return False
-        patience = time.perf_counter() - self.waiting[0].added > PATIENCE
-        return patience or len(self.waiting) >= max(1, under_way // CROWD)
 
     def stop(self, job: Job) -> None:
         """Stop a job that is under way."""
@@ -95,13 +89,20 @@ class HostLane(Lane):
     def advance(self) -> list[Ended]:
         """Begin with those that wait, and take a step of each search."""
         ended: list[Ended] = []
-        if self.enough(len(self.under_way)):
+        if self.enough():
             jobs, self.waiting = self.waiting, []
             ended += self.begin(jobs)
         for each in list(self.searches):
             ended += self.step(each)
         self.join()
         return ended
+
+    def enough(self) -> bool:
+        """Return whether those that wait begin now: each beginning costs a pass over their sources, and a step."""
+        if not self.waiting:
+            return False
+        patience = time.perf_counter() - self.waiting[0].added > PATIENCE
+        return patience or len(self.waiting) >= max(1, len(self.under_way) // CROWD)
 
     def begin(self, jobs: Sequence[Job], alone: bool = False) -> list[Ended]:
         """Start a search of some jobs; where that fails, one of each."""
@@ -222,7 +223,7 @@ class SlotLane(Lane):
 
     def advance(self) -> list[Ended]:
         """Fill slots, and take some steps before the host looks who is done."""
-        if self.enough(self.count - len(self.free)):
+        if self.waiting and self.free:
             self.fill()
         self.slots.steps.run(BURST)
         active = self.slots.steps.read_active()()
@@ -246,8 +247,6 @@ class SlotLane(Lane):
     def fill(self) -> None:
         """Begin with those that wait, as many as there are slots."""
         jobs, self.waiting = self.waiting[: len(self.free)], self.waiting[len(self.free) :]
-        if not jobs:
-            return
         slots, self.free = self.free[: len(jobs)], self.free[len(jobs) :]
         prefixes = [job.prefix for job in jobs] if any(job.prefix for job in jobs) else None
         self.slots.put(slots, [job.source for job in jobs], [job.options for job in jobs], prefixes)
