@@ -4,7 +4,7 @@ import torch
 from decoding.cases import sentences, small
 
 from regard.decoding.options import Options
-from regard.decoding.replay import SlotSearch
+from regard.decoding.replay import WRITES, SlotSearch
 from regard.serving.jobs import Job
 from regard.serving.lanes import CROWD, HostLane, SlotLane
 
@@ -55,6 +55,18 @@ def test_a_search_whose_last_job_is_stopped_is_let_go():
     lane.cancel(one)
     assert not lane.active
     assert lane.searches == []
+
+
+@torch.no_grad()
+def test_no_more_begin_together_than_are_written_quickly():
+    lane = SlotLane(SlotSearch(small("transformer"), 12, 16, 30, 2, together=2))
+    for job in jobs_of(11, shortest=8, longest=8):
+        lane.add(job)
+    lane.advance()
+    assert len(lane.free) == 12 - WRITES * 2
+    lane.advance()
+    assert len(lane.free) == 1
+    assert lane.waiting == []
 
 
 @torch.no_grad()

@@ -31,7 +31,7 @@ from regard.kernels.garbage import pause_garbage_collection
 from regard.machine import memory as machine_memory
 from regard.models.contract import Model
 
-__all__ = ["BURST", "FEW", "Replay", "SlotSearch", "length_class", "serves", "slot_index"]
+__all__ = ["BURST", "FEW", "WRITES", "Replay", "SlotSearch", "length_class", "serves", "slot_index"]
 
 ROWS = 10240  # hypotheses that are stepped together, at most
 PLACES = 4096  # sentences, at most

@@ -5,9 +5,9 @@ document, whose sentences have a lane of their own, takes as much of the machine
 was idle has a small credit: a short request is often answered before a long one has its next turn.
 
 On a GPU a lane is a captured graph with slots: one for each class of source length, for greedy search or a beam of up
-to five, and for 16, 256 or as many sentences as fit. All of them are captured in `warm`, within one budget of memory;
-none is captured later. Whatever slots do not serve (wider beams, sampling, coverage, n-gram blocking, groups, an output
-longer than there is room) is searched on the host, step by step, in turn with the rest. On a CPU everything is.
+to five, and for 16, 256 or 1,024 sentences, as far as they fit. All of them are captured in `warm`, within one budget of
+memory; none is captured later. Whatever slots do not serve (wider beams, sampling, coverage, n-gram blocking, groups, an
+output longer than there is room) is searched on the host, step by step, in turn with the rest. On a CPU everything is.
 """
 
 import time
@@ -29,7 +29,7 @@ from regard.serving.lanes import HostLane, Lane, SlotLane, check_job
 __all__ = ["Engine"]
 
 BEAMS = (1, 5)  # rows of a slot
-SLOTS = {16: 4, 256: 16, 2048: 128}  # of a graph: for a few sentences, for many, for all; and how many begin together
+SLOTS = {16: 4, 256: 16, 1024: 128}  # of a graph: for a few sentences, for many, for all; and how many begin together
 SHARES = {1: 0.25, 5: 0.75}  # of a class's memory
 HOST_BUDGET = {False: 4096, True: 2048}  # source tokens × hypotheses on a CPU: of short requests, and of long ones
 SLOT_BUDGET = 524_288  # on a GPU, where slots are the limit
@@ -121,13 +121,14 @@ class Engine:
     def lane_of(self, job: Job, together: int = 1) -> Lane:
         """The slots that serve a job, which comes with others, or the lane on the host.
 
-        Sentences of long requests go where all have room that come with them; those of short ones to the smallest
-        graph, unless others of their kind are in a larger one: two graphs in turn are slower than one.
+        Two graphs in turn are slower than one. So sentences of long requests go to a graph that runs, if all have room
+        there that come with them; and those of short ones to the smallest, unless others of their kind are elsewhere.
         """
         if self.in_slots(job):
             lanes = self.slots[length_class(len(job.source)), 1 if job.options.beam == 1 else BEAMS[-1]]
             if job.bulk:
-                return next((lane for lane in lanes[1:] if lane.room >= together), lanes[-1])
+                running = [lane for lane in reversed(lanes[1:]) if lane.members]
+                return next((lane for lane in (*running, *lanes[1:]) if lane.room >= together), lanes[-1])
             shared = [lane for lane in lanes[1:] if lane.short and lane.room > 0]
             return next((lane for lane in (*shared, *lanes) if lane.room > 0), lanes[-1])
         key = job.bulk, shared_options(job.options)

@@ -14,7 +14,7 @@ import torch
 from regard.decoding.joining import can_join, join_searches
 from regard.decoding.limits import check_prefixes, output_limit
 from regard.decoding.outputs import check_outputs
-from regard.decoding.replay import BURST, SlotSearch, slot_index
+from regard.decoding.replay import BURST, WRITES, SlotSearch, slot_index
 from regard.decoding.search import SentenceSearch, StepSearch
 from regard.decoding.sources import tokens_of
 from regard.models.contract import Model, Pictures, Tokens
@@ -245,8 +245,10 @@ class SlotLane(Lane):
         return ended
 
     def fill(self) -> None:
-        """Begin with those that wait, as many as there are slots."""
-        jobs, self.waiting = self.waiting[: len(self.free)], self.waiting[len(self.free) :]
+        """Begin with those that wait, as many as there are slots and as are written quickly: others wait for a turn."""
+        writer = self.slots.writer
+        count = len(self.free) if writer is None else min(len(self.free), WRITES * writer.together)
+        jobs, self.waiting = self.waiting[:count], self.waiting[count:]
         slots, self.free = self.free[: len(jobs)], self.free[len(jobs) :]
         prefixes = [job.prefix for job in jobs] if any(job.prefix for job in jobs) else None
         self.slots.put(slots, [job.source for job in jobs], [job.options for job in jobs], prefixes)
