@@ -5,9 +5,10 @@ document, whose sentences have a lane of their own, takes as much of the machine
 was idle has a small credit: a short request is often answered before a long one has its next turn.
 
 On a GPU a lane is a captured graph with slots: one for each class of source length, for greedy search or a beam of up
-to five, and for 16, 256 or 1,024 sentences, as far as they fit. All of them are captured in `warm`, within one budget of
-memory; none is captured later. Whatever slots do not serve (wider beams, sampling, coverage, n-gram blocking, groups, an
-output longer than there is room) is searched on the host, step by step, in turn with the rest. On a CPU everything is.
+to five, and for 16, 256 or 1,024 sentences, as far as they fit. All of them are captured in `warm`, within one budget
+of memory; none is captured later. Whatever slots do not serve (wider beams, sampling, coverage, n-gram blocking,
+groups, an output longer than there is room) is searched on the host, step by step, in turn with the rest. On a CPU
+everything is.
 """
 
 import time
