@@ -285,13 +285,15 @@ def server(folder: Path, device: str) -> Iterator[str]:
             break
     else:
         raise RegardError(f"bench: the server did not start: {''.join(lines)}")
-    stderr = process.stderr
-    threading.Thread(target=lambda: [None for _ in stderr], daemon=True).start()
+    reading = threading.Thread(target=process.stderr.read, daemon=True)  # a pipe that is full would stop it
+    reading.start()
     try:
         yield line.split()[2]
     finally:
         process.terminate()
         process.wait(60)
+        reading.join()
+        process.stderr.close()
 
 
 def figure(address: str, name: str) -> float:
