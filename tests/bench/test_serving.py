@@ -57,7 +57,7 @@ def test_the_late_ones():
 def test_a_server_is_measured(monkeypatch):
     """The command, its clients and the library side by side, with a tiny model and little time."""
     monkeypatch.setattr(serving, "SMALL", TINY)
-    monkeypatch.setattr(serving, "TURN", 0.6)
+    monkeypatch.setattr(serving, "TURN", 3.0)
     results = list(serving.run(3))
     assert len(results) == 3
     assert all(result.ratio > 0 for result in results)
