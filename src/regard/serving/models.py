@@ -96,8 +96,8 @@ class ServedModel:
 
     def describe(self, run: Run) -> dict[str, Any]:
         """Say what the model is: what `GET /v1/models` answers."""
-        given = dict(each.split("=", 1) for each in self.settings.languages)
-        languages = languages_of(run.settings.data, given.get(self.name)) if run.can("translate") else None
+        given = dict(each.split("=", 1) for each in self.settings.languages).get(self.name)
+        languages = languages_of(run.settings.data, given) if run.can("translate") else None
         return {
             "name": self.name,
             "task": run.settings.task,

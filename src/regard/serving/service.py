@@ -24,6 +24,7 @@ from regard.inspection.collect.from_run import exhibit_of
 from regard.inspection.draw.page import page_data
 from regard.run import Run
 from regard.serving.jobs import BULK, Job, Update
+from regard.serving.languages import parse_given
 from regard.serving.metrics import Metrics
 from regard.serving.models import ServedModel, parse_runs
 from regard.serving.requests import ApiError, SampleRequest, TranslateRequest
@@ -76,6 +77,7 @@ class Service:
 
     def __init__(self, settings: ServeSettings, folders: Mapping[str, list[str]]):
         self.settings, self.folders = settings, dict(folders)
+        parse_given(settings.languages, list(self.folders))  # a mistake is told before anything is opened
         self.models: dict[str, ServedModel] = {}
         self.metrics = Metrics(self)
         self.loop: asyncio.AbstractEventLoop | None = None
