@@ -19,6 +19,7 @@ from regard.config import parse
 from regard.serving.app import make_app
 from regard.serving.service import Service
 from regard.serving.settings import ServeSettings
+from regard.training.checkpoint import Checkpoints, read_checkpoint, step_name
 
 STORED = Path(__file__).parents[1] / "stored_runs"
 WAIT = 60.0  # seconds that anything here may take on a machine that is busy
@@ -33,6 +34,17 @@ def stored(*names: str) -> list[str]:
 def settings_of(**given: Any) -> ServeSettings:
     """Settings of a server on a CPU."""
     return parse(ServeSettings, {"device": "cpu", **given})
+
+
+def write_best(run: Path, step: int, scale: float = 1.0) -> None:
+    """Write another checkpoint into a run, its weights multiplied by a number, and mark it as the best."""
+    checkpoints = Checkpoints(run)
+    last = read_checkpoint(checkpoints.find("best"))
+    counters = {**last.manifest["counters"], "step": step, "best_step": step}
+    kept = {key: value for key, value in last.manifest.items() if key not in ("files", "format", "sha256")}
+    weights = {name: tensor * scale for name, tensor in last.model.items()}
+    name = checkpoints.write(step_name(step), weights, last.trainer, {**kept, "step": step, "counters": counters}).name
+    checkpoints.mark_best(name)
 
 
 class Served:

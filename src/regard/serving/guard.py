@@ -97,7 +97,8 @@ class Guard:
         metrics.in_flight.inc()
         try:
             self.check(scope["path"], headers)
-            await self.app(scope, self.limited(scope["path"], headers, receive), send_counted)
+            with self.service.hold():
+                await self.app(scope, self.limited(scope["path"], headers, receive), send_counted)
         except ApiError as error:
             if not begun:
                 await answer(error, send_counted)
@@ -137,7 +138,7 @@ class Guard:
             most += settings.pictures * settings.picture_bytes
         error = ApiError(413, "too_large", f"the body is larger than {most:,} bytes, the most that is allowed")
         length = headers.get("content-length", "")
-        if length.isdecimal() and int(length) > most:
+        if length.isdecimal() and (len(length) > 18 or int(length) > most):
             raise error
         count = 0
 

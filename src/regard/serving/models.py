@@ -1,7 +1,6 @@
 """The models that are served: each with its line, its workers and what people are told of it."""
 
 import os
-import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from regard.serving.settings import ServeSettings
 from regard.serving.worker import Counters, Worker, WorkerError, longest_source
 from regard.training.checkpoint import Checkpoints, digest
 
-__all__ = ["ServedModel", "parse_devices", "parse_runs"]
+__all__ = ["ServedModel", "parse_devices", "parse_runs", "share_threads"]
 
 Deliver = Callable[[list[Update]], None]
 
@@ -140,9 +139,12 @@ def parse_runs(arguments: Sequence[str]) -> dict[str, list[str]]:
 
 
 def parse_devices(text: str) -> list[str]:
-    """Read devices separated by commas; threads are shared among workers that compute on the CPU."""
-    devices = [Processes().device(name.strip()) for name in text.split(",")]
+    """Read devices separated by commas."""
+    return [Processes().device(name.strip()) for name in text.split(",")]
+
+
+def share_threads(devices: Sequence[str]) -> None:
+    """Share threads among workers that compute on the CPU; for the main thread, before it starts them."""
     cpus = sum(device == "cpu" for device in devices)
-    if cpus > 1 and threading.current_thread() is threading.main_thread():
+    if cpus > 1:
         torch.set_num_threads(max(1, torch.get_num_threads() // cpus))
-    return devices

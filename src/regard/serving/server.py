@@ -18,6 +18,7 @@ import uvicorn
 
 from regard.errors import CommandError
 from regard.serving.app import make_app
+from regard.serving.models import parse_devices, share_threads
 from regard.serving.service import Service
 
 __all__ = ["run_server"]
@@ -38,6 +39,7 @@ class Server(uvicorn.Server):
 def run_server(service: Service, say: Callable[[str], None]) -> None:
     """Serve until a signal ends it; an error of a run that cannot be opened is raised."""
     sys.setswitchinterval(SWITCH)
+    share_threads(parse_devices(service.settings.device))
     asyncio.run(serve(service, say))
 
 
