@@ -55,7 +55,8 @@ class Served:
         self.thread = threading.Thread(target=self.loop.run_forever, daemon=True)
         self.thread.start()
         self.service: Service = self.call(self.make(runs, given))
-        transport = httpx.ASGITransport(make_app(self.service))  # type: ignore[arg-type]
+        # An error of the server's own is answered here, as it is by a real one, and not raised.
+        transport = httpx.ASGITransport(make_app(self.service), raise_app_exceptions=False)  # type: ignore[arg-type]
         self.client = httpx.AsyncClient(transport=transport, base_url="http://localhost", timeout=WAIT)
 
     @staticmethod

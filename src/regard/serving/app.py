@@ -14,7 +14,8 @@ from starlette.responses import JSONResponse, StreamingResponse
 
 from regard import __version__
 from regard.decoding.options import Options
-from regard.serving.guard import Guard
+from regard.errors import RegardError
+from regard.serving.guard import FAULT, Guard
 from regard.serving.requests import (
     AlignRequest,
     ApiError,
@@ -53,9 +54,13 @@ def make_app(service: Service) -> Guard | CORSMiddleware:
         message = f"{request.method} {request.url.path}: {str(error.detail).lower()}"
         return respond(ApiError(error.status_code, code, message, headers=dict(error.headers or {})))
 
-    @app.exception_handler(ApiError)
-    async def refuse_known(request: Request, error: ApiError) -> Response:
-        return respond(error)
+    @app.exception_handler(RegardError)
+    async def refuse_known(request: Request, error: RegardError) -> Response:
+        return respond(known(error))
+
+    @app.exception_handler(Exception)
+    async def fail(request: Request, error: Exception) -> Response:  # the guard logs it
+        return respond(ApiError(500, "internal", FAULT))
 
     async def read(request: Request, cls: type) -> tuple[Any, Options, dict[str, Any]]:
         table = read_json(await request.body())
@@ -279,7 +284,14 @@ async def open_upload(
 async def read_upload(request: Request, service: Service) -> tuple[dict[str, Any], list[tuple[str, Any]]]:
     """Read the fields and the pictures of a form."""
     settings = service.settings
-    form = await request.form(max_files=settings.pictures + 1, max_fields=100, max_part_size=settings.body_bytes)
+    limits = {"max_files": settings.pictures + 1, "max_fields": 100, "max_part_size": settings.body_bytes}
+    try:
+        form = await request.form(**limits)
+    except HTTPException as error:
+        if "files" in error.detail.lower():
+            message = f"pictures: more than {settings.pictures + 1} given, expected at most {settings.pictures}"
+            raise ApiError(413, "too_large", message, "pictures") from None
+        raise
     files: list[tuple[str, Any]] = []
     table: dict[str, Any] = {}
     for name, value in form.multi_items():

@@ -14,13 +14,14 @@ from regard.errors import ConfigError
 from regard.serving.requests import ApiError
 from regard.serving.service import Service
 
-__all__ = ["Guard", "KeyRing", "host_name", "read_keys"]
+__all__ = ["FAULT", "Guard", "KeyRing", "host_name", "read_keys"]
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 LOOPBACK = ("localhost", "127.0.0.1", "::1", "testserver")
 OPEN = ("/livez", "/readyz", "/metrics", "/openapi.json")  # without a key, and while the server drains
+FAULT = "a fault of the server; see its log"
 UPLOADS = ("/v1/caption", "/v1/classify")
 log = logging.getLogger("regard.serving")
 
@@ -105,7 +106,7 @@ class Guard:
         except Exception:
             log.exception("%s %s: not answered", scope["method"], scope["path"])
             if not begun:
-                await answer(ApiError(500, "internal", "a fault of the server; see its log"), send_counted)
+                await answer(ApiError(500, "internal", FAULT), send_counted)
         except asyncio.CancelledError:  # the server ends, and has waited long enough for this request
             if not begun:
                 await answer(stopping("the server has stopped; ask another one, or try again"), send_counted)

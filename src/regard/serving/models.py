@@ -13,7 +13,7 @@ from regard.run import Run, load
 from regard.serving.jobs import Update, WaitingLine
 from regard.serving.languages import languages_of
 from regard.serving.settings import ServeSettings
-from regard.serving.worker import Counters, Worker, WorkerError, longest_source
+from regard.serving.worker import STOPPED, Counters, Worker, WorkerError, longest_source
 from regard.training.checkpoint import Checkpoints, digest
 
 __all__ = ["ServedModel", "parse_devices", "parse_runs", "share_threads"]
@@ -83,7 +83,7 @@ class ServedModel:
     def worker_stopped(self) -> None:
         """Answer everything that waits, if that was the last worker."""
         if not any(worker.ready for worker in self.workers):
-            self.line.fail(WorkerError("the worker of this model has stopped; see the server's log"))
+            self.line.fail(WorkerError(STOPPED))
 
     def close(self) -> None:
         """End the workers, once they have nothing left to do."""
