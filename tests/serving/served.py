@@ -2,10 +2,10 @@
 
 import asyncio
 import contextlib
+import logging
 import os
 import re
 import signal
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -140,12 +140,14 @@ class Process:
     """`regard serve` as a process of its own: the command line, forked from here, where torch is loaded."""
 
     def __init__(self, child: Child):
-        self.child, self.ended = child, None
-        self.address = ""
+        self.child, self.address = child, ""
+        self.ended: Ended | None = None
 
     @property
     def stderr(self) -> str:
         """What it has printed so far."""
+        if self.ended is not None:
+            return self.ended.stderr
         size = os.fstat(self.child.err.fileno()).st_size
         return os.pread(self.child.err.fileno(), size, 0).decode()
 
@@ -223,6 +225,8 @@ def serve_process(
 
     def prepare() -> None:
         signal.alarm(0)  # `fork` sets one
+        logging.root.handlers.clear()  # what pytest sets
+        logging.root.setLevel(logging.WARNING)
         before()
 
     process = Process(fork(command("serve", *runs, "--port", 0, "--config", file, *flags), before=prepare))
@@ -235,9 +239,26 @@ def serve_process(
         if process.ended is None:
             if process.alive:
                 process.signal(signal.SIGKILL)
-            process.child.wait()
-        if sys.exc_info()[0] is not None:
-            print(process.stderr if process.ended is None else process.ended.stderr)
+            process.ended = process.child.wait()
+        print(process.stderr)  # for whoever reads why a test failed
+
+
+def open_slowly(gate: Path) -> Callable[[], None]:
+    """Have a process open its runs only when a file is there: for `before` of `serve_process`."""
+
+    def hold() -> None:
+        from regard.serving import models
+
+        load = models.load
+
+        def wait_and_load(*folders: str, device: str) -> Any:
+            while not gate.exists():
+                time.sleep(0.01)
+            return load(*folders, device=device)
+
+        models.load = wait_and_load
+
+    return hold
 
 
 def as_toml(value: Any) -> str:

@@ -138,7 +138,8 @@ async def drain(service: Service, server: Server, say: Callable[[str], None]) ->
     service.draining = True
     end = time.monotonic() + service.settings.grace
     in_flight = service.metrics.in_flight._value
-    say(f"stopping: {in_flight.get():.0f} requests to finish")
+    count = int(in_flight.get())
+    say(f"stopping: {count} request{'' if count == 1 else 's'} to finish")
     while in_flight.get() > 0 and time.monotonic() < end:
         await asyncio.sleep(0.02)
     server.force_exit = in_flight.get() > 0
