@@ -4,7 +4,6 @@ import signal
 import threading
 import time
 
-import httpx
 import pytest
 from serving.served import serve_process, stored
 
@@ -20,7 +19,7 @@ def test_requests_finish_and_new_ones_are_refused(tmp_path, count):
 
         def ask(number):
             table = {**LONG, "stream": number == 0}
-            answers.append(httpx.post(f"{process.address}/v1/translate", json=table, timeout=60))
+            answers.append(process.post("/v1/translate", table))
 
         with process.client() as known:  # a connection from before, which stays open
             assert known.get("/readyz").status_code == 200
@@ -33,12 +32,12 @@ def test_requests_finish_and_new_ones_are_refused(tmp_path, count):
             process.wait_for("stopping: ")
             ready = known.get("/readyz")
             assert (ready.status_code, ready.json()["status"]) == (503, "draining")
-            refused = known.post("/v1/translate", json=SHORT), httpx.post(f"{process.address}/v1/translate", json=SHORT)
+            refused = known.post("/v1/translate", json=SHORT), process.post("/v1/translate", SHORT)
             for answer in refused:
                 assert answer.status_code == 503
                 assert answer.json()["error"]["code"] == "draining"
                 assert int(answer.headers["retry-after"]) > 0
-            assert httpx.get(f"{process.address}/livez").status_code == 200
+            assert process.get("/livez").status_code == 200
             assert process.figure("regard_places_in_use") == count  # all of that while they run
         for thread in threads:
             thread.join(60)

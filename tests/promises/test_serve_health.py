@@ -5,7 +5,6 @@ import signal
 import threading
 import time
 
-import httpx
 import pytest
 from serving.served import open_slowly, serve_process, stored
 
@@ -23,7 +22,7 @@ def end_worker_on_signal():
 
 
 def health(process):
-    ready, live = (httpx.get(f"{process.address}/{name}", timeout=60) for name in ("readyz", "livez"))
+    ready, live = (process.get(f"/{name}") for name in ("readyz", "livez"))
     return ready.status_code, ready.json()["models"], live.status_code
 
 
@@ -33,13 +32,13 @@ def test_it_is_not_ready_while_it_loads(tmp_path):
         *stored("transformer", "ntm"), folder=tmp_path, ready=False, before=open_slowly(gate)
     ) as process:
         assert health(process) == (503, {"transformer": "loading", "ntm": "loading"}, 200)
-        answer = httpx.post(f"{process.address}/v1/translate", json=TEXT)
+        answer = process.post("/v1/translate", TEXT)
         assert (answer.status_code, answer.json()["error"]["code"]) == (503, "loading")
         assert int(answer.headers["retry-after"]) > 0
         gate.touch()
         process.wait_for("ready: ")
         assert health(process) == (200, {"transformer": "ready", "ntm": "ready"}, 200)
-        assert httpx.post(f"{process.address}/v1/translate", json=TEXT).status_code == 200
+        assert process.post("/v1/translate", TEXT).status_code == 200
 
 
 @pytest.mark.parametrize("times", [1, pytest.param(10, marks=pytest.mark.slow)])
@@ -52,9 +51,9 @@ def test_a_dead_worker_is_told(tmp_path, times):
             while health(process)[0] == 200:
                 assert time.monotonic() < end
             assert health(process) == (503, {"transformer": "a worker has stopped", "ntm": "ready"}, 200)
-            answer = httpx.post(f"{process.address}/v1/translate", json=TEXT)
+            answer = process.post("/v1/translate", TEXT)
             assert (answer.status_code, answer.json()["error"]["code"]) == (503, "worker_stopped")
-            assert httpx.post(f"{process.address}/v1/translate", json={**TEXT, "model": "ntm"}).status_code == 200
+            assert process.post("/v1/translate", {**TEXT, "model": "ntm"}).status_code == 200
             assert process.figure("regard_workers_ready", model="transformer") == 0
             assert "the worker has stopped" in process.stderr
             process.signal(signal.SIGTERM)

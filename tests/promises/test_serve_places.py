@@ -2,7 +2,6 @@
 
 import asyncio
 
-import httpx
 import pytest
 from serving.served import serve_process, stored
 
@@ -42,7 +41,7 @@ def test_a_deadline_frees_the_place(tmp_path, rounds):
                     assert answer.status_code == 504
                     assert answer.json()["error"]["code"] == "deadline"
             wait_until_free(process)
-        assert httpx.post(f"{process.address}/v1/translate", json={"texts": ["a"], "longest": 2}).status_code == 200
+        assert process.post("/v1/translate", {"texts": ["a"], "longest": 2}).status_code == 200
 
 
 def test_a_client_that_goes_frees_the_place(tmp_path, rounds):
@@ -75,4 +74,4 @@ def test_a_client_that_goes_frees_the_place(tmp_path, rounds):
         for _ in range(rounds):
             asyncio.run(ask_many())
             wait_until_free(process)
-        assert httpx.post(f"{process.address}/v1/translate", json={"texts": ["a"], "longest": 2}).status_code == 200
+        assert process.post("/v1/translate", {"texts": ["a"], "longest": 2}).status_code == 200

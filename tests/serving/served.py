@@ -188,17 +188,27 @@ class Process:
         return pages * os.sysconf("SC_PAGE_SIZE")
 
     def client(self, **options: Any) -> httpx.Client:
-        """A client of it."""
-        return httpx.Client(base_url=self.address, timeout=WAIT, **options)
+        """A client of it, with connections of its own."""
+        return httpx.Client(base_url=self.address, timeout=WAIT, verify=False, **options)  # certificates take time
 
     def async_client(self, **options: Any) -> httpx.AsyncClient:
         """A client of it for an event loop, with as many connections as are needed."""
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=None)
-        return httpx.AsyncClient(base_url=self.address, timeout=WAIT, limits=limits, **options)
+        return httpx.AsyncClient(base_url=self.address, timeout=WAIT, limits=limits, verify=False, **options)
+
+    def get(self, path: str) -> httpx.Response:
+        """Ask with GET, on a connection of its own."""
+        with self.client() as client:
+            return client.get(path)
+
+    def post(self, path: str, table: Any) -> httpx.Response:
+        """Ask with POST and JSON, on a connection of its own."""
+        with self.client() as client:
+            return client.post(path, json=table)
 
     def figure(self, name: str, **labels: str) -> float:
         """A figure of its page of metrics."""
-        return read_figure(httpx.get(f"{self.address}/metrics", timeout=WAIT).text, name, **labels)
+        return read_figure(self.get("/metrics").text, name, **labels)
 
     def wait_for_figure(self, name: str, value: float) -> None:
         """Wait until a figure has a value."""

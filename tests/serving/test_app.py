@@ -229,6 +229,8 @@ def test_forms_that_are_wrong(served):
     fields = b'--x\r\nContent-Disposition: form-data; name="beam"\r\n\r\n2\r\n--x--\r\n'
     answer = served.post("/v1/caption", content=fields, headers=form)
     assert message(answer, 422) == "pictures: missing, expected at least one file"
+    twice = fields.replace(b"--x--", b"").rstrip() + b"\r\n" + fields
+    assert message(served.post("/v1/caption", content=twice, headers=form), 422).startswith("beam: given twice")
     assert "no such part" in message(served.post("/v1/caption", files={"picture": b"x"}), 422)
     for kind in ("multipart/form-data", "multipart/form-data; boundary=", "multipart/form-data; boundary=x"):
         answer = served.post("/v1/caption", content=b"nothing", headers={"content-type": kind})

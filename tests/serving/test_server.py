@@ -23,7 +23,7 @@ def send(process, table):
 
     def ask():
         try:
-            answers.append(httpx.post(f"{process.address}/v1/translate", json=table, timeout=60))
+            answers.append(process.post("/v1/translate", table))
         except httpx.HTTPError as error:
             answers.append(error)
 
@@ -102,7 +102,7 @@ def test_a_signal_ends_it_while_it_loads(tmp_path):
     with serve_process(
         *stored("transformer"), folder=tmp_path, ready=False, grace=1.0, before=open_slowly(tmp_path / "never")
     ) as process:
-        assert httpx.get(f"{process.address}/readyz").status_code == 503
+        assert process.get("/readyz").status_code == 503
         process.signal(signal.SIGTERM)
         assert process.wait(20).status == 0
     assert "Traceback" not in process.stderr
@@ -124,7 +124,7 @@ def test_sighup_opens_what_has_moved_and_nothing_else(tmp_path):
     with serve_process(str(tmp_path / "run"), *stored("ntm"), folder=tmp_path) as process:
 
         def steps():
-            cards = httpx.get(f"{process.address}/v1/models").json()["models"]
+            cards = process.get("/v1/models").json()["models"]
             return {card["name"]: card["step"] for card in cards}
 
         before = steps()
@@ -140,4 +140,4 @@ def test_sighup_opens_what_has_moved_and_nothing_else(tmp_path):
         process.signal(signal.SIGHUP)
         process.wait_for("not opened anew: ")  # the old one goes on
         assert steps() == {**before, "run": 200}
-        assert httpx.post(f"{process.address}/v1/translate", json={**SHORT, "model": "run"}).status_code == 200
+        assert process.post("/v1/translate", {**SHORT, "model": "run"}).status_code == 200

@@ -296,6 +296,8 @@ async def read_upload(request: Request, service: Service) -> tuple[dict[str, Any
     table: dict[str, Any] = {}
     for name, value in form.multi_items():
         if not isinstance(value, UploadFile):
+            if name in table:
+                raise ApiError(422, "invalid_value", f"{name[:80]}: given twice, expected one value", name[:80])
             table[name] = read_field(str(value))
             continue
         if name != "pictures":
