@@ -19,6 +19,7 @@ STORED = TESTS / "stored_runs"
 # Commands that another fast test starts as `regard` or `python -m regard`, and where.
 ELSEWHERE = {
     "models": "test_plugins.py",
+    "serve": "serving/test_server.py",
     "train": "promises/test_portable.py",
     "translate": "cli/commands/test_translate.py",
 }

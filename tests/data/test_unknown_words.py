@@ -102,3 +102,13 @@ def test_a_message_is_one_line_whatever_the_words():
     assert describe([f"w{i}" for i in range(20)]) == "w0, w1, w2, w3, w4, w5 and 14 more were never seen in training"
     assert "\n" not in describe(["a\x1b[31m", "b" * 500])
     assert len(describe(["b" * 500])) < 100
+
+
+def test_long_words_are_not_kept_whole():
+    """A server reads whatever is sent to it, for months."""
+    words = UnknownWords(train(TEXTS, "word"), None)
+    words.add([letter * 20_000 for letter in "abcdefgh"])
+    assert words.verdicts == {}
+    assert sum(map(len, words.words)) <= 8 * 41
+    assert len(words.words) == 8
+    assert words.message() == describe([letter * 20_000 for letter in "abcdefgh"])

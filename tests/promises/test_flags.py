@@ -68,7 +68,8 @@ FLAGS = [(name, flag) for name, function in commands().items() for flag in numer
 # What else a command cannot do without: so that a flag, if it were accepted, is the last thing that could be wrong.
 OTHERS = {"translate": ["none"], "caption": ["none", "none.png"], "classify": ["none"], "sample": ["none"],
           "score": ["none"], "look": ["none"], "align": ["none", "--source", "none.txt"], "compare": ["a", "b"],
-          "bench": ["none"], "data": ["none", "--out", "none"], "study": ["none"], "eval": ["none"]}  # fmt: skip
+          "bench": ["none"], "data": ["none", "--out", "none"], "study": ["none"], "eval": ["none"],
+          "serve": ["none"]}  # fmt: skip
 
 
 def test_there_are_flags():

@@ -27,6 +27,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "runs": (".",),
     "sample": ("language", "--longest", "3", *ON_CPU),
     "score": ("run", "--source", "source", "--target", "source", *ON_CPU),
+    "serve": ("--help",),
     "show": ("run",),
     "study": ("--list",),
     "train": ("--help",),

@@ -109,9 +109,11 @@ class UnknownWords:
                 if unknown is None:
                     if len(self.verdicts) >= REMEMBERED:
                         self.verdicts.clear()
-                    unknown = self.verdicts[word] = self.is_unknown(word)
+                    unknown = self.is_unknown(word)
+                    if len(word) <= LONGEST:  # a longer one hardly comes again, and may be as long as a book
+                        self.verdicts[word] = unknown
                 if unknown and len(self.words) < COUNTED:
-                    self.words.setdefault(strip_marks(word))
+                    self.words.setdefault(strip_marks(word)[: LONGEST + 1])
 
     def is_unknown(self, word: str) -> bool:
         """Return whether a word did not occur in training; marks alone are no words."""

@@ -1,6 +1,7 @@
 """The routes of a server, and how they are described: OpenAPI with examples that can be sent as they stand."""
 
 import asyncio
+import contextlib
 import json
 from collections.abc import AsyncIterator, Coroutine
 from typing import Any
@@ -13,7 +14,8 @@ from starlette.responses import JSONResponse, StreamingResponse
 
 from regard import __version__
 from regard.decoding.options import Options
-from regard.serving.guard import Guard
+from regard.errors import RegardError
+from regard.serving.guard import FAULT, Guard
 from regard.serving.requests import (
     AlignRequest,
     ApiError,
@@ -34,7 +36,7 @@ __all__ = ["make_app"]
 GONE = 499  # the client has closed the connection
 
 
-def make_app(service: Service) -> Guard:
+def make_app(service: Service) -> Guard | CORSMiddleware:
     """Make the application of a service, with its guard around it."""
     settings = service.settings
     app = FastAPI(
@@ -45,13 +47,6 @@ def make_app(service: Service) -> Guard:
         redoc_url=None,
         generate_unique_id_function=route_name,
     )
-    if settings.origins:
-        app.add_middleware(
-            CORSMiddleware,
-            allow_origins=list(settings.origins),
-            allow_methods=["GET", "POST"],
-            allow_headers=["authorization", "content-type", "x-api-key"],
-        )
 
     @app.exception_handler(HTTPException)
     async def refuse(request: Request, error: HTTPException) -> Response:
@@ -59,9 +54,13 @@ def make_app(service: Service) -> Guard:
         message = f"{request.method} {request.url.path}: {str(error.detail).lower()}"
         return respond(ApiError(error.status_code, code, message, headers=dict(error.headers or {})))
 
-    @app.exception_handler(ApiError)
-    async def refuse_known(request: Request, error: ApiError) -> Response:
-        return respond(error)
+    @app.exception_handler(RegardError)
+    async def refuse_known(request: Request, error: RegardError) -> Response:
+        return respond(known(error))
+
+    @app.exception_handler(Exception)
+    async def fail(request: Request, error: Exception) -> Response:  # the guard logs it
+        return respond(ApiError(500, "internal", FAULT))
 
     async def read(request: Request, cls: type) -> tuple[Any, Options, dict[str, Any]]:
         table = read_json(await request.body())
@@ -109,16 +108,17 @@ def make_app(service: Service) -> Guard:
     @app.post("/v1/classify", **describe_route("classify", ClassifyRequest, settings))
     async def classify(request: Request) -> Response:
         if request.headers.get("content-type", "").lower().startswith("multipart/"):
-            table, files = await read_upload(request, service)
-            parsed, _ = parse_request(CaptionRequest, table, settings)
-            model = service.pick(parsed.model, "classify")
-            if model.run.settings.data.reads != "pictures":
-                raise ApiError(422, "invalid_value", f"{model.name}: reads texts, expected JSON with texts", "texts")
+            async with open_upload(request, service) as (table, files):
+                parsed, _ = parse_request(CaptionRequest, table, settings)
+                model = service.pick(parsed.model, "classify")
+                if model.run.settings.data.reads != "pictures":
+                    message = f"{model.name}: reads texts, expected JSON with texts"
+                    raise ApiError(422, "invalid_value", message, "texts")
 
-            async def label() -> dict[str, Any]:
-                return await service.classify(model.name, await service.decode(model, files))
+                async def label() -> dict[str, Any]:
+                    return await service.classify(model.name, await service.decode(model, files))
 
-            return await finish(service, request, label())
+                return await finish(service, request, label())
         parsed, _, _ = await read(request, ClassifyRequest)
         require_texts(parsed.texts)
         model = service.pick(parsed.model, "classify")
@@ -131,14 +131,14 @@ def make_app(service: Service) -> Guard:
         if not request.headers.get("content-type", "").lower().startswith("multipart/"):
             message = "Content-Type: expected multipart/form-data with a part named pictures for each picture"
             raise ApiError(415, "wrong_type", message, "Content-Type")
-        table, files = await read_upload(request, service)
-        parsed, options = parse_request(CaptionRequest, table, settings)
-        model = service.pick(parsed.model, "caption")
+        async with open_upload(request, service) as (table, files):
+            parsed, options = parse_request(CaptionRequest, table, settings)
+            model = service.pick(parsed.model, "caption")
 
-        async def write() -> dict[str, Any]:
-            return await service.caption(model.name, await service.decode(model, files), options)
+            async def write() -> dict[str, Any]:
+                return await service.caption(model.name, await service.decode(model, files), options)
 
-        return await finish(service, request, write())
+            return await finish(service, request, write())
 
     @app.get("/v1/models", **describe_route("models", None, settings))
     async def models() -> Response:
@@ -165,7 +165,15 @@ def make_app(service: Service) -> Guard:
     async def metrics() -> Response:
         return Response(service.metrics.page(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
-    return Guard(app, service)
+    guard = Guard(app, service)
+    if not settings.origins:
+        return guard
+    return CORSMiddleware(  # around the guard: a browser asks without a key first, and its page reads every error
+        guard,
+        allow_origins=settings.origins,
+        allow_methods=("GET", "POST"),
+        allow_headers=("authorization", "content-type", "x-api-key"),
+    )
 
 
 def respond(error: ApiError) -> JSONResponse:
@@ -262,14 +270,34 @@ def event_of(name: str, data: dict[str, Any]) -> bytes:
     return f"event: {name}\ndata: {json.dumps(data, ensure_ascii=False, allow_nan=False)}\n\n".encode()
 
 
+@contextlib.asynccontextmanager
+async def open_upload(
+    request: Request, service: Service
+) -> AsyncIterator[tuple[dict[str, Any], list[tuple[str, Any]]]]:
+    """Read the fields and the pictures of a form; the files are closed in the end."""
+    try:
+        yield await read_upload(request, service)
+    finally:
+        await request.close()
+
+
 async def read_upload(request: Request, service: Service) -> tuple[dict[str, Any], list[tuple[str, Any]]]:
     """Read the fields and the pictures of a form."""
     settings = service.settings
-    form = await request.form(max_files=settings.pictures + 1, max_fields=100, max_part_size=settings.body_bytes)
+    limits = {"max_files": settings.pictures + 1, "max_fields": 100, "max_part_size": settings.body_bytes}
+    try:
+        form = await request.form(**limits)
+    except HTTPException as error:
+        if "files" in error.detail.lower():
+            message = f"pictures: more than {settings.pictures + 1} given, expected at most {settings.pictures}"
+            raise ApiError(413, "too_large", message, "pictures") from None
+        raise
     files: list[tuple[str, Any]] = []
     table: dict[str, Any] = {}
     for name, value in form.multi_items():
         if not isinstance(value, UploadFile):
+            if name in table:
+                raise ApiError(422, "invalid_value", f"{name[:80]}: given twice, expected one value", name[:80])
             table[name] = read_field(str(value))
             continue
         if name != "pictures":

@@ -14,13 +14,14 @@ from regard.errors import ConfigError
 from regard.serving.requests import ApiError
 from regard.serving.service import Service
 
-__all__ = ["Guard", "KeyRing", "host_name", "read_keys"]
+__all__ = ["FAULT", "Guard", "KeyRing", "host_name", "read_keys"]
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 LOOPBACK = ("localhost", "127.0.0.1", "::1", "testserver")
 OPEN = ("/livez", "/readyz", "/metrics", "/openapi.json")  # without a key, and while the server drains
+FAULT = "a fault of the server; see its log"
 UPLOADS = ("/v1/caption", "/v1/classify")
 log = logging.getLogger("regard.serving")
 
@@ -97,14 +98,15 @@ class Guard:
         metrics.in_flight.inc()
         try:
             self.check(scope["path"], headers)
-            await self.app(scope, self.limited(scope["path"], headers, receive), send_counted)
+            with self.service.hold():
+                await self.app(scope, self.limited(scope["path"], headers, receive), send_counted)
         except ApiError as error:
             if not begun:
                 await answer(error, send_counted)
         except Exception:
             log.exception("%s %s: not answered", scope["method"], scope["path"])
             if not begun:
-                await answer(ApiError(500, "internal", "a fault of the server; see its log"), send_counted)
+                await answer(ApiError(500, "internal", FAULT), send_counted)
         except asyncio.CancelledError:  # the server ends, and has waited long enough for this request
             if not begun:
                 await answer(stopping("the server has stopped; ask another one, or try again"), send_counted)
@@ -137,7 +139,7 @@ class Guard:
             most += settings.pictures * settings.picture_bytes
         error = ApiError(413, "too_large", f"the body is larger than {most:,} bytes, the most that is allowed")
         length = headers.get("content-length", "")
-        if length.isdecimal() and int(length) > most:
+        if length.isdecimal() and (len(length) > 18 or int(length) > most):
             raise error
         count = 0
 

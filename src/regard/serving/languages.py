@@ -1,11 +1,14 @@
 """The languages of a run: as its configuration names them, or else as its data do."""
 
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from regard.config import show_value, suggestion
 from regard.data.builtin import has_pair
-from regard.data.settings import DataSettings
+from regard.data.settings import LANGUAGES, DataSettings
+from regard.errors import CommandError
 
-__all__ = ["languages_of", "parse_languages"]
+__all__ = ["languages_of", "parse_given", "parse_languages"]
 
 PACKED = (".gz", ".txt", ".tok", ".lc")  # endings that say nothing of the language
 
@@ -34,6 +37,21 @@ def parse_languages(text: str) -> tuple[str, str]:
     """Split a pair such as en-de; a language may have parts of its own, as in pt_BR-en."""
     source, _, target = text.partition("-")
     return source, target
+
+
+def parse_given(texts: Iterable[str], names: Sequence[str]) -> dict[str, str]:
+    """Read what a person says of models, such as demo=en-de: the pair of each."""
+    pairs = {}
+    for text in texts:
+        name, _, pair = text.partition("=")
+        if not LANGUAGES.fullmatch(pair):
+            raise CommandError(
+                f"--languages: {show_value(text)} given, expected a model and its languages, such as demo=en-de"
+            )
+        if name not in names:
+            raise CommandError(f"--languages: {name} is not served{suggestion(name, names)}")
+        pairs[name] = pair
+    return pairs
 
 
 def file_language(path: str | None) -> str | None:

@@ -1,7 +1,6 @@
 """The models that are served: each with its line, its workers and what people are told of it."""
 
 import os
-import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,10 +13,10 @@ from regard.run import Run, load
 from regard.serving.jobs import Update, WaitingLine
 from regard.serving.languages import languages_of
 from regard.serving.settings import ServeSettings
-from regard.serving.worker import Counters, Worker, WorkerError, longest_source
+from regard.serving.worker import STOPPED, Counters, Worker, WorkerError, longest_source
 from regard.training.checkpoint import Checkpoints, digest
 
-__all__ = ["ServedModel", "parse_devices", "parse_runs"]
+__all__ = ["ServedModel", "parse_devices", "parse_runs", "share_threads"]
 
 Deliver = Callable[[list[Update]], None]
 
@@ -84,7 +83,7 @@ class ServedModel:
     def worker_stopped(self) -> None:
         """Answer everything that waits, if that was the last worker."""
         if not any(worker.ready for worker in self.workers):
-            self.line.fail(WorkerError("the worker of this model has stopped; see the server's log"))
+            self.line.fail(WorkerError(STOPPED))
 
     def close(self) -> None:
         """End the workers, once they have nothing left to do."""
@@ -96,8 +95,8 @@ class ServedModel:
 
     def describe(self, run: Run) -> dict[str, Any]:
         """Say what the model is: what `GET /v1/models` answers."""
-        given = dict(each.split("=", 1) for each in self.settings.languages)
-        languages = languages_of(run.settings.data, given.get(self.name)) if run.can("translate") else None
+        given = dict(each.split("=", 1) for each in self.settings.languages).get(self.name)
+        languages = languages_of(run.settings.data, given) if run.can("translate") else None
         return {
             "name": self.name,
             "task": run.settings.task,
@@ -140,9 +139,12 @@ def parse_runs(arguments: Sequence[str]) -> dict[str, list[str]]:
 
 
 def parse_devices(text: str) -> list[str]:
-    """Read devices separated by commas; threads are shared among workers that compute on the CPU."""
-    devices = [Processes().device(name.strip()) for name in text.split(",")]
+    """Read devices separated by commas."""
+    return [Processes().device(name.strip()) for name in text.split(",")]
+
+
+def share_threads(devices: Sequence[str]) -> None:
+    """Share threads among workers that compute on the CPU; for the main thread, before it starts them."""
     cpus = sum(device == "cpu" for device in devices)
-    if cpus > 1 and threading.current_thread() is threading.main_thread():
+    if cpus > 1:
         torch.set_num_threads(max(1, torch.get_num_threads() // cpus))
-    return devices

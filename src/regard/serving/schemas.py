@@ -33,6 +33,7 @@ OUTPUT = table(
     alignment_=LINKS,
     scores_=array(NUMBER),
 )
+EVENT = table(event={"type": "string", "enum": ["partial", "result", "error"]}, data=TEXT)  # its data are JSON
 ERROR = table(error=table(code=TEXT, message=TEXT, field={"type": ["string", "null"]}))
 ANSWERS: dict[str, dict[str, Any]] = {
     "translate": table(model=TEXT, results=array(table(text=TEXT, cut={"type": "boolean"}, outputs=array(OUTPUT)))),
@@ -122,7 +123,7 @@ def describe_route(name: str, cls: type | None, settings: ServeSettings) -> dict
     else:
         responses[200] = {"description": "The answer", "content": {"application/json": {"schema": ANSWERS[name]}}}
     if name in ("translate", "sample"):
-        responses[200]["content"]["text/event-stream"] = {"schema": TEXT}
+        responses[200]["content"]["text/event-stream"] = {"schema": EVENT}
     if name == "readyz":
         responses[503] = {"description": "Not ready", "content": {"application/json": {"schema": ANSWERS[name]}}}
     described: dict[str, Any] = {"summary": SUMMARIES[name], "responses": responses, "response_model": None}
@@ -133,7 +134,8 @@ def describe_route(name: str, cls: type | None, settings: ServeSettings) -> dict
         if name in ("caption", "classify"):
             form = schema_of(CaptionRequest, settings)
             picture = {"type": "string", "format": "binary"}
-            form["properties"]["pictures"] = {"type": "array", "items": picture, "maxItems": settings.pictures}
+            form["properties"]["pictures"] = {"type": "array", "items": picture, "minItems": 1}
+            form["properties"]["pictures"]["maxItems"] = settings.pictures
             form["required"] = ["pictures"]
             content["multipart/form-data"] = {"schema": form}
         described["openapi_extra"] = {"requestBody": {"required": True, "content": content}}

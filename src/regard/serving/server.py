@@ -18,6 +18,7 @@ import uvicorn
 
 from regard.errors import CommandError
 from regard.serving.app import make_app
+from regard.serving.models import parse_devices, share_threads
 from regard.serving.service import Service
 
 __all__ = ["run_server"]
@@ -38,6 +39,7 @@ class Server(uvicorn.Server):
 def run_server(service: Service, say: Callable[[str], None]) -> None:
     """Serve until a signal ends it; an error of a run that cannot be opened is raised."""
     sys.setswitchinterval(SWITCH)
+    share_threads(parse_devices(service.settings.device))
     asyncio.run(serve(service, say))
 
 
@@ -136,7 +138,8 @@ async def drain(service: Service, server: Server, say: Callable[[str], None]) ->
     service.draining = True
     end = time.monotonic() + service.settings.grace
     in_flight = service.metrics.in_flight._value
-    say(f"stopping: {in_flight.get():.0f} requests to finish")
+    count = int(in_flight.get())
+    say(f"stopping: {count} request{'' if count == 1 else 's'} to finish")
     while in_flight.get() > 0 and time.monotonic() < end:
         await asyncio.sleep(0.02)
     server.force_exit = in_flight.get() > 0

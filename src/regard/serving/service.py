@@ -8,8 +8,10 @@ import contextlib
 import dataclasses
 import functools
 import math
+import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from typing import Any, TypeVar
 
 import numpy as np
@@ -24,6 +26,7 @@ from regard.inspection.collect.from_run import exhibit_of
 from regard.inspection.draw.page import page_data
 from regard.run import Run
 from regard.serving.jobs import BULK, Job, Update
+from regard.serving.languages import parse_given
 from regard.serving.metrics import Metrics
 from regard.serving.models import ServedModel, parse_runs
 from regard.serving.requests import ApiError, SampleRequest, TranslateRequest
@@ -76,11 +79,14 @@ class Service:
 
     def __init__(self, settings: ServeSettings, folders: Mapping[str, list[str]]):
         self.settings, self.folders = settings, dict(folders)
+        parse_given(settings.languages, list(self.folders))  # a mistake is told before anything is opened
         self.models: dict[str, ServedModel] = {}
         self.metrics = Metrics(self)
         self.loop: asyncio.AbstractEventLoop | None = None
         self.draining = False
         self.reloading = asyncio.Lock()
+        self.under_way: set[object] = set()  # requests
+        self.replaced: dict[ServedModel, set[object]] = {}  # models, and the requests that may still use them
 
     @classmethod
     def of(cls, settings: ServeSettings, runs: Sequence[str]) -> "Service":
@@ -93,7 +99,7 @@ class Service:
         """Open every model; an error of one is raised."""
         self.loop = asyncio.get_running_loop()
         for name, folders in self.folders.items():
-            self.models[name] = await asyncio.to_thread(self.open, name, folders)
+            self.models[name] = await in_thread(self.open, name, folders)
 
     def open(self, name: str, folders: Sequence[str]) -> ServedModel:
         """Open a model, and wait until it is ready."""
@@ -107,14 +113,34 @@ class Service:
         async with self.reloading:
             for name, old in list(self.models.items()):
                 if await asyncio.to_thread(old.has_moved):
-                    self.models[name] = await asyncio.to_thread(self.open, name, old.folders)
-                    old.close()
+                    self.models[name] = await in_thread(self.open, name, old.folders)
+                    self.replaced[old] = set(self.under_way)
                     names.append(name)
+        self.close_replaced()
         return names
+
+    @contextlib.contextmanager
+    def hold(self) -> Iterator[None]:
+        """Keep the models open that a request may use, for as long as it lasts."""
+        request = object()
+        self.under_way.add(request)
+        try:
+            yield
+        finally:
+            self.under_way.remove(request)
+            self.close_replaced()
+
+    def close_replaced(self) -> None:
+        """Close models that were opened anew, once no request is left that began with them."""
+        for model, requests in list(self.replaced.items()):
+            requests &= self.under_way
+            if not requests:
+                del self.replaced[model]
+                model.close()
 
     def close(self) -> None:
         """End all workers."""
-        for model in self.models.values():
+        for model in (*self.models.values(), *self.replaced):
             model.close()
 
     @property
@@ -159,14 +185,19 @@ class Service:
 
     def admit(self, model: ServedModel, jobs: int) -> None:
         """Refuse jobs that would wait behind too many others, or for a worker that is gone."""
-        if not model.ready_workers:
-            raise ApiError(503, "worker_stopped", f"{model.name}: its worker has stopped; see the server's log")
+        self.require_worker(model)
         waiting = model.line.waiting + len(model.line.calls)
         if waiting and waiting + jobs > self.settings.waiting:
             rate = model.counters.rate
             seconds = min(60, max(1, math.ceil(waiting / rate))) if rate else 1
             message = f"{waiting:,} sentences are waiting, as many as this server allows; try again in {seconds} s"
             raise ApiError(429, "overloaded", message, headers={"Retry-After": str(seconds)})
+
+    @staticmethod
+    def require_worker(model: ServedModel) -> None:
+        """Refuse what would wait for a worker that is gone."""
+        if not model.ready_workers:
+            raise ApiError(503, "worker_stopped", f"{model.name}: its worker has stopped; see the server's log")
 
     async def search(self, model: ServedModel, jobs: Sequence[Job]) -> list[SearchResult]:
         """Search all jobs of a request; if it is cancelled, its places are free again."""
@@ -195,8 +226,8 @@ class Service:
         return [outcome for outcome in pending.outcomes if outcome is not None]
 
     async def call(self, model: ServedModel, function: Callable[[Run], T]) -> T:
-        """Have a worker call a function with its run; cancelled before its turn, it is not called."""
-        self.admit(model, 1)
+        """Have a worker call a function with its run, for a request that was admitted; cancelled in time, it is not."""
+        self.require_worker(model)
         return await asyncio.wrap_future(model.line.call(function))
 
     @contextlib.contextmanager
@@ -365,6 +396,7 @@ class Service:
             raise ApiError(422, "invalid_value", "targets: given to a language model, expected only texts", "targets")
         if not alone:
             check_pairs(texts, targets)
+        self.admit(model, 1)
         results = []
         for first in range(0, len(texts), PAIRS):
             some, written = list(texts[first : first + PAIRS]), list(targets[first : first + PAIRS])
@@ -378,6 +410,7 @@ class Service:
         """Align the words of given translations."""
         model = self.pick(name, "align")
         check_pairs(texts, targets)
+        self.admit(model, 1)
         results: list[dict[str, Any]] = []
         for first in range(0, len(texts), PAIRS):
             pairs = list(zip(texts, targets, strict=True))[first : first + PAIRS]
@@ -388,6 +421,7 @@ class Service:
     async def classify(self, name: str | None, items: Sequence[Any]) -> dict[str, Any]:
         """Label documents, or pictures as they were decoded."""
         model = self.pick(name, "classify")
+        self.admit(model, 1)
         labels: list[Classified | None] = []
         for first in range(0, len(items), PAIRS):
             some = list(items[first : first + PAIRS])
@@ -430,6 +464,8 @@ class Service:
         if model.run.settings.data.reads == "pictures":
             raise ApiError(422, "invalid_value", f"{model.name}: reads pictures; regard look shows them", "model")
 
+        self.admit(model, 1)
+
         def collect(run: Run) -> dict[str, Any]:
             return page_data([exhibit_of(run, text, target=target, **table)])
 
@@ -445,6 +481,21 @@ def join_texts(
         joined = each.join(pieces, options.nbest, not options.sample)
         answers.append({"text": joined[0].text, "cut": each.cut, "outputs": [as_table(output) for output in joined]})
     return answers
+
+
+async def in_thread(function: Callable[..., T], *arguments: Any) -> T:
+    """Call a function in a thread that the end of the process does not wait for."""
+    future: Future[T] = Future()
+    future.set_running_or_notify_cancel()
+
+    def work() -> None:
+        try:
+            future.set_result(function(*arguments))
+        except BaseException as error:
+            future.set_exception(error)
+
+    threading.Thread(target=work, name="regard opens", daemon=True).start()
+    return await asyncio.wrap_future(future)
 
 
 def list_links(run: Run, pairs: list[tuple[str, str]]) -> list[Any]:

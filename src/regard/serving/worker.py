@@ -6,6 +6,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from concurrent.futures import Future
 from typing import Any
 
 import torch
@@ -20,6 +21,7 @@ from regard.serving.settings import ServeSettings
 
 __all__ = ["Counters", "Worker", "WorkerError", "longest_source"]
 
+STOPPED = "the worker of this model has stopped; see the server's log"
 SPAN = 10.0  # seconds over which the rate of sentences is measured
 log = logging.getLogger("regard.serving")
 
@@ -97,7 +99,7 @@ class Worker(threading.Thread):
             if self.started.is_set() or not isinstance(error, RegardError):
                 log.exception("%s: the worker has stopped", self.name)
             if self.engine is not None:
-                stopped = WorkerError("the worker of this model has stopped; see the server's log")
+                stopped = WorkerError(STOPPED)
                 self.line.deliver([(job, stopped) for job in self.engine.jobs()])
                 self.stopped()
         finally:
@@ -113,20 +115,31 @@ class Worker(threading.Thread):
                 engine.add(line.take(bulk, engine.room(bulk), engine.idle(bulk)))
             call = line.take_call()
             if call is not None:
-                start = time.perf_counter()
-                function, future = call
-                if future.set_running_or_notify_cancel():
-                    try:
-                        future.set_result(function(opened))
-                    except Exception as error:
-                        future.set_exception(error)
-                self.counters.calls_seconds += time.perf_counter() - start
+                self.make_call(opened, *call)
             if engine.active:
                 start = time.perf_counter()
                 self.deliver(engine.advance())
                 self.counters.steps_seconds += time.perf_counter() - start
             elif call is None:
                 line.wait(0.5)
+
+    def make_call(self, opened: Run, function: Callable[[Run], Any], future: Future) -> None:
+        """Call a function, unless nobody waits for it any more; what it takes is counted before it is answered."""
+        if not future.set_running_or_notify_cancel():
+            return
+        start, result, error = time.perf_counter(), None, None
+        try:
+            result = function(opened)
+        except Exception as caught:
+            error = caught
+        except BaseException:  # the end of this worker, and of nothing else
+            future.set_exception(WorkerError(STOPPED))
+            raise
+        self.counters.calls_seconds += time.perf_counter() - start
+        if error is None:
+            future.set_result(result)
+        else:
+            future.set_exception(error)
 
     def deliver(self, updates: list[Update]) -> None:
         """Hand over what has ended."""

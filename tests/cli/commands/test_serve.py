@@ -1,0 +1,87 @@
+"""`regard serve` as a person types it, with mistakes: each is one sentence, before a run is opened."""
+
+import socket
+import sys
+from pathlib import Path
+
+import pytest
+from child import regard
+from cli.typing_in import Command
+
+pytestmark = pytest.mark.unchecked  # typer's own classes are not those it documents
+COMMAND = Command("serve")
+RUN = Path(__file__).parents[2] / "stored_runs" / "ntm"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "missing argument"),
+        (["none"], "none: not a run folder, it has no config.toml"),
+        (["a=none"], "none: not a run folder, it has no config.toml"),
+        ([RUN, RUN], f"{RUN}: ntm is the name of another model; give it one of its own: NAME={RUN}"),
+        (["=x"], "=x: expected RUN, NAME=RUN, or NAME=RUN+RUN for an ensemble"),
+        ([RUN, "--port", "65536"], "--port: 65536 given, expected at most 65535"),
+        ([RUN, "--port", "http"], "--port: "),
+        ([RUN, "--grace", "-1"], "--grace: -1"),
+        ([RUN, "--precision", "fp8"], '--precision: "fp8" given, expected "auto", "fp32" or "bf16"'),
+        ([RUN, "--languages", "en-de"], '--languages: "en-de" given, expected a model and its languages'),
+        ([RUN, "--languages", "x=en-de"], "--languages: x is not served; expected one of ntm"),
+        ([RUN, "--device", "tpu", "--port", "0"], "--device: "),
+        ([RUN, "--config", "none.toml"], "none.toml: "),
+        ([RUN, "--config", "wrong.toml"], "wrong.toml: wiating: no such key; did you mean 'waiting'?"),
+        ([RUN, "--config", "low.toml"], "low.toml: seconds: 0.0 given, expected more than 0"),
+        ([RUN, "--config", "broken.toml"], "broken.toml"),
+        ([RUN, "--config", "keys.toml", "--port", "0"], "keys: none.txt: cannot be read: No such file or directory"),
+    ],
+)
+def test_mistakes_are_one_sentence(tmp_path, monkeypatch, arguments, message):
+    monkeypatch.chdir(tmp_path)
+    Path("wrong.toml").write_text("wiating = 3\n")
+    Path("low.toml").write_text("seconds = 0\n")
+    Path("broken.toml").write_text("port = = 1\n")
+    Path("keys.toml").write_text('keys = "none.txt"\n')
+    assert COMMAND.refused(*arguments).startswith(message)
+
+
+def test_a_port_that_is_taken_is_one_sentence():
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        shown = regard("serve", RUN, "--port", port, "--device", "cpu")
+    assert (shown.status, shown.stdout) == (2, "")
+    assert shown.stderr == (f"regard: --port: {port} on 127.0.0.1 cannot be listened on; is another server running?\n")
+
+
+def test_a_flag_counts_more_than_the_file(tmp_path):
+    """The file says a port that cannot be; the flag says another that is taken."""
+    (tmp_path / "serve.toml").write_text('port = 1\ndevice = "cpu"\n')
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        shown = regard("serve", RUN, "--config", tmp_path / "serve.toml", "--port", port)
+    assert f"--port: {port} on" in shown.stderr
+
+
+def test_without_the_extra_it_says_what_to_install():
+    def forget():
+        for name in [name for name in sys.modules if name.partition(".")[0] in ("uvicorn", "fastapi")]:
+            del sys.modules[name]
+        for name in [name for name in sys.modules if name in ("regard.serving.server", "regard.serving.app")]:
+            del sys.modules[name]
+        sys.modules["uvicorn"] = sys.modules["fastapi"] = None  # as if they were not installed
+
+    shown = regard("serve", RUN, before=forget)
+    assert (shown.status, shown.stdout) == (2, "")
+    assert shown.stderr.count("\n") == 1
+    assert "pip install 'regard[serve]'" in shown.stderr
+
+
+def test_help_can_be_read():
+    shown = COMMAND.typed("--help")
+    assert shown.exit_code == 0
+    for word in ("--port", "--device", "--grace", "--languages", "--config", "NAME=RUN", "SIGHUP", "ensemble"):
+        assert word in shown.stdout
+    assert "None" not in shown.stdout

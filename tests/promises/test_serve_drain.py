@@ -1,0 +1,51 @@
+"""SIGTERM loses nothing: what was admitted is answered, what is new is refused, and the server ends with status 0."""
+
+import signal
+import threading
+import time
+
+import pytest
+from serving.served import serve_process, stored
+
+LONG = {"texts": ["the dog"], "beam": 1, "shortest": 1200, "longest": 1200}
+SHORT = {"texts": ["the dog"], "beam": 1, "longest": 2}
+
+
+@pytest.mark.parametrize("count", [3, pytest.param(40, marks=pytest.mark.slow)])
+def test_requests_finish_and_new_ones_are_refused(tmp_path, count):
+    grace = 60.0
+    with serve_process(*stored("rnnsearch"), folder=tmp_path, output_tokens=1200, grace=grace, seconds=60) as process:
+        answers: list = []
+
+        def ask(number):
+            table = {**LONG, "stream": number == 0}
+            answers.append(process.post("/v1/translate", table))
+
+        with process.client() as known:  # a connection from before, which stays open
+            assert known.get("/readyz").status_code == 200
+            threads = [threading.Thread(target=ask, args=(number,)) for number in range(count)]
+            for thread in threads:
+                thread.start()
+            process.wait_for_figure("regard_places_in_use", count)
+            start = time.monotonic()
+            process.signal(signal.SIGTERM)
+            process.wait_for("stopping: ")
+            ready = known.get("/readyz")
+            assert (ready.status_code, ready.json()["status"]) == (503, "draining")
+            refused = known.post("/v1/translate", json=SHORT), process.post("/v1/translate", SHORT)
+            for answer in refused:
+                assert answer.status_code == 503
+                assert answer.json()["error"]["code"] == "draining"
+                assert int(answer.headers["retry-after"]) > 0
+            assert process.get("/livez").status_code == 200
+            assert process.figure("regard_places_in_use") == count  # all of that while they run
+        for thread in threads:
+            thread.join(60)
+        assert [answer.status_code for answer in answers] == [200] * count
+        for answer in answers:
+            if answer.headers["content-type"] == "application/json":
+                assert len(answer.json()["results"][0]["outputs"][0]["tokens"]) == 1200
+            else:
+                assert answer.text.split("\n\n")[-2].startswith("event: result")
+        assert process.wait(grace).status == 0
+        assert time.monotonic() - start < grace

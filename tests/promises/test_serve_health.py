@@ -1,0 +1,60 @@
+"""A server tells the truth about its health: it is ready when every model serves, and not before or after."""
+
+import ctypes
+import signal
+import threading
+import time
+
+import pytest
+from serving.served import open_slowly, serve_process, stored
+
+TEXT = {"texts": ["the dog"], "beam": 1, "longest": 2, "model": "transformer"}
+
+
+def end_worker_on_signal():
+    """Let SIGUSR1 end the thread that computes with the Transformer, as a fault of its own would."""
+
+    def end(*_):
+        (worker,) = (each for each in threading.enumerate() if each.name.startswith("regard transformer"))
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(worker.ident), ctypes.py_object(SystemExit))
+
+    signal.signal(signal.SIGUSR1, end)
+
+
+def health(process):
+    ready, live = (process.get(f"/{name}") for name in ("readyz", "livez"))
+    return ready.status_code, ready.json()["models"], live.status_code
+
+
+def test_it_is_not_ready_while_it_loads(tmp_path):
+    gate = tmp_path / "gate"
+    with serve_process(
+        *stored("transformer", "ntm"), folder=tmp_path, ready=False, before=open_slowly(gate)
+    ) as process:
+        assert health(process) == (503, {"transformer": "loading", "ntm": "loading"}, 200)
+        answer = process.post("/v1/translate", TEXT)
+        assert (answer.status_code, answer.json()["error"]["code"]) == (503, "loading")
+        assert int(answer.headers["retry-after"]) > 0
+        gate.touch()
+        process.wait_for("ready: ")
+        assert health(process) == (200, {"transformer": "ready", "ntm": "ready"}, 200)
+        assert process.post("/v1/translate", TEXT).status_code == 200
+
+
+@pytest.mark.parametrize("times", [1, pytest.param(10, marks=pytest.mark.slow)])
+def test_a_dead_worker_is_told(tmp_path, times):
+    for _ in range(times):
+        with serve_process(*stored("transformer", "ntm"), folder=tmp_path, before=end_worker_on_signal) as process:
+            assert health(process) == (200, {"transformer": "ready", "ntm": "ready"}, 200)
+            process.signal(signal.SIGUSR1)
+            end = time.monotonic() + 60
+            while health(process)[0] == 200:
+                assert time.monotonic() < end
+            assert health(process) == (503, {"transformer": "a worker has stopped", "ntm": "ready"}, 200)
+            answer = process.post("/v1/translate", TEXT)
+            assert (answer.status_code, answer.json()["error"]["code"]) == (503, "worker_stopped")
+            assert process.post("/v1/translate", {**TEXT, "model": "ntm"}).status_code == 200
+            assert process.figure("regard_workers_ready", model="transformer") == 0
+            assert "the worker has stopped" in process.stderr
+            process.signal(signal.SIGTERM)
+            assert process.wait().status == 0

@@ -1,0 +1,66 @@
+"""A server that gets more than it can do says so at once, keeps its word to whom it admitted, and does not grow."""
+
+import asyncio
+import time
+
+import pytest
+from serving.served import serve_process, stored
+
+DEADLINE = 20.0
+# About a hundred words in sixteen hypotheses: two such requests fill the worker, and eight more may wait.
+HEAVY = {"texts": ["the dog " * 60], "beam": 16, "shortest": 12, "longest": 12}
+
+
+async def overload(process, clients, requests):
+    """Every client sends its requests as fast as it can; statuses, headers and seconds of all."""
+    async with process.async_client() as client:
+
+        async def ask():
+            rows = []
+            for _ in range(requests):
+                start = time.monotonic()
+                answer = await client.post("/v1/translate", json=HEAVY)
+                rows.append((answer, time.monotonic() - start))
+            return rows
+
+        return [row for rows in await asyncio.gather(*(ask() for _ in range(clients))) for row in rows]
+
+
+def check(rows):
+    """What everybody was told."""
+    statuses = {answer.status_code for answer, _ in rows}
+    assert {200, 429} <= statuses <= {200, 429, 504}
+    for answer, seconds in rows:
+        error = answer.json().get("error", {})
+        if answer.status_code == 200:
+            assert seconds < DEADLINE
+            assert len(answer.json()["results"][0]["outputs"][0]["tokens"]) == 12
+        elif answer.status_code == 429:
+            assert 1 <= int(answer.headers["retry-after"]) <= 60
+            assert error["code"] == "overloaded"
+        else:
+            assert error["code"] == "deadline"
+            assert seconds > DEADLINE
+
+
+def test_sixty_clients_and_eight_places_in_the_queue(tmp_path):
+    with serve_process(*stored("transformer"), folder=tmp_path, waiting=8, seconds=DEADLINE) as process:
+        check(asyncio.run(overload(process, 60, 2)))
+        process.wait_for_figure("regard_places_in_use", 0)
+        process.wait_for_figure("regard_queue_sentences", 0)
+        with process.client() as client:
+            assert client.post("/v1/translate", json=HEAVY).status_code == 200
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+def test_two_hundred_clients_and_the_memory_stays(tmp_path):
+    with serve_process(*stored("transformer"), folder=tmp_path, waiting=8, seconds=DEADLINE) as process:
+        for _ in range(2):
+            check(asyncio.run(overload(process, 200, 3)))
+        before = process.memory
+        for _ in range(10):
+            check(asyncio.run(overload(process, 200, 3)))
+        assert process.memory < 1.05 * before
+        process.wait_for_figure("regard_places_in_use", 0)
+        process.wait_for_figure("regard_queue_sentences", 0)

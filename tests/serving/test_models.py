@@ -1,0 +1,153 @@
+"""The models of a server: their names, their folders, their devices, and what is told of them."""
+
+import shutil
+
+import pytest
+import torch
+from serving.served import STORED, settings_of, stored, write_best
+
+from regard.decoding.options import Options
+from regard.errors import CheckpointError, CommandError
+from regard.run import load
+from regard.serving.jobs import Job
+from regard.serving.models import ServedModel, parse_devices, parse_runs, share_threads
+
+
+@pytest.fixture
+def at_desk(tmp_path, monkeypatch):
+    for name in ("one", "two", "a=b", "a+b"):
+        (tmp_path / "runs" / name).mkdir(parents=True)
+        (tmp_path / "runs" / name / "config.toml").touch()
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "models"),
+    [
+        (["runs/one", "runs/two/"], {"one": ["runs/one"], "two": ["runs/two/"]}),
+        (["de=runs/one"], {"de": ["runs/one"]}),
+        (["both=runs/one+runs/two", "runs/two"], {"both": ["runs/one", "runs/two"], "two": ["runs/two"]}),
+        (["runs/a=b"], {"a=b": ["runs/a=b"]}),
+        (["x=runs/a=b"], {"x": ["runs/a=b"]}),
+        (["runs/a+b"], {"a+b": ["runs/a+b"]}),
+    ],
+)
+def test_arguments_name_models(at_desk, arguments, models):
+    assert parse_runs(arguments) == models
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["none"], "none: not a run folder, it has no config.toml"),
+        (["x=runs/one+none"], "none: not a run folder, it has no config.toml"),
+        (["=runs/one"], "=runs/one: expected RUN, NAME=RUN, or NAME=RUN\\+RUN for an ensemble"),
+        (["x="], "x=: expected RUN, NAME=RUN"),
+        (["x=runs/one+"], "x=runs/one\\+: expected RUN"),
+        (["runs/one", "one=runs/two"], "one=runs/two: one is the name of another model; give it one of its own"),
+    ],
+)
+def test_arguments_that_are_wrong(at_desk, arguments, message):
+    with pytest.raises((CheckpointError, CommandError), match=f"^{message}"):
+        parse_runs(arguments)
+
+
+def test_devices_are_separated_by_commas():
+    assert parse_devices("cpu") == ["cpu"]
+    assert parse_devices("cpu, cpu") == ["cpu", "cpu"]
+    with pytest.raises(CommandError, match="tpu"):
+        parse_devices("cpu,tpu")
+
+
+def test_workers_on_a_cpu_share_its_threads():
+    threads = torch.get_num_threads()
+    try:
+        torch.set_num_threads(5)
+        share_threads(["cpu"])
+        assert torch.get_num_threads() == 5
+        share_threads(["cpu", "cuda:0", "cpu"])
+        assert torch.get_num_threads() == 2
+        share_threads(["cpu"] * 3)
+        assert torch.get_num_threads() == 1
+    finally:
+        torch.set_num_threads(threads)
+
+
+@pytest.fixture
+def opened():
+    """Make models that are open until the end of a test, and what they deliver."""
+    models = []
+
+    def make(name, *folders, **settings):
+        delivered: list = []
+        model = ServedModel(name, folders, settings_of(**settings), delivered.extend)
+        models.append(model)
+        model.start()
+        return model, delivered
+
+    yield make
+    for model in models:
+        model.close()
+        for worker in model.workers:
+            worker.join(60)
+            assert not worker.is_alive()
+
+
+def test_what_is_told_of_a_model(opened):
+    (folder,) = stored("transformer")
+    model, _ = opened("t", folder)
+    run = load(folder)
+    assert model.card == {
+        "name": "t",
+        "task": "translate",
+        "kind": "transformer",
+        "actions": list(run.task.actions),
+        "languages": {"source": "en", "targets": ["de"]},
+        "labels": None,
+        "step": 100,
+        "parameters": sum(each.numel() for each in run.model.parameters()),
+        "longest": 200,
+        "devices": ["cpu"],
+    }
+    assert (model.ready, model.ready_workers, model.places, model.captures) == (True, 1, 0, 0)
+    classifier, _ = opened("h", *stored("han"))
+    assert classifier.card["languages"] is None
+    assert classifier.card["labels"] == list(load(*stored("han")).labels)
+
+
+def test_a_person_may_say_the_languages(opened):
+    assert opened("n", *stored("ntm"))[0].card["languages"] is None
+    card = opened("n", *stored("ntm"), languages=["n=nl-fr", "other=en-de"])[0].card
+    assert card["languages"] == {"source": "nl", "targets": ["fr"]}
+
+
+def test_an_ensemble_and_several_workers(opened):
+    folders = stored("transformer", "transformer")
+    model, delivered = opened("both", *folders, device="cpu,cpu")
+    assert model.card["devices"] == ["cpu", "cpu"]
+    assert model.card["parameters"] == 2 * sum(each.numel() for each in load(folders[0]).model.parameters())
+    assert model.ready_workers == 2
+    model.line.add([Job([3, 4], Options(longest=3), request=i) for i in range(9)])
+    model.close()
+    for worker in model.workers:  # what waits is done before they end
+        worker.join(60)
+    assert len(delivered) == 9
+    assert model.counters.sentences == 9
+
+
+def test_a_run_that_cannot_be_opened_is_an_error(tmp_path):
+    shutil.copytree(STORED / "transformer", tmp_path / "run", symlinks=True)
+    model = ServedModel("run", [str(tmp_path / "run")], settings_of(), lambda updates: None)
+    (tmp_path / "run" / "tokenizer.json").write_text("{}")
+    with pytest.raises(CheckpointError, match=r"tokenizer\.json"):
+        model.start()
+    assert not model.ready
+
+
+def test_a_best_checkpoint_that_moves_is_noticed(tmp_path):
+    shutil.copytree(STORED / "transformer", tmp_path / "run", symlinks=True)
+    model = ServedModel("run", [str(tmp_path / "run")], settings_of(), lambda updates: None)
+    assert not model.has_moved()
+    write_best(tmp_path / "run", 200)
+    assert model.has_moved()
+    assert not ServedModel("run", [str(tmp_path / "run")], settings_of(), lambda updates: None).has_moved()

@@ -1,0 +1,212 @@
+"""What may be sent: every mistake is one sentence that names its field, and nothing gets through half checked."""
+
+import json
+
+import pytest
+from serving.served import settings_of
+
+from regard.decoding.options import Options
+from regard.serving.requests import (
+    AlignRequest,
+    ApiError,
+    CaptionRequest,
+    ClassifyRequest,
+    LookRequest,
+    SampleRequest,
+    ScoreRequest,
+    TranslateRequest,
+    parse_request,
+    read_json,
+    schema_of,
+)
+
+KINDS = (TranslateRequest, SampleRequest, ScoreRequest, AlignRequest, ClassifyRequest, CaptionRequest, LookRequest)
+SEARCHING = (TranslateRequest, SampleRequest, CaptionRequest, LookRequest)
+
+
+def refusal(function, *arguments) -> ApiError:
+    with pytest.raises(ApiError) as caught:
+        function(*arguments)
+    error = caught.value
+    assert error.body == {"error": {"code": error.code, "message": str(error), "field": error.field}}
+    json.dumps(error.body, ensure_ascii=False).encode()
+    assert len(str(error)) < 400
+    return error
+
+
+def refused(table, cls=TranslateRequest, **settings) -> ApiError:
+    return refusal(parse_request, cls, table, settings_of(**settings))
+
+
+# ---- JSON
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "message"),
+    [
+        (b"", 400, "the body is not JSON: Expecting value: line 1 column 1 (char 0)"),
+        (b"{", 400, "the body is not JSON: Expecting property name"),
+        (b'{"beam": NaN}', 400, "the body is not JSON: NaN is not a JSON number"),
+        (b'{"beam": -Infinity}', 400, "the body is not JSON: -Infinity is not a JSON number"),
+        (b"\xff\xfe\xfd", 400, "the body is not JSON: "),
+        (b'{"texts": ["\xe9"]}', 400, "the body is not JSON: 'utf-8' codec can't decode byte 0xe9"),
+        (b'{"beam": ' + b"9" * 5000 + b"}", 400, "the body is not JSON: "),
+        (b"[" * 100_000, 400, "the body is nested too deeply, expected a JSON object"),
+        (b'{"a":' * 100_000, 400, "the body is nested too deeply, expected a JSON object"),
+        (b"[1]", 422, "[1] given, expected a JSON object"),
+        (b"null", 422, "expected a JSON object"),
+        (b'"text"', 422, '"text" given, expected a JSON object'),
+    ],
+)
+def test_a_body_that_is_no_object_is_refused(body, status, message):
+    error = refusal(read_json, body)
+    assert (error.status, error.field) == (status, None)
+    assert error.code == ("invalid_json" if status == 400 else "invalid_value")
+    assert message in str(error)
+
+
+def test_numbers_with_a_point_may_be_whole():
+    assert read_json(b'{"beam": 2.0, "a": 2.5, "b": -0.0, "c": 1e2, "d": 1e300}') == {
+        "beam": 2,
+        "a": 2.5,
+        "b": 0,
+        "c": 100,
+        "d": 1e300,
+    }
+    assert type(read_json(b'{"beam": 2.0}')["beam"]) is int
+    _, options = parse_request(TranslateRequest, read_json(b'{"beam": 3.0, "length_penalty": 1.0}'), settings_of())
+    assert (options.beam, options.length_penalty) == (3, 1.0)
+
+
+# ---- fields
+
+
+@pytest.mark.parametrize(
+    ("table", "field", "message"),
+    [
+        ({"text": ["a"]}, "text", "text: no such field; did you mean 'texts'?"),
+        ({"x" * 5000: 1}, "x" * 80, f"{'x' * 80}: no such field"),
+        ({"\ud800": 1}, "?", "?: no such field"),
+        ({"texts": "one"}, "texts", 'texts: "one" given, expected a list of texts'),
+        ({"texts": None}, "texts", "texts: "),
+        ({"texts": [1]}, "texts[0]", "texts[0]: 1 given, expected a text"),
+        ({"texts": ["a", None]}, "texts[1]", "texts[1]: "),
+        ({"prefixes": [["a"]]}, "prefixes[0]", 'prefixes[0]: ["a"] given, expected a text'),
+        ({"texts": ["ab\ud800"]}, "texts[0]", "texts[0]: a lone surrogate, U+D800, at character 3; expected Unicode"),
+        ({"beam": 0}, "beam", "beam: 0 given, expected at least 1"),
+        ({"beam": 2.5}, "beam", "beam: 2.5 given, expected a whole number"),
+        ({"beam": True}, "beam", "beam: true given, expected a whole number"),
+        ({"beam": None}, "beam", "beam: "),
+        ({"beam": 101}, "beam", "beam: 101 given, expected at most 100 on this server"),
+        ({"sample": True, "nbest": 101}, "nbest", "nbest: 101 given, expected at most 100 on this server"),
+        ({"longest": 1025}, "longest", "longest: 1,025 given, expected at most 1,024 on this server"),
+        ({"shortest": 1025}, "shortest", "shortest: 1,025 given, expected at most 1,024 on this server"),
+        ({"beam": 2, "nbest": 3}, "nbest", "nbest: 3 given, expected at most the beam, 2"),
+        ({"beam": 5, "groups": 2}, "groups", "groups: a beam of 5 is not divisible by 2"),
+        ({"temperature": 0}, "temperature", "temperature: 0.0 given, expected more than 0"),
+        ({"temperature": 10**400}, "temperature", "temperature: "),
+        ({"seed": -1}, "seed", "seed: -1 given, expected at least 0"),
+        ({"seed": 2**63}, "seed", "seed: "),
+        ({"precision": "fp8"}, "precision", 'precision: "fp8" given, expected "auto", "fp32" or "bf16"'),
+        ({"split": "no"}, "split", 'split: "no" given, expected true or false'),
+        ({"model": 3}, "model", "model: 3 given, expected"),
+        ({"model": {"a": {"b": {"c": {"d": 1}}}}}, "model", "model: "),
+    ],
+)
+def test_a_field_that_is_wrong_is_named(table, field, message):
+    error = refused(table)
+    assert (error.status, error.code, error.field) == (422, "invalid_value", field)
+    assert str(error).startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("table", "cls", "settings", "message"),
+    [
+        ({"texts": ["a"] * 4}, TranslateRequest, {"texts": 3}, "texts: 4 given, expected at most 3"),
+        ({"targets": ["a"] * 4}, ScoreRequest, {"texts": 3}, "targets: 4 given, expected at most 3"),
+        (
+            {"texts": ["abc", "de"], "prefixes": ["f", "g"]},
+            TranslateRequest,
+            {"characters": 6},
+            "texts: 7 characters given, expected at most 6 in a request",
+        ),
+        ({"prefix": "abcd"}, SampleRequest, {"characters": 3}, "texts: 4 characters given, expected at most 3"),
+        ({"text": "ab", "target": "cd"}, LookRequest, {"characters": 3}, "texts: 4 characters given"),
+    ],
+)
+def test_what_is_too_large_is_refused_with_413(table, cls, settings, message):
+    error = refused(table, cls, **settings)
+    assert (error.status, error.code) == (413, "too_large")
+    assert str(error).startswith(message)
+    parse_request(cls, table, settings_of())
+
+
+def test_options_stand_only_where_something_is_searched():
+    for cls in KINDS:
+        if cls in SEARCHING:
+            _, options = parse_request(cls, {"beam": 7, "length_penalty": 0.25}, settings_of())
+            assert options == Options(beam=7, length_penalty=0.25)
+        else:
+            assert refused({"beam": 7}, cls).field == "beam"
+
+
+def test_a_request_is_what_was_sent():
+    table = {"model": "m", "texts": ["é\0\U0001f600", ""], "prefixes": ["", "a"], "split": False, "scores": True}
+    request, options = parse_request(TranslateRequest, table, settings_of())
+    assert request == TranslateRequest("m", ("é\0\U0001f600", ""), ("", "a"), split=False, scores=True)
+    assert options == Options()
+    long = "word " * 3000  # longer than a text of a configuration may be
+    assert parse_request(LookRequest, {"text": long}, settings_of())[0].text == long
+    request, _ = parse_request(SampleRequest, {"prefix": long, "count": 3}, settings_of())
+    assert (request.prefix, request.count) == (long, 3)
+    assert parse_request(LookRequest, {"text": "a", "target": None}, settings_of())[0].target is None
+
+
+@pytest.mark.parametrize("name", ["prefix", "text", "target"])
+def test_a_text_of_its_own_is_checked(name):
+    cls = SampleRequest if name == "prefix" else LookRequest
+    assert str(refused({name: 3}, cls)).startswith(f"{name}: 3 given, expected a text")
+    assert str(refused({name: "\udfff"}, cls)).startswith(f"{name}: a lone surrogate, U+DFFF, at character 1")
+
+
+# ---- schemas
+
+
+@pytest.mark.parametrize("cls", KINDS)
+def test_a_schema_says_what_is_checked(cls):
+    settings = settings_of(beam=12, output_tokens=77, texts=5, characters=99)
+    schema = schema_of(cls, settings)
+    assert schema["additionalProperties"] is False
+    for name, each in schema["properties"].items():
+        assert each["description"], name
+        if "default" in each:
+            parse_request(cls, {name: each["default"]}, settings)
+        for limit, step in (("maximum", 1), ("minimum", -1)):
+            if limit not in each:
+                continue
+            if name not in ("groups", "nbest", "shortest"):  # these depend on another
+                parse_request(cls, {name: each[limit]}, settings)
+            assert (
+                refused({name: each[limit] + step}, cls, beam=12, output_tokens=77, texts=5, characters=99).field
+                == name
+            )
+        if "exclusiveMinimum" in each:
+            assert refused({name: each["exclusiveMinimum"]}, cls).field == name
+        if "enum" in each:
+            assert all(parse_request(cls, {name: value}, settings) for value in each["enum"])
+    if cls in SEARCHING:
+        assert schema["properties"]["beam"]["maximum"] == schema["properties"]["nbest"]["maximum"] == 12
+        assert schema["properties"]["longest"]["type"] == ["integer", "null"]
+
+
+def test_what_is_required():
+    required = {cls.__name__: schema_of(cls, settings_of()).get("required", []) for cls in KINDS}
+    assert required == {
+        "TranslateRequest": ["texts"],
+        "SampleRequest": [],
+        "ScoreRequest": ["texts"],
+        "AlignRequest": ["texts", "targets"],
+        "ClassifyRequest": ["texts"],
+        "CaptionRequest": [],
+        "LookRequest": ["text"],
+    }

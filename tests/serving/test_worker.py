@@ -1,0 +1,156 @@
+"""Workers: a thread that opens a run and works until its line is closed; one that dies leaves nothing unanswered."""
+
+import asyncio
+import threading
+import time
+
+import pytest
+from serving.served import serve, settings_of, stored
+
+from regard.decoding.options import Options
+from regard.decoding.outputs import Output, SearchResult
+from regard.errors import ArgumentError
+from regard.run import load
+from regard.serving import worker as module
+from regard.serving.jobs import Job, WaitingLine
+from regard.serving.worker import Counters, Worker, WorkerError, longest_source
+
+(FOLDER,) = stored("transformer")
+
+
+class Stop(BaseException):
+    """What a worker does not survive."""
+
+
+def stop(run):
+    raise Stop
+
+
+@pytest.fixture
+def start():
+    """Start workers that end with the test."""
+    lines = []
+
+    def make(open_run=lambda device: load(FOLDER, device=device), stopped=lambda: None):
+        delivered: list = []
+        line = WaitingLine(delivered.extend)
+        lines.append(line)
+        worker = Worker("t", "cpu", open_run, line, Counters(), settings_of(), stopped)
+        worker.start()
+        assert worker.started.wait(60)
+        return worker, line, delivered
+
+    yield make
+    for line in lines:
+        line.close()
+
+
+def wait_until(reached):
+    end = time.monotonic() + 60
+    while not reached():
+        assert time.monotonic() < end
+        time.sleep(0.005)
+
+
+def test_jobs_and_calls_are_done(start):
+    worker, line, delivered = start()
+    assert worker.ready
+    assert line.call(lambda run: run.step).result(60) == 100
+    with pytest.raises(ArgumentError, match="wrong"):
+        line.call(lambda run: (_ for _ in ()).throw(ArgumentError("wrong"))).result(60)
+    line.add([Job([3, 4], Options(longest=2), request=number) for number in range(3)])
+    line.close()
+    worker.join(60)
+    assert not worker.ready
+    assert [len(outcome.outputs) for _, outcome in delivered] == [1, 1, 1]
+    assert (worker.counters.sentences, worker.places) == (3, 0)
+    assert worker.counters.steps_seconds > 0
+
+
+def test_a_cancelled_job_leaves_its_place(start):
+    worker, line, delivered = start()
+    job = Job([3, 4], Options(beam=1, shortest=1000, longest=1000), request="a")
+    line.add([job])
+    wait_until(lambda: worker.places)
+    line.cancel([job])
+    wait_until(lambda: not worker.places)
+    assert delivered == []
+    assert not line.cancelled
+
+
+def test_a_run_that_cannot_be_opened_is_a_failure_of_its_worker(start, caplog):
+    def refuse(device):
+        raise ArgumentError("no such run")
+
+    worker, _, _ = start(refuse)
+    worker.join(60)
+    assert not worker.ready
+    assert str(worker.failure) == "no such run"
+    assert caplog.text == ""  # whoever started it says what is wrong
+
+
+def test_one_that_dies_answers_what_it_had(start, caplog):
+    said = threading.Event()
+    worker, line, delivered = start(stopped=said.set)
+    jobs = [Job([3, 4], Options(beam=1, shortest=1000, longest=1000), request=number) for number in range(3)]
+    line.add(jobs)
+    wait_until(lambda: worker.places == 3)
+    call = line.call(stop)
+    worker.join(60)
+    assert said.is_set()
+    assert not worker.ready
+    assert {job for job, outcome in delivered if isinstance(outcome, WorkerError)} == set(jobs)
+    assert "the worker has stopped" in caplog.text
+    with pytest.raises(WorkerError):  # whoever waits for the call is told as well
+        call.result(60)
+
+
+def test_a_server_whose_only_worker_died_says_so(caplog):
+    long = {"texts": ["the dog"] * 3, "beam": 1, "shortest": 1000, "longest": 1000}
+    with serve(FOLDER, waiting=100) as found:
+        model = found.service.models["transformer"]
+
+        async def die_under_way():
+            asked = [asyncio.create_task(found.client.post("/v1/translate", json=long)) for _ in range(3)]
+            while model.places < 9:
+                await asyncio.sleep(0.005)
+            model.line.call(stop)
+            return await asyncio.gather(*asked)
+
+        for answer in (*found.call(die_under_way()), found.post("/v1/translate", long)):
+            assert answer.status_code == 503
+            assert answer.json()["error"]["code"] == "worker_stopped"
+        assert found.post("/v1/score", {"texts": ["a"], "targets": ["b"]}).status_code == 503
+        assert (found.get("/readyz").status_code, found.get("/livez").status_code) == (503, 200)
+        assert found.get("/readyz").json()["models"] == {"transformer": "a worker has stopped"}
+        assert found.figure("regard_workers_ready") == 0
+    assert "the worker has stopped" in caplog.text
+
+
+def test_another_worker_goes_on(caplog):
+    with serve(FOLDER, device="cpu,cpu") as found:
+        model = found.service.models["transformer"]
+        model.line.call(stop)
+        wait_until(lambda: model.ready_workers == 1)
+        assert found.post("/v1/translate", {"texts": ["a"], "beam": 1, "longest": 3}).status_code == 200
+        assert found.get("/readyz").status_code == 503  # one of two: a person should know
+
+
+def test_the_rate_is_that_of_late(monkeypatch):
+    now = [100.0]
+    monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
+    counters = Counters()
+    assert counters.rate == 0
+    result = SearchResult([Output([3, 4], -1.0, -1.0, True)])
+    for _ in range(4):
+        now[0] += 1
+        counters.add([result, result])
+    now[0] += 1
+    assert counters.rate == 8 / 4
+    assert (counters.sentences, counters.tokens) == (8, 24)
+    now[0] += 60
+    assert counters.rate == 0
+
+
+def test_the_longest_source_is_the_shorter_of_two_limits():
+    assert longest_source(load(FOLDER)) == 200
