@@ -15,6 +15,7 @@ from starlette.responses import JSONResponse, StreamingResponse
 from regard import __version__
 from regard.decoding.options import Options
 from regard.errors import RegardError
+from regard.serving.answers import error_of
 from regard.serving.guard import FAULT, Guard
 from regard.serving.requests import (
     AlignRequest,
@@ -29,7 +30,7 @@ from regard.serving.requests import (
     read_json,
 )
 from regard.serving.schemas import describe_route, route_name
-from regard.serving.service import Service, error_of
+from regard.serving.service import Service
 
 __all__ = ["make_app"]
 

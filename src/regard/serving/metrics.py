@@ -7,7 +7,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
 if TYPE_CHECKING:
-    from regard.serving.service import Service
+    from regard.serving.registry import ModelRegistry
 
 __all__ = ["Metrics"]
 
@@ -17,7 +17,7 @@ SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.
 class Metrics:
     """Counters of requests and histograms of their stages; what workers do is read when it is asked for."""
 
-    def __init__(self, service: "Service"):
+    def __init__(self, service: "ModelRegistry"):
         self.registry = CollectorRegistry()
         self.requests = Counter(
             "regard_requests", "Requests by route and status", ["route", "status"], registry=self.registry

@@ -1,0 +1,72 @@
+"""Answers of a server: outputs and errors as JSON holds them."""
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from regard.decoding.options import Options
+from regard.errors import RegardError
+from regard.serving.requests import ApiError
+from regard.serving.texts import SplitText
+from regard.tasks.results import Translation
+
+__all__ = ["as_table", "check_pairs", "error_of", "join_texts", "replace_scores"]
+
+
+def join_texts(
+    texts: Sequence[SplitText], translations: Sequence[list[Translation]], options: Options
+) -> list[dict[str, Any]]:
+    """The outputs of texts from those of their sentences, as an answer holds them."""
+    pieces, answers = iter(translations), []
+    for each in texts:
+        joined = each.join(pieces, options.nbest, not options.sample)
+        answers.append({"text": joined[0].text, "cut": each.cut, "outputs": [as_table(output) for output in joined]})
+    return answers
+
+
+def check_pairs(texts: Sequence[str], targets: Sequence[str]) -> None:
+    """Refuse lists of other lengths."""
+    if len(texts) != len(targets):
+        message = f"targets: {len(targets)} given, expected one for each of {len(texts)} texts"
+        raise ApiError(422, "invalid_value", message, "targets")
+
+
+def as_table(output: Translation) -> dict[str, Any]:
+    """An output as an answer holds it."""
+    table: dict[str, Any] = {
+        "text": output.text,
+        "score": finite(output.score),
+        "log_prob": finite(output.log_prob),
+        "tokens": list(output.tokens),
+        "finished": output.finished,
+    }
+    if output.alignment is not None:
+        table["alignment"] = [list(link) for link in output.alignment]
+    if output.token_log_probs is not None:
+        table["scores"] = [finite(each) for each in output.token_log_probs]
+    return table
+
+
+def finite(value: float) -> float | None:
+    """A number that JSON can hold."""
+    return value if math.isfinite(value) else None
+
+
+def replace_scores(output: Translation, log_probs: tuple[float, ...]) -> Translation:
+    """A translation with the log-probabilities of its tokens."""
+    return dataclasses.replace(output, token_log_probs=log_probs)
+
+
+def error_of(error: Exception) -> ApiError | None:
+    """The answer to an error of the library's: the sentence that the command line has; None for a fault of its own."""
+    if isinstance(error, ApiError):
+        return error
+    if isinstance(error, RegardError):
+        name = str(error).partition(":")[0]
+        return ApiError(422, "invalid_value", str(error), name if name.replace("_", "").isalnum() else None)
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
+        return ApiError(
+            503, "out_of_memory", "out of memory; send less at once, or try again", headers={"Retry-After": "5"}
+        )
+    return None

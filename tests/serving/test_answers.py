@@ -1,0 +1,30 @@
+"""Answers as JSON: outputs, and errors in the words of the command line."""
+
+import math
+
+import pytest
+
+from regard.serving.answers import as_table, check_pairs, error_of
+from regard.serving.requests import ApiError
+from regard.tasks.results import Translation
+
+
+def test_an_output_holds_what_was_asked_for_and_no_infinity():
+    output = Translation("a b", -math.inf, -1.5, ("a", "b"), True)
+    plain = {"text": "a b", "score": None, "log_prob": -1.5, "tokens": ["a", "b"], "finished": True}
+    assert as_table(output) == plain
+    more = Translation("a b", -1.0, -1.5, ("a", "b"), True, ((0, 1),), (-0.5, -math.inf))
+    assert as_table(more) == {**plain, "score": -1.0, "alignment": [[0, 1]], "scores": [-0.5, None]}
+
+
+def test_lists_of_other_lengths_are_refused():
+    check_pairs(["a"], ["b"])
+    with pytest.raises(ApiError, match="targets: 1 given, expected one for each of 2 texts"):
+        check_pairs(["a", "b"], ["c"])
+
+
+def test_an_unknown_error_is_a_fault_of_the_server():
+    assert error_of(ZeroDivisionError()) is None
+    assert error_of(MemoryError()).status == 503
+    known = ApiError(404, "x", "y")
+    assert error_of(known) is known
