@@ -1,6 +1,7 @@
 """A request that takes too long, or whose client has gone, frees its place: in the search, and in the queue."""
 
 import asyncio
+import socket
 
 import pytest
 from serving.served import serve_process, stored
@@ -75,3 +76,20 @@ def test_a_client_that_goes_frees_the_place(tmp_path, rounds):
             asyncio.run(ask_many())
             wait_until_free(process)
         assert process.post("/v1/translate", {"texts": ["a"], "longest": 2}).status_code == 200
+
+
+def test_a_client_that_goes_while_it_sends_is_no_fault(tmp_path):
+    with start(tmp_path) as process:
+        host, _, port = process.address.removeprefix("http://").partition(":")
+        for path, kind, body in (
+            ("translate", "application/json", '{"texts": '),
+            ("caption", "multipart/form-data; boundary=x", "--x\r\nContent-"),
+        ):
+            with socket.create_connection((host, int(port)), 60) as raw:
+                lines = f"POST /v1/{path} HTTP/1.1", "Host: localhost", f"Content-Type: {kind}", "Content-Length: 99"
+                raw.sendall("\r\n".join([*lines, "", body]).encode())
+                process.wait_for_figure("regard_requests_in_flight", 2)
+            wait_until_free(process)
+        assert "Traceback" not in process.stderr
+        assert process.figure("regard_requests_total", status="499") == 2
+        assert process.figure("regard_requests_total", status="500") == 0

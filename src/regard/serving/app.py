@@ -10,6 +10,7 @@ from fastapi import FastAPI, Request, Response
 from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse, StreamingResponse
 
 from regard import __version__
@@ -58,6 +59,10 @@ def make_app(service: Service) -> Guard | CORSMiddleware:
     @app.exception_handler(RegardError)
     async def refuse_known(request: Request, error: RegardError) -> Response:
         return respond(known(error))
+
+    @app.exception_handler(ClientDisconnect)
+    async def leave(request: Request, error: ClientDisconnect) -> Response:  # while its body was read
+        return Response(status_code=GONE)
 
     @app.exception_handler(Exception)
     async def fail(request: Request, error: Exception) -> Response:  # the guard logs it
