@@ -42,7 +42,7 @@ def test_checkpoints_by_name(trained):
 
 
 def test_what_is_no_run(tmp_path):
-    with pytest.raises(CheckpointError, match="not a run folder, it has no config.toml"):
+    with pytest.raises(CheckpointError, match="not a run folder, it has no config.toml; regard runs lists run folders"):
         load(tmp_path)
     (tmp_path / "config.toml").write_text("")
     with pytest.raises(CheckpointError, match="no checkpoint best in it"):

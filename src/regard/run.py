@@ -275,7 +275,7 @@ def load_one(run: str | Path, checkpoint: str, device: str, warn: Say | None = N
     folder = Path(run)
     plugins.load_environment()
     if not (folder / "config.toml").is_file():
-        raise CheckpointError(f"{folder}: not a run folder, it has no config.toml")
+        raise CheckpointError(f"{folder}: not a run folder, it has no config.toml; regard runs lists run folders")
     path = Checkpoints(folder).find(checkpoint)
     checkpoint_data = read_checkpoint(path, trainer=False)
     plugins.check_loaded(checkpoint_data.manifest.get("task", {}).get("plugins", ()), str(folder))

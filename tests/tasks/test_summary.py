@@ -44,7 +44,7 @@ def test_runs_are_found_wherever_they_stand(home, tmp_path):
 
 
 def test_what_is_no_run_is_refused(tmp_path):
-    with pytest.raises(CheckpointError, match="not a run folder, it has no config.toml"):
+    with pytest.raises(CheckpointError, match="not a run folder, it has no config.toml; regard runs lists run folders"):
         summarise(tmp_path)
     (tmp_path / "config.toml").write_text("")
     with pytest.raises(CheckpointError, match="no checkpoint in it"):

@@ -133,7 +133,9 @@ def parse_runs(arguments: Sequence[str]) -> dict[str, list[str]]:
             )
         for folder in each:
             if not (Path(folder) / "config.toml").is_file():
-                raise CheckpointError(f"{folder}: not a run folder, it has no config.toml")
+                raise CheckpointError(
+                    f"{folder}: not a run folder, it has no config.toml; regard runs lists run folders"
+                )
         models[name] = each
     return models
 

@@ -92,7 +92,7 @@ def search(folder: Path, depth: int) -> Iterator[RunSummary]:
 def summarise(folder: Path) -> RunSummary:
     """Summarise a run folder, or raise a CheckpointError if it is not one."""
     if not (folder / "config.toml").is_file():
-        raise CheckpointError(f"{folder}: not a run folder, it has no config.toml")
+        raise CheckpointError(f"{folder}: not a run folder, it has no config.toml; regard runs lists run folders")
     config = read(folder / "config.toml")
     last = last_checkpoint(folder)
     if last is None:

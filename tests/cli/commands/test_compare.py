@@ -105,7 +105,10 @@ def test_mistakes(home, tmp_path):
             [good, tmp_path / "no", *given],
             f"{tmp_path / 'no'}: no such file or folder, expected a run folder or a text",
         ),
-        ([good, tmp_path, *given], f"{tmp_path}: not a run folder, it has no config.toml"),
+        (
+            [good, tmp_path, *given],
+            f"{tmp_path}: not a run folder, it has no config.toml; regard runs lists run folders",
+        ),
         ([good, tmp_path / "two", *given], f"{tmp_path / 'two'} has 2 lines and {home / 'reference'} has 12; expected"),
         (
             [good, poor, *given, "--metrics", "perplexity"],

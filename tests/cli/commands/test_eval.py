@@ -170,7 +170,7 @@ def test_mistakes(home, tmp_path):
             "--reference: missing, expected a text file of references; a classifier is measured with --documents or "
             "--images, a captioner with --images and --captions",
         ),
-        ([tmp_path, *files], f"{tmp_path}: not a run folder, it has no config.toml"),
+        ([tmp_path, *files], f"{tmp_path}: not a run folder, it has no config.toml; regard runs lists run folders"),
         (
             [home / "run", "--source", source, "--reference", tmp_path / "two"],
             f"{source} has 5 lines and {tmp_path / 'two'} has 2; ",

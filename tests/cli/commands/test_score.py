@@ -138,7 +138,10 @@ def test_chunks_do_not_matter(at_desk, monkeypatch, tmp_path):
         (["run", "--source", "-", "--target", "-"], "--target: standard input is the source already, expected a file"),
         (["run", "--source", "source.txt", "--target", "latin.txt"], "latin.txt, line 3: byte 1 (0xe4) is not UTF-8"),
         (["lm", "--source", "two.txt", "--target", "two.txt"], "--source: lm is a language model and reads no source"),
-        (["data", "--source", "two.txt", "--target", "two.txt"], "data: not a run folder, it has no config.toml"),
+        (
+            ["data", "--source", "two.txt", "--target", "two.txt"],
+            "data: not a run folder, it has no config.toml; regard runs lists run folders",
+        ),
         (["short", "--source", "source.txt", "--target", "long.txt"], "long.txt, line 3: 7 tokens, expected at most 6"),
         (["run", "--source", "two.txt", "--target", "two.txt", "--out", "two.txt"], "--out: two.txt is an input file"),
     ],

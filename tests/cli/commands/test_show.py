@@ -28,4 +28,4 @@ def test_everything_about_a_run_with_the_command_that_trained_it(tmp_path):
 
 
 def test_what_is_no_run(tmp_path):
-    assert refused(tmp_path) == f"{tmp_path}: not a run folder, it has no config.toml"
+    assert refused(tmp_path) == f"{tmp_path}: not a run folder, it has no config.toml; regard runs lists run folders"

@@ -330,7 +330,7 @@ def test_a_bar_is_drawn_on_a_terminal(at_desk, tmp_path, monkeypatch, capsys):
     [
         (["none"], "none: no such folder, expected a run folder first, as in: regard translate runs/en-de FILE"),
         (["in.txt"], "in.txt: a file, expected a run folder first"),
-        (["data"], "data: not a run folder, it has no config.toml"),
+        (["data"], "data: not a run folder, it has no config.toml; regard runs lists run folders"),
         (["run", "none.txt"], "none.txt: no such file; if it is a text, add --text"),
         (["in.txt", "run"], "in.txt: a file before run; give run folders first, then at most one file"),
         (["run", "in.txt", "in.txt"], "in.txt: a file before in.txt"),
