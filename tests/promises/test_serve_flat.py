@@ -83,7 +83,7 @@ def check(tmp_path, warm, seconds):
 
 
 def test_some_seconds_of_mixed_requests(tmp_path):
-    check(tmp_path, 1.5, 3)
+    check(tmp_path, 1, 2)
 
 
 @pytest.mark.slow

@@ -75,7 +75,7 @@ def send_generated(schema, route, mode, count):
 @pytest.mark.parametrize("mode", MODES, ids=lambda mode: mode.name.lower())
 @pytest.mark.parametrize("route", FITTING)
 def test_what_the_document_allows_and_forbids(schema, route, mode):
-    send_generated(schema, route, mode, 8)
+    send_generated(schema, route, mode, 5)
 
 
 @pytest.mark.slow
@@ -190,12 +190,11 @@ BODIES = {
 @pytest.mark.parametrize("name", BODIES)
 def test_odd_bodies_are_refused(process, name):
     for path in FITTING:
-        for kind in ("application/json", "text/plain"):
-            answer = ask(process, path, content=BODIES[name], headers={"content-type": kind})
-            if name == "UTF-16" and path in ("translate", "classify"):
-                assert answer.status_code in (200, 422)  # JSON may be that
-            else:
-                assert answer.status_code in (400, 413, 415, 422)
+        answer = ask(process, path, content=BODIES[name], headers={"content-type": "application/json"})
+        if name == "UTF-16" and path in ("translate", "classify"):
+            assert answer.status_code in (200, 422)  # JSON may be that
+        else:
+            assert answer.status_code in (400, 413, 415, 422)
 
 
 NUMBERS = (

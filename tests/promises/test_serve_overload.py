@@ -44,7 +44,9 @@ def check(rows):
 
 
 def test_sixty_clients_and_eight_places_in_the_queue(tmp_path):
-    with serve_process(*stored("transformer"), folder=tmp_path, waiting=8, seconds=DEADLINE) as process:
+    with serve_process(
+        *stored("transformer"), folder=tmp_path, flags=["--quiet"], waiting=8, seconds=DEADLINE
+    ) as process:
         check(asyncio.run(overload(process, 60, 2)))
         process.wait_for_figure("regard_places_in_use", 0)
         process.wait_for_figure("regard_queue_sentences", 0)
@@ -55,7 +57,9 @@ def test_sixty_clients_and_eight_places_in_the_queue(tmp_path):
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
 def test_two_hundred_clients_and_the_memory_stays(tmp_path):
-    with serve_process(*stored("transformer"), folder=tmp_path, waiting=8, seconds=DEADLINE) as process:
+    with serve_process(
+        *stored("transformer"), folder=tmp_path, flags=["--quiet"], waiting=8, seconds=DEADLINE
+    ) as process:
         for _ in range(2):
             check(asyncio.run(overload(process, 200, 3)))
         before = process.memory

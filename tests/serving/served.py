@@ -24,6 +24,7 @@ from regard.training.checkpoint import Checkpoints, read_checkpoint, step_name
 STORED = Path(__file__).parents[1] / "stored_runs"
 WAIT = 60.0  # seconds that anything here may take on a machine that is busy
 Request = tuple[str, dict[str, Any]]
+logging.getLogger("httpx").setLevel(logging.WARNING)  # a line for each request
 
 
 def stored(*names: str) -> list[str]:

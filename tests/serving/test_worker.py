@@ -1,6 +1,7 @@
 """Workers: a thread that opens a run and works until its line is closed; one that dies leaves nothing unanswered."""
 
 import asyncio
+import sys
 import threading
 import time
 
@@ -150,6 +151,27 @@ def test_the_rate_is_that_of_late(monkeypatch):
     assert (counters.sentences, counters.tokens) == (8, 24)
     now[0] += 60
     assert counters.rate == 0
+
+
+def test_figures_are_read_while_several_workers_count():
+    counters, result = Counters(), SearchResult([Output([3], -1.0, -1.0, True)])
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)  # threads take turns in the middle of everything
+    try:
+
+        def count():
+            for _ in range(3000):
+                counters.add([result])
+                counters.add_seconds(steps=1.0)
+
+        threads = [threading.Thread(target=count) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        while any(thread.is_alive() for thread in threads):
+            assert counters.rate >= 0
+    finally:
+        sys.setswitchinterval(interval)
+    assert (counters.sentences, counters.tokens, counters.steps_seconds) == (9000, 18_000, 9000.0)
 
 
 def test_the_longest_source_is_the_shorter_of_two_limits():

@@ -31,24 +31,34 @@ class WorkerError(RegardError):
 
 
 class Counters:
-    """What workers have done so far; added to by them, and read by whoever asks."""
+    """What workers have done so far; added to by them, in their threads, and read by whoever asks."""
 
     def __init__(self) -> None:
+        self.lock = threading.Lock()
         self.sentences = self.tokens = 0
         self.steps_seconds = self.calls_seconds = 0.0
         self.recent: deque[tuple[float, int]] = deque(maxlen=4096)  # when, and how many sentences had ended
 
     def add(self, results: list[SearchResult]) -> None:
         """Count sentences that are done."""
-        self.sentences += len(results)
-        self.tokens += sum(len(output.tokens) + 1 for result in results for output in result.outputs)
-        self.recent.append((time.monotonic(), len(results)))
+        tokens = sum(len(output.tokens) + 1 for result in results for output in result.outputs)
+        with self.lock:
+            self.sentences += len(results)
+            self.tokens += tokens
+            self.recent.append((time.monotonic(), len(results)))
+
+    def add_seconds(self, steps: float = 0.0, calls: float = 0.0) -> None:
+        """Count what searches and calls took."""
+        with self.lock:
+            self.steps_seconds += steps
+            self.calls_seconds += calls
 
     @property
     def rate(self) -> float:
         """Sentences a second, of late."""
         now = time.monotonic()
-        recent = [(when, count) for when, count in self.recent if now - when < SPAN]
+        with self.lock:
+            recent = [(when, count) for when, count in self.recent if now - when < SPAN]
         return sum(count for _, count in recent) / max(0.5, now - recent[0][0]) if recent else 0.0
 
 
@@ -119,7 +129,7 @@ class Worker(threading.Thread):
             if engine.active:
                 start = time.perf_counter()
                 self.deliver(engine.advance())
-                self.counters.steps_seconds += time.perf_counter() - start
+                self.counters.add_seconds(steps=time.perf_counter() - start)
             elif call is None:
                 line.wait(0.5)
 
@@ -135,7 +145,7 @@ class Worker(threading.Thread):
         except BaseException:  # the end of this worker, and of nothing else
             future.set_exception(WorkerError(STOPPED))
             raise
-        self.counters.calls_seconds += time.perf_counter() - start
+        self.counters.add_seconds(calls=time.perf_counter() - start)
         if error is None:
             future.set_result(result)
         else:
