@@ -10,7 +10,7 @@ import zlib
 import hypothesis
 import pytest
 import schemathesis
-from hypothesis import HealthCheck, Phase
+from hypothesis import HealthCheck, Phase, strategies
 from schemathesis import GenerationMode
 from schemathesis.specs.openapi.checks import negative_data_rejection, positive_data_acceptance
 from serving.served import STORED, serve_process, stored
@@ -48,6 +48,17 @@ def schema(process):
     return schemathesis.openapi.from_url(f"{process.address}/openapi.json", config=config)
 
 
+@strategies.composite
+def draw_case(draw, operation, mode):
+    """A request by schemathesis, which now and then fails to look at the bytes of a picture that it has made."""
+    try:
+        return draw(operation.as_strategy(generation_mode=mode))
+    except ValueError as error:
+        if "Unsupported type: 'Binary'" in str(error):
+            hypothesis.reject()
+        raise
+
+
 def send_generated(schema, route, mode, count):
     """Send requests that fit the document, or do not, and check the answers by all rules of schemathesis but some."""
     operation = schema[f"/v1/{route}"]["post"]
@@ -63,7 +74,7 @@ def send_generated(schema, route, mode, count):
         suppress_health_check=list(HealthCheck),
         phases=[Phase.generate, Phase.shrink],
     )
-    @hypothesis.given(operation.as_strategy(generation_mode=mode), hypothesis.strategies.sampled_from(FITTING[route]))
+    @hypothesis.given(draw_case(operation, mode), strategies.sampled_from(FITTING[route]))
     def send(case, model):
         if mode is GenerationMode.POSITIVE and isinstance(case.body, dict):
             case.body["model"] = model
