@@ -55,7 +55,7 @@ def test_the_smallest_corpora(files):
     prepared = prepare(files([("a", "b"), ("c", "d")]))
     assert (len(prepared.train), len(prepared.valid)) == (1, 1)
     with pytest.raises(
-        DataError, match="one pair is too few to train on and to hold out for validation; give data.valid_source"
+        DataError, match="one pair is too few to train on and to hold out for validation; give --valid-source"
     ):
         prepare(files([("a", "b")] * 5))
     assert len(prepare(files([("a", "b")] * 5, held_out=0.0)).train) == 5

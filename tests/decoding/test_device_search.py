@@ -112,7 +112,7 @@ def test_slots_have_options_of_their_own(data):
 def test_a_narrower_beam_is_done_as_soon_as_by_itself():
     """With two of five rows a sentence waits for two finished hypotheses, and not for five."""
     model, early = small("transformer", scale=1.0), 0
-    model.readout.bias[END] += 1.0  # sentences end
+    model.readout.bias[END] += 3.0  # sentences end
     for source in sentences(12, LONGEST):
         options = Options(beam=2, longest=40, length_penalty=0.0)
         alone = StepSearch(model, tokens_of([source]), options)

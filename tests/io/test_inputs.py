@@ -109,7 +109,7 @@ def test_documents_without_words_have_an_empty_line_and_are_named_and_counted(tm
 
 
 def test_one_file_of_documents(tmp_path):
-    with pytest.raises(CommandError, match="two: given after another; expected one text"):
+    with pytest.raises(CommandError, match="two: a second argument given, expected one text"):
         DocumentLines.of(["one", "two"], lambda text: None)
 
 

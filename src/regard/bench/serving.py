@@ -226,7 +226,7 @@ def drive_many(
     plan = {"address": address, "path": PLACE, "clients": clients // processes, "seconds": seconds, "keep": keep}
     shares = [json.dumps({**plan, "bodies": list(bodies[number::processes])}) for number in range(processes)]
     command = [sys.executable, "-m", "regard.bench.http_load"]
-    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "encoding": "utf-8"}
     running = [subprocess.Popen(command, **pipes) for _ in shares]
     figures: dict[str, Any] = {"seconds": [], "answers": [], "elapsed": seconds}
     outputs: list[str] = [""] * len(running)
@@ -273,10 +273,11 @@ def result(what: str, ours: str, peer: str, ratio: float, goal: float, less: boo
 def server(folder: Path, device: str) -> Iterator[str]:
     """Start `regard serve` for a run; its address."""
     config = folder.parent / "serve.toml"
-    config.write_text("waiting = 100000\nseconds = 300\ntexts = 1000\ncharacters = 1000000\n")
+    limits = "waiting = 100000\nseconds = 300\ntexts = 1000\ncharacters = 1000000\n"
+    config.write_text(limits, encoding="utf-8", newline="\n")
     command = [sys.executable, "-m", "regard", "serve", f"model={folder}", "--port", "0", "--quiet"]
     command += ["--device", device, "--config", str(config)]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, encoding="utf-8")
     assert process.stderr is not None
     lines = []
     for line in process.stderr:

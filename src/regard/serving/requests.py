@@ -153,11 +153,11 @@ def parse_request(cls: type[T], table: Mapping[str, Any], settings: ServeSetting
             raise ApiError(422, "invalid_value", message, shorten(name))
     own = {name: value for name, value in table.items() if not (searches and name in SEARCH)}
     texts: dict[str, str | tuple[str, ...]] = {
-        name: read_texts(name, own.pop(name), settings) for name in LISTS if name in own and has(cls, name)
+        name: check_texts(name, own.pop(name), settings) for name in LISTS if name in own and has(cls, name)
     }
     for name in ONE_TEXT:
         if name in own and has(cls, name) and own[name] is not None:
-            texts[name] = read_text(name, own.pop(name))
+            texts[name] = check_text(name, own.pop(name))
     total = sum(len(value) if isinstance(value, str) else sum(map(len, value)) for value in texts.values())
     if total > settings.characters:
         message = f"texts: {total:,} characters given, expected at most {settings.characters:,} in a request"
@@ -186,16 +186,16 @@ def has(cls: type, name: str) -> bool:
     return any(each.name == name for each in dataclasses.fields(cls))
 
 
-def read_texts(name: str, value: Any, settings: ServeSettings) -> tuple[str, ...]:
+def check_texts(name: str, value: Any, settings: ServeSettings) -> tuple[str, ...]:
     """Check a list of texts."""
     if not isinstance(value, list):
         raise ApiError(422, "invalid_value", f"{name}: {show_value(value)} given, expected a list of texts", name)
     if len(value) > settings.texts:
         raise ApiError(413, "too_large", f"{name}: {len(value):,} given, expected at most {settings.texts:,}", name)
-    return tuple(read_text(f"{name}[{number}]", text) for number, text in enumerate(value))
+    return tuple(check_text(f"{name}[{number}]", text) for number, text in enumerate(value))
 
 
-def read_text(name: str, value: Any) -> str:
+def check_text(name: str, value: Any) -> str:
     """Check a text: half of a pair of surrogates is no character."""
     if not isinstance(value, str):
         raise ApiError(422, "invalid_value", f"{name}: {show_value(value)} given, expected a text", name)

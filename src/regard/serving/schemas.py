@@ -7,6 +7,8 @@ from regard.serving.settings import ServeSettings
 
 __all__ = ["EXAMPLES", "describe_route", "route_name"]
 
+STREAMS = {"translate", "sample"}  # routes that answer with events, too
+UPLOADS = {"caption", "classify"}  # routes that take pictures
 NUMBER = {"type": ["number", "null"]}
 TEXT = {"type": "string"}
 LINKS = {"type": "array", "items": {"type": "array", "items": {"type": "integer"}, "minItems": 2, "maxItems": 2}}
@@ -122,7 +124,7 @@ def describe_route(name: str, cls: type | None, settings: ServeSettings) -> dict
         responses[200] = {"description": "The figures", "content": {"text/plain": {"schema": TEXT}}}
     else:
         responses[200] = {"description": "The answer", "content": {"application/json": {"schema": ANSWERS[name]}}}
-    if name in ("translate", "sample"):
+    if name in STREAMS:
         responses[200]["content"]["text/event-stream"] = {"schema": EVENT}
     if name == "readyz":
         responses[503] = {"description": "Not ready", "content": {"application/json": {"schema": ANSWERS[name]}}}
@@ -131,7 +133,7 @@ def describe_route(name: str, cls: type | None, settings: ServeSettings) -> dict
         content: dict[str, Any] = {}
         if name in EXAMPLES:
             content["application/json"] = {"schema": schema_of(cls, settings), "example": EXAMPLES[name]}
-        if name in ("caption", "classify"):
+        if name in UPLOADS:
             form = schema_of(CaptionRequest, settings)
             picture = {"type": "string", "format": "binary"}
             form["properties"]["pictures"] = {"type": "array", "items": picture, "minItems": 1}

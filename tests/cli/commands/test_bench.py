@@ -8,7 +8,8 @@ def test_an_unknown_benchmark_lists_what_there_is():
     done = regard("bench", "atention")
     assert done.status == 2
     assert (
-        done.stderr == "regard: bench: 'atention' is no benchmark; choose one of attention, training, decoding, lstmn\n"
+        done.stderr == "regard: bench: 'atention' is no benchmark; choose one of attention, training, decoding, "
+        "serving, lstmn\n"
     )
     assert not done.stdout
 

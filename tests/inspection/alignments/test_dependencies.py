@@ -73,7 +73,7 @@ def test_shares_are_those_counted_by_hand():
 
 
 def test_a_model_without_self_attention():
-    with pytest.raises(ArgumentError, match="the model has no self-attention"):
+    with pytest.raises(ArgumentError, match="model: no self-attention in it, expected a model with self-attention"):
         measure_dependencies(Model_([], []), TOKENIZERS, EXAMPLES)
     with pytest.raises(ArgumentError, match="examples: no heads given"):
         best_distance("encoder", list(generate("copy", 3)))
