@@ -138,6 +138,9 @@ class AlternativesMenu {
       event.preventDefault();
       closeAlternatives();
       this.pane.field.area.focus();
+    } else if ((event.key === "Enter" || event.key === " ") && at >= 0) {
+      event.preventDefault(); // or the field, which has the focus next, would take the key as well
+      this.items[at].click();
     } else if (by && this.items) {
       event.preventDefault();
       this.items[(at + by + this.items.length) % this.items.length].focus();

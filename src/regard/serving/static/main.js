@@ -18,8 +18,9 @@ function titleOf(card) {
 }
 
 function describe(card) {
-  const million = card.parameters / 1e6;
-  return `${card.kind}, ${million < 10 ? million.toFixed(1) : Math.round(million)} million parameters, step ${card.step.toLocaleString("en-GB")}`;
+  const million = card.parameters / 1e6,
+    size = million < 1 ? count(card.parameters, "parameter") : `${million < 10 ? million.toFixed(1) : Math.round(million)} million parameters`;
+  return `${card.kind}, ${size}, step ${card.step.toLocaleString("en-GB")}`;
 }
 
 // Models that can be put beside another: they translate as well.

@@ -2,6 +2,8 @@
 
 const MARKS = new Map(); // a name → a field → its ranges
 
+const ORDER = ["sentence", "doubt-1", "doubt-2", "doubt-3", "differs", "fixed", "lit"]; // the later above the earlier
+
 // Mark parts of a field, in the place of those that had this name; a part is a start and an end.
 function mark(field, name, parts) {
   if (!MARKS.has(name)) MARKS.set(name, new Map());
@@ -11,7 +13,7 @@ function mark(field, name, parts) {
   else fields.delete(field);
   if (!globalThis.CSS?.highlights) return; // a browser without them shows the texts alone
   const all = new Highlight(...[...fields.values()].flat());
-  all.priority = name === "lit" ? 3 : name === "fixed" ? 2 : 1;
+  all.priority = ORDER.indexOf(name);
   CSS.highlights.set(name, all);
 }
 

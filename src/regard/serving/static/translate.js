@@ -65,9 +65,12 @@ class TranslateMode {
   }
 
   edit() {
-    const text = this.text;
+    const text = this.text,
+      before = new Set(this.sentences.map((each) => each.name));
     this.sentences = cutText(text);
-    const urgent = this.field.focused ? this.sentences.findIndex((each) => this.field.caret <= each.end + 1) : -1;
+    // What is typed goes first; what is pasted comes in its order.
+    const typed = this.field.focused && this.sentences.filter((each) => !before.has(each.name)).length <= FIRST,
+      urgent = typed ? this.sentences.findIndex((each) => this.field.caret <= each.end + 1) : -1;
     this.light(null);
     for (const pane of this.panes) pane.follow(this.sentences, text.split("\n").length, urgent < 0 ? null : urgent);
     this.size.textContent = text.length > 200 ? count([...text].length, "character") : "";
