@@ -74,7 +74,10 @@ class ServedTab:
     @property
     def notice(self) -> str:
         """What a person is told of a server that does not answer."""
-        return " ".join(each.inner_text() for each in self.tab.locator(".notice:visible").all())
+        return self.tab.evaluate(
+            "[...document.querySelectorAll('.notice')].filter((each) => each.checkVisibility())"
+            ".map((each) => each.innerText).join(' ')"
+        )
 
     def settle(self) -> str:
         """Wait until every sentence is translated, and return the translation."""
@@ -105,4 +108,5 @@ def open_served(browser, address: str, **settings) -> Iterator[ServedTab]:
         yield page
     finally:
         context.close()
-    assert [each for each in page.wrong if not any(text in each for text in page.expected)] == []
+    wrong = [each for each in page.wrong if not any(text in each for text in page.expected)]
+    assert not wrong, wrong

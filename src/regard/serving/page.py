@@ -93,7 +93,7 @@ def build_frame() -> tuple[str, dict[str, str]]:
     text = (
         '<!doctype html>\n<html lang="en-GB">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n<title>Inside the model</title>\n'
-        f'<style>{style}</style>\n</head>\n<body>\n<main id="look"></main>\n<script>{script}</script>\n</body>\n</html>\n'
+        f'<style>{style}</style>\n</head>\n<body>\n<main id="look" aria-label="Views"></main>\n<script>{script}</script>\n</body>\n</html>\n'
     )
     policy = FRAME_POLICY.format(script=hash_source(script), style=hash_source(style))
     return text, {**HEADERS, "Content-Security-Policy": policy, "X-Frame-Options": "SAMEORIGIN"}

@@ -264,5 +264,5 @@ const carried = document.getElementById("data");
 if (carried) begin(JSON.parse(carried.textContent), true);
 else
   addEventListener("message", (event) => {
-    if (event.source === parent && event.origin === location.origin) begin(event.data, false);
+    if (event.source === parent && event.origin === location.origin && event.data?.exhibits) begin(event.data, false);
   });
