@@ -1,4 +1,4 @@
-"""The page of `regard serve` in a real browser: typing, pointing, fixing, comparing, pictures, documents, long texts."""
+"""The page of `regard serve` in a real browser: typing, pointing, fixing, comparing, pictures, documents, long text."""
 
 import base64
 import json
@@ -54,7 +54,13 @@ def test_it_translates_as_one_types_and_sends_only_what_changed(page):
     for _ in range(5):
         page.tab.keyboard.press("Backspace")
     page.until(lambda: page.settle() != both)
-    assert {text for table in asked(page) for text in table["texts"]} <= {"She crie", "She cri", "She cr", "She c", "She "[:3]}
+    assert {text for table in asked(page) for text in table["texts"]} <= {
+        "She crie",
+        "She cri",
+        "She cr",
+        "She c",
+        "She "[:3],
+    }
     page.sent.clear()
     page.source.fill("She cries\n\nwe were here .")  # known, in another order and in lines of their own
     page.settle()

@@ -1,4 +1,4 @@
-"""The page of `regard serve` for everyone: axe finds nothing, keys reach all of it, it fits a phone, paper and any script."""
+"""The page of `regard serve` for everyone: axe finds nothing, keys reach all of it, it fits a phone and paper."""
 
 from importlib import resources
 
@@ -117,7 +117,14 @@ def test_no_width_makes_it_scroll_sideways(browser, server, width):
 
 def test_the_lines_below_a_field_stand_exactly_below_its_words(browser, server):
     """Marks are painted there: the two must break in the same places."""
-    texts = ["word " * 90, "a" * 400, "x  y   z\t" * 40, "\n\n".join(["a line"] * 5), "שלום עולם " * 40, "ab\n" + "漢字" * 90]
+    texts = [
+        "word " * 90,
+        "a" * 400,
+        "x  y   z\t" * 40,
+        "\n\n".join(["a line"] * 5),
+        "שלום עולם " * 40,
+        "ab\n" + "漢字" * 90,
+    ]
     with open_served(browser, server.address) as page:
         page.open()
         for width in (1200, 400):
@@ -126,7 +133,7 @@ def test_the_lines_below_a_field_stand_exactly_below_its_words(browser, server):
                 page.source.fill(text)
                 heights = page.tab.evaluate(
                     """() => {
-                      const area = document.querySelector(".source textarea"), under = document.querySelector(".source .under");
+                      const [under, area] = document.querySelector(".source .field").children;
                       area.style.height = "0";
                       const needed = area.scrollHeight;
                       area.style.height = "";
@@ -148,9 +155,7 @@ def test_keys_reach_everything_in_the_order_of_the_page(browser, server):
         for _ in range(40):  # from the source, around the window, and once more
             page.tab.keyboard.press("Tab")
             reached.append(
-                page.tab.evaluate(
-                    "(document.activeElement.ariaLabel || document.activeElement.id || document.activeElement.innerText)"
-                )
+                page.tab.evaluate("((here) => here.ariaLabel || here.id || here.innerText)(document.activeElement)")
             )
         order = ["model", "against", "open-history", "English, to translate", "Clear", "Share", "Look inside", "German"]
         known = [each for each in reached if each in order]

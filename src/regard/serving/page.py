@@ -77,7 +77,11 @@ def build_page(settings: ServeSettings) -> tuple[str, dict[str, str]]:
     """Build the page of a server, and the headers that it is sent with."""
     script, style = page_script(), "".join(read_static(f"{name}.css") for name in STYLES)
     told = {"version": __version__, **{name: getattr(settings, name) for name in LIMITS}}
-    rules = {"short": sentence_split.SHORT.pattern, "closing": sentence_split.CLOSING, "opening": sentence_split.OPENING}
+    rules = {
+        "short": sentence_split.SHORT.pattern,
+        "closing": sentence_split.CLOSING,
+        "opening": sentence_split.OPENING,
+    }
     # As ASCII and without "<": nothing in it can end the element that holds it.
     embedded = json.dumps({"limits": told, "sentences": rules}, ensure_ascii=True).replace("<", "\\u003c")
     text = read_static("page.html")
@@ -93,7 +97,8 @@ def build_frame() -> tuple[str, dict[str, str]]:
     text = (
         '<!doctype html>\n<html lang="en-GB">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n<title>Inside the model</title>\n'
-        f'<style>{style}</style>\n</head>\n<body>\n<main id="look" aria-label="Views"></main>\n<script>{script}</script>\n</body>\n</html>\n'
+        f'<style>{style}</style>\n</head>\n<body>\n<main id="look" aria-label="Views"></main>\n'
+        f"<script>{script}</script>\n</body>\n</html>\n"
     )
     policy = FRAME_POLICY.format(script=hash_source(script), style=hash_source(style))
     return text, {**HEADERS, "Content-Security-Policy": policy, "X-Frame-Options": "SAMEORIGIN"}
