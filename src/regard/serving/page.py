@@ -45,7 +45,7 @@ SCRIPTS = (
 STYLES = ("page", "text", "panels", "paper")
 LIMITS = ("characters", "texts", "look_words", "picture_bytes", "output_tokens", "beam", "seconds")
 OURS = "default-src 'none'; script-src '{script}'; style-src '{style}'; base-uri 'none'; form-action 'none'; "
-PAGE_POLICY = OURS + "connect-src 'self'; img-src blob:; frame-src 'self'; frame-ancestors 'none'"
+PAGE_POLICY = OURS + "connect-src 'self'; img-src blob: data:; frame-src 'self'; frame-ancestors 'none'"
 FRAME_POLICY = OURS + "img-src data:; frame-ancestors 'self'"
 HEADERS = {
     "X-Content-Type-Options": "nosniff",

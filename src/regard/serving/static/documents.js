@@ -21,7 +21,7 @@ class DocumentMode {
           "div",
           { class: "foot" },
           this.size,
-          el("div", { class: "tools" }, button("Clear", () => this.open("")), this.shareButton, insideButton(() => this.look())),
+          el("div", { class: "tools" }, button("Clear", () => emptyField(this.field)), this.shareButton, insideButton(() => this.look())),
         ),
       ),
       el("section", { class: "pane", "aria-label": "Label" }, el("h2", { class: "pane-title" }, "Label"), this.labels, this.problem),

@@ -125,3 +125,10 @@ class Field {
     );
   }
 }
+
+// As a person would empty it, so that the browser's own undo brings the text back.
+function emptyField(field) {
+  field.area.focus();
+  field.area.select();
+  document.execCommand("delete");
+}

@@ -1,6 +1,6 @@
 // The page: which models there are, which one is used, and what it can do.
 
-const page = { cards: [], mode: null };
+const page = { cards: [], card: null, mode: null, text: "" }; // the text outlives a visit to pictures
 
 // What a model can do decides what is shown; nothing else is.
 function modeFor(card, against) {
@@ -31,6 +31,7 @@ function rivalsOf(card) {
 
 function use(card, text, against = null) {
   page.mode?.close();
+  page.text = text;
   if (inside.open) closeInside();
   page.card = card;
   page.mode = modeFor(card, against);
@@ -80,8 +81,13 @@ async function start() {
   document.documentElement.dataset.ready = "true";
 }
 
-byId("model").addEventListener("change", () => use(cardNamed(byId("model").value), page.mode?.text ?? ""));
-byId("against").addEventListener("change", () => use(page.card, page.mode.text, cardNamed(byId("against").value)));
+// The text that is being worked on, whichever model it is for.
+function textNow() {
+  return page.mode?.field ? page.mode.field.text : page.text;
+}
+
+byId("model").addEventListener("change", () => use(cardNamed(byId("model").value), textNow()));
+byId("against").addEventListener("change", () => use(page.card, textNow(), cardNamed(byId("against").value)));
 addEventListener("hashchange", () => {
   const link = readLink();
   if (link) use(cardNamed(link.model) ?? page.card, link.text);

@@ -47,6 +47,10 @@ class TranslateMode {
     );
     watchPointer(this.field, (place, how) => this.pointSource(place, how));
     this.follow = settled(350, () => this.look());
+    this.readOut = settled(1200, () => {
+      const [pane] = this.panes;
+      if (this.field.focused && !pane.translator.left && pane.field.text) announce(pane.field.text.slice(0, 400));
+    });
   }
 
   get text() {
@@ -61,7 +65,7 @@ class TranslateMode {
   }
 
   clear() {
-    this.open("");
+    emptyField(this.field);
   }
 
   edit() {
@@ -84,6 +88,7 @@ class TranslateMode {
     if (this.panes.length === 2) this.compare();
     if (pane === this.panes[0] && !pane.translator.left) remember(this.card.name, this.text, pane.field.text);
     this.follow();
+    this.readOut();
   }
 
   // Words that one translation has and the other has not.
