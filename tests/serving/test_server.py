@@ -53,7 +53,7 @@ def test_a_new_interpreter_serves_and_ends_with_sigterm(tmp_path):
     text = "".join(lines)
     assert text.startswith(f"regard: listening on {address}; opening transformer\n")
     assert "regard: transformer: translate, en to de, transformer, step 100\n" in text
-    assert f"regard: ready: {address} (Ctrl-C stops)\n" in text
+    assert f"regard: ready: {address} in a browser, {address}/v1 for programs (Ctrl-C stops)\n" in text
     assert re.search(r"\d\d:\d\d:\d\d POST /v1/translate 200 \d+ ms\n", text)
     assert text.endswith("regard: stopping: 0 requests to finish\n")
 

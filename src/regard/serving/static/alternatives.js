@@ -17,7 +17,11 @@ async function openAlternatives(pane, event) {
     number = span?.fresh && field.area.selectionStart === place ? wordAt(span.output.words, place - span.start) : -1;
   if (number < 0) return;
   const word = span.output.words[number];
-  if (event.type === "click" && event.detail && !field.covers(span.start + word.start, span.start + word.end, event.clientX, event.clientY))
+  if (
+    event.type === "click" &&
+    event.detail &&
+    !field.covers(span.start + word.start, span.start + word.end, event.clientX, event.clientY)
+  )
     return;
   const menu = new AlternativesMenu(pane, span, word);
   menu.place();
@@ -33,7 +37,13 @@ async function openAlternatives(pane, event) {
     const answers = await Promise.all(
       searches.map((search) => ask("translate", { ...question, ...search }, menu.control.signal)),
     );
-    menu.fill(alternativesOf(span.output, number, answers.flatMap(({ results }) => results[0].outputs)));
+    menu.fill(
+      alternativesOf(
+        span.output,
+        number,
+        answers.flatMap(({ results }) => results[0].outputs),
+      ),
+    );
   } catch (error) {
     if (!(error instanceof Problem)) {
       if (menu.control.signal.aborted) return;
@@ -80,7 +90,8 @@ class AlternativesMenu {
       "aria-label": `Alternatives to ${word.text}`,
       onkeydown: (event) => this.key(event),
       onfocusout: (event) => {
-        if (!this.node.contains(event.relatedTarget) && event.relatedTarget !== this.pane.field.area) closeAlternatives();
+        if (!this.node.contains(event.relatedTarget) && event.relatedTarget !== this.pane.field.area)
+          closeAlternatives();
       },
     });
     this.say("Looking for others …");
@@ -89,7 +100,9 @@ class AlternativesMenu {
 
   // Below its word, inside the window.
   place() {
-    const box = this.pane.field.boxOf(this.span.start + this.word.start, this.span.start + this.word.end).getBoundingClientRect(),
+    const box = this.pane.field
+        .boxOf(this.span.start + this.word.start, this.span.start + this.word.end)
+        .getBoundingClientRect(),
       around = this.pane.field.node.getBoundingClientRect(),
       left = Math.min(box.left - around.left, around.width - this.node.offsetWidth - 4);
     this.node.style.setProperty("left", `${Math.max(0, left)}px`);
@@ -112,7 +125,9 @@ class AlternativesMenu {
         "button",
         { type: "button", role: "menuitem", tabindex: "-1", dir: "auto", onclick: () => this.pick(text) },
         el("b", {}, text),
-        rest.length ? el("span", { class: "rest" }, ` ${rest.slice(0, 4).join(" ")}${rest.length > 4 ? " …" : ""}`) : "",
+        rest.length
+          ? el("span", { class: "rest" }, ` ${rest.slice(0, 4).join(" ")}${rest.length > 4 ? " …" : ""}`)
+          : "",
       ),
     );
     this.node.replaceChildren(...this.items);

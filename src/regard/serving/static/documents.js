@@ -4,7 +4,11 @@ class DocumentMode {
   constructor(card) {
     this.card = card;
     this.control = null;
-    this.field = new Field({ label: "Document, to label", hint: "Type or paste a document", onedit: () => this.edit() });
+    this.field = new Field({
+      label: "Document, to label",
+      hint: "Type or paste a document",
+      onedit: () => this.edit(),
+    });
     this.size = el("p", { class: "state" });
     this.problem = el("div", { class: "notice", role: "alert", hidden: true });
     this.labels = el("div", { class: "labels", role: "status" });
@@ -21,10 +25,22 @@ class DocumentMode {
           "div",
           { class: "foot" },
           this.size,
-          el("div", { class: "tools" }, button("Clear", () => emptyField(this.field)), this.shareButton, insideButton(() => this.look())),
+          el(
+            "div",
+            { class: "tools" },
+            button("Clear", () => emptyField(this.field)),
+            this.shareButton,
+            insideButton(() => this.look()),
+          ),
         ),
       ),
-      el("section", { class: "pane", "aria-label": "Label" }, el("h2", { class: "pane-title" }, "Label"), this.labels, this.problem),
+      el(
+        "section",
+        { class: "pane", "aria-label": "Label" },
+        el("h2", { class: "pane-title" }, "Label"),
+        this.labels,
+        this.problem,
+      ),
       el("p", { class: "hint" }, "The darker a word, the more it counted."),
     );
     this.colour = settled(150, () => this.paint());
@@ -111,7 +127,8 @@ async function countedWords(page, text) {
     shades = Array.from({ length: SHADES }, () => []);
   if (!view) return shades;
   const bytes = await unpacked(page.bytes);
-  for (const each of [view, whole].filter(Boolean)) each.levels = bytes.subarray(each.at, each.at + each.heads * each.n * each.m);
+  for (const each of [view, whole].filter(Boolean))
+    each.levels = bytes.subarray(each.at, each.at + each.heads * each.n * each.m);
   const table = tableOf(exhibit, view, view.heads > 1 ? null : 0, true),
     sums = whole ? weightsOf(whole, whole.heads > 1 ? null : 0) : null,
     side = exhibit.sides[view.columns];
@@ -139,16 +156,24 @@ function labelBars(result) {
   return el(
     "dl",
     { class: "bars" },
-    sorted.slice(0, 12).flatMap(([label, share]) => [
-      el("dt", { dir: "auto", class: label === result.label ? "named" : "" }, label),
-      el(
-        "dd",
-        {},
-        el("span", { class: "meter", "aria-hidden": "true" }, el("span", { style: { width: `${(100 * share).toFixed(1)}%` } })),
-        el("span", { class: "value" }, percent(share)),
-      ),
-    ]),
-    sorted.length > 12 ? [el("dt", {}, "and"), el("dd", { class: "about" }, count(sorted.length - 12, "other label"))] : "",
+    sorted
+      .slice(0, 12)
+      .flatMap(([label, share]) => [
+        el("dt", { dir: "auto", class: label === result.label ? "named" : "" }, label),
+        el(
+          "dd",
+          {},
+          el(
+            "span",
+            { class: "meter", "aria-hidden": "true" },
+            el("span", { style: { width: `${(100 * share).toFixed(1)}%` } }),
+          ),
+          el("span", { class: "value" }, percent(share)),
+        ),
+      ]),
+    sorted.length > 12
+      ? [el("dt", {}, "and"), el("dd", { class: "about" }, count(sorted.length - 12, "other label"))]
+      : "",
   );
 }
 

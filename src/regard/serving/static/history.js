@@ -34,7 +34,8 @@ const remember = settled(1500, (model, source, target) => {
   if (source.trim().length < 2 || !target.trim() || source.length > 20_000) return;
   const past = pastEntries(),
     last = past[0],
-    goesOn = last && last.model === model && (source.startsWith(last.source.slice(0, 40)) || last.source.startsWith(source));
+    goesOn =
+      last && last.model === model && (source.startsWith(last.source.slice(0, 40)) || last.source.startsWith(source));
   const rest = (goesOn && Date.now() - last.time < 600_000 ? past.slice(1) : past).filter(
     (each) => each.source !== source || each.model !== model,
   );
@@ -63,7 +64,11 @@ function showHistory(open) {
           },
           el("span", { class: "entry-source", dir: "auto" }, entry.source.slice(0, 160)),
           el("span", { class: "entry-target", dir: "auto" }, String(entry.target).slice(0, 160)),
-          el("span", { class: "about" }, `${entry.model} · ${new Date(entry.time).toLocaleString("en-GB", { dateStyle: "medium", timeStyle: "short" })}`),
+          el(
+            "span",
+            { class: "about" },
+            `${entry.model} · ${new Date(entry.time).toLocaleString("en-GB", { dateStyle: "medium", timeStyle: "short" })}`,
+          ),
         ),
       ),
     ),

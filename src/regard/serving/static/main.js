@@ -19,7 +19,10 @@ function titleOf(card) {
 
 function describe(card) {
   const million = card.parameters / 1e6,
-    size = million < 1 ? count(card.parameters, "parameter") : `${million < 10 ? million.toFixed(1) : Math.round(million)} million parameters`;
+    size =
+      million < 1
+        ? count(card.parameters, "parameter")
+        : `${million < 10 ? million.toFixed(1) : Math.round(million)} million parameters`;
   return `${card.kind}, ${size}, step ${card.step.toLocaleString("en-GB")}`;
 }
 
@@ -45,7 +48,9 @@ function use(card, text, against = null) {
   );
   byId("against").value = against?.name ?? "";
   if (!page.mode) {
-    byId("mode").replaceChildren(el("p", { class: "notice" }, `This page has no place for what ${card.name} does: ${card.actions.join(", ")}.`));
+    byId("mode").replaceChildren(
+      el("p", { class: "notice" }, `This page has no place for what ${card.name} does: ${card.actions.join(", ")}.`),
+    );
     return;
   }
   byId("mode").replaceChildren(page.mode.node);
@@ -65,7 +70,8 @@ async function start() {
   const notice = byId("notice");
   try {
     page.cards = await listModels();
-    if (!page.cards.length || (await isLoading())) throw new Problem("loading", "The server is opening its models.", { wait: 1 });
+    if (!page.cards.length || (await isLoading()))
+      throw new Problem("loading", "The server is opening its models.", { wait: 1 });
   } catch (error) {
     if (!(error instanceof Problem)) throw error;
     retryLater(notice, error, start, new AbortController());

@@ -9,7 +9,11 @@ function mark(field, name, parts) {
   if (!MARKS.has(name)) MARKS.set(name, new Map());
   const fields = MARKS.get(name);
   if (!parts.length && !fields.has(field)) return;
-  if (parts.length) fields.set(field, parts.map(([start, end]) => new StaticRange(field.rangeOf(start, end))));
+  if (parts.length)
+    fields.set(
+      field,
+      parts.map(([start, end]) => new StaticRange(field.rangeOf(start, end))),
+    );
   else fields.delete(field);
   if (!globalThis.CSS?.highlights) return; // a browser without them shows the texts alone
   const all = new Highlight(...[...fields.values()].flat());
@@ -48,7 +52,8 @@ function doubtOf(probability) {
 function differing(mine, yours) {
   const a = mine.map((word) => word.text),
     b = yours.map((word) => word.text);
-  if (a.length * b.length > 250_000) return a.join(" ") === b.join(" ") ? [[], []] : [a.keys(), b.keys()].map((all) => [...all]);
+  if (a.length * b.length > 250_000)
+    return a.join(" ") === b.join(" ") ? [[], []] : [a.keys(), b.keys()].map((all) => [...all]);
   const row = b.length + 1,
     most = new Uint16Array((a.length + 1) * row);
   for (let i = a.length - 1; i >= 0; i--)

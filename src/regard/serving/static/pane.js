@@ -2,7 +2,17 @@
 
 class TargetPane {
   constructor(card, { letter = "", onchange, onpoint, onalter }) {
-    Object.assign(this, { card, letter, onchange, onpoint, sentences: [], lineCount: 1, spans: [], editing: null, written: "" });
+    Object.assign(this, {
+      card,
+      letter,
+      onchange,
+      onpoint,
+      sentences: [],
+      lineCount: 1,
+      spans: [],
+      editing: null,
+      written: "",
+    });
     this.fixed = new Map(); // the name of a sentence → what its translation begins with
     this.translator = new Translator(card, () => this.render());
     const language = card.languages?.targets?.length === 1 ? languageName(card.languages.targets[0]) : "Translation";
@@ -19,7 +29,12 @@ class TargetPane {
       el("h2", { class: "pane-title" }, language, letter ? el("span", { class: "by", dir: "auto" }, card.name) : ""),
       this.field.node,
       this.problem,
-      el("div", { class: "foot" }, this.state, el("div", { class: "tools" }, this.forget, this.copyButton, this.saveButton)),
+      el(
+        "div",
+        { class: "foot" },
+        this.state,
+        el("div", { class: "tools" }, this.forget, this.copyButton, this.saveButton),
+      ),
     );
     watchPointer(this.field, (place, how) => this.point(place, how));
     this.field.area.addEventListener("click", (event) => onalter(this, event));
@@ -55,6 +70,7 @@ class TargetPane {
     showProblem(this.problem, problem, () => this.translator.retry());
     const edited = this.editing && this.sentences.find((each) => each.name === this.editing.name);
     if (edited && !this.outputOf(edited)) return; // what a person has typed stays as it is
+    if (this.field.composing) return; // and so does what is half written with an input method
     const old = this.spans,
       [first, last] = sameEnds(old, this.sentences);
     let text = "",
@@ -87,7 +103,8 @@ class TargetPane {
       if (prefix && output) fixed.push([start, start + Math.min(prefix.length, output.text.length)]);
       output?.places?.forEach((place, k) => {
         const doubt = place ? doubtOf(output.probabilities[k]) : 0;
-        if (doubt && !(prefix && place[1] <= prefix.length)) shades[doubt - 1].push([start + place[0], start + place[1]]);
+        if (doubt && !(prefix && place[1] <= prefix.length))
+          shades[doubt - 1].push([start + place[0], start + place[1]]);
       });
     }
     shades.forEach((parts, k) => mark(this.field, `doubt-${k + 1}`, parts));

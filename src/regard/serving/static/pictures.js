@@ -1,4 +1,4 @@
-// Pictures: dropped, chosen, pasted, or from the camera roll of a phone; described or labelled, with where each word looked.
+// Pictures: dropped, chosen, pasted, or from the camera roll of a phone; described or labelled, and looked into.
 
 class PictureMode {
   constructor(card) {
@@ -21,20 +21,40 @@ class PictureMode {
       { class: "drop" },
       this.preview,
       this.input,
-      el("label", { for: "picture", class: "choose" }, el("span", { class: "main" }, "Choose a picture"), el("span", { class: "about" }, "or drop or paste one here")),
+      el(
+        "label",
+        { for: "picture", class: "choose" },
+        el("span", { class: "main" }, "Choose a picture"),
+        el("span", { class: "about" }, "or drop or paste one here"),
+      ),
     );
     this.copyButton = button("Copy", () => copyText(this.text, this.copyButton), { hidden: true });
     this.node = el(
       "div",
       { class: "panes" },
-      el("section", { class: "pane source", "aria-label": "Picture" }, el("h2", { class: "pane-title" }, "Picture"), this.drop),
+      el(
+        "section",
+        { class: "pane source", "aria-label": "Picture" },
+        el("h2", { class: "pane-title" }, "Picture"),
+        this.drop,
+      ),
       el(
         "section",
         { class: "pane", "aria-label": this.describes ? "Caption" : "Label" },
         el("h2", { class: "pane-title" }, this.describes ? "Caption" : "Label"),
         this.answer,
         this.problem,
-        el("div", { class: "foot" }, el("p", { class: "state" }), el("div", { class: "tools" }, this.copyButton, insideButton(() => this.look()))),
+        el(
+          "div",
+          { class: "foot" },
+          el("p", { class: "state" }),
+          el(
+            "div",
+            { class: "tools" },
+            this.copyButton,
+            insideButton(() => this.look()),
+          ),
+        ),
       ),
     );
     for (const name of ["dragenter", "dragover"])
@@ -42,7 +62,8 @@ class PictureMode {
         event.preventDefault();
         this.drop.classList.add("over");
       });
-    for (const name of ["dragleave", "drop"]) this.drop.addEventListener(name, () => this.drop.classList.remove("over"));
+    for (const name of ["dragleave", "drop"])
+      this.drop.addEventListener(name, () => this.drop.classList.remove("over"));
     this.drop.addEventListener("drop", (event) => {
       event.preventDefault();
       this.take(event.dataTransfer.files);
@@ -60,7 +81,10 @@ class PictureMode {
   take(files) {
     const file = [...files].find((each) => each.type.startsWith("image/"));
     if (file) this.show(file);
-    else if (files.length) showProblem(this.problem, new Problem("refused", "That is no picture; a JPEG or PNG is."), () => this.input.click());
+    else if (files.length)
+      showProblem(this.problem, new Problem("refused", "That is no picture; a JPEG or PNG is."), () =>
+        this.input.click(),
+      );
   }
 
   async show(file) {
@@ -80,7 +104,13 @@ class PictureMode {
         const [first, ...others] = [...new Set(result.outputs.map((each) => each.text))];
         this.answer.replaceChildren(
           el("p", { class: "first", dir: "auto" }, first),
-          others.length ? el("ul", { class: "others", "aria-label": "Other captions" }, others.map((text) => el("li", { dir: "auto" }, text))) : "",
+          others.length
+            ? el(
+                "ul",
+                { class: "others", "aria-label": "Other captions" },
+                others.map((text) => el("li", { dir: "auto" }, text)),
+              )
+            : "",
         );
       } else this.answer.replaceChildren(el("p", { class: "first", dir: "auto" }, result.label), labelBars(result));
       this.copyButton.hidden = false;
@@ -103,7 +133,9 @@ class PictureMode {
       return;
     }
     const { file, text } = this;
-    lookInside(`${this.card.name}\n${this.url}`, text, (signal) => upload("look", file, { model: this.card.name, target: text }, signal));
+    lookInside(`${this.card.name}\n${this.url}`, text, (signal) =>
+      upload("look", file, { model: this.card.name, target: text }, signal),
+    );
   }
 
   close() {

@@ -4,10 +4,18 @@ class SampleMode {
   constructor(card) {
     this.card = card;
     this.control = null;
-    this.field = new Field({ label: "Beginning of a text", hint: "Begin a text, or leave it empty", onedit: () => saveDraft(card.name, this.text) });
+    this.field = new Field({
+      label: "Beginning of a text",
+      hint: "Begin a text, or leave it empty",
+      onedit: () => saveDraft(card.name, this.text),
+    });
     this.problem = el("div", { class: "notice", role: "alert", hidden: true });
     this.list = el("ol", { class: "continuations", "aria-label": "Continuations, the newest first" });
-    this.go = el("button", { type: "button", class: "main", onclick: () => (this.control ? this.stop() : this.run()) }, "Continue");
+    this.go = el(
+      "button",
+      { type: "button", class: "main", onclick: () => (this.control ? this.stop() : this.run()) },
+      "Continue",
+    );
     this.heat = el("input", { type: "range", min: "0.1", max: "1.5", step: "0.1", value: "0.8", id: "heat" });
     const shown = el("output", { for: "heat" }, "0.8");
     this.heat.addEventListener("input", () => (shown.textContent = this.heat.value));
@@ -23,11 +31,26 @@ class SampleMode {
           "div",
           { class: "foot" },
           el("label", { class: "labelled" }, el("span", {}, "Temperature"), this.heat, shown),
-          el("div", { class: "tools" }, this.go, insideButton(() => this.look())),
+          el(
+            "div",
+            { class: "tools" },
+            this.go,
+            insideButton(() => this.look()),
+          ),
         ),
       ),
-      el("section", { class: "pane", "aria-label": "Continuation" }, el("h2", { class: "pane-title" }, "Continuation"), this.problem, this.list),
-      el("p", { class: "hint" }, "Ctrl and Enter continue. Each time it is another continuation; the higher the temperature, the less likely words it dares to use."),
+      el(
+        "section",
+        { class: "pane", "aria-label": "Continuation" },
+        el("h2", { class: "pane-title" }, "Continuation"),
+        this.problem,
+        this.list,
+      ),
+      el(
+        "p",
+        { class: "hint" },
+        "Ctrl and Enter continue, each time differently: the higher the temperature, the less likely the words.",
+      ),
     );
     this.field.area.addEventListener("keydown", (event) => {
       if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) this.run();
@@ -71,8 +94,14 @@ class SampleMode {
     };
     write(prefix);
     try {
-      const question = { model: this.card.name, prefix, temperature: Number(this.heat.value), seed: Math.floor(Math.random() * 2 ** 31) };
-      for await (const { name, data } of follow("sample", question, control.signal)) write(name === "result" ? data.results[0].text : data.output);
+      const question = {
+        model: this.card.name,
+        prefix,
+        temperature: Number(this.heat.value),
+        seed: Math.floor(Math.random() * 2 ** 31),
+      };
+      for await (const { name, data } of follow("sample", question, control.signal))
+        write(name === "result" ? data.results[0].text : data.output);
       use.hidden = copy.hidden = false;
       remember(this.card.name, prefix || "…", body.textContent);
       announce(body.textContent);

@@ -31,7 +31,8 @@ async function problemOf(answer) {
     case 503:
       if (code === "loading") return new Problem("loading", "The server is opening its models.", { wait, code });
       if (code === "draining") return new Problem("stopping", "The server is stopping.", { wait, code });
-      if (code === "worker_stopped") return new Problem("refused", "The model has stopped; the server's log says why.", { code });
+      if (code === "worker_stopped")
+        return new Problem("refused", "The model has stopped; the server's log says why.", { code });
       return new Problem("busy", "The server has no memory left for this.", { wait, code });
     case 504:
       return new Problem("slow", "The server took too long.", { code });
@@ -53,7 +54,13 @@ async function send(path, options, signal) {
   if (signal?.aborted) leave();
   try {
     const headers = { ...options.headers, ...(key ? { authorization: `Bearer ${key}` } : {}) };
-    const answer = await fetch(path, { ...options, headers, signal: stop.signal, cache: "no-store", credentials: "omit" });
+    const answer = await fetch(path, {
+      ...options,
+      headers,
+      signal: stop.signal,
+      cache: "no-store",
+      credentials: "omit",
+    });
     if (!answer.ok) throw await problemOf(answer);
     return answer;
   } catch (error) {
@@ -86,7 +93,8 @@ async function ask(route, table, signal) {
 
 async function upload(route, file, fields, signal) {
   const body = new FormData();
-  for (const [name, value] of Object.entries(fields)) if (value !== null && value !== undefined) body.append(name, value);
+  for (const [name, value] of Object.entries(fields))
+    if (value !== null && value !== undefined) body.append(name, value);
   body.append("pictures", file, "picture");
   return bodyOf(await send(`v1/${route}`, { method: "POST", body }, signal), signal);
 }

@@ -6,7 +6,11 @@ class TranslateMode {
     this.sentences = [];
     this.here = null; // the sentence under the caret, and the word of its translation
     const language = card.languages ? languageName(card.languages.source) : "Text";
-    this.field = new Field({ label: `${language}, to translate`, hint: "Type or paste a text", onedit: () => this.edit() });
+    this.field = new Field({
+      label: `${language}, to translate`,
+      hint: "Type or paste a text",
+      onedit: () => this.edit(),
+    });
     this.size = el("p", { class: "state" });
     this.readout = el("p", { class: "readout", role: "status" });
     this.shareButton = button("Share", () => shareLink(card.name, this.text, this.shareButton), {
@@ -34,7 +38,13 @@ class TranslateMode {
           "div",
           { class: "foot" },
           this.size,
-          el("div", { class: "tools" }, button("Clear", () => this.clear()), this.shareButton, this.lookButton),
+          el(
+            "div",
+            { class: "tools" },
+            button("Clear", () => this.clear()),
+            this.shareButton,
+            this.lookButton,
+          ),
         ),
       ),
       this.panes.map((pane) => pane.node),
@@ -42,7 +52,8 @@ class TranslateMode {
       el(
         "p",
         { class: "hint", id: "how-to-alter" },
-        "Point at a word to see what it was made from. Edit the translation, and the rest follows; click a word, or press Alt and the down arrow, for other words. Shaded words are those that the model is less sure of.",
+        "Point at a word to see what it was made from. Edit the translation, and the rest follows; click a word, or ",
+        "press Alt and the down arrow, for other words. Shaded words are those that the model is less sure of.",
       ),
     );
     watchPointer(this.field, (place, how) => this.pointSource(place, how));
@@ -100,7 +111,8 @@ class TranslateMode {
       if (!span.fresh || !other?.fresh) return;
       differing(span.output.words, other.output.words).forEach((words, side) => {
         const own = [span, other][side];
-        for (const word of words) parts[side].push([own.start + own.output.words[word].start, own.start + own.output.words[word].end]);
+        for (const word of words)
+          parts[side].push([own.start + own.output.words[word].start, own.start + own.output.words[word].end]);
       });
     });
     this.panes.forEach((pane, side) => mark(pane.field, "differs", parts[side]));
@@ -119,7 +131,10 @@ class TranslateMode {
     const sentence = this.sentences[number],
       words = wordsOf(sentence.text),
       word = wordAt(words, place - sentence.start);
-    const over = word >= 0 && (how === "caret" || this.field.covers(sentence.start + words[word].start, sentence.start + words[word].end, how.x, how.y));
+    const over =
+      word >= 0 &&
+      (how === "caret" ||
+        this.field.covers(sentence.start + words[word].start, sentence.start + words[word].end, how.x, how.y));
     this.light(number, over ? [word] : [], null, how);
   }
 
@@ -146,7 +161,11 @@ class TranslateMode {
     const words = wordsOf(sentence.text),
       place = (word) => [sentence.start + word.start, sentence.start + word.end];
     mark(this.field, "sentence", this.sentences.length > 1 ? [[sentence.start, sentence.end]] : []);
-    mark(this.field, "lit", sources.filter((each) => words[each]).map((each) => place(words[each])));
+    mark(
+      this.field,
+      "lit",
+      sources.filter((each) => words[each]).map((each) => place(words[each])),
+    );
     const targets = this.panes.map((pane) => {
       const span = pane.spans[number],
         output = span?.output;
@@ -159,7 +178,9 @@ class TranslateMode {
       mark(
         pane.field,
         "lit",
-        own.filter((each) => output.words[each]).map((each) => [span.start + output.words[each].start, span.start + output.words[each].end]),
+        own
+          .filter((each) => output.words[each])
+          .map((each) => [span.start + output.words[each].start, span.start + output.words[each].end]),
       );
       return own.sort((a, b) => a - b);
     });
@@ -177,7 +198,11 @@ class TranslateMode {
       this.readout.replaceChildren();
       return;
     }
-    const named = (all, list) => list.map((each) => all[each]?.text).filter(Boolean).join(" "),
+    const named = (all, list) =>
+        list
+          .map((each) => all[each]?.text)
+          .filter(Boolean)
+          .join(" "),
       source = named(words, sources),
       target = named(output.words, targets),
       chance = targets.length === 1 ? probabilityOf(output, targets[0]) : null,
@@ -203,12 +228,18 @@ class TranslateMode {
     const target = span.output.text,
       model = pane.card.name;
     if (sentence.text.split(/\s+/).length + target.split(/\s+/).length > LIMITS.look_words) {
-      byId("inside-state").textContent = `This sentence is too long to look into: ${LIMITS.look_words} words on both sides are the most.`;
+      byId("inside-state").textContent =
+        `This sentence is too long to look into: ${LIMITS.look_words} words on both sides are the most.`;
       return;
     }
     const name = `${model}\n${sentence.text}\n${target}`,
       title = this.panes.length > 1 ? `${model}: ${sentence.text}` : sentence.text;
-    lookInside(name, title, (signal) => ask("look", { model, text: sentence.text, target: target || null }, signal), word);
+    lookInside(
+      name,
+      title,
+      (signal) => ask("look", { model, text: sentence.text, target: target || null }, signal),
+      word,
+    );
   }
 
   close() {
@@ -220,6 +251,8 @@ class TranslateMode {
 // The probability of a word: that of its tokens together.
 function probabilityOf(output, word) {
   const { start, end } = output.words[word] ?? {},
-    own = (output.places ?? []).flatMap((place, k) => (place && place[0] >= start && place[1] <= end ? [output.probabilities[k]] : []));
+    own = (output.places ?? []).flatMap((place, k) =>
+      place && place[0] >= start && place[1] <= end ? [output.probabilities[k]] : [],
+    );
   return own.length ? own.reduce((product, each) => product * each, 1) : null;
 }

@@ -6,7 +6,15 @@ const FIRST = 8, // sentences of the first request of many: the server answers u
 
 class Translator {
   constructor(card, onchange) {
-    Object.assign(this, { card, onchange, known: new Map(), running: new Set(), wanted: [], problem: null, timer: null });
+    Object.assign(this, {
+      card,
+      onchange,
+      known: new Map(),
+      running: new Set(),
+      wanted: [],
+      problem: null,
+      timer: null,
+    });
     this.tries = 0;
   }
 
