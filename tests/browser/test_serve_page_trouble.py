@@ -4,10 +4,14 @@ import functools
 import json
 import shutil
 import signal
+from pathlib import Path
 
 import pytest
 from browser.served_pages import open_served
 from serving.served import STORED, open_slowly, serve_process, stored
+from tiny import document_table
+
+from regard.tasks.start import start
 
 pytestmark = pytest.mark.browser
 TEXT = "we were here ."
@@ -137,8 +141,10 @@ def test_a_server_that_stops_or_refuses_says_so(browser, tmp_path):
 def test_text_is_never_markup(browser, tmp_path):
     folder = tmp_path / "<img src=x onerror=alert(3)>"
     shutil.copytree(STORED / "luong", folder, symlinks=True)
-    han = tmp_path / "han"
-    shutil.copytree(STORED / "han", han, symlinks=True)
+    han, table = tmp_path / "han", document_table(tmp_path)
+    documents = Path(table["data"]["documents"])
+    documents.write_text(documents.read_text().replace("positive\t", f"{MARKUP}\t"))
+    start(table, han)
     runs = (str(folder), f"<b>han</b>={han}", *stored("captioner"))
     with serve_process(*runs, folder=tmp_path) as server, open_served(browser, server.address) as page:
         page.open()
@@ -156,6 +162,7 @@ def test_text_is_never_markup(browser, tmp_path):
         page.tab.select_option("#model", "<b>han</b>")
         page.source.fill(MARKUP)
         page.until(lambda: page.tab.locator(".bars").count() == 1, "the label")
+        assert MARKUP in page.tab.locator(".bars dt").all_inner_texts()
         page.tab.select_option("#model", "captioner")
         picture = {"name": f"{MARKUP}.png", "mimeType": "image/png", "buffer": (STORED / "0.png").read_bytes()}
         page.tab.set_input_files("#picture", picture)

@@ -73,8 +73,12 @@ async function send(path, options, signal) {
   }
 }
 
+// Half of a pair of surrogates, which a broken paste may hold, is no character: it is sent as U+FFFD.
 function asJson(table) {
-  return { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(table) };
+  const body = JSON.stringify(table, (_, value) =>
+    typeof value === "string" ? (value.toWellFormed?.() ?? value) : value,
+  );
+  return { method: "POST", headers: { "content-type": "application/json" }, body };
 }
 
 // The body of an answer; one that breaks off half-way is a server that went away.
