@@ -2,6 +2,7 @@
 
 import base64
 import json
+import random
 from pathlib import Path
 
 import pytest
@@ -331,3 +332,31 @@ def test_sentences_are_cut_as_the_server_cuts_them(browser):
     tab.close()
     for text, own in zip(texts, found, strict=True):
         assert [tuple(each) for each in own] == [tuple(each) for each in sentences(text)], text
+
+
+def test_whatever_is_typed_where_the_two_sides_stay_in_step(page):
+    """A hundred random edits of both sides: nothing breaks, and in the end the translation is that of the source."""
+    draw, run = random.Random(random.random()), load(STORED / "luong")
+    keys = ["Backspace", "Delete", "ArrowLeft", "ArrowRight", "Home", "End", "Enter", "Control+z", "Shift+ArrowLeft"]
+    words = ["we ", "were ", "here . ", "she ", "sleeps . ", "\n", "א ", "😀", "<b>", "  "]
+    page.translate("we were here . I sleep .\nshe cries .")
+    for _ in range(100):
+        field = draw.choice([page.source, page.source, page.target])
+        field.focus()
+        if draw.random() < 0.5:
+            page.tab.keyboard.press(draw.choice(keys))
+        else:
+            page.tab.keyboard.insert_text(draw.choice(words))
+        if draw.random() < 0.2:
+            page.tab.wait_for_timeout(draw.choice([5, 60, 200]))
+        below = page.tab.evaluate(
+            "[...document.querySelectorAll('.field')].map(({ children: [under, area] }) =>"
+            "[[...under.children].map((line) => line.textContent).join('\\n'), area.value])"
+        )
+        assert all(one == other for one, other in below)
+    page.source.fill("we were here . I sleep .\n\nshe cries .")
+    undo = page.tab.get_by_role("button", name="Undo my changes")
+    if undo.is_visible():
+        undo.click()
+    first, second, third = run.translate(["we were here .", "I sleep .", "she cries ."])
+    page.until(lambda: page.target.input_value() == f"{first} {second}\n\n{third}", "the translation")

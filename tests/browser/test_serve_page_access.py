@@ -163,6 +163,13 @@ def test_keys_reach_everything_in_the_order_of_the_page(browser, server):
         assert known[first : first + len(order)] == order
 
 
+def test_a_field_is_in_the_language_of_its_text(browser, server):
+    with open_served(browser, server.address) as page:
+        page.open()
+        assert [page.source.get_attribute("lang"), page.target.get_attribute("lang")] == ["en", "de"]
+        assert page.tab.title() == "luong · Regard"
+
+
 def test_right_to_left_text_begins_at_the_right(browser, server):
     with open_served(browser, server.address) as page:
         page.open()

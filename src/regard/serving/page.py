@@ -50,7 +50,6 @@ FRAME_POLICY = OURS + "img-src data:; frame-ancestors 'self'"
 HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
-    "Cross-Origin-Opener-Policy": "same-origin",
     "Cache-Control": "no-cache",
 }
 

@@ -57,5 +57,10 @@ function languageName(code) {
   }
 }
 
+// The code itself where it is one that readers know: a screen reader then speaks that language.
+function spokenCode(code) {
+  return code && languageName(code) !== code ? code : null;
+}
+
 for (const dialog of document.querySelectorAll("dialog"))
   for (const each of dialog.querySelectorAll("[data-close]")) each.addEventListener("click", () => dialog.close());

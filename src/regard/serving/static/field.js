@@ -1,7 +1,7 @@
 // A text field that can be marked: a textarea, and below it the same words line by line, where marks are painted.
 
 class Field {
-  constructor({ label, hint = "", onedit, readonly = false }) {
+  constructor({ label, hint = "", language = null, onedit }) {
     this.under = el("div", { class: "under", "aria-hidden": "true" });
     this.area = el("textarea", {
       "aria-label": label,
@@ -11,7 +11,7 @@ class Field {
       autocomplete: "off",
       autocapitalize: "off",
       rows: "1",
-      readonly,
+      lang: spokenCode(language),
     });
     this.node = el("div", { class: "field" }, this.under, this.area);
     this.lines = [];

@@ -40,6 +40,7 @@ function use(card, text, against = null) {
   page.mode = modeFor(card, against);
   byId("model").value = card.name;
   byId("about").textContent = describe(card);
+  document.title = `${card.name} · Regard`;
   const rivals = rivalsOf(card);
   byId("against-label").hidden = !rivals.length;
   byId("against").replaceChildren(

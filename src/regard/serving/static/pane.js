@@ -15,8 +15,13 @@ class TargetPane {
     });
     this.fixed = new Map(); // the name of a sentence → what its translation begins with
     this.translator = new Translator(card, () => this.render());
-    const language = card.languages?.targets?.length === 1 ? languageName(card.languages.targets[0]) : "Translation";
-    this.field = new Field({ label: letter ? `${language}, by ${card.name}` : language, onedit: () => this.edit() });
+    const code = card.languages?.targets.length === 1 ? card.languages.targets[0] : null,
+      language = code ? languageName(code) : "Translation";
+    this.field = new Field({
+      label: letter ? `${language}, by ${card.name}` : language,
+      language: code,
+      onedit: () => this.edit(),
+    });
     this.field.area.setAttribute("aria-describedby", "how-to-alter");
     this.problem = el("div", { class: "notice", role: "alert", hidden: true });
     this.state = el("p", { class: "state" });

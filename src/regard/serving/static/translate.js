@@ -9,6 +9,7 @@ class TranslateMode {
     this.field = new Field({
       label: `${language}, to translate`,
       hint: "Type or paste a text",
+      language: card.languages?.source,
       onedit: () => this.edit(),
     });
     this.size = el("p", { class: "state" });
