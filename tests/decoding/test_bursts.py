@@ -14,8 +14,9 @@ KEYS = 8
 
 
 def same(mine, theirs):
-    assert [output.tokens for output in mine.outputs] == [output.tokens for output in theirs.outputs]
     for one, other in zip(mine.outputs, theirs.outputs, strict=True):
+        tie = one.log_prob == pytest.approx(other.log_prob, abs=1e-12)  # as of "4 4 3" and "4 3 4" with ALiBi alone
+        assert one.tokens == other.tokens or (tie and sorted(one.tokens) == sorted(other.tokens))
         assert one.score == pytest.approx(other.score, abs=1e-9)
         assert one.log_prob == pytest.approx(other.log_prob, abs=1e-9)
         assert one.finished == other.finished

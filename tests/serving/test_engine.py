@@ -34,7 +34,8 @@ def slots_of(model, classes=(16,), beams=(1, 5), counts=(2, 5)):
     """Slots as a GPU has them, stepped plainly."""
     return {
         (keys, beam): [
-            SlotLane(BurstSearch(model, count, keys, 2 * keys + 21, beam, 8, together=2)) for count in counts
+            SlotLane(BurstSearch(model, count, keys, 2 * keys + 21, beam, 8, together=2, depth=1 + count // 5))
+            for count in counts
         ]
         for keys in classes
         for beam in beams
@@ -295,6 +296,27 @@ def test_a_job_that_is_cancelled_after_its_end_is_not_delivered():
         found |= dict(engine.advance())
     assert set(found) == {two}
     assert engine.costs == {False: 0, True: 0}
+
+
+def test_a_lane_that_is_done_does_not_keep_others_waiting():
+    """Its last steps were ordered in vain, and nobody has waited for them; another lane has had more time."""
+    engine = engine_of(small("transformer"), slots=True)
+    first = Job([3, 4], Options(shortest=3, longest=3), bulk=True)
+    engine.add([first])
+    deep = engine.lanes[first]
+    assert deep.slots.depth == 2
+    found = {}
+    while engine.places:
+        found |= dict(engine.advance())
+    assert deep.ordered
+    assert engine.active
+    other = Job([3, 4], Options(beam=1, shortest=3, longest=3))
+    engine.add([other])
+    engine.lanes[other].time = deep.time + 1.0
+    for _ in range(10):
+        found |= dict(engine.advance())
+    assert set(found) == {first, other}
+    assert not engine.active
 
 
 def test_the_tokens_that_texts_share():

@@ -142,3 +142,20 @@ def test_a_newcomer_is_not_ended_by_a_burst_that_was_ordered_before_it_came():
     lane.wait()
     assert lane.unwritten[0] == [second]
     assert lane.free == [0]
+
+
+@torch.no_grad()
+def test_a_lane_whose_jobs_are_all_done_is_waited_for_and_orders_nothing():
+    """The second of two bursts was ordered in vain: the lane must not keep the turn with nothing to do."""
+    lane = SlotLane(BurstSearch(small("transformer"), 2, 16, 30, 2, depth=2))
+    (job,) = jobs_of(1, shortest=3, longest=3)
+    lane.add(job)
+    lane.advance()
+    lane.advance()
+    lane.wait()
+    assert lane.takes_orders  # to write down what is done
+    assert [each for each, _ in lane.advance()] == [job]
+    assert len(lane.ordered) == 1
+    assert not lane.takes_orders
+    lane.wait()
+    assert not lane.ordered

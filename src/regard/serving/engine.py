@@ -98,7 +98,7 @@ class Engine:
     @property
     def active(self) -> bool:
         """Whether there is anything to do."""
-        return bool(self.lanes) or bool(self.ended)
+        return bool(self.busy) or bool(self.ended)
 
     def room(self, bulk: bool) -> int:
         """What jobs of short requests, or of long ones, may cost that are added now."""

@@ -241,8 +241,8 @@ class SlotLane(Lane):
 
     @property
     def takes_orders(self) -> bool:
-        """Whether steps may be ordered now, or have to be waited for first."""
-        return len(self.ordered) < self.slots.depth
+        """Whether there is something to order, and it need not be waited for the last."""
+        return len(self.ordered) < self.slots.depth and self.active
 
     @property
     def sentences(self) -> int:
