@@ -336,7 +336,7 @@ def compare_peer(
         drive_many(address, bodies, clients, 2)
         rate = len(bodies[0]["texts"]) * rate_of(drive_many(address, bodies, clients, TURN))
     peer = f"CTranslate2 {rate:.1f}; {equal} of {len(pairs)} answers equal"
-    yield Result(f"{what}, beside CTranslate2", f"{ours:.1f} sentences a second", peer, ours / rate, "", True)
+    yield Result(f"{what}, beside CTranslate2", f"{ours:.1f} sentences a second", peer, ours / rate, "none", True)
 
 
 # ---- figures and texts
