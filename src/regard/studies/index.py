@@ -24,8 +24,8 @@ DIFFERENCES = "What does not agree"
 STYLE = "main { max-width: 76rem; } td { vertical-align: top; min-width: 7rem; } td:nth-child(3) { min-width: 4rem; }\n"
 NARROW = """@media (max-width: 40rem) { thead { display: none; } table, tbody, tr, td { display: block; }
   tr { padding: .7rem 0; border-bottom: 1px solid var(--rule); } .wide td { border: 0; padding: .1rem 0;
-  max-width: none; position: static; } td:first-child { font-weight: 600; font-size: .95rem; } td:not(:first-child)::before {
-  content: attr(data-column) ": "; color: var(--faint); } }
+  max-width: none; position: static; } td:first-child { font-weight: 600; font-size: .95rem; }
+  td:not(:first-child)::before { content: attr(data-column) ": "; color: var(--faint); } }
 """
 COLUMNS = ["study", "claim", "agrees", "source", "measured on"]
 

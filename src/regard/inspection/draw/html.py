@@ -30,6 +30,7 @@ h2 { font-size: 1.15rem; margin: 2.4rem 0 .6rem; }
 .eyebrow { color: var(--faint); font-size: .85rem; margin: 0 0 .4rem; }
 blockquote { margin: 0; padding: .1rem 0 .1rem 1rem; border-left: 3px solid var(--accent); }
 blockquote p { margin: .3rem 0; }
+a { color: var(--accent); }
 cite { color: var(--faint); font-style: normal; font-size: .9rem; }
 ul.verdicts { list-style: none; padding: 0; margin: 0; }
 ul.verdicts li { padding: .6rem 0; border-bottom: 1px solid var(--rule); }
@@ -54,8 +55,9 @@ th, td { padding: .32rem .7rem .32rem 0; text-align: left; border-bottom: 1px so
   vertical-align: bottom; }
 th { font-weight: 600; } th.number, td.number { text-align: right; padding-right: 0; padding-left: .7rem; }
 td.number { white-space: nowrap; }
-@media (max-width: 34rem) { table { font-size: .82rem; } th, td { padding-right: .45rem; }
-  th.number, td.number { padding-left: .45rem; } thead th { hyphens: auto; font-size: .92em; }
+@media (max-width: 34rem) { table { font-size: .8rem; } th, td { padding-right: .4rem; }
+  th.number, td.number { padding-left: .4rem; } caption { position: sticky; left: 0; width: calc(100vw - 2.2rem); }
+  thead th { hyphens: auto; font-size: .92em; }
   .wide tr > :first-child { position: sticky; left: 0; background: var(--paper); max-width: 9.5rem;
     overflow-wrap: break-word; } figure svg { min-width: 27rem; } }
 .note { color: var(--faint); font-size: .9rem; margin-top: .2rem; }

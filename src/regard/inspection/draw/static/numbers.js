@@ -84,8 +84,8 @@ function computedRow(view, head, row) {
 
 // ---- how it is shown
 
-const MANY = 32, // keys; of more only the largest weights are shown at first
-  FEW = 12;
+const MANY_KEYS = 32, // keys; of more only the largest weights are shown at first
+  FEW_KEYS = 12;
 
 // A vector as bars up and down from a line: the sign is seen without colour.
 function bars(values, reach, name) {
@@ -265,8 +265,8 @@ function numbersSection(exhibit, state) {
 // The keys to show: all of them in their order, or the few with the largest weights, those first.
 function keysShown(row, all) {
   const order = row.keys.map((_, j) => j);
-  if (all || order.length <= MANY) return order;
-  return order.sort((i, j) => row.keys[j].weight - row.keys[i].weight || i - j).slice(0, FEW);
+  if (all || order.length <= MANY_KEYS) return order;
+  return order.sort((i, j) => row.keys[j].weight - row.keys[i].weight || i - j).slice(0, FEW_KEYS);
 }
 
 // What of the keys is shown, and a button for the others.
@@ -277,7 +277,7 @@ function foldLine(row, order) {
     "p",
     { class: "small" },
     few ? `The ${order.length} largest of ${row.keys.length} weights; they sum to ${share(sum, 3)}. ` : "",
-    el("button", { type: "button", class: "plain fold" }, few ? `Show all ${row.keys.length}` : `Show the ${FEW} largest`),
+    el("button", { type: "button", class: "plain fold" }, few ? `Show all ${row.keys.length}` : `Show the ${FEW_KEYS} largest`),
   );
 }
 
@@ -347,7 +347,7 @@ function numbersOf(view, head, at, unit, columns, all) {
       : "",
     row.query ? line("q", row.query, keys, view.n > 1 ? `the query of ${unit.text}` : "the query") : "",
     el("div", { class: "scroll" }, table),
-    row.keys.length > MANY ? foldLine(row, order) : "",
+    row.keys.length > MANY_KEYS ? foldLine(row, order) : "",
     shut ? el("p", { class: "faint small" }, `${shut} of ${view.m} may not be looked at: −∞, and weight 0.`) : "",
     ...[...row.contexts].map(([k, context]) =>
       line("c", context, largest([...context].map(Math.abs)), row.contexts.size > 1 ? `the sum of sentence ${k + 1}` : "the sum of a v"),
