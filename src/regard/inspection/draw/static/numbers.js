@@ -142,16 +142,17 @@ function formulaOf(numbers, view, row) {
 function numbersSection(exhibit, state) {
   const views = exhibit.views.filter((view) => view.numbers);
   if (!views.length) return null;
+  const thing = views.every((view) => view.rows === "places") ? "place" : "word";
   const node = section(
     "numbers",
     "In numbers",
     (views.every((view) => view.numbers.score === "memory")
       ? "Any step of any head: how it found its places in the memory, in half precision. "
-      : "Any word in any layer and head, computed here from q, k and v in half precision. ") +
-      "H and L change head and layer, arrows the word.",
+      : `Any ${thing} in any layer and head, computed here from q, k and v in half precision. `) +
+      `H and L change head and layer, arrows the ${thing}.`,
   );
   const bar = el("div", { class: "bar-row" }),
-    row = el("div", { class: "rows-row", role: "group", "aria-label": "the word that looks" }),
+    row = el("div", { class: "rows-row", role: "group", "aria-label": `the ${thing} that looks` }),
     body = el("div", { class: "in-numbers" }),
     told = readout("Point at a bar for its number.");
   node.append(bar, row, body, told.node);
@@ -266,7 +267,15 @@ function numbersSection(exhibit, state) {
 function keysShown(row, all) {
   const order = row.keys.map((_, j) => j);
   if (all || order.length <= MANY_KEYS) return order;
-  return order.sort((i, j) => row.keys[j].weight - row.keys[i].weight || i - j).slice(0, FEW_KEYS);
+  return largestOf(
+    row.keys.map((each) => each.weight),
+    FEW_KEYS,
+  );
+}
+
+// The numbers of the largest values, those first.
+function largestOf(values, count) {
+  return [...values.keys()].sort((i, j) => values[j] - values[i] || i - j).slice(0, count);
 }
 
 // What of the keys is shown, and a button for the others.
