@@ -121,6 +121,15 @@ def test_documents_are_made_of_lines(tmp_path):
     assert list(lines.labelled(label, False, False)) == [(3, "aa\nbb\n\n")]
 
 
+def test_what_may_not_be_looked_at_is_a_file(tmp_path, monkeypatch):
+    def refuse(path):
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr("regard.io.inputs.Path.exists", refuse)  # as of a locked folder; root may look everywhere
+    assert text_or_file("locked/in.txt") == "locked/in.txt"
+    assert not isinstance(text_or_file("locked/in.txt"), GivenText)
+
+
 @pytest.mark.parametrize("text", ["", " ", "A man rides a horse.", "see notes.txt here", "a b\n" * 3000])
 def test_what_has_white_space_is_a_text(tmp_path, monkeypatch, text):
     monkeypatch.chdir(tmp_path)

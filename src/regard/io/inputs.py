@@ -40,6 +40,8 @@ def text_or_file(argument: str, as_text: bool = False) -> str:
         return GivenText(argument)
     try:
         is_path = argument == "-" or Path(argument).exists()
+    except PermissionError:  # in a folder that may not be looked into: reading it says so
+        is_path = True
     except (OSError, ValueError):  # too long for a name, or with a NUL in it
         is_path = False
     if is_path:
