@@ -41,6 +41,8 @@ ChooseOption = Annotated[
 AgreeOption = Annotated[
     bool, flag_option("--agree", "Choose for both runs by agreement with --reverse, without gold links.")
 ]
+ViewOption = Annotated[str | None, text_option("Layer whose attention to the source to read, from 1.", metavar="N")]
+HeadOption = Annotated[str | None, text_option("Head to read: its number, from 1, or mean.", metavar="N")]
 OffsetOption = Annotated[
     int | None,
     number_option(
@@ -90,10 +92,8 @@ def align(
     choose: ChooseOption = None,
     agree: AgreeOption = False,
     from_one: FromOneOption = False,
-    view: Annotated[
-        str | None, text_option("Layer whose attention to the source to read, from 1.", metavar="N")
-    ] = None,
-    head: Annotated[str | None, text_option("Head to read: its number, from 1, or mean.", metavar="N")] = None,
+    view: ViewOption = None,
+    head: HeadOption = None,
     offset: OffsetOption = None,
     threshold: ThresholdOption = None,
     join: JoinOption = None,
@@ -124,8 +124,7 @@ def align(
     other = open_beside(opened, reverse, checkpoint=checkpoint)
     for each in filter(None, (opened, other)):
         each.require("align")
-    changes: dict[str, Any] = {"view": view, "head": head, "offset": offset, "threshold": threshold}
-    changes |= {"join": join, "balance": balance}
+    changes = dict[str, Any](view=view, head=head, offset=offset, threshold=threshold, join=join, balance=balance)
     opened.alignment_settings = change_settings(
         opened.alignment_settings, first_model(opened.model).cross_attentions, **changes
     )
