@@ -9,6 +9,7 @@ still those that it must have. What does not pass is given to jaxtyping's, which
 import dataclasses
 import functools
 import inspect
+import sys
 import typing
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -48,8 +49,12 @@ def check(function: Callable) -> Callable:
 
 
 def uncheckable(hint: object) -> bool:
-    """`Self`, as the hook decorates methods one at a time; a protocol that no instance can be asked about."""
-    protocol = getattr(hint, "_is_protocol", False) and not getattr(hint, "_is_runtime_protocol", False)
+    """`Self`, as the hook decorates methods one at a time; a protocol that no instance can be asked about.
+
+    Before Python 3.12 the question calls every property, and one that refuses to answer is an error.
+    """
+    runtime = getattr(hint, "_is_runtime_protocol", False) and sys.version_info >= (3, 12)
+    protocol = getattr(hint, "_is_protocol", False) and not runtime
     return hint is typing.Self or (protocol and isinstance(hint, type))
 
 
