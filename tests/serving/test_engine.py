@@ -118,7 +118,8 @@ def test_what_streams_only_grows_and_is_how_the_answer_begins(slots):
 
 @pytest.mark.parametrize("slots", [False, True])
 def test_a_cancelled_job_frees_its_place_and_the_others_go_on(slots):
-    model, jobs = small("transformer"), [Job(source, Options(shortest=6, longest=8)) for source in sentences(9, 5)]
+    options = Options(shortest=20, longest=20)  # longer than three turns
+    model, jobs = small("transformer"), [Job(source, options) for source in sentences(9, 5)]
     engine, found = engine_of(model, slots), {}
     engine.add(jobs)
     for turn in range(3):
