@@ -85,7 +85,8 @@ class Service(ModelRegistry):
             check_attention(run)
         with self.stage("prepare"):
             source, target = run.tokenizers.source, run.tokenizers.target
-            texts, ids = await asyncio.to_thread(split_texts, request.texts, source, model.longest, request.split)
+            tags = [corpus.tag for corpus in run.settings.data.corpora if corpus.tag]
+            texts, ids = await asyncio.to_thread(split_texts, request.texts, source, model.longest, request.split, tags)
             prefixes: dict[int, list[int]] = {}
             if any(request.prefixes):
                 number = 0
