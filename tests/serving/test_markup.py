@@ -202,7 +202,7 @@ def test_texts_without_words_stay():
         assert parse_html(text).render([]) == text
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.text("<>/!-=\"' abp&;?[]\n", max_size=60))
 def test_any_text_is_read_and_written(text):
     """Nothing fails, and whatever is no text stays as it was."""
@@ -223,7 +223,7 @@ def test_any_text_is_read_and_written(text):
         "<code>" * 20_000,
         "</b>" * 20_000 + "x",
         "<title>" * 10_000,
-        "x<i>y</b>" * 10_000,
+        "x<i>y</b>" * 4_000,
         "<![CDATA[" * 10_000,
         "<p class='" * 10_000 + ">",
         "&lt;" * 20_000,

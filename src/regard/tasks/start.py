@@ -324,9 +324,12 @@ def save_words(path: Path, words: frozenset[str] | None) -> None:
 
 
 def save_languages(path: Path, languages: language_profile.RunLanguages) -> None:
-    """Write the profiles by which the languages of a run are told apart, whole or not at all."""
+    """Write the profiles by which the languages of a run are detected; none where its texts have no letters."""
     try:
-        write_whole(path, languages.dumps())
+        if languages.source is None and not languages.targets:
+            path.unlink(missing_ok=True)
+        else:
+            write_whole(path, languages.dumps())
     except OSError as error:
         raise TrainingError(f"{path}: not written, {reason(error)}") from error
 
