@@ -91,7 +91,7 @@ class LanguageProfile:
         """How much of a text the profile knows, from 0 to 1: its trigrams, as far as those of its own texts."""
         known = sum(each in self.trigrams for each in trigrams) / len(trigrams)
         spelled = sum(all(letter in self.letters for letter in each) for each in trigrams) / len(trigrams)
-        return spelled * min(1.0, known / (1 - self.rest))
+        return spelled * min(1.0, known / max(0.01, 1 - self.rest))
 
     def as_table(self) -> dict[str, Any]:
         """Return the profile as JSON holds it: shares in millionths."""

@@ -250,7 +250,8 @@ class Routes:
                 raise ProtocolError(400, f"Invalid request: missing {name} parameter")
             code = self.table().find_code(given) if isinstance(given, str) else None
             if code is None and not (name == "source" and given == "auto"):
-                raise ProtocolError(400, f"{shorten(show_value(given))} is not supported")
+                known = ", ".join(self.table().codes) or "no languages"
+                raise ProtocolError(400, f"{shorten(show_value(given))} is not supported; this server has {known}")
             codes.append(code)
         return codes[0], str(codes[1])
 
