@@ -165,6 +165,18 @@ def test_what_is_not_translated_stays(stays):
     assert parse_html(stays).render([]) == stays
 
 
+def test_punctuation_is_joined_to_the_word_before_code_only_where_nothing_is_between():
+    for text, joined in (
+        ("Type <code>ls</code>.", "Type."),
+        ("Type <b><code>ls</code></b>.", "Type."),
+        ("Type <code>ls</code> .", "Type ."),
+        ("Type <code>ls</code> <b>.</b>", "Type ."),
+        ("Type <code>ls</code> <code>-l</code><b>)</b>", "Type)"),
+        ("Type <img> (this)", "Type (this)"),
+    ):
+        assert parse_html(text).texts == [joined]
+
+
 def test_blocks_that_are_not_translated_stay():
     page = (
         "<pre>a <b>b</b>\n c</pre><script>if (a < b) '<p>'</script><style>p {}</style><div translate=no>x<p>y</p></div>"

@@ -87,7 +87,9 @@ class Routes:
             raise ProtocolError(400, f"{show_value(form)} format is not supported")
         count = self.read_count(fields.get("alternatives"))
         table = self.table()
-        detected = [table.detect_source(text, target) if source is None else (source, 100.0) for text in question]
+        detected = [(source, 100.0)] * len(question) if source is not None else []
+        if source is None:
+            detected = await asyncio.to_thread(lambda: [table.detect_source(text, target) for text in question])
 
         async def work() -> dict[str, Any]:
             outputs: list[list[str]] = [[] for _ in question]
@@ -123,9 +125,9 @@ class Routes:
             name, content = file.filename or "", await file.read()
         finally:
             await request.close()
-        document = read_file(name, content, self.service.settings.characters)
+        document = await asyncio.to_thread(read_file, name, content, self.service.settings.characters)
         if source is None:
-            source = self.table().detect_source(" ".join(document.texts), target)[0]
+            source, _ = await asyncio.to_thread(self.table().detect_source, " ".join(document.texts), target)
         pair = self.require_pair(source, target)
 
         async def work() -> dict[str, Any]:

@@ -219,7 +219,7 @@ class TextBuilder:
     def __init__(self) -> None:
         self.text, self.space = "", False  # a space is due before the next word
         self.after_point = False  # nothing but points since the last text, not even a space
-        self.after_mark = False  # no word since the last point
+        self.joined = False  # neither a word nor a space since the last point
         self.stack = [Open(Token("block", ""))]
 
     def read(self, token: Token, paired: bool) -> None:
@@ -242,10 +242,11 @@ class TextBuilder:
             self.mark_after()
         self.after_point = self.after_point and not text
         self.space |= text.startswith(" ")
+        self.joined = self.joined and not text.startswith(" ")
         if not core:
             return
         # "Type <code>ls</code>." is read as "Type."
-        glued = self.after_mark and core[0] in CLOSING and not text.startswith(" ")
+        glued = self.joined and core[0] in CLOSING
         if self.space and self.text and not glued:
             self.text += " "
         for each in self.stack:
@@ -253,13 +254,13 @@ class TextBuilder:
                 each.first = len(self.text)
         self.text += core
         self.space = text.endswith(" ")
-        self.after_mark = False
+        self.joined = False
 
     def add_point(self, raw: str) -> None:
         """Add markup that has no words to translate."""
         self.stack[-1].nodes.append(Point(raw, len(self.text), before=self.space))
         self.stack[-1].raw.append(raw)
-        self.after_point = self.after_mark = True
+        self.after_point = self.joined = True
 
     def mark_after(self) -> None:
         """Note that a space follows the last point."""
