@@ -127,7 +127,8 @@ class Routes:
             await request.close()
         document = await asyncio.to_thread(read_file, name, content, self.service.settings.characters)
         if source is None:
-            source, _ = await asyncio.to_thread(self.table().detect_source, " ".join(document.texts), target)
+            found = await asyncio.to_thread(self.table().detect_source, " ".join(document.texts), target)
+            source = found[0]
         pair = self.require_pair(source, target)
 
         async def work() -> dict[str, Any]:
