@@ -27,12 +27,12 @@ SUMMARIES = {
     "spec": "This description of LibreTranslate's routes",
     "suggest": "Suggest a better translation, which this server does not take",
 }
-ONE_OR_MORE = {"oneOf": [TEXT, array(TEXT)]}
+ONE_OR_MORE = {"anyOf": [TEXT, array(TEXT)]}
 ANSWERS: dict[str, dict[str, Any]] = {
     "translate": table(
         translatedText=ONE_OR_MORE,
-        detectedLanguage_={"oneOf": [DETECTION, array(DETECTION)]},
-        alternatives_={"oneOf": [array(TEXT), array(array(TEXT))]},
+        detectedLanguage_={"anyOf": [DETECTION, array(DETECTION)]},
+        alternatives_={"anyOf": [array(TEXT), array(array(TEXT))]},
     ),
     "translate_file": table(translatedFileUrl=TEXT),
     "detect": array(DETECTION),
@@ -102,7 +102,7 @@ def schema_of_body(name: str, settings: ServeSettings, many: bool) -> dict[str, 
     """The schema of what is sent to a route; `many`: a list of texts, too."""
     text: dict[str, Any] = {"type": "string", "minLength": 1, "maxLength": settings.characters}
     texts = {"type": "array", "items": TEXT, "minItems": 1, "maxItems": settings.texts}
-    question = {"oneOf": [text, texts]} if many else dict(text)
+    question = {"anyOf": [text, texts]} if many else dict(text)
     properties: dict[str, Any] = {"api_key": KEY}
     if name == "translate_file":
         properties |= {"file": {"type": "string", "format": "binary"}, "source": SOURCE, "target": TARGET}
