@@ -12,6 +12,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import uvicorn
@@ -24,6 +25,8 @@ from regard.serving.service import Service
 
 __all__ = ["run_server"]
 
+THREADS = 2  # that split texts and write answers beside the event loop: more of them would keep workers waiting
+GARBAGE = (20_000, 20, 20)  # new objects between two searches for garbage: a busy server makes thousands a burst
 SWITCH = 0.0002  # seconds for which a thread may keep the others from running: workers and the event loop alternate
 log = logging.getLogger("regard.serving")
 
@@ -47,6 +50,7 @@ def run_server(service: Service, say: Callable[[str], None]) -> None:
 async def serve(service: Service, say: Callable[[str], None]) -> None:
     """Listen, open the models, and wait for the end."""
     settings = service.settings
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(THREADS, "regard texts"))
     config = uvicorn.Config(
         make_app(service),
         host=settings.host,
@@ -104,6 +108,7 @@ def settle_memory() -> None:
     """Leave what is loaded by now out of every later search for garbage, which would stop all threads for long."""
     gc.collect()
     gc.freeze()
+    gc.set_threshold(*GARBAGE)
 
 
 async def listen(server: Server) -> None:
