@@ -263,6 +263,27 @@ def test_a_block_is_translated_whole(server):
     assert all(each.startswith("<p>") for each in answer["alternatives"][0])
 
 
+def test_a_long_page_is_aligned_in_parts_and_others_are_served_between(server):
+    """Its tags are where they are in short pages; a worker is never called for more than a few sentences."""
+    blocks = ["<p>The <b>dog</b> sleeps.</p>", "<p>Where do <i>you</i> live?</p>"]
+    apart = ask(server, q=blocks, format="html")["translatedText"]
+    sizes, call = [], server.service.call
+
+    async def note(model, function):
+        found = await call(model, function)
+        sizes.append(len(found))
+        return found
+
+    server.service.call = note
+    try:
+        whole = ask(server, q="".join(blocks * 20), format="html")["translatedText"]
+    finally:
+        del server.service.call
+    assert whole == "".join(apart * 20)
+    assert sum(sizes) == 40
+    assert max(sizes) <= 16
+
+
 def test_text_is_not_markup_and_markup_is_not_text(server):
     plain = ask(server, q="a < b & <b>c</b>")["translatedText"]
     assert "&lt;" not in plain
