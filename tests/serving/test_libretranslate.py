@@ -173,6 +173,14 @@ def test_the_language_of_a_text_is_detected(server):
     assert ask(server, q=text, target="en") == {"translatedText": text}
 
 
+def test_the_language_of_a_page_is_that_of_its_text(server):
+    page = '<p class="where do you live the dog sleeps" title="I eat the bread and the apple">Wo wohnst du denn?</p>'
+    assert ask(server, q=page, source="auto")["detectedLanguage"]["language"] == "en"
+    answer = ask(server, q=page, source="auto", format="html")
+    assert answer["detectedLanguage"]["language"] == "de"
+    assert answer["translatedText"] == page
+
+
 def test_alternatives(server):
     one = ask(server, q="The dog sleeps.", alternatives=3)
     outputs = server.results("/v1/translate", {"texts": ["The dog sleeps."], "nbest": 4})[0]["outputs"]

@@ -23,6 +23,7 @@ from regard.serving.language_names import language_name
 from regard.serving.language_pairs import LanguageTable, as_detection
 from regard.serving.libretranslate_errors import FAULT, ProtocolError, is_protocol_path, to_protocol
 from regard.serving.libretranslate_schema import describe_libretranslate
+from regard.serving.markup import parse_html
 from regard.serving.requests import check_text, read_json, shorten
 from regard.serving.service import Service
 from regard.serving.text_translation import translate_documents, translate_plain
@@ -87,9 +88,12 @@ class Routes:
             raise ProtocolError(400, f"{show_value(form)} format is not supported")
         count = self.read_count(fields.get("alternatives"))
         table = self.table()
-        detected = [(source, 100.0)] * len(question) if source is not None else []
-        if source is None:
-            detected = await asyncio.to_thread(lambda: [table.detect_source(text, target) for text in question])
+
+        def detect() -> list[tuple[str, float]]:  # tags and attributes are in no language
+            texts = [" ".join(parse_html(text).texts) for text in question] if form == "html" else question
+            return [table.detect_source(text, target) for text in texts]
+
+        detected = await asyncio.to_thread(detect) if source is None else [(source, 100.0)] * len(question)
 
         async def work() -> dict[str, Any]:
             outputs: list[list[str]] = [[] for _ in question]
