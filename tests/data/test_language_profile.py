@@ -5,6 +5,7 @@ import random
 
 import numpy as np
 import pytest
+from tiny import records, table
 
 import regard
 from regard.data import language_profile
@@ -21,6 +22,7 @@ from regard.data.language_profile import (
     list_trigrams,
     merge_profiles,
 )
+from regard.tasks.start import start
 
 EXAMPLES = list(generate("phrasebook", 1500))
 HELD_OUT = list(generate("phrasebook", 200, split="valid"))
@@ -200,3 +202,16 @@ def test_no_more_than_a_sample_is_looked_at(furnish, monkeypatch):
     monkeypatch.setattr(language_profile, "CHARACTERS", 100)
     assert language_profile.profile_corpus(large, run.tokenizers, [None]).source is not None
     assert CHARACTERS > 100
+
+
+def test_a_resumed_run_gets_them_and_no_loss_changes(tmp_path, monkeypatch):
+    given = table(tmp_path, training__steps=2)
+    given["data"] = {"builtin": "phrasebook", "count": 60, "cache": str(tmp_path / "cache")}
+    start(given, tmp_path / "with")
+    with monkeypatch.context() as patch:
+        patch.setattr(language_profile, "profile_corpus", lambda *_: RunLanguages())
+        start(given, tmp_path / "without")
+    assert records(tmp_path / "with") == records(tmp_path / "without")
+    assert not (tmp_path / "without" / FILE).exists()
+    start(given, tmp_path / "without", resume=True)
+    assert (tmp_path / "without" / FILE).read_bytes() == (tmp_path / "with" / FILE).read_bytes()
