@@ -12,7 +12,7 @@ from regard.serving.markup import parse_html
 from regard.serving.service import Service
 from regard.serving.subtitles import parse_srt
 from regard.serving.tag_placement import Link
-from regard.serving.text_translation import Rendered, keep_space, render_all
+from regard.serving.text_translation import Renderable, keep_space, render_all
 
 __all__ = ["ENDINGS", "PlainText", "TranslatableFile", "read_file"]
 
@@ -47,7 +47,7 @@ class TranslatableFile:
     """A file that was read: what it is made of, and its text."""
 
     original: str
-    document: Rendered
+    document: Renderable
 
     @property
     def texts(self) -> list[str]:

@@ -30,7 +30,9 @@ BLOCKS = list_names(
     "textarea tfoot th thead title tr track ul video xmp math"
 )
 VOID = list_names("area base br col embed frame hr img input link meta param source track wbr")
-KEPT = list_names("code pre script style textarea svg math iframe noembed noframes xmp kbd samp var plaintext template")
+OPAQUE = list_names(
+    "code pre script style textarea svg math iframe noembed noframes xmp kbd samp var plaintext template"
+)
 RAW = list_names("script style textarea title iframe noembed noframes xmp")  # no tags in them
 NESTED = 60  # elements in elements that are carried; deeper ones are points
 SPACE = " \t\n\r\f"
@@ -166,14 +168,14 @@ def keep_whole(tokens: Sequence[Token]) -> list[Token]:
 
 def stays(token: Token) -> bool:
     """Return whether an element is not translated."""
-    return token.name in KEPT or STAYS.search(token.raw) is not None
+    return token.name in OPAQUE or STAYS.search(token.raw) is not None
 
 
 # ---- segments
 
 
 @dataclass
-class Open:
+class OpenElement:
     """An element that is being read."""
 
     token: Token
@@ -220,14 +222,14 @@ class TextBuilder:
         self.text, self.space = "", False  # a space is due before the next word
         self.after_point = False  # nothing but points since the last text, not even a space
         self.joined = False  # neither a word nor a space since the last point
-        self.stack = [Open(Token("block", ""))]
+        self.stack = [OpenElement(Token("block", ""))]
 
     def read(self, token: Token, paired: bool) -> None:
         """Take in the next token."""
         if token.kind == "text":
             self.add_text(token.raw)
         elif token.kind == "start" and paired:
-            self.stack.append(Open(token))
+            self.stack.append(OpenElement(token))
         elif token.kind == "end" and paired:
             self.close(token)
         else:

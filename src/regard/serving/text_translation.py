@@ -12,12 +12,12 @@ from regard.serving.requests import TranslateRequest
 from regard.serving.service import Service
 from regard.serving.tag_placement import Link
 
-__all__ = ["Rendered", "keep_space", "render_all", "translate_documents", "translate_linked", "translate_plain"]
+__all__ = ["Renderable", "keep_space", "render_all", "translate_documents", "translate_linked", "translate_plain"]
 
-Linked = tuple[str, Sequence[Link]]
+LinkedText = tuple[str, Sequence[Link]]
 
 
-class Rendered(Protocol):
+class Renderable(Protocol):
     """Something whose texts are translated, and that is written again with their translations."""
 
     @property
@@ -25,7 +25,7 @@ class Rendered(Protocol):
         """The texts to translate."""
         ...
 
-    def render(self, translations: Sequence[Linked]) -> str:
+    def render(self, translations: Sequence[LinkedText]) -> str:
         """Write it with the translation of each text, and the links of its words."""
         ...
 
@@ -40,10 +40,10 @@ async def translate_plain(
 
 async def translate_linked(
     service: Service, pair: LanguagePair, texts: Sequence[str], options: Options, links: bool = True
-) -> list[list[Linked]]:
+) -> list[list[LinkedText]]:
     """The outputs of each text with the links of its words, where the model has attention to make them of."""
     words = [number for number, text in enumerate(texts) if text.strip()]
-    outputs: list[list[Linked]] = [[(text, ())] for text in texts]
+    outputs: list[list[LinkedText]] = [[(text, ())] for text in texts]
     if not words:
         return outputs
     tag = f"{pair.tag} " if pair.tag else ""
@@ -68,7 +68,7 @@ async def translate_documents(
 
 
 async def render_all(
-    service: Service, pair: LanguagePair, documents: Sequence[Rendered], options: Options
+    service: Service, pair: LanguagePair, documents: Sequence[Renderable], options: Options
 ) -> list[list[str]]:
     """The outputs of documents: all their texts are translated together, and then each is written again."""
     texts = [text for document in documents for text in document.texts]
