@@ -19,6 +19,7 @@ import uvicorn
 
 from regard.errors import CommandError
 from regard.serving.app import make_app
+from regard.serving.language_pairs import LanguageTable
 from regard.serving.models import parse_devices, share_threads
 from regard.serving.service import Service
 
@@ -83,10 +84,24 @@ async def serve(service: Service, say: Callable[[str], None]) -> None:
             languages = model.card["languages"]
             pair = f", {languages['source']} to {', '.join(languages['targets'])}" if languages else ""
             say(f"{model.name}: {model.card['task']}{pair}, {model.card['kind']}, step {model.card['step']:,}")
+        for line in describe_left_out(service):
+            say(line)
         say(f"ready: {address} (Ctrl-C stops)")
     await listening
     opening.cancel()
     service.close()
+
+
+def describe_left_out(service: Service) -> list[str]:
+    """Say which models LibreTranslate's routes leave out, in one line; none where there are none."""
+    names = LanguageTable(service.models.values()).unknown
+    if not names:
+        return []
+    verb, whose = ("is", "its") if len(names) == 1 else ("are", "their")
+    return [
+        f"{', '.join(names)} {verb} not at /translate: {whose} languages are not known; give them with "
+        f"--languages {names[0]}=en-de"
+    ]
 
 
 def settle_memory() -> None:

@@ -86,6 +86,7 @@ class Service(ModelRegistry):
             check_attention(run)
         with self.stage("prepare"):
             source, target = run.tokenizers.source, run.tokenizers.target
+            tags = [corpus.tag for corpus in run.settings.data.corpora if corpus.tag]
             texts, ids = await self.apart(
                 sum(map(len, request.texts)) // SENTENCE,
                 split_texts,
@@ -93,6 +94,7 @@ class Service(ModelRegistry):
                 source,
                 model.longest,
                 request.split,
+                tags,
             )
             prefixes: dict[int, list[int]] = {}
             if any(request.prefixes):
@@ -122,14 +124,15 @@ class Service(ModelRegistry):
 
                 return {"model": model.name, "results": await self.apart(len(outputs), write)}
             if request.alignment or request.replace_unknown:
-                pieces = [piece for each in texts for piece in each.texts]
+                pieces, translations = [piece for each in texts for piece in each.texts], []
+                wanted = request.alignment, request.replace_unknown
+                for first in range(0, len(pieces), PAIRS):
+                    some = slice(first, first + PAIRS)
 
-                def align(run: Run) -> list[list[Translation]]:
-                    return list(
-                        add_alignments(run, pieces, sources, outputs, request.alignment, request.replace_unknown)
-                    )
+                    def align(run: Run, some: slice = some) -> list[list[Translation]]:
+                        return list(add_alignments(run, pieces[some], sources[some], outputs[some], *wanted))
 
-                translations = await self.call(model, align)
+                    translations += await self.call(model, align)
             else:
                 translations = await self.apart(len(outputs), to_translations, outputs, target)
             if request.scores:
