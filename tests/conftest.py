@@ -1,6 +1,7 @@
 """What every test starts with: shapes checked at run time, a seed that is printed, two threads, no display."""
 
 import gc
+import logging
 import os
 import random
 import signal
@@ -25,20 +26,31 @@ TYPECHECK = os.environ.get("REGARD_NO_TYPECHECK", str(int(torch.cuda.is_availabl
 
 if TYPECHECK:
     try:
-        import shapes  # noqa: F401
+        import shapes
     except ImportError:
         TYPECHECK = False
     else:
-        jaxtyping.install_import_hook("regard", "shapes.check")  # before the first import of regard
+        shapes.install("regard")  # before the first import of regard
 
 torch.set_num_threads(min(2, torch.get_num_threads()))
+# pytest listens to the root logger, and at every test to each of those that tell it nothing: torch has forty.
+for logger in logging.root.manager.loggerDict.values():
+    if isinstance(logger, logging.Logger):
+        logger.propagate = True
+
+
+def seed_torch(number: int) -> None:
+    """As `torch.manual_seed`, which writes down the whole stack for each kind of device that is not there."""
+    torch.default_generator.manual_seed(number)
+    if torch.cuda.is_available():
+        torch.cuda.manual_seed_all(number)
 
 
 class TorchRandom:
     """torch's generator as Hypothesis wants it: the same tensors when an example is replayed, others in another run."""
 
     def seed(self, number: int) -> None:
-        torch.manual_seed(SEED + number)
+        seed_torch(SEED + number)
 
     def getstate(self) -> torch.Tensor:
         return torch.get_rng_state()
@@ -92,7 +104,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     """A test draws the same numbers alone as in the whole run."""
     seed = (SEED + zlib.crc32(item.nodeid.encode())) % 2**32
     random.seed(seed)
-    torch.manual_seed(seed)
+    seed_torch(seed)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -91,7 +91,7 @@ HOST = [
     ),
     Fault(
         "decoding/device_search.py",
-        "        self.scores[slots] = -torch.inf\n",
+        "        fill(self.scores, slots, -torch.inf)\n",
         "",
         "decoding/test_device_search.py",
     ),
@@ -268,12 +268,14 @@ ENGINE = "serving/test_engine.py"
 SERVING = [
     Fault(
         "serving/engine.py",
-        "lane = min(self.busy, key=lambda each: each.time)",
-        "lane = max(self.busy, key=lambda each: each.time)",
+        "sorted(self.busy, key=lambda lane: lane.time)",
+        "sorted(self.busy, key=lambda lane: -lane.time)",
         ENGINE,
     ),
     Fault("serving/engine.py", "options.beam > BEAMS[-1]:", "options.beam >= BEAMS[-1]:", ENGINE),
-    Fault("serving/lanes.py", "del result.outputs[job.options.nbest :]", "pass", ENGINE),
+    Fault(
+        "serving/lanes.py", "hypotheses.results([job.options.nbest for job in jobs])", "hypotheses.results(5)", ENGINE
+    ),
     Fault("serving/lanes.py", "if under_way in self.alone or len(jobs) == 1:", "if True:", ENGINE),
     Fault("serving/jobs.py", "line[request] = own  # behind the others", "pass", "serving/test_jobs.py"),
     Fault(
@@ -281,6 +283,30 @@ SERVING = [
         "shift(other, max(0, ahead))",
         "shift(other, max(0, ahead - 1))",
         "decoding/test_joining.py",
+    ),
+    Fault(
+        "decoding/bursts.py",
+        "rows[len(slots) :] = rows[0]",
+        "pass",
+        "decoding/test_bursts.py",
+    ),
+    Fault(
+        "serving/lanes.py",
+        "and self.first[slot] <= number]",
+        "]",
+        "serving/test_lanes.py",
+    ),
+    Fault(
+        "serving/lanes.py",
+        "len(self.ordered) < self.slots.depth and self.active",
+        "len(self.ordered) < self.slots.depth",
+        "serving/test_engine.py",
+    ),
+    Fault(
+        "decoding/hypotheses.py",
+        "row = np.where(there, self.parents[slot, step, row], row)",
+        "row = row + 0 * step",
+        "decoding/test_hypotheses.py",
     ),
     Fault("decoding/device_search.py", "self.last[slots] = beam - 1", "pass", "decoding/test_device_search.py"),
 ]

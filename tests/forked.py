@@ -1,10 +1,16 @@
 """Children of the test process, in which everything is loaded already: they start at once, and may be killed."""
 
+import contextlib
+import multiprocessing
 import os
+import pickle
 import signal
 from collections.abc import Callable
+from multiprocessing.connection import Connection
 
-__all__ = ["ended", "forked"]
+import pytest
+
+__all__ = ["ended", "fork_for_spawn", "forked"]
 
 
 def forked(work: Callable[[], object], seconds: int = 60) -> int:
@@ -19,6 +25,31 @@ def forked(work: Callable[[], object], seconds: int = 60) -> int:
         finally:
             os._exit(7)
     return child
+
+
+class Picklable(multiprocessing.context.ForkProcess):
+    """A process that is forked, and could have been spawned: whatever it is given can be sent to it."""
+
+    def start(self) -> None:
+        for each in (self._target, *self._args, *self._kwargs.values()):
+            if not isinstance(each, Connection):
+                with contextlib.suppress(RuntimeError):  # queues and connections can, but only while one is spawned
+                    pickle.dumps(each)
+        super().start()
+
+
+class ForkContext(multiprocessing.context.ForkContext):
+    Process = Picklable
+
+
+def fork_for_spawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fork where a new process is asked for, which imports torch for seconds; another test starts the new one."""
+
+    def get_context(method: str) -> ForkContext:
+        assert method == "spawn"
+        return ForkContext()
+
+    monkeypatch.setattr(multiprocessing, "get_context", get_context)
 
 
 def ended(work: Callable[[], object]) -> str:

@@ -15,9 +15,33 @@ import pytest
 import torch
 from tiny import caption_table, document_table, question_table, table
 
+from regard.data.builtin import generate
 from regard.tasks.start import start
 
 ENCODER = {"kind": "encoder", "size": 16, "heads": 2, "layers": 1, "hidden": 16}
+
+
+def phrasebook_table(home: Path) -> dict[str, Any]:
+    """English and German sentences, and words of them that a tiny model knows."""
+    folder = home / "phrasebook"
+    given = table(folder, training__steps=60, training__batch_tokens=512, training__rate=0.02)  # outputs come to an end
+    return {**given, "data": {"builtin": "phrasebook", "count": 400, "cache": str(home / "cache")}}
+
+
+def tagged_table(home: Path) -> dict[str, Any]:
+    """English sentences in German and in French, with a tag for each."""
+    folder = home / "tagged"
+    given = table(folder, training__steps=2)
+    corpora = []
+    for language in ("de", "fr"):
+        rows = list(generate("phrasebook", 300, pair=f"en-{language}"))
+        paths = folder / f"{language}.en", folder / f"x.{language}"
+        paths[0].write_text("".join(f"{each.source}\n" for each in rows), encoding="utf-8")
+        paths[1].write_text("".join(f"{each.target}\n" for each in rows), encoding="utf-8")
+        corpora.append({"source": str(paths[0]), "target": str(paths[1]), "tag": f"<2{language}>"})
+    return {**given, "data": {"corpora": corpora, "held_out": 0.05, "cache": str(home / "cache")}}
+
+
 # A run's name: its configuration, given a folder for the data, and which folder of data it is trained on.
 RECIPES: dict[str, tuple[Callable[[Path], dict[str, Any]], str]] = {
     "transformer": (lambda home: table(home, training__steps=2), "pairs"),
@@ -25,6 +49,8 @@ RECIPES: dict[str, tuple[Callable[[Path], dict[str, Any]], str]] = {
     "rnn": (lambda home: table(home, "rnn", training__steps=2), "pairs"),
     "luong": (lambda home: table(home, "luong", training__steps=2), "pairs"),
     "language-model": (lambda home: table(home, task="language-model", model=ENCODER, training__steps=2), "pairs"),
+    "phrasebook": (phrasebook_table, "phrasebook"),
+    "tagged": (tagged_table, "tagged"),
     "captioner": (caption_table, "captioned"),
     "convnet": (question_table, "questions"),
     "han": (lambda home: document_table(home, "han"), "documents"),

@@ -1,5 +1,6 @@
 """Training with its last words and its report: how it ended, and how to resume it."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -7,10 +8,10 @@ import torch
 from tiny import table, write_pairs
 
 import regard
-from regard import report
+from regard import plugins, report
 from regard.report import picture_of, train_and_report
 from regard.run import load
-from regard.tasks.settings import read_settings
+from regard.tasks.settings import Settings, read_settings
 
 
 def test_a_run_is_trained_opened_and_reported(tmp_path, capsys):
@@ -99,3 +100,17 @@ def test_resuming_is_the_first_thing_to_do_after_control_c(tmp_path):
 
     assert report.next_commands(tmp_path, Interrupted())[0][0] == f"regard train --resume {tmp_path}"
     assert report.describe_end(Interrupted.result).startswith("saved at step 4; it took 1 s")
+
+
+def test_what_next_names_the_plugins_and_measures_as_the_task_that_it_is_like(tmp_path, monkeypatch):
+    class Trained:
+        result = report.Result(4, None, 0, "finished", 1.0)
+        settings = read_settings(table(tmp_path))
+
+    row = replace(Trained.settings.row, name="noisy")
+    monkeypatch.setitem(plugins.LOADED, "my plugins/noisy.py", "noisy.py")
+    monkeypatch.setattr(Settings, "row", property(lambda self: row))
+    monkeypatch.setattr(Settings, "plugins", property(lambda self: ("noisy.py",)))
+    use, evaluate, *_ = [command for command, _ in report.next_commands(tmp_path, Trained())]
+    assert use == f"""regard translate {tmp_path} "A SENTENCE" --plugin 'my plugins/noisy.py'"""
+    assert evaluate == f"regard eval {tmp_path} --source A --reference B --plugin 'my plugins/noisy.py'"

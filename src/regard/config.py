@@ -187,7 +187,9 @@ def suggestion(name: str, names: Iterable[str]) -> str:
 
 def likely_meaning(name: str, names: Sequence[str]) -> str:
     """Suggest a correction of a wrong word, to append to a message; an empty text if there is none."""
-    close = difflib.get_close_matches(name[:CUT], names, n=1)  # a page of text is no word that was misspelt
+    close = difflib.get_close_matches(
+        name[:CUT], names, n=1, cutoff=0.65
+    )  # a page of text is no word that was misspelt
     return f"; did you mean {close[0]!r}?" if close else ""
 
 

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import platform
+import shlex
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -12,6 +13,7 @@ import tomli_w
 import torch
 
 import regard
+from regard import plugins
 from regard.config import read
 from regard.disk import make_folder, write_whole
 from regard.errors import ArgumentError, CheckpointError, RegardError
@@ -177,11 +179,16 @@ def next_commands(out: Path, started: Started) -> list[tuple[str, str]]:
         longer = (f"regard train --resume {out} {more}", "Train it longer.")
     item = "" if row.alone else f" {ITEMS[reads]}"
     labels = "--documents A.tsv" if reads == "documents" else "--images A"
+    test = TESTS.get(row.served_as(list(TESTS)) or "", labels)
     use = (f"{row.command} {out}{item}", "Use it.")
-    evaluate = (f"regard eval {out} {TESTS.get(row.name, labels)}", "Measure it on a test set.")
+    evaluate = (f"regard eval {out} {test}", "Measure it on a test set.")
     look = (f"regard look {out} {ITEMS[reads]}", "See what it attends to.")
     tune = (f"regard train --from {out} {OTHER[reads]} --out RUN", "Fine-tune it on other data.")
-    return [longer, use, evaluate, look, tune] if result.why == "signal" else [use, evaluate, look, longer, tune]
+    commands = [longer, use, evaluate, look, tune] if result.why == "signal" else [use, evaluate, look, longer, tune]
+    # Every command needs the plugins that the run needs, by the names that they were loaded by.
+    needs = [name for name, plugin in plugins.LOADED.items() if plugin in settings.plugins]
+    flags = "".join(f" --plugin {shlex.quote(name)}" for name in needs)
+    return [(command + flags, about) for command, about in commands]
 
 
 def report(out: Path, started: Started) -> Path:

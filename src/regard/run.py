@@ -33,6 +33,7 @@ from regard.tasks.results import Aligned, Classified, Translation
 from regard.tasks.settings import Settings, complete_run_table, read_settings
 from regard.tasks.sizes import check_sizes
 from regard.tasks.start import labels_of, tokenizers_of
+from regard.tasks.summary import require_run
 from regard.tasks.table import TASKS
 from regard.tasks.task import RunTask, build_model
 from regard.tasks.translate import PAIRS
@@ -274,8 +275,7 @@ def load_one(run: str | Path, checkpoint: str, device: str, warn: Say | None = N
     """Load the run of one folder."""
     folder = Path(run)
     plugins.load_environment()
-    if not (folder / "config.toml").is_file():
-        raise CheckpointError(f"{folder}: not a run folder, it has no config.toml; regard runs lists run folders")
+    require_run(folder)
     path = Checkpoints(folder).find(checkpoint)
     checkpoint_data = read_checkpoint(path, trainer=False)
     plugins.check_loaded(checkpoint_data.manifest.get("task", {}).get("plugins", ()), str(folder))

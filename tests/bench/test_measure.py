@@ -1,11 +1,11 @@
 """Measuring: rounds are interleaved, different results are refused, memory is what was really needed."""
 
 import json
-import multiprocessing
 import time
 
 import pytest
 import torch
+from forked import fork_for_spawn
 
 from regard.bench.measure import Result, agree, peak_memory, save, signature, time_interleaved
 from regard.errors import RegardError
@@ -50,8 +50,8 @@ def fail():
 
 @pytest.fixture
 def forks(monkeypatch):
-    """Processes are forked: a new one imports torch for seconds."""
-    monkeypatch.setattr(multiprocessing, "get_context", lambda method, real=multiprocessing.get_context: real("fork"))
+    """Processes are forked; `test_peak_memory_is_what_was_held` starts a new one."""
+    fork_for_spawn(monkeypatch)
 
 
 def test_peak_memory_is_what_was_held():

@@ -53,11 +53,28 @@ def test_the_late_ones():
     assert serving.late(list(range(100))) == pytest.approx(95, abs=1.5)
 
 
+def test_a_peer_that_is_not_installed_is_named_as_such(monkeypatch, tmp_path):
+    monkeypatch.setattr(serving.importlib.util, "find_spec", lambda name: None)
+    (result,) = serving.compare_peer(tmp_path, "cpu", "many clients", [], 4, 10.0, [])
+    assert result.what == "many clients, beside CTranslate2"
+    assert result.ratio is None
+    assert "regard[peers]" in result.peer
+
+
+def test_a_server_that_does_not_start_says_why():
+    with (
+        pytest.raises(RegardError, match="did not start: .*No module named regard.no_such"),
+        serving.start(["regard.no_such"]),
+    ):
+        pass
+
+
 @pytest.mark.slow
 def test_a_server_is_measured(monkeypatch):
     """The command, its clients and the library side by side, with a tiny model and little time."""
     monkeypatch.setattr(serving, "SMALL", TINY)
     monkeypatch.setattr(serving, "TURN", 3.0)
     results = list(serving.run(3))
-    assert len(results) == 3
-    assert all(result.ratio > 0 for result in results)
+    assert len(results) == 4
+    assert all(result.ratio is None or result.ratio > 0 for result in results)
+    assert "CTranslate2" in results[-1].what

@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import pytest
 import torch
-from inspection.subjects import exhibit_of_subject
+from inspection.subjects import SHORT, exhibit_of_subject, subject
 
 from regard.inspection import page
+from regard.inspection.collect.from_run import exhibit_of
 
 pytestmark = pytest.mark.browser
 
@@ -32,6 +33,8 @@ def test_every_score_is_computed_as_the_model_did(opened, name):
     for view in exhibit.views:
         if section.locator("select").count():
             section.locator("select").select_option(label=view.title[0].upper() + view.title[1:])
+        if section.get_by_role("button", name="Show all").count():
+            section.get_by_role("button", name="Show all").click()
         for head in range(len(view.weights)):
             if len(view.weights) > 1:
                 section.locator(f".choice [data-value='{head}']").check()
@@ -39,6 +42,28 @@ def test_every_score_is_computed_as_the_model_did(opened, name):
                 if view.weights.shape[1] > 1:
                     section.locator(".rows-row .word").nth(row).hover()
                 assert (numbers_in(section) - view.weights[head, row]).abs().max() < 0.003
+
+
+def test_of_many_keys_the_largest_weights_are_shown_first(opened):
+    words = " ".join(f"w{number}" for number in range(47))
+    exhibit = exhibit_of(subject("rnnsearch"), words, **SHORT)
+    [view] = [each for each in exhibit.views if each.name == exhibit.aligned]
+    section = opened(page(exhibit)).locator("[data-section=numbers]")
+    section.locator(".rows-row .word").nth(0).click()
+    weights, count = view.weights[0, 0], view.weights.shape[2]
+    assert count > 32
+    largest = weights.sort(descending=True).values[:12]
+    assert (numbers_in(section) - largest).abs().max() < 0.003
+    note = re.search(r"The 12 largest of (\d+) weights; they sum to ([\d.]*\d)", section.inner_text())
+    assert int(note[1]) == count
+    assert float(note[2]) == pytest.approx(float(largest.sum()), abs=0.003)
+    section.get_by_role("button", name=f"Show all {count}").click()
+    assert (numbers_in(section) - weights).abs().max() < 0.003
+    section.locator(".rows-row .word").nth(1).hover()  # another word stays unfolded
+    assert len(numbers_in(section)) == count
+    section.get_by_role("button", name="Show the 12 largest").press("Enter")
+    assert len(numbers_in(section)) == 12
+    assert section.locator("button.fold").evaluate("node => node === document.activeElement")
 
 
 def test_scores_masks_and_sums_are_shown(opened):

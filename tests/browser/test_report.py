@@ -1,15 +1,19 @@
 """The report of a run in a browser: words that can be read on dark paper, commands that are not cut on a phone."""
 
 import io
+from pathlib import Path
 
 import pytest
 from inspection import exhibits
 from PIL import Image
 
 from regard.inspection import picture
+from regard.inspection.draw.html import document, table_element
 from regard.inspection.draw.report_page import LookPicture, write
+from regard.inspection.draw.table import Table
 
 pytestmark = pytest.mark.browser
+STUDIES = Path(__file__).parents[2] / "docs" / "studies"
 
 
 @pytest.fixture
@@ -50,3 +54,39 @@ def test_commands_are_whole_on_a_phone(tab, tmp_path):
     tab.goto(write(tmp_path, commands=[(command, "Fine-tune it on other data.")]).as_uri())
     (fits,) = tab.locator(".next pre").evaluate_all("all => all.map((each) => each.scrollWidth <= each.clientWidth)")
     assert fits
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_wide_table_scrolls_in_its_own_box_and_shows_that_it_does(tab, tmp_path, scheme):
+    table = Table(
+        "A caption that is long enough for two lines of a phone", ["name", *["a column"] * 12], [["a", *[1.25] * 12]]
+    )
+    (tmp_path / "page.html").write_text(document("t", [table_element(table)]), encoding="utf-8")
+    tab.set_viewport_size({"width": 400, "height": 900})
+    tab.emulate_media(color_scheme=scheme)
+    tab.goto((tmp_path / "page.html").as_uri())
+    assert tab.evaluate("document.documentElement.scrollWidth") == 400
+    box = tab.locator(".wide")
+    assert box.evaluate("node => node.scrollWidth > node.clientWidth + 50")
+    caption = tab.locator("caption").bounding_box()
+    assert caption["x"] + caption["width"] <= 400
+
+    def edges():  # of the box: the mean of its first and of its last column of pixels
+        shot = Image.open(io.BytesIO(box.screenshot())).convert("L")
+        return [sum(shot.getpixel((x, y)) for y in range(shot.height)) / shot.height for x in (1, shot.width - 2)]
+
+    paper = tab.evaluate("getComputedStyle(document.body).backgroundColor")
+    level = int(paper.split("(")[1].split(",")[0])
+    shaded = abs(edges()[1] - level)
+    assert shaded > 20  # there is more
+    box.evaluate("node => node.scrollTo(node.scrollWidth, 0)")
+    assert abs(edges()[1] - level) < shaded / 2  # letters and rules are left
+    first = tab.locator("tbody td").first.bounding_box()
+    assert 0 <= first["x"] < 30  # the name of the row stays in sight
+
+
+@pytest.mark.parametrize("path", sorted(STUDIES.glob("**/index.html")), ids=lambda path: path.parent.name)
+def test_pages_of_studies_are_no_wider_than_a_phone(tab, path):
+    tab.set_viewport_size({"width": 400, "height": 900})
+    tab.goto(path.as_uri())
+    assert tab.evaluate("document.documentElement.scrollWidth") == 400

@@ -69,3 +69,11 @@ def test_no_page_is_wider_than_the_window(site, tab, page, width):
     tab.set_viewport_size({"width": width, "height": 900})
     tab.goto(f"{site}/{page}.html")
     assert tab.evaluate("document.documentElement.scrollWidth") <= width
+
+
+@pytest.mark.parametrize("page", ["index", "results", "studies/index", "guide/configuration", "reference/commands"])
+def test_a_page_is_no_wider_than_a_phone(site, tab, page):
+    tab.set_viewport_size({"width": 400, "height": 900})
+    tab.goto(f"{site}/{page}.html")
+    assert tab.evaluate("document.documentElement.scrollWidth") == 400
+    tab.set_viewport_size({"width": 1280, "height": 900})

@@ -59,3 +59,24 @@ def test_every_walk_has_its_parts_and_its_formulas_and_fits(opened, name, title,
     wide = """[...document.querySelectorAll("[data-section=walk] summary, [data-section=walk] .line")].filter((each) =>
       each.getBoundingClientRect().right > document.documentElement.clientWidth + 0.5).length"""
     assert tab.evaluate(wide) == 0
+
+
+def test_of_many_places_the_walk_shows_those_with_the_largest_weights(opened):
+    exhibit = exhibit_of_subject("convnet", walk=True)
+    [view] = [each for each in exhibit.views if each.name == exhibit.walk.view]
+    count = view.weights.shape[2]
+    if count <= 32:
+        pytest.skip(f"{count} places are all shown")
+    walk = opened(page(exhibit)).locator("[data-section=walk]")
+    assert walk.locator(".lead").inner_text().startswith("One place: ")
+    stages = [k for k, stage in enumerate(exhibit.walk.stages) if len(stage.names) == count and stage.main]
+    assert stages
+    for k in stages:
+        stage = walk.locator(".stage").nth(k)
+        assert stage.locator(".line").count() == 12
+        assert "The 12 with the largest weights." in stage.inner_text()
+        stage.get_by_role("button", name=f"Show all {count}").press("Enter")
+        assert stage.locator(".line").count() == count
+    sums = exhibit.walk.stages[[stage.symbol for stage in exhibit.walk.stages].index("a")]
+    shown = walk.locator(".stage").nth(exhibit.walk.stages.index(sums)).locator(".value").all_inner_texts()
+    assert len(shown) == count

@@ -23,7 +23,16 @@ def terminal(request):
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, request.param, 0, 0))
     with os.fdopen(theirs, "w", encoding="utf-8") as stream:
-        yield stream, lambda: os.read(ours, 100_000).decode().replace("\r\n", "\n")
+
+        def read():
+            stream.write("\f")  # what was written may come in parts
+            stream.flush()
+            parts = []
+            while not parts or not parts[-1].endswith(b"\f"):
+                parts.append(os.read(ours, 100_000))
+            return b"".join(parts).decode().removesuffix("\f").replace("\r\n", "\n")
+
+        yield stream, read
     os.close(ours)
 
 

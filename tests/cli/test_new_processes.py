@@ -1,8 +1,8 @@
 """Every command in a new interpreter, as a shell starts it: nothing that the tests have imported helps it.
 
 Most tests of commands run in this process or in one forked from it, which is faster. The commands here are those that
-no other fast test starts. Importing torch takes seconds: of the commands that need it, `look` does its work, and the
-others refuse a mistake before they import it.
+no other fast test starts. Each does its work on a stored run, but for `bench` and `demo`, whose work takes longer:
+here they refuse a mistake, and do it in a slow test.
 """
 
 import os
@@ -16,6 +16,7 @@ import pytest
 SCRIPT = str(Path(sys.executable).with_name("regard"))
 TESTS = Path(__file__).parents[1]
 STORED = TESTS / "stored_runs"
+CPU = ("--device", "cpu")
 # Commands that another fast test starts as `regard` or `python -m regard`, and where.
 ELSEWHERE = {
     "models": "test_plugins.py",
@@ -24,43 +25,66 @@ ELSEWHERE = {
     "translate": "cli/commands/test_translate.py",
 }
 # What each of the others is asked, its exit status, and how its output or its message begins.
-COMMANDS: dict[str, tuple[list[str | Path], int, str]] = {
-    "align": (["run"], 2, "regard: --source: missing, expected a text file"),
+COMMANDS: dict[str, tuple[list[str | Path], int, str | tuple[str, ...]]] = {
+    "align": ([STORED / "rnnsearch", "--source", "source", "--target", "target", *CPU], 0, ("0-", "1-", "2-")),
     "bench": (["attention", "--rounds", "2"], 2, "regard: --rounds: 2 given, expected at least 3"),
-    "caption": (["run", "--beam", "0"], 2, "regard: --beam: 0 given, expected at least 1"),
-    "classify": ([], 2, "regard: missing argument"),
+    "caption": ([STORED / "captioner", STORED / "0.png", "--longest", "5", *CPU], 0, "a "),
+    "classify": ([STORED / "han", "This was a good film.", *CPU], 0, ("positive\n", "negative\n")),
     "compare": (["source", "output", "--source", "source", "--reference", "source"], 0, "A  source\nB  output\n"),
     "configs": ([], 0, "cmudict "),
     "data": (["copy", "--out", "corpus", "--count", "3", "--valid", "1", "--test", "1"], 0, ""),
     "demo": (["--steps", "none"], 2, "regard: --steps: "),
     "eval": (["--hypothesis", "output", "--reference", "source"], 0, "output: 2 sentences\n"),
-    "look": ([STORED / "rnnsearch", "the child", "--out", "look.html", "--device", "cpu"], 0, "look.html\n"),
+    "look": ([STORED / "rnnsearch", "the child", "--out", "look.html", *CPU], 0, "look.html\n"),
     "runs": ([STORED], 0, "run "),
-    "sample": (["run", "--count", "0"], 2, "regard: --count: 0 given, expected at least 1"),
-    "score": (["run", "--source", "source"], 2, "regard: --target: missing"),
+    "sample": ([STORED / "encoder-language-model", "--scores", "--longest", "5", *CPU], 0, ""),
+    "score": ([STORED / "rnnsearch", "--source", "source", "--target", "target", *CPU], 0, "-"),
     "show": ([STORED / "han"], 0, "run "),
     "study": (["--list"], 0, "fixed-context "),
 }
+# How many lines the work of some has.
+LINES = {"align": 2, "caption": 1, "classify": 1, "sample": 1, "score": 2}
+LONG = {
+    "bench": (["lstmn", "--rounds", "3", "--threads", "1"], 0, "LSTMN, one step at length 50"),
+    "demo": (["--steps", "1", "--out", "demo"], 0, "\n"),
+}
+
+
+def start(folder, name, arguments):
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "error", "REGARD_CACHE": str(folder)}
+    return subprocess.run(
+        [SCRIPT, name, *arguments], cwd=folder, env=environment, capture_output=True, encoding="utf-8", timeout=280
+    )
 
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_command_starts(name, tmp_path):
     (tmp_path / "source").write_text("the child sleeps\nthe dog eats\n")
+    (tmp_path / "target").write_text("das Kind schläft\nder Hund frisst\n", encoding="utf-8")
     (tmp_path / "output").write_text("the child sleeps\nthe cat eats\n")
     arguments, status, begins = COMMANDS[name]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "error"}
-    shown = subprocess.run(
-        [SCRIPT, name, *arguments], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120
-    )
+    shown = start(tmp_path, name, arguments)
     assert shown.returncode == status, shown.stderr
     assert (shown.stderr if status else shown.stdout).startswith(begins), shown
     assert "Traceback" not in shown.stderr
     if status:
         assert (shown.stdout, shown.stderr.count("\n")) == ("", 1)
+    if name in LINES:
+        assert shown.stdout.count("\n") == LINES[name], shown
     if name == "data":
         assert len((tmp_path / "corpus" / "train.source").read_text().splitlines()) == 3
     if name == "look":
         assert "</html>" in (tmp_path / "look.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", LONG)
+def test_a_long_command_does_its_work(name, tmp_path):
+    arguments, status, begins = LONG[name]
+    shown = start(tmp_path, name, arguments)
+    assert (shown.returncode, "Traceback" in shown.stderr) == (status, False), shown.stderr
+    assert shown.stdout.startswith(begins), shown
+    assert COMMANDS.keys() >= LONG.keys()
 
 
 def test_every_command_is_started_here_or_elsewhere():

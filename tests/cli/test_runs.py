@@ -1,5 +1,9 @@
 """The runs that a command line names."""
 
+import json
+import subprocess
+import sys
+
 import pytest
 from cli.typing_in import Command
 
@@ -126,3 +130,40 @@ def test_the_words_of_the_training_are_kept_with_a_run(reading):
     (reading / "han" / "words.txt").write_text("damaged")
     assert read_words(reading / "han") is None
     assert load(reading / "han").classify(["The soup was good ."])[0] is not None
+
+
+NO_RUN = [
+    ["look", "none", "a text"],
+    ["look", "none", "--graph"],
+    ["classify", "none"],
+    ["align", "none", "--source", "in.txt"],
+    ["score", "none", "--target", "a text"],
+    ["caption", "none", "a.png"],
+    ["sample", "none"],
+    ["serve", "none"],
+    ["show", "none"],
+    ["eval", "none", "--source", "in.txt", "--reference", "in.txt"],
+]
+REFUSE = """
+import json, os, sys
+from regard.cli.main import main
+
+for arguments in json.loads(sys.argv[1]):
+    if os.fork() == 0:
+        sys.argv = ["regard", *arguments]
+        try:
+            main()
+        except SystemExit as end:
+            print(arguments[0], end.code, "torch" in sys.modules, flush=True)
+        os._exit(0)
+    os.wait()
+"""
+
+
+def test_a_folder_that_is_no_run_is_refused_before_torch_is_imported(desk):
+    shown = subprocess.run(
+        [sys.executable, "-c", REFUSE, json.dumps(NO_RUN)], capture_output=True, text=True, timeout=120
+    )
+    assert shown.stdout.splitlines() == [f"{each[0]} 2 False" for each in NO_RUN]
+    message = "regard: none: not a run folder, it has no config.toml; regard runs lists run folders"
+    assert shown.stderr.splitlines() == [message] * len(NO_RUN)

@@ -1,6 +1,7 @@
 """Small models to search with, and a search that feeds everything again at every step."""
 
 import itertools
+import math
 import random
 
 import torch
@@ -89,6 +90,17 @@ def fed_again(model, source, beam, longest, alpha):
 
 def found_of(model, sources, options, **more):
     return search(model, tokens_of(sources), options, **more)
+
+
+def closest_choice(steps, beam):
+    """The smallest difference between a candidate that a step took and the next best, which it did not take."""
+    smallest = math.inf
+    for candidates in steps:
+        ranked = sorted(candidates, key=lambda each: -each.log_prob)
+        lives = [each.log_prob for each in ranked if each.token != END]
+        for order in ([each.log_prob for each in ranked], lives):  # who may end here, and who stays
+            smallest = min([smallest, *(order[beam - 1] - each for each in order[beam : beam + 1])])
+    return smallest
 
 
 class Script:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from decoding.cases import SMALL, WORDS, sentences, small
+from decoding.cases import SMALL, WORDS, closest_choice, sentences, small
 
 from regard.attention import watch
 from regard.data.tokenizer import END, START
@@ -257,17 +257,6 @@ def test_replayed_is_searched(kind, beam, without_tf32):
             elif not same:  # another hypothesis was dropped, or the two that were found are as good
                 assert min(closest_choice(searched.steps, beam), abs(a.score - b.score)) < 1e-4
         assert found[-1].outputs[0].tokens == []
-
-
-def closest_choice(steps, beam):
-    """The smallest difference between a candidate that a step took and the next best, which it did not take."""
-    smallest = math.inf
-    for candidates in steps:
-        ranked = sorted(candidates, key=lambda each: -each.log_prob)
-        lives = [each.log_prob for each in ranked if each.token != END]
-        for order in ([each.log_prob for each in ranked], lives):  # who may end here, and who stays
-            smallest = min([smallest, *(order[beam - 1] - each for each in order[beam : beam + 1])])
-    return smallest
 
 
 def test_the_closest_choice_of_a_search():

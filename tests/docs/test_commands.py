@@ -131,31 +131,25 @@ def test_every_option_between_backticks_is_of_a_command_of_the_page(page):
     assert wrong == [], f"{page} names options that none of {sorted(named & set(group.commands))} has"
 
 
-def messages() -> dict[str, str]:
-    """The strings of each source file in which an option is named."""
-    found = {}
-    for path in sorted((ROOT / "src").rglob("*.py")):
-        source = path.read_text(encoding="utf-8")
-        if "--" not in source:
-            continue
-        nodes = ast.walk(ast.parse(source))
-        strings = [node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)]
-        text = "\n".join(text for text in strings if FLAG.search(text) and not STYLE.search(text))
-        if text:
-            found[path.relative_to(ROOT / "src").as_posix()] = text
-    return found
+# Files that name an option; only their tests parse them.
+FILES = [path for path in sorted((ROOT / "src").rglob("*.py")) if FLAG.search(path.read_text(encoding="utf-8"))]
 
 
-MESSAGES = messages()
+def messages(source: str) -> str:
+    """The strings of a source file in which an option is named."""
+    nodes = ast.walk(ast.parse(source))
+    strings = [node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+    return "\n".join(text for text in strings if FLAG.search(text) and not STYLE.search(text))
 
 
-@pytest.mark.parametrize("file", MESSAGES)
+@pytest.mark.parametrize("file", [path.relative_to(ROOT / "src").as_posix() for path in FILES])
 def test_every_option_that_the_program_speaks_of_is_one(file):
     source = (ROOT / "src" / file).read_text(encoding="utf-8")
+    text = messages(source)
     own = set(re.findall(r'add_argument\(\s*"(--[a-z-]+)"', source))  # of a program of its own
     if file == "regard/cli/command.py":
         own |= {old for names in OLD_NAMES.values() for old in names}
-    assert belong(FLAG.findall(MESSAGES[file]), every_option() | own, MESSAGES[file]) == []
+    assert belong(FLAG.findall(text), every_option() | own, text) == []
 
 
 KEYS = {

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pytest
 
 from regard.errors import CommandError, DataError
-from regard.io.inputs import DocumentLines, LinePairs, SourceLines, check_lengths, text_or_file
+from regard.io.inputs import DocumentLines, LinePairs, SourceLines, check_lengths, one_input, text_or_file
 from regard.io.lines import CHUNK, GivenText
 
 
@@ -99,7 +99,7 @@ class Label:
 
 def test_documents_without_words_have_an_empty_line_and_are_named_and_counted(tmp_path):
     warnings = []
-    lines = DocumentLines.of([file(tmp_path, "documents", "good", "", *[""] * 11)], warnings.append)
+    lines = DocumentLines(file(tmp_path, "documents", "good", "", *[""] * 11), warnings.append)
     assert lines.total == 13
     written = list(lines.labelled(lambda texts: [Label(text) if text else None for text in texts], True, False))
     assert written == [(13, "good\t0.7500\n" + "\n" * 12)]
@@ -110,7 +110,24 @@ def test_documents_without_words_have_an_empty_line_and_are_named_and_counted(tm
 
 def test_one_file_of_documents(tmp_path):
     with pytest.raises(CommandError, match="two: a second argument given, expected one text"):
-        DocumentLines.of(["one", "two"], lambda text: None)
+        one_input(["one", "two"])
+    assert (one_input(["one"]), one_input([])) == ("one", "-")
+
+
+def test_documents_are_made_of_lines(tmp_path):
+    path = file(tmp_path, "documents", "a", "b", "")
+    lines = DocumentLines(path, lambda text: None, lambda each: [text * 2 for text in each])
+    label = lambda texts: [Label(text) if text else None for text in texts]  # noqa: E731
+    assert list(lines.labelled(label, False, False)) == [(3, "aa\nbb\n\n")]
+
+
+def test_what_may_not_be_looked_at_is_a_file(tmp_path, monkeypatch):
+    def refuse(path):
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr("regard.io.inputs.Path.exists", refuse)  # as of a locked folder; root may look everywhere
+    assert text_or_file("locked/in.txt") == "locked/in.txt"
+    assert not isinstance(text_or_file("locked/in.txt"), GivenText)
 
 
 @pytest.mark.parametrize("text", ["", " ", "A man rides a horse.", "see notes.txt here", "a b\n" * 3000])

@@ -97,6 +97,56 @@ def test_a_thousand_of_them(schema, route, mode):
     send_generated(schema, route, mode, 1000)
 
 
+# ---- LibreTranslate's routes
+
+PROTOCOL = ("translate", "detect", "translate_file")
+
+
+def send_protocol(schema, route, mode, count):
+    """Send requests of LibreTranslate's protocol; languages that are drawn are hardly ever served."""
+    operation = schema[f"/{route}"]["post"]
+
+    @hypothesis.settings(
+        max_examples=count,
+        database=None,
+        suppress_health_check=list(HealthCheck),
+        phases=[Phase.generate, Phase.shrink],
+    )
+    @hypothesis.given(draw_case(operation, mode), strategies.booleans())
+    def send(case, served):
+        if mode is GenerationMode.POSITIVE and served and isinstance(case.body, dict) and "source" in case.body:
+            case.body |= {"source": "en", "target": "de"}
+        # What else is wrong, it does not mind, as LibreTranslate does not.
+        case.call_and_validate(excluded_checks=[positive_data_acceptance, negative_data_rejection], timeout=60)
+
+    send()
+
+
+@pytest.mark.parametrize("mode", MODES, ids=lambda mode: mode.name.lower())
+@pytest.mark.parametrize("route", PROTOCOL)
+def test_what_the_protocol_allows_and_forbids(schema, route, mode):
+    send_protocol(schema, route, mode, 5)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("mode", MODES, ids=lambda mode: mode.name.lower())
+@pytest.mark.parametrize("route", PROTOCOL)
+def test_a_thousand_of_the_protocol(schema, route, mode):
+    send_protocol(schema, route, mode, 1000)
+
+
+def ask_protocol(process, path, **options):
+    """Whatever is sent, the answer is JSON in LibreTranslate's form, and not of a fault."""
+    answer = process.shared.post(path, **options)
+    assert answer.status_code < 500, answer.text
+    assert answer.headers["content-type"] == "application/json"
+    if answer.status_code != 200:
+        assert list(answer.json()) == ["error"]
+        assert len(answer.json()["error"]) < 2000
+    return answer
+
+
 # ---- by hand
 
 TEXTS = {
@@ -146,6 +196,19 @@ def test_odd_texts_are_answered(process, name):
         ask(process, "look", json={"text": text[:300], "target": text[:100], "model": model})
 
 
+@pytest.mark.parametrize("name", TEXTS)
+def test_odd_texts_are_answered_in_the_protocol(process, name):
+    text, pair = TEXTS[name][:300], {"source": "auto", "target": "de"}
+    for form in ("text", "html"):
+        answer = ask_protocol(process, "/translate", json={"q": text, **pair, "format": form})
+        assert answer.status_code == (200 if text else 400)
+    assert ask_protocol(process, "/detect", data={"q": TEXTS[name]}).status_code == (200 if text else 400)
+    for ending in ("txt", "html", "srt"):
+        files = {"file": (f"{name}.{ending}", text.encode())}
+        answer = ask_protocol(process, "/translate_file", data=pair, files=files)
+        assert answer.status_code == (200 if text else 400)
+
+
 SURROGATES = ["\ud800", "a\udfff", "\udc00\ud800", "\ud83d"]
 
 
@@ -166,6 +229,17 @@ def test_lone_surrogates_are_refused_everywhere(process, text):
         ("look", {"text": "a", "target": text}),
     ):
         assert send(path, table).status_code in (404, 422), table
+    for table in (
+        {"q": text, "source": "en", "target": "de"},
+        {"q": [text], "source": "en", "target": "de"},
+        {"q": "a", "source": text, "target": "de"},
+        {"q": "a", "source": "en", "target": text},
+        {"q": "a", "source": "en", "target": "de", "format": text},
+        {"q": "a", "source": "en", "target": "de", "alternatives": text},
+    ):
+        headers = {"content-type": "application/json"}
+        answer = ask_protocol(process, "/translate", content=json.dumps(table).encode(), headers=headers)
+        assert answer.status_code == 400, table
 
 
 def deep(depth, opening=b"[", closing=b"]"):
@@ -206,6 +280,10 @@ def test_odd_bodies_are_refused(process, name):
             assert answer.status_code in (200, 422)  # JSON may be that
         else:
             assert answer.status_code in (400, 413, 415, 422)
+    for path in PROTOCOL:
+        for kind in ("application/json", "application/x-www-form-urlencoded", "multipart/form-data; boundary=a", ""):
+            answer = ask_protocol(process, f"/{path}", content=BODIES[name], headers={"content-type": kind})
+            assert answer.status_code in (400, 413)
 
 
 NUMBERS = (

@@ -8,9 +8,8 @@ import torch
 from decoding.cases import WORDS, sentences, small
 
 from regard.data.tokenizer import PAD
-from regard.decoding.capture import PlainSteps
+from regard.decoding.bursts import BurstSearch
 from regard.decoding.options import Options
-from regard.decoding.replay import SlotSearch
 from regard.decoding.search import search
 from regard.decoding.sources import tokens_of
 from regard.errors import ArgumentError, NotFiniteError
@@ -34,7 +33,10 @@ VARIED = (
 def slots_of(model, classes=(16,), beams=(1, 5), counts=(2, 5)):
     """Slots as a GPU has them, stepped plainly."""
     return {
-        (keys, beam): [SlotLane(SlotSearch(model, count, keys, 2 * keys + 21, beam, 8, together=2)) for count in counts]
+        (keys, beam): [
+            SlotLane(BurstSearch(model, count, keys, 2 * keys + 21, beam, 8, together=2, depth=1 + count // 5))
+            for count in counts
+        ]
         for keys in classes
         for beam in beams
     }
@@ -45,7 +47,6 @@ def engine_of(model, slots=False, longest=30):
     if slots:
         with torch.no_grad():
             engine.slots = slots_of(model)
-        assert all(isinstance(lane.slots.steps, PlainSteps) for lanes in engine.slots.values() for lane in lanes)
     return engine
 
 
@@ -117,7 +118,8 @@ def test_what_streams_only_grows_and_is_how_the_answer_begins(slots):
 
 @pytest.mark.parametrize("slots", [False, True])
 def test_a_cancelled_job_frees_its_place_and_the_others_go_on(slots):
-    model, jobs = small("transformer"), [Job(source, Options(shortest=6, longest=8)) for source in sentences(9, 5)]
+    options = Options(shortest=20, longest=20)  # longer than three turns
+    model, jobs = small("transformer"), [Job(source, options) for source in sentences(9, 5)]
     engine, found = engine_of(model, slots), {}
     engine.add(jobs)
     for turn in range(3):
@@ -230,6 +232,95 @@ def test_a_long_request_goes_where_all_of_it_has_room():
     assert {engine.lanes[job].count for job in many} == {30}
 
 
+def test_greedy_requests_are_searched_beside_many_of_a_beam(monkeypatch):
+    monkeypatch.setattr("regard.serving.engine.STEADY", 4)
+    engine = engine_of(small("transformer"))
+    with torch.no_grad():
+        engine.slots = slots_of(engine.model, counts=(2, 12))
+    own, beams = engine.slots[16, 1][1], engine.slots[16, 5][1]
+
+    def lane_of(beam, bulk=True):
+        job = Job([3], Options(beam=beam, longest=6), request=object(), bulk=bulk)
+        engine.add([job])
+        return engine.lanes[job]
+
+    assert lane_of(1) is own  # there is nobody else
+    for job in list(engine.lanes):
+        engine.cancel(job)
+    assert [lane_of(5) for _ in range(4)] == [beams] * 4
+    assert lane_of(1) is beams
+    assert lane_of(1, bulk=False) is engine.slots[16, 1][0]  # a short request has a quicker graph of its own
+    assert [lane_of(3) for _ in range(7)] == [beams] * 7
+    assert lane_of(1) is own  # there is no room
+    found, jobs = {}, list(engine.lanes)
+    while engine.active:
+        found |= dict(engine.advance())
+    for job in jobs:
+        same(found[job], expect(engine.model, job))
+
+
+def test_newcomers_come_before_the_next_steps_of_a_long_request():
+    """A turn waits, the next orders: in between, a short request takes the turn of a long one."""
+    engine = engine_of(small("transformer"), slots=True)
+    engine.add([Job([3, 4], Options(shortest=30, longest=30), request="long", bulk=True) for _ in range(5)])
+    long = engine.slots[16, 5][1]
+    engine.advance()
+    assert len(long.ordered) == 1
+    long.time = 1.0
+    short = Job([3], Options(shortest=2, longest=2), request="short")
+    engine.add([short])
+    lane = engine.lanes[short]
+    assert lane is engine.slots[16, 5][0]
+    assert engine.next_turn() == (lane, True)  # although the steps of the other are under way
+    engine.advance()
+    steps, order = [], long.slots.order
+    long.slots.order = lambda: (steps.append(1), order())
+    updates = []
+    for _ in range(8):
+        updates += engine.advance()
+        if updates:
+            break
+    assert [job for job, _ in updates] == [short]
+    assert steps == []
+
+
+def test_a_job_that_is_cancelled_after_its_end_is_not_delivered():
+    engine = engine_of(small("transformer"), slots=True)
+    one, two = (Job([3, 4], Options(shortest=n, longest=n)) for n in (2, 30))
+    engine.add([one, two])
+    engine.advance()
+    engine.advance()
+    lane = engine.lanes[one]
+    assert lane.unwritten[0] == [one]
+    engine.cancel(one)
+    found = {}
+    while engine.active:
+        found |= dict(engine.advance())
+    assert set(found) == {two}
+    assert engine.costs == {False: 0, True: 0}
+
+
+def test_a_lane_that_is_done_does_not_keep_others_waiting():
+    """Its last steps were ordered in vain, and nobody has waited for them; another lane has had more time."""
+    engine = engine_of(small("transformer"), slots=True)
+    first = Job([3, 4], Options(shortest=3, longest=3), bulk=True)
+    engine.add([first])
+    deep = engine.lanes[first]
+    assert deep.slots.depth == 2
+    found = {}
+    while engine.places:
+        found |= dict(engine.advance())
+    assert deep.ordered
+    assert engine.active
+    other = Job([3, 4], Options(beam=1, shortest=3, longest=3))
+    engine.add([other])
+    engine.lanes[other].time = deep.time + 1.0
+    for _ in range(10):
+        found |= dict(engine.advance())
+    assert set(found) == {first, other}
+    assert not engine.active
+
+
 def test_the_tokens_that_texts_share():
     assert share_prefix([[1, 2, 3], [1, 2], [1, 2, 4]]) == [1, 2]
     assert share_prefix([[1], [2]]) == []
@@ -240,7 +331,7 @@ def test_the_tokens_that_texts_share():
 @pytest.mark.gpu
 def test_slots_of_a_gpu_are_captured_once_and_find_what_a_search_finds(monkeypatch, without_tf32):
     """Beams, limits, penalties and prefixes side by side, in float32; ties may fall either way."""
-    monkeypatch.setattr("regard.serving.engine.SLOTS", {4: 2, 16: 8})
+    monkeypatch.setattr("regard.serving.engine.SLOTS", {4: (2, 1), 16: (8, 2)})
     model = small("transformer", words=60, dtype=torch.float32).to("cuda")
     engine = Engine(model, 40, "fp32")
     engine.warm([3, 4, 5])
@@ -268,7 +359,7 @@ def test_slots_of_a_gpu_are_captured_once_and_find_what_a_search_finds(monkeypat
 
 @pytest.mark.gpu
 def test_what_slots_do_not_serve_is_searched_on_the_host_of_a_gpu(monkeypatch):
-    monkeypatch.setattr("regard.serving.engine.SLOTS", {4: 2})
+    monkeypatch.setattr("regard.serving.engine.SLOTS", {4: (2, 1)})
     model = small("transformer", words=60, dtype=torch.float32).to("cuda")
     engine = Engine(model, 16, "fp32")
     engine.warm([3, 4, 5])

@@ -157,3 +157,59 @@ def test_nothing_of_a_text_is_lost():
         assert all(len(tokens) <= 5 for tokens in ids)
         for line, parts in zip(found.lines, found.parts, strict=True):
             assert len(parts) == max(1, len(pieces(line, lambda each: len(TOKENIZER.encode(each)), 5)))
+
+
+# ---- tags
+
+
+TAGS = ["<2de>", "<2fr>"]
+TAGGED = train([" ".join(WORDS)] * 3, "word", tags=TAGS)
+
+
+def split_tagged(*texts, longest=8, split=True):
+    return split_texts(texts, TAGGED, longest, split, TAGS)
+
+
+def test_a_tag_stands_before_every_piece():
+    (text,), ids = split_tagged("<2de> the child sleeps. The dog eats.\nthe child\n\n<2fr> bread. The dog.", longest=50)
+    assert text.texts == [
+        "<2de> the child sleeps.",
+        "<2de> The dog eats.",
+        "<2de> the child",
+        "",
+        "<2fr> bread.",
+        "<2fr> The dog.",
+    ]
+    assert ids == [TAGGED.encode(piece) for piece in text.texts]
+    (text,), _ = split_tagged("<2de> the child sleeps. The dog eats.\nthe child", split=False, longest=50)
+    assert text.texts == ["<2de> the child sleeps. The dog eats.", "<2de> the child"]
+    # Without a tag, and with one that is none here, nothing is added.
+    for given in ("the child. The dog.", "<2xx> the child. The dog."):
+        (text,), _ = split_tagged(given, longest=50)
+        assert not any("<2de>" in piece for piece in text.texts)
+
+
+def test_a_line_with_nothing_but_a_tag_is_empty():
+    (text,), ids = split_tagged("<2de> \nthe child")
+    assert text.texts == ["", "<2de> the child"]
+    assert ids[0] == []
+
+
+def test_pieces_have_room_for_their_tag():
+    (text,), ids = split_tagged("<2de> " + "the dog eats bread , the child eats the dog , " * 4)
+    assert len(ids) > 4
+    assert max(map(len, ids)) <= 8
+    assert all(each.startswith("<2de> ") for each in text.texts)
+    (text,), ids = split_tagged("the dog\n<2de> " + "the dog " * 20, split=False)
+    assert max(map(len, ids)) <= 8
+    assert text.cut
+
+
+def test_links_are_counted_in_the_text_as_it_was_given():
+    """An output that is its source: without the tags that were put in, every word is linked to itself."""
+    given = "<2de> the child sleeps. The dog eats bread.\n the child. Bread."
+    (text,), _ = split_tagged(given, longest=50)
+    (joined,) = text.join(iter([[copy_of(piece)] for piece in text.texts]), 1, True)
+    source, target = given.split(), joined.text.split()
+    assert all(source[one] == target[two] for one, two in joined.alignment)
+    assert {one for one, _ in joined.alignment} == set(range(len(source)))

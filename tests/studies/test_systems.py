@@ -1,10 +1,10 @@
 """Systems that a study trains: found again, gone on with, and told apart."""
 
-import multiprocessing
 from dataclasses import replace
 
 import pytest
 import torch
+from forked import fork_for_spawn
 
 from regard.errors import CommandError, RegardError
 from regard.studies import systems
@@ -84,8 +84,8 @@ def started(request, monkeypatch):
 
     tests/test_plugins_processes.py has a study that starts a new one in every run of the tests.
     """
-    chosen = multiprocessing.get_context(request.param)
-    monkeypatch.setattr(systems.multiprocessing, "get_context", lambda method: chosen)
+    if request.param == "fork":
+        fork_for_spawn(monkeypatch)
 
 
 @pytest.mark.usefixtures("one_thread", "started")

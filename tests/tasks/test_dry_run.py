@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import pytest
 import tomli_w
 import torch
+from forked import fork_for_spawn
 from tiny import table
 
 from regard.errors import TrainingError
@@ -68,7 +69,8 @@ def test_a_trained_model_writes_as_much_as_the_references(tmp_path):
     assert trained_share(task) == 1.0
 
 
-def test_a_mistake_in_the_measured_steps_is_told(tmp_path):
+def test_a_mistake_in_the_measured_steps_is_told(tmp_path, monkeypatch):
+    fork_for_spawn(monkeypatch)  # test_steps_and_validations_are_counted starts a new one
     settings = read_settings(table(tmp_path, training__steps=4))
     with pytest.raises(TrainingError, match="no folder of this name has a checkpoint|not a run folder"):
         measure_apart(settings, tmp_path / "none", False, report)

@@ -3,9 +3,11 @@
 The models have random weights, and every output has a number of tokens that the request sets, so that the work is the
 same for all. On a CPU a Transformer of the size of Multi30k's (256 wide, 3 and 3 layers, 8,000 words) is measured
 beside `run.stream` and `run.translate` of the same sentences in this process, in turn with the server; answers must be
-the same. On a GPU it is a Transformer base with 32,000 words, measured by itself.
+the same. On a GPU it is a Transformer base with 32,000 words, measured by itself. Where CTranslate2 is installed, it
+serves the same model to the same clients behind a minimal server (`regard.bench.peer_server`).
 """
 
+import importlib.util
 import json
 import random
 import statistics
@@ -80,6 +82,7 @@ def run_cpu(home: Path, rounds: int) -> Iterator[Result]:
             median(ratios),
             0.7,
         )
+        served = median(rate for rate, _ in rates)
         ratios, times = [], []
         for turn in range(max(3, rounds // 3)):
             alone_times = []
@@ -99,6 +102,7 @@ def run_cpu(home: Path, rounds: int) -> Iterator[Result]:
             less=True,
         )
         yield beside_document(address, words, 4.0)
+    yield from compare_peer(folder, "cpu", "32 clients, a sentence each, beam 5", bodies, 32, served, answers)
 
 
 def compare_answers(opened: Run, answers: Sequence[Any], search: dict[str, Any]) -> None:
@@ -131,6 +135,7 @@ def run_cuda(home: Path, rounds: int) -> Iterator[Result]:
         rate = rate_of(one)
         yield result("64 clients, greedy", f"{many:.0f} a second", f"one client {rate:.0f}", many / rate, 10.0)
         lists = [{"texts": [words.sentence(24) for _ in range(32)], **beam} for _ in range(64)]
+        answers = drive(address, lists, 16, 2, keep=64)["answers"]
         drive_many(address, lists, 64, 2)
         sentences = 32 * rate_of(drive_many(address, lists, 64, TURN))
         yield result(
@@ -163,6 +168,7 @@ def run_cuda(home: Path, rounds: int) -> Iterator[Result]:
             0.0,
             less=True,
         )
+    yield from compare_peer(folder, "cuda", "64 clients, 32 texts each, beam 5", lists, 64, sentences, answers)
 
 
 def varied(words: "Words", number: int) -> dict[str, Any]:
@@ -275,26 +281,65 @@ def server(folder: Path, device: str) -> Iterator[str]:
     config = folder.parent / "serve.toml"
     limits = "waiting = 100000\nseconds = 300\ntexts = 1000\ncharacters = 1000000\n"
     config.write_text(limits, encoding="utf-8", newline="\n")
-    command = [sys.executable, "-m", "regard", "serve", f"model={folder}", "--port", "0", "--quiet"]
-    command += ["--device", device, "--config", str(config)]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, encoding="utf-8")
-    assert process.stderr is not None
-    lines = []
-    for line in process.stderr:
-        lines.append(line)
-        if line.startswith("regard: ready: "):
-            break
-    else:
-        raise RegardError(f"bench: the server did not start: {''.join(lines)}")
-    reading = threading.Thread(target=process.stderr.read, daemon=True)  # a pipe that is full would stop it
-    reading.start()
-    try:
-        yield line.split()[2]
-    finally:
-        process.terminate()
-        process.wait(60)
-        reading.join()
-        process.stderr.close()
+    command = ["regard", "serve", f"model={folder}", "--port", "0", "--quiet", "--device", device]
+    with start([*command, "--config", str(config)]) as address:
+        yield address
+
+
+@contextmanager
+def start(module: Sequence[str]) -> Iterator[str]:
+    """Start a module of Python's that serves; its address, which it prints when it is ready."""
+    command = [sys.executable, "-m", *module]
+    lines: list[str] = []
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, encoding="utf-8") as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            lines.append(line)
+            if line.startswith("regard: ready: "):
+                break
+        else:
+            raise RegardError(f"bench: the server did not start: {''.join(lines)}")
+        reading = threading.Thread(target=process.stderr.read, daemon=True)  # a pipe that is full would stop it
+        reading.start()
+        try:
+            yield lines[-1].split()[2]
+        finally:
+            process.terminate()
+            process.wait(60)
+            reading.join()
+
+
+# ---- CTranslate2
+
+
+def compare_peer(
+    folder: Path, device: str, what: str, bodies: Sequence[Any], clients: int, ours: float, mine: Sequence[Any]
+) -> Iterator[Result]:
+    """The same requests to CTranslate2 behind a minimal server, if it is installed: its sentences a second.
+
+    Its search ends an output at the limit without weighing END, so that a few answers may differ; how many is printed.
+    """
+    if importlib.util.find_spec("ctranslate2") is None:
+        yield Result(
+            f"{what}, beside CTranslate2", "", "CTranslate2 not installed: pip install 'regard[peers]'", None, "", True
+        )
+        return
+    with start(["regard.bench.peer_server", str(folder), device]) as address:
+        answers = {json.dumps(body): answer for body, answer in drive(address, bodies[:16], 16, 2, keep=64)["answers"]}
+        pairs = [
+            (one["text"], other["text"])
+            for body, answer in mine
+            if (peer := answers.get(json.dumps(body))) is not None
+            for one, other in zip(answer["results"], peer["results"], strict=True)
+        ]
+        equal = sum(one == other for one, other in pairs)
+        drive_many(address, bodies, clients, 2)
+        rate = len(bodies[0]["texts"]) * rate_of(drive_many(address, bodies, clients, TURN))
+    peer = f"CTranslate2 {rate:.1f}; {equal} of {len(pairs)} answers equal"
+    yield Result(f"{what}, beside CTranslate2", f"{ours:.1f} sentences a second", peer, ours / rate, "none", True)
+
+
+# ---- figures and texts
 
 
 def figure(address: str, name: str) -> float:

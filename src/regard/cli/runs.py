@@ -13,10 +13,20 @@ if TYPE_CHECKING:
 
 def open_run(*runs: str | Path, checkpoint: str, device: str) -> "Run":
     """Load a run, or several as an ensemble, onto the device that is named; torch is imported here."""
+    check_folders(*runs)
+
     from regard.decoding.processes import Processes
     from regard.run import load
 
     return load(*runs, checkpoint=checkpoint, device=Processes().device(device))
+
+
+def check_folders(*runs: str | Path) -> None:
+    """Refuse folders that are no runs, before torch is imported, which takes seconds."""
+    from regard.tasks.summary import require_run
+
+    for run in runs:
+        require_run(run)
 
 
 def open_beside(run: "Run", other: str | Path | None, *, checkpoint: str) -> "Run | None":

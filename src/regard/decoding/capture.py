@@ -1,22 +1,17 @@
-"""CUDA graphs of a search: its steps, and the reading of sentences, captured once and replayed.
+"""CUDA graphs of a search: its steps, captured once and replayed.
 
-`CudaSteps` and a captured `SlotWriter` are all that is of the GPU in a replayed search; `PlainSteps`, and a writer
-without a graph, stand for them elsewhere.
+`CudaSteps` is all that is of the GPU in a replayed search; `PlainSteps` stands for it elsewhere.
 """
 
-# s slots · n tokens
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Protocol
 
-import numpy as np
 import torch
 
-from regard.data.tokenizer import PAD, UNKNOWN
 from regard.decoding.device_search import DeviceSearch
 from regard.kernels.garbage import pause_garbage_collection
-from regard.models.contract import Tokens
 
-__all__ = ["CudaSteps", "PlainSteps", "SlotWriter", "Steps", "capture"]
+__all__ = ["CudaSteps", "PlainSteps", "Steps", "capture"]
 
 
 class Steps(Protocol):
@@ -47,21 +42,16 @@ class PlainSteps:
 
 
 class CudaSteps:
-    """Steps that are captured once, `burst` of them together, and replayed."""
+    """Steps of which one is captured, and replayed."""
 
-    def __init__(self, device_search: DeviceSearch, device: torch.device, burst: int = 1):
-        self.device_search, self.burst = device_search, burst
+    def __init__(self, device_search: DeviceSearch, device: torch.device):
+        self.device_search = device_search
         self.flags = torch.zeros(device_search.count, dtype=torch.bool, pin_memory=True)
-
-        def steps() -> None:
-            for _ in range(burst):
-                device_search.advance()
-
-        self.graph = capture(steps, device)
+        self.graph = capture(device_search.advance, device)
 
     def run(self, count: int) -> None:
-        """Order the graph until so many steps are done, or a few more."""
-        for _ in range(-(-count // self.burst)):
+        """Order so many steps."""
+        for _ in range(count):
             self.graph.replay()
 
     def read_active(self) -> Callable[[], list[bool]]:
@@ -76,42 +66,6 @@ class CudaSteps:
             return flags
 
         return read
-
-
-class SlotWriter:
-    """Sentences that are read, and whose states are put into slots, by one graph: a few at a time cost little then."""
-
-    def __init__(self, device_search: DeviceSearch, keys: int, together: int):
-        self.device_search, self.together = device_search, together
-        device = device_search.tokens.device
-        self.ids = torch.full((together, keys), UNKNOWN, device=device)
-        self.lengths = torch.full((together,), keys, device=device)
-        self.slots = torch.zeros(together, dtype=torch.long, device=device)
-        self.graph = capture(self.work, device) if device.type == "cuda" else None
-
-    def work(self) -> None:
-        """Read the sentences, and put their states into the slots. All shapes are fixed."""
-        model, rows = self.device_search.model, self.device_search.rows
-        memory = model.encode(Tokens.of(self.ids, self.lengths))
-        self.device_search.state.put_(self.slots, model.start(memory, rows, 1))
-
-    def write(self, slots: list[int], sources: Sequence[Sequence[int]]) -> None:
-        """Put sentences into slots; where they are fewer than the graph writes, the first is written again."""
-        rest = self.together - len(slots)
-        lengths = [len(source) for source in sources]
-        numbers = np.full((self.together, self.ids.shape[1] + 2), PAD, np.int64)
-        for row, source in enumerate((*sources, *([sources[0]] * rest))):
-            numbers[row, : len(source)] = source
-        numbers[:, -2] = [*lengths, *([lengths[0]] * rest)]
-        numbers[:, -1] = [*slots, *([slots[0]] * rest)]
-        given = torch.from_numpy(numbers).to(self.ids.device)
-        self.ids.copy_(given[:, :-2])
-        self.lengths.copy_(given[:, -2])
-        self.slots.copy_(given[:, -1])
-        if self.graph is None:
-            self.work()
-        else:
-            self.graph.replay()
 
 
 def capture(work: Callable[[], None], device: torch.device) -> torch.cuda.CUDAGraph:

@@ -16,58 +16,20 @@ that of a search with its own beam.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from regard.attention.cache import Cache
 from regard.data.tokenizer import END, PAD, START
+from regard.decoding.hypotheses import Hypotheses
 from regard.decoding.limits import FREE
 from regard.decoding.options import Options
-from regard.decoding.outputs import Output, SearchResult
 from regard.decoding.scoring import add_log_probs, candidate_count, is_settled, length_penalty
 from regard.kernels.top_tokens import top_tokens
 from regard.models.contract import Memory, Model
 
-__all__ = ["DeviceSearch", "Hypotheses", "SlotOptions"]
-
-
-@dataclass(frozen=True, eq=False)
-class Hypotheses:
-    """The finished hypotheses of some slots, on their way to the host: by rank, with the past of all rows."""
-
-    scores: Tensor  # [s r]; -∞ where there is none
-    log_probs: Tensor
-    lengths: Tensor  # tokens before END
-    rows: Tensor  # that END followed
-    natural: Tensor  # whether END came by itself
-    parents: Tensor  # [s t r]
-    words: Tensor  # [s t r]
-
-    def results(self, nbest: int) -> list[SearchResult]:
-        """The outputs of each slot; this waits for the device."""
-        scores, log_probs, natural = (x[:, :nbest].tolist() for x in (self.scores, self.log_probs, self.natural))
-        lengths, row = self.lengths[:, :nbest].cpu().numpy(), self.rows[:, :nbest].cpu().numpy().astype(np.int64)
-        longest = int(lengths.max(initial=0))
-        parents, words = (x[:, :longest].cpu().numpy() for x in (self.parents, self.words))
-        history = np.full((*lengths.shape, longest), PAD, dtype=np.int64)
-        slot = np.arange(len(lengths))[:, None]
-        for step in range(longest - 1, -1, -1):  # from the last word to the first, all hypotheses side by side
-            there = step < lengths
-            history[..., step] = np.where(there, words[slot, step, row], PAD)
-            row = np.where(there, parents[slot, step, row], row)
-        rows = history.tolist()
-        return [
-            SearchResult(
-                [
-                    Output(rows[i][j][: lengths[i, j]], log_probs[i][j], score, natural[i][j])
-                    for j, score in enumerate(each)
-                    if score > -np.inf
-                ]
-            )
-            for i, each in enumerate(scores)
-        ]
+__all__ = ["DeviceSearch", "SlotOptions"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,20 +107,21 @@ class DeviceSearch:
         self, slots: Int[Tensor, " k"] | slice, options: SlotOptions, prefix: Int[Tensor, "k p"] | None = None
     ) -> None:
         """Begin with the sentences whose states were put into some slots."""
-        self.tokens[slots] = START
-        self.total[slots] = -torch.inf
-        self.total[slots, 0] = 0.0  # the others are the same hypothesis
-        self.step[slots], self.most[slots], self.shortest[slots] = 0, options.most, options.shortest
+        fill(self.tokens, slots, START)
+        fill(self.total, slots, -torch.inf)
+        fill(self.total[:, 0], slots, 0.0)  # the others are the same hypothesis
+        fill(self.step, slots, 0)
+        self.most[slots], self.shortest[slots] = options.most, options.shortest
         self.penalty[slots] = options.length_penalty.to(self.penalty.dtype)
         if self.rows > 1:
             beam = options.beam[:, None]
             self.candidate_bias[slots] = forbid_from(torch.where(beam > 1, 2 * beam, 1), self.candidate_bias)
             self.row_bias[slots] = forbid_from(beam, self.row_bias)
             self.last[slots] = beam - 1
-        self.prefix[slots] = FREE
+        fill(self.prefix, slots, FREE)
         if prefix is not None:
             self.prefix[slots, : prefix.shape[1]] = prefix
-        self.scores[slots] = -torch.inf
+        fill(self.scores, slots, -torch.inf)
 
     def stop(self, slots: Int[Tensor, " k"] | slice) -> None:
         """End the searches in these slots, whatever they have found."""
@@ -168,15 +131,6 @@ class DeviceSearch:
         """The finished hypotheses of these slots."""
         parts = self.scores, self.log_probs, self.lengths, self.ends, self.natural, self.parents, self.words
         return Hypotheses(*(part[slots] for part in parts))
-
-    def living(self, slots: Int[Tensor, " k"] | slice) -> Hypotheses:
-        """The hypotheses of these slots that have not ended, as they stand."""
-        totals = self.total[slots]
-        steps = self.step[slots][:, None].expand_as(totals)
-        rows = torch.arange(self.rows, device=totals.device).expand_as(totals)
-        natural = torch.zeros_like(totals, dtype=torch.bool)
-        parents, words = self.parents[slots], self.words[slots]
-        return Hypotheses(totals, totals, steps, rows, natural, parents, words)
 
     def advance(self) -> None:
         """One step of every slot. All shapes are fixed, and nothing is read."""
@@ -241,6 +195,14 @@ class DeviceSearch:
         self.step.add_(1).clamp_(max=self.size - 1)  # a slot that is done goes no further than its room
         if self.caches:
             torch._foreach_clamp_max_([cache.length for cache in self.caches], self.size - 1)  # type: ignore[misc]
+
+
+def fill(buffer: Tensor, slots: Int[Tensor, " k"] | slice, value: float) -> None:
+    """Fill the rows of some slots with a number, without a tensor of the host's, which a graph could not hold."""
+    if isinstance(slots, slice):
+        buffer[slots] = value
+    else:
+        buffer.index_fill_(0, slots, value)
 
 
 def forbid_from(count: Int[Tensor, "k 1"], like: Float[Tensor, "s c"]) -> Float[Tensor, "k c"]:

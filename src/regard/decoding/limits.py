@@ -19,7 +19,15 @@ from regard.errors import ArgumentError
 from regard.machine import amount, memory
 from regard.models.contract import Model, Pictures, Tokens
 
-__all__ = ["Constraints", "check_memory", "check_prefixes", "output_limit", "output_limits", "row_bytes"]
+__all__ = [
+    "Constraints",
+    "check_memory",
+    "check_prefix",
+    "check_prefixes",
+    "output_limit",
+    "output_limits",
+    "row_bytes",
+]
 
 FREE = -1  # behind a prefix
 ROOM = 20  # tokens beyond twice the source's, and beyond a prefix, unless a number is given
@@ -185,10 +193,15 @@ def check_prefixes(prefixes: Sequence[Sequence[int]] | None, most: Int[Tensor, "
     if len(prefixes) != len(most):
         raise ArgumentError(f"prefixes: {len(prefixes)} given, expected one for each of {len(most)} sentences")
     for prefix, limit in zip(prefixes, most.tolist(), strict=True):
-        wrong = [token for token in prefix if token <= END]
-        if wrong:
-            raise ArgumentError(f"prefix: {wrong[0]} given, expected tokens of words: padding, start and end are none")
-        if len(prefix) > limit:
-            raise ArgumentError(
-                f"prefix: {len(prefix)} tokens given, expected at most {limit}, the limit of its output (longest)"
-            )
+        check_prefix(prefix, limit)
+
+
+def check_prefix(prefix: Sequence[int], limit: int) -> None:
+    """Refuse a prefix that does not fit into an output of at most `limit` tokens."""
+    wrong = [token for token in prefix if token <= END]
+    if wrong:
+        raise ArgumentError(f"prefix: {wrong[0]} given, expected tokens of words: padding, start and end are none")
+    if len(prefix) > limit:
+        raise ArgumentError(
+            f"prefix: {len(prefix)} tokens given, expected at most {limit}, the limit of its output (longest)"
+        )

@@ -20,9 +20,10 @@ from torch import Tensor, nn
 
 from regard.attention.state import buffers
 from regard.data.tokenizer import UNKNOWN
-from regard.decoding.capture import CudaSteps, PlainSteps, SlotWriter, Steps
-from regard.decoding.device_search import DeviceSearch, Hypotheses, SlotOptions
+from regard.decoding.capture import CudaSteps, PlainSteps, Steps
+from regard.decoding.device_search import DeviceSearch, SlotOptions
 from regard.decoding.half_precision import to_bfloat16
+from regard.decoding.hypotheses import Hypotheses
 from regard.decoding.limits import Constraints, check_prefixes, output_limit
 from regard.decoding.options import Options
 from regard.decoding.outputs import Output, SearchResult, check_outputs
@@ -31,7 +32,7 @@ from regard.kernels.garbage import pause_garbage_collection
 from regard.machine import memory as machine_memory
 from regard.models.contract import Model
 
-__all__ = ["BURST", "FEW", "WRITES", "Replay", "SlotSearch", "length_class", "serves", "slot_index"]
+__all__ = ["BURST", "FEW", "Replay", "SlotSearch", "allocate_slots", "length_class", "serves"]
 
 ROWS = 10240  # hypotheses that are stepped together, at most
 PLACES = 4096  # sentences, at most
@@ -40,7 +41,6 @@ BURST = 4  # steps between two looks at what is done
 CROWD = 8  # slots are filled again when one in this many is done
 SHARE = 4  # of the memory that is free, one part in this many is for states
 CLASSES = (16, 32, 64, 128, 256, 512, 1024)  # source tokens up to here share their slots
-WRITES = 4  # replays that write sentences into slots; for more, reading all of them at once is quicker
 GRAPHS = 4  # that are kept for the next call
 WIDER = 4  # times as many slots as are needed: an earlier graph is better than a new one up to here
 
@@ -147,40 +147,14 @@ class Replay:
 class SlotSearch:
     """Sentences of one class of length, searched in the slots of a `DeviceSearch`: as one is done, another begins.
 
-    `keys` are the most tokens of a source, `size` the most steps of a search, and no beam is wider than `beam`. States
-    take at most `room` bytes, by default a share of the memory that is free. A graph holds `burst` steps; where
-    `together` is given, another one reads and puts up to so many sentences, for those who come a few at a time.
+    `keys` are the most tokens of a source, `size` the most steps of a search, and no beam is wider than `beam`.
     """
 
-    def __init__(
-        self,
-        model: Model,
-        most: int,
-        keys: int,
-        size: int,
-        beam: int,
-        prefix: int = 0,
-        room: int | None = None,
-        burst: int = 1,
-        together: int = 0,
-    ):
-        self.model, self.keys, self.size = model, keys, size
-        self.device = next(model.parameters()).device
-        memory = model.encode(tokens_of([[UNKNOWN] * keys], self.device))
-        state = model.start(memory, beam, size)
-        parts = (*state.sentence.values(), *state.row.values())
-        each = sum(buffer.numel() * buffer.element_size() for part in parts for buffer in buffers(part))
+    def __init__(self, model: Model, most: int, keys: int, size: int, beam: int, prefix: int = 0):
+        self.model, self.device = model, next(model.parameters()).device
+        self.device_search, _ = allocate_slots(model, most, keys, size, beam, prefix)
         cuda = self.device.type == "cuda"
-        free = torch.cuda.mem_get_info(self.device)[0] if cuda else machine_memory()
-        count = count_slots(most, each, free)
-        if room is not None:
-            count = max(1, min(count, room // each))
-        self.bytes = count * each
-        self.device_search = DeviceSearch(model, memory, count, size, beam, prefix)
-        self.steps: Steps = (
-            CudaSteps(self.device_search, self.device, burst) if cuda else PlainSteps(self.device_search)
-        )
-        self.writer = SlotWriter(self.device_search, keys, together) if together else None
+        self.steps: Steps = CudaSteps(self.device_search, self.device) if cuda else PlainSteps(self.device_search)
 
     def run(
         self, sources: Sequence[Sequence[int]], options: Options, prefixes: Sequence[Sequence[int]] | None
@@ -224,14 +198,9 @@ class SlotSearch:
         begun = None
         if prefixes is not None and any(prefixes):
             begun = tokens_of([*prefixes], self.device, fill=-1).ids
-        limits, index = SlotOptions.of(options, most, self.device), slot_index(slots, self.device)
-        if self.writer is not None and len(slots) <= WRITES * self.writer.together:
-            for first in range(0, len(slots), self.writer.together):
-                some = slice(first, first + self.writer.together)
-                self.writer.write(slots[some], sources[some])
-            self.device_search.begin(index, limits, begun)
-        else:
-            self.device_search.put(index, self.model.encode(tokens_of(sources, self.device)), limits, begun)
+        limits = SlotOptions.of(options, most, self.device)
+        memory = self.model.encode(tokens_of(sources, self.device))
+        self.device_search.put(slot_index(slots, self.device), memory, limits, begun)
         return [steps + 1 for steps in most]
 
 
@@ -311,6 +280,25 @@ class PendingResults:
 
 
 # ---- sizes
+
+
+def allocate_slots(
+    model: Model, most: int, keys: int, size: int, beam: int, prefix: int, room: int | None = None
+) -> tuple[DeviceSearch, int]:
+    """Make a search with up to `most` slots, and count the bytes of its states.
+
+    They take at most `room` bytes, and no more than a share of the memory that is free.
+    """
+    device = next(model.parameters()).device
+    memory = model.encode(tokens_of([[UNKNOWN] * keys], device))
+    state = model.start(memory, beam, size)
+    parts = (*state.sentence.values(), *state.row.values())
+    each = sum(buffer.numel() * buffer.element_size() for part in parts for buffer in buffers(part))
+    free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else machine_memory()
+    count = count_slots(most, each, free)
+    if room is not None:
+        count = max(1, min(count, room // each))
+    return DeviceSearch(model, memory, count, size, beam, prefix), count * each
 
 
 def count_slots(most: int, each: int, free: int | None) -> int:

@@ -197,7 +197,7 @@ class Comparison:
 
     @property
     def conclusion(self) -> str:
-        """What the first metric means, in a sentence."""
+        """Return, in a sentence, what the first metric tells of the two systems."""
         return conclusion(list(self.differences.values()))
 
     def table(self) -> dict[str, Any]:

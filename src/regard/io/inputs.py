@@ -23,7 +23,7 @@ from regard.io.lines import (
     unequal_lines,
 )
 
-__all__ = ["Block", "DocumentLines", "LinePairs", "SourceLines", "announce_keyboard", "text_or_file"]
+__all__ = ["Block", "DocumentLines", "LinePairs", "SourceLines", "announce_keyboard", "one_input", "text_or_file"]
 
 
 NAMED = 10  # documents without words that are named; more are counted
@@ -40,6 +40,8 @@ def text_or_file(argument: str, as_text: bool = False) -> str:
         return GivenText(argument)
     try:
         is_path = argument == "-" or Path(argument).exists()
+    except PermissionError:  # in a folder that may not be looked into: reading it says so
+        is_path = True
     except (OSError, ValueError):  # too long for a name, or with a NUL in it
         is_path = False
     if is_path:
@@ -47,6 +49,15 @@ def text_or_file(argument: str, as_text: bool = False) -> str:
     if any(map(str.isspace, argument)):
         return GivenText(argument)
     raise CommandError(f"{argument}: no such file; if it is a text, add --text")
+
+
+def one_input(arguments: Sequence[str]) -> str:
+    """Return the one file or text that a command was given, or "-", standard input."""
+    if len(arguments) > 1:
+        raise CommandError(
+            f"{arguments[1]}: a second argument given, expected one text, or one file of a document a line"
+        )
+    return arguments[0] if arguments else "-"
 
 
 def announce_keyboard(path: str, what: str) -> None:
@@ -181,29 +192,21 @@ def check_lengths(name: str | None, lines: Sequence[Sequence[int]], most: int | 
 class DocumentLines:
     """Documents to label, one per line, from a file, or from standard input ("-") as they arrive.
 
-    A file is looked at in advance: `total` is the number of its lines, and None of a pipe.
+    A file is looked at in advance: `total` is the number of its lines, and None of a pipe. `texts` makes documents of
+    its lines where they are not that already.
     """
 
-    def __init__(self, path: str, warn: Callable[[str], None]):
-        self.path, self.warn = path, warn
+    def __init__(self, path: str, warn: Callable[[str], None], texts: Callable[[list[str]], list[str]] | None = None):
+        self.path, self.warn, self.texts = path, warn, texts or list
         self.total = None if is_pipe(path) else count_lines(path)
         self.count = self.empty = 0
         announce_keyboard(path, "document")
-
-    @classmethod
-    def of(cls, arguments: Sequence[str], warn: Callable[[str], None]) -> "DocumentLines":
-        """Open the one file or text that a command was given, or standard input."""
-        if len(arguments) > 1:
-            raise CommandError(
-                f"{arguments[1]}: a second argument given, expected one text, or one file of a document a line"
-            )
-        return cls(arguments[0] if arguments else "-", warn)
 
     def labelled(
         self, classify: Callable[[list[str]], Sequence[LabelOutput | None]], scores: bool, as_json: bool
     ) -> Iterator[tuple[int, str]]:
         """Yield how many lines were labelled, and the text to write for them; a line without words stays empty."""
-        for lines in read_chunks(self.path, DOCUMENTS, self.warn):
+        for lines in map(self.texts, read_chunks(self.path, DOCUMENTS, self.warn)):
             lines_out = []
             for text, output in zip(lines, classify(lines), strict=True):
                 self.count += 1

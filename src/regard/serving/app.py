@@ -18,6 +18,7 @@ from regard.decoding.options import Options
 from regard.errors import RegardError
 from regard.serving.answers import error_of
 from regard.serving.guard import FAULT, Guard
+from regard.serving.libretranslate import add_libretranslate
 from regard.serving.page import add_page
 from regard.serving.requests import (
     AlignRequest,
@@ -177,6 +178,7 @@ def make_app(service: Service) -> Guard | CORSMiddleware:
         return Response(service.metrics.page(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
     add_page(app, settings)
+    add_libretranslate(app, service, finish)
     guard = Guard(app, service)
     if not settings.origins:
         return guard

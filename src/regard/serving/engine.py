@@ -6,35 +6,41 @@ was idle has a small credit: a short request is often answered before a long one
 
 On a GPU a lane is a captured graph with slots: one for each class of source length, for greedy search or a beam of up
 to five, and for 16, 256 or 1,024 sentences, as far as they fit. All of them are captured in `warm`, within one budget
-of memory; none is captured later. Whatever slots do not serve (wider beams, sampling, coverage, n-gram blocking,
-groups, an output longer than there is room) is searched on the host, step by step, in turn with the rest. On a CPU
-everything is.
+of memory; none is captured later. A turn of such a lane orders some steps. The engine waits for them in another turn,
+after it has written down what had ended before; newcomers come in between the two. Whatever slots do not serve (wider
+beams, sampling, coverage, n-gram blocking, groups, an output longer than there is room) is searched on the host, step
+by step, in turn with the rest. On a CPU everything is.
 """
 
+import math
 import time
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
 
+from regard.decoding.bursts import BurstSearch
 from regard.decoding.half_precision import to_bfloat16
 from regard.decoding.joining import shared_options
 from regard.decoding.limits import output_limit
 from regard.decoding.options import Options
 from regard.decoding.outputs import Output, SearchResult
-from regard.decoding.replay import BURST, SlotSearch, length_class, serves
+from regard.decoding.replay import length_class, serves
 from regard.models.contract import Model
-from regard.serving.jobs import Job, Update
+from regard.serving.jobs import Job, Outcome, Update
 from regard.serving.lanes import HostLane, Lane, SlotLane, check_job
 
 __all__ = ["Engine"]
 
 BEAMS = (1, 5)  # rows of a slot
-SLOTS = {16: 4, 256: 16, 1024: 128}  # of a graph: for a few sentences, for many, for all; and how many begin together
+# Slots of a graph, for a few sentences, for many, for all: how many begin together, and bursts that are under way.
+SLOTS = {16: (4, 1), 256: (16, 1), 1024: (128, 2)}
 SHARES = {1: 0.25, 5: 0.75}  # of a class's memory
 HOST_BUDGET = {False: 4096, True: 2048}  # source tokens × hypotheses on a CPU: of short requests, and of long ones
 SLOT_BUDGET = 524_288  # on a GPU, where slots are the limit
 CREDIT = 0.02  # seconds by which a lane that was idle comes before the others
+SLACK = 0.01  # seconds that a lane may be ahead of another whose steps are under way: a device is never without work
+STEADY = 128  # sentences in slots of several rows from which greedy requests are searched beside them
 PREFIX = 64  # tokens of a prefix that fit into a slot
 
 
@@ -51,6 +57,7 @@ class Engine:
         self.lanes: dict[Job, Lane] = {}
         self.busy: dict[Lane, None] = {}  # lanes that have something to do
         self.costs = {False: 0, True: 0}
+        self.waited = 0.0  # when the last steps that were ordered had been taken
         self.ended: list[Update] = []  # without a search
         self.captures = 0
 
@@ -77,11 +84,11 @@ class Engine:
         """The graphs of a class of length, of more and more slots as far as there is memory for."""
         size = output_limit(model, keys, Options(), 0) + 1
         lanes: list[SlotLane] = []
-        for count, together in SLOTS.items():
+        for count, (together, depth) in SLOTS.items():
             left = max(1, room - sum(lane.slots.bytes for lane in lanes))
-            slots = SlotSearch(model, count, keys, size, beam, PREFIX, left, BURST, together)
-            self.captures += 2
-            if lanes and slots.device_search.count <= lanes[-1].count:
+            slots = BurstSearch(model, count, keys, size, beam, PREFIX, left, together, depth)
+            self.captures += 2 + depth
+            if lanes and slots.count <= lanes[-1].count:
                 break
             lanes.append(SlotLane(slots))
         return lanes
@@ -91,7 +98,7 @@ class Engine:
     @property
     def active(self) -> bool:
         """Whether there is anything to do."""
-        return bool(self.lanes) or bool(self.ended)
+        return bool(self.busy) or bool(self.ended)
 
     def room(self, bulk: bool) -> int:
         """What jobs of short requests, or of long ones, may cost that are added now."""
@@ -123,12 +130,16 @@ class Engine:
         """The slots that serve a job, which comes with others, or the lane on the host.
 
         Two graphs in turn are slower than one. So sentences of long requests go to a graph that runs, if all have room
-        there that come with them; and those of short ones to the smallest, unless others of their kind are elsewhere.
+        there that come with them, greedy ones beside a beam's many; and those of short ones to the smallest, unless
+        others of their kind are elsewhere.
         """
         if self.in_slots(job):
-            lanes = self.slots[length_class(len(job.source)), 1 if job.options.beam == 1 else BEAMS[-1]]
+            keys, greedy = length_class(len(job.source)), job.options.beam == 1
+            lanes = self.slots[keys, 1 if greedy else BEAMS[-1]]
             if job.bulk:
                 running = [lane for lane in reversed(lanes[1:]) if lane.members]
+                if greedy and not running:
+                    running = [lane for lane in self.slots[keys, BEAMS[-1]] if lane.sentences >= STEADY]
                 return next((lane for lane in (*running, *lanes[1:]) if lane.room >= together), lanes[-1])
             shared = [lane for lane in lanes[1:] if lane.short and lane.room > 0]
             return next((lane for lane in (*shared, *lanes) if lane.room > 0), lanes[-1])
@@ -174,23 +185,51 @@ class Engine:
     def advance(self) -> list[Update]:
         """The next lane's turn; what has ended, and what is certain so far of what streams."""
         updates, self.ended = self.ended, []
-        if not self.busy:
+        lane, orders = self.next_turn()
+        if lane is None:
             return updates
-        lane = min(self.busy, key=lambda each: each.time)
-        requests, start = len(lane.members), time.perf_counter()
-        for job, outcome in lane.advance():
-            self.remove(job)
-            updates.append((job, outcome))
+        start, requests = time.perf_counter(), max(1, len(lane.members))
+        if orders:
+            updates += self.end(lane, lane.advance())
+            lane.time += 0.0 if lane.ordered else (time.perf_counter() - start) / requests
+        else:
+            for each in list(self.busy):  # while the device is busy
+                updates += self.end(each, each.write())
+                self.close(each)
+            began = max(lane.ordered[0], self.waited)  # it takes one lane's steps after another's
+            lane.wait()
+            self.waited = time.perf_counter()
+            lane.time += (self.waited - began) / requests
         if lane.streaming:
             updates += lane.written()
-        lane.time += (time.perf_counter() - start) / requests
         self.close(lane)
+        return updates
+
+    def next_turn(self) -> tuple[Lane | None, bool]:
+        """The lane whose turn it is, and whether it is to order steps, or to wait for those that it has ordered.
+
+        It is the one that has had the least time; where that has ordered enough, another that is hardly ahead of it. If
+        there is none of these, what was ordered first is waited for.
+        """
+        lanes = sorted(self.busy, key=lambda lane: lane.time)
+        for lane in lanes:
+            if lane.takes_orders and lane.time <= lanes[0].time + SLACK:
+                return lane, True
+        return min(lanes, key=lambda lane: lane.ordered[0] if lane.ordered else math.inf, default=None), False
+
+    def end(self, lane: Lane, ended: Iterable[tuple[Job, Outcome]]) -> list[Update]:
+        """Count jobs no more that have ended; those that were cancelled in the meantime are nobody's."""
+        updates: list[Update] = []
+        for job, outcome in ended:
+            if self.lanes.get(job) is lane:
+                self.remove(job)
+                updates.append((job, outcome))
         return updates
 
     def close(self, lane: Lane) -> None:
         """Let a lane rest that has nothing to do; one of the host goes: there may be one for every sort of options."""
-        if not lane.members:
-            del self.busy[lane]
+        if not lane.members and not lane.ordered:
+            self.busy.pop(lane, None)
             for key in [key for key, each in self.host.items() if each is lane]:
                 del self.host[key]
 

@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from regard.errors import ConfigError
+from regard.serving.libretranslate_errors import FAULT as PROTOCOL_FAULT
+from regard.serving.libretranslate_errors import ProtocolError, is_open_path, is_protocol_path, to_protocol
 from regard.serving.page import FRAME, PAGE
 from regard.serving.requests import ApiError
 from regard.serving.service import Service
@@ -99,19 +101,20 @@ class Guard:
         metrics = self.service.metrics
         metrics.in_flight.inc()
         try:
-            self.check(scope["path"], headers)
+            scope.setdefault("state", {})["keys"] = self.check(scope["path"], headers)
             with self.service.hold():
                 await self.app(scope, self.limited(scope["path"], headers, receive), send_counted)
         except ApiError as error:
             if not begun:
-                await answer(error, send_counted)
+                await answer(adapt(scope["path"], error), send_counted)
         except Exception:
             log.exception("%s %s: not answered", scope["method"], scope["path"])
             if not begun:
-                await answer(ApiError(500, "internal", FAULT), send_counted)
+                await answer(adapt(scope["path"], ApiError(500, "internal", FAULT)), send_counted)
         except asyncio.CancelledError:  # the server ends, and has waited long enough for this request
             if not begun:
-                await answer(stopping("the server has stopped; ask another one, or try again"), send_counted)
+                stopped = stopping("the server has stopped; ask another one, or try again")
+                await answer(adapt(scope["path"], stopped), send_counted)
         finally:
             metrics.in_flight.dec()
             seconds = time.perf_counter() - start
@@ -120,18 +123,22 @@ class Guard:
             metrics.seconds.labels(route).observe(seconds)
             log.info("%s %s %d %.0f ms", scope["method"], route, status, 1000 * seconds)
 
-    def check(self, path: str, headers: dict[str, str]) -> None:
-        """Refuse a request by its headers."""
+    def check(self, path: str, headers: dict[str, str]) -> KeyRing | None:
+        """Refuse a request by its headers; return the keys of which its body must hold one, if its headers do not."""
         if host_name(headers.get("host", "")) not in self.hosts:
             message = f"Host: {headers.get('host', '')!r} is not served here; start the server with it in hosts"
             raise ApiError(421, "wrong_host", message, "Host")
-        if path in OPEN:
-            return
+        if path in OPEN or is_open_path(path):
+            return None
         if self.service.draining:
             raise stopping("the server is stopping; ask another one, or try again")
         if self.keys is not None:
             scheme, _, key = headers.get("authorization", "").partition(" ")
-            self.keys.check(key.strip() if scheme.lower() == "bearer" else headers.get("x-api-key"))
+            given = key.strip() if scheme.lower() == "bearer" else headers.get("x-api-key")
+            if given is None and is_protocol_path(path):
+                return self.keys
+            self.keys.check(given)
+        return None
 
     def limited(self, path: str, headers: dict[str, str], receive: Receive) -> Receive:
         """Count the bytes of a body, and refuse it when they are too many."""
@@ -154,6 +161,13 @@ class Guard:
             return message
 
         return receive_limited
+
+
+def adapt(path: str, error: ApiError) -> ApiError:
+    """The error in the form of the protocol that a path belongs to."""
+    if not is_protocol_path(path):
+        return error
+    return ProtocolError(500, PROTOCOL_FAULT) if error.status == 500 else to_protocol(error) or error
 
 
 def stopping(message: str) -> ApiError:

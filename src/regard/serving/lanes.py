@@ -5,18 +5,20 @@ A `HostLane` steps searches on the host, for whatever can be searched; sentences
 """
 
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
 
+from regard.decoding.bursts import WRITES, BurstSearch, HostCopy
+from regard.decoding.hypotheses import HostHypotheses
 from regard.decoding.joining import can_join, join_searches
-from regard.decoding.limits import check_prefixes, output_limit
+from regard.decoding.limits import check_prefix, output_limit
 from regard.decoding.outputs import check_outputs
-from regard.decoding.replay import BURST, WRITES, SlotSearch, slot_index
 from regard.decoding.search import SentenceSearch, StepSearch
 from regard.decoding.sources import tokens_of
+from regard.kernels.garbage import pause_garbage_collection
 from regard.models.contract import Model, Pictures, Tokens
 from regard.serving.jobs import Job, Outcome
 
@@ -34,6 +36,7 @@ class Lane:
         self.waiting: list[Job] = []
         self.time = 0.0  # seconds that it had, each shared among its requests
         self.members: Counter[Any] = Counter()  # its requests, and how many jobs each has here
+        self.ordered: deque[float] = deque()  # when steps were ordered that nobody has waited for yet
         self.streaming = 0  # jobs whose tokens are wanted as they come
         self.short = 0  # jobs of short requests
 
@@ -46,6 +49,11 @@ class Lane:
     def active(self) -> bool:
         """Whether there is anything to do."""
         return bool(self.waiting) or any(True for _ in self.jobs)
+
+    @property
+    def takes_orders(self) -> bool:
+        """Whether steps may be ordered now, or have to be waited for first."""
+        return True
 
     def add(self, job: Job) -> None:
         """Let a job begin with the next step."""
@@ -63,8 +71,15 @@ class Lane:
         raise NotImplementedError
 
     def advance(self) -> list[Ended]:
-        """Some steps of what is here; what has ended, with what came of it."""
+        """Some steps of what is here, taken or ordered; what has ended, with what came of it."""
         raise NotImplementedError
+
+    def wait(self) -> None:
+        """Wait for the steps that were ordered."""
+
+    def write(self) -> list[Ended]:
+        """Write down what is done, and was not written yet."""
+        return []
 
     def written(self) -> list[tuple[Job, list[int]]]:
         """What is certain so far of the jobs that stream: the tokens that all of their hypotheses share."""
@@ -198,13 +213,21 @@ class HostLane(Lane):
 
 
 class SlotLane(Lane):
-    """Slots of a device's search, of one class of length and one number of rows."""
+    """Slots of a device's search, of one class of length and one number of rows.
 
-    def __init__(self, slots: SlotSearch):
+    A turn orders a burst of steps, and does not wait for it: what the burst before has ended is written down while
+    the device is busy.
+    """
+
+    def __init__(self, slots: BurstSearch):
         super().__init__()
-        self.slots, self.count = slots, slots.device_search.count
+        self.slots, self.count = slots, slots.count
         self.inside: list[Job | None] = [None] * self.count
         self.free = list(range(self.count))
+        self.first = [0] * self.count  # the burst that the job of a slot begins with
+        self.burst = 0  # the next that is waited for
+        self.unwritten: tuple[list[Job], HostHypotheses] | None = None  # jobs that are done, and what came of them
+        self.partial: list[tuple[Job, list[int]]] = []
 
     @property
     def jobs(self) -> Iterable[Job]:
@@ -214,7 +237,17 @@ class SlotLane(Lane):
     @property
     def active(self) -> bool:
         """Whether there is anything to do."""
-        return bool(self.waiting) or len(self.free) < self.count
+        return bool(self.waiting) or len(self.free) < self.count or self.unwritten is not None
+
+    @property
+    def takes_orders(self) -> bool:
+        """Whether there is something to order, and it need not be waited for the last."""
+        return len(self.ordered) < self.slots.depth and self.active
+
+    @property
+    def sentences(self) -> int:
+        """Sentences that are here, in a slot or waiting for one."""
+        return self.count - self.room
 
     @property
     def room(self) -> int:
@@ -222,68 +255,84 @@ class SlotLane(Lane):
         return len(self.free) - len(self.waiting)
 
     def advance(self) -> list[Ended]:
-        """Fill slots, and take some steps before the host looks who is done."""
+        """Fill slots, order some steps, and write down what is done."""
         if self.waiting and self.free:
             self.fill()
-        self.slots.steps.run(BURST)
-        active = self.slots.steps.read_active()()
-        done = [slot for slot, job in enumerate(self.inside) if job is not None and not active[slot]]
-        if not done:
+        if len(self.free) < self.count:
+            self.slots.order()
+            self.ordered.append(time.perf_counter())
+        return self.write()
+
+    def wait(self) -> None:
+        """Wait for the steps that were ordered first, and note who is done."""
+        copy, number = self.slots.wait(), self.burst
+        self.ordered.popleft()
+        self.burst += 1
+        active = copy.active
+        begun = [slot for slot, job in enumerate(self.inside) if job is not None and self.first[slot] <= number]
+        if self.streaming:
+            self.partial = self.share_tokens(copy, begun)
+        done = [slot for slot in begun if not active[slot]]
+        if done:
+            jobs = [job for slot in done if (job := self.inside[slot]) is not None]
+            self.unwritten = jobs, copy.finished(done)
+            self.release(done)
+
+    def write(self) -> list[Ended]:
+        """Write down what is done."""
+        if self.unwritten is None:
             return []
-        jobs = [job for slot in done if (job := self.inside[slot]) is not None]
-        self.release(done)
-        found = self.slots.device_search.collect(slot_index(done, self.slots.device))
-        results = found.results(max(job.options.nbest for job in jobs))
+        (jobs, hypotheses), self.unwritten = self.unwritten, None
         ended: list[Ended] = []
-        for job, result in zip(jobs, results, strict=True):
-            del result.outputs[job.options.nbest :]
-            try:
-                check_outputs(result.outputs)
-                ended.append((job, result))
-            except Exception as error:
-                ended.append((job, error))
+        with pause_garbage_collection():
+            for job, result in zip(jobs, hypotheses.results([job.options.nbest for job in jobs]), strict=True):
+                try:
+                    check_outputs(result.outputs)
+                    ended.append((job, result))
+                except Exception as error:
+                    ended.append((job, error))
         return ended
 
     def fill(self) -> None:
-        """Begin with those that wait, as many as there are slots and as are written quickly: others wait for a turn."""
-        writer = self.slots.writer
-        count = len(self.free) if writer is None else min(len(self.free), WRITES * writer.together)
+        """Begin with those that wait, as many as there are slots and as are read between two bursts."""
+        count = min(len(self.free), WRITES * self.slots.together)
         jobs, self.waiting = self.waiting[:count], self.waiting[count:]
         slots, self.free = self.free[: len(jobs)], self.free[len(jobs) :]
-        prefixes = [job.prefix for job in jobs] if any(job.prefix for job in jobs) else None
-        self.slots.put(slots, [job.source for job in jobs], [job.options for job in jobs], prefixes)
+        self.slots.put(slots, *([getattr(job, name) for job in jobs] for name in ("source", "options", "prefix")))
         now = time.perf_counter()
         for slot, job in zip(slots, jobs, strict=True):
-            self.inside[slot], job.begun = job, now
+            self.inside[slot], self.first[slot], job.begun = job, self.burst + len(self.ordered), now
 
     def stop(self, job: Job) -> None:
-        """Stop a job, and free its slot."""
+        """Stop a job, and free its slot; one that is done is not written down."""
         if job in self.inside:
             slot = self.inside.index(job)
-            self.slots.device_search.stop(slice(slot, slot + 1))
+            self.slots.stop(slot)
             self.release([slot])
 
     def release(self, slots: list[int]) -> None:
-        """Slots are free again; neighbours are quicker to write, so that they are kept in order."""
+        """Free slots; the first are taken first."""
         for slot in slots:
             self.inside[slot] = None
         self.free = sorted(self.free + slots)
 
-    def written(self) -> list[tuple[Job, list[int]]]:
+    def share_tokens(self, copy: HostCopy, slots: Iterable[int]) -> list[tuple[Job, list[int]]]:
         """The tokens that the hypotheses of a sentence share, where they are wanted."""
-        slots = [slot for slot, job in enumerate(self.inside) if job is not None and job.streams]
-        if not slots:
-            return []
-        index, device_search = slot_index(slots, self.slots.device), self.slots.device_search
-        both = (
-            found.results(device_search.rows) for found in (device_search.living(index), device_search.collect(index))
-        )
+        slots = [slot for slot in slots if (job := self.inside[slot]) is not None and job.streams]
+        rows = self.slots.device_search.rows
+        both = (part.results(rows) for part in (copy.living(slots), copy.finished(slots)))
         tokens = []
         for slot, *parts in zip(slots, *both, strict=True):
             job = self.inside[slot]
             assert job is not None
             tokens.append((job, share_prefix([output.tokens for part in parts for output in part.outputs])))
         return tokens
+
+    def written(self) -> list[tuple[Job, list[int]]]:
+        """What is certain of the jobs that stream, as the last burst left them."""
+        tokens, self.partial = self.partial, []
+        inside = set(self.jobs)
+        return [(job, each) for job, each in tokens if job in inside]
 
 
 def share_prefix(texts: Sequence[list[int]]) -> list[int]:
@@ -298,5 +347,4 @@ def share_prefix(texts: Sequence[list[int]]) -> list[int]:
 def check_job(model: Model, job: Job) -> None:
     """Refuse a prefix that does not fit, before it is searched together with other jobs."""
     length = len(job.source) if isinstance(job.source, list) else None
-    most = output_limit(model, length, job.options, len(job.prefix))
-    check_prefixes([job.prefix], torch.tensor([most]))
+    check_prefix(job.prefix, output_limit(model, length, job.options, len(job.prefix)))

@@ -12,17 +12,21 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import uvicorn
 
 from regard.errors import CommandError
 from regard.serving.app import make_app
+from regard.serving.language_pairs import LanguageTable
 from regard.serving.models import parse_devices, share_threads
 from regard.serving.service import Service
 
 __all__ = ["run_server"]
 
+THREADS = 2  # that split texts and write answers beside the event loop: more of them would keep workers waiting
+GARBAGE = (20_000, 20, 20)  # new objects between two searches for garbage: a busy server makes thousands a burst
 SWITCH = 0.0002  # seconds for which a thread may keep the others from running: workers and the event loop alternate
 log = logging.getLogger("regard.serving")
 
@@ -49,6 +53,7 @@ def run_server(service: Service, say: Callable[[str], None], show: Callable[[str
 async def serve(service: Service, say: Callable[[str], None], show: Callable[[str], object] | None = None) -> None:
     """Listen, open the models, and wait for the end."""
     settings = service.settings
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(THREADS, "regard texts"))
     config = uvicorn.Config(
         make_app(service),
         host=settings.host,
@@ -82,6 +87,8 @@ async def serve(service: Service, say: Callable[[str], None], show: Callable[[st
             languages = model.card["languages"]
             pair = f", {languages['source']} to {', '.join(languages['targets'])}" if languages else ""
             say(f"{model.name}: {model.card['task']}{pair}, {model.card['kind']}, step {model.card['step']:,}")
+        for line in describe_left_out(service):
+            say(line)
         say(f"ready: {address} in a browser, {address}/v1 for programs (Ctrl-C stops)")
         if show is not None:
             await asyncio.to_thread(show, address)
@@ -90,10 +97,23 @@ async def serve(service: Service, say: Callable[[str], None], show: Callable[[st
     service.close()
 
 
+def describe_left_out(service: Service) -> list[str]:
+    """Say which models LibreTranslate's routes leave out, in one line; none where there are none."""
+    names = LanguageTable(service.models.values()).unknown
+    if not names:
+        return []
+    verb, whose = ("is", "its") if len(names) == 1 else ("are", "their")
+    return [
+        f"{', '.join(names)} {verb} not at /translate: {whose} languages are not known; give them with "
+        f"--languages {names[0]}=en-de"
+    ]
+
+
 def settle_memory() -> None:
     """Leave what is loaded by now out of every later search for garbage, which would stop all threads for long."""
     gc.collect()
     gc.freeze()
+    gc.set_threshold(*GARBAGE)
 
 
 async def listen(server: Server) -> None:

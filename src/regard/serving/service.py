@@ -27,6 +27,7 @@ from regard.tasks.translate import add_alignments, check_attention
 
 __all__ = ["Service"]
 
+SENTENCE = 150  # characters of one, about
 PAIRS = 16  # pairs that are scored or aligned between two steps of searches
 
 
@@ -85,7 +86,16 @@ class Service(ModelRegistry):
             check_attention(run)
         with self.stage("prepare"):
             source, target = run.tokenizers.source, run.tokenizers.target
-            texts, ids = await asyncio.to_thread(split_texts, request.texts, source, model.longest, request.split)
+            tags = [corpus.tag for corpus in run.settings.data.corpora if corpus.tag]
+            texts, ids = await self.apart(
+                sum(map(len, request.texts)) // SENTENCE,
+                split_texts,
+                request.texts,
+                source,
+                model.longest,
+                request.split,
+                tags,
+            )
             prefixes: dict[int, list[int]] = {}
             if any(request.prefixes):
                 number = 0
@@ -106,18 +116,24 @@ class Service(ModelRegistry):
     ) -> dict[str, Any]:
         """Put the outputs of sentences together, with what was asked for beside them."""
         with self.stage("finish"):
-            outputs = [result.outputs for result in results]
+            outputs, target = [result.outputs for result in results], model.run.tokenizers.target
+            if not (request.alignment or request.replace_unknown or request.scores):
+
+                def write() -> list[dict[str, Any]]:
+                    return join_texts(texts, to_translations(outputs, target), options)
+
+                return {"model": model.name, "results": await self.apart(len(outputs), write)}
             if request.alignment or request.replace_unknown:
-                pieces = [piece for each in texts for piece in each.texts]
+                pieces, translations = [piece for each in texts for piece in each.texts], []
+                wanted = request.alignment, request.replace_unknown
+                for first in range(0, len(pieces), PAIRS):
+                    some = slice(first, first + PAIRS)
 
-                def align(run: Run) -> list[list[Translation]]:
-                    return list(
-                        add_alignments(run, pieces, sources, outputs, request.alignment, request.replace_unknown)
-                    )
+                    def align(run: Run, some: slice = some) -> list[list[Translation]]:
+                        return list(add_alignments(run, pieces[some], sources[some], outputs[some], *wanted))
 
-                translations = await self.call(model, align)
+                    translations += await self.call(model, align)
             else:
-                target = model.run.tokenizers.target
                 translations = await self.apart(len(outputs), to_translations, outputs, target)
             if request.scores:
                 translations = await self.add_scores(model, sources, outputs, translations)

@@ -21,7 +21,12 @@ ABOUT = (
     "Its page has the tables and plots, what agrees and what does not, and the command that does it again."
 )
 DIFFERENCES = "What does not agree"
-STYLE = "main { max-width: 76rem; } td { vertical-align: top; min-width: 7rem; } td:nth-child(3) { min-width: 4rem; }"
+STYLE = "main { max-width: 76rem; } td { vertical-align: top; min-width: 7rem; } td:nth-child(3) { min-width: 4rem; }\n"
+NARROW = """@media (max-width: 40rem) { thead { display: none; } table, tbody, tr, td { display: block; }
+  tr { padding: .7rem 0; border-bottom: 1px solid var(--rule); } .wide td { border: 0; padding: .1rem 0;
+  max-width: none; position: static; } td:first-child { font-weight: 600; font-size: .95rem; }
+  td:not(:first-child)::before { content: attr(data-column) ": "; color: var(--faint); } }
+"""
 COLUMNS = ["study", "claim", "agrees", "source", "measured on"]
 
 
@@ -48,7 +53,7 @@ def write_index(out: Path) -> Path:
         *([f"<h2>{DIFFERENCES}</h2>"] if differences else []),
         *[html_list(name, claims) for name, claims in differences.items()],
     ]
-    write_whole(out / "index.html", document(TITLE, body, STYLE))
+    write_whole(out / "index.html", document(TITLE, body, STYLE + NARROW))
     return markdown
 
 
@@ -88,7 +93,8 @@ def differing_claims(results: Mapping[str, Any]) -> list[str]:
 def html_row(results: Mapping[str, Any]) -> str:
     """Render a row of the HTML table."""
     name = escape(results["name"])
-    cells = "".join(f"<td>{escape(cell)}</td>" for cell in cells_of(results))
+    named = zip(COLUMNS[1:], cells_of(results), strict=True)
+    cells = "".join(f'<td data-column="{column}">{escape(cell)}</td>' for column, cell in named)
     return f'<tr><td><a href="{name}/index.html">{name}</a></td>{cells}</tr>'
 
 

@@ -12,7 +12,7 @@ import tomli_w
 import torch
 
 from regard.config import read
-from regard.data import unknown_words
+from regard.data import language_profile, unknown_words
 from regard.data.prepare import Prepared
 from regard.data.settings import DataSettings
 from regard.data.tokenizer import Tokenizers
@@ -188,6 +188,10 @@ def train_planned(planned: PlannedRun, out: Path, group: Group, progress: Progre
         if prepared.tokenizers is not None:
             save_tokenizers(out / "tokenizer.json", prepared.tokenizers)
         save_words(out / unknown_words.FILE, prepared.words)
+        if "translate" in planned.task.actions:
+            tags = [corpus.tag for corpus in settings.data.training]
+            languages = language_profile.profile_corpus(prepared.train, prepared.tokenizers, tags)
+            save_languages(out / language_profile.FILE, languages)
 
     how: dict[str, Any] = {"progress": progress, "resume": resume, "group": group, "claimed": True, "ready": ready}
     result = train(planned.task, settings.training, out, **how)
@@ -315,6 +319,17 @@ def save_words(path: Path, words: frozenset[str] | None) -> None:
             path.unlink(missing_ok=True)
         else:
             write_whole(path, content)
+    except OSError as error:
+        raise TrainingError(f"{path}: not written, {reason(error)}") from error
+
+
+def save_languages(path: Path, languages: language_profile.RunLanguages) -> None:
+    """Write the profiles by which the languages of a run are detected; none where its texts have no letters."""
+    try:
+        if languages.source is None and not languages.targets:
+            path.unlink(missing_ok=True)
+        else:
+            write_whole(path, languages.dumps())
     except OSError as error:
         raise TrainingError(f"{path}: not written, {reason(error)}") from error
 

@@ -21,7 +21,7 @@ from regard.reading import Unreadable, parse_json, read_bytes
 from regard.training.manifest import NAME, read_manifest
 from regard.training.metrics import format_value, metric_name, read_records
 
-__all__ = ["COMMANDS", "RunSummary", "find_runs", "record_command", "summarise"]
+__all__ = ["COMMANDS", "RunSummary", "find_runs", "record_command", "require_run", "summarise"]
 
 COMMANDS = "commands.jsonl"  # a line a training: when, and what was typed
 HEADER = 16 * 2**20  # bytes of the names and shapes of a file of weights
@@ -89,10 +89,15 @@ def search(folder: Path, depth: int) -> Iterator[RunSummary]:
             yield from search(path, depth - 1)
 
 
+def require_run(folder: str | Path) -> None:
+    """Refuse a folder that is not a run's."""
+    if not (Path(folder) / "config.toml").is_file():
+        raise CheckpointError(f"{folder}: not a run folder, it has no config.toml; regard runs lists run folders")
+
+
 def summarise(folder: Path) -> RunSummary:
     """Summarise a run folder, or raise a CheckpointError if it is not one."""
-    if not (folder / "config.toml").is_file():
-        raise CheckpointError(f"{folder}: not a run folder, it has no config.toml; regard runs lists run folders")
+    require_run(folder)
     config = read(folder / "config.toml")
     last = last_checkpoint(folder)
     if last is None:

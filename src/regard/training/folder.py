@@ -23,6 +23,7 @@ FILES = (
     "config.toml",
     "tokenizer.json",
     "words.txt",
+    "languages.json",
     "alignment.json",
     "log.txt",
     "metrics.jsonl",

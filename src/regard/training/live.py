@@ -115,7 +115,7 @@ class LiveProgress(Progress):
     def end(self, text: str) -> None:
         self._draw(now=True)
         self.close()
-        self.say(fold_commands(text, self._console.width))
+        self.say("\n" + fold_commands(text, self._console.width))  # apart from the samples
 
     def close(self) -> None:
         self._closed.set()

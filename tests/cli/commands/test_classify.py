@@ -49,6 +49,18 @@ def test_a_label_a_line_in_order(at_desk, monkeypatch):
     assert said("run", stdin="") == []
 
 
+def test_labels_of_a_table_are_ignored(at_desk):
+    expected = [each.label if each else "" for each in load("run").classify(TEXTS)]
+    (at_desk / "labelled.tsv").write_text("".join(f"positive\t{text}\n" for text in TEXTS))
+    shown = typed("run", "labelled.tsv")
+    assert shown.stdout.split("\n")[:-1] == expected
+    note = "regard: labelled.tsv: reading the documents in column 2; labels are ignored"
+    assert shown.stderr.splitlines()[0] == note
+    assert UNSEEN in shown.stderr  # and the label is no word that was never seen
+    rows = [json.loads(line) for line in said("run", "labelled.tsv", "--json")]
+    assert [row["text"] for row in rows] == TEXTS
+
+
 def test_documents_without_words_are_named_and_counted(at_desk):
     shown = typed("run", "in.txt")
     assert shown.stderr.splitlines() == [

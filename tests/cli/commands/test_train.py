@@ -8,6 +8,7 @@ import pytest
 import tomli_w
 import typer
 from cli.typing_in import Command
+from forked import fork_for_spawn
 from tiny import table, write_documents
 
 from regard.cli.main import app
@@ -156,7 +157,8 @@ def test_pairs_of_one_file_are_trained_on(tmp_path, monkeypatch):
     assert "36 pairs" in shown.stderr
 
 
-def test_a_dry_run_says_what_would_be_trained(tmp_path, config):
+def test_a_dry_run_says_what_would_be_trained(tmp_path, config, monkeypatch):
+    fork_for_spawn(monkeypatch)  # tests/tasks/test_dry_run.py starts a new one
     shown = typed(config, "--dry-run", "--steps", 6)
     assert shown.exit_code == 0, shown.output
     rows = dict(line.split(maxsplit=1) for line in shown.stdout.splitlines())

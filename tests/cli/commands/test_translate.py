@@ -16,7 +16,7 @@ import pytest
 import torch
 import torch.distributed.run
 import typer
-from child import forked
+from child import command, fork_ranks, forked
 from cli.typing_in import Command
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
@@ -285,16 +285,27 @@ def test_a_line_is_answered_before_the_next(at_desk):
             reader.join()
 
 
-def test_torchrun_shares_a_file(at_desk, tmp_path):
+def by_ranks(*words):
+    """What two processes write that find each other as those of torchrun do."""
+    return fork_ranks(command(*words))
+
+
+def by_torchrun(*words):
+    """What two processes write that torchrun has started."""
+    given = ["--nproc-per-node", "2", "--master-port", str(free_port()), "-m", "regard", *words]
+    return [forked(lambda: torch.distributed.run.main(given))]
+
+
+@pytest.mark.parametrize("share", [by_ranks, pytest.param(by_torchrun, marks=pytest.mark.slow)])
+def test_two_processes_share_a_file(at_desk, tmp_path, share):
     """Two processes, one result, as one alone would have written it."""
     lines = [f"{i % 10} {i // 10 % 10} {i // 100}" for i in range(101)]
     (tmp_path / "many.txt").write_text("\n".join(lines))
-    given = ["--nproc-per-node", "2", "--master-port", str(free_port()), "-m", "regard", "translate", "run"]
-    ended = forked(lambda: torch.distributed.run.main([*given, str(tmp_path / "many.txt"), "--json"]))
-    assert ended.status == 0, ended.stderr
+    ranks = share("translate", "run", str(tmp_path / "many.txt"), "--json")
+    assert {ended.status for ended in ranks} == {0}, ranks
     shared, alone = (
         [json.loads(line) for line in text.splitlines()]
-        for text in (ended.stdout, "\n".join(said("run", tmp_path / "many.txt", "--json")))
+        for text in ("".join(ended.stdout for ended in ranks), "\n".join(said("run", tmp_path / "many.txt", "--json")))
     )
     assert [row["source"] for row in shared] == lines
     for one, other in zip(shared, alone, strict=True):

@@ -36,19 +36,29 @@ SECOND = {"phrasebook": "da6f56e0333dba2c", "reviews": "89d06e631ca9ad0d"}
 @pytest.mark.parametrize("edition", [1, 2])
 @pytest.mark.parametrize("name", CORPORA)
 def test_the_edition_is_what_is_generated(name, edition):
-    assert hash_of(name, edition) == {**GENERATED, **(SECOND if edition == 2 else {})}[name]
+    if edition == 1 or name in SECOND:
+        assert hash_of(name, edition) == {**GENERATED, **(SECOND if edition == 2 else {})}[name]
+    else:  # what equal examples draw is the same
+        assert examples_of(name, 2) == examples_of(name, 1)
     assert (builtin.EDITIONS[1][:8], builtin.EDITIONS[2][:8]) == ("9dfef61b", "2-natura")
     assert edition_of(name, edition) == builtin.EDITIONS[edition if builtin.has_editions(name) else 1]
 
 
+def examples_of(name, edition):
+    return [
+        example
+        for options in [{}, *([FURTHER[name]] if name in FURTHER else [])]
+        for split in ("train", "valid")
+        for example in generate(name, 100, seed=3, split=split, edition=edition, **options)
+    ]
+
+
 def hash_of(name, edition):
     code = hashlib.sha256()
-    for options in [{}, *([FURTHER[name]] if name in FURTHER else [])]:
-        for split in ("train", "valid"):
-            for example in generate(name, 100, seed=3, split=split, edition=edition, **options):
-                code.update(repr((example.source, example.target, example.alignment)).encode())
-                if name == "scenes":
-                    code.update(example.picture().tobytes())
+    for example in examples_of(name, edition):
+        code.update(repr((example.source, example.target, example.alignment)).encode())
+        if name == "scenes":
+            code.update(example.picture().tobytes())
     return code.hexdigest()[:16]
 
 

@@ -69,3 +69,17 @@ def test_a_file_that_is_wrong(tmp_path, content, message):
     with pytest.raises(DataError) as caught:
         AlignmentSettings.of(tmp_path, Planted((0,), (0,)))
     assert str(caught.value).startswith(f"{tmp_path / FILE}: {message}")
+
+
+@pytest.mark.parametrize(
+    ("view", "head", "words"),
+    [
+        ("decoder.blocks.0.cross", 2, "layer 1, head 3, of"),
+        ("decoder.stack.blocks.11.cross", None, "layer 12, mean of the heads, of"),
+        ("layers.1.cross", 0, "layer 2, head 1, of"),
+        ("attention", 0, "the attention to the source, head 1, of"),
+        ("upper.cross", 0, "upper.cross, head 1, of"),  # of a plugin, which may have several without a number
+    ],
+)
+def test_people_read_layers_and_heads_from_1(view, head, words):
+    assert str(AlignmentSettings(view, head)).startswith(words)

@@ -50,6 +50,15 @@ def test_texts_and_files_line_by_line(tmp_path):
     assert said == ["only the first 2 texts are shown; --count says how many"]
 
 
+def test_labels_of_a_table_are_left_out(tmp_path):
+    (tmp_path / "two.tsv").write_text("good\tone text\nbad\ttwo texts\n")
+    said = []
+    assert read_inputs(subject("han"), [str(tmp_path / "two.tsv")], 2, said.append) == ["one text", "two texts"]
+    assert said == [f"{tmp_path / 'two.tsv'}: reading the documents in column 2; labels are ignored"]
+    # A model that translates reads lines.
+    assert read_inputs(subject("rnnsearch"), [str(tmp_path / "two.tsv")], 1, said.append)[0] == "good\tone text"
+
+
 def test_a_name_is_a_text_where_a_person_says_so():
     assert read_inputs(subject("rnnsearch"), ["missing.txt", "-"], 3, quiet, as_text=True) == ["missing.txt", "-"]
 

@@ -18,7 +18,7 @@ from regard.cli.options import (
     text_option,
     with_search,
 )
-from regard.cli.runs import open_beside, open_run, print_unknown_words
+from regard.cli.runs import check_folders, open_beside, open_run, print_unknown_words
 
 SourceOption = Annotated[str | None, file_option("Text file of sources, one per line; - reads standard input.")]
 TargetOption = Annotated[
@@ -41,6 +41,8 @@ ChooseOption = Annotated[
 AgreeOption = Annotated[
     bool, flag_option("--agree", "Choose for both runs by agreement with --reverse, without gold links.")
 ]
+ViewOption = Annotated[str | None, text_option("Layer whose attention to the source to read, from 1.", metavar="N")]
+HeadOption = Annotated[str | None, text_option("Head to read: its number, from 1, or mean.", metavar="N")]
 OffsetOption = Annotated[
     int | None,
     number_option(
@@ -90,8 +92,8 @@ def align(
     choose: ChooseOption = None,
     agree: AgreeOption = False,
     from_one: FromOneOption = False,
-    view: Annotated[str | None, text_option("Attention to read: its layer, from 1, or its name.", metavar="N")] = None,
-    head: Annotated[str | None, text_option("Head to read: its number, from 1, or mean.", metavar="N")] = None,
+    view: ViewOption = None,
+    head: HeadOption = None,
     offset: OffsetOption = None,
     threshold: ThresholdOption = None,
     join: JoinOption = None,
@@ -107,6 +109,7 @@ def align(
     as in Pharaoh's format; layers and heads from 1. Without --target, the sources are translated first.
     """
     check_options(source, target, translations, reverse, symmetrise, choose, agree, dependencies)
+    check_folders(run)
 
     from regard.decoding.ensemble import first_model
     from regard.evaluation.alignment import read_links
@@ -121,8 +124,7 @@ def align(
     other = open_beside(opened, reverse, checkpoint=checkpoint)
     for each in filter(None, (opened, other)):
         each.require("align")
-    changes: dict[str, Any] = {"view": view, "head": head, "offset": offset, "threshold": threshold}
-    changes |= {"join": join, "balance": balance}
+    changes = dict[str, Any](view=view, head=head, offset=offset, threshold=threshold, join=join, balance=balance)
     opened.alignment_settings = change_settings(
         opened.alignment_settings, first_model(opened.model).cross_attentions, **changes
     )

@@ -37,7 +37,8 @@ def bench(
 
     Results must agree before anything is timed. `training` and `decoding` also compare with Transformers and
     CTranslate2 (pip install 'regard[peers]') and JoeyNMT 2.3 (pip install --no-deps joeynmt sentencepiece subword-nmt
-    sacremoses 'importlib_metadata<9' zipp). A toolkit that is not installed is named and skipped.
+    sacremoses 'importlib_metadata<9' zipp), `serving` with CTranslate2 behind a small server. A toolkit that is not
+    installed is named and skipped.
     """
     if name not in NAMES:
         raise CommandError(f"bench: {name!r} is no benchmark; choose one of {', '.join(NAMES)}")

@@ -39,9 +39,10 @@ def classify(
     """Write the label of each document or picture, with a trained run.
 
     It writes one label per line; with several pictures, each label follows the path and a tab. Without a text or a
-    file, it reads standard input as it comes.
+    file, it reads standard input as it comes. In a table (.tsv, .jsonl, .json), it reads the texts and ignores labels.
     """
-    from regard.io.inputs import DocumentLines, text_or_file
+    from regard.data.document_texts import DocumentTexts
+    from regard.io.inputs import DocumentLines, one_input, text_or_file
     from regard.io.output import check_output, open_output, progress_bar
 
     inputs = items or []
@@ -54,9 +55,9 @@ def classify(
             for line in classify_pictures(opened, inputs, scores, as_json):
                 write(line)
         return
-    documents = [text_or_file(each, as_text) for each in inputs]
-    check_output(out, *documents)
-    lines = DocumentLines.of(documents, print_message)
+    documents = one_input([text_or_file(each, as_text) for each in inputs])
+    check_output(out, documents)
+    lines = DocumentLines(documents, print_message, DocumentTexts.of(documents, opened.settings.data, print_message))
     with open_output(out) as write, progress_bar(lines.total, out is not None) as advance:
         for count, text in lines.labelled(opened.classify, scores, as_json):
             write(text)

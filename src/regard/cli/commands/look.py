@@ -19,7 +19,7 @@ from regard.cli.options import (
     text_option,
     with_search,
 )
-from regard.cli.runs import print_unknown_words
+from regard.cli.runs import check_folders, print_unknown_words
 from regard.errors import CommandError
 
 ItemsArgument = Annotated[
@@ -91,6 +91,7 @@ def look(
     Pages need no network. Each line of a file gets its own page; without a text or a file, standard input is read.
     --graph without a text draws the model itself, from the parts that ran.
     """
+    check_folders(run)
     if graph and not items:
         check_alone({"--walk": walk, "--ablate": ablate, "--against": against, "--target": target, "--view": view})
         check_alone({"--tree": tree})

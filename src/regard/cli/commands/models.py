@@ -42,6 +42,8 @@ def models(
         default = nothing if field.default is None else show_value(field.default)
         rows.append((field.name, default, f"{field.metadata['help']} ({describe_type(hints[field.name])})"))
     print_table(("--set model.…", "default", "what"), rows, numbers_right=False)
+    if not row.presets:
+        return
     print()
     options = list(dict.fromkeys(key for preset in row.presets.values() for key in preset))
     presets = [

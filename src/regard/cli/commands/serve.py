@@ -7,6 +7,7 @@ import typer
 
 from regard.cli.messages import print_message
 from regard.cli.options import file_option, flag_option, name_option, number_option, text_option
+from regard.cli.runs import check_folders
 
 EXAMPLES = (
     "regard serve runs/en-de",
@@ -87,6 +88,9 @@ def log_to_stderr(quiet: bool) -> None:
 def open_service(settings: Any, runs: list[str]) -> tuple[Any, Any]:
     """Make the service; what it needs comes with the extra `serve`."""
     from regard.errors import MissingExtraError
+
+    check_folders(*(run for run in runs if not set("=+") & set(run)))
+
     from regard.serving.models import parse_runs
 
     folders = parse_runs(runs)

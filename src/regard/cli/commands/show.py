@@ -30,7 +30,7 @@ def show(run: RunArgument, as_json: JsonOption = False) -> None:
         ("data", summary.data),
         ("model", f"{summary.kind}{weights}"),
         ("steps", f"{summary.step:,}{of_steps}{time}"),
-        ("date", summary.date.replace("T", " ")),
+        ("date", summary.date.replace("T", " ")[:16]),  # of the clock on the wall
         ("size", summary.size_text),
     ]
     if summary.best_step is not None:

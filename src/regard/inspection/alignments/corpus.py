@@ -80,8 +80,8 @@ def change_settings(
         numbered = view.isdecimal() and len(view) < 9 and 1 <= int(view) <= len(crossings)
         name = crossings[int(view) - 1] if numbered else view
         if name not in crossings:
-            numbers = "1" if len(crossings) == 1 else f"1 to {len(crossings)}"
-            raise CommandError(f"--view: {view} given, expected a layer, {numbers}, or one of {', '.join(crossings)}")
+            layers = "1, the only layer" if len(crossings) == 1 else f"a layer, 1 to {len(crossings)}"
+            raise CommandError(f"--view: {view} given, expected {layers}")
         changes["view"] = name
     if head is not None:
         if head != "mean" and not (head.isdecimal() and len(head) < 9 and int(head) >= 1):

@@ -85,9 +85,9 @@ def dependency_tables(model: Model, tokenizers: Tokenizers, data: DataSettings) 
         tables.append(
             DependencyTable(
                 f"{side}: words that attend most to their head, of {own[0].words:,}",
-                ("layer", "attention", *(f"head {head + 1}" for head in range(heads))),
+                ("layer", *(f"head {head + 1}" for head in range(heads))),
                 [
-                    (str(layer), view, *(shares.get((view, head), "–") for head in range(heads)))
+                    (str(layer), *(shares.get((view, head), "–") for head in range(heads)))
                     for layer, view in enumerate(views, 1)
                 ],
                 f"always the word {abs(fixed.distance)} {where}: {fixed.share:.1%}",

@@ -15,7 +15,7 @@ from regard.data.batching import collate
 from regard.data.tokenizer import Tokenizers
 from regard.decoding.scoring import check_finite
 from regard.errors import ArgumentError
-from regard.inspection.alignments.settings import AlignmentSettings
+from regard.inspection.alignments.settings import AlignmentSettings, name_view
 from regard.inspection.alignments.symmetry import symmetrise
 from regard.models.contract import Model
 from regard.training.objective import inputs
@@ -70,7 +70,8 @@ class WatchedBatch:
             return weights.mean(1, keepdim=True)
         if head >= weights.shape[1]:
             count = weights.shape[1]
-            raise ArgumentError(f"head {head + 1}: {name} has {count} heads, numbered 1 to {count}")
+            heads = "one head, which is number 1" if count == 1 else f"{count} heads, numbered 1 to {count}"
+            raise ArgumentError(f"head {head + 1}: {name_view(name)} has {heads}")
         return weights[:, head : head + 1]
 
 

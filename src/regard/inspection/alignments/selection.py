@@ -66,12 +66,11 @@ def readings_table(readings: Sequence[Reading]) -> tuple[tuple[str, ...], list[t
 
     first = {(each.view, each.head): each for each in readings if each.offset == 0}
     second = {(each.view, each.head): each for each in readings if each.offset == 1}
-    columns = ("layer", "attention", "head", "AER", "precision", "recall", "AER of the word read")
+    columns = ("layer", "head", "AER", "precision", "recall", "AER of the word read")
     layers = {view: str(number) for number, view in enumerate(dict.fromkeys(view for view, _ in first), 1)}
     return columns, [
         (
             layers[view],
-            view,
             "mean" if head is None else str(head + 1),
             *map(share, (each.aer, each.precision, each.recall, second[view, head].aer)),
         )

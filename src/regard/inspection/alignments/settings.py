@@ -4,6 +4,7 @@ The choice is kept in RUN/alignment.json; `selection` makes it on a development 
 """
 
 import json
+import re
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -14,12 +15,13 @@ from regard.errors import ArgumentError, DataError
 from regard.models.contract import Model
 from regard.reading import read_json
 
-__all__ = ["FILE", "GUIDED", "JOINS", "AlignmentSettings"]
+__all__ = ["FILE", "GUIDED", "JOINS", "AlignmentSettings", "name_view"]
 
 FILE = "alignment.json"
 KEYS = ("view", "head", "offset", "aer", "by", "threshold", "join", "balance")
 GUIDED = 0.2  # the threshold of a run that was guided: links of a word share its weight, with four each has a quarter
 JOINS = ("intersection", "union", "grow-diag")
+LAYER = re.compile(r"(?:^|\.)(?:blocks|layers)\.(\d+)\.")
 ROUNDS = 1000  # of balancing, at most: it is done after a few
 
 
@@ -92,11 +94,20 @@ class AlignmentSettings:
 
     def __str__(self) -> str:
         head = "mean of the heads" if self.head is None else f"head {self.head + 1}"
+        place = f"{name_view(self.view)}, {head}"
         row = "the word that is written" if self.offset == 0 else "the word that is read"
         linked = "the largest weight" if self.threshold is None else f"weights from {self.threshold:g}"
         both = "" if self.join is None else f", joined with those of source words by {self.join}"
         evened = f", balanced in {self.balance} rounds" if self.balance else ""
-        return f"{self.view}, {head}, of {row} (offset {self.offset}){evened}, {linked}{both}"
+        return f"{place}, of {row} (offset {self.offset}){evened}, {linked}{both}"
+
+
+def name_view(view: str) -> str:
+    """Name an attention to the source as people do: by its layer, counted from 1, where it has one."""
+    layer = LAYER.search(view)
+    if layer is None:
+        return "the attention to the source" if view == "attention" else view
+    return f"layer {int(layer[1]) + 1}"
 
 
 def is_whole(value: object) -> bool:

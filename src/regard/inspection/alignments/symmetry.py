@@ -100,7 +100,7 @@ def grow_links(links: set[Link], every: set[Link]) -> set[Link]:
 def add_final_links(
     forward: Iterable[Link], backward: Iterable[Link], accept: Callable[[bool, bool], bool]
 ) -> set[Link]:
-    """What grew, and then the links of each direction that are `wanted`, told which of their words have none yet."""
+    """Grow links, then add those of each direction that `accept` takes, told which of their words have none yet."""
     forward, backward = set(forward), set(backward)
     joined = grow_diag(forward, backward)
     sources, targets = {source for source, _ in joined}, {target for _, target in joined}

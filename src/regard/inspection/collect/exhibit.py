@@ -51,7 +51,7 @@ class Side:
 class Numbers:
     """The numbers that the weights of a view are computed from: e = s q·k + b, a = softmax(e/T) g, c = Σ a v.
 
-    A table of one head is the same for all of them.
+    A table of one head is the same for all of them: `#h` is h or 1.
     """
 
     score: Literal["dot", "additive", "stored"]  # how e is made: s q·k, w·tanh(q + k), or as `scores` has it
@@ -60,12 +60,12 @@ class Numbers:
     query: Float[Tensor, "h n d"] | None = None  # as the score projects it; None where the scores are stored
     keys: Float[Tensor, "h m d"] | None = None
     values: Float[Tensor, "h m c"] | None = None  # None where each step has others
-    vector: Float[Tensor, "h d"] | None = None  # w
-    scores: Float[Tensor, "h n m"] | None = None
-    bias: Float[Tensor, "h n m"] | None = None  # b
-    gate: Float[Tensor, "h n m"] | None = None  # g, a Gaussian around the centre of a window
-    mask: Bool[Tensor, "h n m"] | None = None  # whether a row may look at a column
-    weights: Float[Tensor, "h n m"] | None = None  # where they are no softmax
+    vector: Float[Tensor, "#h d"] | None = None  # w
+    scores: Float[Tensor, "#h n m"] | None = None
+    bias: Float[Tensor, "#h n m"] | None = None  # b
+    gate: Float[Tensor, "#h n m"] | None = None  # g, a Gaussian around the centre of a window
+    mask: Bool[Tensor, "#h n m"] | None = None  # whether a row may look at a column
+    weights: Float[Tensor, "#h n m"] | None = None  # where they are no softmax
     groups: tuple[int, ...] | None = None  # of each column its sentence, within which weights sum to one
     formulas: dict[str, str] = field(default_factory=dict)  # of the model's paper, by symbol
 

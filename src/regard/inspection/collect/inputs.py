@@ -4,6 +4,7 @@ import itertools
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
+from regard.data.document_texts import DocumentTexts
 from regard.data.images.caption_files import pictures_in
 from regard.errors import CommandError
 from regard.inspection.collect.open_run import OpenRun
@@ -32,7 +33,9 @@ def read_inputs(
             if is_folder(each):
                 raise CommandError(f"{each}: a folder given, expected a file; if it is a text, add --text")
             announce_keyboard(each, "text")
-            read = (line for lines in read_chunks(each, say=say) for line in lines if line.strip())
+            labelled = run.settings.data.reads == "documents"
+            texts_of = (DocumentTexts.of(each, run.settings.data, say) if labelled else None) or list
+            read = (line for lines in read_chunks(each, say=say) for line in texts_of(lines) if line.strip())
             lines = list(itertools.islice(read, count + 1 - len(texts)))
             if not lines:
                 raise CommandError(f"{'standard input' if each == '-' else each}: no text in it")

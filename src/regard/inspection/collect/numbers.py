@@ -32,7 +32,7 @@ def add_numbers(forward: ForwardPass, views: Sequence[View]) -> tuple[View, ...]
 
 
 def numbers_of(forward: ForwardPass, view: View) -> Numbers | Addressing | None:
-    """What the weights of a view are computed from; None where they are no attention over keys that are known."""
+    """Return the numbers that a view's weights are computed from; None where it is no attention over known keys."""
     if view.name in MEMORY_VIEWS:
         return memory_numbers(forward.head_steps, view.name, view.weights.shape[1])
     module, records = forward.module(view.name), forward.calls(view.name)

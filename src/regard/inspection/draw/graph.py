@@ -154,7 +154,7 @@ def describe(graph: Graph) -> str:
 
 
 def legend_of(graph: Graph) -> str:
-    """What the letters of shapes stand for, and the signs."""
+    """Write the legend: what the letters of shapes and the signs stand for."""
     used = {letter for node in graph.nodes for size in shape_letters(node, graph.sizes) for letter in size}
     parts = [f"{letter} {words}" for letter, words in LETTERS.items() if letter in used]
     pictures = [node.shape for node in graph.nodes if node.kind == "input" and len(node.shape) == 4]
@@ -285,7 +285,7 @@ def draw_box(box: Box, node: GraphNode, graph: Graph) -> str:
 
 
 def hint(node: GraphNode) -> str:
-    """What is said of a box when it is pointed at."""
+    """Write the text that appears when a box is pointed at."""
     parts = [node.name, "×".join(map(str, node.shape)) and f"output {list(node.shape)}"]
     if node.parameters:
         parts.append(f"{node.parameters:,} parameters")

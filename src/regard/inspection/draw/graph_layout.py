@@ -58,7 +58,7 @@ class Curve:
 
 @dataclass
 class Layout:
-    """What is placed, relative to its upper left corner."""
+    """A layout of boxes, frames and curves, placed relative to its upper left corner."""
 
     width: float = 0.0
     height: float = 0.0

@@ -16,7 +16,7 @@ SWEEPS = 12
 
 
 class Ports(Protocol):
-    """What a frame says of edges that come in and go out: where along its bottom and its top, by their source."""
+    """The places where edges enter a frame along its bottom and leave it along its top, by their source."""
 
     entries: dict[str, float]
     exits: dict[str, float]
@@ -24,7 +24,7 @@ class Ports(Protocol):
 
 @dataclass
 class Item:
-    """What stands in a row: a box, a frame, or a place where an edge passes."""
+    """An item of a row: a box, a frame, or a place where an edge passes."""
 
     key: str
     width: float

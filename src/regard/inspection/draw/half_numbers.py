@@ -69,7 +69,7 @@ def list_parts(numbers: Numbers | Addressing, values: bool) -> dict[str, Tensor]
 
 
 def describe(numbers: Numbers | Addressing) -> dict[str, Any]:
-    """What is known of the numbers without their tensors."""
+    """Describe the numbers without their tensors: how they are scored and scaled, and by which formulas."""
     if isinstance(numbers, Addressing):
         return {"score": "memory", "parts": {}, "left": ""}
     return {

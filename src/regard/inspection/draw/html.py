@@ -17,9 +17,10 @@ __all__ = ["document", "figure_element", "svg_element", "table_element"]
 
 STYLE = """
 :root { color-scheme: light dark; --ink: #23272f; --faint: #5b6472; --rule: #d5d9e0; --paper: #ffffff; --wash: #f5f7fa;
-  --good: #0b6b4f; --bad: #a63c00; --accent: #0b5fa5; }
+  --good: #0b6b4f; --bad: #a63c00; --accent: #0b5fa5; --shade: #23272f42; }
 @media screen and (prefers-color-scheme: dark) { :root { --ink: #e4e7ec; --faint: #9aa4b2; --rule: #3a414d;
-  --paper: #14171c; --wash: #1c2027; --good: #4fc79f; --bad: #f0965a; --accent: #6db6f0; } }
+  --paper: #14171c; --wash: #1c2027; --good: #4fc79f; --bad: #f0965a; --accent: #6db6f0;
+  --shade: #b4c6dc66; } }
 * { box-sizing: border-box; }
 body { margin: 0; background: var(--paper); color: var(--ink);
   font: 1rem/1.55 system-ui, -apple-system, "Segoe UI", Roboto, "DejaVu Sans", sans-serif; }
@@ -29,6 +30,7 @@ h2 { font-size: 1.15rem; margin: 2.4rem 0 .6rem; }
 .eyebrow { color: var(--faint); font-size: .85rem; margin: 0 0 .4rem; }
 blockquote { margin: 0; padding: .1rem 0 .1rem 1rem; border-left: 3px solid var(--accent); }
 blockquote p { margin: .3rem 0; }
+a { color: var(--accent); }
 cite { color: var(--faint); font-style: normal; font-size: .9rem; }
 ul.verdicts { list-style: none; padding: 0; margin: 0; }
 ul.verdicts li { padding: .6rem 0; border-bottom: 1px solid var(--rule); }
@@ -37,16 +39,27 @@ ul.verdicts li:last-child { border-bottom: 0; }
 .agrees .word { color: var(--good); } .differs .word { color: var(--bad); }
 .verdicts p { margin: 0; } .evidence { color: var(--faint); font-size: .92rem; font-variant-numeric: tabular-nums; }
 figure { margin: 1.6rem 0; }
-figure div { overflow-x: auto; }
 figure svg { width: 100%; min-width: 33rem; height: auto; display: block; }
 figcaption, caption { color: var(--faint); font-size: .9rem; text-align: left; }
 caption { padding-bottom: .5rem; color: var(--ink); font-weight: 600; }
-.wide { overflow-x: auto; margin: 1.6rem 0 .4rem; }
+/* What is too wide scrolls in its own box. A shade at an edge says that there is more: it belongs to the box, and the
+   paper that covers it scrolls away with what is in the box. */
+.wide, figure div { overflow-x: auto;
+  background: linear-gradient(90deg, var(--paper) 60%, transparent) 0 0 / 2.4rem 100% no-repeat local,
+  linear-gradient(270deg, var(--paper) 60%, transparent) 100% 0 / 2.4rem 100% no-repeat local,
+  linear-gradient(90deg, var(--shade), transparent) 0 0 / .8rem 100% no-repeat scroll,
+  linear-gradient(270deg, var(--shade), transparent) 100% 0 / .8rem 100% no-repeat scroll; }
+.wide { margin: 1.6rem 0 .4rem; }
 table { border-collapse: collapse; min-width: min(100%, 22rem); font-size: .9rem; font-variant-numeric: tabular-nums; }
 th, td { padding: .32rem .7rem .32rem 0; text-align: left; border-bottom: 1px solid var(--rule);
   vertical-align: bottom; }
 th { font-weight: 600; } th.number, td.number { text-align: right; padding-right: 0; padding-left: .7rem; }
 td.number { white-space: nowrap; }
+@media (max-width: 34rem) { table { font-size: .8rem; } th, td { padding-right: .4rem; }
+  th.number, td.number { padding-left: .4rem; } caption { position: sticky; left: 0; width: calc(100vw - 2.2rem); }
+  thead th { hyphens: auto; font-size: .92em; }
+  .wide tr > :first-child { position: sticky; left: 0; background: var(--paper); max-width: 9.5rem;
+    overflow-wrap: break-word; } figure svg { min-width: 27rem; } }
 .note { color: var(--faint); font-size: .9rem; margin-top: .2rem; }
 footer { margin-top: 2.6rem; padding-top: .8rem; border-top: 1px solid var(--rule); color: var(--faint);
   font-size: .85rem; }

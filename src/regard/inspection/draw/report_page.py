@@ -53,7 +53,7 @@ pre { background: var(--wash); border-radius: .4rem; padding: .8rem 1rem; overfl
 summary { cursor: pointer; color: var(--accent); } summary:focus-visible { outline: 2px solid var(--accent); }
 @media (max-width: 30rem) { .sample { grid-template-columns: 1fr; gap: 0; } .sample dd { margin-bottom: .45rem; }
   .signature { grid-template-columns: 1fr; gap: 0; } .signature dd { margin-bottom: .4rem; }
-  .figures { grid-template-columns: 1fr 1fr; } }
+  .figures { grid-template-columns: 1fr 1fr; } figure.alone svg { min-width: calc(var(--natural) * .72); } }
 @media print { .curves { grid-template-columns: 1fr 1fr; }
   pre { border: 1px solid var(--rule); white-space: pre-wrap; } }
 """

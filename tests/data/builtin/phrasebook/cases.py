@@ -1,15 +1,17 @@
 """Sentences translated by hand, and a sample of the corpus that several tests look at."""
 
 import functools
-import json
 import os
+import pickle
 import subprocess
 import sys
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import portalocker
+from data.builtin.phrasebook import draws
 
 from regard.data.builtin import Example
 
@@ -140,77 +142,54 @@ BY_HAND = [
 ]
 
 
-def without_hook(code: str, *arguments: str) -> Any:
-    """What a program prints as JSON. The shape-checking hook of the tests makes drawing twenty times slower.
-
-    Processes that test side by side share what the first of them drew.
-    """
-    command = [sys.executable, "-c", f"import json, sys\n{code}", *arguments]
-    drawn = Path(os.environ["REGARD_TEST_SHARED"]) / f"{zlib.crc32(repr(command).encode()):08x}.json"
-    with portalocker.Lock(drawn.with_suffix(".lock"), timeout=240):
-        if not drawn.exists():
-            done = subprocess.run(
-                command, stdout=subprocess.PIPE, check=True, env={**os.environ, "PYTHONIOENCODING": "utf-8"}
-            )
-            drawn.write_bytes(done.stdout)
-    return json.loads(drawn.read_bytes())
-
-
-GENERATE = """
-from regard.data.builtin import generate
-pair, count, longest = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-fields = "source", "target", "alignment", "source_heads", "target_heads"
-examples = generate("phrasebook", count, pair=pair, seed=1, longest=longest, edition=int(sys.argv[4]))
-json.dump([[getattr(example, field) for field in fields] for example in examples], sys.stdout)
+CALL = """
+import pickle, sys
+function, arguments = pickle.load(sys.stdin.buffer)
+pickle.dump(function(*arguments), sys.stdout.buffer)
 """
+
+
+def without_hook(function: Callable[..., Any], *arguments: Any) -> Any:
+    """What a function of `draws.py` returns. The shape-checking hook of the tests makes drawing twenty times slower.
+
+    Where it is, another process draws. Processes that test side by side share what the first of them drew.
+    """
+    name = f"{function.__name__}-{zlib.crc32(repr(arguments).encode()):08x}.pickle"
+    path = Path(os.environ["REGARD_TEST_SHARED"]) / name
+    with portalocker.Lock(path.with_suffix(".lock"), timeout=240):
+        if not path.exists():
+            path.write_bytes(
+                draw_apart(function, arguments) if "shapes" in sys.modules else pickle.dumps(function(*arguments))
+            )
+    return pickle.loads(path.read_bytes())
+
+
+def draw_apart(function: Callable[..., Any], arguments: tuple[Any, ...]) -> bytes:
+    """Call it in a new process."""
+    paths = os.pathsep.join(path for path in sys.path if path)
+    return subprocess.run(
+        [sys.executable, "-c", CALL],
+        input=pickle.dumps((function, arguments)),
+        stdout=subprocess.PIPE,
+        check=True,
+        env={**os.environ, "PYTHONPATH": paths},
+    ).stdout
 
 
 @functools.cache
-def sample(pair: str, count: int = 20_000, longest: int = 14, edition: int = 1) -> list[Example]:
+def sample(pair: str, count: int = 20_000, longest: int = 14, edition: int = 1, seed: int = 1) -> list[Example]:
     """Sentences of the corpus, as a user's program draws them."""
-    return read_examples(without_hook(GENERATE, pair, str(count), str(longest), str(edition)))
-
-
-def read_examples(found: Any) -> list[Example]:
-    return [
-        Example(source, target, tuple((i, j) for i, j in links), tuple(above), tuple(below))
-        for source, target, links, above, below in found
-    ]
-
-
-# The second edition's sentences, before they are written as people write.
-PLAIN = """
-import random
-from regard.data.builtin import phrasebook
-from regard.data.builtin.phrasebook import PAIRS, all_words, english, example
-from regard.data.builtin.phrasebook.grammar import Grammar
-fields = "source", "target", "alignment", "source_heads", "target_heads"
-grammar, found = Grammar(all_words(2), random.Random(6).random, rich=0.3), []
-while len(found) < int(sys.argv[2]):
-    sentence = grammar.sentence()
-    made = example(sentence, english.speak(sentence), PAIRS[sys.argv[1]])
-    found.append([getattr(made, field) for field in fields])
-json.dump(found, sys.stdout)
-"""
+    return without_hook(draws.sample, pair, count, longest, edition, seed)
 
 
 @functools.cache
 def spaced(pair: str, count: int = 12_000) -> list[Example]:
     """Sentences of the grammar in both editions, their words apart by spaces."""
-    return [*sample(pair), *read_examples(without_hook(PLAIN, pair, str(count)))]
-
-
-DERIVE = """
-from regard.data.builtin.phrasebook import derivation, french, german
-def say(language, sentence):
-    return " ".join(word.form for word in language.speak(sentence))
-found = [derivation.search(source.split(), 200_000 if wanted else 5_000) for source, wanted in json.loads(sys.argv[1])]
-json.dump([s and [say(german, s), say(french, s)] for s in found], sys.stdout)
-"""
+    return [*sample(pair), *without_hook(draws.plain, pair, count)]
 
 
 @functools.cache
 def derived() -> dict[str, list[str] | None]:
     """The sentences of BY_HAND as the grammar says them in German and French."""
     asked = [(english, german is not None) for english, german, _ in BY_HAND]
-    return {source: said for (source, _), said in zip(asked, without_hook(DERIVE, json.dumps(asked)), strict=True)}
+    return {source: said for (source, _), said in zip(asked, without_hook(draws.derive, asked), strict=True)}

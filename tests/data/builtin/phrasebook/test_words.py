@@ -3,9 +3,9 @@
 from collections import Counter
 
 import pytest
-from data.builtin.phrasebook.cases import without_hook
+from data.builtin.phrasebook.cases import sample
 
-from regard.data.builtin import Example, generate
+from regard.data.builtin import generate
 from regard.data.builtin.phrasebook import derive
 from regard.studies.relations.dependencies import name_relations
 
@@ -47,28 +47,11 @@ def test_verb_and_object():
     assert (words[place], words[example.source_heads[place]]) == ("pizza.", "ate")
 
 
-GENERATE = """
-from dataclasses import asdict
-from regard.data.builtin import generate
-found = generate("phrasebook", 3000, pair=sys.argv[1], seed=5, longest=18, edition=int(sys.argv[2]))
-json.dump([asdict(example) for example in found], sys.stdout)
-"""
-
-
-def sample(pair: str, edition: int) -> list[Example]:
-    examples = []
-    for row in without_hook(GENERATE, pair, str(edition)):
-        links = tuple((i, j) for i, j in row.pop("alignment"))
-        plain = {name: tuple(each) if isinstance(each, list) else each for name, each in row.items()}
-        examples.append(Example(alignment=links, **plain))
-    return examples
-
-
 @pytest.mark.parametrize("pair", ["en-de", "en-fr"])
 @pytest.mark.parametrize("edition", [1, 2])
 def test_every_word_has_a_relation(pair, edition):
     names = Counter[str]()
-    for example in sample(pair, edition):
+    for example in sample(pair, 3_000, 18, edition, seed=5):
         for text, heads, relations in (
             (example.source, example.source_heads, example.source_relations),
             (example.target, example.target_heads, example.target_relations),

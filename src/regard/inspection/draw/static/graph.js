@@ -9,7 +9,10 @@ function graphSection(exhibit) {
       "Blue boxes are modules of the model, yellow ones the stages of an attention; each has its name under the pointer.",
   );
   const drawn = new DOMParser().parseFromString(exhibit.graph, "image/svg+xml").documentElement;
-  node.append(el("div", { class: "scroll graph" }, document.importNode(drawn, true)));
+  const box = el("div", { class: "scroll graph" }, document.importNode(drawn, true));
+  node.append(box);
+  // Where it is wider than the window, its middle is in sight first, where most of the boxes stand.
+  node.ready = () => (box.scrollLeft = (box.scrollWidth - box.clientWidth) / 2);
   node.figures = [["the graph", () => node.querySelector("svg")]];
   return node;
 }

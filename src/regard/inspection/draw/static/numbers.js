@@ -84,6 +84,9 @@ function computedRow(view, head, row) {
 
 // ---- how it is shown
 
+const MANY_KEYS = 32, // keys; of more only the largest weights are shown at first
+  FEW_KEYS = 12;
+
 // A vector as bars up and down from a line: the sign is seen without colour.
 function bars(values, reach, name) {
   const step = Math.max(1.5, Math.min(9, 150 / values.length)),
@@ -139,22 +142,24 @@ function formulaOf(numbers, view, row) {
 function numbersSection(exhibit, state) {
   const views = exhibit.views.filter((view) => view.numbers);
   if (!views.length) return null;
+  const thing = views.every((view) => view.rows === "places") ? "place" : "word";
   const node = section(
     "numbers",
     "In numbers",
     (views.every((view) => view.numbers.score === "memory")
       ? "Any step of any head: how it found its places in the memory, in half precision. "
-      : "Any word in any layer and head, computed here from q, k and v in half precision. ") +
-      "H and L change head and layer, arrows the word.",
+      : `Any ${thing} in any layer and head, computed here from q, k and v in half precision. `) +
+      `H and L change head and layer, arrows the ${thing}.`,
   );
   const bar = el("div", { class: "bar-row" }),
-    row = el("div", { class: "rows-row", role: "group", "aria-label": "the word that looks" }),
+    row = el("div", { class: "rows-row", role: "group", "aria-label": `the ${thing} that looks` }),
     body = el("div", { class: "in-numbers" }),
     told = readout("Point at a bar for its number.");
   node.append(bar, row, body, told.node);
   let view = null,
     head = 0,
     at = 0,
+    all = false, // keys, however many there are
     buttons = [];
   const pick =
     views.length > 1 &&
@@ -174,7 +179,14 @@ function numbersSection(exhibit, state) {
     at = Math.min(at, view.n - 1);
     buttons.forEach((button, k) => button.setAttribute("aria-pressed", String(k === at)));
     const shown = view.numbers.score === "memory" ? addressingOf : numbersOf;
-    body.replaceChildren(...shown(view, head, at, units[at], columns));
+    body.replaceChildren(...shown(view, head, at, units[at], columns, all));
+    const fold = body.querySelector("button.fold");
+    if (fold)
+      fold.onclick = () => {
+        all = !all;
+        show();
+        body.querySelector("button.fold").focus();
+      };
     told.say();
   };
   const draw = () => {
@@ -251,11 +263,39 @@ function numbersSection(exhibit, state) {
   return node;
 }
 
-function numbersOf(view, head, at, unit, columns) {
+// The keys to show: all of them in their order, or the few with the largest weights, those first.
+function keysShown(row, all) {
+  const order = row.keys.map((_, j) => j);
+  if (all || order.length <= MANY_KEYS) return order;
+  return largestOf(
+    row.keys.map((each) => each.weight),
+    FEW_KEYS,
+  );
+}
+
+// The numbers of the largest values, those first.
+function largestOf(values, count) {
+  return [...values.keys()].sort((i, j) => values[j] - values[i] || i - j).slice(0, count);
+}
+
+// What of the keys is shown, and a button for the others.
+function foldLine(row, order) {
+  const few = order.length < row.keys.length,
+    sum = order.reduce((total, j) => total + row.keys[j].weight, 0);
+  return el(
+    "p",
+    { class: "small" },
+    few ? `The ${order.length} largest of ${row.keys.length} weights; they sum to ${share(sum, 3)}. ` : "",
+    el("button", { type: "button", class: "plain fold" }, few ? `Show all ${row.keys.length}` : `Show the ${FEW_KEYS} largest`),
+  );
+}
+
+function numbersOf(view, head, at, unit, columns, all) {
   const { numbers } = view;
   if (numbers.left === "size" || numbers.left === "range")
     return [el("p", { class: "note" }, NOTHING_STORED[numbers.left])];
   const row = computedRow(view, head, at),
+    order = keysShown(row, all),
     [scored, weighed, summed] = formulaOf(numbers, view, row);
   const reach = (list) => largest(list.flatMap((each) => (each ? [...each] : [])).map(Math.abs));
   const keys = row.keys[0]?.key ? reach([row.query, ...row.keys.map((each) => each.key)]) : 1,
@@ -282,7 +322,7 @@ function numbersOf(view, head, at, unit, columns) {
     el(
       "tbody",
       {},
-      row.keys.map((each, j) =>
+      order.map((j) => [row.keys[j], j]).map(([each, j]) =>
         el(
           "tr",
           { class: each.allowed ? "" : "shut" },
@@ -316,6 +356,7 @@ function numbersOf(view, head, at, unit, columns) {
       : "",
     row.query ? line("q", row.query, keys, view.n > 1 ? `the query of ${unit.text}` : "the query") : "",
     el("div", { class: "scroll" }, table),
+    row.keys.length > MANY_KEYS ? foldLine(row, order) : "",
     shut ? el("p", { class: "faint small" }, `${shut} of ${view.m} may not be looked at: −∞, and weight 0.`) : "",
     ...[...row.contexts].map(([k, context]) =>
       line("c", context, largest([...context].map(Math.abs)), row.contexts.size > 1 ? `the sum of sentence ${k + 1}` : "the sum of a v"),

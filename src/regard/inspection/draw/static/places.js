@@ -42,8 +42,8 @@ function placesSection(exhibit, state, image) {
     told.say(
       el("span", { class: "who" }, capital(name(place))),
       ` looks most at ${name(best)}: `,
-      el("b", {}, share(map[best])),
-      ` (${share(1 / view.m, 3)} if it looked everywhere)`,
+      el("b", {}, share(map[best], 3)),
+      ` (${share(1 / view.m, 3)} if it looked everywhere alike)`,
       entropy !== undefined && entropy !== null
         ? `; entropy ${decimal(entropy)} of ${decimal(Math.log(view.m))} nats`
         : "",

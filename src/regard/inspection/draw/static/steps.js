@@ -6,13 +6,17 @@ function walkSection(exhibit) {
   const view = exhibit.views.find((each) => each.name === walk.view),
     side = exhibit.sides[view ? view.rows : "written"];
   const whole = view?.rows === "document"; // no word looks, but all of it
+  const place = view?.rows === "places" && view.n > 1; // of a picture
+  // Of many keys those with the largest weights, the same at every stage.
+  const weights = view && weightsOf(view, walk.head).subarray(walk.row * view.m, (walk.row + 1) * view.m);
+  const few = view && view.m > MANY_KEYS ? largestOf(weights, FEW_KEYS).sort((i, j) => i - j) : null;
   const end = exhibit.labels.length ? "label" : "word";
   const node = section("walk", walk.stages.some((stage) => stage.part) ? `From x to the ${end}` : "One word in numbers", null);
   node.append(
     el(
       "p",
       { class: "lead" },
-      whole ? "The document" : "One word",
+      whole ? "The document" : place ? "One place" : "One word",
       side && !whole ? [": ", said(side.pieces[walk.row], { class: "who" })] : "",
       view ? `, ${view.title}${view.heads > 1 ? `, head ${walk.head + 1}` : ""}.` : ".",
       " Every number is the model’s own, of this pass.",
@@ -56,7 +60,7 @@ function walkSection(exhibit) {
             el("span", { class: "symbol" }, ...scripted(stage.formula || stage.symbol)),
             el("span", { class: "faint" }, ...scripted(stage.words)),
           ),
-          stageOf(stage),
+          stageOf(stage, few && stage.names.length === view.m ? few : null),
         ),
       ),
     );
@@ -82,7 +86,7 @@ function scripted(text) {
     );
 }
 
-function stageOf(stage) {
+function stageOf(stage, few = null) {
   let { values, names } = stage;
   if (values.length === 1 && names.length > 1 && values[0].length === names.length)
     values = values[0].map((value) => [value]);
@@ -104,14 +108,7 @@ function stageOf(stage) {
   const body = el(
     "div",
     { class: `${single ? "single" : "vectors"}${alone ? " alone" : ""}` },
-    rows.slice(0, 60),
-    rows.length > 60
-      ? el(
-          "button",
-          { type: "button", class: "plain", onclick: (event) => event.target.replaceWith(...rows.slice(60)) },
-          `and ${rows.length - 60} more`,
-        )
-      : "",
+    ...foldedRows(rows, few ?? [...rows.keys()].slice(0, 60), few !== null),
   );
   if (single) return body;
   return el(
@@ -144,6 +141,30 @@ function stageOf(stage) {
       ),
     ),
   );
+}
+
+// Some of the rows, and a button that shows all of them in their place.
+function foldedRows(rows, few, largest_) {
+  if (few.length >= rows.length) return rows;
+  const said_ = el("span", { class: "faint small" }, largest_ ? `The ${few.length} with the largest weights. ` : ""),
+    line = el("p", { class: "fold-line" }, said_);
+  line.append(
+    el(
+      "button",
+      {
+        type: "button",
+        class: "plain",
+        onclick: () => {
+          const box = line.parentElement;
+          box.replaceChildren(...rows);
+          box.tabIndex = -1;
+          box.focus();
+        },
+      },
+      `Show all ${rows.length}`,
+    ),
+  );
+  return [...few.map((i) => rows[i]), line];
 }
 
 function scoreText(value) {

@@ -1,0 +1,353 @@
+"""LibreTranslate's protocol: its routes, requests, answers and errors, for the clients that speak it.
+
+The work is that of `/v1/translate`, and so are the limits; only the form is another one. Errors are `{"error": "…"}`
+with LibreTranslate's status codes.
+"""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
+from urllib.parse import parse_qs
+
+from fastapi import FastAPI, Request, Response
+from starlette.datastructures import UploadFile
+from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse
+
+from regard.config import show_value
+from regard.decoding.options import Options
+from regard.serving.file_store import FileStore
+from regard.serving.file_translation import ENDINGS, read_file
+from regard.serving.language_names import language_name
+from regard.serving.language_pairs import LanguageTable, as_detection
+from regard.serving.libretranslate_errors import FAULT, ProtocolError, is_protocol_path, to_protocol
+from regard.serving.libretranslate_schema import describe_libretranslate
+from regard.serving.markup import parse_html
+from regard.serving.requests import check_text, read_json, shorten
+from regard.serving.service import Service
+from regard.serving.text_translation import translate_documents, translate_plain
+
+__all__ = ["add_libretranslate"]
+
+Finish = Callable[[Service, Request, Coroutine[Any, Any, Any]], Awaitable[Response]]
+FORM_FIELDS = 100  # of a form, at most
+
+
+def add_libretranslate(app: FastAPI, service: Service, finish: Finish) -> None:
+    """Add the routes; `finish` answers with what some work gives, or with why it gives nothing."""
+    Routes(app, service, finish)
+    for kind in (HTTPException, Exception):
+        adapt_handler(app, kind)
+
+
+def adapt_handler(app: FastAPI, kind: type[Exception]) -> None:
+    """Let the handler of an error answer in LibreTranslate's form on its paths."""
+    usual: Any = app.exception_handlers[kind]
+
+    async def handle(request: Request, error: Exception) -> Response:
+        if not is_protocol_path(request.url.path):
+            return await usual(request, error)
+        known = to_protocol(error) or ProtocolError(500, FAULT)
+        return JSONResponse(known.body, known.status, headers=known.headers)
+
+    app.exception_handlers[kind] = handle
+
+
+class Routes:
+    """LibreTranslate's routes over a service."""
+
+    def __init__(self, app: FastAPI, service: Service, finish: Finish):
+        self.app, self.service, self.finish_work = app, service, finish
+        self.files = FileStore()
+        self.cached: tuple[Any, LanguageTable] | None = None
+        rows: tuple[tuple[str, str, str, Any], ...] = (
+            ("POST", "/translate", "translate", self.translate),
+            ("POST", "/translate_file", "translate_file", self.translate_file),
+            ("GET", "/download_file/{key}", "download_file", self.download_file),
+            ("POST", "/detect", "detect", self.detect),
+            ("POST", "/suggest", "suggest", self.suggest),
+            ("GET", "/languages", "languages", self.languages),
+            ("GET", "/frontend/settings", "settings", self.frontend_settings),
+            ("GET", "/health", "health", self.health),
+            ("GET", "/spec", "spec", self.spec),
+        )
+        for method, path, name, answer in rows:
+            description = describe_libretranslate(name, service.settings)
+            app.add_api_route(path, self.guarded(answer), methods=[method], **description)
+
+    # ---- routes
+
+    async def translate(self, request: Request) -> Response:
+        """Translate a text or several."""
+        fields = await self.read_fields(request)
+        question, many = self.read_question(fields)
+        source, target = self.read_languages(fields)
+        form = fields.get("format") or "text"
+        if form not in ("text", "html"):
+            raise ProtocolError(400, f"{show_value(form)} format is not supported")
+        count = self.read_count(fields.get("alternatives"))
+        table = self.table()
+
+        def detect() -> list[tuple[str, float]]:  # tags and attributes are in no language
+            texts = [" ".join(parse_html(text).texts) for text in question] if form == "html" else question
+            return [table.detect_source(text, target) for text in texts]
+
+        detected = await asyncio.to_thread(detect) if source is None else [(source, 100.0)] * len(question)
+
+        async def work() -> dict[str, Any]:
+            outputs: list[list[str]] = [[] for _ in question]
+            options = Options(beam=max(Options.beam, 1 + count), nbest=1 + count)
+            for code in dict.fromkeys(each for each, _ in detected):
+                numbers = [number for number, each in enumerate(detected) if each[0] == code]
+                texts, pair = [question[number] for number in numbers], self.require_pair(code, target)
+                if pair is None:  # it is in the target language
+                    found = [[text] for text in texts]
+                elif form == "html":
+                    found = await translate_documents(self.service, pair, texts, options)
+                else:
+                    found = await translate_plain(self.service, pair, texts, options)
+                for number, each in zip(numbers, found, strict=True):
+                    outputs[number] = each
+            answer: dict[str, Any] = {"translatedText": [each[0] for each in outputs]}
+            if count:
+                answer["alternatives"] = [list(dict.fromkeys(each))[1:] for each in outputs]
+            if source is None:
+                answer["detectedLanguage"] = [as_detection(each) for each in detected]
+            return answer if many else {name: values[0] for name, values in answer.items()}
+
+        return await self.finish(request, work())
+
+    async def translate_file(self, request: Request) -> Response:
+        """Translate a file, and say where it can be fetched."""
+        try:
+            fields = await self.read_fields(request)
+            file = fields.get("file")
+            if not isinstance(file, UploadFile):
+                raise ProtocolError(400, "Invalid request: missing file parameter")
+            source, target = self.read_languages(fields)
+            name, content = file.filename or "", await file.read()
+        finally:
+            await request.close()
+        document = await asyncio.to_thread(read_file, name, content, self.service.settings.characters)
+        if source is None:
+            found = await asyncio.to_thread(self.table().detect_source, " ".join(document.texts), target)
+            source = found[0]
+        pair = self.require_pair(source, target)
+
+        async def work() -> dict[str, Any]:
+            text = document.original if pair is None else await document.translate(self.service, pair, Options())
+            key = self.files.add(translated_name(name, target), text.encode())
+            return {"translatedFileUrl": str(request.base_url.replace(path=f"/download_file/{key}", query=""))}
+
+        return await self.finish(request, work())
+
+    async def download_file(self, request: Request) -> Response:
+        """Hand a translated file over, to be saved and not to be shown."""
+        found = self.files.get(request.path_params["key"])
+        if found is None:
+            raise ProtocolError(404, "There is no such file, or no more: files are kept for ten minutes")
+        name, content = found
+        headers = {
+            "content-disposition": f'attachment; filename="{name}"',
+            "x-content-type-options": "nosniff",
+            "content-security-policy": "sandbox; default-src 'none'",
+            "cache-control": "no-store",
+        }
+        return Response(content, media_type="application/octet-stream", headers=headers)
+
+    async def detect(self, request: Request) -> Response:
+        """Detect the language of a text."""
+        question, _ = self.read_question(await self.read_fields(request))
+        found = await asyncio.to_thread(self.table().detect, "\n".join(question))
+        likely = [each for each in found if each[1] >= 0.05] or found[:1]
+        return JSONResponse([as_detection(each) for each in likely])
+
+    async def suggest(self, request: Request) -> Response:
+        """Refuse a better translation: this server learns nothing from its clients."""
+        await self.read_fields(request)
+        raise ProtocolError(403, "Suggestions are disabled on this server")
+
+    async def languages(self, request: Request) -> Response:
+        """List the languages."""
+        table = self.table()
+        rows = [{"code": code, "name": language_name(code), "targets": table.targets(code)} for code in table.codes]
+        return JSONResponse(rows)
+
+    async def frontend_settings(self, request: Request) -> Response:
+        """Say what this server allows."""
+        settings, pairs = self.service.settings, self.table().pairs
+        first = (pairs[0].source, pairs[0].target) if pairs else ("", "")
+        source, target = ({"code": code, "name": language_name(code)} for code in first)
+        return JSONResponse(
+            {
+                "apiKeys": settings.keys is not None,
+                "charLimit": settings.characters,
+                "filesTranslation": True,
+                "frontendTimeout": 500,
+                "keyRequired": settings.keys is not None,
+                "language": {"source": source, "target": target},
+                "suggestions": False,
+                "supportedFilesFormat": list(ENDINGS),
+            }
+        )
+
+    async def health(self, request: Request) -> Response:
+        """Say whether every model serves."""
+        return JSONResponse({"status": "ok"}) if self.service.ready else JSONResponse({"status": "not ready"}, 503)
+
+    async def spec(self, request: Request) -> Response:
+        """Describe these routes, and no others."""
+        whole = self.app.openapi()
+        own = {
+            path: methods
+            for path, methods in whole["paths"].items()
+            if any("LibreTranslate" in each.get("tags", ()) for each in methods.values())
+        }
+        return JSONResponse({**whole, "paths": own})
+
+    # ---- requests
+
+    async def read_fields(self, request: Request) -> dict[str, Any]:
+        """Read the fields of a request, JSON or a form, and check its API key."""
+        fields: dict[str, Any] = dict(request.query_params)
+        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if kind == "multipart/form-data":
+            form = await request.form(
+                max_files=1, max_fields=FORM_FIELDS, max_part_size=self.service.settings.body_bytes
+            )
+            fields |= dict(form)
+        else:
+            body = await request.body()
+            if kind.endswith("json") or (
+                kind != "application/x-www-form-urlencoded" and body.lstrip()[:1] in (b"{", b"[")
+            ):
+                fields |= read_json(body)
+            else:
+                fields |= read_form(body)
+        key = fields.get("api_key")
+        ring = getattr(request.state, "keys", None)
+        if ring is not None:  # no header has a key
+            ring.check(str(key) if key else None)
+        if self.service.settings.log_texts:
+            from regard.serving.guard import log
+
+            log.info("%s %s", request.url.path, json.dumps(fields, ensure_ascii=True, default=str)[:100_000])
+        return fields
+
+    def read_question(self, fields: dict[str, Any]) -> tuple[list[str], bool]:
+        """The texts of a request, and whether they are a list."""
+        question, settings = fields.get("q"), self.service.settings
+        if question is None or question in ("", []):
+            raise ProtocolError(400, "Invalid request: missing q parameter")
+        many = isinstance(question, list)
+        texts = question if many else [question]
+        if len(texts) > settings.texts:
+            raise ProtocolError(400, f"Invalid request: {len(texts):,} texts exceed the limit of {settings.texts:,}")
+        checked = [check_text(f"q[{number}]" if many else "q", text) for number, text in enumerate(texts)]
+        check_size(sum(map(len, checked)), settings.characters)
+        return checked, many
+
+    def read_languages(self, fields: dict[str, Any]) -> tuple[str | None, str]:
+        """The languages of a request; None for a source that is to be detected."""
+        codes = []
+        for name in ("source", "target"):
+            given = fields.get(name)
+            if not given:
+                raise ProtocolError(400, f"Invalid request: missing {name} parameter")
+            code = self.table().find_code(given) if isinstance(given, str) else None
+            if code is None and not (name == "source" and given == "auto"):
+                known = ", ".join(self.table().codes) or "no languages"
+                raise ProtocolError(400, f"{shorten(show_value(given))} is not supported; this server has {known}")
+            codes.append(code)
+        return codes[0], str(codes[1])
+
+    def read_count(self, given: Any) -> int:
+        """How many alternatives are asked for."""
+        if given in (None, ""):
+            return 0
+        if isinstance(given, str) and given.isascii() and given.isdecimal() and len(given) < 9:
+            given = int(given)
+        if not isinstance(given, int) or isinstance(given, bool) or given < 0:
+            raise ProtocolError(400, f"Invalid request: {shorten(show_value(given))} alternatives, expected a number")
+        most = self.service.settings.beam - 1
+        if given > most:
+            raise ProtocolError(400, f"Invalid request: {given:,} alternatives exceed the limit of {most:,}")
+        return given
+
+    # ---- languages
+
+    def table(self) -> LanguageTable:
+        """The languages of the models that are served now."""
+        if len(self.service.models) < len(self.service.folders):
+            raise ProtocolError(503, "The models are being loaded; try again", headers={"Retry-After": "2"})
+        models = tuple(self.service.models.values())
+        if self.cached is None or self.cached[0] != models:
+            self.cached = models, LanguageTable(models)
+        return self.cached[1]
+
+    def require_pair(self, source: str, target: str) -> Any:
+        """The model for a pair of languages; None where they are the same and no model has both sides in it."""
+        pair = self.table().find_pair(source, target)
+        if pair is None and source != target:
+            names = [f"{language_name(code)} ({code})" for code in (target, source)]
+            raise ProtocolError(400, f"{names[0]} is not available as a target language from {names[1]}")
+        return pair
+
+    # ---- answers
+
+    async def finish(self, request: Request, work: Coroutine[Any, Any, Any]) -> Response:
+        """Answer with what the work gives, and with errors in LibreTranslate's form."""
+        response = await self.finish_work(self.service, request, work)
+        if response.status_code < 400 or not response.body:
+            return response
+        error = json.loads(bytes(response.body))["error"]
+        if not isinstance(error, dict):
+            return response
+        headers = {name: value for name, value in response.headers.items() if name == "retry-after"}
+        status = 400 if response.status_code == 422 else response.status_code
+        return JSONResponse({"error": error["message"]}, status, headers=headers)
+
+    def guarded(self, answer: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
+        """A route whose errors are in LibreTranslate's form; a fault is logged by the guard."""
+
+        async def respond(request: Request) -> Response:
+            try:
+                return await answer(request)
+            except Exception as error:
+                known = to_protocol(error)
+                if known is None:
+                    raise
+                return JSONResponse(known.body, known.status, headers=known.headers)
+
+        respond.__name__ = answer.__name__
+        return respond
+
+
+def read_form(body: bytes) -> dict[str, Any]:
+    """Read a form; a field that is given several times is a list."""
+    try:
+        pairs = parse_qs(body.decode(), keep_blank_values=True, max_num_fields=FORM_FIELDS, errors="strict")
+    except ValueError:
+        raise ProtocolError(400, "Invalid request: the body is neither JSON nor a form in UTF-8") from None
+    return {
+        name: [normalise_lines(each) for each in values] if len(values) > 1 else normalise_lines(values[0])
+        for name, values in pairs.items()
+    }
+
+
+def normalise_lines(text: str) -> str:
+    """Write the ends of lines as a text does: a form has two characters for each."""
+    return text.replace("\r\n", "\n")
+
+
+def check_size(characters: int, most: int) -> None:
+    """Refuse too many characters."""
+    if characters > most:
+        raise ProtocolError(400, f"Invalid request: request ({characters}) exceeds text limit ({most})")
+
+
+def translated_name(name: str, target: str) -> str:
+    """The name of a translated file: the language before its ending."""
+    stem, dot, ending = name.rpartition(".")
+    return f"{stem}_{target}{dot}{ending}"

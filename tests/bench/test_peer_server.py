@@ -1,0 +1,23 @@
+"""CTranslate2 behind a minimal server answers what its library answers; it is no part of the tests' own packages."""
+
+import json
+import urllib.request
+
+import pytest
+
+from regard.bench import serving
+from regard.run import load
+
+TINY = {"size": 8, "heads": 2, "layers": 1, "hidden": 8}
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_request_is_answered_with_texts(tmp_path):
+    pytest.importorskip("ctranslate2")
+    folder, words = serving.write_run(tmp_path / "run", TINY, 200), serving.Words(200)
+    body = {"texts": [words.sentence(5) for _ in range(6)], "beam": 1, "shortest": 4, "longest": 4}
+    with serving.start(["regard.bench.peer_server", str(folder), "cpu"]) as address:
+        request = urllib.request.Request(address + serving.PLACE, json.dumps(body).encode())
+        with urllib.request.urlopen(request, timeout=60) as response:
+            texts = [each["text"] for each in json.load(response)["results"]]
+    assert texts == load(folder).translate(body["texts"], beam=1, shortest=4, longest=4)  # greedy: END changes nothing

@@ -1,0 +1,72 @@
+"""Texts of labelled tables: the columns and keys of training, lines that cannot be read, names that are no table."""
+
+import pytest
+
+from regard.data.document_texts import DocumentTexts
+from regard.data.settings import DataSettings
+from regard.io.lines import GivenText
+
+TRAINED = DataSettings(documents="train.tsv")
+
+
+def quiet(text):
+    pass
+
+
+@pytest.mark.parametrize("name", ["new.txt", "new", "-", "new.gz", "tsv", GivenText("a table.tsv")])
+def test_other_files_are_texts_already(name):
+    assert DocumentTexts.of(name, TRAINED, quiet) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "line", "place"),
+    [
+        ("new.tsv", TRAINED, "good\tThe text .", "column 2"),
+        ("NEW.TSV.gz", TRAINED, "good\tThe text .\tmore", "column 2"),
+        (
+            "new.tsv",
+            DataSettings(documents="a.tsv.gz", text_column=4, label_column=1),
+            "1\t2\t3\tThe text .",
+            "column 4",
+        ),
+        ("new.tsv", DataSettings(documents="a.jsonl", text_column="body"), "good\tThe text .", "column 2"),
+        ("new.tsv", DataSettings(builtin="reviews"), "good\tThe text .", "column 2"),
+        ("new.jsonl", TRAINED, '{"label": 3, "text": "The text ."}', "the key 'text'"),
+        ("new.json", DataSettings(documents="a.tsv", text_column=4), '{"text": "The text ."}', "the key 'text'"),
+        (
+            "new.jsonl.gz",
+            DataSettings(documents="a.json", text_column="review.body"),
+            '{"review": {"body": "The text ."}}',
+            "the key 'review.body'",
+        ),
+    ],
+)
+def test_the_label_is_left_out(name, data, line, place):
+    said = []
+    texts = DocumentTexts.of(name, data, said.append)
+    assert texts([line, "", line]) == ["The text .", "", "The text ."]
+    assert said == [f"{name}: reading the documents in {place}; labels are ignored"]
+
+
+def test_a_line_without_a_tab_is_a_text():
+    assert DocumentTexts.of("new.tsv", TRAINED, quiet)(["No label here .", "good\tIt has ."]) == [
+        "No label here .",
+        "It has .",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "line", "problem"),
+    [
+        ("new.jsonl", TRAINED, "The text .", "line 2: not valid JSON"),
+        ("new.jsonl", TRAINED, '{"body": "x"}', "line 2: no key 'text'; it has 'body'"),
+        ("new.tsv", DataSettings(documents="a.tsv", text_column=3), "a\tb", "line 2: 2 columns, expected at least 3"),
+    ],
+)
+def test_a_line_that_cannot_be_read_is_empty_and_the_first_is_named(name, data, line, problem):
+    said = []
+    texts = DocumentTexts.of(name, data, said.append)
+    assert texts([""]) == [""]
+    assert texts([line, line]) == ["", ""]
+    assert len(said) == 2
+    assert said[1].startswith(f"{name}, {problem}")

@@ -1,0 +1,82 @@
+"""Pairs of languages: which model serves one, what a code means, and in which language a text is."""
+
+from types import SimpleNamespace
+
+import pytest
+from serving.served import STORED
+
+from regard.config import parse
+from regard.data.builtin import generate
+from regard.data.language_profile import FILE, LanguageProfile, RunLanguages
+from regard.data.settings import DataSettings
+from regard.serving.language_pairs import LanguagePair, LanguageTable, as_detection, find_tag
+
+
+def model(name, source, targets, folder=STORED, tags=(), translates=True):
+    """What a table asks of a model that is served."""
+    corpora = [{"source": "a.x", "target": "b.x", "tag": tag} for tag in tags]
+    data = parse(DataSettings, {"corpora": corpora})
+    run = SimpleNamespace(can=lambda action: translates, folder=folder, settings=SimpleNamespace(data=data))
+    languages = None if source is None else {"source": source, "targets": list(targets)}
+    return SimpleNamespace(name=name, run=run, card={"languages": languages})
+
+
+@pytest.fixture
+def profiled(tmp_path):
+    """A folder with the profiles of English and of German."""
+    examples = list(generate("phrasebook", 300))
+    english, german = (LanguageProfile.of([getattr(each, side) for each in examples]) for side in ("source", "target"))
+    (tmp_path / FILE).write_text(RunLanguages(english, {"": german}).dumps(), encoding="utf-8")
+    return tmp_path
+
+
+def test_codes_and_targets():
+    table = LanguageTable([model("a", "en", ["de"]), model("b", "de", ["en", "fr"]), model("c", None, [])])
+    assert table.codes == ["en", "de", "fr"]
+    assert table.targets("en") == ["de", "en"]
+    assert table.targets("de") == ["en", "fr", "de"]
+    assert table.targets("fr") == ["fr"]
+    assert table.unknown == ["c"]
+    assert LanguageTable([model("d", None, [], translates=False)]).unknown == []
+
+
+def test_what_a_code_means():
+    table = LanguageTable([model("a", "en", ["pt_BR"]), model("b", "en", ["zh-Hans"]), model("c", "en", ["zh-Hant"])])
+    for given, code in (("en", "en"), ("EN", "en"), ("en-GB", "en"), ("pt", "pt_BR"), ("pt-br", "pt_BR")):
+        assert table.find_code(given) == code
+    for given in ("zh", "fr", "", "e", "auto"):  # two of them, or none
+        assert table.find_code(given) is None
+
+
+def test_the_first_model_of_a_pair_serves_it():
+    table = LanguageTable([model("a", "en", ["de"]), model("b", "en", ["de"])])
+    assert table.find_pair("en", "de") == LanguagePair("a", "en", "de")
+    assert table.find_pair("de", "en") is None
+    tagged = LanguageTable([model("c", "en", ["de", "fr"], tags=["<2de>", "<2fr>"])])
+    assert tagged.find_pair("en", "fr") == LanguagePair("c", "en", "fr", "<2fr>")
+
+
+def test_the_tag_of_a_language():
+    data = model("a", "en", [], tags=["<2de>", ">>fra<<"]).run.settings.data
+    assert find_tag(data, "de") == "<2de>"
+    assert find_tag(data, "fra") == ">>fra<<"
+    assert find_tag(data, "it") is None
+
+
+def test_detection(profiled):
+    table = LanguageTable([model("a", "en", ["de"], profiled), model("b", "nl", ["de"])])
+    english = table.detect("Where do you live now?")
+    assert [code for code, _ in english] == ["en", "de", "nl"]
+    assert english[2][1] == 0
+    assert table.detect("Wo wohnst du denn?")[0][0] == "de"
+    assert as_detection(("en", 99.98)) == {"confidence": 100.0, "language": "en"}
+
+
+def test_the_source_that_is_detected_can_be_translated(profiled):
+    table = LanguageTable([model("a", "en", ["de"], profiled), model("b", "nl", ["fr"])])
+    assert table.detect_source("Where do you live now?", "de")[0] == "en"
+    code, confidence = table.detect_source("Wo wohnst du denn, mein Freund?", "de")
+    assert (code, confidence > 50) == ("de", True)  # it is there already
+    # Into French only Dutch is translated, of which nothing is known.
+    assert table.detect_source("Where do you live now?", "fr") == ("nl", 0.0)
+    assert table.detect_source("", "de") == ("en", 0.0)

@@ -1,0 +1,52 @@
+"""Errors in LibreTranslate's form."""
+
+import pytest
+from starlette.exceptions import HTTPException
+
+from regard.errors import ArgumentError
+from regard.serving.libretranslate_errors import ProtocolError, is_open_path, is_protocol_path, to_protocol
+from regard.serving.requests import ApiError
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "words"),
+    [
+        (ProtocolError(403, "no"), 403, "no"),
+        (ApiError(422, "invalid_value", "bad"), 400, "bad"),
+        (ApiError(413, "too_large", "large"), 413, "large"),
+        (ApiError(429, "overloaded", "wait"), 429, "wait"),
+        (ApiError(401, "unauthorised", "the API key is missing; …"), 400, "API key"),
+        (ApiError(401, "unauthorised", "the API key is not known here; …"), 403, "Invalid API key"),
+        (ArgumentError("texts: odd"), 400, "texts: odd"),
+        (HTTPException(405, "Method Not Allowed"), 405, "Method Not Allowed"),
+        (MemoryError(), 503, "out of memory"),
+    ],
+)
+def test_statuses(error, status, words):
+    known = to_protocol(error)
+    assert known.status == status
+    assert list(known.body) == ["error"]
+    assert words in known.body["error"]
+
+
+def test_a_fault_is_none_of_them():
+    assert to_protocol(ZeroDivisionError()) is None
+
+
+def test_headers_say_when_to_try_again():
+    known = to_protocol(ApiError(429, "overloaded", "wait", headers={"Retry-After": "3"}))
+    assert known.headers == {"Retry-After": "3"}
+    assert to_protocol(ApiError(401, "unauthorised", "x", headers={"WWW-Authenticate": "Bearer"})).headers == {}
+
+
+def test_paths():
+    assert is_protocol_path("/translate")
+    assert is_protocol_path("/download_file/x")
+    assert not is_protocol_path("/v1/translate")
+    assert not is_protocol_path("/translate/")
+    assert not is_protocol_path("/")
+    assert is_open_path("/languages")
+    assert is_open_path("/download_file/x")
+    assert not is_open_path("/translate")
+    assert not is_open_path("/detect")
+    assert not is_open_path("/translate_file")
