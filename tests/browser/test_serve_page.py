@@ -163,6 +163,22 @@ def test_two_models_side_by_side_with_differences_marked(page):
     assert not set(page.marks()["differs"]) & (one & other)
 
 
+def test_a_model_for_the_other_way_takes_the_translation_back(browser, tmp_path):
+    languages = ["luong=en-de", "rnn=de-en"]
+    with (
+        serve_process(*stored("luong", "rnn"), folder=tmp_path, languages=languages) as server,
+        open_served(browser, server.address) as page,
+    ):
+        page.open()
+        there = page.translate("we were here .")
+        page.tab.get_by_role("button", name="Swap").click()
+        assert page.tab.locator("#model").input_value() == "rnn"
+        assert page.source.input_value() == there
+        assert page.settle() == load(STORED / "rnn").translate([there])[0]
+        page.tab.get_by_role("button", name="Swap").click()
+        assert page.tab.locator("#model").input_value() == "luong"
+
+
 def test_the_views_of_look_are_opened_for_the_sentence_under_the_caret(page):
     page.translate("we were here . I sleep .")
     page.source.evaluate("area => { area.focus(); area.setSelectionRange(3, 3); }")

@@ -32,6 +32,12 @@ function rivalsOf(card) {
   return page.cards.filter((each) => each !== card && each.actions.includes("translate") && each.reads !== "pictures");
 }
 
+// The model that translates the other way, where there is one.
+function reverseOf(card) {
+  const codes = (each) => [each.languages?.source, ...(each.languages?.targets ?? [])];
+  return rivalsOf(card).find((each) => card.languages && String(codes(each).reverse()) === String(codes(card))) ?? null;
+}
+
 function use(card, text, against = null) {
   page.mode?.close();
   page.text = text;

@@ -5,7 +5,8 @@ class TranslateMode {
     this.card = card;
     this.sentences = [];
     this.here = null; // the sentence under the caret, and the word of its translation
-    const language = card.languages ? languageName(card.languages.source) : "Text";
+    const reverse = reverseOf(card),
+      language = card.languages ? languageName(card.languages.source) : "Text";
     this.field = new Field({
       label: `${language}, to translate`,
       hint: "Type or paste a text",
@@ -42,6 +43,10 @@ class TranslateMode {
           el(
             "div",
             { class: "tools" },
+            reverse &&
+              button("Swap", () => use(reverse, this.panes[0].field.text), {
+                title: `Translate back, with ${reverse.name}`,
+              }),
             button("Clear", () => this.clear()),
             this.shareButton,
             this.lookButton,
