@@ -60,6 +60,7 @@ class TranslateMode {
         { class: "hint", id: "how-to-alter" },
         "Point at a word to see what it was made from. Edit the translation, and the rest follows; click a word, or ",
         "press Alt and the down arrow, for other words. Shaded words are those that the model is less sure of.",
+        against ? " Words that only one of the two translations has are green." : "",
       ),
     );
     watchPointer(this.field, (place, how) => this.pointSource(place, how));
