@@ -9,7 +9,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 pytest.importorskip("beartype")
-import shapes  # noqa: E402 - it needs beartype
+import shapes
 
 
 def checked(function):
