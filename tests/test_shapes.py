@@ -4,10 +4,12 @@ import dataclasses
 
 import jaxtyping
 import pytest
-import shapes
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
+
+pytest.importorskip("beartype")
+import shapes
 
 
 def checked(function):

@@ -82,7 +82,7 @@ def run_cpu(home: Path, rounds: int) -> Iterator[Result]:
             median(ratios),
             0.7,
         )
-        served = median(rate for rate, _ in rates)
+        throughput = median(rate for rate, _ in rates)
         ratios, times = [], []
         for turn in range(max(3, rounds // 3)):
             alone_times = []
@@ -102,7 +102,7 @@ def run_cpu(home: Path, rounds: int) -> Iterator[Result]:
             less=True,
         )
         yield beside_document(address, words, 4.0)
-    yield from compare_peer(folder, "cpu", "32 clients, a sentence each, beam 5", bodies, 32, served, answers)
+    yield from compare_peer(folder, "cpu", "32 clients, a sentence each, beam 5", bodies, 32, throughput, answers)
 
 
 def compare_answers(opened: Run, answers: Sequence[Any], search: dict[str, Any]) -> None:

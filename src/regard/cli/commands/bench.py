@@ -46,6 +46,7 @@ def bench(
         raise CommandError(f"bench: --device {device} given, expected cpu or cuda")
     import torch
     from rich.console import Console
+    from rich.markup import escape
 
     from regard.bench.measure import save, signature
 
@@ -65,8 +66,8 @@ def bench(
             mark = "reached" if result.reached else "NOT REACHED"
             mark = "not measured" if result.ratio is None else "for comparison" if result.goal == "none" else mark
             ratio = "none" if result.ratio is None else f"{result.ratio:.3f}"
-            console.print(f"[bold]{result.what}[/bold]", soft_wrap=True)
-            console.print(f"  {result.ours} · {result.peer}", soft_wrap=True)
+            console.print(f"[bold]{escape(result.what)}[/bold]", soft_wrap=True)
+            console.print(escape("  " + " · ".join(filter(None, (result.ours, result.peer)))), soft_wrap=True)
             console.print(f"  ratio {ratio} · goal: {result.goal} · {mark}", soft_wrap=True)
     facts = signature(device, threads)
     console.print(" · ".join(f"{key} {value}" for key, value in facts.items()), soft_wrap=True)
