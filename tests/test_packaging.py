@@ -30,6 +30,9 @@ def test_the_wheel_installs_and_runs(tmp_path, monkeypatch):
     assert any(name.endswith("licenses/LICENSE") for name in names)
     source = {str(path.relative_to(ROOT / "src")) for path in (ROOT / "src" / "regard").rglob("*.py")}
     assert {name for name in names if name.endswith(".py")} == source
+    static = {str(path.relative_to(ROOT / "src")) for path in (ROOT / "src" / "regard").rglob("static/*")}
+    assert {name for name in names if "/static/" in name} == static
+    assert "regard/serving/static/page.html" in static
 
     # A fresh environment, that borrows the dependencies of this one but not its editable regard.
     home = tmp_path / "venv"

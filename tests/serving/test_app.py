@@ -90,7 +90,7 @@ def test_no_page_loads_anything_from_elsewhere(served):
     [
         ("GET", "/v1/translate", 405, "GET /v1/translate: method not allowed"),
         ("POST", "/livez", 405, "POST /livez: method not allowed"),
-        ("GET", "/", 404, "GET /: not found"),
+        ("GET", "/v1", 404, "GET /v1: not found"),
         ("POST", "/v1/none", 404, "POST /v1/none: not found"),
     ],
 )

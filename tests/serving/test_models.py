@@ -59,6 +59,20 @@ def test_devices_are_separated_by_commas():
         parse_devices("cpu,tpu")
 
 
+@pytest.mark.parametrize(
+    ("name", "reads", "actions"),
+    [
+        ("rnn", "texts", ["translate"]),  # it has nothing to be aligned by
+        ("rnnsearch", "texts", ["translate", "align"]),
+        ("convnet", "pictures", ["classify"]),
+        ("encoder-language-model", "texts", ["sample"]),
+    ],
+)
+def test_a_card_says_what_a_model_reads_and_can_do(opened, name, reads, actions):
+    card = opened(name, *stored(name))[0].card
+    assert (card["reads"], card["actions"]) == (reads, actions)
+
+
 def test_workers_on_a_cpu_share_its_threads():
     threads = torch.get_num_threads()
     try:
@@ -101,6 +115,7 @@ def test_what_is_told_of_a_model(opened):
         "name": "t",
         "task": "translate",
         "kind": "transformer",
+        "reads": "texts",
         "actions": list(run.task.actions),
         "languages": {"source": "en", "targets": ["de"]},
         "labels": None,

@@ -11,7 +11,7 @@ import time
 
 import httpx
 import pytest
-from serving.served import STORED, open_slowly, serve_process, stored, write_best
+from serving.served import STORED, WAIT, open_slowly, serve_process, stored, write_best
 
 ENDLESS = {"texts": ["the dog"], "beam": 1, "shortest": 1_000_000, "longest": 1_000_000}
 SHORT = {"texts": ["the dog"], "beam": 1, "longest": 3}
@@ -53,7 +53,7 @@ def test_a_new_interpreter_serves_and_ends_with_sigterm(tmp_path):
     text = "".join(lines)
     assert text.startswith(f"regard: listening on {address}; opening transformer\n")
     assert "regard: transformer: translate, en to de, transformer, step 100\n" in text
-    assert f"regard: ready: {address} (Ctrl-C stops)\n" in text
+    assert f"regard: ready: {address} in a browser, {address}/v1 for programs (Ctrl-C stops)\n" in text
     assert re.search(r"\d\d:\d\d:\d\d POST /v1/translate 200 \d+ ms\n", text)
     assert text.endswith("regard: stopping: 0 requests to finish\n")
 
@@ -141,3 +141,18 @@ def test_sighup_opens_what_has_moved_and_nothing_else(tmp_path):
         process.wait_for("not opened anew: ")  # the old one goes on
         assert steps() == {**before, "run": 200}
         assert process.post("/v1/translate", {**SHORT, "model": "run"}).status_code == 200
+
+
+def test_the_page_is_opened_in_a_browser_where_that_is_asked_for(tmp_path):
+    def watch() -> None:
+        import webbrowser
+
+        webbrowser.open = lambda address: bool((tmp_path / "opened").write_text(address))
+
+    with serve_process(*stored("ntm"), folder=tmp_path, flags=("--open",), before=watch) as process:
+        end = time.monotonic() + WAIT
+        while not (tmp_path / "opened").exists() and time.monotonic() < end:
+            time.sleep(0.01)
+        assert (tmp_path / "opened").read_text() == process.address
+        assert process.wait_for("ready: ").startswith(f"{process.address} in a browser")
+        assert process.get("/").text.startswith("<!doctype html>")

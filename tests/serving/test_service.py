@@ -5,6 +5,7 @@ import json
 import pytest
 from serving.served import STORED, serve, stored
 
+from regard.data.images.batching import read_for
 from regard.inspection.collect.from_run import exhibit_of
 from regard.inspection.draw.page import page_data
 from regard.run import load
@@ -196,6 +197,35 @@ def test_looking_gives_the_data_of_a_page(served, runs):
         assert answer.json()["page"]["exhibits"]
 
 
+@pytest.mark.parametrize(
+    ("name", "table"), [("captioner", {}), ("captioner", {"target": "a red star"}), ("convnet", {})]
+)
+def test_looking_at_a_picture_that_is_uploaded(served, runs, name, table):
+    path = STORED / "0.png"
+    answer = served.post("/v1/look", data={"model": name, **table}, files={"pictures": path.read_bytes()})
+    assert answer.status_code == 200, answer.text
+    exhibit = exhibit_of(runs[name], read_for(runs[name].settings.data, path), **table)
+    assert answer.json()["page"] == about(json.loads(json.dumps(page_data([exhibit]))))
+    assert answer.json()["page"]["exhibits"][0]["picture"].startswith("data:image/png")
+
+
+@pytest.mark.parametrize(
+    ("table", "count", "status", "message"),
+    [
+        ({"model": "captioner"}, 2, 422, "pictures: 2 given, expected one to look into"),
+        ({"model": "captioner", "text": "a"}, 1, 422, "text: given beside a picture, expected one of them"),
+        ({"model": "captioner", "target": "a " * 201}, 1, 413, "target: 201 words given, expected at most 200"),
+        ({"model": "han"}, 1, 422, "han: reads texts, expected JSON with a text"),
+        ({"model": "rnnsearch"}, 1, 422, "its task is translate, expected caption"),
+        ({"model": "captioner", "bem": "3"}, 1, 422, "bem: no such field; did you mean 'beam'?"),
+    ],
+)
+def test_pictures_that_cannot_be_looked_at(served, table, count, status, message):
+    files = [("pictures", (STORED / "0.png").read_bytes())] * count
+    answer = served.post("/v1/look", data=table, files=files)
+    assert (answer.status_code, message in answer.json()["error"]["message"]) == (status, True), answer.text
+
+
 def about(value):
     """A page whose numbers may differ in the last place."""
     if isinstance(value, dict):
@@ -258,7 +288,7 @@ def test_the_only_model_that_can_is_meant(served):
         ("classify", {"model": "convnet", "texts": ["a"]}, 422, "convnet: reads pictures, expected them uploaded"),
         ("look", {"model": "rnnsearch", "text": " "}, 422, "text: empty, expected a text to look into"),
         ("look", {"model": "rnnsearch", "text": "a " * 201}, 413, "text: 201 words given, expected at most 200"),
-        ("look", {"model": "convnet", "text": "a"}, 422, "convnet: reads pictures; regard look shows them"),
+        ("look", {"model": "convnet", "text": "a"}, 422, "convnet: reads pictures, expected one uploaded as a form"),
         ("look", {"model": "han", "text": "a", "target": "neither"}, 422, "neither"),
         ("sample", {"count": 129}, 422, "count: 129 given, expected at most 128 on this server"),
     ],

@@ -19,6 +19,7 @@ from regard.errors import RegardError
 from regard.serving.answers import error_of
 from regard.serving.guard import FAULT, Guard
 from regard.serving.libretranslate import add_libretranslate
+from regard.serving.page import add_page
 from regard.serving.requests import (
     AlignRequest,
     ApiError,
@@ -75,8 +76,7 @@ def make_app(service: Service) -> Guard | CORSMiddleware:
         parsed, options = parse_request(cls, table, settings)
         if settings.log_texts:
             log_texts(request.url.path, table)
-        given = {name: getattr(options, name) for name in table if hasattr(Options, name)}
-        return parsed, options, given
+        return parsed, options, options_given(table, options)
 
     @app.post("/v1/translate", **describe_route("translate", TranslateRequest, settings))
     async def translate(request: Request) -> Response:
@@ -109,12 +109,17 @@ def make_app(service: Service) -> Guard | CORSMiddleware:
 
     @app.post("/v1/look", **describe_route("look", LookRequest, settings))
     async def look(request: Request) -> Response:
+        if is_form(request):
+            async with open_upload(request, service) as (table, files):
+                parsed, options = parse_request(LookRequest, table, settings)
+                given = options_given(table, options)
+                return await finish(service, request, service.look_at_picture(parsed, files, given))
         parsed, _, given = await read(request, LookRequest)
         return await finish(service, request, service.look(parsed.model, parsed.text, parsed.target, given))
 
     @app.post("/v1/classify", **describe_route("classify", ClassifyRequest, settings))
     async def classify(request: Request) -> Response:
-        if request.headers.get("content-type", "").lower().startswith("multipart/"):
+        if is_form(request):
             async with open_upload(request, service) as (table, files):
                 parsed, _ = parse_request(CaptionRequest, table, settings)
                 model = service.pick(parsed.model, "classify")
@@ -135,7 +140,7 @@ def make_app(service: Service) -> Guard | CORSMiddleware:
 
     @app.post("/v1/caption", **describe_route("caption", CaptionRequest, settings))
     async def caption(request: Request) -> Response:
-        if not request.headers.get("content-type", "").lower().startswith("multipart/"):
+        if not is_form(request):
             message = "Content-Type: expected multipart/form-data with a part named pictures for each picture"
             raise ApiError(415, "wrong_type", message, "Content-Type")
         async with open_upload(request, service) as (table, files):
@@ -172,6 +177,7 @@ def make_app(service: Service) -> Guard | CORSMiddleware:
     async def metrics() -> Response:
         return Response(service.metrics.page(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
+    add_page(app, settings)
     add_libretranslate(app, service, finish)
     guard = Guard(app, service)
     if not settings.origins:
@@ -187,6 +193,16 @@ def make_app(service: Service) -> Guard | CORSMiddleware:
 def respond(error: ApiError) -> JSONResponse:
     """Answer with an error."""
     return JSONResponse(error.body, error.status, headers=error.headers)
+
+
+def is_form(request: Request) -> bool:
+    """Return whether a request is a form with pictures, and not JSON."""
+    return request.headers.get("content-type", "").lower().startswith("multipart/")
+
+
+def options_given(table: dict[str, Any], options: Options) -> dict[str, Any]:
+    """The options of the search that a request names; the others have a task's own defaults."""
+    return {name: getattr(options, name) for name in table if hasattr(Options, name)}
 
 
 def require_texts(texts: tuple[str, ...]) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 from regard.errors import ConfigError
 from regard.serving.libretranslate_errors import FAULT as PROTOCOL_FAULT
 from regard.serving.libretranslate_errors import ProtocolError, is_open_path, is_protocol_path, to_protocol
+from regard.serving.page import FRAME, PAGE
 from regard.serving.requests import ApiError
 from regard.serving.service import Service
 
@@ -22,9 +23,10 @@ Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
-OPEN = ("/livez", "/readyz", "/metrics", "/openapi.json")  # without a key, and while the server drains
+# Without a key, and while the server drains; the page asks for a key when it needs one.
+OPEN = (PAGE, FRAME, "/livez", "/readyz", "/metrics", "/openapi.json")
 FAULT = "a fault of the server; see its log"
-UPLOADS = ("/v1/caption", "/v1/classify")
+UPLOADS = ("/v1/caption", "/v1/classify", "/v1/look")
 log = logging.getLogger("regard.serving")
 
 

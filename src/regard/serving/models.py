@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from regard.decoding.ensemble import first_model
 from regard.decoding.processes import Processes
 from regard.errors import CheckpointError, CommandError
 from regard.run import Run, load
@@ -101,7 +102,8 @@ class ServedModel:
             "name": self.name,
             "task": run.settings.task,
             "kind": run.settings.kind,
-            "actions": list(run.task.actions),
+            "reads": "pictures" if run.settings.data.reads == "pictures" else "texts",
+            "actions": actions_of(run),
             "languages": None if languages is None else {"source": languages[0], "targets": list(languages[1])},
             "labels": list(run.labels) or None,
             "step": run.step,
@@ -109,6 +111,12 @@ class ServedModel:
             "longest": longest_source(run),
             "devices": [worker.device for worker in self.workers],
         }
+
+
+def actions_of(run: Run) -> list[str]:
+    """What can be asked of a run: what its task can do, without aligning where no attention leads to the source."""
+    aligns = bool(first_model(run.model).cross_attentions)
+    return [action for action in run.task.actions if aligns or action != "align"]
 
 
 def versions(folders: Sequence[str]) -> tuple[str, ...]:

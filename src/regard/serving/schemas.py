@@ -2,13 +2,13 @@
 
 from typing import Any
 
-from regard.serving.requests import CaptionRequest, schema_of
+from regard.serving.requests import CaptionRequest, LookRequest, schema_of
 from regard.serving.settings import ServeSettings
 
 __all__ = ["EXAMPLES", "describe_route", "route_name"]
 
 STREAMS = {"translate", "sample"}  # routes that answer with events, too
-UPLOADS = {"caption", "classify"}  # routes that take pictures
+UPLOADS = {"caption": CaptionRequest, "classify": CaptionRequest, "look": LookRequest}  # routes that take pictures
 NUMBER = {"type": ["number", "null"]}
 TEXT = {"type": "string"}
 LINKS = {"type": "array", "items": {"type": "array", "items": {"type": "integer"}, "minItems": 2, "maxItems": 2}}
@@ -60,6 +60,7 @@ ANSWERS: dict[str, dict[str, Any]] = {
                 name=TEXT,
                 task=TEXT,
                 kind=TEXT,
+                reads={"type": "string", "enum": ["texts", "pictures"]},
                 actions=array(TEXT),
                 languages={"type": ["object", "null"]},
                 labels={"type": ["array", "null"]},
@@ -134,10 +135,11 @@ def describe_route(name: str, cls: type | None, settings: ServeSettings) -> dict
         if name in EXAMPLES:
             content["application/json"] = {"schema": schema_of(cls, settings), "example": EXAMPLES[name]}
         if name in UPLOADS:
-            form = schema_of(CaptionRequest, settings)
+            form = schema_of(UPLOADS[name], settings)
             picture = {"type": "string", "format": "binary"}
             form["properties"]["pictures"] = {"type": "array", "items": picture, "minItems": 1}
             form["properties"]["pictures"]["maxItems"] = settings.pictures
+            form["properties"].pop("text", None)
             form["required"] = ["pictures"]
             content["multipart/form-data"] = {"schema": form}
         described["openapi_extra"] = {"requestBody": {"required": True, "content": content}}

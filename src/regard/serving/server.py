@@ -40,14 +40,17 @@ class Server(uvicorn.Server):
         yield
 
 
-def run_server(service: Service, say: Callable[[str], None]) -> None:
-    """Serve until a signal ends it; an error of a run that cannot be opened is raised."""
+def run_server(service: Service, say: Callable[[str], None], show: Callable[[str], object] | None = None) -> None:
+    """Serve until a signal ends it, and `show` the page's address when it is ready.
+
+    An error of a run that cannot be opened is raised.
+    """
     sys.setswitchinterval(SWITCH)
     share_threads(parse_devices(service.settings.device))
-    asyncio.run(serve(service, say))
+    asyncio.run(serve(service, say, show))
 
 
-async def serve(service: Service, say: Callable[[str], None]) -> None:
+async def serve(service: Service, say: Callable[[str], None], show: Callable[[str], object] | None = None) -> None:
     """Listen, open the models, and wait for the end."""
     settings = service.settings
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(THREADS, "regard texts"))
@@ -86,7 +89,9 @@ async def serve(service: Service, say: Callable[[str], None]) -> None:
             say(f"{model.name}: {model.card['task']}{pair}, {model.card['kind']}, step {model.card['step']:,}")
         for line in describe_left_out(service):
             say(line)
-        say(f"ready: {address} (Ctrl-C stops)")
+        say(f"ready: {address} in a browser, {address}/v1 for programs (Ctrl-C stops)")
+        if show is not None:
+            await asyncio.to_thread(show, address)
     await listening
     opening.cancel()
     service.close()

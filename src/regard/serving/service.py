@@ -19,7 +19,7 @@ from regard.serving.answers import as_table, check_pairs, join_texts, replace_sc
 from regard.serving.jobs import Job
 from regard.serving.models import ServedModel
 from regard.serving.registry import ModelRegistry, Pending
-from regard.serving.requests import ApiError, SampleRequest, TranslateRequest
+from regard.serving.requests import ApiError, LookRequest, SampleRequest, TranslateRequest
 from regard.serving.texts import SplitText, split_texts
 from regard.tasks.language_model import SAMPLE
 from regard.tasks.results import Classified, Translation, to_translation, to_translations
@@ -258,23 +258,48 @@ class Service(ModelRegistry):
         return await asyncio.to_thread(lambda: [decode_for(data, file, name) for name, file in files])
 
     async def look(self, name: str | None, text: str, target: str | None, table: Mapping[str, Any]) -> dict[str, Any]:
-        """Look into a model: the data that a page of `regard look` draws from."""
+        """Look into a model with a text: the data that a page of `regard look` draws from."""
         if not text.strip():
             raise ApiError(422, "invalid_value", "text: empty, expected a text to look into", "text")
-        words = len(text.split()) + len((target or "").split())
-        if words > self.settings.look_words:
-            message = f"text: {words:,} words given, expected at most {self.settings.look_words:,}"
-            raise ApiError(413, "too_large", message, "text")
+        self.check_words("text", text, target)
         model = self.pick(name, "translate", "sample", "classify", "caption")
         if model.run.settings.data.reads == "pictures":
-            raise ApiError(422, "invalid_value", f"{model.name}: reads pictures; regard look shows them", "model")
+            message = f"{model.name}: reads pictures, expected one uploaded as a form"
+            raise ApiError(422, "invalid_value", message, "text")
+        return await self.collect(model, text, target, table)
 
+    async def look_at_picture(
+        self, request: LookRequest, files: Sequence[tuple[str, Any]], table: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Look into a model with an uploaded picture: the data that a page of `regard look` draws from."""
+        if len(files) > 1:
+            raise ApiError(422, "invalid_value", f"pictures: {len(files)} given, expected one to look into", "pictures")
+        if request.text:
+            raise ApiError(422, "invalid_value", "text: given beside a picture, expected one of them", "text")
+        self.check_words("target", request.target)
+        model = self.pick(request.model, "caption", "classify")
+        if model.run.settings.data.reads != "pictures":
+            raise ApiError(422, "invalid_value", f"{model.name}: reads texts, expected JSON with a text", "pictures")
+        (pixels,) = await self.decode(model, files)
+        return await self.collect(model, pixels, request.target, table)
+
+    async def collect(
+        self, model: ServedModel, item: str | np.ndarray, target: str | None, table: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Collect what a page shows of one item."""
         self.admit(model, 1)
 
         def collect(run: Run) -> dict[str, Any]:
-            return page_data([exhibit_of(run, text, target=target, **table)])
+            return page_data([exhibit_of(run, item, target=target, **table)])
 
         return {"model": model.name, "page": await self.call(model, collect)}
+
+    def check_words(self, field: str, *texts: str | None) -> None:
+        """Refuse a text that is too long to be looked into."""
+        words = sum(len((text or "").split()) for text in texts)
+        if words > self.settings.look_words:
+            message = f"{field}: {words:,} words given, expected at most {self.settings.look_words:,}"
+            raise ApiError(413, "too_large", message, field)
 
 
 def list_links(run: Run, pairs: list[tuple[str, str]]) -> list[Any]:

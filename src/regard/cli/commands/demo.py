@@ -64,6 +64,7 @@ def demo(
         f'regard look {folder} "I ate pizza yesterday"': "see everything it attended to",
         "regard demo --lineage": "compare it with models that came before it",
         "regard train --source A --target B --out RUN": "train on two text files of your own",
+        f"regard serve {folder} --open": "translate in your browser, as you type",
     }
     width = max(map(len, following))
     print("\nWhat next:", *(f"  {what:{width}}  {why}" for what, why in following.items()), sep="\n")

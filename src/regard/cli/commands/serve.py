@@ -46,18 +46,21 @@ def serve(
     config: Annotated[Path | None, file_option("TOML file of limits and other settings (serve.toml).")] = None,
     log_texts: Annotated[bool, flag_option("--log-texts", "Also write texts into the log.")] = False,
     quiet: Annotated[bool, flag_option("--quiet", "Print no line for each request.")] = False,
+    open_page: Annotated[bool, flag_option("--open", "Open the page in a browser once it is ready.")] = False,
 ) -> None:
-    """Serve trained runs over HTTP, searching many requests together.
+    """Serve trained runs over HTTP: a page for people at /, an API for programs at /v1.
 
     Every RUN is a model of its own, while `regard translate RUN RUN` makes one of several: here that is NAME=RUN+RUN.
     SIGTERM and Ctrl-C finish what was admitted; SIGHUP opens runs anew whose best checkpoint has moved.
     """
+    import webbrowser
+
     given: dict[str, Any] = {"host": host, "port": port, "device": device, "precision": precision, "grace": grace}
     given |= {"languages": languages or None, "log_texts": log_texts or None}
     settings = read_settings(config, {name: value for name, value in given.items() if value is not None})
     log_to_stderr(quiet)
     service, run_server = open_service(settings, runs)
-    run_server(service, print_message)
+    run_server(service, print_message, webbrowser.open if open_page else None)
 
 
 def read_settings(path: Path | None, given: dict[str, Any]) -> Any:

@@ -112,15 +112,15 @@ def page(
     exhibits = [as_exhibit(what, source, target)]
     if against is not None:
         exhibits.append(as_exhibit(against, *((None, None) if isinstance(against, Exhibit) else (source, target))))
-    style, script = "".join(_static(f"{name}.css") for name in STYLES), _script()
+    style, script = look_style(), look_script()
     data = page_data(exhibits, len(style.encode()) + len(script.encode()))
     title = " · ".join(filter(None, [_short(exhibits[0].title), exhibits[0].kind])) or "What was looked at"
     # As ASCII and without "<": no text of an exhibit can end the element that holds it, or be lost on the way.
     embedded = json.dumps(data, ensure_ascii=True, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
     styles = [style, *([GRAPH_STYLE] if any(each.graph is not None for each in exhibits) else [])]
-    allowed = " ".join(f"'{_hash(each)}'" for each in styles)
+    allowed = " ".join(f"'{hash_source(each)}'" for each in styles)
     policy = (
-        f"default-src 'none'; script-src '{_hash(script)}'; style-src {allowed}; img-src data:; "
+        f"default-src 'none'; script-src '{hash_source(script)}'; style-src {allowed}; img-src data:; "
         "base-uri 'none'; form-action 'none'"
     )
     return Page(
@@ -332,15 +332,32 @@ def _short(text: str, most: int = 60) -> str:
 
 
 @cache
+def look_style() -> str:
+    """The style of a page: all its files, in one."""
+    return "".join(_static(f"{name}.css") for name in STYLES)
+
+
+@cache
+def look_script() -> str:
+    """The script of a page: all its files, in one that leaves no name outside."""
+    return join_scripts([_static(f"{name}.js") for name in SCRIPTS])
+
+
+def look_data() -> str:
+    """The script that reads the numbers of a page, for other pages that show some of them."""
+    return _static("data.js")
+
+
+def join_scripts(parts: Sequence[str]) -> str:
+    """Join scripts into one in which they see each other's names, and nothing else does."""
+    joined = "\n".join(parts)
+    return f'"use strict";\n(() => {{\n{joined}\n}})();\n'
+
+
 def _static(name: str) -> str:
     return resources.files("regard.inspection.draw").joinpath("static", name).read_text(encoding="utf-8")
 
 
-@cache
-def _script() -> str:
-    parts = "\n".join(_static(f"{name}.js") for name in SCRIPTS)
-    return f'"use strict";\n(() => {{\n{parts}\n}})();\n'
-
-
-def _hash(text: str) -> str:
+def hash_source(text: str) -> str:
+    """Name a script or a style by its hash, as a Content-Security-Policy does."""
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()

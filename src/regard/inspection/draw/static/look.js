@@ -200,9 +200,8 @@ function reachScrolls() {
   }
 }
 
-async function begin() {
-  const data = JSON.parse(document.getElementById("data").textContent),
-    bytes = await unpacked(data.bytes),
+async function begin(data, alone) {
+  const bytes = await unpacked(data.bytes),
     main = document.getElementById("look");
   for (const exhibit of data.exhibits) {
     for (const view of exhibit.views) {
@@ -250,12 +249,9 @@ async function begin() {
     );
     for (let k = 0; k < 2; k++) await shownIn(each[k], data.exhibits[k], "AB"[k], both);
   }
+  const rounding = "Weights are rounded to 256 steps a head, and q, k and v to half precision";
   main.append(
-    el(
-      "footer",
-      {},
-      "Made by Regard. Weights are rounded to 256 steps a head, and q, k and v to half precision; everything on this page is in this file.",
-    ),
+    el("footer", {}, alone ? `Made by Regard. ${rounding}; everything on this page is in this file.` : `${rounding}.`),
   );
   reachScrolls();
   addEventListener("resize", reachScrolls);
@@ -263,4 +259,10 @@ async function begin() {
   document.documentElement.dataset.ready = "true";
 }
 
-begin();
+// A page carries its data; a frame of the page of `regard serve` is handed them by that page.
+const carried = document.getElementById("data");
+if (carried) begin(JSON.parse(carried.textContent), true);
+else
+  addEventListener("message", (event) => {
+    if (event.source === parent && event.origin === location.origin && event.data?.exhibits) begin(event.data, false);
+  });

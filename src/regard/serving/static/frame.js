@@ -1,0 +1,103 @@
+// Inside the model: what `/v1/look` answers, drawn in a frame by the scripts of `regard look`.
+
+const inside = {
+  open: false,
+  question: null, // what the frame shows, or is about to
+  control: null,
+};
+
+// Where a model can be looked into, a button opens the panel and closes it.
+function insideButton(show) {
+  const node = button("Look inside", () => {
+    if (inside.open) closeInside();
+    else {
+      inside.open = true;
+      inside.opener = node;
+      setInside();
+      show();
+      byId("inside").scrollIntoView({ block: "nearest" });
+    }
+  });
+  node.setAttribute("aria-controls", "inside");
+  node.setAttribute("aria-expanded", "false");
+  inside.button = node;
+  return node;
+}
+
+function setInside() {
+  byId("inside").hidden = !inside.open;
+  document.body.classList.toggle("looking", inside.open);
+  inside.button?.setAttribute("aria-expanded", String(inside.open));
+}
+
+function closeInside() {
+  inside.control?.abort();
+  Object.assign(inside, { open: false, question: null });
+  byId("frames").replaceChildren();
+  setInside();
+  inside.opener?.focus();
+}
+
+// Look into a model: `fetchPage` asks the server, `name` tells one question from another.
+async function lookInside(name, title, fetchPage, word = null) {
+  if (!inside.open) return;
+  if (inside.question === name) {
+    pointInside(word);
+    return;
+  }
+  inside.control?.abort();
+  const control = new AbortController();
+  Object.assign(inside, { question: name, control });
+  byId("inside-of").textContent = title;
+  const state = byId("inside-state");
+  state.textContent = "Looking …";
+  try {
+    const { page } = await fetchPage(control.signal);
+    if (control.signal.aborted) return;
+    await drawInside(page, word);
+    state.textContent = "";
+  } catch (error) {
+    if (control.signal.aborted) return;
+    inside.question = null;
+    if (!(error instanceof Problem)) throw error;
+    state.replaceChildren(
+      `${error.message} `,
+      button("Try again", () => lookInside(name, title, fetchPage, word)),
+    );
+  }
+}
+
+// A frame of its own for each answer; the one before stays until the new one is drawn.
+function drawInside(page, word) {
+  return new Promise((done) => {
+    const frame = el("iframe", {
+      src: word === null ? "look" : `look#word=${word + 1}`,
+      title: "What the model looked at",
+      allow: "fullscreen",
+    });
+    frame.addEventListener("load", () => {
+      const { contentWindow, contentDocument } = frame;
+      const root = contentDocument.documentElement;
+      new MutationObserver((_, observer) => {
+        if (root.dataset.ready !== "true") return;
+        observer.disconnect();
+        for (const other of [...byId("frames").children]) if (other !== frame) other.remove();
+        frame.classList.add("ready");
+        const fit = () => frame.style.setProperty("height", `${contentDocument.body.scrollHeight + 2}px`);
+        new ResizeObserver(fit).observe(contentDocument.body);
+        fit();
+        done();
+      }).observe(root, { attributes: true });
+      contentWindow.postMessage(page, location.origin);
+    });
+    byId("frames").append(frame);
+  });
+}
+
+// The word under the caret is the one that is looked from.
+function pointInside(word) {
+  const frame = byId("frames").querySelector("iframe.ready");
+  if (frame && word !== null) frame.contentWindow.location.hash = `word=${word + 1}`;
+}
+
+byId("close-inside").addEventListener("click", closeInside);

@@ -1,0 +1,90 @@
+// What was asked before: in this browser only, and gone with one button.
+
+const PAST = "regard.history",
+  DRAFT = "regard.draft",
+  MOST = 50;
+
+function readStore(store, name) {
+  try {
+    return JSON.parse(store().getItem(name)) ?? null;
+  } catch {
+    return null; // nothing there, or a browser that stores nothing
+  }
+}
+
+function writeStore(store, name, value) {
+  try {
+    if (value === null) store().removeItem(name);
+    else store().setItem(name, JSON.stringify(value));
+  } catch {
+    // Full, or turned off: the page works without it.
+  }
+}
+
+const lasting = () => localStorage,
+  passing = () => sessionStorage;
+
+function pastEntries() {
+  const found = readStore(lasting, PAST);
+  return Array.isArray(found) ? found.filter((each) => typeof each?.source === "string") : [];
+}
+
+// Remember a text and what came of it; a text that goes on from the one before takes its place.
+const remember = settled(1500, (model, source, target) => {
+  if (source.trim().length < 2 || !target.trim() || source.length > 20_000) return;
+  const past = pastEntries(),
+    last = past[0],
+    goesOn =
+      last && last.model === model && (source.startsWith(last.source.slice(0, 40)) || last.source.startsWith(source));
+  const rest = (goesOn && Date.now() - last.time < 600_000 ? past.slice(1) : past).filter(
+    (each) => each.source !== source || each.model !== model,
+  );
+  writeStore(lasting, PAST, [{ model, source, target, time: Date.now() }, ...rest].slice(0, MOST));
+});
+
+// The text itself outlives a reload of the page, until the tab is closed.
+const saveDraft = settled(300, (model, text) => writeStore(passing, DRAFT, { model, text }));
+
+function showHistory(open) {
+  const past = pastEntries();
+  byId("past").replaceChildren(
+    ...past.map((entry) =>
+      el(
+        "li",
+        {},
+        el(
+          "button",
+          {
+            type: "button",
+            class: "entry",
+            onclick: () => {
+              byId("history").close();
+              open(entry);
+            },
+          },
+          el("span", { class: "entry-source", dir: "auto" }, entry.source.slice(0, 160)),
+          el("span", { class: "entry-target", dir: "auto" }, String(entry.target).slice(0, 160)),
+          el(
+            "span",
+            { class: "about" },
+            `${entry.model} · ${new Date(entry.time).toLocaleString("en-GB", { dateStyle: "medium", timeStyle: "short" })}`,
+          ),
+        ),
+      ),
+    ),
+    past.length ? "" : el("li", { class: "about" }, "Nothing yet."),
+  );
+  byId("clear-history").disabled = !past.length;
+}
+
+function prepareHistory(open) {
+  byId("open-history").addEventListener("click", () => {
+    showHistory(open);
+    byId("history").showModal();
+  });
+  byId("clear-history").addEventListener("click", () => {
+    writeStore(lasting, PAST, null);
+    showHistory(open);
+    announce("The history is empty.");
+  });
+}

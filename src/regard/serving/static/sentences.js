@@ -1,0 +1,112 @@
+// Sentences and words, cut as the server cuts them (regard.data.sentence_split): what did not change is not sent again.
+
+// White space as Python knows it; JavaScript's own class differs in a few characters.
+const BLANK = "\\t-\\r\\x1c-\\x20\\x85\\xa0\\u1680\\u2000-\\u200a\\u2028\\u2029\\u202f\\u205f\\u3000",
+  CLOSING = SETTINGS.sentences.closing,
+  OPENING = SETTINGS.sentences.opening;
+const END = new RegExp(
+    `[。！？]+[${CLOSING}]*[${BLANK}]*|[.!?…।؟۔]+[${CLOSING}]*(?<alone>[${BLANK}]+["'](?=[${BLANK}]|$))?(?:[${BLANK}]+|$)`,
+    "gu",
+  ),
+  NEXT = new RegExp(`[${BLANK}${OPENING}]*([^${BLANK}])`, "uy"),
+  SHORT = new RegExp(`^(?:${SETTINGS.sentences.short})$`, "u"),
+  OPENERS = new RegExp(`^[${OPENING}]+`, "u"),
+  DIGITS = /^[\p{Nd}\u00b2\u00b3\u00b9\u2070-\u2079\u2080-\u2089]+$/u,
+  WORD = new RegExp(`[^${BLANK}]+`, "gu"),
+  LONGEST = Math.min(4000, Math.floor(LIMITS.characters / 2)); // characters of what is sent as one sentence
+
+function trimmed(text, start, end) {
+  const blank = (at) => new RegExp(`[${BLANK}]`, "u").test(text[at]);
+  while (start < end && blank(start)) start++;
+  while (end > start && blank(end - 1)) end--;
+  return { start, end, text: text.slice(start, end) };
+}
+
+function ends(text, start, match) {
+  const mark = match[0];
+  if ("。！？".includes(mark[0])) return true;
+  NEXT.lastIndex = match.index + mark.length;
+  const following = NEXT.exec(text)?.[1];
+  if (following === undefined || /^\p{Lowercase}/u.test(following) || ",;:.!?…".includes(following)) return false;
+  if (mark[0] !== "." || mark.startsWith("..")) return true;
+  const before = text.slice(Math.max(start, match.index - 40), match.index),
+    words = before.match(WORD);
+  if (!words || new RegExp(`[${BLANK}]`, "u").test(text[match.index - 1])) return true; // the full stop stands alone
+  const word = words.at(-1).replace(OPENERS, ""),
+    last = word.split(".").at(-1);
+  if (DIGITS.test(last)) return last.length > 2 || last !== word;
+  if (word.toLowerCase() === "no" && DIGITS.test(following)) return false;
+  const initial = [...last].length === 1 && /^\p{L}$/u.test(last) && last !== "I";
+  return !initial && !SHORT.test(word.toLowerCase());
+}
+
+// The sentences of a line, with where each begins and ends in it.
+function sentencesOf(line) {
+  const found = [];
+  let start = 0;
+  const add = (from, to) => {
+    while (to - from > LONGEST) {
+      const space = line.lastIndexOf(" ", from + LONGEST),
+        cut = space > from + LONGEST / 2 ? space : from + LONGEST;
+      found.push(trimmed(line, from, cut));
+      from = cut;
+    }
+    found.push(trimmed(line, from, to));
+  };
+  for (const match of line.matchAll(END)) {
+    const stop = match.index + match[0].length;
+    if (stop >= line.length || !ends(line, start, match)) continue;
+    const alone = match.groups.alone;
+    let to = stop;
+    if (alone) {
+      const quote = alone.at(-1),
+        before = line.slice(start, match.index).split(quote).length - 1;
+      if (before % 2 === 0) to = match.index + match[0].indexOf(alone);
+    }
+    add(start, to);
+    start = to;
+  }
+  add(start, line.length);
+  return found.filter((each) => each.text);
+}
+
+// The words of a text, counted as alignments count them.
+function wordsOf(text) {
+  return [...text.matchAll(WORD)].map((match) => ({
+    start: match.index,
+    end: match.index + match[0].length,
+    text: match[0],
+  }));
+}
+
+// The number of the word at a place, or of the one that ends there; -1 between words.
+function wordAt(words, place) {
+  return words.findIndex((word) => word.start <= place && place <= word.end);
+}
+
+// A text in lines and sentences; lines that were seen before are not cut again.
+const cutLines = new Map();
+function cutText(text) {
+  const sentences = [],
+    times = new Map();
+  let start = 0;
+  text.split("\n").forEach((line, number) => {
+    if (!cutLines.has(line)) {
+      if (cutLines.size > 5000) cutLines.clear();
+      cutLines.set(line, sentencesOf(line));
+    }
+    for (const each of cutLines.get(line)) {
+      const time = times.get(each.text) ?? 0;
+      times.set(each.text, time + 1);
+      sentences.push({
+        line: number,
+        start: start + each.start,
+        end: start + each.end,
+        text: each.text,
+        name: `${each.text}\n${time}`, // which of several equal ones
+      });
+    }
+    start += line.length + 1;
+  });
+  return sentences;
+}
