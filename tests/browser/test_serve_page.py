@@ -79,6 +79,21 @@ def test_a_newer_keystroke_cancels_the_older_request(page, server):
     server.wait_for_figure("regard_places_in_use", 0)
 
 
+def test_the_word_at_the_caret_is_linked_to_the_translation_that_stands_there(page):
+    """While one types, translations come and go: what is said of a word is of the last one."""
+    page.source.focus()
+    page.tab.keyboard.type("we were here . my old dog sleeps", delay=30)
+    page.settle()
+    text = "my old dog sleeps"
+    (output,) = next(iter(load(STORED / "luong").stream([text], alignment=True)))
+    linked = sorted({j for i, j in output.alignment if i == 3})
+    expected = " ".join(output.text.split()[j] for j in linked)
+    readout = page.tab.locator(".readout")
+    page.until(lambda: readout.inner_text().startswith("sleeps"), "what the word became")
+    words = readout.locator("b").all_inner_texts()
+    assert words == (["sleeps", expected] if expected else ["sleeps"])
+
+
 def test_the_links_of_a_word_light_up_both_ways_by_pointer_and_by_caret(page):
     text = "we were here ."
     page.translate(text)

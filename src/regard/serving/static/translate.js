@@ -105,6 +105,7 @@ class TranslateMode {
     if (!this.panes) return;
     if (this.panes.length === 2) this.compare();
     if (pane === this.panes[0] && !pane.translator.left) remember(this.card.name, this.text, pane.field.text);
+    if (this.field.focused) this.pointSource(this.field.caret, "caret"); // its word has another translation now
     this.follow();
     this.readOut();
   }
@@ -175,8 +176,11 @@ class TranslateMode {
     );
     const targets = this.panes.map((pane) => {
       const span = pane.spans[number],
-        output = span?.output;
-      if (!output) return [];
+        output = span?.fresh ? span.output : null; // an old one is of another sentence
+      if (!output) {
+        mark(pane.field, "lit", []);
+        return [];
+      }
       const own =
         from?.pane === pane && from.word !== null
           ? [from.word]
@@ -193,7 +197,7 @@ class TranslateMode {
     });
     const pane = from?.pane ?? this.panes[0],
       side = this.panes.indexOf(pane);
-    this.say(words, sources, pane.spans[number]?.output, targets[side], from);
+    this.say(words, sources, pane.spans[number]?.fresh ? pane.spans[number].output : null, targets[side], from);
     if (how === "caret") {
       this.here = { number, pane, word: targets[side][0] ?? null };
       this.follow();
