@@ -6,8 +6,8 @@ import re
 from collections import Counter
 
 import pytest
+from serving.libretranslate.test_markup import Reader
 from serving.served import serve_process, stored
-from serving.test_markup import Reader
 
 from regard.data.builtin import generate
 

@@ -18,7 +18,7 @@ from regard.decoding.options import Options
 from regard.errors import RegardError
 from regard.serving.answers import error_of
 from regard.serving.guard import FAULT, Guard
-from regard.serving.libretranslate import add_libretranslate
+from regard.serving.libretranslate.routes import add_libretranslate
 from regard.serving.page import add_page
 from regard.serving.requests import (
     AlignRequest,

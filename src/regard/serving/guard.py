@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from regard.errors import ConfigError
-from regard.serving.libretranslate_errors import FAULT as PROTOCOL_FAULT
-from regard.serving.libretranslate_errors import ProtocolError, is_open_path, is_protocol_path, to_protocol
+from regard.serving.libretranslate.errors import FAULT as PROTOCOL_FAULT
+from regard.serving.libretranslate.errors import ProtocolError, is_open_path, is_protocol_path, to_protocol
 from regard.serving.page import FRAME, PAGE
 from regard.serving.requests import ApiError
 from regard.serving.service import Service

@@ -19,7 +19,7 @@ import uvicorn
 
 from regard.errors import CommandError
 from regard.serving.app import make_app
-from regard.serving.language_pairs import LanguageTable
+from regard.serving.libretranslate.language_pairs import LanguageTable
 from regard.serving.models import parse_devices, share_threads
 from regard.serving.service import Service
 

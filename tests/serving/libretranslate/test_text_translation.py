@@ -4,9 +4,9 @@ import pytest
 from serving.served import serve, stored
 
 from regard.decoding.options import Options
-from regard.serving.language_pairs import LanguagePair
-from regard.serving.markup import parse_html
-from regard.serving.text_translation import keep_space, render_all, translate_linked, translate_plain
+from regard.serving.libretranslate.language_pairs import LanguagePair
+from regard.serving.libretranslate.markup import parse_html
+from regard.serving.libretranslate.text_translation import keep_space, render_all, translate_linked, translate_plain
 
 PAIR = LanguagePair("transformer", "en", "de")
 

@@ -6,13 +6,13 @@ from typing import Any
 
 from regard.config import show_value
 from regard.decoding.options import Options
-from regard.serving.language_pairs import LanguagePair
-from regard.serving.libretranslate_errors import ProtocolError
-from regard.serving.markup import parse_html
+from regard.serving.libretranslate.errors import ProtocolError
+from regard.serving.libretranslate.language_pairs import LanguagePair
+from regard.serving.libretranslate.markup import parse_html
+from regard.serving.libretranslate.subtitles import parse_srt
+from regard.serving.libretranslate.tag_placement import Link
+from regard.serving.libretranslate.text_translation import Renderable, keep_space, render_all
 from regard.serving.service import Service
-from regard.serving.subtitles import parse_srt
-from regard.serving.tag_placement import Link
-from regard.serving.text_translation import Renderable, keep_space, render_all
 
 __all__ = ["ENDINGS", "PlainText", "TranslatableFile", "read_file"]
 

@@ -9,7 +9,7 @@ from regard.config import parse
 from regard.data.builtin import generate
 from regard.data.language_profile import FILE, LanguageProfile, RunLanguages
 from regard.data.settings import DataSettings
-from regard.serving.language_pairs import LanguagePair, LanguageTable, as_detection, find_tag
+from regard.serving.libretranslate.language_pairs import LanguagePair, LanguageTable, as_detection, find_tag
 
 
 def model(name, source, targets, folder=STORED, tags=(), translates=True):

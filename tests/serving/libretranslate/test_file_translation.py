@@ -2,10 +2,10 @@
 
 import pytest
 
-from regard.serving.file_translation import ENDINGS, PlainText, read_file
-from regard.serving.libretranslate_errors import ProtocolError
-from regard.serving.markup import Document
-from regard.serving.subtitles import Subtitles
+from regard.serving.libretranslate.errors import ProtocolError
+from regard.serving.libretranslate.file_translation import ENDINGS, PlainText, read_file
+from regard.serving.libretranslate.markup import Document
+from regard.serving.libretranslate.subtitles import Subtitles
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import pytest
 from starlette.exceptions import HTTPException
 
 from regard.errors import ArgumentError
-from regard.serving.libretranslate_errors import ProtocolError, is_open_path, is_protocol_path, to_protocol
+from regard.serving.libretranslate.errors import ProtocolError, is_open_path, is_protocol_path, to_protocol
 from regard.serving.requests import ApiError
 
 

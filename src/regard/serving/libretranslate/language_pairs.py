@@ -6,8 +6,8 @@ from typing import Any
 
 from regard.data.language_profile import LanguageProfile, RunLanguages, detect_language, merge_profiles
 from regard.data.settings import DataSettings
-from regard.serving.language_names import same_language
 from regard.serving.languages import tag_language
+from regard.serving.libretranslate.language_names import same_language
 from regard.serving.models import ServedModel
 
 __all__ = ["LanguagePair", "LanguageTable", "find_tag"]

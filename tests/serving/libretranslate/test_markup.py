@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from serving.fragments import FRAGMENTS
 
-from regard.serving.markup import VOID, Segment, keep_whole, parse_html, tokenise
+from regard.serving.libretranslate.markup import VOID, Segment, keep_whole, parse_html, tokenise
 
 
 class Reader(HTMLParser):

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regard.serving.tag_placement import Element, Point, place_tags
+from regard.serving.libretranslate.tag_placement import Element, Point, place_tags
 
 TAGS = re.compile(r"<[^<>]*>")
 

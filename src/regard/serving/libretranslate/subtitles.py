@@ -9,8 +9,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from regard.serving.markup import Document, parse_html
-from regard.serving.tag_placement import Link
+from regard.serving.libretranslate.markup import Document, parse_html
+from regard.serving.libretranslate.tag_placement import Link
 
 __all__ = ["Subtitles", "parse_srt"]
 

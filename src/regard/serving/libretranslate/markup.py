@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from regard.serving.tag_placement import Element, Link, Node, Point, place_tags
+from regard.serving.libretranslate.tag_placement import Element, Link, Node, Point, place_tags
 
 __all__ = ["Document", "Segment", "parse_html"]
 

@@ -17,16 +17,16 @@ from starlette.responses import JSONResponse
 
 from regard.config import show_value
 from regard.decoding.options import Options
-from regard.serving.file_store import FileStore
-from regard.serving.file_translation import ENDINGS, read_file
-from regard.serving.language_names import language_name
-from regard.serving.language_pairs import LanguageTable, as_detection
-from regard.serving.libretranslate_errors import FAULT, ProtocolError, is_protocol_path, to_protocol
-from regard.serving.libretranslate_schema import describe_libretranslate
-from regard.serving.markup import parse_html
+from regard.serving.libretranslate.errors import FAULT, ProtocolError, is_protocol_path, to_protocol
+from regard.serving.libretranslate.file_store import FileStore
+from regard.serving.libretranslate.file_translation import ENDINGS, read_file
+from regard.serving.libretranslate.language_names import language_name
+from regard.serving.libretranslate.language_pairs import LanguageTable, as_detection
+from regard.serving.libretranslate.markup import parse_html
+from regard.serving.libretranslate.schema import describe_libretranslate
+from regard.serving.libretranslate.text_translation import translate_documents, translate_plain
 from regard.serving.requests import check_text, read_json, shorten
 from regard.serving.service import Service
-from regard.serving.text_translation import translate_documents, translate_plain
 
 __all__ = ["add_libretranslate"]
 

@@ -6,11 +6,11 @@ from typing import Protocol
 
 from regard.decoding.ensemble import first_model
 from regard.decoding.options import Options
-from regard.serving.language_pairs import LanguagePair
-from regard.serving.markup import parse_html
+from regard.serving.libretranslate.language_pairs import LanguagePair
+from regard.serving.libretranslate.markup import parse_html
+from regard.serving.libretranslate.tag_placement import Link
 from regard.serving.requests import TranslateRequest
 from regard.serving.service import Service
-from regard.serving.tag_placement import Link
 
 __all__ = ["Renderable", "keep_space", "render_all", "translate_documents", "translate_linked", "translate_plain"]
 

@@ -1,7 +1,7 @@
 """Translated files: few, small, not for long, and under names that nobody guesses."""
 
-from regard.serving import file_store
-from regard.serving.file_store import FileStore, clean_name
+from regard.serving.libretranslate import file_store
+from regard.serving.libretranslate.file_store import FileStore, clean_name
 
 
 class Clock:
