@@ -42,6 +42,8 @@ COMMANDS: dict[str, tuple[list[str | Path], int, str | tuple[str, ...]]] = {
     "show": ([STORED / "han"], 0, "run "),
     "study": (["--list"], 0, "fixed-context "),
 }
+# Those that open a run, and neither train nor watch: torch's compiler, as long to import as torch, is not for them.
+OPENING = {"caption", "classify", "sample", "score"}
 # How many lines the work of some has.
 LINES = {"align": 2, "caption": 1, "classify": 1, "sample": 1, "score": 2}
 LONG = {
@@ -52,6 +54,8 @@ LONG = {
 
 def start(folder, name, arguments):
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "error", "REGARD_CACHE": str(folder)}
+    if name in OPENING:
+        environment["PYTHONPROFILEIMPORTTIME"] = "1"  # Python names on standard error what it imports
     return subprocess.run(
         [SCRIPT, name, *arguments], cwd=folder, env=environment, capture_output=True, encoding="utf-8", timeout=280
     )
@@ -67,6 +71,9 @@ def test_a_command_starts(name, tmp_path):
     assert shown.returncode == status, shown.stderr
     assert (shown.stderr if status else shown.stdout).startswith(begins), shown
     assert "Traceback" not in shown.stderr
+    if name in OPENING:
+        imported = {line.rpartition("|")[2].strip() for line in shown.stderr.splitlines()}
+        assert {module for module in ("torch", "torch._dynamo") if module in imported} == {"torch"}
     if status:
         assert (shown.stdout, shown.stderr.count("\n")) == ("", 1)
     if name in LINES:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import tomli_w
 import torch
+from torch import nn
 from untrained import DATA, SMALL, STEP, TASKS, change_manifest, make_run
 
 import regard.config
@@ -116,6 +117,17 @@ def test_it_takes_a_fraction_of_what_is_allowed(kind):
         build(kind, config, 1000, 1000)
     assert counted.allowance > 0.8 * sizes.OPERATIONS * len(shapes)
     check_sizes(lambda: build(kind, config, 1000, 1000), config, shapes, config_path="c", weights_path="w")
+
+
+def test_what_has_no_numbers_is_neither_drawn_nor_scaled():
+    """And what has some is; nor is anything spared that a shape or a type comes of."""
+    with sizes.Counting(100):
+        empty, numbers = torch.empty(2, 3, device="meta"), torch.ones(2, 3)
+        assert nn.init.normal_(empty) is empty.normal_() is empty / 2 is empty
+        assert torch.equal(numbers / 2, torch.full((2, 3), 0.5))
+        assert not torch.equal(nn.init.normal_(numbers.clone()), numbers)
+        assert (empty / torch.ones(4, 1, 1, device="meta")).shape == (4, 2, 3)
+        assert (empty.to(torch.int64) / 2).dtype == torch.float32
 
 
 def test_wherever_it_stops_torch_is_as_it_was():
