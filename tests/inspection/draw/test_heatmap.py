@@ -5,12 +5,15 @@ import re
 import numpy as np
 import pytest
 import torch
+from matplotlib.figure import Figure
 from PIL import Image
 
 from regard.attention import Attention, Heads
 from regard.attention.score import Dot
 from regard.errors import ArgumentError, ShapeError
 from regard.inspection import bars, heatmap, save, svg
+from regard.inspection.draw import plot
+from regard.inspection.draw.heatmap import Drawing
 
 SOURCE = ["I", "ate", "pizza", "yesterday"]
 TARGET = ["ich", "habe", "gestern", "Pizza", "gegessen"]
@@ -32,6 +35,28 @@ def test_one_matrix_has_its_words_and_its_numbers():
     written = {(round(t.get_position()[1]), round(t.get_position()[0])): float(t.get_text()) for t in axes.texts}
     assert written
     assert all(abs(given[i, j].item() - number) <= 0.00501 for (i, j), number in written.items())
+
+
+@pytest.mark.parametrize("kind", ["svg", "png", "pdf"])
+def test_a_picture_is_drawn_once_and_cut_as_if_it_were_drawn_twice(kind, tmp_path, monkeypatch):
+    """As matplotlib does it, which draws for the measures first; with words that stand out of their axes."""
+
+    def write(name):
+        curves, (axes,) = plot.panels(1, titles=["a title that is much longer than the panel below it"], width=2)
+        axes.plot([1, 2, 3], [3, 1, 2], label="loss")
+        axes.annotate("out of it", (3, 2), xytext=(50, 0), textcoords="offset points")
+        plot.legend(axes)
+        figures = heatmap(given, SOURCE, TARGET, title="additive"), curves
+        return [save(figure, tmp_path / f"{name}-{i}.{kind}").read_bytes() for i, figure in enumerate(figures)]
+
+    given, drawn = weights(2, 5, 4), []
+    whole = Figure.draw
+    monkeypatch.setattr(Figure, "draw", lambda self, renderer: drawn.append(self) or whole(self, renderer))
+    once = write("once")
+    assert len(drawn) == 2
+    monkeypatch.setattr(Drawing, "draw", Figure.draw)
+    assert write("twice") == once
+    assert len(drawn) == 2 + 4
 
 
 def test_a_word_without_end_leaves_room_for_the_picture():

@@ -18,6 +18,7 @@ import matplotlib
 import torch
 from matplotlib import font_manager
 from matplotlib.axes import Axes
+from matplotlib.backend_bases import RendererBase
 from matplotlib.colors import Colormap, LinearSegmentedColormap
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
@@ -50,6 +51,18 @@ FONTS = ("DejaVu Sans", "Noto Sans CJK SC", "Noto Sans CJK JP", "Hiragino Sans",
 
 class Drawing(Figure):
     """A figure that a notebook shows by itself, though nothing here touches pyplot, which would have it shown."""
+
+    measuring = False
+
+    def draw(self, renderer: RendererBase) -> None:
+        """Draw the figure, or, where only its measures are wanted, lay it out: the rest of drawing changes none."""
+        if not self.measuring:
+            super().draw(renderer)
+            return
+        self.measuring = False
+        engine = self.get_layout_engine()
+        if engine is not None:
+            engine.execute(self)
 
     def _repr_png_(self) -> bytes:
         return _render(self, "png")
@@ -206,7 +219,13 @@ def _render(figure: Figure, kind: str) -> bytes:
     with matplotlib.rc_context(settings), warnings.catch_warnings():
         # A letter that no installed font has is drawn as a box; the words stay in the SVG.
         warnings.filterwarnings("ignore", message="Glyph .* missing from")
-        figure.savefig(out, format=kind, dpi=160, metadata=blank[kind], bbox_inches="tight", pad_inches=0.08)
+        if isinstance(figure, Drawing):
+            figure.measuring = True  # matplotlib draws what is cut tightly twice, first for its measures
+        try:
+            figure.savefig(out, format=kind, dpi=160, metadata=blank[kind], bbox_inches="tight", pad_inches=0.08)
+        finally:
+            if isinstance(figure, Drawing):
+                figure.measuring = False
     return out.getvalue()
 
 
