@@ -41,6 +41,7 @@ text = inspection.svg(inspection.heatmap(look, source, target))
 print("matplotlib.pyplot" in sys.modules)
 import matplotlib.pyplot
 """
+SHOWS = [BEGINNING, *CALLS, PYPLOT, *CALLS]
 
 
 @pytest.fixture(scope="module")
@@ -49,15 +50,26 @@ def saved():
 
 
 @pytest.fixture(scope="module")
-def executed():
-    return execute(nbformat.read(NOTEBOOK, as_version=4))
+def session():
+    """One kernel runs cells that show something, before pyplot is imported and after it, and then the notebook.
+
+    The notebook imports pyplot, and so comes last; no name that it uses is left from before.
+    """
+    notebook = nbformat.read(NOTEBOOK, as_version=4)
+    before = [nbformat.v4.new_code_cell(cell) for cell in (*SHOWS, "%reset -f")]
+    notebook.cells = [*before, *notebook.cells]
+    cells = execute(notebook).cells
+    return cells[len(before) :], cells[: len(SHOWS)]
 
 
-@pytest.fixture(scope="module")
-def shows():
-    """Cells that show something, before pyplot is imported and after it: one kernel for both."""
-    cells = [BEGINNING, *CALLS, PYPLOT, *CALLS]
-    return execute(nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells]))
+@pytest.fixture
+def executed(session):
+    return session[0]
+
+
+@pytest.fixture
+def shows(session):
+    return session[1]
 
 
 def execute(notebook):
@@ -72,21 +84,22 @@ def execute(notebook):
     return notebook
 
 
-def printed(notebook):
+def printed(cells):
     """What each code cell wrote, in however many messages that came, and what kinds of things it showed."""
     return [
         [
             "".join("".join(out.get("text", "")) for out in cell.outputs),
             *(sorted(out["data"]) for out in cell.outputs if "data" in out),
         ]
-        for cell in notebook.cells
+        for cell in cells
         if cell.cell_type == "code"
     ]
 
 
 def test_every_cell_runs(executed):
-    code = [cell for cell in executed.cells if cell.cell_type == "code"]
-    assert [cell.execution_count for cell in code] == list(range(1, len(code) + 1))
+    code = [cell for cell in executed if cell.cell_type == "code"]
+    first = len(SHOWS) + 2
+    assert [cell.execution_count for cell in code] == list(range(first, first + len(code)))
     outputs = [out for cell in code for out in cell.outputs]
     assert not [out for out in outputs if out.output_type == "error" or out.get("name") == "stderr"]
 
@@ -95,7 +108,7 @@ def test_saved_outputs_are_what_it_prints(saved, executed):
     def without_numbers(cells):  # random numbers may differ between machines; shapes and words do not
         return [[re.sub(r"\d+\.\d+", "…", text), *shown] for text, *shown in cells]
 
-    assert without_numbers(printed(saved)) == without_numbers(printed(executed))
+    assert without_numbers(printed(saved.cells)) == without_numbers(printed(executed))
 
 
 def test_takes_every_step(saved):
@@ -112,14 +125,14 @@ def test_is_clean(saved):
 
 def test_pyplot_is_not_imported(shows):
     """Whatever is drawn: a figure belongs to whoever asked for it."""
-    (cell,) = (cell for cell in shows.cells if cell.source == PYPLOT)
+    (cell,) = (cell for cell in shows if cell.source == PYPLOT)
     assert [out.text for out in cell.outputs] == ["False\n"]
 
 
 @pytest.mark.parametrize("last", [-len(CALLS) - 1, None], ids=["alone", "beside pyplot"])
 def test_pages_and_pictures_show_themselves(shows, last):
     """As the last line of a cell, once, whether a person uses pyplot as well or not."""
-    cells = shows.cells[:last][-len(CALLS) :]
+    cells = shows[:last][-len(CALLS) :]
     assert [cell.source for cell in cells] == CALLS
     for cell, kind in zip(cells, ("image/png", "image/png", "text/html"), strict=True):
         (shown,) = cell.outputs
