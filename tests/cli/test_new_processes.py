@@ -42,8 +42,8 @@ COMMANDS: dict[str, tuple[list[str | Path], int, str | tuple[str, ...]]] = {
     "show": ([STORED / "han"], 0, "run "),
     "study": (["--list"], 0, "fixed-context "),
 }
-# Those that open a run, and neither train nor watch: torch's compiler, as long to import as torch, is not for them.
-OPENING = {"caption", "classify", "sample", "score"}
+# Those that open a run and train nothing: torch's compiler, as long to import as torch, is not for them.
+OPENING = {"align", "caption", "classify", "look", "sample", "score"}
 # How many lines the work of some has.
 LINES = {"align": 2, "caption": 1, "classify": 1, "sample": 1, "score": 2}
 LONG = {

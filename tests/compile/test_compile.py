@@ -11,6 +11,7 @@ from torch import nn
 
 from regard.attention import Attention, Decoder, Encoder, Heads, watch
 from regard.attention.span import Alibi, Causal, Lengths, Mask, Monotonic, Packed, Predictive
+from regard.attention.watch import watch_call
 
 pytestmark = pytest.mark.compile
 
@@ -104,6 +105,9 @@ def test_watch_sees_a_compiled_model_under_plain_names():
     with watch(compiled) as looks:
         result = compiled(x)
     assert set(looks) == {"blocks.0.attention", "blocks.1.attention"}
+    with watch_call(compiled) as others:
+        compiled(x)
+    assert set(others) == set(looks)
     agree(result, model(x), rtol=1e-8)
     with watch(model) as plain:
         model(x)

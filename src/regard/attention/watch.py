@@ -4,8 +4,9 @@ Forward hooks note the inputs of each call; a look is computed when it is asked 
 a call and training and decoding stay on the fast path. No module remembers its last input.
 """
 
+import sys
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +21,7 @@ from regard.attention.look import Attentive, Look, concatenate
 from regard.attention.span import Causal, Span
 from regard.errors import WatchError
 
-__all__ = ["CallRecord", "Looks", "has_forward_hooks", "has_hooks", "watch"]
+__all__ = ["CallRecord", "Looks", "has_forward_hooks", "has_hooks", "stay_eager", "watch", "watch_call"]
 
 
 @dataclass
@@ -86,6 +87,29 @@ def watch(model: nn.Module, *, only: Collection[str] | None = None) -> Iterator[
     reported: `Heads`, not the attention inside it. With `only` these alone are watched, and the others stay on their
     fast path, where a model has one for attentions that nobody looks at.
     """
+    # A hook added after a compiled call would not fire.
+    with torch.compiler.set_stance("force_eager"), record(model, only) as looks:
+        yield looks
+
+
+@contextmanager
+def watch_call(model: nn.Module, *, only: Collection[str] | None = None) -> Iterator[Looks]:
+    """As `watch`, around calls that compile nothing themselves: torch's compiler, slow to import, is not imported."""
+    with stay_eager(), record(model, only) as looks:
+        yield looks
+
+
+def stay_eager() -> AbstractContextManager[None]:
+    """Run what was compiled eagerly inside the block; where torch's compiler is not loaded, nothing was."""
+    if "torch._dynamo" not in sys.modules:
+        return nullcontext()
+    stance: AbstractContextManager[None] = torch.compiler.set_stance("force_eager")
+    return stance
+
+
+@contextmanager
+def record(model: nn.Module, only: Collection[str] | None) -> Iterator[Looks]:
+    """Record the calls of the model's attentions, or of `only` these, inside the block."""
     modules = find_outermost(model.module if isinstance(model, nn.DataParallel | DistributedDataParallel) else model)
     if only is not None:
         for name in only:
@@ -100,9 +124,7 @@ def watch(model: nn.Module, *, only: Collection[str] | None = None) -> Iterator[
         handles.append(module.register_forward_pre_hook(note, with_kwargs=True))
         handles.append(module.register_forward_hook(keep))
     try:
-        # A hook added after a compiled call would not fire.
-        with torch.compiler.set_stance("force_eager"):
-            yield looks
+        yield looks
     finally:
         for handle in handles:
             handle.remove()

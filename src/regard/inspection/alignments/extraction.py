@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from regard.attention.watch import Looks, watch
+from regard.attention.watch import Looks, watch_call
 from regard.data.batching import collate
 from regard.data.tokenizer import Tokenizers
 from regard.decoding.scoring import check_finite
@@ -92,7 +92,7 @@ def watch_batches(
         count = max(1, budget // (max(map(len, pairs[order[0]])) + 1))
         chunk, order = order[:count], order[count:]
         source, target = inputs(collate([pairs[i] for i in chunk]).to(device))
-        with watch(model, only=only) as looks:
+        with watch_call(model, only=only) as looks:
             model.decode(model.encode(source), target)
         sides = [
             word_ids([words(pairs[i][side]) for i in chunk], device)

@@ -12,7 +12,7 @@ from jaxtyping import Float, UInt8
 from torch import Tensor
 
 from regard.attention.look import Look
-from regard.attention.watch import watch
+from regard.attention.watch import watch_call
 from regard.data.builtin.scenes import Pictured
 from regard.data.tokenizer import PAD, START, Tokenizer
 from regard.errors import ArgumentError
@@ -63,7 +63,7 @@ def watch_captions(
             read[row, 1 : len(each) + 1] = torch.tensor(each, dtype=torch.long)
         target = Tokens.of(read.to(device), torch.tensor([len(each) + 1 for each in ids], device=device))
         memory = model.encode(Pictures(pixels[first : first + ROWS].to(device)))
-        with watch(model, only=[name]) as looks:
+        with watch_call(model, only=[name]) as looks:
             model.decode(memory, target)
         assert memory.grid is not None
         yield ids, looks[name], memory.grid

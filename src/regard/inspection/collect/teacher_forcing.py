@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from regard.attention.grid import GridSelfAttention
 from regard.attention.span import Span
-from regard.attention.watch import CallRecord, Looks, watch
+from regard.attention.watch import CallRecord, Looks, watch_call
 from regard.config import parse
 from regard.data.images.batching import read_for
 from regard.data.tokenizer import END, START, Tokenizer
@@ -275,7 +275,7 @@ class ForwardPass:
 def watch_forward(model: Model, forced: ForcedExample, *, record: bool = False) -> ForwardPass:
     """Run the pass under `watch`; with `record`, keep what every module was given and made, as a walk needs it."""
     recorder = record_modules(model) if record else nullcontext()
-    with watch(model) as looks, record_steps(model) as head_steps, recorder as recording:
+    with watch_call(model) as looks, record_steps(model) as head_steps, recorder as recording:
         memory = forced.memory(model)
         logits = forced.logits(model, memory=memory)
         log_probs = forced.pick(logits)[0]

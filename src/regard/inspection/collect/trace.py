@@ -22,6 +22,7 @@ from regard.attention.heads import ProjectionRows
 from regard.attention.look import Attentive
 from regard.attention.score import Score
 from regard.attention.span import Span
+from regard.attention.watch import stay_eager
 from regard.attention.weighting import Weighting
 from regard.inspection.collect.attention_stages import stages_of
 from regard.inspection.collect.torch_functions import (
@@ -395,7 +396,7 @@ def trace(model: nn.Module) -> Iterator[Trace]:
             if isinstance(module, Attention):
                 vars(module)["attend_projected"] = recorder.attend(module, module.attend_projected)
                 stack.callback(vars(module).pop, "attend_projected")
-        stack.enter_context(torch.compiler.set_stance("force_eager"))
+        stack.enter_context(stay_eager())
         stack.enter_context(torch.no_grad())
         stack.enter_context(recorder)
         yield recorder

@@ -22,9 +22,10 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from regard.attention import Attention, Learned, watch
+from regard.attention import Attention, Learned
 from regard.attention.score import Dot
 from regard.attention.span import Lengths
+from regard.attention.watch import watch_call
 from regard.errors import ArgumentError
 from regard.models.contract import Documents, Memory, Model, Tokens
 from regard.models.han.config import HANConfig
@@ -145,7 +146,7 @@ class HANModel(Model):
         """
         if not self.config.attention:
             raise ArgumentError("model: attention = false, expected a model that weighs its words")
-        with watch(self) as looks:
+        with watch_call(self) as looks:
             self.classify(self.encode(documents))
             if not self.flat:
                 return looks["words"].weights[:, 0], looks["sentences"].weights[:, 0]
