@@ -35,7 +35,7 @@ COMMANDS: dict[str, tuple[list[str | Path], int, str | tuple[str, ...]]] = {
     "data": (["copy", "--out", "corpus", "--count", "3", "--valid", "1", "--test", "1"], 0, ""),
     "demo": (["--steps", "none"], 2, "regard: --steps: "),
     "eval": (["--hypothesis", "output", "--reference", "source"], 0, "output: 2 sentences\n"),
-    "look": ([STORED / "rnnsearch", "the child", "--out", "look.html", *CPU], 0, "look.html\n"),
+    "look": ([STORED / "rnnsearch", "the child sleeps .", "--out", "look.html", *CPU], 0, "look.html\n"),
     "runs": ([STORED], 0, "run "),
     "sample": ([STORED / "encoder-language-model", "--scores", "--longest", "5", *CPU], 0, ""),
     "score": ([STORED / "rnnsearch", "--source", "source", "--target", "target", *CPU], 0, "-"),

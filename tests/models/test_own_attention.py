@@ -1,5 +1,7 @@
 """A weighting or a score put into a model's attention is what the model computes, at once or step by step."""
 
+from functools import cache
+
 import pytest
 import torch
 from models.cases import CASES, RECURRENT_CASES, model_of, pair
@@ -11,6 +13,7 @@ from regard.attention.score import Additive, Dot, General, Score
 from regard.attention.weighting import Hard, Softmax
 
 
+@cache
 def with_attention(name):
     return any(isinstance(part, Attention) for part in model_of(name).modules())
 
