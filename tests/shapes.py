@@ -66,6 +66,8 @@ def jaxtyped(function: Any = None, *, typechecker: Any) -> Any:
         if dataclasses.is_dataclass(function) and not hasattr(function.__init__, "__wrapped__"):
             function.__init__ = jaxtyped(function.__init__, typechecker=typechecker)
         return function
+    if any(getattr(hint, "__name__", "") == "constexpr" for hint in getattr(function, "__annotations__", {}).values()):
+        return function  # a kernel of Triton's, which reads its source, and what that names in its own module
     if not inspect.isfunction(function) or "{" in str(
         [*function.__annotations__.values()]
     ):  # a size that is an argument

@@ -97,3 +97,15 @@ def test_what_has_no_annotation_is_left_as_it_is():
         return x
 
     assert checked(plain) is plain
+
+
+def test_a_kernel_is_left_as_it_is():
+    """Triton compiles the source of a function, and finds other functions in its module."""
+
+    class constexpr:
+        pass
+
+    def kernel(x, SIZE: constexpr):
+        return x
+
+    assert checked(kernel) is kernel

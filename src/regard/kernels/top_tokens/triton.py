@@ -50,6 +50,17 @@ def top_tokens(
 
 
 @triton.jit
+def fold_in(x, token, highest, total, top, first, second, end, early, forced):
+    """Add a fold of scores to what the lanes hold: their maxima, sums of exponentials, and maxima of allowed tokens."""
+    above = tl.maximum(highest, x)
+    shift = tl.where(above == float("-inf"), 0.0, above)
+    total = total * tl.exp(highest - shift) + tl.exp(x - shift)
+    free = (token != first) & (token != second) & ((token != end) | (early == 0))
+    may = ((forced < 0) & free) | (token == forced)
+    return above, total, tl.maximum(top, tl.where(may, x, float("-inf")))
+
+
+@triton.jit
 def kernel(
     scores,
     best,
@@ -107,14 +118,3 @@ def kernel(
         tl.store(best + row * COUNT + i, value)
         tl.store(tokens + row * COUNT + i, tl.maximum(tl.sum(tl.where(index == at, which, 0), 0), 0).to(tl.int64))
         flat = tl.where(index == at, float("-inf"), flat)
-
-
-@triton.jit
-def fold_in(x, token, highest, total, top, first, second, end, early, forced):
-    """Add a fold of scores to what the lanes hold: their maxima, sums of exponentials, and maxima of allowed tokens."""
-    above = tl.maximum(highest, x)
-    shift = tl.where(above == float("-inf"), 0.0, above)
-    total = total * tl.exp(highest - shift) + tl.exp(x - shift)
-    free = (token != first) & (token != second) & ((token != end) | (early == 0))
-    may = ((forced < 0) & free) | (token == forced)
-    return above, total, tl.maximum(top, tl.where(may, x, float("-inf")))
