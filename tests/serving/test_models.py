@@ -166,3 +166,18 @@ def test_a_best_checkpoint_that_moves_is_noticed(tmp_path):
     write_best(tmp_path / "run", 200)
     assert model.has_moved()
     assert not ServedModel("run", [str(tmp_path / "run")], settings_of(), lambda updates: None).has_moved()
+
+
+@pytest.mark.parametrize("name", ["transformer", "convnet"])
+def test_words_that_never_come_again_are_forgotten(name, monkeypatch):
+    """A server meets new words for ever, and its memory stays; a classifier of pictures has none."""
+    monkeypatch.setattr("regard.serving.models.WORDS", 50)
+    model = ServedModel(name, [str(STORED / name)], settings_of(), lambda updates: None)
+    run = model.open("cpu")
+    if name == "transformer":
+        expected = load(STORED / name).tokenizers.source
+        for number in range(200):
+            text = f"we word{number} here"
+            assert run.tokenizers.source.encode_batch([text]) == expected.encode_batch([text])
+            assert len(run.tokenizers.source.cache) <= 50
+        assert len(expected.cache) >= 200

@@ -65,6 +65,7 @@ class Tokenizer:
         self.kind = kind_of(content["model"])
         self.separable = separable(content)
         self.cache: dict[str, list[int]] = {}
+        self.remembered = REMEMBERED
 
     @property
     def size(self) -> int:
@@ -95,7 +96,7 @@ class Tokenizer:
         split = [text.split() if not ODD.search(text) else [text] for text in texts]
         cache, words = self.cache, {word for row in split for word in row}
         missing = sorted(word for word in words if word not in cache)
-        if len(cache) + len(missing) > REMEMBERED:  # another thread may still read the old one
+        if len(cache) + len(missing) > self.remembered:  # another thread may still read the old one
             cache, missing = {}, sorted(words)
             self.cache = cache
         encoded = dict(zip(missing, self.encode_threaded(missing), strict=True))

@@ -20,6 +20,7 @@ from regard.training.checkpoint import Checkpoints, digest
 __all__ = ["ServedModel", "parse_devices", "parse_runs", "share_threads"]
 
 Deliver = Callable[[list[Update]], None]
+WORDS = 10_000  # whose pieces a tokenizer keeps: a server meets new ones for ever
 
 
 class ServedModel:
@@ -37,7 +38,10 @@ class ServedModel:
 
     def open(self, device: str) -> Run:
         """Open the run on a device."""
-        return load(*self.folders, device=device)
+        run = load(*self.folders, device=device)
+        if not run.can("classify") or run.settings.data.reads != "pictures":  # labels of pictures need no words
+            run.tokenizers.source.remembered = run.tokenizers.target.remembered = WORDS
+        return run
 
     def start(self) -> None:
         """Start the workers, and wait until all are ready; an error of one is raised."""

@@ -48,7 +48,7 @@ def serve(
     quiet: Annotated[bool, flag_option("--quiet", "Print no line for each request.")] = False,
     open_page: Annotated[bool, flag_option("--open", "Open the page in a browser once it is ready.")] = False,
 ) -> None:
-    """Serve trained runs over HTTP: a page for people at /, an API for programs at /v1.
+    """Serve trained runs over HTTP: a page, and an API for programs.
 
     Every RUN is a model of its own, while `regard translate RUN RUN` makes one of several: here that is NAME=RUN+RUN.
     SIGTERM and Ctrl-C finish what was admitted; SIGHUP opens runs anew whose best checkpoint has moved.

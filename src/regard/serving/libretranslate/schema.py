@@ -9,6 +9,7 @@ __all__ = ["EXAMPLES", "SUMMARIES", "describe_libretranslate"]
 
 KEY = {"type": "string", "description": "API key, if the server asks for one and no header has it"}
 SOURCE = {"type": "string", "description": "language of the text, or auto", "minLength": 1}
+TEXTS = "translate"  # a route, and no task
 TARGET = {"type": "string", "description": "language to translate into", "minLength": 1}
 DETECTION = table(confidence={"type": "number", "minimum": 0, "maximum": 100}, language=TEXT)
 LANGUAGE = table(code=TEXT, name=TEXT)
@@ -85,10 +86,10 @@ def describe_libretranslate(name: str, settings: ServeSettings) -> dict[str, Any
         "operation_id": f"libretranslate_{name}",
         "tags": ["LibreTranslate"],
     }
-    if name in ("translate", "translate_file", "detect", "suggest"):
+    if name in (TEXTS, "translate_file", "detect", "suggest"):
         content: dict[str, Any] = {}
         if name != "translate_file":
-            content["application/json"] = {"schema": schema_of_body(name, settings, many=name == "translate")}
+            content["application/json"] = {"schema": schema_of_body(name, settings, many=name == TEXTS)}
             content["application/x-www-form-urlencoded"] = {"schema": schema_of_body(name, settings, many=False)}
             if name in EXAMPLES:
                 content["application/json"]["example"] = EXAMPLES[name]
@@ -108,9 +109,9 @@ def schema_of_body(name: str, settings: ServeSettings, many: bool) -> dict[str, 
         properties |= {"file": {"type": "string", "format": "binary"}, "source": SOURCE, "target": TARGET}
     else:
         properties |= {"q": {**question, "description": "text to translate" + " or several" * many}}
-    if name in ("translate", "suggest"):
+    if name in (TEXTS, "suggest"):
         properties |= {"source": SOURCE, "target": TARGET}
-    if name == "translate":
+    if name == TEXTS:
         properties["format"] = {"type": "string", "enum": ["text", "html"], "default": "text"}
         most = settings.beam - 1
         properties["alternatives"] = {"type": "integer", "minimum": 0, "maximum": most, "default": 0}
