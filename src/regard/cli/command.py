@@ -20,6 +20,7 @@ SECTIONS = {  # of `regard --help`, in the order of a person's work
     "Measure": ("eval", "compare", "score"),
     "Look inside": ("look", "align"),
     "Data": ("data",),
+    "Exchange": ("pack",),
     "More": ("runs", "show", "models", "configs", "study", "bench"),
 }
 OLD_NAMES = {  # options that were called otherwise, by command: they keep working, and no help lists them

@@ -179,6 +179,7 @@ def read_config(path: Path) -> dict[str, Any]:
 
 def find_run_config(run: Path) -> Path:
     """Find the configuration of a run folder."""
-    if not (run / "config.toml").is_file():
-        raise CommandError(f"{run}: not a run folder, it has no config.toml; regard runs lists run folders")
+    from regard.tasks.summary import require_run
+
+    require_run(run)
     return run / "config.toml"

@@ -9,12 +9,14 @@ import torch
 
 from regard.decoding.ensemble import first_model
 from regard.decoding.processes import Processes
-from regard.errors import CheckpointError, CommandError
+from regard.errors import CommandError
+from regard.packs import is_folder, is_pack
 from regard.run import Run, load
 from regard.serving.jobs import Update, WaitingLine
 from regard.serving.languages import languages_of
 from regard.serving.settings import ServeSettings
 from regard.serving.worker import STOPPED, Counters, Worker, WorkerError, longest_source
+from regard.tasks.summary import require_run
 from regard.training.checkpoint import Checkpoints, digest
 
 __all__ = ["ServedModel", "parse_devices", "parse_runs", "share_threads"]
@@ -134,9 +136,10 @@ def parse_runs(arguments: Sequence[str]) -> dict[str, list[str]]:
     models: dict[str, list[str]] = {}
     for argument in arguments:
         name, equals, folders = argument.partition("=")
-        if not equals or Path(argument).is_dir():
-            name, folders = Path(os.path.abspath(argument)).name, argument  # a link's own name
-        each = [folders] if Path(folders).is_dir() else folders.split("+")
+        if not equals or is_folder(argument):
+            path = Path(os.path.abspath(argument))  # a link's own name
+            name, folders = path.stem if is_pack(path) else path.name, argument
+        each = [folders] if is_folder(folders) else folders.split("+")
         if not name or not all(each):
             raise CommandError(f"{argument}: expected RUN, NAME=RUN, or NAME=RUN+RUN for an ensemble")
         if name in models:
@@ -144,10 +147,7 @@ def parse_runs(arguments: Sequence[str]) -> dict[str, list[str]]:
                 f"{argument}: {name} is the name of another model; give it one of its own: NAME={folders}"
             )
         for folder in each:
-            if not (Path(folder) / "config.toml").is_file():
-                raise CheckpointError(
-                    f"{folder}: not a run folder, it has no config.toml; regard runs lists run folders"
-                )
+            require_run(folder)
         models[name] = each
     return models
 

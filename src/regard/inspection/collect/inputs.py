@@ -11,6 +11,7 @@ from regard.inspection.collect.open_run import OpenRun
 from regard.io.inputs import announce_keyboard, text_or_file
 from regard.io.lines import GivenText, read_chunks
 from regard.models.kinds import KINDS
+from regard.packs import is_file
 
 __all__ = ["is_run", "read_against", "read_inputs"]
 
@@ -50,7 +51,7 @@ def read_inputs(
 def is_run(text: str) -> bool:
     """Return whether a run folder is meant, and not a text or a file."""
     try:
-        return (Path(text) / "config.toml").is_file()
+        return is_file(Path(text) / "config.toml")
     except (OSError, ValueError):  # too long for a name, or with a NUL in it
         return False
 
