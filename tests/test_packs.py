@@ -111,6 +111,15 @@ def test_a_directory_of_members_that_lies(tmp_path):
     assert refused > 20
 
 
+def test_a_member_that_would_end_outside(tmp_path):
+    def spoil(content):
+        entry = content.index(b"PK\x01\x02")  # of the directory: two sizes, from its 20th byte on
+        return content[: entry + 20] + (10_000).to_bytes(4, "little") * 2 + content[entry + 28 :]
+
+    with pytest.raises(CheckpointError, match=r"config.toml would end outside of it"):
+        packs.open_pack(write(tmp_path / "pack", spoil=spoil))
+
+
 def test_a_changed_file_is_checked_again(tmp_path):
     pack = write(tmp_path / "pack")
     first = packs.open_pack(pack)
