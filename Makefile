@@ -46,7 +46,8 @@ test: $(READY)  ## the tests, about seven minutes on two cores
 
 test-all: $(READY)  ## the tests in full, about an hour on two cores
 	@$(PYTEST) -m "$(FULL) and not compile and shapes" $(CHECKED)
-	@REGARD_NO_TYPECHECK=1 $(PYTEST) -m "$(FULL) and (compile or not shapes)"
+	@REGARD_NO_TYPECHECK=1 $(PYTEST) -m "$(FULL) and (compile or not shapes) and not browser"
+	@REGARD_NO_TYPECHECK=1 $(PYTEST) -m "$(FULL) and browser"
 
 # No hook: compiled and captured code cannot have it. Most of the time is spent compiling kernels, by processors.
 test-gpu: $(READY)  ## the tests that need a GPU
