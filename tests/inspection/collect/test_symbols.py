@@ -78,8 +78,8 @@ def test_a_caption_by_blocks_has_words_and_places_of_its_own():
     ("kind", "activation", "expected"),
     [
         ("transformer", "relu", ("ReLU", "max(0, ·)")),
-        ("transformer", "silu", ("SiLU", "SiLU(·)")),
-        ("encoder", "gelu", ("GELU", "GELU(·)")),
+        ("transformer", "silu", ("SiLU", "· σ(·)")),
+        ("encoder", "gelu", ("GELU", "· Φ(·)")),
     ],
 )
 def test_an_activation_is_the_one_that_the_model_has(kind, activation, expected):
