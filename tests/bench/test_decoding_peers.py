@@ -132,6 +132,9 @@ def test_what_a_peer_cannot_be_is_refused(tmp_path):
         decoding_peers.convert(build(positions="rotary"), tmp_path, [], [])
     with pytest.raises(ArgumentError, match="sinusoidal positions, joined by concatenate, given"):
         decoding_peers.convert(build(join="concatenate"), tmp_path, [], [])
+    for options in ({"activation": "gelu"}, {"scale_embeddings": False}, {"output_bias": False}):
+        with pytest.raises(ArgumentError, match="expected their defaults"):
+            decoding_peers.convert(build(**options), tmp_path, [], [])
     for copy in (decoding_peers.copy_to_marian, decoding_peers.copy_to_joey):
         with pytest.raises(ArgumentError, match="sinusoidal positions, pre-norm, tied output given"):
             copy(build(), None)
