@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from regard.data.unknown_words import IgnoredWords
 from regard.decoding.ensemble import first_model
 from regard.decoding.processes import Processes
 from regard.errors import CommandError
@@ -43,6 +44,7 @@ class ServedModel:
         run = load(*self.folders, device=device)
         if not run.can("classify") or run.settings.data.reads != "pictures":  # labels of pictures need no words
             run.tokenizers.source.remembered = run.tokenizers.target.remembered = WORDS
+            run.unknown = IgnoredWords(run.tokenizers.source)
         return run
 
     def start(self) -> None:

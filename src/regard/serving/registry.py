@@ -40,6 +40,15 @@ class Pending:
         if not jobs:
             self.done.set_result(None)
 
+    def release(self) -> Sequence[Job]:
+        """Let go of the jobs, and return them.
+
+        A job knows its request. If the request still knew its jobs in the end, they, with their pictures and outputs,
+        would stay until Python next searches for garbage, a thousand requests later.
+        """
+        jobs, self.jobs = self.jobs, ()
+        return jobs
+
     def update(self, job: Job, outcome: Any) -> None:
         """Note what came of a job, or what is certain of it so far."""
         if self.done.done():
@@ -202,9 +211,9 @@ class ModelRegistry:
         try:
             await pending.done
         finally:
-            left = [job for job, outcome in zip(pending.jobs, pending.outcomes, strict=True) if outcome is None]
-            model.line.cancel(left)
-        begun = [job.begun for job in pending.jobs if job.begun is not None]
+            jobs = pending.release()
+            model.line.cancel(job for job, outcome in zip(jobs, pending.outcomes, strict=True) if outcome is None)
+        begun = [job.begun for job in jobs if job.begun is not None]
         waited = max(0.0, min(begun) - start) if begun else 0.0
         self.metrics.stages.labels("wait").observe(waited)
         self.metrics.stages.labels("search").observe(time.perf_counter() - start - waited)

@@ -66,7 +66,7 @@ class Service(ModelRegistry):
                     written[number] = output
                     yield number, output
         except BaseException:  # nobody listens any more
-            model.line.cancel(pending.jobs)
+            model.line.cancel(pending.release())
             raise
 
     async def prepare(
