@@ -78,7 +78,7 @@ class SourceLines:
     """Lines to translate, and the prefixes of their outputs: one for all, or a file with one for each.
 
     What can be read twice is looked at in advance: `total` is the number of its lines, and None of a pipe. `say` is
-    told of lines that were cut.
+    told of lines that were cut. `texts` may be set: it makes sources of lines that are not that already.
     """
 
     def __init__(
@@ -90,6 +90,7 @@ class SourceLines:
         say: Say = ignore,
     ):
         self.path, self.prefix, self.prefixes, self.say = path, prefix, prefixes, say
+        self.texts: Callable[[list[str]], list[str]] = list
         if prefix is not None and prefixes is not None:
             raise CommandError("--prefix: given together with --prefixes; give one of them")
         if prefixes == path == "-":
@@ -117,7 +118,7 @@ class SourceLines:
                 own = list(islice(prefixes, len(lines)))
                 if len(own) < len(lines):  # of pipes nobody knew
                     raise self.unequal(f"at least {first - 1 + len(lines):,}", first - 1 + len(own))
-            yield Block(first, lines, own)
+            yield Block(first, self.texts(lines), own)
             first += len(lines)
         more = 0 if prefixes is None else sum(1 for _ in prefixes)
         if more:

@@ -7,7 +7,6 @@ import typer
 
 from regard.cli.messages import print_message
 from regard.cli.options import file_option, flag_option, name_option, number_option, text_option
-from regard.cli.runs import check_folders
 
 EXAMPLES = (
     "regard serve runs/en-de",
@@ -88,12 +87,9 @@ def log_to_stderr(quiet: bool) -> None:
 def open_service(settings: Any, runs: list[str]) -> tuple[Any, Any]:
     """Make the service; what it needs comes with the extra `serve`."""
     from regard.errors import MissingExtraError
+    from regard.serving.run_names import parse_runs
 
-    check_folders(*(run for run in runs if not set("=+") & set(run)))
-
-    from regard.serving.models import parse_runs
-
-    folders = parse_runs(runs)
+    folders = parse_runs(runs)  # before torch is imported, which takes seconds
     try:
         from regard.serving.server import run_server
         from regard.serving.service import Service

@@ -1,0 +1,30 @@
+"""The names of models that a person serves, and the run folders of each. Imports no torch."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from regard.errors import CommandError
+from regard.tasks.summary import require_run
+
+__all__ = ["parse_runs"]
+
+
+def parse_runs(arguments: Sequence[str]) -> dict[str, list[str]]:
+    """Read RUN, NAME=RUN and NAME=RUN+RUN: the folders of each model by its name."""
+    models: dict[str, list[str]] = {}
+    for argument in arguments:
+        name, equals, folders = argument.partition("=")
+        if not equals or Path(argument).is_dir():
+            name, folders = Path(os.path.abspath(argument)).name, argument  # a link's own name
+        each = [folders] if Path(folders).is_dir() else folders.split("+")
+        if not name or not all(each):
+            raise CommandError(f"{argument}: expected RUN, NAME=RUN, or NAME=RUN+RUN for an ensemble")
+        if name in models:
+            raise CommandError(
+                f"{argument}: {name} is the name of another model; give it one of its own: NAME={folders}"
+            )
+        for folder in each:
+            require_run(folder)
+        models[name] = each
+    return models
