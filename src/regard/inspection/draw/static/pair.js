@@ -163,7 +163,8 @@ function pairSection(exhibit, state, both = null) {
     const now = drawn.at();
     for (const size of sizes) {
       stage.style.fontSize = `${size}rem`;
-      stage.style.setProperty("--gap", `${Math.max(6, room / 16 - size * 5)}rem`);
+      // What two rows of words, with the numbers beside them, leave of the height.
+      stage.style.setProperty("--gap", `${Math.max(6, room / 16 - size * 3.2 - 4)}rem`);
       render(true);
       const wide = drawn.layout !== "across" && size > 1.6 && drawn.below.length <= 14; // prefer words side by side
       if (!wide && stage.scrollHeight <= room && stage.scrollWidth <= stage.clientWidth + 1) break;
