@@ -112,3 +112,9 @@ def test_long_words_are_not_kept_whole():
     assert sum(map(len, words.words)) <= 8 * 41
     assert len(words.words) == 8
     assert words.message() == describe([letter * 20_000 for letter in "abcdefgh"])
+
+
+def test_markup_stays_as_it_was_typed():
+    unknown = UnknownWords(train(TEXTS, "word"), None)
+    unknown.add(["(zebra), <b>zebra</b> &lt;zebra&gt; </script>"])
+    assert list(unknown.words) == ["zebra", "<b>zebra</b>", "&lt;zebra&gt;", "</script>"]

@@ -105,6 +105,8 @@ class SourceLines:
         if begun is not None and self.total is not None and begun != self.total:
             raise self.unequal(f"{self.total:,}", begun)
         announce_keyboard(path, "sentence")
+        if self.total == 0:
+            say(f"{display_name(path)}: empty, nothing to translate")
         # Each process has work to do even where the lines are few.
         self.size = CHUNK if processes == 1 else min(CHUNK, max(1, (self.total or 0) // (4 * processes)))
 
@@ -202,6 +204,8 @@ class DocumentLines:
         self.total = None if is_pipe(path) else count_lines(path)
         self.count = self.empty = 0
         announce_keyboard(path, "document")
+        if self.total == 0:
+            warn(f"{display_name(path)}: empty, nothing to classify")
 
     def labelled(
         self, classify: Callable[[list[str]], Sequence[LabelOutput | None]], scores: bool, as_json: bool

@@ -80,6 +80,8 @@ def test_four_columns_and_three(tmp_path):
     [
         ("", "nothing in it"),
         ("# only a comment\n", "nothing in it"),
+        ("she sleeps in bed\n", "a text given, expected its dependency tree, in CoNLL-U or as the number of each"),
+        ("she sleeps .\n", "a text given, expected its dependency tree"),
         ("1 -1\n0 x\n", "line 2: '0 x' given, expected the number of each word's head"),
         ("1 -1 7\n", "line 1: the head of word 3 is not another of its 3 words"),
         ("0 -1\n", "line 1: the head of word 1 is not another"),
