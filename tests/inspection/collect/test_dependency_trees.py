@@ -164,9 +164,9 @@ def test_many_texts_share_the_search(monkeypatch, share):
     monkeypatch.setattr(dependency_trees, "BUDGET", dependency_trees.BUDGET // share)
     for count in (100, 1000):
         texts = ["Ate she pizza the."] * count  # words of the grammar in an order that it has not
-        begun = time.perf_counter()
+        begun = time.process_time()
         assert find_trees(None, texts, texts, Trained.on(builtin="phrasebook")) == [None] * count
-        assert time.perf_counter() - begun < 60 / share
+        assert time.process_time() - begun < 60 / share
         assert (len(tries), sum(tries)) == (count, dependency_trees.BUDGET)
         tries.clear()
 
