@@ -121,3 +121,9 @@ def test_none_is_kept_where_nobody_asks():
     assert list(words.watch(iter(["flim", "zorp"]))) == ["flim", "zorp"]
     words.tell()
     assert (words.message(), words.words, words.verdicts) == (None, {}, {})
+
+
+def test_markup_stays_as_it_was_typed():
+    unknown = UnknownWords(train(TEXTS, "word"), None)
+    unknown.add(["(zebra), <b>zebra</b> &lt;zebra&gt; </script>"])
+    assert list(unknown.words) == ["zebra", "<b>zebra</b>", "&lt;zebra&gt;", "</script>"]

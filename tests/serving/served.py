@@ -17,6 +17,7 @@ from child import Child, Ended, command, fork
 
 from regard.config import parse
 from regard.serving.app import make_app
+from regard.serving.run_names import parse_runs
 from regard.serving.service import Service
 from regard.serving.settings import ServeSettings
 from regard.training.checkpoint import Checkpoints, read_checkpoint, step_name
@@ -63,7 +64,7 @@ class Served:
     @staticmethod
     async def make(runs: Sequence[str], given: dict[str, Any]) -> Service:
         """Make a service inside the loop, without opening its models."""
-        return Service.of(settings_of(**given), runs)
+        return Service(settings_of(**given), parse_runs(runs))
 
     def call(self, work: Any) -> Any:
         """Wait for a coroutine in the loop."""

@@ -1,4 +1,4 @@
-"""The models of a server: their names, their folders, their devices, and what is told of them."""
+"""The models of a server: their folders, their devices, and what is told of them."""
 
 import shutil
 
@@ -10,46 +10,7 @@ from regard.decoding.options import Options
 from regard.errors import CheckpointError, CommandError
 from regard.run import load
 from regard.serving.jobs import Job
-from regard.serving.models import ServedModel, parse_devices, parse_runs, share_threads
-
-
-@pytest.fixture
-def at_desk(tmp_path, monkeypatch):
-    for name in ("one", "two", "a=b", "a+b"):
-        (tmp_path / "runs" / name).mkdir(parents=True)
-        (tmp_path / "runs" / name / "config.toml").touch()
-    monkeypatch.chdir(tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "models"),
-    [
-        (["runs/one", "runs/two/"], {"one": ["runs/one"], "two": ["runs/two/"]}),
-        (["de=runs/one"], {"de": ["runs/one"]}),
-        (["both=runs/one+runs/two", "runs/two"], {"both": ["runs/one", "runs/two"], "two": ["runs/two"]}),
-        (["runs/a=b"], {"a=b": ["runs/a=b"]}),
-        (["x=runs/a=b"], {"x": ["runs/a=b"]}),
-        (["runs/a+b"], {"a+b": ["runs/a+b"]}),
-    ],
-)
-def test_arguments_name_models(at_desk, arguments, models):
-    assert parse_runs(arguments) == models
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["none"], "none: not a run folder, it has no config.toml; regard runs lists run folders"),
-        (["x=runs/one+none"], "none: not a run folder, it has no config.toml; regard runs lists run folders"),
-        (["=runs/one"], "=runs/one: expected RUN, NAME=RUN, or NAME=RUN\\+RUN for an ensemble"),
-        (["x="], "x=: expected RUN, NAME=RUN"),
-        (["x=runs/one+"], "x=runs/one\\+: expected RUN"),
-        (["runs/one", "one=runs/two"], "one=runs/two: one is the name of another model; give it one of its own"),
-    ],
-)
-def test_arguments_that_are_wrong(at_desk, arguments, message):
-    with pytest.raises((CheckpointError, CommandError), match=f"^{message}"):
-        parse_runs(arguments)
+from regard.serving.models import ServedModel, parse_devices, share_threads
 
 
 def test_devices_are_separated_by_commas():

@@ -154,10 +154,12 @@ def read_table(config: Path | None, resume: Path | None, base: Path | None) -> t
 
     table: dict[str, Any] = {}
     if resume is not None:
+        path = find_run_config(resume)  # first, as the next line imports torch
+
         from regard.training.folder import check_links
 
         check_links(resume)  # none may lead out of the folder
-        own = read(find_run_config(resume))
+        own = read(path)
         return complete_run_table(own), "cache" in own.get("data", {})
     if config is not None:
         table = read_config(find_config(config))

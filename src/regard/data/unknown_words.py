@@ -149,7 +149,9 @@ class IgnoredWords(UnknownWords):
 
 
 def strip_marks(word: str) -> str:
-    """Strip a word of the punctuation around it."""
+    """Strip a word of the punctuation around it; one with markup in it stays as it was typed."""
+    if re.search("[<>&]", word):
+        return word
     parts = re.findall(r"\w.*\w|\w", word)
     return parts[0] if parts else word
 

@@ -1,6 +1,5 @@
 """The models that are served: each with its line, its workers and what people are told of it."""
 
-import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,17 +9,14 @@ import torch
 from regard.data.unknown_words import IgnoredWords
 from regard.decoding.ensemble import first_model
 from regard.decoding.processes import Processes
-from regard.errors import CommandError
-from regard.packs import is_folder, is_pack
 from regard.run import Run, load
 from regard.serving.jobs import Update, WaitingLine
 from regard.serving.languages import languages_of
 from regard.serving.settings import ServeSettings
 from regard.serving.worker import STOPPED, Counters, Worker, WorkerError, longest_source
-from regard.tasks.summary import require_run
 from regard.training.checkpoint import Checkpoints, digest
 
-__all__ = ["ServedModel", "parse_devices", "parse_runs", "share_threads"]
+__all__ = ["ServedModel", "parse_devices", "share_threads"]
 
 Deliver = Callable[[list[Update]], None]
 WORDS = 10_000  # whose pieces a tokenizer keeps: a server meets new ones for ever
@@ -131,27 +127,6 @@ def versions(folders: Sequence[str]) -> tuple[str, ...]:
     """Tell the best checkpoints of some folders from any others."""
     best = [Checkpoints(Path(folder)).find("best") for folder in folders]
     return tuple(f"{path.name} {digest(path / 'manifest.json')}" for path in best)
-
-
-def parse_runs(arguments: Sequence[str]) -> dict[str, list[str]]:
-    """Read RUN, NAME=RUN and NAME=RUN+RUN: the folders of each model by its name."""
-    models: dict[str, list[str]] = {}
-    for argument in arguments:
-        name, equals, folders = argument.partition("=")
-        if not equals or is_folder(argument):
-            path = Path(os.path.abspath(argument))  # a link's own name
-            name, folders = path.stem if is_pack(path) else path.name, argument
-        each = [folders] if is_folder(folders) else folders.split("+")
-        if not name or not all(each):
-            raise CommandError(f"{argument}: expected RUN, NAME=RUN, or NAME=RUN+RUN for an ensemble")
-        if name in models:
-            raise CommandError(
-                f"{argument}: {name} is the name of another model; give it one of its own: NAME={folders}"
-            )
-        for folder in each:
-            require_run(folder)
-        models[name] = each
-    return models
 
 
 def parse_devices(text: str) -> list[str]:

@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 from regard.config import suggestion
 from regard.decoding.outputs import SearchResult
@@ -18,7 +18,7 @@ from regard.run import Run
 from regard.serving.jobs import BULK, Job, Update
 from regard.serving.languages import parse_given
 from regard.serving.metrics import Metrics
-from regard.serving.models import ServedModel, parse_runs
+from regard.serving.models import ServedModel
 from regard.serving.requests import ApiError
 from regard.serving.settings import ServeSettings
 
@@ -81,11 +81,6 @@ class ModelRegistry:
         self.reloading = asyncio.Lock()
         self.under_way: set[object] = set()  # requests
         self.replaced: dict[ServedModel, set[object]] = {}  # models, and the requests that may still use them
-
-    @classmethod
-    def of(cls, settings: ServeSettings, runs: Sequence[str]) -> Self:
-        """Serve the runs that a person names."""
-        return cls(settings, parse_runs(runs))
 
     # ---- from start to end
 
