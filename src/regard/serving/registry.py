@@ -1,6 +1,6 @@
 """The models that are served, and the jobs of requests for them: opened, opened anew, found, searched.
 
-It runs in the event loop, and computes nothing with a model there: workers do that in their threads.
+It runs in the event loop, and computes nothing with a model there: workers do that, in threads or processes.
 """
 
 import asyncio
@@ -128,6 +128,11 @@ class ModelRegistry:
         for model in (*self.models.values(), *self.replaced):
             model.close()
 
+    def end_processes(self, seconds: float) -> None:
+        """Wait for the ends of all processes of workers."""
+        for model in (*self.models.values(), *self.replaced):
+            model.end_processes(seconds)
+
     @property
     def ready(self) -> bool:
         """Whether every model serves, and new requests are welcome."""
@@ -203,7 +208,8 @@ class ModelRegistry:
             await pending.done
         finally:
             left = [job for job, outcome in zip(pending.jobs, pending.outcomes, strict=True) if outcome is None]
-            model.line.cancel(left)
+            if left:
+                model.line.cancel(left)
         begun = [job.begun for job in pending.jobs if job.begun is not None]
         waited = max(0.0, min(begun) - start) if begun else 0.0
         self.metrics.stages.labels("wait").observe(waited)
