@@ -28,7 +28,7 @@ from regard.serving.jobs import Job
 from regard.serving.settings import LOG_FORMAT, ServeSettings
 from regard.serving.worker import CallOutcome, call_with, open_engine
 
-__all__ = ["EngineProcess", "Order", "Plan", "Ready", "Report", "main"]
+__all__ = ["EngineProcess", "Order", "Plan", "Ready", "Report", "main", "serve"]
 
 WATCH = 1.0  # seconds between two looks for the process that started this one
 TELL = 0.25  # seconds of searching after which they are reported, whether anything has ended or not
@@ -160,13 +160,18 @@ def watch_parent(parent: int) -> None:
 
 
 def main(descriptor: int) -> None:
-    """Open what the plan says, and work."""
+    """Work for the process that has the other end of a socket."""
     connection = Connection(descriptor)
     plan: Plan = connection.recv()
     logging.basicConfig(**LOG_FORMAT)
     log.setLevel(plan.log_level)
     threading.Thread(target=watch_parent, args=(plan.parent,), daemon=True).start()
     torch.set_num_threads(plan.threads)
+    serve(connection, plan)
+
+
+def serve(connection: Connection, plan: Plan) -> None:
+    """Open what the plan says, and work; what is wrong with it is sent."""
     try:
         run = plan.open_run(plan.device)
         with open_engine(run, plan.settings) as engine:

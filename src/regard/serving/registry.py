@@ -24,6 +24,7 @@ from regard.serving.settings import ServeSettings
 
 __all__ = ["ModelRegistry", "Pending"]
 
+MANY = 64  # sentences whose texts are split or written in a thread: fewer take less than to hand them over and back
 T = TypeVar("T")
 
 
@@ -233,7 +234,7 @@ class ModelRegistry:
     @staticmethod
     async def apart(size: int, function: Callable[..., T], *arguments: Any) -> T:
         """Call a function, in a thread where it has much to do, so that other requests do not wait for it."""
-        return function(*arguments) if size <= BULK else await asyncio.to_thread(function, *arguments)
+        return function(*arguments) if size <= MANY else await asyncio.to_thread(function, *arguments)
 
 
 async def in_thread(function: Callable[..., T], *arguments: Any) -> T:
