@@ -62,9 +62,10 @@ class ServedModel:
             raise
 
     def open_here(self) -> Run:
-        """Open the run for whoever computes nothing with it: its weights have shapes, and take no memory."""
+        """Open the run for whoever computes nothing with it: its weights have their shapes, and take no memory."""
         run = self.open("cpu")
-        run.model.to("meta")
+        for parameter in run.model.parameters():  # moved to meta, those that are tied would come apart
+            parameter.data = parameter.data.new_zeros(()).expand(parameter.shape)
         return run
 
     @property
