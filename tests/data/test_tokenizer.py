@@ -127,6 +127,7 @@ def test_ids_without_a_piece_are_unknown():
     tokenizer = MADE["bpe"]
     size = tokenizer.size
     assert tokenizer.pieces([size - 1, size, 10**9, UNKNOWN]) == [*tokenizer.pieces([size - 1]), *["<unk>"] * 3]
+    assert tokenizer.pieces(iter([4, size, 5])) == [*tokenizer.pieces([4]), "<unk>", *tokenizer.pieces([5])]
     assert tokenizer.pieces(np.array([4, 5])) == tokenizer.pieces([4, 5]) == tokenizer.pieces(iter([4, 5]))
 
 

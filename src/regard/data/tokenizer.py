@@ -144,11 +144,11 @@ class Tokenizer:
 
     def pieces(self, ids: Iterable[SupportsInt]) -> list[str]:
         """Return the pieces as they are in the vocabulary: "▁" begins a word, <0xE2> is a byte."""
-        names = self.names
+        names, numbers = self.names, list[Any](ids)
         try:
-            return [names[i] for i in ids]
+            return [names[i] for i in numbers]
         except (IndexError, TypeError):
-            return [names[i] if 0 <= i < len(names) else SPECIAL[UNKNOWN] for i in map(int, ids)]
+            return [names[i] if 0 <= i < len(names) else SPECIAL[UNKNOWN] for i in map(int, numbers)]
 
     @functools.cached_property
     def names(self) -> list[str]:
