@@ -31,8 +31,15 @@ class SplitText:
         """The pieces of all lines, in order."""
         return [piece.text for line in self.parts for piece in line]
 
+    @property
+    def whole(self) -> bool:
+        """Whether the text is one piece, as it is."""
+        return len(self.lines) == 1 and len(self.parts[0]) == 1 and self.parts[0][0].text == self.text
+
     def join(self, outputs: Iterator[list[Translation]], count: int, ranked: bool) -> list[Translation]:
         """The outputs for the text from those for its pieces, the `count` best where they are `ranked`."""
+        if self.whole:
+            return list(next(outputs))
         each = []
         for line, parts in zip(self.lines, self.parts, strict=True):
             each.append(join_outputs(line, parts, list(islice(outputs, len(parts))), count, ranked))
