@@ -212,6 +212,7 @@ function numbersSection(exhibit, state) {
           {
             type: "button",
             class: `word${marksOf(unit)}`,
+            ...(unit.unknown ? { title: NOT_KNOWN } : {}),
             "aria-pressed": "false",
             // Not on entering: buttons that are made anew under a pointer at rest choose nothing.
             onpointermove: (event) => event.pointerType !== "touch" && go(k),
