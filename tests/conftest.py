@@ -110,10 +110,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.skip(reason="no CUDA device"))
 
 
-def pytest_collection_finish() -> None:
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
     """What is there by now stays: neither is it looked through for garbage, nor do forked children copy it for that."""
+    result = yield
     gc.freeze()
     gc.enable()
+    return result
 
 
 @pytest.hookimpl(tryfirst=True)
