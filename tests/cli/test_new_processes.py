@@ -43,7 +43,8 @@ COMMANDS: dict[str, tuple[list[str | Path], int, str | tuple[str, ...]]] = {
     "show": ([STORED / "han"], 0, "run "),
     "study": (["--list"], 0, "fixed-context "),
 }
-# Those that open a run and train nothing: torch's compiler, as long to import as torch, is not for them.
+# Those that open a run and train nothing: torch's compiler, as long to import as torch, is not for them, nor are the
+# symbols that it computes with.
 OPENING = {"align", "caption", "classify", "look", "pack", "sample", "score"}
 # How many lines the work of some has.
 LINES = {"align": 2, "caption": 1, "classify": 1, "sample": 1, "score": 2}
@@ -74,7 +75,7 @@ def test_a_command_starts(name, tmp_path):
     assert "Traceback" not in shown.stderr
     if name in OPENING:
         imported = {line.rpartition("|")[2].strip() for line in shown.stderr.splitlines()}
-        assert {module for module in ("torch", "torch._dynamo") if module in imported} == {"torch"}
+        assert {module for module in ("torch", "torch._dynamo", "sympy") if module in imported} == {"torch"}
     if status:
         assert (shown.stdout, shown.stderr.count("\n")) == ("", 1)
     if name in LINES:
