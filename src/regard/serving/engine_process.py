@@ -5,6 +5,7 @@ is a `Plan`, and is answered with `Ready` or an error. From then on every messag
 `Report`: what came of one turn of the engine. The process ends when it is told to, or the other end is closed.
 """
 
+import contextlib
 import functools
 import logging
 import os
@@ -184,4 +185,5 @@ def serve(connection: Connection, plan: Plan) -> None:
     except Exception as error:
         if not isinstance(error, RegardError):
             log.exception("%s: the worker has stopped", plan.name)
-        connection.send(portable(error))
+        with contextlib.suppress(OSError):
+            connection.send(portable(error))
