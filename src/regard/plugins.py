@@ -58,9 +58,7 @@ def register(
     arguments |= {"tracker": tracker, "format": format}
     rows = {what: row for what, row in arguments.items() if row is not None}
     if len(rows) != 1:
-        raise ArgumentError(
-            f"register: {len(rows)} rows given, expected one of {', '.join(arguments)}"
-        )
+        raise ArgumentError(f"register: {len(rows)} rows given, expected one of {', '.join(arguments)}")
     ((what, row),) = rows.items()
     called = name or getattr(row, "name", None)
     if not isinstance(called, str) or not called:

@@ -29,7 +29,7 @@ class BpeDropout:
             raise ArgumentError(f"probability: {probability} given, expected 0 to 1")
         self.probability, self.seed = probability, seed
         self.source = Cutter(tokenizers.source)
-        self.target = self.source if tokenizers.joint else Cutter(tokenizers.target)
+        self.target = self.source if tokenizers.source is tokenizers.target else Cutter(tokenizers.target)
 
     def pair(
         self, source: Iterable[int], target: Iterable[int], *, epoch: int, index: int
@@ -93,7 +93,7 @@ class Cutter:
         cut: list[int] = []
         run: list[int] = []
         for i in ids:
-            if i <= UNKNOWN or i in self.tokenizer.tags:
+            if i <= UNKNOWN or i in self.tokenizer.tags or i in self.tokenizer.hidden:
                 cut += [*self.text(run, draws), int(i)]
                 run = []
             else:

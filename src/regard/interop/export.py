@@ -1,7 +1,7 @@
 """Export: a folder that another toolkit opens, made from a run, and checked before it gets its name.
 
-    from regard import export_model
-    export_model("runs/en-de", "exported", to="marian")
+from regard import export_model
+export_model("runs/en-de", "exported", to="marian")
 """
 
 from dataclasses import dataclass
