@@ -40,7 +40,7 @@ def test_a_request_stands_before_the_source(form, special):
     around = choose_languages(both, None, "nld")
     assert around == {"before": (form.format("nld"),), "after": ("</s>",), "first": ()}
     assert choose_languages(both.surround(**around), None, "deu")["before"] == (form.format("deu"),)
-    with pytest.raises(CommandError, match='--source-language: "deu" given, but the run\'s vocabulary has no pieces'):
+    with pytest.raises(CommandError, match='--source-language: "deu" given, but the vocabulary has no pieces'):
         choose_languages(both, "deu", None)
 
 

@@ -147,9 +147,11 @@ def with_languages(command: Command) -> Command:
         )
         for side, text in helps.items()
     }
-    return with_options(
-        "languages", options, lambda values: {name.split("_")[0]: each for name, each in values.items()}
-    )(command)
+
+    def by_side(values: dict[str, Any]) -> dict[str, Any]:
+        return {side: values[f"{side}_language"] for side in helps}
+
+    return with_options("languages", options, by_side)(command)
 
 
 def check_search(values: Mapping[str, Any]) -> dict[str, Any]:

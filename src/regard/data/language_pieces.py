@@ -48,12 +48,9 @@ def find_piece(tokenizer: Tokenizer, language: str, forms: Sequence[str], flag: 
             return piece
     known = sorted({code for piece, code in languages.items() if is_named(piece, forms)})
     if not known:
-        raise CommandError(
-            f"{flag}: {show_value(language)} given, but the run's vocabulary has no pieces for languages"
-        )
-    raise CommandError(
-        f"{flag}: {show_value(language)} given, which the run does not know{suggestion(language, known)}"
-    )
+        raise CommandError(f"{flag}: {show_value(language)} given, but the vocabulary has no pieces for languages")
+    hint = suggestion(language, known)
+    raise CommandError(f"{flag}: {show_value(language)} given, which the run does not know{hint}")
 
 
 def known_languages(tokenizer: Tokenizer) -> dict[str, str]:

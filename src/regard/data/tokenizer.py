@@ -190,7 +190,7 @@ class Tokenizer:
         return word_of if filled else [None if each == word else each for each in word_of]
 
     def beginnings(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Return flags for every piece of the vocabulary: it begins a word, is a mark alone, is a tag, is of no word."""
+        """Return flags for every piece of the vocabulary: it begins a word, is a mark, is a tag, is of no word."""
         pieces = self.pieces(range(self.library.get_vocab_size()))
         own = self.kind == "word"
         parts = self.kind == "wordpiece"
