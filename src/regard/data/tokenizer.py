@@ -25,6 +25,7 @@ import tokenizers as library
 
 from regard.config import visible
 from regard.data.pre_tokenizer import MARK, separable
+from regard.data.sentencepiece import SentencePiece
 from regard.data.tokenizer_checks import LARGEST, check_form, check_vocabulary, loaded_part
 from regard.disk import write_whole
 from regard.errors import DataError
@@ -62,7 +63,8 @@ class Tokenizer:
         self.content = content
         added = {token["id"]: token["content"] for token in content.get("added_tokens") or ()}
         self.tags = {i: text for i, text in added.items() if i > UNKNOWN}
-        self.kind = kind_of(content["model"])
+        self.sentencepiece = read_sentencepiece(content, self.library.get_vocab(with_added_tokens=True))
+        self.kind = kind_of(content["model"]) if self.sentencepiece is None else self.sentencepiece.kind
         self.separable = separable(content)
         self.cache: dict[str, list[int]] = {}
         self.remembered = REMEMBERED
@@ -77,6 +79,8 @@ class Tokenizer:
 
     def normalise(self, text: str) -> str:
         """Return the text that `decode(encode(text))` gives, where nothing is unknown."""
+        if self.sentencepiece is not None:
+            return self.sentencepiece.normalise(clean_text(text))
         normaliser = self.library.normalizer
         return (
             call_library(REFUSED, normaliser.normalize_str, clean_text(text))
@@ -86,11 +90,15 @@ class Tokenizer:
 
     def encode(self, text: str) -> list[int]:
         """Encode a text as ids, without start and end."""
+        if self.sentencepiece is not None:
+            return self.sentencepiece.encode(clean_text(text), self.remembered)
         encoded = call_library(REFUSED, self.library.encode, clean_text(text), add_special_tokens=False)
         return [i if i > END else UNKNOWN for i in encoded.ids]
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """Encode many texts. Words met before are looked up, where a word's pieces do not depend on its neighbours."""
+        if self.sentencepiece is not None:
+            return [self.encode(text) for text in texts]
         if not self.separable:
             return self.encode_threaded(texts)
         split = [text.split() if not ODD.search(text) else [text] for text in texts]
@@ -118,7 +126,7 @@ class Tokenizer:
         """Decode ids to text, without padding, start and end; unknown pieces are shown."""
         real = [i for i in map(int, ids) if i > END]
         if not self.tags:
-            return call_library(REFUSED, self.library.decode, real, skip_special_tokens=False)
+            return self.decode_run(real)
         # A tag is a word of its own, whatever the pieces around it say of spaces.
         runs: list[list[int]] = [[]]
         for i in real:
@@ -126,12 +134,19 @@ class Tokenizer:
                 runs += [[i], []]
             else:
                 runs[-1].append(i)
-        texts = (call_library(REFUSED, self.library.decode, run, skip_special_tokens=False) for run in runs)
-        return " ".join(filter(None, (text.strip(" ") for text in texts)))
+        texts = (self.decode_run(run).strip(" ") for run in runs)
+        return " ".join(filter(None, texts))
+
+    def decode_run(self, ids: Sequence[int]) -> str:
+        """Decode ids between tags, none of which is padding, start or end."""
+        if self.sentencepiece is not None:
+            return self.sentencepiece.decode(ids)
+        text: str = call_library(REFUSED, self.library.decode, ids, skip_special_tokens=False)
+        return text
 
     def decode_batch(self, rows: Sequence[Sequence[int]]) -> list[str]:
         """Decode many texts, as `decode` does each."""
-        if self.tags:
+        if self.tags or self.sentencepiece is not None:
             return [self.decode(row) for row in rows]
         real = [[i for i in row if i > END] for row in rows]
         texts: list[str] = call_library(REFUSED, self.library.decode_batch, real, skip_special_tokens=False)
@@ -210,6 +225,15 @@ def portions(texts: Sequence[str]) -> Iterator[Sequence[str]]:
         if characters >= TOGETHER or end == len(texts):
             yield texts[start:end]
             start, characters = end, 0
+
+
+def read_sentencepiece(content: dict[str, Any], vocabulary: dict[str, int]) -> SentencePiece | None:
+    """Read the segmentation of a tokenizer.json that has one beside its numbering."""
+    section = content.get("regard")
+    if section is None:
+        return None
+    tags = {token["content"]: token["id"] for token in content["added_tokens"] if token["id"] > UNKNOWN}
+    return SentencePiece(section["sentencepiece"], vocabulary, tags)
 
 
 def kind_of(model: dict[str, Any]) -> str:

@@ -1,0 +1,1 @@
+"""Models in and out: runs made from other toolkits' folders, and folders that other toolkits open."""
