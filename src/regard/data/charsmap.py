@@ -1,4 +1,4 @@
-"""SentencePiece's table of characters: the longest rule that begins at a place is applied, and the walk goes on behind it.
+"""SentencePiece's table of characters: at every place the longest rule is applied, and the walk goes on behind it.
 
 The table is a double array over UTF-8 (Aoe 1989, in the form of darts-clone), behind four bytes with its length and in
 front of the texts that are put in. The `tokenizers` library reads the same table cluster by cluster, and drops a

@@ -33,9 +33,8 @@ class Unigram:
 
     def __init__(self, normal: Mapping[str, float], fixed: Mapping[str, float]):
         """Take the scores of learned pieces, and the pieces that are chosen wherever they stand."""
-        best = max(normal.values(), default=0.0)
         self.unknown = single(min(normal.values(), default=0.0) - UNKNOWN_PENALTY)
-        self.scores = {**normal, **{piece: len(piece.encode()) * best - 0.1 for piece in fixed}}
+        self.scores = {**normal, **{piece: single(0.1 * (len(piece.encode()) - 1)) for piece in fixed}}
         self.longest: dict[str, int] = {}
         for piece in self.scores:
             if len(piece) > self.longest.get(piece[0], 1):
@@ -50,16 +49,15 @@ class Unigram:
             here = sums[begin]
             for end in range(begin + 1, min(size, begin + longest.get(text[begin], 1)) + 1):
                 score = scores.get(text[begin:end])
-                if score is not None:
-                    total = here + score
-                elif end == begin + 1:
-                    total = single(here + unknown) if exact else here + unknown
-                else:
-                    continue
+                if score is None:
+                    if end > begin + 1:
+                        continue
+                    score = unknown
+                total = here + score
+                if exact:
+                    cell[0] = total
+                    total = cell[0]
                 if total > sums[end]:
-                    if exact:
-                        cell[0] = total
-                        total = cell[0]
                     seconds[end], sums[end], begins[end] = sums[end], total, begin
                 elif total > seconds[end]:
                     seconds[end] = total

@@ -10,7 +10,6 @@ Words are cut one by one and remembered where nothing in them depends on their n
 
 import base64
 import codecs
-import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple

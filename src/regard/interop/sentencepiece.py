@@ -52,9 +52,9 @@ class SentencePieceModel:
 def convert(path: Path, ids: Mapping[str, int] | None = None, *, tags: Collection[str] = ()) -> dict[str, Any]:
     """Return the content of a tokenizer.json that cuts texts as a SentencePiece model does.
 
-    `ids` is the number of every piece that can be written, the special pieces <pad>, <s>, </s>, <unk> at 0 to 3; without
-    it, pieces keep SentencePiece's order and the special ones trade places with what stands there. `tags` are pieces
-    that stand alone: those of the form >>deu<< at the beginning of a text, others anywhere.
+    `ids` is the number of every piece that can be written, the special pieces <pad>, <s>, </s>, <unk> at 0 to 3;
+    without it, pieces keep SentencePiece's order and the special ones trade places with what stands there. `tags` are
+    pieces that stand alone: those of the form >>deu<< at the beginning of a text, others anywhere.
     """
     model = read_model(path)
     if ids is None:
