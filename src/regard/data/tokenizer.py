@@ -65,6 +65,8 @@ class Tokenizer:
         self.tags = {i: text for i, text in added.items() if i > UNKNOWN}
         self.sentencepiece = read_sentencepiece(content, self.library.get_vocab(with_added_tokens=True))
         self.kind = kind_of(content["model"]) if self.sentencepiece is None else self.sentencepiece.kind
+        # Words of their own, whatever stands beside them: tags, and the sign that SentencePiece writes for unknown.
+        self.alone = {*self.tags, *((UNKNOWN,) if self.sentencepiece is not None else ())}
         self.separable = separable(content)
         self.cache: dict[str, list[int]] = {}
         self.remembered = REMEMBERED
@@ -170,11 +172,11 @@ class Tokenizer:
             if i <= END:
                 word_of.append(None)
                 continue
-            own = i in self.tags or self.kind == "word" or (self.kind == "wordpiece" and not piece.startswith("##"))
+            own = i in self.alone or self.kind == "word" or (self.kind == "wordpiece" and not piece.startswith("##"))
             starts = fresh or own or piece.startswith((MARK, BYTE_MARK))
             word += starts and filled
             filled = piece not in (MARK, BYTE_MARK) or (filled and not starts)
-            fresh = i in self.tags  # what follows a tag begins a word, marked or not
+            fresh = i in self.alone  # what follows a tag begins a word, marked or not
             word_of.append(word)
         return word_of if filled else [None if each == word else each for each in word_of]
 
@@ -184,11 +186,11 @@ class Tokenizer:
         own = self.kind == "word"
         parts = self.kind == "wordpiece"
         begins = [
-            own or i in self.tags or piece.startswith((MARK, BYTE_MARK)) or (parts and not piece.startswith("##"))
+            own or i in self.alone or piece.startswith((MARK, BYTE_MARK)) or (parts and not piece.startswith("##"))
             for i, piece in enumerate(pieces)
         ]
         marks = [piece in (MARK, BYTE_MARK) for piece in pieces]
-        return np.array(begins), np.array(marks), np.array([i in self.tags for i in range(len(pieces))])
+        return np.array(begins), np.array(marks), np.array([i in self.alone for i in range(len(pieces))])
 
     def dumps(self) -> str:
         """Return the text of a tokenizer.json that `tokenizers` reads."""
@@ -254,6 +256,11 @@ class Tokenizers:
     def joint(self) -> bool:
         """Return whether both sides share a vocabulary."""
         return self.source is self.target
+
+    @property
+    def same_ids(self) -> bool:
+        """Return whether both sides number the same pieces alike, though they may cut texts differently."""
+        return self.joint or self.source.names == self.target.names
 
     def dumps(self) -> str:
         """Return the text of tokenizer.json: the library's own form where joint, else one for each side."""
