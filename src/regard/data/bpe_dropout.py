@@ -74,8 +74,9 @@ class Cutter:
     def __init__(self, tokenizer: Tokenizer):
         model = tokenizer.content["model"]
         odd = [name for name in ("continuing_subword_prefix", "end_of_word_suffix", "ignore_merges") if model.get(name)]
-        if tokenizer.kind not in ("bpe", "character") or odd:
-            what = f"kind {tokenizer.kind!r}" if not odd else f"BPE with {', '.join(odd)}"
+        if tokenizer.kind not in ("bpe", "character") or odd or tokenizer.sentencepiece is not None:
+            kind = tokenizer.kind if tokenizer.sentencepiece is None else f"{tokenizer.kind} of SentencePiece"
+            what = f"kind {kind!r}" if not odd else f"BPE with {', '.join(odd)}"
             raise ArgumentError(f"a tokenizer of {what} given, BPE dropout expects plain BPE")
         self.tokenizer = tokenizer
         self.vocabulary: dict[str, int] = model["vocab"]

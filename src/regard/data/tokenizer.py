@@ -26,6 +26,7 @@ import tokenizers as library
 
 from regard.config import show_value, visible
 from regard.data.pre_tokenizer import MARK, separable
+from regard.data.sentencepiece import SentencePiece
 from regard.data.tokenizer_checks import LARGEST, check_form, check_vocabulary, loaded_part
 from regard.disk import write_whole
 from regard.errors import ConfigError, DataError
@@ -66,7 +67,10 @@ class Tokenizer:
         self.hidden = frozenset(token["id"] for token in added if token.get("special"))  # of no text
         self.before: tuple[int, ...] = ()  # what stands around every text that is not empty
         self.after: tuple[int, ...] = ()
-        self.kind = kind_of(content["model"])
+        self.sentencepiece = read_sentencepiece(content, self.library.get_vocab(with_added_tokens=True))
+        self.kind = kind_of(content["model"]) if self.sentencepiece is None else self.sentencepiece.kind
+        # Words of their own, whatever stands beside them: tags, and the sign that SentencePiece writes for unknown.
+        self.alone = {*self.tags, *((UNKNOWN,) if self.sentencepiece is not None else ())}
         self.separable = separable(content)
         self.cache: dict[str, list[int]] = {}
         self.remembered = REMEMBERED
@@ -81,6 +85,8 @@ class Tokenizer:
 
     def normalise(self, text: str) -> str:
         """Return the text that `decode(encode(text))` gives, where nothing is unknown."""
+        if self.sentencepiece is not None:
+            return self.sentencepiece.normalise(clean_text(text))
         normaliser = self.library.normalizer
         return (
             call_library(REFUSED, normaliser.normalize_str, clean_text(text))
@@ -94,17 +100,21 @@ class Tokenizer:
         other.before, other.after = tuple(before), tuple(after)
         other.hidden = self.hidden | {i for i in (*other.before, *other.after) if i > UNKNOWN}
         other.tags = {i: tag for i, tag in self.tags.items() if i not in other.hidden}
+        other.alone = self.alone - other.hidden
         return other
 
     def encode(self, text: str) -> list[int]:
         """Encode a text as ids, without start and end; an empty text has none, and nothing around it."""
-        encoded = call_library(REFUSED, self.library.encode, clean_text(text), add_special_tokens=False)
-        ids = [i if i > END else UNKNOWN for i in encoded.ids]
+        if self.sentencepiece is not None:
+            ids = self.sentencepiece.encode(clean_text(text), self.remembered)
+        else:
+            encoded = call_library(REFUSED, self.library.encode, clean_text(text), add_special_tokens=False)
+            ids = [i if i > END else UNKNOWN for i in encoded.ids]
         return [*self.before, *ids, *self.after] if ids else ids
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """Encode many texts. Words met before are looked up, where a word's pieces do not depend on its neighbours."""
-        rows = self.encode_words(texts) if self.separable else self.encode_threaded(texts)
+        rows = self.encode_bare(texts)
         if self.before or self.after:
             rows = [[*self.before, *row, *self.after] if row else row for row in rows]
         return rows
@@ -113,8 +123,12 @@ class Tokenizer:
         """Encode texts that outputs begin with; an empty one is what every output begins with."""
         return [ids or [*self.before] for ids in self.encode_batch(texts)]
 
-    def encode_words(self, texts: Sequence[str]) -> list[list[int]]:
-        """Encode many texts word by word; the pieces of words met before are looked up."""
+    def encode_bare(self, texts: Sequence[str]) -> list[list[int]]:
+        """Encode many texts, without what stands around them."""
+        if self.sentencepiece is not None:
+            return [self.sentencepiece.encode(clean_text(text), self.remembered) for text in texts]
+        if not self.separable:
+            return self.encode_threaded(texts)
         split = [text.split() if not ODD.search(text) else [text] for text in texts]
         cache, words = self.cache, {word for row in split for word in row}
         missing = sorted(word for word in words if word not in cache)
@@ -140,7 +154,7 @@ class Tokenizer:
         """Decode ids to text, without padding, start, end and what stands around it; unknown pieces are shown."""
         real = self.visible(map(int, ids))
         if not self.tags:
-            return call_library(REFUSED, self.library.decode, real, skip_special_tokens=False)
+            return self.decode_run(real)
         # A tag is a word of its own, whatever the pieces around it say of spaces.
         runs: list[list[int]] = [[]]
         for i in real:
@@ -148,12 +162,19 @@ class Tokenizer:
                 runs += [[i], []]
             else:
                 runs[-1].append(i)
-        texts = (call_library(REFUSED, self.library.decode, run, skip_special_tokens=False) for run in runs)
-        return " ".join(filter(None, (text.strip(" ") for text in texts)))
+        texts = (self.decode_run(run).strip(" ") for run in runs)
+        return " ".join(filter(None, texts))
+
+    def decode_run(self, ids: Sequence[int]) -> str:
+        """Decode ids between tags, none of which is padding, start or end."""
+        if self.sentencepiece is not None:
+            return self.sentencepiece.decode(ids)
+        text: str = call_library(REFUSED, self.library.decode, ids, skip_special_tokens=False)
+        return text
 
     def decode_batch(self, rows: Sequence[Sequence[int]]) -> list[str]:
         """Decode many texts, as `decode` does each."""
-        if self.tags:
+        if self.tags or self.sentencepiece is not None:
             return [self.decode(row) for row in rows]
         real = [self.visible(row) for row in rows]
         texts: list[str] = call_library(REFUSED, self.library.decode_batch, real, skip_special_tokens=False)
@@ -181,11 +202,11 @@ class Tokenizer:
             if i <= END or i in self.hidden:
                 word_of.append(None)
                 continue
-            own = i in self.tags or self.kind == "word" or (self.kind == "wordpiece" and not piece.startswith("##"))
+            own = i in self.alone or self.kind == "word" or (self.kind == "wordpiece" and not piece.startswith("##"))
             starts = fresh or own or piece.startswith((MARK, BYTE_MARK))
             word += starts and filled
             filled = piece not in (MARK, BYTE_MARK) or (filled and not starts)
-            fresh = i in self.tags  # what follows a tag begins a word, marked or not
+            fresh = i in self.alone  # what follows a tag begins a word, marked or not
             word_of.append(word)
         return word_of if filled else [None if each == word else each for each in word_of]
 
@@ -195,13 +216,13 @@ class Tokenizer:
         own = self.kind == "word"
         parts = self.kind == "wordpiece"
         begins = [
-            own or i in self.tags or piece.startswith((MARK, BYTE_MARK)) or (parts and not piece.startswith("##"))
+            own or i in self.alone or piece.startswith((MARK, BYTE_MARK)) or (parts and not piece.startswith("##"))
             for i, piece in enumerate(pieces)
         ]
         marks = [piece in (MARK, BYTE_MARK) for piece in pieces]
-        tags = [i in self.tags for i in range(len(pieces))]
+        alone = [i in self.alone for i in range(len(pieces))]
         nothing = [i <= END or i in self.hidden for i in range(len(pieces))]
-        return np.array(begins), np.array(marks), np.array(tags), np.array(nothing)
+        return np.array(begins), np.array(marks), np.array(alone), np.array(nothing)
 
     def dumps(self) -> str:
         """Return the text of a tokenizer.json that `tokenizers` reads."""
@@ -240,6 +261,15 @@ def portions(texts: Sequence[str]) -> Iterator[Sequence[str]]:
             start, characters = end, 0
 
 
+def read_sentencepiece(content: dict[str, Any], vocabulary: dict[str, int]) -> SentencePiece | None:
+    """Read the segmentation of a tokenizer.json that has one beside its numbering."""
+    section = content.get("regard")
+    if section is None:
+        return None
+    tags = {token["content"]: token["id"] for token in content["added_tokens"] if token["id"] > UNKNOWN}
+    return SentencePiece(section["sentencepiece"], vocabulary, tags)
+
+
 def kind_of(model: dict[str, Any]) -> str:
     """Name the model of a tokenizer.json in Regard's words."""
     kind = str(model.get("type", "BPE"))
@@ -259,11 +289,6 @@ class Tokenizers:
         """Return whether both sides have one tokenizer, whatever it puts around a text of each."""
         return self.source.content is self.target.content
 
-    @functools.cached_property
-    def shared(self) -> bool:
-        """Return whether both sides have one vocabulary, if not one way to cut texts into its pieces."""
-        return self.joint or self.source.names == self.target.names
-
     def surround(
         self, before: Sequence[str] = (), after: Sequence[str] = (), first: Sequence[str] = ()
     ) -> "Tokenizers":
@@ -279,6 +304,11 @@ class Tokenizers:
             )
         ]
         return Tokenizers(self.source.surround(ids[0], ids[1]), self.target.surround(ids[2]))
+
+    @property
+    def same_ids(self) -> bool:
+        """Return whether both sides number the same pieces alike, though they may cut texts differently."""
+        return self.joint or self.source.names == self.target.names
 
     def dumps(self) -> str:
         """Return the text of tokenizer.json: the library's own form where joint, else one for each side."""
