@@ -11,14 +11,14 @@ import torch
 
 TEXTS = {
     "source": [
-        "the dog sees a small cat .", "a man rides the old horse , and the woman laughs .", "we eat bread in the morning .",
-        "two children play in the garden with the dog .", "the horse is brown ; the cats are small .", "i see a house .",
+        "the dog sees a small cat .", "a man rides the old horse , and the woman laughs .", "we eat bread .",
+        "two children play in the garden with the dog .", "the horse is brown ; the cats are small .", "i see it .",
         "why does the old woman sing ?", "she reads a long book about horses .", "the man is not small , he is old .",
     ],
     "target": [
-        "der Hund sieht eine kleine Katze .", "ein Mann reitet das alte Pferd , und die Frau lacht .", "wir essen Brot .",
+        "der Hund sieht eine kleine Katze .", "ein Mann reitet das alte Pferd , und die Frau lacht .", "wir essen .",
         "zwei Kinder spielen mit dem Hund im Garten .", "das Pferd ist braun ; die Katzen sind klein .", "ein Haus .",
-        "warum singt die alte Frau ?", "sie liest ein langes Buch über Pferde .", "der Mann ist nicht klein , er ist alt .",
+        "warum singt die alte Frau ?", "sie liest ein langes Buch über Pferde .", "der Mann ist klein , er ist alt .",
     ],
 }  # fmt: skip
 
