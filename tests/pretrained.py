@@ -44,11 +44,13 @@ def marian_folder(folder: Path, *, seed: int = 0, codes: tuple[str, ...] = (), *
     folder.mkdir(parents=True, exist_ok=True)
     sides = [train_pieces(TEXTS[side], folder / f"{side}.spm") for side in ("source", "target")]
     separate = not options.get("share_encoder_decoder_embeddings", True) and options.pop("separate", True)
-    tables = []
-    for pieces in [sides[0], sides[1]] if separate else [[*sides[0], *sides[1]]]:
-        rest = [piece for piece in dict.fromkeys(pieces) if piece not in ("</s>", "<unk>")]
-        names = ["</s>", "<unk>", *rest[: len(rest) - 2], *codes, "<pad>"]  # two pieces are left out of the vocabulary
-        tables.append({name: row for row, name in enumerate(names)})
+    lists = [
+        [piece for piece in dict.fromkeys(pieces) if piece not in ("</s>", "<unk>")]
+        for pieces in (sides if separate else [[*sides[0], *sides[1]]])
+    ]
+    count = min(map(len, lists)) - 2  # two pieces are left out of the vocabulary; <pad> has one number in both
+    names = [["</s>", "<unk>", *rest[:count], *codes, "<pad>"] for rest in lists]
+    tables = [{name: row for row, name in enumerate(each)} for each in names]
     for name, table in zip(("vocab.json", "target_vocab.json"), tables, strict=False):
         (folder / name).write_text(json.dumps(table, ensure_ascii=False))
     rows = len(tables[-1])
