@@ -18,6 +18,7 @@ from regard.interop.folders import check_model_folder, check_new, whole_folder
 from regard.interop.formats import Imported, find_format, recognise
 from regard.tasks.settings import read_settings
 from regard.tasks.start import write_config
+from regard.tasks.summary import record_command
 from regard.tasks.task import build_model
 from regard.training.checkpoint import Checkpoints, load_weights, step_name, weights_of
 from regard.training.objective import Prediction
@@ -40,8 +41,13 @@ class ImportReport:
     notes: tuple[str, ...]
 
 
-def import_model(folder: str | Path, out: str | Path, *, format: str | None = None) -> ImportReport:
-    """Make the run folder `out` from a folder of another toolkit; `format` names its row where it is not recognised."""
+def import_model(
+    folder: str | Path, out: str | Path, *, format: str | None = None, command: str | None = None
+) -> ImportReport:
+    """Make the run folder `out` from a folder of another toolkit; `format` names its row where it is not recognised.
+
+    `command` is what was typed, for the run's own record.
+    """
     folder, out = Path(folder), Path(out)
     check_new(out)
     check_model_folder(folder)
@@ -58,6 +64,8 @@ def import_model(folder: str | Path, out: str | Path, *, format: str | None = No
     with whole_folder(out) as temporary:
         write_config(temporary / "config.toml", settings)
         imported.tokenizers.save(temporary / "tokenizer.json")
+        if command is not None:
+            record_command(temporary, command)
         Checkpoints(temporary).write(step_name(0), weights_of(objective), {}, manifest)
     count = sum(parameter.numel() for parameter in model.parameters())
     return ImportReport(out, row.name, settings.kind, count, imported.tokenizers.target.size, imported.notes)

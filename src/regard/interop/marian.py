@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import save
 from torch import Tensor
 
 from regard.attention.positions import sinusoids
@@ -145,8 +145,8 @@ def unite(tensors: dict[str, Tensor], tied: str, path: Path, size: int) -> dict[
             expected = sinusoids(torch.arange(len(table)), size, "halves").float()
             if table.shape != expected.shape or not torch.allclose(table.float(), expected, atol=1e-3):
                 raise DataError(f"{path}: {name} holds no sines and cosines, expected those of its positions")
-    groups = {"all": [(*SHARED, HEAD)], "output": [(SHARED[2], HEAD)], "none": []}[tied]
-    for group in groups:
+    groups: dict[str, list[tuple[str, ...]]] = {"all": [(*SHARED, HEAD)], "output": [(SHARED[2], HEAD)]}
+    for group in groups.get(tied, []):
         there = [name for name in group if name in tensors]
         if there:
             tensors[group[0]] = tensors[there[0]]
@@ -218,7 +218,7 @@ def write_marian(run: Run, folder: Path) -> None:
     if config.sines == "interleaved":
         evens, odds = torch.arange(0, config.size, 2), torch.arange(1, config.size, 2)
         tensors = permute_stream(tensors, torch.cat([evens, odds]))
-    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    (folder / "model.safetensors").write_bytes(save(tensors, metadata={"format": "pt"}))
     write_vocabulary(run.tokenizers, order, config.tied == "all", folder)
     table = config_of(run, sizes, order)
     write_json(folder / "config.json", table)
@@ -251,7 +251,7 @@ def write_vocabulary(tokenizers: Tokenizers, order: Sequence[Sequence[int]], sha
 
 def config_of(run: Run, sizes: StackSizes, order: Sequence[Sequence[int]]) -> dict[str, Any]:
     """Return the config.json of a run."""
-    config = run.model.config
+    config: Any = run.model.config
     pieces = pieces_of(run.tokenizers.target, order[1])
     return {
         "architectures": ["MarianMTModel"],

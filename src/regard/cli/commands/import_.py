@@ -1,10 +1,12 @@
 """`regard import`: a run made from a model of another toolkit."""
 
+import shlex
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from regard.cli.command import TYPED
 from regard.cli.messages import print_message
 from regard.cli.options import out_option, text_option
 
@@ -34,7 +36,7 @@ def import_(
 
     from regard.interop.importing import import_model
 
-    report = import_model(folder, out, format=row.name)
+    report = import_model(folder, out, format=row.name, command=shlex.join(["regard", *TYPED]))
     for note in report.notes:
         print_message(note)
     print(f"{report.folder}: {report.format}, {report.parameters:,} parameters, {report.pieces:,} pieces")
