@@ -52,7 +52,7 @@ class SentencePiece:
         self.prefix, self.suffix = section["prefix"], section["suffix"]
         self.squeeze: bool = section["squeeze"]
         self.mark = MARK if section["escape"] else " "
-        choices = {**normal, **fixed} if self.unigram is not None else {**normal, **fixed, **unused}
+        choices = [*normal, *fixed]
         self.numbers = {piece: max(vocabulary.get(piece, UNKNOWN), UNKNOWN) for piece in choices}
         self.bytes = [vocabulary.get(f"<0x{byte:02X}>", UNKNOWN) for byte in range(256)] if section["bytes"] else None
         self.leading: bool = section["leading"]
@@ -61,7 +61,7 @@ class SentencePiece:
         self.tags = re.compile(f"({longest_first})") if tags and not self.leading else None
         # A piece begins a word or stands inside of one: words can be cut one by one.
         inside = re.compile(f"[^{MARK}]{MARK}")
-        apart = self.mark == MARK and not self.suffix and not any(map(inside.search, choices))
+        apart = self.mark == MARK and not self.suffix and not any(map(inside.search, [*choices, *unused]))
         self.apart = apart and (self.unigram is not None or not unused)
         spaced = any(" " in piece for piece in fixed)
         self.separable = self.apart and self.prefix and self.squeeze and not spaced and self.charsmap.space[1] is None
