@@ -14,9 +14,11 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from regard.data.charsmap import Charsmap
 from regard.data.pre_tokenizer import MARK
-from regard.data.segmentation import Bpe, Cut, Unigram, single
+from regard.data.segmentation import Bpe, Cut, Unigram
 
 __all__ = ["SentencePiece"]
 
@@ -42,9 +44,7 @@ class SentencePiece:
 
     def __init__(self, section: Mapping[str, Any], vocabulary: Mapping[str, int], tags: Mapping[str, int]):
         """Take `regard.sentencepiece` of a tokenizer.json, the ids of all pieces, and of those that stand alone."""
-        normal, fixed, unused = (
-            {piece: single(score) for piece, score in section[key].items()} for key in ("pieces", "fixed", "unused")
-        )
+        normal, fixed, unused = (in_single_precision(section[key]) for key in ("pieces", "fixed", "unused"))
         self.kind: str = section["kind"]
         self.unigram = Unigram(normal, fixed) if self.kind == "unigram" else None
         self.bpe = Bpe(normal, fixed, unused) if self.unigram is None else None
@@ -66,7 +66,8 @@ class SentencePiece:
         spaced = any(" " in piece for piece in fixed)
         self.separable = self.apart and self.prefix and self.squeeze and not spaced and self.charsmap.space[1] is None
         self.sure: dict[str, list[int]] = {}
-        self.words: dict[str, Word | None] = {}
+        self.words: dict[str, Word | None] = {}  # None: what stands around it matters
+        self.units: dict[str, Word] = {}  # normalised, with marks
         self.surface = self.read_surfaces(section, vocabulary)
 
     # ---- text to ids
@@ -129,7 +130,7 @@ class SentencePiece:
     def encode_part(self, text: str, remembered: int) -> list[int]:
         """Encode a text without tags."""
         if not self.separable:
-            return merge_unknown(self.cut_units(text))
+            return merge_unknown(self.cut_units(text, remembered))
         split, sure = text.split(" "), self.sure
         if len(text) <= USUAL and all(word in sure for word in split):
             ids = [i for word in split for i in sure[word]]
@@ -147,7 +148,7 @@ class SentencePiece:
         for text in split:
             word = words[text] if text in words else self.look_up(text)
             if word is None:
-                return self.cut_units(" ".join(split))
+                return self.cut_units(" ".join(split), remembered)
             row.append(word)
         return self.number_in_order(row)
 
@@ -165,11 +166,20 @@ class SentencePiece:
                 self.sure[text] = word.ids
         return word
 
-    def cut_units(self, text: str) -> list[int]:
+    def cut_units(self, text: str, remembered: int) -> list[int]:
         """Cut a text as a whole, or mark by mark where no piece reaches over one."""
-        text = self.normalise_marked(text)
-        units = UNITS.findall(text) if self.apart else [text]
-        return self.number_in_order([self.cut_unit(unit) for unit in units])
+        text, units = self.normalise_marked(text), self.units
+        row: list[Word] = []
+        for unit in UNITS.findall(text) if self.apart else [text]:
+            word = units.get(unit)
+            if word is None:
+                word = self.cut_unit(unit)
+                if len(unit) <= SHORT:
+                    if len(units) >= remembered:
+                        units = self.units = {}
+                    units[unit] = word
+            row.append(word)
+        return self.number_in_order(row)
 
     def cut_unit(self, text: str) -> Word:
         """Cut a normalised text, regardless of what is around it."""
@@ -242,6 +252,11 @@ class SentencePiece:
                 text.append(piece.replace(MARK, " "))
         text.append(pending.decode(errors="regard.each_byte"))
         return "".join(text)
+
+
+def in_single_precision(scores: Mapping[str, float]) -> dict[str, float]:
+    """Round scores as SentencePiece keeps them."""
+    return dict(zip(scores, np.array([*scores.values()], np.float32).tolist(), strict=True))
 
 
 def merge_unknown(ids: Sequence[int]) -> list[int]:

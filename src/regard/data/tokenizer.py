@@ -63,7 +63,7 @@ class Tokenizer:
         self.content = content
         added = {token["id"]: token["content"] for token in content.get("added_tokens") or ()}
         self.tags = {i: text for i, text in added.items() if i > UNKNOWN}
-        self.sentencepiece = read_sentencepiece(content, self.library.get_vocab(with_added_tokens=True))
+        self.sentencepiece = read_sentencepiece(content)
         self.kind = kind_of(content["model"]) if self.sentencepiece is None else self.sentencepiece.kind
         # Words of their own, whatever stands beside them: tags, and the sign that SentencePiece writes for unknown.
         self.alone = {*self.tags, *((UNKNOWN,) if self.sentencepiece is not None else ())}
@@ -229,13 +229,14 @@ def portions(texts: Sequence[str]) -> Iterator[Sequence[str]]:
             start, characters = end, 0
 
 
-def read_sentencepiece(content: dict[str, Any], vocabulary: dict[str, int]) -> SentencePiece | None:
+def read_sentencepiece(content: dict[str, Any]) -> SentencePiece | None:
     """Read the segmentation of a tokenizer.json that has one beside its numbering."""
     section = content.get("regard")
     if section is None:
         return None
-    tags = {token["content"]: token["id"] for token in content["added_tokens"] if token["id"] > UNKNOWN}
-    return SentencePiece(section["sentencepiece"], vocabulary, tags)
+    added = {token["content"]: token["id"] for token in content["added_tokens"]}
+    tags = {piece: i for piece, i in added.items() if i > UNKNOWN}
+    return SentencePiece(section["sentencepiece"], {**content["model"]["vocab"], **added}, tags)
 
 
 def kind_of(model: dict[str, Any]) -> str:
