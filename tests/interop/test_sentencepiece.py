@@ -22,22 +22,19 @@ USUAL = [
     {"model_type": "bpe", "normalization_rule_name": "nmt_nfkc", "byte_fallback": True},
     {"model_type": "bpe", "normalization_rule_name": "identity", "remove_extra_whitespaces": False},
 ]
+KINDS = ("unigram", "bpe")
+RULES = ("nmt_nfkc", "identity", "nfkc_cf")
+OTHERS = (
+    {"remove_extra_whitespaces": False},
+    {"add_dummy_prefix": False},
+    {"split_by_whitespace": False},
+    {"treat_whitespace_as_suffix": True},
+)
 ALL = [
-    {"model_type": kind, "byte_fallback": fallback, "normalization_rule_name": rule, **fixed, **other}
-    for kind, fallback, rule, fixed, other in itertools.product(
-        ("unigram", "bpe"),
-        (False, True),
-        ("nmt_nfkc", "identity", "nfkc_cf"),
-        ({}, FIXED),
-        (
-            {},
-            {"remove_extra_whitespaces": False},
-            {"add_dummy_prefix": False},
-            {"split_by_whitespace": False},
-            {"treat_whitespace_as_suffix": True},
-        ),
-    )
+    {"model_type": kind, "byte_fallback": fallback, "normalization_rule_name": rule, **fixed}
+    for kind, fallback, rule, fixed in itertools.product(KINDS, (False, True), RULES, ({}, FIXED))
 ]
+ALL += [{"model_type": kind, **other, **FIXED} for kind, other in itertools.product(KINDS, OTHERS)]
 
 
 def opened(folder, data, ids=None, **options):
@@ -255,6 +252,7 @@ BROKEN = {
     "its kind is another kind": write(special(), kind=9),
     "a piece occurs twice": write([*special(), ("a", 0.0, 1)]),
     "piece 5 \\(\\) has no text": write([*special(), ("", 0.0, 1)]),
+    "a long one": write([*special(), ("b" * 1001, 0.0, 1)]),
     "no finite score": write([*special(), ("b", float("nan"), 1)]),
     "an unknown type": write([*special(), ("b", 0.0, 7)]),
     "no piece <0x00>": write(special(), training=field(35, 1)),
@@ -338,12 +336,15 @@ def test_a_changed_file_is_refused_by_its_key(tmp_path, model):
         ({"bytes": 1}, "regard.sentencepiece.bytes is 1, expected true or false"),
         ({"pieces": {"a": "b"}}, "regard.sentencepiece.pieces is"),
         ({"pieces": {"": 1.0}}, "regard.sentencepiece.pieces is"),
+        ({"pieces": {"a" * 1001: 1.0}}, "regard.sentencepiece.pieces is"),
+        ({"pieces": {"a": float("nan")}}, "regard.sentencepiece.pieces is"),
+        ({"fixed": {"\ud800": 0.0}}, "regard.sentencepiece.fixed is"),
         ({"fixed": []}, "regard.sentencepiece.fixed is"),
         ({"control": [1]}, "regard.sentencepiece.control is"),
         ({"unknown": None}, "regard.sentencepiece.unknown is None"),
-        ({"charsmap": "?"}, "precompiled_charsmap is not base64"),
+        ({"charsmap": "?"}, "regard.sentencepiece.charsmap is not base64"),
         ({"charsmap": "AwAAAGFiY2Q="}, "table of characters is damaged"),
-        ({"charsmap": 7}, "regard.sentencepiece.charsmap is 7"),
+        ({"charsmap": 7}, "regard.sentencepiece.charsmap is not base64"),
         ({"extra": 7}, "regard.sentencepiece.extra is unknown"),
     ]:
         changed = {**content, "regard": {"sentencepiece": {**section, **changes}}}
@@ -358,3 +359,5 @@ def test_a_changed_file_is_refused_by_its_key(tmp_path, model):
     ]:
         with pytest.raises(DataError, match=problem):
             open_tokenizer(changed, "here")
+    bare = open_tokenizer({**content, "added_tokens": []}, "here")
+    assert bare.encode("the quick fox") == Tokenizer(content).encode("the quick fox")

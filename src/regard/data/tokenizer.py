@@ -234,7 +234,7 @@ def read_sentencepiece(content: dict[str, Any]) -> SentencePiece | None:
     section = content.get("regard")
     if section is None:
         return None
-    added = {token["content"]: token["id"] for token in content["added_tokens"]}
+    added = {token["content"]: token["id"] for token in content.get("added_tokens") or ()}
     tags = {piece: i for piece, i in added.items() if i > UNKNOWN}
     return SentencePiece(section["sentencepiece"], {**content["model"]["vocab"], **added}, tags)
 
