@@ -128,6 +128,19 @@ def test_pieces_that_are_not_used(tmp_path, kind):
     compare(processor, tokenizer, texts)
 
 
+@pytest.mark.parametrize("flags", [*itertools.product((0, 1), repeat=3)], ids=str)
+def test_spaces_that_are_not_escaped(tmp_path, flags):
+    """Prefix, squeeze and escape in all ways, with pieces that have spaces or marks."""
+    pieces = [("<unk>", 0.0, 2), ("<s>", 0.0, 3), ("</s>", 0.0, 3), ("<pad>", 0.0, 3)]
+    pieces += [
+        (piece, -1.0 - i, 1) for i, piece in enumerate([" a", "▁a", "b", " ", "▁", "a", "b a", "b▁a", "  ", "▁▁"])
+    ]
+    normalisation = b"".join(field(number, flag) for number, flag in zip((3, 4, 5), flags, strict=True))
+    processor, tokenizer = opened(tmp_path, write(pieces, normalisation=normalisation))
+    texts = ["".join(random.choices("aab  ", k=random.randrange(12))) for _ in range(200)]
+    compare(processor, tokenizer, texts)
+
+
 # ---- numbers
 
 
@@ -199,6 +212,13 @@ def test_other_tags_stand_anywhere(tmp_path, model):
     text = [*tokenizer.encode("the"), ids["__de__"], *tokenizer.encode("a")]
     assert tokenizer.encode("the __de__a") == tokenizer.encode("the__de__ a") == text
     assert tokenizer.decode(text) == "the __de__ a" == tokenizer.normalise("the__de__  a")
+
+
+def test_both_sorts_of_tags(tmp_path, model):
+    ids = {**IDS, "__de__": len(IDS)}
+    _, tokenizer = opened(tmp_path, model, ids, tags=["__de__", ">>deu<<"])
+    assert tokenizer.encode(">>deu<<__de__ a") == [ids[">>deu<<"], ids["__de__"], *tokenizer.encode("a")]
+    assert ids[">>deu<<"] not in tokenizer.encode("a >>deu<<")
 
 
 def test_special_pieces_cannot_be_spelled(tmp_path):

@@ -8,6 +8,8 @@ Text is normalised first: NFC, white space runs to one space, none at the ends, 
 - character: a piece a character, and bytes as above.
 - word: a piece a word between spaces; other words are unknown.
 
+A file may also have SentencePiece's way to cut texts beside its pieces (`regard.data.sentencepiece`).
+
 `<` always stands alone in bpe and unigram, so that no text can spell a special piece; such ids never come from text.
 """
 
