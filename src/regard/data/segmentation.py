@@ -3,7 +3,9 @@
 Unigram: the cut with the largest sum of scores. SentencePiece adds them up in single precision from the beginning of
 the text, so that two cuts of a word with equal sums ("aa" "a" and "a" "aa") may rank one way or the other by what
 stands before. BPE: the neighbours that make the piece with the best score are joined, the leftmost of equal ones
-first. The `tokenizers` library adds in double precision, and ranks equal merges by their parts; both differ in places.
+first; user-defined symbols are never joined, and pieces that are marked as unused are taken apart again. The
+`tokenizers` library adds in double precision, and so ranks cuts of equal sums in another way; its BPE gave the same
+pieces wherever it was compared, but knows neither of those two sorts of pieces.
 """
 
 import array
