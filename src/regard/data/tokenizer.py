@@ -8,6 +8,8 @@ Text is normalised first: NFC, white space runs to one space, none at the ends, 
 - character: a piece a character, and bytes as above.
 - word: a piece a word between spaces; other words are unknown.
 
+A file may also have SentencePiece's way to cut texts beside its pieces (`regard.data.sentencepiece`).
+
 `<` always stands alone in bpe and unigram, so that no text can spell a special piece; such ids never come from text.
 """
 
@@ -67,7 +69,7 @@ class Tokenizer:
         self.hidden = frozenset(token["id"] for token in added if token.get("special"))  # of no text
         self.before: tuple[int, ...] = ()  # what stands around every text that is not empty
         self.after: tuple[int, ...] = ()
-        self.sentencepiece = read_sentencepiece(content, self.library.get_vocab(with_added_tokens=True))
+        self.sentencepiece = read_sentencepiece(content)
         self.kind = kind_of(content["model"]) if self.sentencepiece is None else self.sentencepiece.kind
         # Words of their own, whatever stands beside them: tags, and the sign that SentencePiece writes for unknown.
         self.alone = {*self.tags, *((UNKNOWN,) if self.sentencepiece is not None else ())}
@@ -261,13 +263,14 @@ def portions(texts: Sequence[str]) -> Iterator[Sequence[str]]:
             start, characters = end, 0
 
 
-def read_sentencepiece(content: dict[str, Any], vocabulary: dict[str, int]) -> SentencePiece | None:
+def read_sentencepiece(content: dict[str, Any]) -> SentencePiece | None:
     """Read the segmentation of a tokenizer.json that has one beside its numbering."""
     section = content.get("regard")
     if section is None:
         return None
-    tags = {token["content"]: token["id"] for token in content["added_tokens"] if token["id"] > UNKNOWN}
-    return SentencePiece(section["sentencepiece"], vocabulary, tags)
+    added = {token["content"]: token["id"] for token in content.get("added_tokens") or ()}
+    tags = {piece: i for piece, i in added.items() if i > UNKNOWN}
+    return SentencePiece(section["sentencepiece"], {**content["model"]["vocab"], **added}, tags)
 
 
 def kind_of(model: dict[str, Any]) -> str:
