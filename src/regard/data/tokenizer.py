@@ -268,8 +268,9 @@ def read_sentencepiece(content: dict[str, Any]) -> SentencePiece | None:
     section = content.get("regard")
     if section is None:
         return None
-    added = {token["content"]: token["id"] for token in content.get("added_tokens") or ()}
-    tags = {piece: i for piece, i in added.items() if i > UNKNOWN}
+    tokens = content.get("added_tokens") or ()
+    added = {token["content"]: token["id"] for token in tokens}
+    tags = {token["content"]: token["id"] for token in tokens if token["id"] > UNKNOWN and not token.get("special")}
     return SentencePiece(section["sentencepiece"], {**content["model"]["vocab"], **added}, tags)
 
 

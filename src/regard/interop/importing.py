@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from regard.data.language_pieces import choose_languages
+from regard.data.settings import AROUND
 from regard.errors import DataError
 from regard.interop.folders import check_model_folder, check_new, whole_folder
 from regard.interop.formats import Imported, find_format, recognise
@@ -42,18 +44,30 @@ class ImportReport:
 
 
 def import_model(
-    folder: str | Path, out: str | Path, *, format: str | None = None, command: str | None = None
+    folder: str | Path,
+    out: str | Path,
+    *,
+    format: str | None = None,
+    source_language: str | None = None,
+    target_language: str | None = None,
+    command: str | None = None,
 ) -> ImportReport:
     """Make the run folder `out` from a folder of another toolkit; `format` names its row where it is not recognised.
 
-    `command` is what was typed, for the run's own record.
+    The languages are those that the run translates between, where the model knows several. `command` is what was typed,
+    for the run's own record.
     """
     folder, out = Path(folder), Path(out)
     check_new(out)
     check_model_folder(folder)
     row = recognise(folder) if format is None else find_format(format, "--format")
     imported = row.read(folder)
-    settings = read_settings(imported.table)
+    table = dict(imported.table)
+    if source_language is not None or target_language is not None:
+        around = {key: table["tokenizer"].get(key, ()) for key in AROUND}
+        tokenizers = imported.tokenizers.surround(**around)
+        table["tokenizer"] = {**table["tokenizer"], **choose_languages(tokenizers, source_language, target_language)}
+    settings = read_settings(table)
     model = build_model(settings, imported.tokenizers)
     weights = {f"model.{name}": tensor for name, tensor in imported.weights.items()}
     objective = Prediction(model)

@@ -35,6 +35,7 @@ from regard.interop.stacks import (
     move_rows,
     permute_stream,
     read_tensors,
+    share,
     spread_blocks,
     whole,
     write_json,
@@ -178,14 +179,6 @@ def describe(
     if all(isinstance(settings.get(key), str) for key in ("source_lang", "target_lang")):
         data |= {"languages": languages} if LANGUAGES.fullmatch(languages) else {}
     return {"task": "translate", "data": data, "tokenizer": tokenizer, "model": model}
-
-
-def share(config: Mapping[str, Any], key: str, path: Path) -> float:
-    """Return a share of a config.json, such as dropout."""
-    value = config.get(key, 0.0)
-    if type(value) not in (int, float) or not 0 <= value < 1:
-        raise DataError(f"{path}: {key} is {show_value(value)}, expected a number from 0 to below 1")
-    return float(value)
 
 
 # ---- out

@@ -118,6 +118,14 @@ def flag(config: Mapping[str, Any], key: str, default: bool, path: Path) -> bool
     return value
 
 
+def share(config: Mapping[str, Any], key: str, path: Path) -> float:
+    """Return a share of a config.json, such as dropout."""
+    value = config.get(key, 0.0)
+    if type(value) not in (int, float) or not 0 <= value < 1:
+        raise DataError(f"{path}: {key} is {show_value(value)}, expected a number from 0 to below 1")
+    return float(value)
+
+
 # ---- blocks
 
 
