@@ -232,7 +232,7 @@ def test_special_pieces_cannot_be_spelled(tmp_path):
 def test_words_are_those_of_the_text(tmp_path, model):
     """Each piece's word is the one that it is read in; an unknown sign is a word of its own."""
     _, tokenizer = opened(tmp_path, model)
-    begins, marks, alone = tokenizer.beginnings()
+    begins, marks, alone, _ = tokenizer.beginnings()
     for text in draw_texts(random.randrange(2**32), 150):
         ids = tokenizer.encode(text)
         words = [word for word in tokenizer.words(ids) if word is not None]

@@ -16,6 +16,7 @@ A file may also have SentencePiece's way to cut texts beside its pieces (`regard
 import copy
 import functools
 import hashlib
+import itertools
 import json
 import os
 import re
@@ -97,12 +98,9 @@ class Tokenizer:
         )
 
     def surround(self, before: Iterable[int] = (), after: Iterable[int] = ()) -> "Tokenizer":
-        """Return the tokenizer with ids that stand around every text; what they are is of no word."""
+        """Return the tokenizer with ids that stand around every text; there they are of no word."""
         other = copy.copy(self)
         other.before, other.after = tuple(before), tuple(after)
-        other.hidden = self.hidden | {i for i in (*other.before, *other.after) if i > UNKNOWN}
-        other.tags = {i: tag for i, tag in self.tags.items() if i not in other.hidden}
-        other.alone = self.alone - other.hidden
         return other
 
     def encode(self, text: str) -> list[int]:
@@ -154,7 +152,7 @@ class Tokenizer:
 
     def decode(self, ids: Iterable[SupportsInt]) -> str:
         """Decode ids to text, without padding, start, end and what stands around it; unknown pieces are shown."""
-        real = self.visible(map(int, ids))
+        real = self.visible([*map(int, ids)])
         if not self.tags:
             return self.decode_run(real)
         # A tag is a word of its own, whatever the pieces around it say of spaces.
@@ -182,9 +180,16 @@ class Tokenizer:
         texts: list[str] = call_library(REFUSED, self.library.decode_batch, real, skip_special_tokens=False)
         return texts
 
-    def visible(self, ids: Iterable[int]) -> list[int]:
+    def visible(self, ids: Sequence[int]) -> list[int]:
         """Return the ids of what people read: neither padding, start and end, nor what stands around a text."""
-        return [i for i in ids if i > END and i not in self.hidden]
+        return list(itertools.compress(ids, self.are_visible(ids)))
+
+    def are_visible(self, ids: Sequence[int]) -> list[bool]:
+        """Return for each id whether it is of the text; what stands around it may be a piece of the text, too."""
+        before, after = len(self.before), len(self.after)
+        start = before if before and tuple(ids[:before]) == self.before[: len(ids)] else 0
+        end = len(ids) - (after if after and tuple(ids[start:][-after:]) == self.after else 0)
+        return [start <= place < end and i > END and i not in self.hidden for place, i in enumerate(ids)]
 
     def pieces(self, ids: Iterable[SupportsInt]) -> list[str]:
         """Return the pieces as they are in the vocabulary: "▁" begins a word, <0xE2> is a byte."""
@@ -200,8 +205,8 @@ class Tokenizer:
         """Return each piece's word, as an index in `decode(ids).split()`; None for those that `decode` leaves out."""
         numbers, word_of = [*map(int, ids)], list[int | None]()
         word, filled, fresh = -1, True, True  # a word of marks alone is not one yet: the next mark is of the same
-        for i, piece in zip(numbers, self.pieces(numbers), strict=True):
-            if i <= END or i in self.hidden:
+        for i, piece, shown in zip(numbers, self.pieces(numbers), self.are_visible(numbers), strict=True):
+            if not shown:
                 word_of.append(None)
                 continue
             own = i in self.alone or self.kind == "word" or (self.kind == "wordpiece" and not piece.startswith("##"))
