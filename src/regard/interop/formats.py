@@ -135,7 +135,6 @@ register(
         reader="regard.interop.marian.read_marian",
         writer="regard.interop.marian.write_marian",
         recognise=lambda folder: model_type(folder) == "marian",
-        extra="import",
     )
 )
 register(
@@ -145,6 +144,5 @@ register(
         reader="regard.interop.m2m100.read_m2m100",
         writer="regard.interop.m2m100.write_m2m100",
         recognise=lambda folder: model_type(folder) == "m2m_100",
-        extra="import",
     )
 )
