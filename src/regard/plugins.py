@@ -1,4 +1,4 @@
-"""Plugins: other packages add kinds of model, tasks, corpora, metrics, studies and trackers to Regard's own tables.
+"""Plugins: other packages add kinds of model, tasks, corpora, metrics, studies, trackers and formats to the tables.
 
     import regard
     regard.register(kind=Kind("mine", …))                      # in my_package/module.py, or in my.py
@@ -27,14 +27,14 @@ __all__ = ["added", "check_loaded", "load", "load_environment", "providers", "re
 GROUP = "regard.plugins"  # of entry points
 VARIABLE = "REGARD_PLUGINS"  # of the environment: a JSON list of what was named, for child processes
 TABLES: dict[str, dict[str, Any]] = {"kind": {}, "task": {}, "corpus": {}, "metric": {}, "study": {}}
-TABLES["tracker"] = {}
+TABLES |= {"tracker": {}, "format": {}}
 PROVIDERS: dict[tuple[str, str], str] = {}  # the plugin that a row came from, by table and name
 LOADED: dict[str, str] = {}  # what a plugin is called in runs, by what it was named as
 LOADING: list[str] = []  # those that are being imported now
 
 
 def table(what: str) -> dict[str, Any]:
-    """The table of kinds, tasks, corpora, metrics, studies or trackers: the one that `register` adds rows to."""
+    """The table of kinds, tasks, corpora, metrics, studies, trackers or formats, that `register` adds rows to."""
     return TABLES[what]
 
 
@@ -47,18 +47,18 @@ def register(
     metric: Any = None,
     study: Any = None,
     tracker: Any = None,
+    format: Any = None,
 ) -> None:
-    """Add a row to a table: a `Kind`, a `TaskRow`, a `BuiltIn` corpus, a `Metric`, a `Study` or a `TrackerRow`.
+    """Add a row to a table: a `Kind`, `TaskRow`, `BuiltIn` corpus, `Metric`, `Study`, `TrackerRow` or `Format`.
 
-    Kinds and tasks have names of their own; for the others `name` is what people call them. A name that is taken is
-    refused, unless the same plugin is imported again.
+    Kinds, tasks and formats have names of their own; for the others `name` is what people call them. A name that is
+    taken is refused, unless the same plugin is imported again.
     """
-    arguments = {"kind": kind, "task": task, "corpus": corpus, "metric": metric, "study": study, "tracker": tracker}
+    arguments = {"kind": kind, "task": task, "corpus": corpus, "metric": metric, "study": study}
+    arguments |= {"tracker": tracker, "format": format}
     rows = {what: row for what, row in arguments.items() if row is not None}
     if len(rows) != 1:
-        raise ArgumentError(
-            f"register: {len(rows)} rows given, expected one of kind, task, corpus, metric, study or tracker"
-        )
+        raise ArgumentError(f"register: {len(rows)} rows given, expected one of {', '.join(arguments)}")
     ((what, row),) = rows.items()
     called = name or getattr(row, "name", None)
     if not isinstance(called, str) or not called:

@@ -41,7 +41,8 @@ def act(body: str, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 def test_help_names_every_command():
     shown = regard_("--help")
-    files = {path.stem for path in (Path(regard.__file__).parent / "cli" / "commands").glob("*.py")} - {"__init__"}
+    folder = Path(regard.__file__).parent / "cli" / "commands"
+    files = {path.stem.removesuffix("_") for path in folder.glob("[a-z]*.py")}
     assert (shown.returncode, shown.stderr) == (0, "")
     assert "--version" in shown.stdout
     assert "--show-completion" in shown.stdout
@@ -52,7 +53,7 @@ def test_help_names_every_command():
 def test_help_groups_commands_in_the_order_of_work():
     shown = regard_("--help", env={**os.environ, "COLUMNS": "80"}).stdout
     titles = re.findall(r"^([A-Z][a-z ]+):$", shown, re.MULTILINE)
-    assert titles == ["Options", "Train", "Use", "Measure", "Look inside", "Data", "More"]
+    assert titles == ["Options", "Train", "Use", "Measure", "Look inside", "In and out", "Data", "More"]
     listed = shown.partition("Train:")[2].splitlines()
     lines = [line for line in listed if line.strip() and not line.endswith(":")]
     assert all(re.match(r"  [a-z]+ +[A-Z].*[a-z)]$", line) for line in lines), "a description on two lines, or cut off"

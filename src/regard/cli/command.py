@@ -19,6 +19,7 @@ SECTIONS = {  # of `regard --help`, in the order of a person's work
     "Use": ("translate", "caption", "classify", "sample", "serve"),
     "Measure": ("eval", "compare", "score"),
     "Look inside": ("look", "align"),
+    "In and out": ("import", "export"),
     "Data": ("data",),
     "Exchange": ("pack",),
     "More": ("runs", "show", "models", "configs", "study", "bench"),

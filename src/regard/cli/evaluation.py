@@ -22,7 +22,7 @@ def measure_links(
     reference: Path | None,
     hypothesis: Path | None,
     first: int,
-    opening: dict[str, str],
+    opening: dict[str, Any],
 ) -> "EvaluationReport":
     """Measure word alignments: of a run between source and reference, or those of a file."""
     from regard.tasks.evaluation import AlignmentTest
@@ -34,7 +34,7 @@ def measure_links(
 
 
 def measure_items(
-    folder: Path, files: Mapping[str, Path | None], out: Path | None, search: dict[str, Any], opening: dict[str, str]
+    folder: Path, files: Mapping[str, Path | None], out: Path | None, search: dict[str, Any], opening: dict[str, Any]
 ) -> "EvaluationReport":
     """Measure a run on documents or pictures, and write what it said of each."""
     from regard.io.output import check_output, open_output
@@ -60,7 +60,7 @@ def measure_texts(
     plot: Path | None,
     search: dict[str, Any],
     batch_tokens: int | None,
-    opening: dict[str, str],
+    opening: dict[str, Any],
 ) -> "EvaluationReport":
     """Compare texts that a run writes, or those of a file, with references; write them, and draw BLEU by length."""
     check_texts(runs, **texts, how=how, out=out, plot=plot)

@@ -1,4 +1,5 @@
 """The command `regard`. A file `regard/cli/commands/NAME.py` with a function NAME in it is the subcommand NAME.
+A name that Python keeps for itself ends in "_" there.
 
 Its EXAMPLES, two lines as a person types them, are the end of its help.
 
@@ -142,7 +143,7 @@ for info in pkgutil.iter_modules(regard.cli.commands.__path__):
     module = importlib.import_module(f"regard.cli.commands.{info.name}")
     command = getattr(module, info.name)
     texts: dict[str, Any] = {"short_help": summarise(command), "epilog": "\n".join(module.EXAMPLES)}
-    app.command(info.name, cls=Command, **texts)(handle_errors()(with_plugins(command)))
+    app.command(info.name.removesuffix("_"), cls=Command, **texts)(handle_errors()(with_plugins(command)))
 
 
 def write_utf8() -> None:

@@ -1,6 +1,6 @@
 """Run folders on the command line: opened, and parted from a file or text to read."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,14 +12,21 @@ if TYPE_CHECKING:
     from regard.run import Run
 
 
-def open_run(*runs: str | Path, checkpoint: str, device: str) -> "Run":
-    """Load a run, or several as an ensemble, onto the device that is named; torch is imported here."""
+def open_run(
+    *runs: str | Path, checkpoint: str, device: str, languages: Mapping[str, str | None] | None = None
+) -> "Run":
+    """Load a run, or several as an ensemble, onto the device that is named; torch is imported here.
+
+    `languages` are those of source and target, of a run that knows several.
+    """
     check_folders(*runs)
 
     from regard.decoding.processes import Processes
     from regard.run import load
 
-    return load(*runs, checkpoint=checkpoint, device=Processes().device(device))
+    run = load(*runs, checkpoint=checkpoint, device=Processes().device(device))
+    run.set_languages(**(languages or {}))
+    return run
 
 
 def check_folders(*runs: str | Path) -> None:

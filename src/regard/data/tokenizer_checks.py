@@ -22,6 +22,7 @@ import tokenizers as library
 from tokenizers import models
 
 from regard.config import visible
+from regard.data.charsmap import Charsmap
 from regard.data.pre_tokenizer import mark_words, normalise, unmark_words, words
 from regard.errors import DataError
 
@@ -34,6 +35,8 @@ PARTS = 64  # of normalisers, pre-tokenizers and decoders, in all
 DEEP = 16  # of parts in parts
 TEXT = 4096  # characters of a pattern, or of what is put in its place
 GROWTH = 4096  # times that a text may become longer
+LARGEST_SCORE = 2.0**64
+LONGEST_PIECE = 1000  # characters of a piece that SentencePiece's algorithms look for
 LONGEST_WORD = 1000  # characters that a WordPiece model compares all parts of
 WALL = 60  # seconds that a trial may take
 ODD = "é漢\U0001f600\u0301\x00\u200b<0xE2>▁Ġ##"
@@ -42,6 +45,9 @@ PROBES = ("Hello, world!", ODD, "", " ", "a" * 400, "a" * 400 + "!", " " * 400, 
 
 def check_form(content: Mapping[str, Any], place: str) -> None:
     """Refuse a tokenizer.json that the library cannot load and use; the DataError calls it `place`."""
+    if "regard" in content:
+        check_sentencepiece(content, place)
+        return
     if is_written_here(content):
         return
     check_parts(content, place)
@@ -52,7 +58,8 @@ def check_form(content: Mapping[str, Any], place: str) -> None:
 
 def loaded_part(content: Mapping[str, Any]) -> dict[str, Any]:
     """Return the part of a tokenizer.json that the library is given: no more than is used."""
-    return {**content, "truncation": None, "padding": None, "post_processor": None}
+    used = {key: value for key, value in content.items() if key != "regard"}
+    return {**used, "truncation": None, "padding": None, "post_processor": None}
 
 
 def check_vocabulary(content: Any, place: str) -> None:
@@ -114,10 +121,14 @@ def is_written_here(content: Mapping[str, Any]) -> bool:
     merges = content["model"].get("merges", [])
     parts = {key: value for key, value in content.items() if key not in ("model", "added_tokens")}
     whole = isinstance(merges, list) and all(is_pair(merge) for merge in merges)
-    flags = all(
+    return whole and flags_off(content) and any(parts == own and model == kind for own, kind in forms())
+
+
+def flags_off(content: Mapping[str, Any]) -> bool:
+    """Return whether added tokens are taken as they are, with nothing around them."""
+    return all(
         set(token) == FLAGS and not any(token[key] for key in OFF) for token in content.get("added_tokens") or []
     )
-    return whole and flags and any(parts == own and model == kind for own, kind in forms())
 
 
 FLAGS = {"id", "content", "single_word", "lstrip", "rstrip", "normalized", "special"}
@@ -149,6 +160,81 @@ def forms() -> list[tuple[dict[str, Any], dict[str, Any]]]:
             content = json.loads(shell.to_str())
             variants.append(({k: v for k, v in content.items() if k not in ("model", "added_tokens")}, model))
     return variants
+
+
+# ---- SentencePiece's form
+
+
+FLAGS_OF_SENTENCEPIECE = ("bytes", "escape", "leading", "prefix", "squeeze", "suffix")
+KEYS_OF_SENTENCEPIECE = {"kind", "pieces", "fixed", "unused", "control", "unknown", "charsmap", *FLAGS_OF_SENTENCEPIECE}
+
+
+def check_sentencepiece(content: Mapping[str, Any], place: str) -> None:
+    """Refuse a tokenizer.json with a segmentation of its own (`regard.data.sentencepiece`) that cannot be used."""
+    both = content["regard"]
+    section = both.get("sentencepiece") if isinstance(both, dict) and len(both) == 1 else None
+    if not isinstance(section, dict):
+        raise DataError(f"{place}: its key regard is {short(both)}, expected a table with sentencepiece alone")
+    odd = sorted({*section} ^ KEYS_OF_SENTENCEPIECE)
+    if odd:
+        state = "unknown" if odd[0] in section else "missing"
+        raise DataError(f"{place}: its key regard.sentencepiece.{short(odd[0])[1:-1]} is {state}")
+
+    def expect(key: str, right: bool, what: str) -> None:
+        if not right:
+            raise DataError(f"{place}: its regard.sentencepiece.{key} is {short(section[key])}, expected {what}")
+
+    expect("kind", section["kind"] in ("unigram", "bpe"), "unigram or bpe")
+    for key in FLAGS_OF_SENTENCEPIECE:
+        expect(key, isinstance(section[key], bool), "true or false")
+    for key in ("pieces", "fixed", "unused"):
+        expect(key, is_scored(section[key]), f"pieces of 1 to {LONGEST_PIECE:,} characters, each with a score")
+    expect("unknown", is_text(section["unknown"], 64), "at most 64 characters")
+    control = section["control"]
+    expect("control", isinstance(control, list) and all(is_text(each, PIECE) for each in control), "a list of pieces")
+    try:
+        table = base64.b64decode(section["charsmap"], validate=True)
+    except (TypeError, ValueError, binascii.Error):
+        raise DataError(f"{place}: its regard.sentencepiece.charsmap is not base64") from None
+    if longest_text(table) > GROWTH:
+        raise DataError(f"{place}: its regard.sentencepiece.charsmap makes a text more than {GROWTH:,} times as long")
+    try:
+        Charsmap(table)
+    except DataError as error:
+        raise DataError(f"{place}: {error}") from None
+    rest = {key: value for key, value in content.items() if key not in ("regard", "model", "added_tokens")}
+    model = {key: value for key, value in content["model"].items() if key != "vocab"}
+    if (rest, model) != NUMBERING or not flags_off(content):
+        raise DataError(f"{place}: its parts beside regard.sentencepiece are not the numbering that stands there")
+
+
+def is_scored(table: Any) -> bool:
+    """Return whether pieces have scores, and both could be of a model."""
+    return isinstance(table, dict) and all(
+        len(piece) > 0
+        and is_text(piece, LONGEST_PIECE)
+        and type(score) in (int, float)
+        and abs(score) < LARGEST_SCORE  # nor is it NaN
+        for piece, score in table.items()
+    )
+
+
+def is_text(value: Any, longest: int) -> bool:
+    """Return whether a value is a text without lone surrogates that is not too long."""
+    if not isinstance(value, str) or len(value) > longest:
+        return False
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+NUMBERING = (
+    {"version": "1.0", "truncation": None, "padding": None}
+    | dict.fromkeys(("normalizer", "pre_tokenizer", "post_processor", "decoder")),
+    {"type": "WordLevel", "unk_token": "<unk>"},
+)
 
 
 # ---- any other form
@@ -215,6 +301,11 @@ def longest_replacement(charsmap: Any, place: str) -> float:
         table = base64.b64decode(charsmap or "", validate=True)
     except (TypeError, ValueError, binascii.Error):
         raise DataError(f"{place}: its precompiled_charsmap is not base64") from None
+    return longest_text(table)
+
+
+def longest_text(table: bytes) -> float:
+    """Return the length of the longest text in SentencePiece's table of characters, at least 1."""
     texts = table[4 + int.from_bytes(table[:4], "little") :].split(b"\0")
     return float(max(map(len, texts), default=1) or 1)
 

@@ -1,1 +1,1 @@
-"""Exchange: models of other toolkits as runs, runs in other formats, and a run in one file."""
+"""Models in and out: runs made from other toolkits' folders, folders that they open, and a run in one file."""

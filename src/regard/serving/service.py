@@ -100,10 +100,10 @@ class Service(ModelRegistry):
             prefixes: dict[int, list[int]] = {}
             if any(request.prefixes):
                 number = 0
-                for each, prefix in zip(texts, target.encode_batch(list(request.prefixes)), strict=True):
+                for each, prefix in zip(texts, target.encode_prefixes(list(request.prefixes)), strict=True):
                     prefixes[number] = prefix  # of a text's first piece
                     number += len(each.texts)
-            jobs = [Job(tokens, options, prefixes.get(number, ())) for number, tokens in enumerate(ids)]
+            jobs = [Job(tokens, options, prefixes.get(number, target.before)) for number, tokens in enumerate(ids)]
         return model, texts, jobs, ids
 
     async def complete(
@@ -142,11 +142,17 @@ class Service(ModelRegistry):
         """Add the log-probability of every token, by teacher forcing."""
         pairs = [(i, j) for i, each in enumerate(outputs) for j, output in enumerate(each) if sources[i]]
         log_probs: dict[tuple[int, int], tuple[float, ...]] = {}
+        target = model.run.tokenizers.target
+
+        def visible(pair: tuple[int, int], scores: Sequence[float]) -> tuple[float, ...]:
+            flags = target.are_visible(outputs[pair[0]][pair[1]].tokens)
+            return tuple(score for score, flag in zip(scores, flags, strict=False) if flag)
+
         for first in range(0, len(pairs), PAIRS):
             some = pairs[first : first + PAIRS]
             given, written = [sources[i] for i, _ in some], [outputs[i][j].tokens for i, j in some]
             scored = await self.call(model, functools.partial(score_tokens, sources=given, targets=written))
-            log_probs |= {pair: tuple(each.tokens[:-1]) for pair, each in zip(some, scored, strict=True)}
+            log_probs |= {pair: visible(pair, each.tokens) for pair, each in zip(some, scored, strict=True)}
         return [
             [replace_scores(output, log_probs.get((i, j), ())) for j, output in enumerate(each)]
             for i, each in enumerate(translations)

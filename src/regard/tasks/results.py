@@ -52,4 +52,5 @@ def to_translations(outputs: Sequence[Sequence[Output]], tokenizer: Tokenizer) -
 def to_translation(output: Output, tokenizer: Tokenizer, text: str | None = None) -> Translation:
     """Convert an output of a search to text, unless that was done before."""
     text = tokenizer.decode(output.tokens) if text is None else text
-    return Translation(text, output.score, output.log_prob, tuple(tokenizer.pieces(output.tokens)), output.finished)
+    pieces = tokenizer.pieces(tokenizer.visible(output.tokens))
+    return Translation(text, output.score, output.log_prob, tuple(pieces), output.finished)

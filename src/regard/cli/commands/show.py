@@ -40,6 +40,6 @@ def show(run: RunArgument, as_json: JsonOption = False) -> None:
     rows += [("command" if number == 0 else "", each) for number, each in enumerate(summary.commands)]
     if is_pack(run):
         rows.append(("licence", summary.licence or "none stated"))
-    else:
+    elif summary.step:
         rows.append(("again", f"regard train {Path(run) / 'config.toml'} --out NEW"))
     print_table(None, rows, numbers_right=False)

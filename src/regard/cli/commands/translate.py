@@ -17,6 +17,7 @@ from regard.cli.options import (
     file_option,
     flag_option,
     text_option,
+    with_languages,
     with_search,
 )
 from regard.cli.runs import print_unknown_words, split_runs_and_input
@@ -44,6 +45,7 @@ EXAMPLES = (
 )
 
 
+@with_languages
 @with_search()
 def translate(
     run: RunArgument,
@@ -60,6 +62,7 @@ def translate(
     prefix: Annotated[str | None, text_option("Text that every output begins with.")] = None,
     prefixes: PrefixesOption = None,
     replace_unknown: ReplaceUnknownOption = False,
+    languages: dict[str, str | None],
     search: dict[str, Any],
     checkpoint: CheckpointOption = "best",
     device: DeviceOption = "auto",
@@ -89,6 +92,7 @@ def translate(
 
     with processes:
         opened = load(*runs, checkpoint=checkpoint, device=processes.device(device))
+        opened.set_languages(**languages)
         form = OutputFormat(scores, alignment, search["nbest"] > 1, as_json)
         extras = {"alignment": alignment, "replace_unknown": replace_unknown, "batch_tokens": batch_tokens}
         blocks = translate_lines(

@@ -1,0 +1,148 @@
+"""The table of formats that models are read from and written to. Imports no torch.
+
+    regard.register(format=Format("mine", "what it is", reader="my_package.read", recognise=is_mine))    # in a plugin
+
+A reader makes an `Imported` of a folder; a writer fills an empty folder with an opened run. Both are named as a kind
+names its model, and imported when they are needed.
+"""
+
+import importlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from regard.config import show_value, suggestion
+from regard.errors import CommandError, DataError, MissingExtraError
+from regard.plugins import register, table
+from regard.reading import Unreadable, parse_json, read_bytes
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from regard.data.tokenizer import Tokenizers
+
+__all__ = ["FORMATS", "Format", "Imported", "find_format", "model_type", "read_table", "recognise"]
+
+LARGEST = 64 * 2**20  # bytes of a JSON file that is read whole
+
+
+@dataclass(frozen=True)
+class Imported:
+    """A model as a reader hands it over, in Regard's own terms."""
+
+    table: Mapping[str, Any]  # the configuration, as a TOML file has it
+    tokenizers: "Tokenizers"
+    weights: Mapping[str, "Tensor"]  # by the names of the model's own state
+    files: tuple[Path, ...]  # that were read
+    notes: tuple[str, ...] = ()  # sentences for the person who imports it
+
+
+@dataclass(frozen=True)
+class Format:
+    """A row of the table: the dotted names of `reader(folder)` and of `writer(run, folder, **options)`."""
+
+    name: str
+    what: str  # one line for people
+    reader: str | None = None
+    writer: str | None = None
+    recognise: Callable[[Path], bool] = field(default=lambda folder: False)  # quick, and without torch
+    options: tuple[str, ...] = ()  # that its writer takes
+    verifier: str | None = None  # `verify(run, folder, …)`, which compares a folder that was written with its run
+    extra: str = ""  # of Regard, which brings the packages that it needs
+
+    def read(self, folder: Path) -> Imported:
+        """Read a folder of this format."""
+        if self.reader is None:
+            raise CommandError(f"--format: {self.name} given, which is only written; expected {names('reader')}")
+        imported: Imported = self.call(self.reader, folder)
+        return imported
+
+    def write(self, run: Any, folder: Path, **options: Any) -> None:
+        """Write an opened run into an empty folder."""
+        if self.writer is None:
+            raise CommandError(f"--to: {self.name} given, which is only read; expected {names('writer')}")
+        for name in options:
+            if name not in self.options:
+                raise CommandError(f"--{name.replace('_', '-')}: given, but {self.name} has no such option")
+        self.call(self.writer, run, folder, **options)
+
+    def verify(self, run: Any, folder: Path, **options: Any) -> Any:
+        """Compare a folder that was written with its run; None where the format has no means to."""
+        return None if self.verifier is None else self.call(self.verifier, run, folder, **options)
+
+    def call(self, name: str, *arguments: Any, **options: Any) -> Any:
+        """Import a function by its dotted name, and call it; a missing package is named with its extra."""
+        module, _, function = name.rpartition(".")
+        try:
+            return getattr(importlib.import_module(module), function)(*arguments, **options)
+        except ModuleNotFoundError as error:
+            if not self.extra or error.name is None or error.name.partition(".")[0] == "regard":
+                raise
+            raise MissingExtraError(error.name, self.extra) from None
+
+
+def names(side: str) -> str:
+    """Name the formats that have a reader, or a writer."""
+    return ", ".join(row.name for row in FORMATS.values() if getattr(row, side) is not None)
+
+
+def find_format(name: str, flag: str) -> Format:
+    """Find a format by the name that was given with a flag."""
+    if name not in FORMATS:
+        raise CommandError(f"{flag}: {show_value(name)} given, no such format{suggestion(name, FORMATS)}")
+    return FORMATS[name]
+
+
+def recognise(folder: Path) -> Format:
+    """Recognise the one format that a folder is of."""
+    rows = [row for row in FORMATS.values() if row.reader is not None and row.recognise(folder)]
+    if not rows:
+        raise DataError(f"{folder}: not recognised as {names('reader')}; expected {EXPECTED}")
+    if len(rows) > 1:
+        both = " and ".join(row.name for row in rows)
+        raise DataError(f"{folder}: recognised as {both}; say which with --format")
+    return rows[0]
+
+
+def model_type(folder: Path) -> str | None:
+    """Return what the config.json of a folder made by Transformers calls its model; None where it says nothing."""
+    if not (folder / "config.json").is_file():
+        return None
+    name = read_table(folder / "config.json").get("model_type")
+    return name if isinstance(name, str) else None
+
+
+def read_table(path: Path) -> dict[str, Any]:
+    """Read a JSON file whose content is a table, or raise a DataError that names it."""
+    try:
+        content = parse_json(read_bytes(path, LARGEST))
+    except OSError as error:
+        raise DataError(f"{path}: {error.strerror}") from None
+    except Unreadable as error:
+        raise DataError(f"{path}: cannot be read: {error}") from None
+    if not isinstance(content, dict):
+        raise DataError(f"{path}: expected a JSON object")
+    return content
+
+
+EXPECTED = "a folder with a config.json that names its model_type, and the model's weights and vocabulary"
+FORMATS: dict[str, Format] = table("format")
+register(
+    format=Format(
+        "marian",
+        "OPUS-MT models, and others of Marian, as Transformers stores them",
+        reader="regard.interop.marian.read_marian",
+        writer="regard.interop.marian.write_marian",
+        recognise=lambda folder: model_type(folder) == "marian",
+    )
+)
+register(
+    format=Format(
+        "m2m100",
+        "M2M-100 and NLLB, as Transformers stores them",
+        reader="regard.interop.m2m100.read_m2m100",
+        writer="regard.interop.m2m100.write_m2m100",
+        recognise=lambda folder: model_type(folder) == "m2m_100",
+    )
+)

@@ -1,0 +1,101 @@
+"""Import: a run folder made from a folder of another toolkit. Nothing is downloaded.
+
+    from regard import import_model
+    import_model("opus-mt-en-de", "runs/en-de")
+
+The run is like one that was trained here, at step 0: every command takes it, and `train --from` begins with it. The
+manifest of its checkpoint names the format and the files that were read, with their hashes.
+"""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from regard.data.language_pieces import choose_languages
+from regard.data.settings import AROUND
+from regard.errors import DataError
+from regard.interop.folders import check_model_folder, check_new, whole_folder
+from regard.interop.formats import Imported, find_format, recognise
+from regard.tasks.settings import read_settings
+from regard.tasks.start import write_config
+from regard.tasks.summary import record_command
+from regard.tasks.task import build_model
+from regard.training.checkpoint import Checkpoints, load_weights, step_name, weights_of
+from regard.training.objective import Prediction
+from regard.training.trainer_state import Counters
+
+__all__ = ["ImportReport", "import_model"]
+
+PART = 2**24  # bytes that are hashed at a time
+
+
+@dataclass(frozen=True)
+class ImportReport:
+    """What was made: the run folder, and what is in it."""
+
+    folder: Path
+    format: str
+    kind: str
+    parameters: int
+    pieces: int  # of the target vocabulary
+    notes: tuple[str, ...]
+
+
+def import_model(
+    folder: str | Path,
+    out: str | Path,
+    *,
+    format: str | None = None,
+    source_language: str | None = None,
+    target_language: str | None = None,
+    command: str | None = None,
+) -> ImportReport:
+    """Make the run folder `out` from a folder of another toolkit; `format` names its row where it is not recognised.
+
+    The languages are those that the run translates between, where the model knows several. `command` is what was typed,
+    for the run's own record.
+    """
+    folder, out = Path(folder), Path(out)
+    check_new(out)
+    check_model_folder(folder)
+    row = recognise(folder) if format is None else find_format(format, "--format")
+    imported = row.read(folder)
+    table = dict(imported.table)
+    if source_language is not None or target_language is not None:
+        around = {key: table["tokenizer"].get(key, ()) for key in AROUND}
+        tokenizers = imported.tokenizers.surround(**around)
+        table["tokenizer"] = {**table["tokenizer"], **choose_languages(tokenizers, source_language, target_language)}
+    settings = read_settings(table)
+    model = build_model(settings, imported.tokenizers)
+    weights = {f"model.{name}": tensor for name, tensor in imported.weights.items()}
+    objective = Prediction(model)
+    load_weights(objective, weights, str(folder))
+    facts = {"task": settings.task, "model": settings.table()["model"], "tokenizer": imported.tokenizers.hash}
+    manifest = {"step": 0, "counters": Counters(0).table(), "task": facts}
+    manifest["imported"] = {"format": row.name, "folder": folder.resolve().name, "files": hashes(imported, folder)}
+    with whole_folder(out) as temporary:
+        write_config(temporary / "config.toml", settings)
+        imported.tokenizers.save(temporary / "tokenizer.json")
+        if command is not None:
+            record_command(temporary, command)
+        Checkpoints(temporary).write(step_name(0), weights_of(objective), {}, manifest)
+    count = sum(parameter.numel() for parameter in model.parameters())
+    return ImportReport(out, row.name, settings.kind, count, imported.tokenizers.target.size, imported.notes)
+
+
+def hashes(imported: Imported, folder: Path) -> Mapping[str, Any]:
+    """Return the size and the SHA-256 of every file that was read, by its name in the folder."""
+    table = {}
+    for path in imported.files:
+        digest, size = hashlib.sha256(), 0
+        try:
+            with open(path, "rb") as file:
+                while part := file.read(PART):
+                    digest.update(part)
+                    size += len(part)
+        except OSError as error:
+            raise DataError(f"{path}: {error.strerror}") from None
+        table[path.relative_to(folder).as_posix()] = {"bytes": size, "sha256": digest.hexdigest()}
+    return table

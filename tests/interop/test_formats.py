@@ -1,0 +1,86 @@
+"""The table of formats: rows by name, folders recognised, what is missing named."""
+
+import json
+
+import pytest
+from plugin_rows import forget_plugins
+
+import regard
+from regard.errors import ArgumentError, CommandError, DataError, MissingExtraError
+from regard.interop.formats import FORMATS, Format, find_format, model_type, read_table, recognise
+
+
+@pytest.fixture
+def desk(tmp_path, monkeypatch):
+    with forget_plugins(tmp_path, monkeypatch):
+        yield tmp_path
+
+
+def test_a_plugin_adds_a_format(desk):
+    row = Format("notes", "a text file", reader="json.dumps", recognise=lambda folder: (folder / "notes.txt").exists())
+    regard.register(format=row)
+    (desk / "notes.txt").touch()
+    assert recognise(desk) is row
+    assert find_format("notes", "--format").read("x") == '"x"'
+    with pytest.raises(ArgumentError, match="the format 'marian' already exists, from Regard itself"):
+        regard.register(format=Format("marian", "another"))
+
+
+def test_a_folder_that_is_nothing(desk):
+    with pytest.raises(DataError, match="not recognised as marian.*; expected a folder with a config.json"):
+        recognise(desk)
+    (desk / "config.json").write_text('{"model_type": "bert"}')
+    with pytest.raises(DataError, match="not recognised"):
+        recognise(desk)
+
+
+def test_a_folder_that_is_two_things(desk):
+    (desk / "config.json").write_text('{"model_type": "marian"}')
+    assert recognise(desk).name == "marian"
+    regard.register(format=Format("all", "any folder", reader="x.y", recognise=lambda folder: True))
+    with pytest.raises(DataError, match="recognised as marian and all; say which with --format"):
+        recognise(desk)
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [("{", "cannot be read"), ("[1]", "expected a JSON object"), ("[" * 5000, "cannot be read"), ("\xff", "cannot")],
+)
+def test_a_config_that_is_no_table(desk, content, problem):
+    (desk / "config.json").write_bytes(content.encode("latin-1"))
+    with pytest.raises(DataError, match=problem):
+        recognise(desk)
+
+
+def test_what_config_json_says(desk):
+    assert model_type(desk) is None
+    (desk / "config.json").write_text(json.dumps({"model_type": 3}))
+    assert model_type(desk) is None
+    with pytest.raises(DataError, match=r"absent\.json: No such file"):
+        read_table(desk / "absent.json")
+
+
+def test_one_way_formats_and_wrong_names(desk):
+    with pytest.raises(CommandError, match='--to: "marlan" given, no such format; did you mean .marian'):
+        find_format("marlan", "--to")
+    with pytest.raises(CommandError, match="--format: out given, which is only written; expected marian"):
+        Format("out", "").read(desk)
+    with pytest.raises(CommandError, match="--to: in given, which is only read; expected marian"):
+        Format("in", "").write(None, desk)
+    with pytest.raises(CommandError, match="--quantization: given, but x has no such option"):
+        Format("x", "", writer="a.b").write(None, desk, quantization="int8")
+
+
+def test_a_missing_package_is_named_with_its_extra(desk):
+    (desk / "needy.py").write_text("import absent_package.part\n")
+    row = Format("needy", "", reader="needy.read", extra="import")
+    with pytest.raises(MissingExtraError, match=r"absent_package is not installed; .*regard\[import\]"):
+        pytest.MonkeyPatch().syspath_prepend(str(desk)) or row.read(desk)
+
+
+def test_rows_name_functions_that_are_there():
+    for row in FORMATS.values():
+        assert row.what
+        for name in filter(None, (row.reader, row.writer, row.verifier)):
+            module, _, function = name.rpartition(".")
+            assert callable(getattr(__import__(module, fromlist=[function]), function))
