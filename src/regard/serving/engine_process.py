@@ -24,6 +24,7 @@ import torch
 from regard.errors import RegardError
 from regard.kernels.garbage import settle_memory
 from regard.run import Run
+from regard.serving import calls  # noqa: F401 (what will be called is imported before the first request)
 from regard.serving.engine import Engine
 from regard.serving.jobs import Job
 from regard.serving.settings import LOG_FORMAT, ServeSettings
