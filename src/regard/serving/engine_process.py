@@ -74,6 +74,7 @@ class Report(NamedTuple):
     cancelled: Sequence[int]  # numbers of jobs that have left
     call: CallOutcome | None
     seconds: float  # of searching, since the last report
+    captures: int  # CUDA graphs so far
 
 
 class EngineProcess:
@@ -104,7 +105,7 @@ class EngineProcess:
                 updates = engine.advance()
                 seconds += time.perf_counter() - start
             if updates or cancelled or outcome is not None or seconds > TELL:
-                report = (*self.list_updates(updates), cancelled, outcome, seconds)
+                report = (*self.list_updates(updates), cancelled, outcome, seconds, engine.captures)
                 self.connection.send_bytes(pickle.dumps(report, pickle.HIGHEST_PROTOCOL))
                 seconds = 0.0
 
