@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from regard.cli.messages import print_message, show_progress
-from regard.cli.runs import open_run, warn_of_lowercase
+from regard.cli.runs import check_served, open_run, warn_of_lowercase
 from regard.errors import CommandError
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ def measure_links(
     reference: Path | None,
     hypothesis: Path | None,
     first: int,
-    opening: dict[str, str],
+    opening: dict[str, Any],
 ) -> "EvaluationReport":
     """Measure word alignments: of a run between source and reference, or those of a file."""
     from regard.tasks.evaluation import AlignmentTest
@@ -34,7 +34,7 @@ def measure_links(
 
 
 def measure_items(
-    folder: Path, files: Mapping[str, Path | None], out: Path | None, search: dict[str, Any], opening: dict[str, str]
+    folder: Path, files: Mapping[str, Path | None], out: Path | None, search: dict[str, Any], opening: dict[str, Any]
 ) -> "EvaluationReport":
     """Measure a run on documents or pictures, and write what it said of each."""
     from regard.io.output import check_output, open_output
@@ -60,7 +60,7 @@ def measure_texts(
     plot: Path | None,
     search: dict[str, Any],
     batch_tokens: int | None,
-    opening: dict[str, str],
+    opening: dict[str, Any],
 ) -> "EvaluationReport":
     """Compare texts that a run writes, or those of a file, with references; write them, and draw BLEU by length."""
     check_texts(runs, **texts, how=how, out=out, plot=plot)
@@ -77,6 +77,7 @@ def measure_texts(
 
     if runs and test.needs_run:
         run = open_run(*runs, **opening)
+        check_served(run, search)
         warn_of_lowercase(run, how["lowercase"])
         if texts["source"] is None and not run.settings.row.alone:
             raise CommandError(f"--source: missing, expected the text that {run.folder} is to translate")
