@@ -395,6 +395,21 @@ def sinusoid(position: int, size: int) -> Tensor:
     return torch.tensor([math.sin(a) if c % 2 == 0 else math.cos(a) for c, a in enumerate(angles)], dtype=torch.float64)
 
 
+def sinusoid_halves(position: int, size: int) -> Tensor:
+    r"""Marian: all $\sin(p / 10000^{2i/d})$, then the cosines; of an odd size the last angle has a sine alone."""
+    sines = [math.sin(position / 10000 ** (2 * i / size)) for i in range((size + 1) // 2)]
+    cosines = [math.cos(position / 10000 ** (2 * i / size)) for i in range(size // 2)]
+    return torch.tensor(sines + cosines, dtype=torch.float64)
+
+
+def sinusoid_fairseq(position: int, size: int) -> Tensor:
+    r"""fairseq: sines, then cosines, of $(p + 2) e^{-i \log(10000) / (h - 1)}$, h = ⌊d / 2⌋; an odd size ends on 0."""
+    half = size // 2
+    angles = [(position + 2) * (math.exp(-math.log(10000) * i / (half - 1)) if i else 1.0) for i in range(half)]
+    numbers = [math.sin(a) for a in angles] + [math.cos(a) for a in angles] + [0.0] * (size % 2)
+    return torch.tensor(numbers, dtype=torch.float64)
+
+
 def sinusoid_2d(row: int, column: int, size: int) -> Tensor:
     """Parmar et al. 2018 (arXiv:1802.05751), section 3.2: half the channels for the row, half for the column."""
     return torch.cat([sinusoid(row, size // 2), sinusoid(column, size // 2)])
@@ -444,9 +459,27 @@ def layer_norm(weight: Tensor, bias: Tensor, epsilon: float = 1e-5) -> Projectio
     return norm
 
 
-def feed_forward(inner: Projection, outer: Projection) -> Projection:
-    r"""$\max(0, x W_1 + b_1) W_2 + b_2$. Vaswani et al. 2017, section 3.3, equation 2."""
-    return lambda x: outer(torch.stack([one if one > 0 else one * 0 for one in inner(x)]))
+def relu(x: Tensor) -> Tensor:
+    """One number, or zero in place of a negative one."""
+    return x if x > 0 else x * 0
+
+
+def gelu(x: Tensor) -> Tensor:
+    r"""Hendrycks and Gimpel 2016 (arXiv:1606.08415), section 2: $x \cdot \frac12 (1 + \mathrm{erf}(x / \sqrt 2))$."""
+    return x * (1 + torch.erf(x / math.sqrt(2))) / 2
+
+
+def silu(x: Tensor) -> Tensor:
+    r"""$x / (1 + e^{-x})$: Elfwing et al. 2017 (arXiv:1702.03118), section 2; swish with β = 1."""
+    return x / (1 + torch.exp(-x))
+
+
+ACTIVATIONS = {"relu": relu, "gelu": gelu, "silu": silu}
+
+
+def feed_forward(inner: Projection, outer: Projection, activation: str = "relu") -> Projection:
+    r"""$\max(0, x W_1 + b_1) W_2 + b_2$. Vaswani et al. 2017, section 3.3, equation 2; or another activation."""
+    return lambda x: outer(torch.stack([ACTIVATIONS[activation](one) for one in inner(x)]))
 
 
 def residual(x: Tensor, sublayer: Callable[[Tensor], Tensor], norm: Projection, style: str) -> Tensor:

@@ -1,4 +1,4 @@
-"""Plugins: other packages add kinds of model, tasks, corpora, metrics, studies, trackers and formats to Regard's own tables.
+"""Plugins: other packages add kinds of model, tasks, corpora, metrics, studies, trackers and formats to the tables.
 
     import regard
     regard.register(kind=Kind("mine", …))                      # in my_package/module.py, or in my.py
@@ -34,7 +34,7 @@ LOADING: list[str] = []  # those that are being imported now
 
 
 def table(what: str) -> dict[str, Any]:
-    """The table of kinds, tasks, corpora, metrics, studies, trackers or formats: the one that `register` adds rows to."""
+    """The table of kinds, tasks, corpora, metrics, studies, trackers or formats, that `register` adds rows to."""
     return TABLES[what]
 
 
@@ -51,16 +51,14 @@ def register(
 ) -> None:
     """Add a row to a table: a `Kind`, `TaskRow`, `BuiltIn` corpus, `Metric`, `Study`, `TrackerRow` or `Format`.
 
-    Kinds, tasks and formats have names of their own; for the others `name` is what people call them. A name that is taken is
-    refused, unless the same plugin is imported again.
+    Kinds, tasks and formats have names of their own; for the others `name` is what people call them. A name that is
+    taken is refused, unless the same plugin is imported again.
     """
     arguments = {"kind": kind, "task": task, "corpus": corpus, "metric": metric, "study": study}
     arguments |= {"tracker": tracker, "format": format}
     rows = {what: row for what, row in arguments.items() if row is not None}
     if len(rows) != 1:
-        raise ArgumentError(
-            f"register: {len(rows)} rows given, expected one of {', '.join(arguments)}"
-        )
+        raise ArgumentError(f"register: {len(rows)} rows given, expected one of {', '.join(arguments)}")
     ((what, row),) = rows.items()
     called = name or getattr(row, "name", None)
     if not isinstance(called, str) or not called:

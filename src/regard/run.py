@@ -14,6 +14,7 @@ import torch
 
 from regard import plugins
 from regard.config import read
+from regard.data.language_pieces import choose_languages
 from regard.data.tokenizer import Tokenizers
 from regard.data.unknown_words import UnknownWords, read_words
 from regard.decoding.batches import Scored
@@ -86,6 +87,18 @@ class Run:
     def device(self) -> torch.device:
         """The device of the model."""
         return next(self.model.parameters()).device
+
+    def set_languages(self, source: str | None = None, target: str | None = None) -> None:
+        """Translate between other languages from now on, such as eng_Latn and deu_Latn, where the model knows several.
+
+        That sets what stands around a text (tokenizer.before and tokenizer.first).
+        """
+        if source is None and target is None:
+            return
+        self.require("translate")
+        around = choose_languages(self.tokenizers, source, target)
+        self.settings = self.settings.decide(tokenizer=around)
+        self._tokenizers = self.tokenizers.surround(**around)
 
     @functools.cached_property
     def unknown(self) -> UnknownWords:
@@ -291,6 +304,8 @@ def load_one(run: str | Path, checkpoint: str, device: str, warn: Say | None = N
     except ConfigError as error:
         raise ConfigError(f"{folder / 'config.toml'}: {error.key}", error.problem) from None
     tokenizers = tokenizers_of(folder, checkpoint_data.manifest)
+    if tokenizers is not None:
+        tokenizers = tokenizers.surround(**settings.tokenizer.around)
     if filled_from(checkpoint_data.manifest.get("task", {}).get("model", {}), path) != settings.table()["model"]:
         raise CheckpointError(f"{folder / 'config.toml'}: its [model] is not the one that {path.name} was trained with")
     labels = labels_of(checkpoint_data.manifest)

@@ -8,8 +8,10 @@ from attention.test_heads import by_loop as heads_by_loop
 from oracles import agree
 from torch import nn
 
-from regard.attention import Block
+from regard.attention import Block, Decoder, Encoder
+from regard.attention.block import GELUDropout, MixingBlock, ReLUDropout, SiLUDropout
 from regard.attention.span import Causal, Lengths
+from regard.errors import ArgumentError
 
 
 def norms_of(block):
@@ -18,14 +20,24 @@ def norms_of(block):
     return [oracles.layer_norm(part.weight, part.bias, part.eps) for part in found]
 
 
-def feed_forward_of(block):
+def feed_forward_of(block, activation="relu"):
     """The two linear layers that belong to no attention, in order."""
     inside = {id(p) for name in ("attention", "cross") for p in (getattr(block, name, None) or nn.Module()).modules()}
     inner, outer = (part for part in block.modules() if isinstance(part, nn.Linear) and id(part) not in inside)
-    return oracles.feed_forward(*(oracles.linear(part.weight, part.bias) for part in (inner, outer)))
+    return oracles.feed_forward(*(oracles.linear(part.weight, part.bias) for part in (inner, outer)), activation)
 
 
-def block_by_loop(block, x, *, heads, norm, span=oracles.everywhere, memory=None, memory_span=oracles.everywhere):
+def block_by_loop(
+    block,
+    x,
+    *,
+    heads,
+    norm,
+    span=oracles.everywhere,
+    memory=None,
+    memory_span=oracles.everywhere,
+    activation="relu",
+):
     norms = norms_of(block)
     x = oracles.residual(
         x, lambda y: heads_by_loop(block.attention, y, heads=heads, span=span).context, norms.pop(0), norm
@@ -37,7 +49,7 @@ def block_by_loop(block, x, *, heads, norm, span=oracles.everywhere, memory=None
             norms.pop(0),
             norm,
         )
-    feed = feed_forward_of(block)
+    feed = feed_forward_of(block, activation)
     (last,) = norms
     return oracles.residual(x, lambda y: oracles.per_vector(feed, y), last, norm)
 
@@ -58,6 +70,32 @@ def test_a_block_with_cross_attention_equals_the_loop(norm):
     )
     actual = block(x, memory, span=Causal(), memory_span=Lengths(lengths))
     agree(actual, expected, [x, memory, *block.parameters()])
+
+
+@pytest.mark.parametrize("activation", ["relu", "gelu", "silu"])
+def test_the_activation_is_its_formula(activation):
+    """In a block with cross-attention, and in what stacks and mixing blocks build."""
+    block, x, memory = (
+        scrambled(Block(6, 2, hidden=9, cross=True, activation=activation)),
+        normal(1, 3, 6),
+        normal(1, 2, 6),
+    )
+    expected = block_by_loop(block, x, heads=2, norm="pre", span=oracles.causal(), memory=memory, activation=activation)
+    agree(block(x, memory, span=Causal()), expected, [x, memory, *block.parameters()])
+    kind = {"relu": ReLUDropout, "gelu": GELUDropout, "silu": SiLUDropout}[activation]
+    options = {"activation": activation, "feed_dropout": 0.25}
+    encoder, decoder = Encoder(6, 2, 2, **options), Decoder(6, 2, 2, **options)
+    mixed = Encoder(6, 2, 1, mixing=lambda: nn.Linear(6, 6), **options)
+    for each in (*encoder.blocks, *decoder.blocks, *mixed.blocks, MixingBlock(6, nn.Identity(), **options)):
+        assert type(each.feed[1]) is kind
+        assert each.feed[1].dropout == 0.25
+    assert sorted(encoder.state_dict()) == sorted(Encoder(6, 2, 2).state_dict())
+
+
+@pytest.mark.parametrize("build", [Block, lambda *sizes, **options: MixingBlock(6, nn.Identity(), **options)])
+def test_an_activation_that_is_none_is_refused(build):
+    with pytest.raises(ArgumentError, match="activation: 'tanh' given, expected 'relu', 'gelu' or 'silu'"):
+        build(6, 2, activation="tanh")
 
 
 def test_the_hidden_layer_is_four_times_as_wide_by_default():

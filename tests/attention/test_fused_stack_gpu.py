@@ -48,13 +48,20 @@ def computed(encoder, decoder, source, target, dtype):
     ]
 
 
-@pytest.mark.parametrize("score", [None, lambda width: Dot()], ids=["scaled", "unscaled"])
+UNSCALED = lambda width: Dot()  # noqa: E731
+
+
+@pytest.mark.parametrize(
+    ("score", "activation"),
+    [(None, "relu"), (UNSCALED, "relu"), (None, "gelu"), (None, "silu")],
+    ids=["scaled", "unscaled", "gelu", "silu"],
+)
 @pytest.mark.parametrize("norm", ["pre", "post"])
-def test_as_the_blocks(norm, score, monkeypatch):
+def test_as_the_blocks(norm, score, activation, monkeypatch):
     ran, draws = [], []
     monkeypatch.setattr(fused_stack, "run", lambda *given, run=fused_stack.run: ran.append(1) or run(*given))
     for seed in range(DRAWS):
-        encoder, decoder = stacks(norm, seed, score=score)
+        encoder, decoder = stacks(norm, seed, score=score, activation=activation)
         if score is not None:  # scores of the same size, so that roundings count for as much
             for heads in (part for stack in (encoder, decoder) for part in stack.modules() if isinstance(part, Heads)):
                 heads.projection.weight.data[: heads.query_size] *= 32**-0.5
@@ -70,8 +77,9 @@ def test_as_the_blocks(norm, score, monkeypatch):
     check_as_exact(draws)
 
 
-def test_dropout_is_drawn_from_torchs_generator():
-    encoder, decoder = stacks("pre", dropout=0.2, attention_dropout=0.2, feed_dropout=0.2)
+@pytest.mark.parametrize("activation", ["relu", "gelu", "silu"])
+def test_dropout_is_drawn_from_torchs_generator(activation):
+    encoder, decoder = stacks("pre", dropout=0.2, attention_dropout=0.2, feed_dropout=0.2, activation=activation)
     source, target = torch.randn(SOURCE[-1], 64, device="cuda"), torch.randn(OFFSETS[-1], 64, device="cuda")
     results = []
     for seed in (1, 1, 2):

@@ -9,6 +9,7 @@ from oracles import agree
 from regard.attention import Heads
 from regard.attention.positions import Embedded, Rotary, Sinusoidal, Sinusoidal2D
 from regard.attention.span import Packed
+from regard.errors import ArgumentError
 
 STARTS = [0, 3, "rows"]
 
@@ -29,6 +30,49 @@ def test_sinusoids_equal_the_formula(size, start):
     x, start = normal(*lead, n, size), draw_start(start, lead)
     table = torch.stack([oracles.sinusoid(int(p), size) for p in places(lead, n, start).flatten()])
     agree(Sinusoidal(size)(x, start=start), x + table.reshape(x.shape), [x])
+
+
+FORMS = {"interleaved": oracles.sinusoid, "halves": oracles.sinusoid_halves, "fairseq": oracles.sinusoid_fairseq}
+
+
+@pytest.mark.parametrize("start", STARTS)
+@pytest.mark.parametrize("size", [1, 2, 3, 6, 7])
+@pytest.mark.parametrize("sines", ["halves", "fairseq"])
+def test_sinusoids_of_other_toolkits_equal_their_formulas(sines, size, start):
+    lead, n = leading(), number(1, 7)
+    x, start = normal(*lead, n, size), draw_start(start, lead)
+    table = torch.stack([FORMS[sines](int(p), size) for p in places(lead, n, start).flatten()])
+    agree(Sinusoidal(size, sines=sines)(x, start=start), x + table.reshape(x.shape), [x])
+
+
+@pytest.mark.parametrize("size", [4, 7, 64, 65])
+def test_halves_are_those_of_transformers_marian(size):
+    marian = pytest.importorskip("transformers.models.marian.modeling_marian")
+    theirs = marian.MarianSinusoidalPositionalEmbedding(100, size)
+    if hasattr(theirs, "create_weight"):  # newer ones fill the table when weights are initialised
+        theirs.weight = torch.nn.Parameter(theirs.create_weight(), requires_grad=False)
+    expected = theirs(torch.Size([1, 40]), past_key_values_length=50)
+    found = Sinusoidal(size, sines="halves")(torch.zeros(40, size), start=50)
+    torch.testing.assert_close(found, expected.reshape(40, size), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("size", [4, 7, 64, 65])
+def test_fairseqs_are_those_of_transformers_m2m100(size):
+    m2m100 = pytest.importorskip("transformers.models.m2m_100.modeling_m2m_100")
+    theirs = m2m100.M2M100SinusoidalPositionalEmbedding(100, size, padding_idx=1)
+    ids = torch.full((1, 40), 5)
+    torch.testing.assert_close(
+        Sinusoidal(size, sines="fairseq")(torch.zeros(1, 40, size)), theirs(ids), rtol=1e-5, atol=1e-5
+    )
+    late = theirs(ids[:, :1], past_key_values_length=39)
+    torch.testing.assert_close(
+        Sinusoidal(size, sines="fairseq")(torch.zeros(1, 1, size), start=39), late, rtol=1e-5, atol=1e-5
+    )
+
+
+def test_an_order_of_sines_that_is_none_is_refused():
+    with pytest.raises(ArgumentError, match="sines: 'marian' given, expected 'interleaved', 'halves' or 'fairseq'"):
+        Sinusoidal(6, sines="marian")
 
 
 @pytest.mark.parametrize("start", STARTS)
@@ -71,7 +115,14 @@ def test_rotary_keeps_lengths_and_tells_only_distances():
 
 
 @pytest.mark.parametrize(
-    "build", [lambda: Sinusoidal(6), lambda: Embedded(6, length=9), lambda: Sinusoidal(6, join="concatenate")]
+    "build",
+    [
+        lambda: Sinusoidal(6),
+        lambda: Sinusoidal(6, sines="halves"),
+        lambda: Sinusoidal(6, sines="fairseq"),
+        lambda: Embedded(6, length=9),
+        lambda: Sinusoidal(6, join="concatenate"),
+    ],
 )
 def test_packed_sequences_are_counted_each_from_the_start(build):
     module, sequences = build().double(), [normal(length, 6) for length in (3, 1, 5)]
@@ -79,7 +130,15 @@ def test_packed_sequences_are_counted_each_from_the_start(build):
     agree(packed, torch.cat([module(x) for x in sequences]), [*sequences, *module.parameters()])
 
 
-@pytest.mark.parametrize("build", [lambda: Sinusoidal(6), lambda: Embedded(6, length=20), lambda: Rotary(6)])
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda: Sinusoidal(6),
+        lambda: Sinusoidal(6, sines="fairseq"),
+        lambda: Embedded(6, length=20),
+        lambda: Rotary(6),
+    ],
+)
 def test_a_start_is_a_place_in_the_whole(build):
     """One step at a time equals all at once."""
     module, x = build().double(), normal(2, 7, 6)

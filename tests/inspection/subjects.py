@@ -49,6 +49,7 @@ TRANSLATORS: dict[str, dict[str, Any]] = {
     "transformer-post": {"kind": "transformer", **STACK, "norm": "post"},
     "transformer-bare": {"kind": "transformer", **STACK, "norm": "none", "residual": False, "feed_forward": False},
     "transformer-no-norm": {"kind": "transformer", **STACK, "norm": "none"},
+    "transformer-silu": {"kind": "transformer", **STACK, "activation": "silu", "output_bias": False, "layers": 1},
     "transformer-additive": {"kind": "transformer", **STACK, "score": "additive", "layers": 1},
     "transformer-slices": {"kind": "transformer", **STACK, "split": "input", "layers": 1},
     "transformer-recurrence": {"kind": "transformer", **STACK, "mixing": "recurrence"},

@@ -61,7 +61,7 @@ def test_what_config_json_says(desk):
 
 
 def test_one_way_formats_and_wrong_names(desk):
-    with pytest.raises(CommandError, match='--to: "marlan" given, no such format; did you mean "marian"'):
+    with pytest.raises(CommandError, match='--to: "marlan" given, no such format; did you mean .marian'):
         find_format("marlan", "--to")
     with pytest.raises(CommandError, match="--format: out given, which is only written; expected marian"):
         Format("out", "").read(desk)

@@ -20,11 +20,24 @@ from regard.attention.score import Score
 from regard.attention.span import Span, Start
 from regard.attention.watch import has_forward_hooks
 from regard.errors import ArgumentError
-from regard.kernels.dropout import dropout, dropout_add, relu_dropout
+from regard.kernels.dropout import dropout, dropout_add, gelu_dropout, relu_dropout, silu_dropout
 from regard.kernels.linear import Linear
 
-__all__ = ["Block", "MixingBlock", "Norm", "ReLUDropout", "Residual", "Split", "Stack"]
+__all__ = [
+    "Activation",
+    "ActivationDropout",
+    "Block",
+    "GELUDropout",
+    "MixingBlock",
+    "Norm",
+    "ReLUDropout",
+    "Residual",
+    "SiLUDropout",
+    "Split",
+    "Stack",
+]
 
+Activation = Literal["relu", "gelu", "silu"]
 Norm = Literal["pre", "post", "none"]
 Split = Literal["projection", "input"]
 
@@ -55,7 +68,8 @@ class Block(Residual):
     """Self-attention, with `cross` attention to a memory, and a feed-forward net, each with its residual.
 
     `hidden` is the feed-forward net's width, by default 4 × size. Dropout falls on each part's output, before the
-    residual; `attention_dropout` on the attention weights, `feed_dropout` inside the feed-forward net, after the ReLU.
+    residual; `attention_dropout` on the attention weights, `feed_dropout` inside the feed-forward net, after its
+    `activation`: "relu" (the paper's), "gelu" or "silu".
     `depth` is the width of a head's queries and keys (by default size / heads); `score` and `split` are those of Heads.
     Without `residual` a part's output stands alone; without `feed_forward` a block ends with its attention.
     """
@@ -78,9 +92,11 @@ class Block(Residual):
         split: Split = "projection",
         residual: bool = True,
         feed_forward: bool = True,
+        activation: Activation = "relu",
     ):
         super().__init__()
         check_norm(norm)
+        check_activation(activation)
         self.norm, self.has_residual = norm, residual
         self.dropout = check_dropout(dropout)
         size, heads = check_positive(size=size, heads=heads)
@@ -92,7 +108,7 @@ class Block(Residual):
         self.attention_norm = make_norm(norm, size)
         self.cross = Heads(size, heads, **options, memory_size=memory_size) if cross else None
         self.cross_norm = make_norm(norm, size) if cross else None
-        self.feed = make_feed_forward(size, hidden, feed_dropout) if feed_forward else None
+        self.feed = make_feed_forward(size, hidden, activation, feed_dropout) if feed_forward else None
         self.feed_norm = make_norm(norm, size) if feed_forward else None
 
     def forward(
@@ -159,13 +175,15 @@ class MixingBlock(Residual):
         feed_dropout: float = 0.0,
         residual: bool = True,
         feed_forward: bool = True,
+        activation: Activation = "relu",
     ):
         super().__init__()
         check_norm(norm)
+        check_activation(activation)
         self.norm, self.dropout, self.has_residual = norm, check_dropout(dropout), residual
         hidden = 4 * size if hidden is None else check_positive(hidden=hidden)[0]
         self.mixing, self.mixing_norm = mixing, make_norm(norm, size)
-        self.feed = make_feed_forward(size, hidden, feed_dropout) if feed_forward else None
+        self.feed = make_feed_forward(size, hidden, activation, feed_dropout) if feed_forward else None
         self.feed_norm = make_norm(norm, size) if feed_forward else None
 
     def forward(
@@ -184,29 +202,60 @@ def check_norm(norm: str) -> None:
         raise ArgumentError(f"norm: {norm!r} given, expected 'pre', 'post' or 'none'")
 
 
+def check_activation(activation: str) -> None:
+    if activation not in ACTIVATIONS:
+        raise ArgumentError(f"activation: {activation!r} given, expected 'relu', 'gelu' or 'silu'")
+
+
 def make_norm(norm: Norm, size: int) -> nn.Module:
     """A layer norm, or nothing in its place."""
     return nn.Identity() if norm == "none" else nn.LayerNorm(size)
 
 
-def make_feed_forward(size: int, hidden: int, dropout: float) -> nn.Sequential:
-    """max(0, x W₁ + b₁) W₂ + b₂."""
-    return nn.Sequential(Linear(size, hidden), ReLUDropout(dropout), Linear(hidden, size))
+def make_feed_forward(size: int, hidden: int, activation: Activation, dropout: float) -> nn.Sequential:
+    """max(0, x W₁ + b₁) W₂ + b₂, or another activation in place of the maximum."""
+    return nn.Sequential(Linear(size, hidden), ACTIVATIONS[activation](dropout), Linear(hidden, size))
 
 
-class ReLUDropout(nn.ReLU):
-    """max(0, x), followed by dropout in training."""
+class ActivationDropout(nn.Module):
+    """An activation, followed by dropout in training."""
 
     def __init__(self, dropout: float = 0.0):
         super().__init__()
         self.dropout = check_dropout(dropout)
 
     def forward(self, x: Float[Tensor, "*b n h"]) -> Float[Tensor, "*b n h"]:
-        """max(0, x)."""
-        return relu_dropout(x, self.dropout if self.training else 0.0)
+        """The activation of every number."""
+        return self.compute(x, self.dropout if self.training else 0.0)
+
+    @staticmethod
+    def compute(x: Tensor, p: float) -> Tensor:
+        """Compute dropout(activation(x))."""
+        raise NotImplementedError
 
     def extra_repr(self) -> str:
         return f"dropout={self.dropout}"
+
+
+class ReLUDropout(ActivationDropout, nn.ReLU):
+    """max(0, x), followed by dropout in training."""
+
+    compute = staticmethod(relu_dropout)
+
+
+class GELUDropout(ActivationDropout, nn.GELU):
+    """x · Φ(x), Φ the normal distribution, followed by dropout in training."""
+
+    compute = staticmethod(gelu_dropout)
+
+
+class SiLUDropout(ActivationDropout, nn.SiLU):
+    """x · σ(x), followed by dropout in training."""
+
+    compute = staticmethod(silu_dropout)
+
+
+ACTIVATIONS: dict[str, type[ActivationDropout]] = {"relu": ReLUDropout, "gelu": GELUDropout, "silu": SiLUDropout}
 
 
 class Stack(nn.Module):

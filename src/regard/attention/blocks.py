@@ -11,7 +11,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.attention import fused_stack
-from regard.attention.block import Block, MixingBlock, Norm, Split, Stack
+from regard.attention.block import Activation, Block, MixingBlock, Norm, Split, Stack
 from regard.attention.joined_span import is_plain, parts_of
 from regard.attention.score import Score
 from regard.attention.span import Causal, Lengths, Mask, Span, Start, join
@@ -45,9 +45,10 @@ class Encoder(Stack):
         mixing: Callable[[], nn.Module] | None = None,
         residual: bool = True,
         feed_forward: bool = True,
+        activation: Activation = "relu",
     ):
         options: dict[str, Any] = {"norm": norm, "dropout": dropout, "feed_dropout": feed_dropout}
-        options |= {"residual": residual, "feed_forward": feed_forward}
+        options |= {"residual": residual, "feed_forward": feed_forward, "activation": activation}
         if mixing is not None:
             blocks: list[nn.Module] = [MixingBlock(size, mixing(), hidden, **options) for _ in range(layers)]
         else:
@@ -88,9 +89,10 @@ class Decoder(Stack):
         split: Split = "projection",
         residual: bool = True,
         feed_forward: bool = True,
+        activation: Activation = "relu",
     ):
         options: dict[str, Any] = {"norm": norm, "dropout": dropout, "attention_dropout": attention_dropout}
-        options |= {"residual": residual, "feed_forward": feed_forward}
+        options |= {"residual": residual, "feed_forward": feed_forward, "activation": activation}
         options |= {"feed_dropout": feed_dropout, "rotary": rotary, "depth": depth, "score": score, "split": split}
         options |= {"cross": True, "memory_size": memory_size}
         super().__init__(size, layers, norm, [Block(size, heads, hidden, **options) for _ in range(layers)])

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.attention.attention import Attention
-from regard.attention.block import Block, MixingBlock, ReLUDropout, Stack
+from regard.attention.block import Block, GELUDropout, MixingBlock, ReLUDropout, SiLUDropout, Stack
 from regard.attention.heads import Heads
 from regard.attention.score import Dot
 from regard.attention.span import Causal, Monotonic, Packed, Span, split_packed
@@ -29,6 +29,7 @@ from regard.kernels.triton import installed
 __all__ = ["run", "serves"]
 
 LONGEST, WIDTHS = 128, (16, 32, 64, 128)  # keys of a sequence, and the width of a head
+KNOWN_FEEDS = [[Linear, activation, Linear] for activation in (ReLUDropout, GELUDropout, SiLUDropout)]
 
 
 Work = Callable[[Tensor], tuple[Tensor, Tensor]]
@@ -91,7 +92,7 @@ def is_known_block(block: nn.Module) -> bool:
     return (
         block.has_residual
         and type(feed) is nn.Sequential
-        and [type(part) for part in feed] == [Linear, ReLUDropout, Linear]
+        and [type(part) for part in feed] in KNOWN_FEEDS
         and all(norm is None or (type(norm) is nn.LayerNorm and norm.elementwise_affine) for norm in norms)
         and all(parameter.dtype == torch.float32 for parameter in block.parameters())
     )
@@ -247,15 +248,17 @@ def softmax_options(heads: Heads, seeds: Iterator[Tensor]) -> dict[str, Any]:
 
 def feed_forward_work(feed: nn.Sequential, seeds: Iterator[Tensor]) -> Work:
     """The feed-forward net, without the bias of its output."""
-    from regard.kernels.dropout.triton import relu_dropout
+    from regard.kernels.dropout.triton import gelu_dropout, relu_dropout, silu_dropout
 
+    activations = {ReLUDropout: relu_dropout, GELUDropout: gelu_dropout, SiLUDropout: silu_dropout}
     layers: Any = feed
     inner, between, outer = layers
+    activate = activations[type(between)]
     dropout: float = between.dropout if between.training else 0.0
 
     def work(x: Tensor) -> tuple[Tensor, Tensor]:
         hidden, x = half_linear_with_input(x, inner.weight)
-        hidden = relu_dropout(hidden, inner.bias, dropout, next(seeds) if dropout else None)
+        hidden = activate(hidden, inner.bias, dropout, next(seeds) if dropout else None)
         return half_linear(hidden, outer.weight), x
 
     return work

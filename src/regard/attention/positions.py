@@ -19,18 +19,23 @@ from regard.kernels.span_limits import positions as count
 __all__ = ["Embedded", "Rotary", "Sinusoidal", "Sinusoidal2D"]
 
 Join = Literal["add", "concatenate"]
+Sines = Literal["interleaved", "halves", "fairseq"]
+FAIRSEQ_FIRST = 2  # the index of the first position there, behind a row for padding
 
 
 class Sinusoidal(nn.Module):
     r"""$PE_{t,2i} = \sin(t / 10000^{2i/d})$, $PE_{t,2i+1} = \cos(t / 10000^{2i/d})$, added or concatenated.
 
     Vaswani et al. 2017 (arXiv:1706.03762), section 3.5. Nothing is learned, any position can be asked for.
+    `sines` says how the numbers lie, for models of other toolkits: "interleaved" is the paper's; "halves" has all sines
+    before all cosines, as Marian; "fairseq" has halves of frequencies $10000^{-i/(d/2-1)}$, the first position being
+    number 2.
     """
 
-    def __init__(self, size: int, join: Join = "add"):
+    def __init__(self, size: int, join: Join = "add", *, sines: Sines = "interleaved"):
         super().__init__()
         self.size = check_positive(size=size)[0]
-        self.join = check_join(join)
+        self.join, self.sines = check_join(join), check_sines(sines)
 
     def forward(
         self, x: Float[Tensor, "*b n d"], start: Start = 0, span: Span | None = None
@@ -39,13 +44,17 @@ class Sinusoidal(nn.Module):
         index = position_index(x.shape[-2], x.device, start, span)
         packed, _ = split_packed(span)
         if packed is None or not isinstance(start, int) or x.shape[-2] <= start + packed.longest:
-            return join_encoding(x, sinusoids(index, self.size), self.join)
+            return join_encoding(x, sinusoids(index, self.size, self.sines), self.join)
         # Sequences end to end have the same few positions over and over.
-        table = sinusoids(torch.arange(start + packed.longest, device=x.device), self.size)
+        table = self.table(start + packed.longest, x.device)
         return join_encoding(x, table.to(x.dtype)[index], self.join)
 
+    def table(self, length: int, device: torch.device) -> Float[Tensor, "n e"]:
+        """The encodings of the first positions, in float64 where the device has it."""
+        return sinusoids(torch.arange(length, device=device), self.size, self.sines)
+
     def extra_repr(self) -> str:
-        return f"{self.size}, join={self.join!r}"
+        return f"{self.size}, join={self.join!r}" + f", sines={self.sines!r}" * (self.sines != "interleaved")
 
 
 class Embedded(nn.Module):
@@ -150,18 +159,28 @@ def position_index(n: int, device: torch.device, start: Start, span: Span | None
     return count(start, n, device)
 
 
-def angles(index: Tensor, size: int, dtype: torch.dtype) -> Tensor:
-    """t · 10000^(-2i/d) for every pair i: [*b n size/2]."""
+def angles(index: Tensor, size: int, dtype: torch.dtype, sines: Sines = "interleaved") -> Tensor:
+    """t · 10000^(-2i/d) for every pair i: [*b n size/2]; fairseq has the power -i/(d/2 - 1) and no half pair."""
     # In float64 until the end: position 10,000 times a frequency has lost its fraction in float32.
     if index.device.type == "mps":  # which has no float64
-        return angles(index.cpu(), size, dtype).to(index.device, torch.float32 if dtype == torch.float64 else dtype)
-    power = torch.arange(0, size, 2, device=index.device, dtype=torch.float64) / size
+        there = torch.float32 if dtype == torch.float64 else dtype
+        return angles(index.cpu(), size, dtype, sines).to(index.device, there)
+    if sines == "fairseq":
+        half = size // 2
+        power = torch.arange(half, device=index.device, dtype=torch.float64) / max(1, half - 1)
+    else:
+        power = torch.arange(0, size, 2, device=index.device, dtype=torch.float64) / size
     return (index[..., None] * torch.pow(10000.0, -power)).remainder(2 * torch.pi).to(dtype)
 
 
-def sinusoids(index: Tensor, size: int) -> Tensor:
-    """Sine and cosine in turn, [*b n size]; an odd size ends on a sine."""
+def sinusoids(index: Tensor, size: int, sines: Sines = "interleaved") -> Tensor:
+    """Sine and cosine in turn, or all sines first, [*b n size]; an odd size has one cosine less, or ends on a zero."""
+    if sines == "fairseq":
+        angle = angles(index + FAIRSEQ_FIRST, size, torch.float64, sines)
+        return nn.functional.pad(torch.cat((angle.sin(), angle.cos()), dim=-1), (0, size % 2))
     angle = angles(index, size, torch.float64)
+    if sines == "halves":
+        return torch.cat((angle.sin(), angle.cos()), dim=-1)[..., :size]
     return torch.stack((angle.sin(), angle.cos()), dim=-1).flatten(-2)[..., :size]
 
 
@@ -179,3 +198,10 @@ def check_join(join: Join) -> Join:
     if join not in ("add", "concatenate"):
         raise ArgumentError(f"join: {join!r} given, expected 'add' or 'concatenate'")
     return join
+
+
+def check_sines(sines: Sines) -> Sines:
+    """Refuse an order of sines and cosines that is none of the three."""
+    if sines not in ("interleaved", "halves", "fairseq"):
+        raise ArgumentError(f"sines: {sines!r} given, expected 'interleaved', 'halves' or 'fairseq'")
+    return sines

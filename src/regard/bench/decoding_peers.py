@@ -392,11 +392,15 @@ def table(embedding: Any, length: int) -> Float[Tensor, "n d"]:
 
 
 def check_positions(model: TransformerModel) -> None:
-    """Refuse positions that are not a table of what is added."""
+    """Refuse positions that are not a table of what is added, and options that the copies do not carry over."""
     config = model.config
     if config.positions not in ("sinusoidal", "learned") or config.join != "add":
         options = f"{config.positions} positions, joined by {config.join},"
         raise ArgumentError(f"model: {options} given, expected sinusoidal or learned ones that are added")
+    if config.activation != "relu" or not config.scale_embeddings or not config.output_bias:
+        raise ArgumentError(
+            "model: activation, scale_embeddings or output_bias given, expected their defaults, which the copies have"
+        )
 
 
 def check_sinusoidal(model: TransformerModel, norm: str) -> None:

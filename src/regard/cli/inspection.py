@@ -45,11 +45,13 @@ def print_graph(run: str, checkpoint: str, out: Path | None, format: str | None)
     print(model_graph(first_model(open_run(run, checkpoint=checkpoint, device="cpu").model)).save(path))
 
 
-def open_both(run: str, against: str | None, checkpoint: str, device: str) -> "tuple[Run, Run]":
+def open_both(
+    run: str, against: str | None, checkpoint: str, device: str, languages: Mapping[str, str | None]
+) -> "tuple[Run, Run]":
     """Open a run, and the one to show beside it where `against` is a run folder; else the same run twice."""
     from regard.inspection.collect.inputs import is_run
 
-    opened = open_run(run, checkpoint=checkpoint, device=device)
+    opened = open_run(run, checkpoint=checkpoint, device=device, languages=languages)
     folder = against if against is not None and is_run(against) else None
     other = open_beside(opened, folder, checkpoint=checkpoint) or opened
     if other.settings.task != opened.settings.task:

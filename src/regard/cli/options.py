@@ -137,6 +137,23 @@ def with_options(
     return decorate
 
 
+def with_languages(command: Command) -> Command:
+    """Give a command the options of a run that knows several languages, in the place of its parameter `languages`."""
+    helps = {"source": "Language of the sources", "target": "Language to translate into"}
+    options = {
+        f"{side}_language": (
+            Annotated[str | None, text_option(f"{text}, of a run that knows several, such as de.", metavar="CODE")],
+            None,
+        )
+        for side, text in helps.items()
+    }
+
+    def by_side(values: dict[str, Any]) -> dict[str, Any]:
+        return {side: values[f"{side}_language"] for side in helps}
+
+    return with_options("languages", options, by_side)(command)
+
+
 def check_search(values: Mapping[str, Any]) -> dict[str, Any]:
     """Check options of the search together; a CommandError calls what is wrong by its flag."""
     try:

@@ -14,15 +14,25 @@ ENGINES = ("regard", "ctranslate2")
 
 
 def open_run(
-    *runs: str | Path, checkpoint: str, device: str, engine: str = "regard", quantize: str | None = None
+    *runs: str | Path,
+    checkpoint: str,
+    device: str,
+    languages: Mapping[str, str | None] | None = None,
+    engine: str = "regard",
+    quantize: str | None = None,
 ) -> "Run":
-    """Load a run, or several as an ensemble, onto the device that is named; torch is imported here."""
+    """Load a run, or several as an ensemble, onto the device that is named; torch is imported here.
+
+    `languages` are those of source and target, of a run that knows several.
+    """
     check_engine(engine, quantize)
     check_folders(*runs, engine=engine)
 
     from regard.decoding.processes import Processes
 
-    return open_with(engine, *runs, checkpoint=checkpoint, device=Processes().device(device), quantize=quantize)
+    run = open_with(engine, *runs, checkpoint=checkpoint, device=Processes().device(device), quantize=quantize)
+    run.set_languages(**(languages or {}))
+    return run
 
 
 def open_with(engine: str, *runs: str | Path, checkpoint: str, device: str, quantize: str | None = None) -> "Run":

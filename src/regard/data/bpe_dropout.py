@@ -29,7 +29,7 @@ class BpeDropout:
             raise ArgumentError(f"probability: {probability} given, expected 0 to 1")
         self.probability, self.seed = probability, seed
         self.source = Cutter(tokenizers.source)
-        self.target = self.source if tokenizers.joint else Cutter(tokenizers.target)
+        self.target = self.source if tokenizers.source is tokenizers.target else Cutter(tokenizers.target)
 
     def pair(
         self, source: Iterable[int], target: Iterable[int], *, epoch: int, index: int
@@ -74,8 +74,9 @@ class Cutter:
     def __init__(self, tokenizer: Tokenizer):
         model = tokenizer.content["model"]
         odd = [name for name in ("continuing_subword_prefix", "end_of_word_suffix", "ignore_merges") if model.get(name)]
-        if tokenizer.kind not in ("bpe", "character") or odd:
-            what = f"kind {tokenizer.kind!r}" if not odd else f"BPE with {', '.join(odd)}"
+        if tokenizer.kind not in ("bpe", "character") or odd or tokenizer.sentencepiece is not None:
+            kind = tokenizer.kind if tokenizer.sentencepiece is None else f"{tokenizer.kind} of SentencePiece"
+            what = f"kind {kind!r}" if not odd else f"BPE with {', '.join(odd)}"
             raise ArgumentError(f"a tokenizer of {what} given, BPE dropout expects plain BPE")
         self.tokenizer = tokenizer
         self.vocabulary: dict[str, int] = model["vocab"]
@@ -93,7 +94,7 @@ class Cutter:
         cut: list[int] = []
         run: list[int] = []
         for i in ids:
-            if i <= UNKNOWN or i in self.tokenizer.tags:
+            if i <= UNKNOWN or i in self.tokenizer.tags or i in self.tokenizer.hidden:
                 cut += [*self.text(run, draws), int(i)]
                 run = []
             else:

@@ -75,6 +75,8 @@ def prepare_rows(reading: Reading, say: Say, tokenizers: Tokenizers | None) -> P
     data.require()
     if tokenizers is None and settings.has_file:
         tokenizers = load_tokenizers(settings)
+    if tokenizers is not None:
+        tokenizers = tokenizers.surround(**settings.around)
     home, sources = cache_folder(data.cache), fingerprints(reading)
     entry = home / cache_key(reading, tokenizers, sources)
     if (there := cache.follow(entry)).exists():
@@ -106,7 +108,7 @@ def open_cache(folder: Path, reading: Reading, say: Say, note: str = "") -> Prep
         say(remark)
     say(reading.summary(manifest["counts"], manifest) + note)
     return Prepared(
-        tokenizers=Tokenizers.load(folder / "tokenizer.json"),
+        tokenizers=Tokenizers.load(folder / "tokenizer.json").surround(**reading.settings.around),
         train=Encoded(folder / "train", manifest["starts"]),
         valid=Encoded(folder / "valid"),
         valid_pairs=[(source, target) for source, target in texts],
@@ -145,7 +147,7 @@ def cache_key(reading: Reading, tokenizers: Tokenizers | None, sources: Mapping[
     """Hash all that the encoded pairs depend on: contents, not names; not weights, nor where the cache is."""
     data, settings = reading.data, reading.settings
     to_train = {"kind": settings.kind, "joint": settings.joint, "size": settings.size, "lowercase": data.lowercase}
-    facts = {
+    facts: dict[str, object] = {
         "format": cache.FORMAT,
         "library": None if tokenizers else library.__version__,
         "longest": data.longest,
@@ -154,6 +156,8 @@ def cache_key(reading: Reading, tokenizers: Tokenizers | None, sources: Mapping[
         **sources,
         **reading.facts(),
     }
+    if any(settings.around.values()):  # as they are, so that earlier caches keep their names
+        facts["around"] = settings.around
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:32]
 
 
@@ -186,7 +190,7 @@ def build(folder: Path, reading: Reading, tokenizers: Tokenizers | None) -> dict
     hold_out = not validation and bool(data.held_out)
     survey = reading.survey(training, hold_out=hold_out, tokenizer=tokenizers is None)
     if tokenizers is None:
-        tokenizers = reading.train_tokenizers(training, survey)
+        tokenizers = reading.train_tokenizers(training, survey).surround(**reading.settings.around)
     reading.remarks.clear()  # all is read once more
     with Side(folder / "train", reading, tokenizers) as train, Side(folder / "valid", reading, tokenizers) as valid:
         starts, hashes = [], set[int]()

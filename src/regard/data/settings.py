@@ -12,13 +12,15 @@ from regard.data.builtin import CORPORA, EDITION, generate
 from regard.errors import ArgumentError, ConfigError
 from regard.reading import Unreadable, parse_toml
 
-__all__ = ["GOLD", "CorpusSettings", "DataSettings", "TokenizerSettings", "cache_folder"]
+__all__ = ["AROUND", "GOLD", "CorpusSettings", "DataSettings", "TokenizerSettings", "cache_folder"]
 
 TABLES = (".tsv", ".jsonl", ".json")
 LANGUAGES = re.compile(r"[A-Za-z_]{2,20}-[A-Za-z_]{2,20}")
 GOLD = "gold"  # the links that a built-in corpus has
 COLUMNS = 10_000
 TAG = 100  # characters of a word that is put before sources
+AROUND = ("before", "after", "first")  # keys of [tokenizer] that say what stands around a text
+PIECES = 16  # around a text, at most
 PLACES = ("source", "corpora", "documents", "images", "builtin")
 Reads = Literal["text", "documents", "pictures"]
 
@@ -332,9 +334,15 @@ class TokenizerSettings:
     source_file: str | None = option(None, "existing tokenizer.json for the source")
     target_file: str | None = option(None, "existing tokenizer.json for the target")
     dropout: float = option(0.0, "BPE dropout in training: probability of skipping a merge", least=0, most=1)
+    before: tuple[str, ...] = option((), 'pieces to put before every source, such as "eng_Latn"')
+    after: tuple[str, ...] = option((), 'pieces to put after every source, such as "</s>"')
+    first: tuple[str, ...] = option((), 'pieces that every target begins with, such as "deu_Latn"')
 
     def __post_init__(self) -> None:
         """Refuse one file of a pair without the other, sizes too small for any piece, and dropout without merges."""
+        for name in AROUND:
+            if len(getattr(self, name)) > PIECES:
+                raise ConfigError(name, f"{len(getattr(self, name))} pieces given, expected at most {PIECES}")
         together(self.source_file, self.target_file, "source_file", "target_file")
         if self.file is not None and self.source_file is not None:
             raise ConfigError("file", "given together with source_file; give one file, or a pair")
@@ -346,6 +354,11 @@ class TokenizerSettings:
             raise ConfigError(
                 "size", f"{self.size} given, expected at least 300: 256 pieces are the bytes of rare characters"
             )
+
+    @property
+    def around(self) -> dict[str, tuple[str, ...]]:
+        """Return the pieces that stand around a text, as `Tokenizers.surround` takes them."""
+        return {name: getattr(self, name) for name in AROUND}
 
     @property
     def has_file(self) -> bool:

@@ -11,6 +11,7 @@ Text is normalised first: NFC, white space runs to one space, none at the ends, 
 `<` always stands alone in bpe and unigram, so that no text can spell a special piece; such ids never come from text.
 """
 
+import copy
 import functools
 import hashlib
 import json
@@ -23,11 +24,12 @@ from typing import Any, SupportsInt
 import numpy as np
 import tokenizers as library
 
-from regard.config import visible
+from regard.config import show_value, visible
 from regard.data.pre_tokenizer import MARK, separable
+from regard.data.sentencepiece import SentencePiece
 from regard.data.tokenizer_checks import LARGEST, check_form, check_vocabulary, loaded_part
 from regard.disk import write_whole
-from regard.errors import DataError
+from regard.errors import ConfigError, DataError
 from regard.reading import Unreadable, parse_json, read_bytes
 
 __all__ = ["END", "PAD", "START", "UNKNOWN", "Tokenizer", "Tokenizers"]
@@ -60,9 +62,15 @@ class Tokenizer:
         self.library.no_padding()
         self.library.no_truncation()
         self.content = content
-        added = {token["id"]: token["content"] for token in content.get("added_tokens") or ()}
-        self.tags = {i: text for i, text in added.items() if i > UNKNOWN}
-        self.kind = kind_of(content["model"])
+        added = [token for token in content.get("added_tokens") or () if token["id"] > UNKNOWN]
+        self.tags = {token["id"]: token["content"] for token in added if not token.get("special")}
+        self.hidden = frozenset(token["id"] for token in added if token.get("special"))  # of no text
+        self.before: tuple[int, ...] = ()  # what stands around every text that is not empty
+        self.after: tuple[int, ...] = ()
+        self.sentencepiece = read_sentencepiece(content, self.library.get_vocab(with_added_tokens=True))
+        self.kind = kind_of(content["model"]) if self.sentencepiece is None else self.sentencepiece.kind
+        # Words of their own, whatever stands beside them: tags, and the sign that SentencePiece writes for unknown.
+        self.alone = {*self.tags, *((UNKNOWN,) if self.sentencepiece is not None else ())}
         self.separable = separable(content)
         self.cache: dict[str, list[int]] = {}
         self.remembered = REMEMBERED
@@ -77,6 +85,8 @@ class Tokenizer:
 
     def normalise(self, text: str) -> str:
         """Return the text that `decode(encode(text))` gives, where nothing is unknown."""
+        if self.sentencepiece is not None:
+            return self.sentencepiece.normalise(clean_text(text))
         normaliser = self.library.normalizer
         return (
             call_library(REFUSED, normaliser.normalize_str, clean_text(text))
@@ -84,13 +94,39 @@ class Tokenizer:
             else clean_text(text)
         )
 
+    def surround(self, before: Iterable[int] = (), after: Iterable[int] = ()) -> "Tokenizer":
+        """Return the tokenizer with ids that stand around every text; what they are is of no word."""
+        other = copy.copy(self)
+        other.before, other.after = tuple(before), tuple(after)
+        other.hidden = self.hidden | {i for i in (*other.before, *other.after) if i > UNKNOWN}
+        other.tags = {i: tag for i, tag in self.tags.items() if i not in other.hidden}
+        other.alone = self.alone - other.hidden
+        return other
+
     def encode(self, text: str) -> list[int]:
-        """Encode a text as ids, without start and end."""
-        encoded = call_library(REFUSED, self.library.encode, clean_text(text), add_special_tokens=False)
-        return [i if i > END else UNKNOWN for i in encoded.ids]
+        """Encode a text as ids, without start and end; an empty text has none, and nothing around it."""
+        if self.sentencepiece is not None:
+            ids = self.sentencepiece.encode(clean_text(text), self.remembered)
+        else:
+            encoded = call_library(REFUSED, self.library.encode, clean_text(text), add_special_tokens=False)
+            ids = [i if i > END else UNKNOWN for i in encoded.ids]
+        return [*self.before, *ids, *self.after] if ids else ids
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """Encode many texts. Words met before are looked up, where a word's pieces do not depend on its neighbours."""
+        rows = self.encode_bare(texts)
+        if self.before or self.after:
+            rows = [[*self.before, *row, *self.after] if row else row for row in rows]
+        return rows
+
+    def encode_prefixes(self, texts: Sequence[str]) -> list[list[int]]:
+        """Encode texts that outputs begin with; an empty one is what every output begins with."""
+        return [ids or [*self.before] for ids in self.encode_batch(texts)]
+
+    def encode_bare(self, texts: Sequence[str]) -> list[list[int]]:
+        """Encode many texts, without what stands around them."""
+        if self.sentencepiece is not None:
+            return [self.sentencepiece.encode(clean_text(text), self.remembered) for text in texts]
         if not self.separable:
             return self.encode_threaded(texts)
         split = [text.split() if not ODD.search(text) else [text] for text in texts]
@@ -115,10 +151,10 @@ class Tokenizer:
         return ids
 
     def decode(self, ids: Iterable[SupportsInt]) -> str:
-        """Decode ids to text, without padding, start and end; unknown pieces are shown."""
-        real = [i for i in map(int, ids) if i > END]
+        """Decode ids to text, without padding, start, end and what stands around it; unknown pieces are shown."""
+        real = self.visible(map(int, ids))
         if not self.tags:
-            return call_library(REFUSED, self.library.decode, real, skip_special_tokens=False)
+            return self.decode_run(real)
         # A tag is a word of its own, whatever the pieces around it say of spaces.
         runs: list[list[int]] = [[]]
         for i in real:
@@ -126,16 +162,27 @@ class Tokenizer:
                 runs += [[i], []]
             else:
                 runs[-1].append(i)
-        texts = (call_library(REFUSED, self.library.decode, run, skip_special_tokens=False) for run in runs)
-        return " ".join(filter(None, (text.strip(" ") for text in texts)))
+        texts = (self.decode_run(run).strip(" ") for run in runs)
+        return " ".join(filter(None, texts))
+
+    def decode_run(self, ids: Sequence[int]) -> str:
+        """Decode ids between tags, none of which is padding, start or end."""
+        if self.sentencepiece is not None:
+            return self.sentencepiece.decode(ids)
+        text: str = call_library(REFUSED, self.library.decode, ids, skip_special_tokens=False)
+        return text
 
     def decode_batch(self, rows: Sequence[Sequence[int]]) -> list[str]:
         """Decode many texts, as `decode` does each."""
-        if self.tags:
+        if self.tags or self.sentencepiece is not None:
             return [self.decode(row) for row in rows]
-        real = [[i for i in row if i > END] for row in rows]
+        real = [self.visible(row) for row in rows]
         texts: list[str] = call_library(REFUSED, self.library.decode_batch, real, skip_special_tokens=False)
         return texts
+
+    def visible(self, ids: Iterable[int]) -> list[int]:
+        """Return the ids of what people read: neither padding, start and end, nor what stands around a text."""
+        return [i for i in ids if i > END and i not in self.hidden]
 
     def pieces(self, ids: Iterable[SupportsInt]) -> list[str]:
         """Return the pieces as they are in the vocabulary: "▁" begins a word, <0xE2> is a byte."""
@@ -148,32 +195,34 @@ class Tokenizer:
         return {i: piece for piece, i in self.library.get_vocab(with_added_tokens=True).items()}
 
     def words(self, ids: Iterable[SupportsInt]) -> list[int | None]:
-        """Return each piece's word, as an index in `decode(ids).split()`; None for padding, start and end."""
+        """Return each piece's word, as an index in `decode(ids).split()`; None for those that `decode` leaves out."""
         numbers, word_of = [*map(int, ids)], list[int | None]()
         word, filled, fresh = -1, True, True  # a word of marks alone is not one yet: the next mark is of the same
         for i, piece in zip(numbers, self.pieces(numbers), strict=True):
-            if i <= END:
+            if i <= END or i in self.hidden:
                 word_of.append(None)
                 continue
-            own = i in self.tags or self.kind == "word" or (self.kind == "wordpiece" and not piece.startswith("##"))
+            own = i in self.alone or self.kind == "word" or (self.kind == "wordpiece" and not piece.startswith("##"))
             starts = fresh or own or piece.startswith((MARK, BYTE_MARK))
             word += starts and filled
             filled = piece not in (MARK, BYTE_MARK) or (filled and not starts)
-            fresh = i in self.tags  # what follows a tag begins a word, marked or not
+            fresh = i in self.alone  # what follows a tag begins a word, marked or not
             word_of.append(word)
         return word_of if filled else [None if each == word else each for each in word_of]
 
-    def beginnings(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return three flags for every piece of the vocabulary: it begins a word, is a mark alone, is a tag."""
+    def beginnings(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Return flags for every piece of the vocabulary: it begins a word, is a mark, is a tag, is of no word."""
         pieces = self.pieces(range(self.library.get_vocab_size()))
         own = self.kind == "word"
         parts = self.kind == "wordpiece"
         begins = [
-            own or i in self.tags or piece.startswith((MARK, BYTE_MARK)) or (parts and not piece.startswith("##"))
+            own or i in self.alone or piece.startswith((MARK, BYTE_MARK)) or (parts and not piece.startswith("##"))
             for i, piece in enumerate(pieces)
         ]
         marks = [piece in (MARK, BYTE_MARK) for piece in pieces]
-        return np.array(begins), np.array(marks), np.array([i in self.tags for i in range(len(pieces))])
+        alone = [i in self.alone for i in range(len(pieces))]
+        nothing = [i <= END or i in self.hidden for i in range(len(pieces))]
+        return np.array(begins), np.array(marks), np.array(alone), np.array(nothing)
 
     def dumps(self) -> str:
         """Return the text of a tokenizer.json that `tokenizers` reads."""
@@ -212,6 +261,15 @@ def portions(texts: Sequence[str]) -> Iterator[Sequence[str]]:
             start, characters = end, 0
 
 
+def read_sentencepiece(content: dict[str, Any], vocabulary: dict[str, int]) -> SentencePiece | None:
+    """Read the segmentation of a tokenizer.json that has one beside its numbering."""
+    section = content.get("regard")
+    if section is None:
+        return None
+    tags = {token["content"]: token["id"] for token in content["added_tokens"] if token["id"] > UNKNOWN}
+    return SentencePiece(section["sentencepiece"], vocabulary, tags)
+
+
 def kind_of(model: dict[str, Any]) -> str:
     """Name the model of a tokenizer.json in Regard's words."""
     kind = str(model.get("type", "BPE"))
@@ -228,8 +286,29 @@ class Tokenizers:
 
     @property
     def joint(self) -> bool:
-        """Return whether both sides share a vocabulary."""
-        return self.source is self.target
+        """Return whether both sides have one tokenizer, whatever it puts around a text of each."""
+        return self.source.content is self.target.content
+
+    def surround(
+        self, before: Sequence[str] = (), after: Sequence[str] = (), first: Sequence[str] = ()
+    ) -> "Tokenizers":
+        """Return the tokenizers with pieces around every source, and pieces that every target begins with."""
+        if not (before or after or first):
+            return self
+        ids = [
+            find_pieces(tokenizer, pieces, name)
+            for tokenizer, pieces, name in (
+                (self.source, before, "before"),
+                (self.source, after, "after"),
+                (self.target, first, "first"),
+            )
+        ]
+        return Tokenizers(self.source.surround(ids[0], ids[1]), self.target.surround(ids[2]))
+
+    @property
+    def same_ids(self) -> bool:
+        """Return whether both sides number the same pieces alike, though they may cut texts differently."""
+        return self.joint or self.source.names == self.target.names
 
     def dumps(self) -> str:
         """Return the text of tokenizer.json: the library's own form where joint, else one for each side."""
@@ -259,6 +338,15 @@ class Tokenizers:
         """Load a tokenizer.json for each side; joint if they are the same."""
         first, second = open_tokenizer(read(source), str(source)), open_tokenizer(read(target), str(target))
         return cls(first) if first.content == second.content else cls(first, second)
+
+
+def find_pieces(tokenizer: Tokenizer, pieces: Sequence[str], name: str) -> list[int]:
+    """Find the ids of pieces by their names, given as the key tokenizer.NAME."""
+    ids = [tokenizer.library.token_to_id(piece) for piece in pieces]
+    for piece, i in zip(pieces, ids, strict=True):
+        if i is None:
+            raise ConfigError(f"tokenizer.{name}", f"{show_value(piece)} given, which is no piece of the vocabulary")
+    return ids
 
 
 def open_tokenizer(content: Any, place: str) -> Tokenizer:

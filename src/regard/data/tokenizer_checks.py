@@ -22,6 +22,7 @@ import tokenizers as library
 from tokenizers import models
 
 from regard.config import visible
+from regard.data.charsmap import Charsmap
 from regard.data.pre_tokenizer import mark_words, normalise, unmark_words, words
 from regard.errors import DataError
 
@@ -34,6 +35,7 @@ PARTS = 64  # of normalisers, pre-tokenizers and decoders, in all
 DEEP = 16  # of parts in parts
 TEXT = 4096  # characters of a pattern, or of what is put in its place
 GROWTH = 4096  # times that a text may become longer
+LARGEST_SCORE = 2.0**64
 LONGEST_WORD = 1000  # characters that a WordPiece model compares all parts of
 WALL = 60  # seconds that a trial may take
 ODD = "é漢\U0001f600\u0301\x00\u200b<0xE2>▁Ġ##"
@@ -42,6 +44,9 @@ PROBES = ("Hello, world!", ODD, "", " ", "a" * 400, "a" * 400 + "!", " " * 400, 
 
 def check_form(content: Mapping[str, Any], place: str) -> None:
     """Refuse a tokenizer.json that the library cannot load and use; the DataError calls it `place`."""
+    if "regard" in content:
+        check_sentencepiece(content, place)
+        return
     if is_written_here(content):
         return
     check_parts(content, place)
@@ -52,7 +57,8 @@ def check_form(content: Mapping[str, Any], place: str) -> None:
 
 def loaded_part(content: Mapping[str, Any]) -> dict[str, Any]:
     """Return the part of a tokenizer.json that the library is given: no more than is used."""
-    return {**content, "truncation": None, "padding": None, "post_processor": None}
+    used = {key: value for key, value in content.items() if key != "regard"}
+    return {**used, "truncation": None, "padding": None, "post_processor": None}
 
 
 def check_vocabulary(content: Any, place: str) -> None:
@@ -114,10 +120,14 @@ def is_written_here(content: Mapping[str, Any]) -> bool:
     merges = content["model"].get("merges", [])
     parts = {key: value for key, value in content.items() if key not in ("model", "added_tokens")}
     whole = isinstance(merges, list) and all(is_pair(merge) for merge in merges)
-    flags = all(
+    return whole and flags_off(content) and any(parts == own and model == kind for own, kind in forms())
+
+
+def flags_off(content: Mapping[str, Any]) -> bool:
+    """Return whether added tokens are taken as they are, with nothing around them."""
+    return all(
         set(token) == FLAGS and not any(token[key] for key in OFF) for token in content.get("added_tokens") or []
     )
-    return whole and flags and any(parts == own and model == kind for own, kind in forms())
 
 
 FLAGS = {"id", "content", "single_word", "lstrip", "rstrip", "normalized", "special"}
@@ -149,6 +159,61 @@ def forms() -> list[tuple[dict[str, Any], dict[str, Any]]]:
             content = json.loads(shell.to_str())
             variants.append(({k: v for k, v in content.items() if k not in ("model", "added_tokens")}, model))
     return variants
+
+
+# ---- SentencePiece's form
+
+
+FLAGS_OF_SENTENCEPIECE = ("bytes", "escape", "leading", "prefix", "squeeze", "suffix")
+KEYS_OF_SENTENCEPIECE = {"kind", "pieces", "fixed", "unused", "control", "unknown", "charsmap", *FLAGS_OF_SENTENCEPIECE}
+
+
+def check_sentencepiece(content: Mapping[str, Any], place: str) -> None:
+    """Refuse a tokenizer.json with a segmentation of its own (`regard.data.sentencepiece`) that cannot be used."""
+    both = content["regard"]
+    section = both.get("sentencepiece") if isinstance(both, dict) and len(both) == 1 else None
+    if not isinstance(section, dict):
+        raise DataError(f"{place}: its key regard is {short(both)}, expected a table with sentencepiece alone")
+    odd = sorted({*section} ^ KEYS_OF_SENTENCEPIECE)
+    if odd:
+        state = "unknown" if odd[0] in section else "missing"
+        raise DataError(f"{place}: its key regard.sentencepiece.{short(odd[0])[1:-1]} is {state}")
+
+    def expect(key: str, right: bool, what: str) -> None:
+        if not right:
+            raise DataError(f"{place}: its regard.sentencepiece.{key} is {short(section[key])}, expected {what}")
+
+    expect("kind", section["kind"] in ("unigram", "bpe"), "unigram or bpe")
+    for key in FLAGS_OF_SENTENCEPIECE:
+        expect(key, isinstance(section[key], bool), "true or false")
+    for key in ("pieces", "fixed", "unused"):
+        table = section[key]
+        right = isinstance(table, dict) and all(
+            0 < len(piece) <= PIECE and type(score) in (int, float) and abs(score) < LARGEST_SCORE
+            for piece, score in table.items()
+        )
+        expect(key, right, f"pieces of 1 to {PIECE:,} characters, each with a score")
+    expect("unknown", isinstance(section["unknown"], str) and len(section["unknown"]) <= 64, "at most 64 characters")
+    control = section["control"]
+    expect("control", isinstance(control, list) and all(isinstance(each, str) for each in control), "a list of pieces")
+    expect("charsmap", isinstance(section["charsmap"], str), "base64")
+    if longest_replacement(section["charsmap"], place) > GROWTH:
+        raise DataError(f"{place}: its charsmap makes a text more than {GROWTH:,} times as long")
+    try:
+        Charsmap(base64.b64decode(section["charsmap"]))
+    except DataError as error:
+        raise DataError(f"{place}: {error}") from None
+    rest = {key: value for key, value in content.items() if key not in ("regard", "model", "added_tokens")}
+    model = {key: value for key, value in content["model"].items() if key != "vocab"}
+    if (rest, model) != NUMBERING or not flags_off(content):
+        raise DataError(f"{place}: its parts beside regard.sentencepiece are not the numbering that stands there")
+
+
+NUMBERING = (
+    {"version": "1.0", "truncation": None, "padding": None}
+    | dict.fromkeys(("normalizer", "pre_tokenizer", "post_processor", "decoder")),
+    {"type": "WordLevel", "unk_token": "<unk>"},
+)
 
 
 # ---- any other form

@@ -118,10 +118,15 @@ def can_replay(
 
 
 def greedy_in_batches(
-    model: Model, sources: Sequence[Sequence[int]], device: torch.device | str, budget: int | None = None
+    model: Model,
+    sources: Sequence[Sequence[int]],
+    device: torch.device | str,
+    budget: int | None = None,
+    first: Sequence[int] = (),
 ) -> list[list[int]]:
-    """Search greedily for many sentences."""
-    results = search_in_batches(model, sources, GREEDY, device=device, budget=budget)
+    """Search greedily for many sentences; all outputs begin with `first`."""
+    prefixes = [first] * len(sources) if first else None
+    results = search_in_batches(model, sources, GREEDY, prefixes=prefixes, device=device, budget=budget)
     return [each.outputs[0].tokens for each in results]
 
 

@@ -44,6 +44,7 @@ __all__ = [
 ]
 
 COMPUTE_TYPES = ("float32", "float16", "int8", "int8_float16")
+ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "silu": "SWISH"}  # what CTranslate2 calls them
 POSITIONS = 1024  # rows of a table of sinusoids, at least
 FORMS: dict[str, tuple[Any, ...]] = {  # of the keys of `model`, what CTranslate2 has a form for
     "mixing": ("attention",),
@@ -179,6 +180,7 @@ def convert(
             set_linear(layer.ffn.linear_0, block.feed[0].weight, block.feed[0].bias)
             set_linear(layer.ffn.linear_1, block.feed[2].weight, block.feed[2].bias)
             set_norm(layer.ffn.layer_norm, block.feed_norm)
+    spec.encoder.scale_embeddings = spec.decoder.scale_embeddings = config.scale_embeddings
     set_linear(spec.decoder.projection, model.readout.weight, model.readout.bias)
     spec.register_source_vocabulary(list(source))
     spec.register_target_vocabulary(list(target))
@@ -193,7 +195,8 @@ def convert(
 def make_spec(config: TransformerConfig, encoder: int, decoder: int, alignment: AlignmentHead | None) -> Any:
     """Make the empty specification of a model, of so many layers on each side."""
     specs = library("ctranslate2.specs")
-    shared: dict[str, Any] = {"pre_norm": config.norm == "pre"}
+    activation = specs.Activation[ACTIVATIONS[config.activation]]
+    shared: dict[str, Any] = {"pre_norm": config.norm == "pre", "activation": activation}
     if config.positions == "rotary":
         shared |= {"rotary_dim": config.size // config.heads, "rotary_interleave": True}
     chosen: dict[str, Any] = {}
@@ -241,9 +244,11 @@ def rows_by_head(x: Tensor, heads: int, order: Tensor) -> Tensor:
     return x.unflatten(0, (heads, -1))[order].flatten(0, 1)
 
 
-def set_linear(spec: Any, weight: Tensor, bias: Tensor) -> None:
-    """Give a layer its weight and bias."""
-    spec.weight, spec.bias = array(weight), array(bias)
+def set_linear(spec: Any, weight: Tensor, bias: Tensor | None) -> None:
+    """Give a layer its weight, and its bias where it has one."""
+    spec.weight = array(weight)
+    if bias is not None:
+        spec.bias = array(bias)
 
 
 def set_norm(spec: Any, norm: Any) -> None:

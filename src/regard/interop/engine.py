@@ -18,7 +18,7 @@ What changes probabilities there and not here, or has another meaning, is refuse
 
 # n target pieces · m source pieces
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -138,8 +138,11 @@ class CTranslate2Engine:
             repeated = self.decode_to_limit([sources[i] for i in rows], [prefixes[i] for i in rows], options, limit)
             for i, hypotheses in zip(rows, repeated, strict=True):
                 found[i] = hypotheses
-        certain = not options.shortest and not any(prefixes)
-        return self.rank(sources, found, options, {i for rows in again.values() for i in rows} if certain else None)
+        if any(prefixes):  # whose probability CTranslate2 does not count
+            for i, scored in enumerate(self.score(sources, prefixes)):
+                found[i] = [(tokens, total + sum(scored.tokens[:-1])) for tokens, total in found[i]]
+        uncertain = range(len(sources)) if options.shortest else {i for rows in again.values() for i in rows}
+        return self.rank(sources, found, options, uncertain)
 
     def decode(self, sources: Ids, prefixes: Ids, options: Options, limit: int, **how: Any) -> list[Hypotheses]:
         """Call `translate_batch` for one batch, with outputs of at most `limit` tokens and END."""
@@ -175,17 +178,18 @@ class CTranslate2Engine:
         return [[(tokens, total) for tokens, total in each if sound(tokens)] for each in found]
 
     def rank(
-        self, sources: Ids, found: Sequence[Hypotheses], options: Options, uncertain: set[int] | None
+        self, sources: Ids, found: Sequence[Hypotheses], options: Options, uncertain: Collection[int]
     ) -> list[SearchResult]:
-        """Rank hypotheses by Regard's formula; of `uncertain` sentences (None: all) they are scored once more.
+        """Rank hypotheses by Regard's formula.
 
-        Scores are those of the model where CTranslate2 counted neither END nor a prefix, or left tokens out.
+        They are scored once more where CTranslate2 did not count END, and those of `uncertain` sentences, where it left
+        tokens out of its sums.
         """
         missing = [
             (i, j)
             for i, hypotheses in enumerate(found)
             for j, (tokens, _) in enumerate(hypotheses)
-            if uncertain is None or i in uncertain or tokens[-1:] != [END]
+            if i in uncertain or tokens[-1:] != [END]
         ]
         pairs = [(sources[i], without_end(found[i][j][0])) for i, j in missing]
         totals = dict(zip(missing, self.score([one for one, _ in pairs], [two for _, two in pairs]), strict=True))

@@ -1,7 +1,7 @@
 """Export: a folder that another toolkit opens, made from a run, and verified before it gets its name.
 
-    from regard import export_model
-    export_model("runs/en-de", "exported", to="ctranslate2", quantize="int8")
+from regard import export_model
+export_model("runs/en-de", "exported", to="ctranslate2", quantize="int8")
 
 Its manifest names the run's checkpoint by its hash, how the folder was verified, and the hash of every file.
 """

@@ -62,6 +62,11 @@ class ExportedRun(Run):
         """The device that the engine computes on."""
         return self._engine.device
 
+    def set_languages(self, source: str | None = None, target: str | None = None) -> None:
+        """Translate between other languages from now on."""
+        super().set_languages(source, target)
+        self._engine.tokenizers = self.tokenizers
+
     def force(self, item: Item, target: str | None, options: Options, tree: bool) -> ForcedExample:
         """Refuse to look into it: that takes the model itself."""
         raise ArgumentError(f"{self.folder}: opened by ctranslate2, which cannot be looked into; open the run itself")
@@ -79,9 +84,9 @@ class OpenedExport:
         """Name what decodes it, and in which number format."""
         return {"ctranslate2": library().__version__, "compute": self.engine.translator.compute_type}
 
-    def decode(self, sources: list[list[int]]) -> list[list[int]]:
-        """Search greedily."""
-        return [result.outputs[0].tokens for result in self.engine.search(sources, GREEDY)]
+    def decode(self, sources: list[list[int]], prefixes: list[list[int]] | None) -> list[list[int]]:
+        """Search greedily; outputs begin with the prefixes."""
+        return [result.outputs[0].tokens for result in self.engine.search(sources, GREEDY, prefixes=prefixes)]
 
     def score(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[Scored]:
         """Score each target given its source."""
@@ -120,7 +125,8 @@ def open_cached(run: Path, checkpoint: str, device: str, quantize: str, warn: Sa
 
     require_run(run)
     path = Checkpoints(run).find(checkpoint)
-    facts = [FORMAT, library().__version__, digest(path / "manifest.json"), digest(run / ALIGNMENT), quantize]
+    facts = [FORMAT, library().__version__, quantize]
+    facts += [digest(file) for file in (path / "manifest.json", run / "config.toml", run / ALIGNMENT)]
     key = hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:32]
     folder = cache_folder() / "exports" / key
     if folder.exists():
@@ -158,7 +164,7 @@ def open_exported(
         )
     with described(folder):
         settings = read_settings(manifest["facts"]["settings"])
-        tokenizers = Tokenizers.load(folder / "tokenizer.json")
+        tokenizers = Tokenizers.load(folder / "tokenizer.json").surround(**settings.tokenizer.around)
         with torch.device("meta"):
             model = build_model(settings, tokenizers)
         if manifest["facts"]["positions"] is not None:

@@ -24,6 +24,7 @@ from regard.errors import DataError, VerificationError
 from regard.evaluation.text import bleu, chrf
 from regard.io.lines import read_chunks
 from regard.run import Run
+from regard.tasks.translate import prefixes_of
 
 __all__ = ["Opened", "Sentences", "Verification", "draw_pieces", "find_sentences", "verify"]
 
@@ -47,8 +48,8 @@ class Opened(Protocol):
     def versions(self) -> Mapping[str, str]:
         """What decodes it, by name and version."""
 
-    def decode(self, sources: list[list[int]]) -> list[list[int]]:
-        """Search greedily, with the limits that Regard has."""
+    def decode(self, sources: list[list[int]], prefixes: list[list[int]] | None) -> list[list[int]]:
+        """Search greedily, with the limits that Regard has; outputs begin with the prefixes, where there are some."""
 
     def score(self, sources: Ids, targets: Ids) -> list[Scored]:
         """Score each target given its source: the log-probability of every token, END last."""
@@ -103,8 +104,9 @@ def verify(run: Run, opened: Opened, check: str | Path | None = None) -> Verific
     if sentences.targets is not None:
         difference = compare_scores(run, opened, sentences.sources, sentences.targets)
         return Verification(**about, log_prob_difference=difference)
-    outputs = [result.outputs[0].tokens for result in run.engine.search(sentences.sources, GREEDY)]
-    others = opened.decode(sentences.sources)
+    prefixes = prefixes_of(run, len(sentences.sources))
+    results = run.engine.search(sentences.sources, GREEDY, prefixes=prefixes)
+    outputs, others = [result.outputs[0].tokens for result in results], opened.decode(sentences.sources, prefixes)
     if opened.exact:
         ties = compare_outputs(run, sentences, outputs, others)
         difference = compare_scores(run, opened, sentences.sources, outputs)

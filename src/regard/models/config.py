@@ -24,6 +24,11 @@ def check_divisible(heads: int, size: int) -> None:
         raise ConfigError("heads", f"{size} is not divisible by {heads}")
 
 
+def check_activation(activation: str, feed_forward: bool) -> None:
+    if activation != "relu" and not feed_forward:
+        raise ConfigError("activation", f"{activation} given with feed_forward = false, which has no activations")
+
+
 @dataclass(frozen=True)
 class ModelConfig:
     """The options that every kind has, and the questions that any configuration answers."""

@@ -99,10 +99,10 @@ class Service(ModelRegistry):
             prefixes: dict[int, list[int]] = {}
             if any(request.prefixes):
                 number = 0
-                for each, prefix in zip(texts, target.encode_batch(list(request.prefixes)), strict=True):
+                for each, prefix in zip(texts, target.encode_prefixes(list(request.prefixes)), strict=True):
                     prefixes[number] = prefix  # of a text's first piece
                     number += len(each.texts)
-            jobs = [Job(tokens, options, prefixes.get(number, ())) for number, tokens in enumerate(ids)]
+            jobs = [Job(tokens, options, prefixes.get(number, target.before)) for number, tokens in enumerate(ids)]
         return model, texts, jobs, ids
 
     async def complete(
@@ -146,6 +146,12 @@ class Service(ModelRegistry):
         """Add the log-probability of every token, by teacher forcing."""
         pairs = [(i, j) for i, each in enumerate(outputs) for j, output in enumerate(each) if sources[i]]
         log_probs: dict[tuple[int, int], tuple[float, ...]] = {}
+        hidden = model.run.tokenizers.target.hidden
+
+        def visible(pair: tuple[int, int], scores: Sequence[float]) -> tuple[float, ...]:
+            tokens = outputs[pair[0]][pair[1]].tokens
+            return tuple(each for token, each in zip(tokens, scores, strict=False) if token not in hidden)
+
         for first in range(0, len(pairs), PAIRS):
             some = pairs[first : first + PAIRS]
 
@@ -154,7 +160,7 @@ class Service(ModelRegistry):
                 return score_pairs(run.model, given, written, device=run.device)
 
             scored = await self.call(model, score)
-            log_probs |= {pair: tuple(each.tokens[:-1]) for pair, each in zip(some, scored, strict=True)}
+            log_probs |= {pair: visible(pair, each.tokens) for pair, each in zip(some, scored, strict=True)}
         return [
             [replace_scores(output, log_probs.get((i, j), ())) for j, output in enumerate(each)]
             for i, each in enumerate(translations)

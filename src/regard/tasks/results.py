@@ -49,7 +49,11 @@ def to_translations(outputs: Sequence[Sequence[Output]], tokenizer: Tokenizer) -
     return [
         [
             Translation(
-                next(texts), output.score, output.log_prob, tuple(tokenizer.pieces(output.tokens)), output.finished
+                next(texts),
+                output.score,
+                output.log_prob,
+                tuple(tokenizer.pieces(tokenizer.visible(output.tokens))),
+                output.finished,
             )
             for output in each
         ]
@@ -59,5 +63,5 @@ def to_translations(outputs: Sequence[Sequence[Output]], tokenizer: Tokenizer) -
 
 def to_translation(output: Output, tokenizer: Tokenizer) -> Translation:
     """Convert an output of a search to text."""
-    pieces = tokenizer.pieces(output.tokens)
+    pieces = tokenizer.pieces(tokenizer.visible(output.tokens))
     return Translation(tokenizer.decode(output.tokens), output.score, output.log_prob, tuple(pieces), output.finished)

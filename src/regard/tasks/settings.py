@@ -6,7 +6,7 @@ from typing import Any
 
 from regard import plugins
 from regard.config import option, parse, plain, show_value, suggestion
-from regard.data.settings import DataSettings, TokenizerSettings
+from regard.data.settings import AROUND, DataSettings, TokenizerSettings
 from regard.errors import ConfigError
 from regard.models.config import ModelConfig
 from regard.models.kinds import DEFAULT, KINDS, Kind, find_kind, read_model_config
@@ -133,6 +133,9 @@ def checked(settings: Settings) -> Settings:
         raise ConfigError(
             "model.tied", '"all" given with tokenizer.joint = false, expected one vocabulary for both sides'
         )
+    for name, pieces in settings.tokenizer.around.items():
+        if pieces and not row.surrounded:
+            raise ConfigError(f"tokenizer.{name}", f'given with task = "{row.name}", expected one with two texts')
     check_guided(settings)
     if (metric in row.searched or metric in plugins.added("metric")) and settings.training.validate_rows == 0:
         raise ConfigError(
@@ -204,6 +207,12 @@ def base_table(base: Mapping[str, Any], table: Mapping[str, Any], name: str) -> 
     """Return what a run takes over from the run that it begins with; its own configuration may not contradict it."""
     subset = {key: base[key] for key in ("plugins", "task", "model", "tokenizer") if key in base}
     own: dict[str, Any] = {key: table[key] for key in ("task", "model", "tokenizer") if key in table and key in subset}
+    if isinstance(own.get("tokenizer"), Mapping):  # what stands around a text may be another
+        around = {key: own["tokenizer"][key] for key in AROUND if key in own["tokenizer"]}
+        subset["tokenizer"] = {**subset["tokenizer"], **around}
+        own["tokenizer"] = {**around, **own["tokenizer"]}
+        if own["tokenizer"] == around:
+            del own["tokenizer"]
     if own:
         theirs, mine = read_settings(subset).table(), read_settings({"task": subset.get("task", Settings.task), **own})
         for key in own:

@@ -60,6 +60,11 @@ class TaskRow:
         return (*self.metrics, *(added("metric") if self.searched else ()))
 
     @property
+    def surrounded(self) -> bool:
+        """Return whether pieces may stand around its texts (tokenizer.before, after and first)."""
+        return "text" in self.reads and not self.alone and not self.labels
+
+    @property
     def reads(self) -> tuple[str, ...]:
         """Return the kinds of data that the task reads."""
         return tuple(self.kinds)

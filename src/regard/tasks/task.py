@@ -145,7 +145,7 @@ def build_model(settings: Settings, tokenizers: Tokenizers | None, labels: Seque
     """Build a new model for these vocabularies: a language model reads what it writes; a classifier names labels."""
     source, target = vocabulary_sizes(settings, tokenizers, labels)
     row = settings.row
-    if tokenizers is not None and not tokenizers.joint and not row.alone and not row.labels:
+    if tokenizers is not None and not tokenizers.same_ids and not row.alone and not row.labels:
         if settings.model.ties_both_sides():
             raise ConfigError("model.tied", '"all" given with two vocabularies, expected "output" or one for both')
         if KINDS[settings.kind].shares_vocabulary:

@@ -76,7 +76,8 @@ class Translate(TextPairs):
     def translate(self, texts: Sequence[str]) -> list[str]:
         """Translate texts by greedy search."""
         ids = self.tokenizers.source.encode_batch(list(texts))
-        return [self.tokenizer.decode(each) for each in greedy_in_batches(self.model, ids, self.device)]
+        outputs = greedy_in_batches(self.model, ids, self.device, first=self.tokenizer.before)
+        return [self.tokenizer.decode(each) for each in outputs]
 
     def example(self) -> tuple[Item, str | None] | None:
         """Return a translation of the last validation, of middle length, with its reference."""
@@ -91,7 +92,8 @@ class Translate(TextPairs):
         if target is not None:
             output, beam_tree = encode_text(tokenizers.target, target, "target", run.model.limit), None
         else:
-            (result,) = search_in_batches(run.model, [ids], options, device=run.device, trace=tree)
+            first = prefixes_of(run, 1)
+            (result,) = search_in_batches(run.model, [ids], options, prefixes=first, device=run.device, trace=tree)
             output, beam_tree = result.outputs[0].tokens, search_tree(result, tokenizers.target, options)
         sides = {
             "source": text_side(tokenizers.source, ids, text, end=KINDS[run.settings.kind].reads_end),
@@ -174,9 +176,9 @@ def translate_chunks(
     """Yield the translations, as they are asked for."""
     texts, prefix_texts, count = iter(texts), None if prefixes is None else iter(prefixes), 0
     while rows := list(itertools.islice(texts, chunk)):
-        begun = None
+        begun = prefixes_of(run, len(rows))
         if prefix_texts is not None:
-            begun = run.tokenizers.target.encode_batch(list(itertools.islice(prefix_texts, len(rows))))
+            begun = run.tokenizers.target.encode_prefixes(list(itertools.islice(prefix_texts, len(rows))))
             if len(begun) < len(rows):
                 raise ArgumentError("prefixes: fewer than texts given, expected one for each")
             longest = sys.maxsize if options.longest is None else options.longest
@@ -195,6 +197,12 @@ def translate_chunks(
             yield from ([to_translation(output, run.tokenizers.target) for output in each] for each in outputs)
     if prefix_texts is not None and next(prefix_texts, None) is not None:
         raise ArgumentError(f"prefixes: more than the {count:,} texts given, expected one for each")
+
+
+def prefixes_of(run: TrainedRun, count: int) -> list[list[int]] | None:
+    """Return what every one of `count` outputs begins with (tokenizer.first); None for nothing."""
+    first = run.tokenizers.target.before
+    return [[*first] for _ in range(count)] if first else None
 
 
 def add_alignments(
@@ -241,7 +249,7 @@ def replace_unknown_words(run: TrainedRun, output: Output, words: Sequence[str],
 
 def score(run: TrainedRun, sources: Sequence[str], targets: Sequence[str]) -> list[Scored]:
     """Score each target given its source by its log-probability under the model."""
-    second = run.tokenizers.target.encode_batch(list(targets))
+    second = run.tokenizers.target.encode_prefixes(list(targets))
     return run.engine.score(run.tokenizers.source.encode_batch(list(sources)), second)
 
 

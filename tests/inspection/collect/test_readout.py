@@ -52,6 +52,9 @@ def product(linear, x):
     return (x @ linear.weight.mT + linear.bias).detach()
 
 
+ACTIVATIONS = {"ReLU": lambda x: x.clamp(min=0), "SiLU": lambda x: x / (1 + torch.exp(-x))}
+
+
 def check_residuals(block, part, y, vector):
     """Add and norm in the order of the block, then the feed-forward net; each only where the block has it."""
     pre, post, adds = block.norm == "pre", block.norm == "post", block.has_residual
@@ -67,8 +70,9 @@ def check_residuals(block, part, y, vector):
             z = norm(stream).detach() if pre else stream
             agree(z, vector["z"], rtol=1e-4, atol=1e-4)
             agree(product(block.feed[0], vector["z"]), vector["z W₁"], rtol=1e-4, atol=1e-4)
-            agree(vector["z W₁"].clamp(min=0), vector["ReLU"])
-            agree(product(block.feed[2], vector["ReLU"]), given, rtol=1e-4, atol=1e-4)
+            (name,) = ACTIVATIONS.keys() & vector.keys()
+            agree(ACTIVATIONS[name](vector["z W₁"]), vector[name], rtol=1e-5, atol=1e-6)
+            agree(product(block.feed[2], vector[name]), given, rtol=1e-4, atol=1e-4)
         stream = stream + given if adds else given
         summed = f"{letter} + {symbol}" if adds else symbol
         assert (f"{letter} + {symbol}" in vector) == adds

@@ -7,12 +7,14 @@ import torch
 from torch.utils.checkpoint import checkpoint
 
 from regard.attention.blocks import Block
-from regard.kernels.dropout import cpu, dropout, dropout_add, reference, relu_dropout
+from regard.kernels.dropout import cpu, dropout, dropout_add, gelu_dropout, reference, relu_dropout, silu_dropout
 
 FORMS = {
     "dropout": (dropout, reference.dropout, 1),
     "dropout_add": (dropout_add, reference.dropout_add, 2),
     "relu_dropout": (relu_dropout, reference.relu_dropout, 1),
+    "gelu_dropout": (gelu_dropout, reference.gelu_dropout, 1),
+    "silu_dropout": (silu_dropout, reference.silu_dropout, 1),
 }
 TOLERANCE = {
     torch.float64: {"rtol": 1e-12, "atol": 1e-12},
@@ -133,6 +135,8 @@ def test_without_dropout_nothing_is_drawn():
     assert dropout(x, 0.0) is x
     assert torch.equal(dropout_add(x, y, 0.0), x + y)
     assert torch.equal(relu_dropout(x, 0.0), x.relu())
+    assert torch.equal(gelu_dropout(x, 0.0), torch.nn.functional.gelu(x))
+    assert torch.equal(silu_dropout(x, 0.0), torch.nn.functional.silu(x))
     assert torch.equal(torch.get_rng_state(), before)
 
 

@@ -3,11 +3,17 @@
 import pytest
 import torch
 
-from regard.kernels.dropout import dropout, dropout_add, relu_dropout
+from regard.kernels.dropout import dropout, dropout_add, gelu_dropout, relu_dropout, silu_dropout
 from regard.kernels.dropout.dispatch import CPU, describe
 from regard.kernels.table import COMPILING, Request
 
-FORMS = [lambda x: dropout(x, 0.5), lambda x: dropout_add(x, x, 0.5), lambda x: relu_dropout(x, 0.5)]
+FORMS = [
+    lambda x: dropout(x, 0.5),
+    lambda x: dropout_add(x, x, 0.5),
+    lambda x: relu_dropout(x, 0.5),
+    lambda x: gelu_dropout(x + 1, 0.5),
+    lambda x: silu_dropout(x + 1, 0.5),
+]
 
 
 def test_who_serves():

@@ -8,10 +8,16 @@ import torch.nn.functional as F
 
 pytest.importorskip("triton")
 from regard.kernels.dropout import reference
-from regard.kernels.dropout.triton import draw_seed, dropout, embed, odds, relu_dropout
+from regard.kernels.dropout.triton import draw_seed, dropout, embed, gelu_dropout, odds, relu_dropout, silu_dropout
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 SHAPES = [(1, 1), (7, 63), (2, 9, 16), (17, 300), (9, 1030), (0, 3)]
+ACTIVATIONS = {
+    "relu": (relu_dropout, reference.relu_dropout),
+    "gelu": (gelu_dropout, reference.gelu_dropout),
+    "silu": (silu_dropout, reference.silu_dropout),
+}
+SMOOTH = {"gelu": (gelu_dropout, F.gelu), "silu": (silu_dropout, F.silu)}
 P = 0.3
 KEPT = 1 - round(P * 65536) / 65536
 TOLERANCE = {
@@ -47,14 +53,16 @@ def test_dropout_is_the_reference_with_its_mask(shape, dtype):
 @pytest.mark.parametrize("p", [0.0, P])
 @pytest.mark.parametrize("biased", [True, False])
 @pytest.mark.parametrize("shape", SHAPES)
-def test_relu_dropped_is_the_reference_with_its_mask(shape, biased, p, dtype):
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def test_an_activation_dropped_is_the_reference_with_its_mask(name, shape, biased, p, dtype):
+    activate, formula = ACTIVATIONS[name]
     seed, x = draw_seed(DEVICE), torch.randn(shape, device=DEVICE, dtype=dtype, requires_grad=True)
     bias = torch.randn(shape[-1], device=DEVICE, requires_grad=True) if biased else None
     keep = recover(shape, p, seed) if p else torch.ones(shape, device=DEVICE, dtype=torch.bool)
     cotangent = torch.randn(shape, device=DEVICE, dtype=dtype)
     exact, *exact_bias = wide(x, *([bias] if biased else []))
-    found = relu_dropout(x, bias, p, seed if p else None)
-    expected = reference.relu_dropout(exact + sum(exact_bias), keep, KEPT if p else 1.0)
+    found = activate(x, bias, p, seed if p else None)
+    expected = formula(exact + sum(exact_bias), keep, KEPT if p else 1.0)
     torch.testing.assert_close(found.double(), expected, **TOLERANCE[dtype])
     slopes = torch.autograd.grad(found, [x, *([bias] if biased else [])], cotangent)
     exact_slopes = torch.autograd.grad(expected, [exact, *exact_bias], cotangent.double())
@@ -69,6 +77,19 @@ def test_no_number_stays_none():
     assert torch.equal(found.isnan(), x.isnan())
     found[0, 1:].sum().backward()
     assert x.grad.tolist() == [[0, 1, 0, 1]]
+
+
+@pytest.mark.parametrize("name", SMOOTH)
+def test_smooth_activations_far_out(name):
+    """Where a factor is 0 or 1 in float32, results and slopes are still numbers; what is not one stays none."""
+    activate, plain = SMOOTH[name]
+    x = torch.tensor([[-200.0, -30.0, -6.0, -0.0, 6.0, 30.0, 200.0, float("nan")]], device=DEVICE, requires_grad=True)
+    exact = x.detach().double().requires_grad_()
+    found, expected = activate(x, None, 0.0, None), plain(exact)
+    torch.testing.assert_close(found.double(), expected, rtol=1e-5, atol=1e-6, equal_nan=True)
+    (slope,) = torch.autograd.grad(found, x, torch.ones_like(x))
+    (wanted,) = torch.autograd.grad(expected, exact, torch.ones_like(exact))
+    torch.testing.assert_close(slope.double(), wanted, rtol=1e-5, atol=1e-6, equal_nan=True)
 
 
 @pytest.mark.parametrize("p", [0.001, 0.1, 0.5])
@@ -117,7 +138,8 @@ def test_the_mask_hangs_on_the_seed_and_the_place_alone():
     assert torch.equal(recover((21, 70), P, seed), keep[:21])
     assert torch.equal(recover((4, 10, 70), P, seed).view(40, 70), keep)
     x = torch.rand(40, 70, device=DEVICE) + 0.1
-    assert torch.equal(relu_dropout(x, None, P, seed) > 0, keep)
+    for activate, _ in ACTIVATIONS.values():
+        assert torch.equal(activate(x, None, P, seed) > 0, keep)
 
 
 def test_torchs_generator_repeats_the_seeds():
@@ -168,13 +190,34 @@ def test_a_token_that_is_not_in_the_table_gives_nan_and_reads_nothing():
 def test_strides_do_not_matter():
     seed, x = draw_seed(DEVICE), torch.randn(7, 5, 3, device=DEVICE).transpose(0, 2)
     assert torch.equal(dropout(x, P, seed), dropout(x.contiguous(), P, seed))
-    assert torch.equal(relu_dropout(x, None, P, seed), relu_dropout(x.contiguous(), None, P, seed))
     cotangent = torch.randn((), device=DEVICE).expand_as(x)
-    x = x.clone().requires_grad_()
-    one, other = (
-        torch.autograd.grad(relu_dropout(x, None, P, seed), x, c)[0] for c in (cotangent, cotangent.contiguous())
-    )
-    assert torch.equal(one, other)
+    for activate, _ in ACTIVATIONS.values():
+        assert torch.equal(activate(x, None, P, seed), activate(x.contiguous(), None, P, seed))
+        y = x.clone().requires_grad_()
+        one, other = (
+            torch.autograd.grad(activate(y, None, P, seed), y, c)[0] for c in (cotangent, cotangent.contiguous())
+        )
+        assert torch.equal(one, other)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", SMOOTH)
+def test_smooth_activations_large_and_deterministic(name):
+    activate, plain = SMOOTH[name]
+    x = torch.randn(25_000, 2048, device=DEVICE, dtype=torch.bfloat16, requires_grad=True)
+    bias, seed = torch.randn(2048, device=DEVICE, requires_grad=True), draw_seed(DEVICE)
+    keep, cotangent = recover(x.shape, 0.1, seed), torch.randn_like(x)
+    found = activate(x, bias, 0.1, seed)
+    slopes = torch.autograd.grad(found, [x, bias], cotangent, retain_graph=True)
+    again = torch.autograd.grad(found, [x, bias], cotangent)
+    assert all(torch.equal(a, b) for a, b in zip(slopes, again, strict=True))
+    kept = 1 - round(0.1 * 65536) / 65536
+    summed = (x.detach().double() + bias.detach()).requires_grad_()
+    expected = torch.where(keep, plain(summed) / kept, 0)
+    torch.testing.assert_close(found.double(), expected, rtol=0.01, atol=1e-5)
+    (exact,) = torch.autograd.grad(expected, summed, cotangent.double())
+    torch.testing.assert_close(slopes[0].double(), exact, rtol=0.01, atol=1e-5)
+    torch.testing.assert_close(slopes[1].double(), exact.sum(0), rtol=1e-4, atol=1e-2)
 
 
 @pytest.mark.gpu

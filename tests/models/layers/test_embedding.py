@@ -2,11 +2,13 @@
 
 import math
 
+import oracles
 import pytest
 import torch
 from oracles import agree
 
 from regard.attention.blocks import Encoder
+from regard.attention.span import Packed
 from regard.models.layers.embedding import Embedding, initialise
 
 
@@ -34,6 +36,33 @@ def test_tokens_are_scaled_and_positions_join_them(positions, join):
     if positions in ("sinusoidal", "learned"):
         x = embedding.mix(torch.cat([x, place], -1)) if join == "concatenate" else x + place
     agree(embedding(ids), x)
+
+
+@pytest.mark.parametrize("sines", ["halves", "fairseq"])
+def test_tokens_may_stay_as_they_are_and_sines_lie_otherwise(sines):
+    formula = {"halves": oracles.sinusoid_halves, "fairseq": oracles.sinusoid_fairseq}[sines]
+    place = torch.stack([formula(t, 6) for t in range(5)])
+    ids = torch.randint(11, (2, 5))
+    for scaled in (True, False):
+        embedding = Embedding(11, 6, "sinusoidal", "add", 9, 0.0, sines=sines, scaled=scaled).double().eval()
+        words = embedding.tokens.weight[ids]
+        agree(embedding(ids), (words * math.sqrt(6) if scaled else words) + place, embedding.parameters())
+        agree(embedding(ids)[:, 3:4], embedding(ids[:, 3:4], None, torch.tensor([3, 3])))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("scaled", [True, False])
+@pytest.mark.parametrize("sines", ["interleaved", "halves", "fairseq"])
+def test_one_kernel_embeds_packed_sentences(sines, scaled):
+    """Under autocast: as without it, but for the rounding of the sum."""
+    embedding = Embedding(11, 48, "sinusoidal", "add", 9, 0.0, sines=sines, scaled=scaled).cuda()
+    ids, span = torch.randint(11, (12,), device="cuda"), Packed(torch.tensor([0, 7, 8, 12]).cuda(), sizes=(12, 9))
+    exact = embedding(ids, span)
+    with torch.autocast("cuda", torch.bfloat16):
+        assert embedding.embed_fused(ids, span, 0) is not None
+        found = embedding(ids, span)
+    assert found.dtype == torch.bfloat16
+    torch.testing.assert_close(found.float(), exact, rtol=0.01, atol=0.01)
 
 
 def test_dropout_falls_in_training_alone():

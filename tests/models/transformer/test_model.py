@@ -57,33 +57,44 @@ def normed(norm, x):
     return (x - mean) / torch.sqrt(variance + norm.eps) * norm.weight + norm.bias
 
 
-def block(block, x, memory=None, *, causal):
+def activate(name, x):
+    if name == "gelu":
+        return x * (1 + torch.erf(x / math.sqrt(2))) / 2
+    return x.clamp(min=0) if name == "relu" else x / (1 + torch.exp(-x))
+
+
+def block(block, x, memory=None, *, causal, activation="relu"):
     parts = [(lambda y: attend(block.attention, y, y, causal), block.attention_norm)]
     if memory is not None:
         parts.append((lambda y: attend(block.cross, y, memory), block.cross_norm))
     first, _, second = block.feed
-    parts.append(
-        (lambda y: (y @ first.weight.T + first.bias).clamp(min=0) @ second.weight.T + second.bias, block.feed_norm)
-    )
+
+    def feed(y):
+        return activate(activation, y @ first.weight.T + first.bias) @ second.weight.T + second.bias
+
+    parts.append((feed, block.feed_norm))
     for part, norm in parts:
         x = x + part(normed(norm, x)) if block.norm == "pre" else normed(norm, x + part(x))
     return x
 
 
-def stack(stack, x, memory=None, *, causal):
+def stack(stack, x, memory=None, *, causal, activation="relu"):
     for each in stack.blocks:
-        x = block(each, x, memory, causal=causal)
+        x = block(each, x, memory, causal=causal, activation=activation)
     return x if isinstance(stack.final_norm, torch.nn.Identity) else normed(stack.final_norm, x)
 
 
-def embed(embedding, ids, join):
+def embed(embedding, ids, join, sines="interleaved", scale=True):
     size = embedding.tokens.weight.shape[1]
     position = torch.zeros(len(ids), size, dtype=torch.float64)
     for t in range(len(ids)):
         for i in range(size):
             angle = t / 10000 ** (2 * (i // 2) / size)
-            position[t, i] = math.sin(angle) if i % 2 == 0 else math.cos(angle)
-    x = embedding.tokens.weight[ids] * math.sqrt(size)
+            place = i // 2 + i % 2 * (size // 2) if sines == "halves" else i
+            if sines == "fairseq":
+                angle, place = (t + 2) / 10000 ** (i // 2 / (size // 2 - 1)), i // 2 + i % 2 * (size // 2)
+            position[t, place] = math.sin(angle) if i % 2 == 0 else math.cos(angle)
+    x = embedding.tokens.weight[ids] * (math.sqrt(size) if scale else 1)
     if join == "add":
         return x + position
     return torch.cat([x, position], -1) @ embedding.mix.weight.T + embedding.mix.bias
@@ -99,6 +110,10 @@ def embed(embedding, ids, join):
         {"scaled": False},
         {"depth": 3},
         {"depth": 7, "scaled": False},
+        {"activation": "gelu", "sines": "halves"},
+        {"activation": "silu", "sines": "fairseq"},
+        {"scale_embeddings": False, "tied": "all"},
+        {"output_bias": False, "tied": "none"},
     ],
     ids=str,
 )
@@ -106,9 +121,14 @@ def test_it_is_the_papers_formula(norm, options):
     """Forward and every gradient."""
     model, join = small(norm=norm, **options), options.get("join", "add")
     source, target = torch.randint(4, 9, (5,)), torch.randint(4, 9, (4,))
-    memory = stack(model.encoder, embed(model.source, source, join), causal=False)
-    hidden = stack(model.decoder, embed(model.target, target, join), memory, causal=True)
-    expected = hidden @ model.readout.weight.T + model.readout.bias
+    form = join, options.get("sines", "interleaved"), options.get("scale_embeddings", True)
+    activation = options.get("activation", "relu")
+    memory = stack(model.encoder, embed(model.source, source, *form), causal=False, activation=activation)
+    hidden = stack(model.decoder, embed(model.target, target, *form), memory, causal=True, activation=activation)
+    expected = hidden @ model.readout.weight.T
+    assert (model.readout.bias is not None) == options.get("output_bias", True)
+    if model.readout.bias is not None:
+        expected = expected + model.readout.bias
     found = model(Tokens.of(source[None], torch.tensor([5])), Tokens.of(target[None], torch.tensor([4])))[0]
     torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9)
     weight, parameters = torch.randn_like(expected), list(model.parameters())
@@ -170,6 +190,15 @@ def test_options_that_cannot_be_met_are_refused():
         read_model_config({"kind": "transformer", "score": "additive", "scaled": False})
     with pytest.raises(ConfigError, match="3 is odd"):
         read_model_config({"kind": "transformer", "positions": "rotary", "depth": 3})
+    for positions in ("learned", "rotary", "alibi", "none"):
+        with pytest.raises(ConfigError, match=f'sines: halves given with positions = "{positions}"'):
+            read_model_config({"kind": "transformer", "positions": positions, "sines": "halves"})
+        read_model_config({"kind": "transformer", "positions": positions, "sines": "interleaved"})
+    for kind in ("transformer", "encoder"):
+        with pytest.raises(ConfigError, match="activation: silu given with feed_forward = false"):
+            read_model_config({"kind": kind, "activation": "silu", "feed_forward": False})
+        with pytest.raises(ConfigError, match="activation: .*swish"):
+            read_model_config({"kind": kind, "activation": "swish"})
 
 
 def test_what_is_tied_is_one_tensor():

@@ -16,6 +16,7 @@ from regard.cli.options import (
     name_option,
     number_option,
     text_option,
+    with_languages,
     with_search,
 )
 from regard.cli.runs import check_folders, open_beside, open_run, print_unknown_words
@@ -78,6 +79,7 @@ EXAMPLES = (
 )
 
 
+@with_languages
 @with_search("beam")
 def align(
     run: RunArgument,
@@ -99,6 +101,7 @@ def align(
     join: JoinOption = None,
     balance: BalanceOption = None,
     dependencies: DependenciesOption = False,
+    languages: dict[str, str | None],
     search: dict[str, Any],
     checkpoint: CheckpointOption = "best",
     device: DeviceOption = "auto",
@@ -120,7 +123,7 @@ def align(
     check_output(translations, source, out, flag="--translations")
     gold_links = None if gold is None else read_links(gold, first=int(from_one), say=print_message)
     judges = None if choose is None else read_links(choose, first=int(from_one), say=print_message)
-    opened = open_run(run, checkpoint=checkpoint, device=device)
+    opened = open_run(run, checkpoint=checkpoint, device=device, languages=languages)
     other = open_beside(opened, reverse, checkpoint=checkpoint)
     for each in filter(None, (opened, other)):
         each.require("align")

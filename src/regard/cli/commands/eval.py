@@ -24,6 +24,7 @@ from regard.cli.options import (
     file_option,
     folder_option,
     out_option,
+    with_languages,
     with_search,
 )
 from regard.errors import CommandError
@@ -45,6 +46,7 @@ EXAMPLES = (
 )
 
 
+@with_languages
 @with_search("beam", "length_penalty")
 def eval(
     runs: RunsArgument = None,
@@ -66,6 +68,7 @@ def eval(
     out: Annotated[Path | None, out_option("File to write the outputs to.")] = None,
     plot: PlotOption = None,
     as_json: JsonOption = False,
+    languages: dict[str, str | None],
     search: dict[str, Any],
     batch_tokens: BatchTokensOption = None,
     checkpoint: CheckpointOption = "best",
@@ -79,7 +82,8 @@ def eval(
     program, --documents a classifier, --images with --captions a captioner, and --gold word alignments: those of a run
     between source and reference, or those in the file of --hypothesis.
     """
-    opening = {"checkpoint": checkpoint, "device": device, "engine": engine, "quantize": quantize}
+    opening: dict[str, Any] = {"checkpoint": checkpoint, "device": device, "engine": engine, "quantize": quantize}
+    opening["languages"] = languages
     if gold is not None:
         if documents or images or metrics or out or plot:
             raise CommandError("--gold: give only --source and --reference with it, or --hypothesis")

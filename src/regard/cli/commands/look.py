@@ -17,6 +17,7 @@ from regard.cli.options import (
     number_option,
     out_option,
     text_option,
+    with_languages,
     with_search,
 )
 from regard.cli.runs import check_folders, print_unknown_words
@@ -64,6 +65,7 @@ EXAMPLES = (
 )
 
 
+@with_languages
 @with_search(without=["nbest", "precision"])
 def look(
     run: RunArgument,
@@ -82,6 +84,7 @@ def look(
     graph: GraphOption = False,
     tree: TreeOption = None,
     count: CountOption = 10,
+    languages: dict[str, str | None],
     search: dict[str, Any],
     checkpoint: CheckpointOption = "best",
     device: DeviceOption = "auto",
@@ -109,7 +112,7 @@ def look(
     from regard.inspection.collect.from_run import Which
     from regard.inspection.collect.inputs import read_against, read_inputs
 
-    opened, other = open_both(run, against, checkpoint, device)
+    opened, other = open_both(run, against, checkpoint, device, languages)
     inputs = read_inputs(opened, items or [], count, print_message, as_text)
     seconds = inputs if other is not opened or against is None else read_against(opened, against, len(inputs), as_text)
     which = Which(view, None if head is None else head - 1, None, None if word is None else word - 1)

@@ -14,6 +14,7 @@ from regard.cli.options import (
     TextOption,
     flag_option,
     text_option,
+    with_languages,
 )
 from regard.cli.runs import open_run, print_unknown_words
 
@@ -31,8 +32,10 @@ EXAMPLES = (
 )
 
 
+@with_languages
 def score(
     runs: RunsArgument,
+    *,
     source: SourceOption = None,
     target: TargetOption = None,
     as_text: TextOption = False,
@@ -40,6 +43,7 @@ def score(
     normalise: Annotated[
         bool, flag_option("--normalise", "Divide by the number of tokens, including the end of the text.")
     ] = False,
+    languages: dict[str, str | None],
     as_json: JsonLinesOption = False,
     out: OutOption = None,
     checkpoint: CheckpointOption = "best",
@@ -59,12 +63,12 @@ def score(
 
     from regard.io.output import progress_bar
 
-    run = open_run(*runs, checkpoint=checkpoint, device=device)
+    run = open_run(*runs, checkpoint=checkpoint, device=device, languages=languages)
     line_pairs.check(str(run.folder), run.settings.row.alone, run.settings.row.reads)
     limit, pairs, count, total = run.model.limit, 0, 0, 0.0
     with open_output(out) as write, progress_bar(line_pairs.total, out is not None) as advance:
         for sources, targets in line_pairs.chunks():
-            ids = run.tokenizers.target.encode_batch(targets)
+            ids = run.tokenizers.target.encode_prefixes(targets)  # with what every target begins with
             check_lengths(target, ids, None if limit is None else limit - 1, pairs)
             if sources is not None:
                 check_lengths(source, run.tokenizers.source.encode_batch(sources), limit, pairs)

@@ -19,6 +19,7 @@ from regard.cli.options import (
     file_option,
     flag_option,
     text_option,
+    with_languages,
     with_search,
 )
 from regard.cli.runs import (
@@ -53,6 +54,7 @@ EXAMPLES = (
 )
 
 
+@with_languages
 @with_search()
 def translate(
     run: RunArgument,
@@ -69,6 +71,7 @@ def translate(
     prefix: Annotated[str | None, text_option("Text that every output begins with.")] = None,
     prefixes: PrefixesOption = None,
     replace_unknown: ReplaceUnknownOption = False,
+    languages: dict[str, str | None],
     search: dict[str, Any],
     checkpoint: CheckpointOption = "best",
     device: DeviceOption = "auto",
@@ -101,6 +104,7 @@ def translate(
     with processes:
         where = processes.device(device)
         opened = open_with(engine, *runs, checkpoint=checkpoint, device=where, quantize=quantize)
+        opened.set_languages(**languages)
         check_served(opened, search)
         form = OutputFormat(scores, alignment, search["nbest"] > 1, as_json)
         extras = {"alignment": alignment, "replace_unknown": replace_unknown, "batch_tokens": batch_tokens}

@@ -58,11 +58,17 @@ class Words:
     """A finder of the words of many rows at once, as `Tokenizer.words` finds those of one."""
 
     def __init__(self, tokenizer: Tokenizer):
-        self.begins, self.mark, self.tag = tokenizer.beginnings()
+        self.begins, self.mark, self.tag, self.nothing = tokenizer.beginnings()
 
     def cut(self, ids: Int[np.ndarray, " p"], lengths: Int64[np.ndarray, " b"]) -> Cut:
-        """The words of rows of pieces that lie end to end, without padding, start and end."""
+        """The words of rows of pieces that lie end to end."""
         ends = np.cumsum(lengths)
+        if (nothing := self.nothing[ids]).any():  # pieces around a text: found as if they were not there
+            row, place = np.repeat(np.arange(len(lengths)), lengths)[~nothing], np.flatnonzero(~nothing)
+            inner = np.bincount(row, minlength=len(lengths))
+            cut = self.cut(ids[~nothing], inner)
+            at = np.repeat(np.cumsum(inner) - inner, cut.counts) + cut.starts
+            return Cut(cut.counts, place[at] - np.repeat(ends - lengths, cut.counts), cut.sizes)
         first = np.zeros(len(ids) + 1, bool)
         first[np.concatenate([[0], ends])] = True
         first = first[:-1]
@@ -102,7 +108,7 @@ class Linking:
 
     def __init__(self, tokenizers: Tokenizers):
         self.source = Words(tokenizers.source)
-        self.target = self.source if tokenizers.joint else Words(tokenizers.target)
+        self.target = self.source if tokenizers.source is tokenizers.target else Words(tokenizers.target)
 
     def links(
         self,

@@ -116,9 +116,13 @@ def feed_stages(recording: Recording, name: str, block: Block, row: int) -> list
     active, result = recording.output(f"{name}.feed.1", row), recording.output(f"{name}.feed.2", row)
     stages = [one("z", "the input of the feed-forward net", feed_input, f"z = {x}", BLOCK, main=False)]
     stages.append(one("z W₁", "its hidden layer", hidden, "z W₁ + b₁", BLOCK, main=False))
-    stages.append(one("ReLU", f"{int((active > 0).sum())} of {len(active)} units are active", active,
-                      "max(0, z W₁ + b₁)", BLOCK, main=False))  # fmt: skip
-    return [*stages, one("FFN", "what the feed-forward net gives", result, "FFN = max(0, z W₁ + b₁) W₂ + b₂", BLOCK)]
+    assert block.feed is not None
+    smooth = {nn.GELU: "GELU", nn.SiLU: "SiLU"}
+    activation = next((name for kind, name in smooth.items() if isinstance(block.feed[1], kind)), "ReLU")
+    formula = "max(0, z W₁ + b₁)" if activation == "ReLU" else f"{activation}(z W₁ + b₁)"
+    counted = f"{int((active > 0).sum())} of {len(active)} units are {'active' if activation == 'ReLU' else 'positive'}"
+    stages.append(one(activation, counted, active, formula, BLOCK, main=False))
+    return [*stages, one("FFN", "what the feed-forward net gives", result, f"FFN = {formula} W₂ + b₂", BLOCK)]
 
 
 def stack_stages(forward: ForwardPass, view: View, row: int) -> list[Stage]:
@@ -241,6 +245,8 @@ def word_stages(forward: ForwardPass, view: View | None, row: int, vocabulary: V
     what, verb = ("labels", "named") if label else ("next words", "written")
     output = forward.forced.output if label else forward.sides["written"].pieces[row]
     words, formula = f"the scores of the likeliest {what}, of {len(logits):,}", "logits = W readout + b"
+    if getattr(getattr(forward.model, "readout", None), "bias", None) is None:
+        formula = "logits = W readout"
     if forward.model.points:
         words, formula = "of the weights of all its places together", "log p(y)"
     probability = "p(y) = Σ p(C_i = j), x_j = y" if forward.model.points else "p = softmax(logits)"

@@ -26,6 +26,8 @@ RECORDED = (
     nn.LayerNorm,
     nn.Identity,
     nn.ReLU,
+    nn.GELU,
+    nn.SiLU,
     Heads,
     ProjectionRows,
     SlicedProjection,

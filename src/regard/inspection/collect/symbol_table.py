@@ -241,6 +241,11 @@ SYMBOLS: dict[str, tuple[tuple[str, str], ...]] = {
 GENERAL = ((r"learned", ""), *BLOCKS)
 # Options that change what a box holds: the kind, the option and its value, and what then is written otherwise.
 VARIANTS: tuple[tuple[str, str, object, tuple[tuple[str, str], ...]], ...] = (
+    *(
+        (kind, "activation", name, ((r"feed\.1 ", symbol),))
+        for kind in ("transformer", "encoder")
+        for name, symbol in (("gelu", "GELU(·)"), ("silu", "SiLU(·)"))
+    ),
     ("rnnsearch", "output", "previous", ((r"decoder: cat", "[s_{i−1}; E y_{i−1}; c_i]"),)),
     ("rnnsearch", "has_recurrent_encoder", False, ((r"begin", "W_s Σ_j h_j / m"),)),
     ("rnnsearch", "bidirectional", False, ((r"begin", "W_s h_m"),)),

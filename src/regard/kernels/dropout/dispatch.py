@@ -9,7 +9,7 @@ from torch import Tensor
 from regard.kernels.dropout import cpu
 from regard.kernels.table import Request, Row, compiling
 
-__all__ = ["dropout_add", "dropout", "relu_dropout"]
+__all__ = ["dropout_add", "dropout", "gelu_dropout", "relu_dropout", "silu_dropout"]
 
 CPU = Row(name="cpu", devices=("cpu",), features=frozenset())
 
@@ -42,6 +42,16 @@ def relu_dropout(x: Tensor, p: float) -> Tensor:
         return F.dropout(x.relu(), p)
     dropped: Tensor = cpu.ReluDropout.apply(x, *cpu.draw(x.shape, p))
     return dropped
+
+
+def gelu_dropout(x: Tensor, p: float) -> Tensor:
+    """Compute dropout(gelu(x)), gelu in its exact form; its input and the mask are kept for the backward pass."""
+    return dropout(F.gelu(x), p)
+
+
+def silu_dropout(x: Tensor, p: float) -> Tensor:
+    """Compute dropout(silu(x)); its input and the mask are kept for the backward pass."""
+    return dropout(F.silu(x), p)
 
 
 def describe(x: Tensor) -> Request:

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-__all__ = ["dropout_add", "dropout", "relu_dropout"]
+__all__ = ["dropout_add", "dropout", "gelu_dropout", "relu_dropout", "silu_dropout"]
 
 
 def dropout(x: Tensor, keep: Tensor, keep_probability: float) -> Tensor:
@@ -19,3 +19,13 @@ def dropout_add(x: Tensor, y: Tensor, keep: Tensor, keep_probability: float) -> 
 def relu_dropout(x: Tensor, keep: Tensor, keep_probability: float) -> Tensor:
     """Compute dropout(relu(x))."""
     return dropout(x.relu(), keep, keep_probability)
+
+
+def gelu_dropout(x: Tensor, keep: Tensor, keep_probability: float) -> Tensor:
+    """Compute dropout(x · Φ(x)), Φ the normal distribution (Hendrycks and Gimpel 2016, arXiv:1606.08415)."""
+    return dropout(x * 0.5 * (1 + torch.erf(x * 0.5**0.5)), keep, keep_probability)
+
+
+def silu_dropout(x: Tensor, keep: Tensor, keep_probability: float) -> Tensor:
+    """Compute dropout(x · σ(x)), also called swish (the same paper; Ramachandran et al. 2017, arXiv:1710.05941)."""
+    return dropout(x * torch.sigmoid(x), keep, keep_probability)

@@ -1,8 +1,8 @@
 """The residual in one kernel each way: forward keeps the sum, a mean and a deviation a row; the mask is drawn again.
 
-A program walks over groups of eight rows, which share a draw of random words (see `dropout.triton`), a whole row in its
-registers. Backward it also keeps the sums for the gradients of bias and norm, which a second kernel adds in a fixed
-order. Needs Triton.
+A program walks over groups of eight rows, which share a draw of random words (see `dropout.triton_kernels`), a whole
+row in its registers. Backward it also keeps the sums for the gradients of bias and norm, which a second kernel adds in
+a fixed order. Needs Triton.
 """
 
 # d width · s shares, one a program
@@ -15,7 +15,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from regard.kernels.dropout.triton import draw_seed, is_kept, odds, words
+from regard.kernels.dropout.triton import draw_seed, odds
+from regard.kernels.dropout.triton_kernels import is_kept, words
 from regard.kernels.linear.column_sums import processors, total
 
 __all__ = ["residual"]

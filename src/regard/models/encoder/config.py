@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from regard.config import option
 from regard.errors import ConfigError
-from regard.models.config import DEEPEST, HEADS, LONGEST, WIDEST, ModelConfig, check_divisible
+from regard.models.config import DEEPEST, HEADS, LONGEST, WIDEST, ModelConfig, check_activation, check_divisible
 
 __all__ = ["EncoderConfig"]
 
@@ -26,6 +26,7 @@ class EncoderConfig(ModelConfig):
     norm: Literal["pre", "post", "none"] = option("pre", "layer norm before each sublayer, after its residual, or none")
     residual: bool = option(True, "add each sublayer's input to its output")
     feed_forward: bool = option(True, "have a feed-forward net after the attention in each block")
+    activation: Literal["relu", "gelu", "silu"] = option("relu", "activation of the feed-forward nets")
     pooling: Literal["mean", "attention"] = option("mean", "how a classifier pools all positions into one vector")
     tied: bool = option(True, "share the embedding with the output projection (language model)")
     attention_dropout: float = option(0.0, "dropout on attention weights", least=0, below=1)
@@ -49,3 +50,4 @@ class EncoderConfig(ModelConfig):
         check_divisible(self.heads, self.size)
         if self.positions == "rotary" and self.size // self.heads % 2:
             raise ConfigError("positions", f"rotary needs heads of an even width, {self.size} / {self.heads} is odd")
+        check_activation(self.activation, self.feed_forward)

@@ -47,6 +47,7 @@ class EncoderModel(Model):
             rotary=config.positions == "rotary",
             residual=config.residual,
             feed_forward=config.feed_forward,
+            activation=config.activation,
         )
         self.readout = Linear(config.size, target)
         initialise(self)

@@ -8,7 +8,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.attention.heads import SlicedProjection
-from regard.attention.positions import Embedded, Sinusoidal, sinusoids
+from regard.attention.positions import Embedded, Sines, Sinusoidal
 from regard.attention.span import Span, Start, split_packed
 from regard.attention.watch import has_hooks
 from regard.kernels.dropout import dropout
@@ -18,15 +18,26 @@ __all__ = ["Embedding", "initialise"]
 
 
 class Embedding(nn.Module):
-    """Token embeddings times √d, with their positions, and dropout on the sum."""
+    """Token embeddings times √d, or as they are, with their positions, and dropout on the sum."""
 
-    def __init__(self, vocabulary: int, size: int, positions: str, join: str, length: int, dropout: float):
+    def __init__(
+        self,
+        vocabulary: int,
+        size: int,
+        positions: str,
+        join: str,
+        length: int,
+        dropout: float,
+        *,
+        sines: Sines = "interleaved",
+        scaled: bool = True,
+    ):
         super().__init__()
         self.tokens = nn.Embedding(vocabulary, size)
-        self.scale, self.dropout = math.sqrt(size), dropout
+        self.scale, self.dropout = math.sqrt(size) if scaled else 1.0, dropout
         self.positions: nn.Module | None = None
         if positions == "sinusoidal":
-            self.positions = Sinusoidal(size, join=join)  # type: ignore[arg-type]
+            self.positions = Sinusoidal(size, join=join, sines=sines)  # type: ignore[arg-type]
         elif positions == "learned":
             self.positions = Embedded(size, length, join=join)  # type: ignore[arg-type]
         self.mix = nn.Linear(2 * size, size) if join == "concatenate" else None
@@ -36,7 +47,9 @@ class Embedding(nn.Module):
         """Embeddings and positions, as blocks read them."""
         if (embedded := self.embed_fused(ids, span, start)) is not None:
             return embedded
-        x: Tensor = self.tokens(ids) * self.scale
+        x: Tensor = self.tokens(ids)
+        if self.scale != 1.0:
+            x = x * self.scale
         if self.positions is not None:
             x = self.positions(x, start=start, span=span)
         if self.mix is not None:
@@ -45,7 +58,7 @@ class Embedding(nn.Module):
 
     def embed_fused(self, ids: Int[Tensor, "*b n"], span: Span | None, start: Start) -> Float[Tensor, "*b n d"] | None:
         """Embed packed sequences on a GPU under autocast in one kernel, in its dtype; None where that cannot serve."""
-        packed, rest = split_packed(span)
+        (packed, rest), positions = split_packed(span), self.positions
         served = (
             packed is not None
             and not rest
@@ -54,19 +67,19 @@ class Embedding(nn.Module):
             and not torch.compiler.is_compiling()
             and isinstance(start, int)
             and start == 0
-            and type(self.positions) is Sinusoidal
+            and type(positions) is Sinusoidal
             and self.mix is None
             and type(self.tokens) is nn.Embedding
             and self.tokens.padding_idx is None
             and installed()
             and not has_hooks(self)
         )
-        if not served or packed is None:
+        if not served or packed is None or not isinstance(positions, Sinusoidal):
             return None
         from regard.kernels.dropout.triton import draw_seed, embed
 
         dropout = self.dropout if self.training else 0.0
-        table = sinusoids(torch.arange(packed.longest, device=ids.device), self.tokens.embedding_dim).float()
+        table = positions.table(packed.longest, ids.device).float()
         seed = draw_seed(ids.device) if dropout else None
         half, place = torch.get_autocast_dtype("cuda"), packed.to(ids.device).queries[1]
         return embed(ids, self.tokens.weight, self.scale, place, dropout, seed, table=table, dtype=half)

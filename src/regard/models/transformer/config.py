@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from regard.config import option
 from regard.errors import ConfigError
-from regard.models.config import DEEPEST, HEADS, LONGEST, WIDEST, ModelConfig, check_divisible
+from regard.models.config import DEEPEST, HEADS, LONGEST, WIDEST, ModelConfig, check_activation, check_divisible
 
 __all__ = ["TransformerConfig"]
 
@@ -27,16 +27,24 @@ class TransformerConfig(ModelConfig):
     join: Literal["add", "concatenate"] = option(
         "add", "how to combine sinusoidal and learned positions with the embeddings"
     )
+    sines: Literal["interleaved", "halves", "fairseq"] = option(
+        "interleaved",
+        "order of sinusoidal positions: sine and cosine in turn (the paper), all sines first (Marian), or fairseq's "
+        "(M2M-100, NLLB)",
+    )
     length: int = option(1024, "number of positions with learned embeddings", least=1, most=LONGEST)
     norm: Literal["pre", "post", "none"] = option(
         "pre", "layer norm before each sublayer, after its residual (the paper), or none"
     )
     residual: bool = option(True, "add each sublayer's input to its output")
     feed_forward: bool = option(True, "have a feed-forward net after the attention in each block")
+    activation: Literal["relu", "gelu", "silu"] = option("relu", "activation of the feed-forward nets")
+    scale_embeddings: bool = option(True, "multiply embeddings by √size")
     tied: Literal["none", "output", "all"] = option(
         "output",
         "share the target embedding with the output projection; all: with the source embedding, too (joint tokenizer)",
     )
+    output_bias: bool = option(True, "have a bias in the output projection")
     attention_dropout: float = option(0.0, "dropout on attention weights", least=0, below=1)
     score: Literal["dot", "additive"] = option("dot", "how a head scores a query against a key")
     scaled: bool = option(True, "divide dot products by √d_k")
@@ -97,3 +105,6 @@ class TransformerConfig(ModelConfig):
             raise ConfigError(
                 "join", f'concatenate given with positions = "{self.positions}", which cannot be concatenated'
             )
+        if self.sines != "interleaved" and self.positions != "sinusoidal":
+            raise ConfigError("sines", f'{self.sines} given with positions = "{self.positions}", which has no sines')
+        check_activation(self.activation, self.feed_forward)

@@ -4,7 +4,8 @@ Vaswani et al. 2017 (arXiv:1706.03762), figure 1. Embeddings are multiplied by �
 (section 3.4). The paper's own form is `norm="post"` with sinusoidal positions; `norm="pre"`, the default of the small
 presets, trains without a long warm-up (arXiv:2002.04745). Departures: learned, rotary and ALiBi positions; positions
 that are concatenated to the embedding and projected back to the width of the model, in place of added ones; scores
-that are additive, or dot products without their scale; heads that each see a slice of the input.
+that are additive, or dot products without their scale; heads that each see a slice of the input. Models of other
+toolkits differ in small things: `activation`, the order of `sines`, `scale_embeddings`, `output_bias`.
 """
 
 # b sentences · m source positions · n target positions · d width · v vocabulary · r rows
@@ -41,8 +42,9 @@ class TransformerModel(Model):
         self.config = config
         self.limit = config.length if config.positions == "learned" else None
         embed = (config.size, config.positions, config.join, config.length, config.dropout)
-        self.source = Embedding(source, *embed)
-        self.target = self.source if config.tied == "all" else Embedding(target, *embed)
+        form: dict[str, Any] = {"sines": config.sines, "scaled": config.scale_embeddings}
+        self.source = Embedding(source, *embed, **form)
+        self.target = self.source if config.tied == "all" else Embedding(target, *embed, **form)
         shared = {
             "norm": config.norm,
             "dropout": config.dropout,
@@ -54,6 +56,7 @@ class TransformerModel(Model):
             "split": config.split,
             "residual": config.residual,
             "feed_forward": config.feed_forward,
+            "activation": config.activation,
         }
         layers = config.layers if config.decoder_layers is None else config.decoder_layers
         self.encoder = Encoder(
@@ -65,7 +68,7 @@ class TransformerModel(Model):
             **shared,  # type: ignore[arg-type]
         )
         self.decoder = Decoder(config.size, config.heads, layers, config.hidden, **shared)  # type: ignore[arg-type]
-        self.readout = Linear(config.size, target)
+        self.readout = Linear(config.size, target, bias=config.output_bias)
         initialise(self)
         if config.tied != "none":
             self.readout.weight = self.target.tokens.weight

@@ -1,0 +1,258 @@
+"""SentencePiece's models, read from tokenizer.json and run without the `sentencepiece` package: the same ids and texts.
+
+Such a file has two parts that need not agree. `model` is the numbering: an id for every piece that can be written.
+`regard.sentencepiece` is the segmentation: how a text is normalised and cut into pieces. Two models over one numbering
+(as in Marian's folders) are two files with the same `model`. A piece that is chosen but has no number is unknown; one
+that has a number but is not in the segmentation is never chosen, and is written as it reads.
+
+Words are cut one by one and remembered where nothing in them depends on their neighbours.
+"""
+
+import base64
+import codecs
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from regard.data.charsmap import Charsmap
+from regard.data.pre_tokenizer import MARK
+from regard.data.segmentation import Bpe, Cut, Unigram, single
+
+__all__ = ["SentencePiece"]
+
+PAD_TO_END, UNKNOWN = 2, 3  # the ids that are not text, and the unknown piece's
+SHORT = 100  # characters of words that are remembered
+USUAL = 1000  # characters of a text in which a sure word is always cut the same way
+GROWTH = 4  # times longer that the word may become
+BYTE = re.compile("<0x([0-9A-F]{2})>")
+UNITS = re.compile(f"{MARK}*[^{MARK}]+|{MARK}+")
+CODE = re.compile(">>.*?<<", re.DOTALL)
+
+
+class Word(NamedTuple):
+    """A word in pieces: its normalised text, its ids (-1 where no piece fits), and how it was cut."""
+
+    text: str
+    ids: list[int]
+    cut: Cut
+
+
+class SentencePiece:
+    """A segmentation and a numbering of its pieces."""
+
+    def __init__(self, section: Mapping[str, Any], vocabulary: Mapping[str, int], tags: Mapping[str, int]):
+        """Take `regard.sentencepiece` of a tokenizer.json, the ids of all pieces, and of those that stand alone."""
+        normal, fixed, unused = (
+            {piece: single(score) for piece, score in section[key].items()} for key in ("pieces", "fixed", "unused")
+        )
+        self.kind: str = section["kind"]
+        self.unigram = Unigram(normal, fixed) if self.kind == "unigram" else None
+        self.bpe = Bpe(normal, fixed, unused) if self.unigram is None else None
+        self.charsmap = Charsmap(base64.b64decode(section["charsmap"]), fixed)
+        self.prefix, self.suffix = section["prefix"], section["suffix"]
+        self.squeeze: bool = section["squeeze"]
+        self.mark = MARK if section["escape"] else " "
+        choices = {**normal, **fixed} if self.unigram is not None else {**normal, **fixed, **unused}
+        self.numbers = {piece: max(vocabulary.get(piece, UNKNOWN), UNKNOWN) for piece in choices}
+        self.bytes = [vocabulary.get(f"<0x{byte:02X}>", UNKNOWN) for byte in range(256)] if section["bytes"] else None
+        self.leading: bool = section["leading"]
+        self.tag_ids = dict(tags)
+        longest_first = "|".join(map(re.escape, sorted(tags, key=len, reverse=True)))
+        self.tags = re.compile(f"({longest_first})") if tags and not self.leading else None
+        # A piece begins a word or stands inside of one: words can be cut one by one.
+        inside = re.compile(f"[^{MARK}]{MARK}")
+        apart = self.mark == MARK and not self.suffix and not any(map(inside.search, choices))
+        self.apart = apart and (self.unigram is not None or not unused)
+        spaced = any(" " in piece for piece in fixed)
+        self.separable = self.apart and self.prefix and self.squeeze and not spaced and self.charsmap.space[1] is None
+        self.sure: dict[str, list[int]] = {}
+        self.words: dict[str, Word | None] = {}
+        self.surface = self.read_surfaces(section, vocabulary)
+
+    # ---- text to ids
+
+    def normalise(self, text: str) -> str:
+        """Return the text that the ids of a text stand for, where nothing is unknown."""
+        parts = [(tag, self.tidy(part)) for tag, part in self.split_tags(text)]
+        if len(parts) == 1:
+            return parts[0][1]
+        return " ".join(filter(None, (part.strip(" ") if tag is None else tag for tag, part in parts)))
+
+    def tidy(self, text: str) -> str:
+        """Normalise a text without tags, as it is read back."""
+        text = self.normalise_marked(text)
+        text = text.lstrip(MARK) if self.squeeze else text.removeprefix(MARK) if self.prefix else text
+        return text.replace(MARK, " ")
+
+    def normalise_marked(self, text: str) -> str:
+        """Normalise a text as SentencePiece cuts it, with marks for spaces."""
+        return self.join(self.charsmap.apply(text)[0])
+
+    def join(self, parts: Sequence[str]) -> str:
+        """Join the parts of a normalised text: one space in a row, none at the ends, and a mark at the beginning."""
+        squeeze, mark, first = self.squeeze, self.mark, 0
+        while squeeze and first < len(parts) and parts[first] == " ":
+            first += 1
+        if first == len(parts):
+            return ""
+        text, after_space = list[str](), squeeze
+        for part in parts[first:]:
+            rest = part.lstrip(" ") if after_space else part
+            if rest:
+                text.append(rest)
+                after_space = squeeze and rest.endswith(" ")
+        whole = "".join([mark if self.prefix and not self.suffix else "", *text]).replace(" ", mark)
+        if squeeze:
+            whole = whole.rstrip(mark)
+        return whole + mark if self.prefix and self.suffix else whole
+
+    def split_tags(self, text: str) -> Iterator[tuple[str | None, str]]:
+        """Yield the parts of a text between tags, and the tags: (None, part) or (tag, "")."""
+        if self.leading and (code := CODE.match(text)) is not None:
+            yield code[0], ""
+            yield None, text[code.end() :]
+        elif self.tags is not None:
+            for i, part in enumerate(self.tags.split(text)):
+                yield (part, "") if i % 2 else (None, part)
+        else:
+            yield None, text
+
+    def encode(self, text: str, remembered: int) -> list[int]:
+        """Encode a text as ids; at most `remembered` words are kept."""
+        if not self.leading and self.tags is None:
+            return self.encode_part(text, remembered)
+        ids: list[int] = []
+        for tag, part in self.split_tags(text):
+            ids += self.encode_part(part, remembered) if tag is None else [self.tag_ids.get(tag, UNKNOWN)]
+        return ids
+
+    def encode_part(self, text: str, remembered: int) -> list[int]:
+        """Encode a text without tags."""
+        if not self.separable:
+            return merge_unknown(self.cut_units(text))
+        split, sure = text.split(" "), self.sure
+        if len(text) <= USUAL and all(word in sure for word in split):
+            ids = [i for word in split for i in sure[word]]
+        else:
+            ids = self.cut_words(split, remembered)
+        return merge_unknown(ids) if -1 in ids else ids
+
+    def cut_words(self, split: Sequence[str], remembered: int) -> list[int]:
+        """Cut words that are not all known, or not all surely cut in the same way wherever they stand."""
+        words = self.words
+        if len(words) + len(split) > remembered:  # another thread may still read the old ones
+            words = self.words = {}
+            self.sure = {}
+        row: list[Word] = []
+        for text in split:
+            word = words[text] if text in words else self.look_up(text)
+            if word is None:
+                return self.cut_units(" ".join(split))
+            row.append(word)
+        return self.number_in_order(row)
+
+    def look_up(self, text: str) -> Word | None:
+        """Cut a word and remember it; None where its pieces depend on what is around it."""
+        parts, open_ended = self.charsmap.apply(text)
+        dependent = open_ended or any(MARK in part for part in parts) or self.charsmap.joins_space(text)
+        word = None if dependent else self.cut_unit(self.join(parts))
+        if len(text) > SHORT:
+            return word
+        self.words[text] = word
+        if word is not None and len(word.text) <= GROWTH * len(text) + 1:
+            worst = USUAL * (GROWTH + 1) * (abs(self.unigram.unknown) if self.unigram is not None else 0.0)
+            if self.unigram is None or self.unigram.is_sure(word.cut, len(word.text), worst):
+                self.sure[text] = word.ids
+        return word
+
+    def cut_units(self, text: str) -> list[int]:
+        """Cut a text as a whole, or mark by mark where no piece reaches over one."""
+        text = self.normalise_marked(text)
+        units = UNITS.findall(text) if self.apart else [text]
+        return self.number_in_order([self.cut_unit(unit) for unit in units])
+
+    def cut_unit(self, text: str) -> Word:
+        """Cut a normalised text, regardless of what is around it."""
+        cut = self.unigram.cut(text) if self.unigram is not None else self.bpe.cut(text)  # type: ignore[union-attr]
+        return Word(text, self.number(cut.pieces), cut)
+
+    def number_in_order(self, words: Sequence[Word]) -> list[int]:
+        """Return the ids of words in a row; where a cut is close, the sum of scores up to it decides."""
+        unigram = self.unigram
+        if unigram is None:
+            return [i for word in words for i in word.ids]
+        ids, total, waiting, reach = list[int](), 0.0, list[float](), 0.0
+        for word in words:
+            cut = word.cut
+            if unigram.is_sure(cut, len(word.text), reach):
+                ids += word.ids
+                waiting += cut.scores
+            else:
+                total = unigram.add(total, waiting)
+                cut = unigram.cut(word.text, total, exact=True)
+                ids += self.number(cut.pieces)
+                waiting = list(cut.scores)
+            reach += sum(map(abs, cut.scores))
+        return ids
+
+    def number(self, pieces: Iterable[str]) -> list[int]:
+        """Return the ids of pieces: bytes for a character without one, or -1."""
+        ids: list[int] = []
+        for piece in pieces:
+            i = self.numbers.get(piece)
+            if i is not None:
+                ids.append(i)
+            elif self.bytes is not None:
+                ids += [self.bytes[byte] for byte in piece.encode()]
+            else:
+                ids.append(-1)
+        return ids
+
+    # ---- ids to text
+
+    def read_surfaces(self, section: Mapping[str, Any], vocabulary: Mapping[str, int]) -> dict[int, str | int]:
+        """Return what each id is written as: a text, or the value of a byte."""
+        invisible = {*section["control"]}
+        surface: dict[int, str | int] = {}
+        for piece, i in vocabulary.items():
+            byte = BYTE.fullmatch(piece) if self.bytes is not None else None
+            surface[i] = "" if piece in invisible else piece if byte is None else int(byte[1], 16)
+        surface[UNKNOWN] = section["unknown"]
+        return surface
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Write ids as text: marks as spaces, bytes joined, without the mark that was put at the beginning."""
+        text: list[str] = []
+        pending = bytearray()
+        beginning = self.prefix or self.squeeze
+        for i in ids:
+            piece = self.surface.get(i, "")
+            if isinstance(piece, int):
+                pending.append(piece)
+                continue
+            if pending:
+                text.append(pending.decode(errors="regard.each_byte"))
+                pending.clear()
+                beginning = False
+            if beginning and i != UNKNOWN and piece.startswith(MARK):
+                piece = piece[len(MARK) :]
+                beginning = self.squeeze  # then marks at the beginning never stand for spaces of the text
+            if piece:
+                beginning = False
+                text.append(piece.replace(MARK, " "))
+        text.append(pending.decode(errors="regard.each_byte"))
+        return "".join(text)
+
+
+def merge_unknown(ids: Sequence[int]) -> list[int]:
+    """Make every run of characters without a piece one unknown piece."""
+    return [UNKNOWN if i < 0 else i for at, i in enumerate(ids) if i >= 0 or at == 0 or ids[at - 1] >= 0]
+
+
+def replace_byte(error: UnicodeError) -> tuple[str, int]:
+    """Replace one byte that is no text, and go on behind it."""
+    assert isinstance(error, UnicodeDecodeError)
+    return "\ufffd", error.start + 1
+
+
+codecs.register_error("regard.each_byte", replace_byte)

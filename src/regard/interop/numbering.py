@@ -1,0 +1,212 @@
+"""The numbers of pieces in the folders of three families: Marian's (OPUS-MT), M2M-100's and NLLB's.
+
+Each function reads what a folder says of its vocabulary and returns the id that every piece has here: <pad>, <s>, </s>
+and <unk> are 0 to 3, all others follow in the order of the folder. The row of a weight matrix that belongs to a piece
+is found by its name.
+"""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from regard.data.tokenizer import SPECIAL, Tokenizers, open_tokenizer, read
+from regard.data.tokenizer_checks import LARGEST, check_ids, check_vocabulary
+from regard.errors import DataError
+from regard.interop.sentencepiece import convert, is_code, read_model
+from regard.reading import SMALL, Unreadable, parse_json, read_bytes
+
+__all__ = [
+    "m2m100_ids",
+    "m2m100_rows",
+    "m2m100_tokenizers",
+    "marian_ids",
+    "marian_rows",
+    "marian_tokenizers",
+    "nllb_ids",
+    "nllb_rows",
+    "nllb_tokenizers",
+]
+
+MODEL = "sentencepiece.bpe.model"  # of M2M-100 and NLLB
+FILLED = 8  # rows behind M2M-100's languages that nothing is called by
+M2M100 = """
+    af am ar ast az ba be bg bn br bs ca ceb cs cy da de el en es et fa ff fi fr fy ga gd gl gu ha he hi hr ht hu
+    hy id ig ilo is it ja jv ka kk km kn ko lb lg ln lo lt lv mg mk ml mn mr ms my ne nl no ns oc or pa pl ps pt
+    ro ru sd si sk sl so sq sr ss su sv sw ta th tl tn tr uk ur uz vi wo xh yi yo zh zu
+"""
+WMT21 = "en ha is ja cs ru zh de"
+NLLB = """
+    ace_Arab ace_Latn acm_Arab acq_Arab aeb_Arab afr_Latn ajp_Arab aka_Latn amh_Ethi apc_Arab arb_Arab ars_Arab
+    ary_Arab arz_Arab asm_Beng ast_Latn awa_Deva ayr_Latn azb_Arab azj_Latn bak_Cyrl bam_Latn ban_Latn bel_Cyrl
+    bem_Latn ben_Beng bho_Deva bjn_Arab bjn_Latn bod_Tibt bos_Latn bug_Latn bul_Cyrl cat_Latn ceb_Latn ces_Latn
+    cjk_Latn ckb_Arab crh_Latn cym_Latn dan_Latn deu_Latn dik_Latn dyu_Latn dzo_Tibt ell_Grek eng_Latn epo_Latn
+    est_Latn eus_Latn ewe_Latn fao_Latn pes_Arab fij_Latn fin_Latn fon_Latn fra_Latn fur_Latn fuv_Latn gla_Latn
+    gle_Latn glg_Latn grn_Latn guj_Gujr hat_Latn hau_Latn heb_Hebr hin_Deva hne_Deva hrv_Latn hun_Latn hye_Armn
+    ibo_Latn ilo_Latn ind_Latn isl_Latn ita_Latn jav_Latn jpn_Jpan kab_Latn kac_Latn kam_Latn kan_Knda kas_Arab
+    kas_Deva kat_Geor knc_Arab knc_Latn kaz_Cyrl kbp_Latn kea_Latn khm_Khmr kik_Latn kin_Latn kir_Cyrl kmb_Latn
+    kon_Latn kor_Hang kmr_Latn lao_Laoo lvs_Latn lij_Latn lim_Latn lin_Latn lit_Latn lmo_Latn ltg_Latn ltz_Latn
+    lua_Latn lug_Latn luo_Latn lus_Latn mag_Deva mai_Deva mal_Mlym mar_Deva min_Latn mkd_Cyrl plt_Latn mlt_Latn
+    mni_Beng khk_Cyrl mos_Latn mri_Latn zsm_Latn mya_Mymr nld_Latn nno_Latn nob_Latn npi_Deva nso_Latn nus_Latn
+    nya_Latn oci_Latn gaz_Latn ory_Orya pag_Latn pan_Guru pap_Latn pol_Latn por_Latn prs_Arab pbt_Arab quy_Latn
+    ron_Latn run_Latn rus_Cyrl sag_Latn san_Deva sat_Beng scn_Latn shn_Mymr sin_Sinh slk_Latn slv_Latn smo_Latn
+    sna_Latn snd_Arab som_Latn sot_Latn spa_Latn als_Latn srd_Latn srp_Cyrl ssw_Latn sun_Latn swe_Latn swh_Latn
+    szl_Latn tam_Taml tat_Cyrl tel_Telu tgk_Cyrl tgl_Latn tha_Thai tir_Ethi taq_Latn taq_Tfng tpi_Latn tsn_Latn
+    tso_Latn tuk_Latn tum_Latn tur_Latn twi_Latn tzm_Tfng uig_Arab ukr_Cyrl umb_Latn urd_Arab uzn_Latn vec_Latn
+    vie_Latn war_Latn wol_Latn xho_Latn ydd_Hebr yor_Latn yue_Hant zho_Hans zho_Hant zul_Latn
+"""
+
+
+def marian_rows(folder: Path, file: str = "vocab.json") -> dict[str, int]:
+    """Return the row of every piece in Marian's folder: what its vocab.json says."""
+    return read_table(folder / file)
+
+
+def marian_ids(folder: Path, file: str = "vocab.json") -> dict[str, int]:
+    """Return the ids of Marian's pieces, <s> among them, which its folders do not have."""
+    return renumber(marian_rows(folder, file), str(folder / file), optional=("<s>",))
+
+
+def marian_tokenizers(folder: Path) -> Tokenizers:
+    """Return the tokenizers of both sides: two segmentations, and one numbering unless there is a second vocabulary."""
+    files = ["vocab.json", "target_vocab.json"] if (folder / "target_vocab.json").exists() else ["vocab.json"]
+    tables = [marian_ids(folder, file) for file in files]
+    sides = []
+    for name, ids in (("source.spm", tables[0]), ("target.spm", tables[-1])):
+        content = convert(folder / name, ids, tags=[piece for piece in ids if is_code(piece)])
+        sides.append(open_tokenizer(content, str(folder / name)))
+    return Tokenizers(*sides) if sides[0].content != sides[1].content else Tokenizers(sides[0])
+
+
+def m2m100_rows(folder: Path) -> dict[str, int]:
+    """Return the row of every piece in M2M-100's folder: vocab.json, the languages, and what fills the matrix up."""
+    rows = append(read_table(folder / "vocab.json"), m2m100_languages(folder))
+    return fill_up(rows, len(rows) + FILLED, folder)
+
+
+def m2m100_ids(folder: Path) -> dict[str, int]:
+    """Return the ids of M2M-100's pieces and languages."""
+    return renumber(m2m100_rows(folder), str(folder / "vocab.json"))
+
+
+def m2m100_tokenizers(folder: Path) -> Tokenizers:
+    """Return the tokenizer of both sides; languages (__de__) are pieces of their own wherever they stand."""
+    content = convert(folder / MODEL, m2m100_ids(folder), tags=m2m100_languages(folder))
+    return Tokenizers(open_tokenizer(content, str(folder / MODEL)))
+
+
+def m2m100_languages(folder: Path) -> list[str]:
+    """Return the languages of M2M-100's folder as pieces: a hundred, or the eight of WMT 2021."""
+    codes = WMT21 if read_settings(folder).get("language_codes") == "wmt21" else M2M100
+    return [f"__{code}__" for code in codes.split()]
+
+
+def nllb_rows(folder: Path) -> dict[str, int]:
+    """Return the row of every piece in NLLB's folder.
+
+    A tokenizer.json says it. Without one, SentencePiece's pieces follow four special ones, as fairseq numbers them, and
+    the languages and <mask> follow those.
+    """
+    if (folder / "tokenizer.json").exists():
+        content = read(folder / "tokenizer.json")
+        check_vocabulary(content, str(folder / "tokenizer.json"))
+        vocabulary = content["model"]["vocab"]
+        if not isinstance(vocabulary, dict):
+            raise DataError(f"{folder / 'tokenizer.json'}: not NLLB's: its pieces are a list, expected a table")
+        added = {token["content"]: token["id"] for token in content.get("added_tokens") or []}
+        return fill_up({**vocabulary, **added}, 0, folder)
+    pieces = [piece for piece, _, _ in read_model(folder / MODEL).pieces[3:]]
+    rows = append({}, ["<s>", "<pad>", "</s>", "<unk>", *pieces])
+    return fill_up(append(rows, [*nllb_languages(folder), "<mask>"]), 0, folder)
+
+
+def nllb_ids(folder: Path) -> dict[str, int]:
+    """Return the ids of NLLB's pieces and languages."""
+    return renumber(nllb_rows(folder), str(folder))
+
+
+def nllb_tokenizers(folder: Path) -> Tokenizers:
+    """Return the tokenizer of both sides; languages (deu_Latn) are pieces of their own wherever they stand.
+
+    A folder without SentencePiece's model is served by its tokenizer.json.
+    """
+    if not (folder / MODEL).exists() and (folder / "tokenizer.json").exists():
+        return Tokenizers.load(folder / "tokenizer.json")
+    ids = nllb_ids(folder)
+    tags = [code for code in nllb_languages(folder) if code in ids]
+    return Tokenizers(open_tokenizer(convert(folder / MODEL, ids, tags=tags), str(folder / MODEL)))
+
+
+def nllb_languages(folder: Path) -> list[str]:
+    """Return the languages of NLLB's folder, in the order of their rows; the 202 of NLLB-200 where it names none."""
+    settings = read_settings(folder)
+    for key in ("additional_special_tokens", "extra_special_tokens"):
+        named = settings.get(key)
+        if isinstance(named, list):
+            texts = [token["content"] if isinstance(token, dict) else token for token in named]
+            languages = [text for text in texts if isinstance(text, str) and text not in (*SPECIAL, "<mask>")]
+            if languages:
+                return languages
+    return NLLB.split()
+
+
+# ---- what they share
+
+
+def renumber(rows: Mapping[str, int], place: str, optional: Iterable[str] = ()) -> dict[str, int]:
+    """Number pieces anew: the special ones first, the others in the order of their rows."""
+    missing = next((piece for piece in SPECIAL if piece not in rows and piece not in optional), None)
+    if missing is not None:
+        raise DataError(f"{place}: no {missing} in its vocabulary, expected a piece for each of {', '.join(SPECIAL)}")
+    others = sorted((piece for piece in rows if piece not in SPECIAL), key=rows.__getitem__)
+    return {piece: i for i, piece in enumerate((*SPECIAL, *others))}
+
+
+def append(rows: Mapping[str, int], pieces: Iterable[str]) -> dict[str, int]:
+    """Add pieces behind all others."""
+    rows = dict(rows)
+    for piece in pieces:
+        rows.setdefault(piece, len(rows))
+    return rows
+
+
+def fill_up(rows: Mapping[str, int], size: int, folder: Path) -> dict[str, int]:
+    """Name the rows that stand behind all pieces, up to `size` or to the size that config.json gives."""
+    said = read_object(folder / "config.json").get("vocab_size")
+    # The matrix is what was trained: it may be larger than the vocabulary, never smaller.
+    size = max(said, len(rows)) if type(said) is int and said <= len(rows) + MOST_FILLED else max(size, len(rows))
+    return append(rows, [f"madeupword{i:04d}" for i in range(size - len(rows))])
+
+
+MOST_FILLED = 10_000
+
+
+def read_settings(folder: Path) -> dict[str, Any]:
+    """Return what a folder says of its tokenizer."""
+    return {**read_object(folder / "special_tokens_map.json"), **read_object(folder / "tokenizer_config.json")}
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """Read a JSON file with a table in it; one that is not there is empty."""
+    if not path.exists():
+        return {}
+    return parse_table(path, SMALL)
+
+
+def read_table(path: Path) -> dict[str, int]:
+    """Read a vocabulary: the id of every piece, from 0 on without a gap."""
+    table = parse_table(path, LARGEST)
+    check_ids(table, str(path))
+    return table
+
+
+def parse_table(path: Path, most: int) -> dict[str, Any]:
+    """Read a JSON file with a table in it; a DataError says what is wrong with it."""
+    try:
+        table = parse_json(read_bytes(path, most))
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read: {error.strerror}") from None
+    except Unreadable as error:
+        raise DataError(f"{path}: not JSON: {error}") from None
+    if not isinstance(table, dict):
+        raise DataError(f"{path}: not a table of pieces or settings")
+    return table

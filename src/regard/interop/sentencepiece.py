@@ -1,0 +1,242 @@
+"""SentencePiece's model files become tokenizers of Regard, which need no `sentencepiece` to run.
+
+Of the file, a protocol buffer, the few fields are read here that decide how a text is cut: the pieces with scores and
+types, the kind of model, and the normalisation with its table of characters (sentencepiece_model.proto).
+"""
+
+import base64
+import math
+import struct
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from regard.config import visible
+from regard.data.charsmap import Charsmap
+from regard.data.tokenizer import SPECIAL, adopt
+from regard.data.tokenizer_checks import LARGEST, NUMBERING, PIECE, check_form, check_vocabulary
+from regard.data.vocabulary import BYTES, describe
+from regard.errors import DataError
+from regard.reading import Unreadable, read_bytes
+
+__all__ = ["SentencePieceModel", "convert", "read_model"]
+
+NORMAL, UNKNOWN, CONTROL, FIXED, UNUSED, BYTE = range(1, 7)
+KINDS = {1: "unigram", 2: "bpe", 3: "word", 4: "char"}
+SURFACE = " \u2047 "  # what an unknown piece is written as
+
+
+class Malformed(ValueError):
+    """What is wrong with a model file, to append to its name."""
+
+
+@dataclass
+class SentencePieceModel:
+    """What a model file says of cutting text."""
+
+    pieces: list[tuple[str, float, int]] = field(default_factory=list)  # in the order of their ids: score and type
+    kind: str = "unigram"
+    names: tuple[str, str, str] = ("<pad>", "<s>", "</s>")  # of padding, start and end
+    unknown: str = SURFACE
+    charsmap: bytes = b""
+    bytes: bool = False
+    suffix: bool = False
+    prefix: bool = True
+    squeeze: bool = True
+    escape: bool = True
+
+
+def convert(path: Path, ids: Mapping[str, int] | None = None, *, tags: Collection[str] = ()) -> dict[str, Any]:
+    """Return the content of a tokenizer.json that cuts texts as a SentencePiece model does.
+
+    `ids` is the number of every piece that can be written, the special pieces <pad>, <s>, </s>, <unk> at 0 to 3;
+    without it, pieces keep SentencePiece's order and the special ones trade places with what stands there. `tags` are
+    pieces that stand alone: those of the form >>deu<< at the beginning of a text, others anywhere.
+    """
+    model = read_model(path)
+    if ids is None:
+        content = number_pieces(model, str(path))
+    else:
+        if any(ids.get(piece) != i for i, piece in enumerate(SPECIAL)):
+            raise DataError(f"{path}: the special pieces {', '.join(SPECIAL)} have other ids than 0 to 3, or none")
+        content = assemble(ids, tags)
+        check_vocabulary(content, str(path))
+    vocabulary = content["model"]["vocab"]
+    by_type = {
+        kind: {piece: shortest(score) for piece, score, own in model.pieces if own == kind}
+        for kind in (NORMAL, FIXED, UNUSED, CONTROL)
+    }
+    section = {
+        "kind": model.kind,
+        "bytes": model.bytes,
+        "prefix": model.prefix,
+        "suffix": model.suffix,
+        "squeeze": model.squeeze,
+        "escape": model.escape,
+        "leading": any(is_code(tag) for tag in tags),
+        "unknown": model.unknown,
+        "control": sorted(piece for piece in by_type[CONTROL] if piece in vocabulary and piece not in SPECIAL),
+        "charsmap": base64.b64encode(model.charsmap).decode(),
+        "fixed": by_type[FIXED],
+        "unused": by_type[UNUSED],
+        "pieces": by_type[NORMAL],
+    }
+    content = {**content, "regard": {"sentencepiece": section}}
+    check_form(content, str(path))
+    return content
+
+
+def is_code(tag: str) -> bool:
+    """Return whether a piece is a language code as Marian's folders write them: >>deu<<."""
+    return tag.startswith(">>") and tag.endswith("<<")
+
+
+def shortest(score: float) -> float:
+    """Return the shortest decimal that is the same score in single precision."""
+    return float(str(np.float32(score)))
+
+
+def assemble(ids: Mapping[str, int], tags: Collection[str]) -> dict[str, Any]:
+    """Return a tokenizer.json with a numbering alone."""
+    parts, model = NUMBERING
+    vocabulary = dict(sorted(ids.items(), key=lambda item: item[1]))
+    added = [describe(i, piece, special=True) for i, piece in enumerate(SPECIAL)]
+    added += [describe(ids[tag], tag, special=False) for tag in sorted(tags, key=ids.__getitem__)]
+    return {**parts, "added_tokens": added, "model": {**model, "vocab": vocabulary}}
+
+
+def number_pieces(model: SentencePieceModel, place: str) -> dict[str, Any]:
+    """Number pieces in SentencePiece's order, but for the special ones."""
+    names = dict(zip(model.names, SPECIAL[:3], strict=True))
+    special = {i: names.get(piece) for i, (piece, _, kind) in enumerate(model.pieces) if kind == CONTROL}
+    special |= {i: SPECIAL[3] for i, (_, _, kind) in enumerate(model.pieces) if kind == UNKNOWN}
+    ids = {special.get(i) or piece: i for i, (piece, _, _) in enumerate(model.pieces)}
+    missing = [piece for piece in SPECIAL if piece not in special.values()]
+    if missing:
+        raise DataError(
+            f"{place}: no {missing[0]} among its special pieces; train it with pad_id, bos_id, eos_id and unk_id "
+            "of 0 to 3, or give the ids of a vocabulary that has it"
+        )
+    parts, numbering = NUMBERING
+    added = [describe(ids[piece], piece, special=True) for piece in SPECIAL]
+    return adopt({**parts, "added_tokens": added, "model": {**numbering, "vocab": ids}}, place)
+
+
+# ---- the file
+
+
+def read_model(path: Path) -> SentencePieceModel:
+    """Read a model file; a DataError says in a sentence what is wrong with it."""
+    try:
+        return parse(read_bytes(path, LARGEST))
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read: {error.strerror}") from None
+    except (Unreadable, Malformed) as error:
+        raise DataError(f"{path}: not a SentencePiece model: {error}") from None
+
+
+def parse(data: bytes) -> SentencePieceModel:
+    """Parse a ModelProto."""
+    model, parts = SentencePieceModel(), dict[int, dict[int, Any]]()
+    for number, value in fields(data):
+        if number == 1:
+            model.pieces.append(parse_piece(value, len(model.pieces)))
+        elif number in (2, 3, 5):
+            parts[number] = parts.get(number, {}) | dict(fields(value))
+    if not model.pieces or 2 not in parts or 3 not in parts:
+        what = "no pieces" if not model.pieces else "no settings behind its pieces, it may be cut short"
+        raise Malformed(what)
+    training, normalisation = parts[2], parts[3]
+    if parts.get(5, {}).get(2):
+        raise Malformed("it changes texts after decoding, which is not served")
+    kind = KINDS.get(training.get(3, 1), "another kind")
+    if kind not in ("unigram", "bpe"):
+        raise Malformed(f"its kind is {kind}, expected unigram or bpe")
+    model.kind, model.bytes, model.suffix = kind, bool(training.get(35)), bool(training.get(24))
+    model.names = tuple(text(training.get(n), name) for n, name in ((48, "<pad>"), (46, "<s>"), (47, "</s>")))  # type: ignore[assignment]
+    model.unknown = text(training.get(44), SURFACE)
+    model.charsmap = normalisation.get(2, b"")
+    model.prefix, model.squeeze, model.escape = (bool(normalisation.get(n, 1)) for n in (3, 4, 5))
+    check(model)
+    return model
+
+
+def check(model: SentencePieceModel) -> None:
+    """Refuse a model that no text can be cut with."""
+    names = [piece for piece, _, _ in model.pieces]
+    if len({*names}) < len(names):
+        raise Malformed("a piece occurs twice")
+    unknown = sum(kind == UNKNOWN for _, _, kind in model.pieces)
+    if unknown != 1:
+        raise Malformed(f"{unknown or 'no'} unknown pieces in it, expected one")
+    if model.bytes:
+        spelled = {piece for piece, _, kind in model.pieces if kind == BYTE}
+        missing = [byte for byte in BYTES if byte not in spelled]
+        if missing:
+            raise Malformed(f"it spells characters in bytes, but has no piece {missing[0]}")
+    try:
+        Charsmap(model.charsmap)
+    except DataError as error:
+        raise Malformed(str(error)) from None
+
+
+def parse_piece(data: Any, i: int) -> tuple[str, float, int]:
+    """Parse a piece: its text, score and type."""
+    values = dict(fields(data))
+    piece, score, kind = text(values.get(1), ""), values.get(2, b"\0\0\0\0"), values.get(3, NORMAL)
+    if not isinstance(score, bytes) or len(score) != 4 or not isinstance(kind, int):
+        raise Malformed(f"piece {i} has no score or type")
+    value: float = struct.unpack("<f", score)[0]
+    if not 0 < len(piece) <= PIECE or not math.isfinite(value) or not NORMAL <= kind <= BYTE:
+        raise Malformed(f"piece {i} ({visible(piece[:40])}) has no text, no finite score or an unknown type")
+    return piece, value, kind
+
+
+def text(value: Any, default: str) -> str:
+    """Return a field that is a text."""
+    if value is None:
+        return default
+    try:
+        return bytes.decode(value)
+    except (TypeError, UnicodeDecodeError):
+        raise Malformed("a text in it is not UTF-8") from None
+
+
+def fields(data: Any) -> Iterator[tuple[int, Any]]:
+    """Yield the fields of a message: numbers as int, anything else as bytes."""
+    if not isinstance(data, bytes):
+        raise Malformed("a field has another type than expected")
+    at = 0
+    while at < len(data):
+        key, at = varint(data, at)
+        number, wire = key >> 3, key & 7
+        if wire == 0:
+            value, at = varint(data, at)
+            yield number, value
+            continue
+        if wire == 2:
+            size, at = varint(data, at)
+        elif wire in (1, 5):
+            size = 8 if wire == 1 else 4
+        else:
+            raise Malformed(f"byte {at:,} begins no field")
+        if number == 0 or at + size > len(data):
+            raise Malformed("it is cut short" if number else f"byte {at:,} begins no field")
+        yield number, data[at : at + size]
+        at += size
+
+
+def varint(data: bytes, at: int) -> tuple[int, int]:
+    """Read a number of seven bits a byte, and return where it ends."""
+    value = shift = 0
+    while True:
+        if at >= len(data) or shift > 63:
+            raise Malformed("it is cut short" if at >= len(data) else f"byte {at:,} begins no number")
+        byte = data[at]
+        value |= (byte & 0x7F) << shift
+        at, shift = at + 1, shift + 7
+        if byte < 0x80:
+            return value, at
