@@ -71,6 +71,9 @@ class ConfigError(RegardError):
         super().__init__(f"{key}: {problem}")
         self.key, self.problem = key, problem
 
+    def __reduce__(self) -> tuple[type, tuple[str, str]]:
+        return type(self), (self.key, self.problem)
+
 
 class DataError(RegardError):
     """A corpus or a file cannot be read."""
@@ -97,6 +100,10 @@ class MissingExtraError(RegardError):
 
     def __init__(self, package: str, extra: str):
         super().__init__(f"{package} is not installed; install it with: pip install 'regard[{extra}]'")
+        self.package, self.extra = package, extra
+
+    def __reduce__(self) -> tuple[type, tuple[str, str]]:
+        return type(self), (self.package, self.extra)
 
 
 class CommandError(RegardError):

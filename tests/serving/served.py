@@ -22,6 +22,7 @@ from regard.serving.settings import ServeSettings
 from regard.training.checkpoint import Checkpoints, read_checkpoint, step_name
 
 STORED = Path(__file__).parents[1] / "stored_runs"
+FORM = os.environ.get("REGARD_TEST_WORKERS", "auto")  # process: all tests that can, with workers of this form
 WAIT = 60.0  # seconds that anything here may take on a machine that is busy
 Request = tuple[str, dict[str, Any]]
 logging.getLogger("httpx").setLevel(logging.WARNING)  # a line for each request
@@ -34,7 +35,7 @@ def stored(*names: str) -> list[str]:
 
 def settings_of(**given: Any) -> ServeSettings:
     """Settings of a server on a CPU."""
-    return parse(ServeSettings, {"device": "cpu", **given})
+    return parse(ServeSettings, {"device": "cpu", "workers": FORM, **given})
 
 
 def write_best(run: Path, step: int, scale: float = 1.0) -> None:
@@ -232,7 +233,9 @@ def serve_process(
     import regard.serving.server  # noqa: F401 (imported here, once for all children)
 
     file = folder / "serve.toml"
-    file.write_text("".join(f"{name} = {as_toml(value)}\n" for name, value in {"device": "cpu", **given}.items()))
+    file.write_text(
+        "".join(f"{name} = {as_toml(value)}\n" for name, value in {"device": "cpu", "workers": FORM, **given}.items())
+    )
 
     def prepare() -> None:
         signal.alarm(0)  # `fork` sets one

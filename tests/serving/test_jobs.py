@@ -74,6 +74,29 @@ def test_without_a_worker_everything_is_answered_with_the_error():
     assert line.waiting == 0
     with pytest.raises(RuntimeError, match="gone"):
         future.result(1)
+    late = Job([3], Options(), request="c")  # admitted just before
+    line.add([late])
+    assert delivered[3:] == [(late, error)]
+    assert line.waiting == 0
+    with pytest.raises(RuntimeError, match="gone"):
+        line.call(len).result(1)
+
+
+def test_a_worker_without_room_waits_for_a_newer_version():
+    """There is something all the while; what it waits for is a change."""
+    line, _ = line_of(a=1)
+    version = line.version
+    line.wait(60, version - 1)  # there was one since
+    woken = threading.Event()
+
+    def wait():
+        line.wait(60, version)
+        woken.set()
+
+    threading.Thread(target=wait, daemon=True).start()
+    assert not woken.wait(0.05)
+    line.wake()
+    assert woken.wait(10)
 
 
 def test_calls_come_in_their_order():

@@ -26,6 +26,7 @@ END = re.compile(
     rf"[。！？]+[{CLOSING}]*\s*"  # no space is needed after these
     rf"|[.!?…।؟۔]+[{CLOSING}]*(?P<alone>\s+[\"'](?=\s|$))?(?:\s+|$)"  # in tokenised text a quotation mark stands alone
 )
+MARKS = re.compile("[。！？.!?…।؟۔]")  # what END begins with: found four times as fast
 NEXT = re.compile(rf"[\s{OPENING}]*(\S)")
 CLAUSE = re.compile(r"[,;:)\]–—](?=\s)|[，；：、]")
 # Words that a full stop shortens and that something follows. Those that often end a sentence ("etc.", "usw.") are not
@@ -49,13 +50,23 @@ class Piece(NamedTuple):
 def sentences(text: str) -> list[Piece]:
     """Split a text into sentences, without the white space between them."""
     bounds, start = [], 0
-    for end in END.finditer(text):
+    for end in find_ends(text):
         if end.end() < len(text) and ends(text, start, end):
             opens = end["alone"] and text.count(end["alone"][-1], start, end.start()) % 2 == 0
             stop = end.start("alone") if opens else end.end()
             bounds.append((start, stop))
             start = stop
     return [piece for each in [*bounds, (start, len(text))] if (piece := stripped(text, *each)).text]
+
+
+def find_ends(text: str) -> Iterator[re.Match[str]]:
+    """Find what looks like the end of a sentence, as `END.finditer` does."""
+    mark = MARKS.search(text)
+    while mark is not None:
+        end = END.match(text, mark.start())
+        if end is not None:
+            yield end
+        mark = MARKS.search(text, mark.end() if end is None else end.end())
 
 
 def ends(text: str, start: int, end: re.Match[str]) -> bool:

@@ -18,6 +18,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, SupportsInt
 
@@ -130,7 +131,11 @@ class Tokenizer:
         if not self.separable:
             return self.encode_threaded(texts)
         split = [text.split() if not ODD.search(text) else [text] for text in texts]
-        cache, words = self.cache, {word for row in split for word in row}
+        cache = self.cache
+        try:  # most words were met before, and each is looked up once
+            return [list(chain.from_iterable(map(cache.__getitem__, row))) for row in split]
+        except KeyError:
+            words = {word for row in split for word in row}
         missing = sorted(word for word in words if word not in cache)
         if len(cache) + len(missing) > self.remembered:  # another thread may still read the old one
             cache, missing = {}, sorted(words)
@@ -187,12 +192,19 @@ class Tokenizer:
     def pieces(self, ids: Iterable[SupportsInt]) -> list[str]:
         """Return the pieces as they are in the vocabulary: "▁" begins a word, <0xE2> is a byte."""
         names = self.names
-        return [names.get(int(i)) or SPECIAL[UNKNOWN] for i in ids]
+        try:
+            return [names[i] for i in ids]
+        except (IndexError, TypeError):
+            return [names[i] if 0 <= i < len(names) else SPECIAL[UNKNOWN] for i in map(int, ids)]
 
     @functools.cached_property
-    def names(self) -> dict[int, str]:
+    def names(self) -> list[str]:
         """The piece of every id."""
-        return {i: piece for piece, i in self.library.get_vocab(with_added_tokens=True).items()}
+        ids = self.library.get_vocab(with_added_tokens=True)
+        names = [SPECIAL[UNKNOWN]] * (max(ids.values(), default=-1) + 1)
+        for piece, i in ids.items():
+            names[i] = piece
+        return names
 
     def words(self, ids: Iterable[SupportsInt]) -> list[int | None]:
         """Return each piece's word, as an index in `decode(ids).split()`; None for those that `decode` leaves out."""

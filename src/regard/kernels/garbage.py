@@ -1,10 +1,12 @@
-"""Pausing of Python's garbage collector where it would do harm."""
+"""Pausing and slowing of Python's garbage collector where it would do harm."""
 
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-__all__ = ["pause_garbage_collection"]
+__all__ = ["pause_garbage_collection", "settle_memory"]
+
+NEW = (20_000, 20, 20)  # objects between two searches for garbage: a busy server makes thousands a burst
 
 
 @contextmanager
@@ -21,3 +23,10 @@ def pause_garbage_collection() -> Iterator[None]:
     finally:
         if before:
             gc.enable()
+
+
+def settle_memory() -> None:
+    """Leave what is loaded by now out of every later search for garbage, which would stop all threads for long."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*NEW)

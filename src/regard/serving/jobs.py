@@ -58,21 +58,36 @@ class WaitingLine:
         self.cancelled: weakref.WeakSet[Job] = weakref.WeakSet()
         self.waiting = 0  # jobs
         self.closed = False
+        self.error: Exception | None = None  # there is no worker any more
+        self.version = 0  # grows whenever a worker may have something new to do
 
     def add(self, jobs: Iterable[Job]) -> None:
         """Let jobs wait."""
+        jobs = list(jobs)
         with self.changed:
-            for job in jobs:
-                self.requests[job.bulk].setdefault(job.request, deque()).append(job)
-                self.waiting += 1
+            if self.error is None:
+                for job in jobs:
+                    self.requests[job.bulk].setdefault(job.request, deque()).append(job)
+                self.waiting += len(jobs)
+                jobs = []
+                self.wake()
+        self.deliver([(job, self.error) for job in jobs if self.error is not None])
+
+    def wake(self) -> None:
+        """Have workers look whether there is something to do."""
+        with self.changed:
+            self.version += 1
             self.changed.notify_all()
 
     def call(self, function: Callable[[Any], Any]) -> Future:
         """Have a worker call a function with its run, between two steps of a search."""
         future: Future = Future()
         with self.changed:
+            if self.error is not None:
+                future.set_exception(self.error)
+                return future
             self.calls.append((function, future))
-            self.changed.notify_all()
+            self.wake()
         return future
 
     def cancel(self, jobs: Iterable[Job]) -> None:
@@ -87,7 +102,7 @@ class WaitingLine:
                         del self.requests[job.bulk][job.request]
                 else:
                     self.cancelled.add(job)
-            self.changed.notify_all()
+            self.wake()
 
     def take(self, bulk: bool, room: int, idle: bool) -> list[Job]:
         """The next jobs, of at most `room` in cost; where the worker is `idle`, at least one."""
@@ -129,21 +144,23 @@ class WaitingLine:
             with self.changed:
                 self.cancelled.difference_update(jobs)
 
-    def wait(self, seconds: float) -> None:
-        """Wait until something comes in, or is over."""
+    def wait(self, seconds: float, since: int | None = None) -> None:
+        """Wait until something comes in, or is over; with `since`, until there is a newer version than that."""
         with self.changed:
-            if not (self.calls or self.requests[False] or self.requests[True] or self.closed):
+            there = self.calls or self.requests[False] or self.requests[True] or self.closed
+            if not (there if since is None else self.version != since):
                 self.changed.wait(seconds)
 
     def close(self) -> None:
         """End the workers of this line, once they have nothing left to do."""
         with self.changed:
             self.closed = True
-            self.changed.notify_all()
+            self.wake()
 
     def fail(self, error: Exception) -> None:
-        """Answer everything that waits with an error, as there is no worker any more."""
+        """Answer everything that waits, or that comes later, with an error, as there is no worker any more."""
         with self.changed:
+            self.error = error
             lines = list(itertools.chain(self.requests[False].values(), self.requests[True].values()))
             calls = list(self.calls)
             self.requests, self.waiting = {False: {}, True: {}}, 0

@@ -1,6 +1,9 @@
 """The models that are served: each with its line, its workers and what people are told of it."""
 
+import functools
 import os
+import sys
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -9,10 +12,11 @@ import torch
 
 from regard.decoding.ensemble import first_model
 from regard.decoding.processes import Processes
-from regard.errors import CheckpointError, CommandError
+from regard.errors import CheckpointError, CommandError, ConfigError
 from regard.run import Run, load
 from regard.serving.jobs import Update, WaitingLine
 from regard.serving.languages import languages_of
+from regard.serving.process_worker import ProcessWorker
 from regard.serving.settings import ServeSettings
 from regard.serving.worker import STOPPED, Counters, Worker, WorkerError, longest_source
 from regard.training.checkpoint import Checkpoints, digest
@@ -30,35 +34,50 @@ class ServedModel:
         self.name, self.folders, self.settings = name, tuple(folders), settings
         self.line, self.counters = WaitingLine(deliver), Counters()
         self.version = versions(self.folders)
-        self.workers = [
-            Worker(name, device, self.open, self.line, self.counters, settings, self.worker_stopped)
+        self.open = functools.partial(open_run, self.folders)
+        self.workers: list[Worker | ProcessWorker] = [
+            worker_class(settings.workers, device)(
+                name, device, self.open, self.line, self.counters, settings, self.worker_stopped
+            )
             for device in parse_devices(settings.device)
         ]
+        self.opened: Run | None = None
         self.card: dict[str, Any] = {}
 
-    def open(self, device: str) -> Run:
-        """Open the run on a device."""
-        run = load(*self.folders, device=device)
-        if not run.can("classify") or run.settings.data.reads != "pictures":  # labels of pictures need no words
-            run.tokenizers.source.remembered = run.tokenizers.target.remembered = WORDS
-        return run
-
     def start(self) -> None:
-        """Start the workers, and wait until all are ready; an error of one is raised."""
-        for worker in self.workers:
-            worker.start()
-        for worker in self.workers:
-            worker.started.wait()
-            if worker.failure is not None:
-                raise worker.failure
-        self.card = self.describe(self.run)
+        """Start the workers, and wait until all are ready; an error of one is raised, and ends the others."""
+        try:
+            for worker in self.workers:
+                worker.start()
+            own = any(isinstance(worker, ProcessWorker) for worker in self.workers)
+            opened = self.open_here() if own else None  # while they open theirs
+            for worker in self.workers:
+                worker.started.wait()
+                if worker.failure is not None:
+                    raise worker.failure
+            self.opened = opened or self.workers[0].opened
+            self.card = self.describe(self.run)
+        except BaseException:
+            self.close()
+            raise
+
+    def open_here(self) -> Run:
+        """Open the run for whoever computes nothing with it: its weights have shapes, and take no memory."""
+        run = self.open("cpu")
+        run.model.to("meta")
+        return run
 
     @property
     def run(self) -> Run:
-        """The run of the first worker: its tokenizers, settings and labels, for whoever computes nothing with it."""
-        opened = self.workers[0].opened
-        assert opened is not None
-        return opened
+        """The run: its tokenizers, settings and labels, and the facts of its model, to compute nothing with."""
+        assert self.opened is not None
+        return self.opened
+
+    @property
+    def device_type(self) -> str:
+        """The type of the devices that it is searched on: cuda, if one of them is a GPU."""
+        types = {worker.device.partition(":")[0] for worker in self.workers}
+        return "cuda" if "cuda" in types else next(iter(types))
 
     @property
     def ready(self) -> bool:
@@ -78,7 +97,7 @@ class ServedModel:
     @property
     def captures(self) -> int:
         """CUDA graphs that were captured."""
-        return sum(worker.engine.captures for worker in self.workers if worker.engine is not None)
+        return sum(worker.captures for worker in self.workers)
 
     @property
     def longest(self) -> int:
@@ -93,6 +112,14 @@ class ServedModel:
     def close(self) -> None:
         """End the workers, once they have nothing left to do."""
         self.line.close()
+
+    def end_processes(self, seconds: float) -> None:
+        """Wait for the ends of its processes, and kill those that are busy then: nobody waits for them any more."""
+        end = time.monotonic() + seconds
+        for worker in self.workers:
+            if isinstance(worker, ProcessWorker):
+                worker.join(0 if worker.places else max(0.0, end - time.monotonic()))
+                worker.kill()
 
     def has_moved(self) -> bool:
         """Return whether the best checkpoint is another one than was loaded."""
@@ -115,6 +142,23 @@ class ServedModel:
             "longest": longest_source(run),
             "devices": [worker.device for worker in self.workers],
         }
+
+
+def open_run(folders: Sequence[str], device: str) -> Run:
+    """Open the run of a model on a device."""
+    run = load(*folders, device=device)
+    if not run.can("classify") or run.settings.data.reads != "pictures":  # labels of pictures need no words
+        run.tokenizers.source.remembered = run.tokenizers.target.remembered = WORDS
+    return run
+
+
+def worker_class(workers: str, device: str) -> type[Worker] | type[ProcessWorker]:
+    """The form of a worker: by default a process for a GPU, which is as fast as the Python that feeds it."""
+    if workers == "auto":
+        workers = "process" if device.startswith("cuda") and sys.platform != "win32" else "thread"
+    if workers == "process" and sys.platform == "win32":
+        raise ConfigError("workers", "process given, expected thread or auto: there are no such processes on Windows")
+    return ProcessWorker if workers == "process" else Worker
 
 
 def actions_of(run: Run) -> list[str]:

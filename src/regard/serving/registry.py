@@ -1,6 +1,6 @@
 """The models that are served, and the jobs of requests for them: opened, opened anew, found, searched.
 
-It runs in the event loop, and computes nothing with a model there: workers do that in their threads.
+It runs in the event loop, and computes nothing with a model there: workers do that, in threads or processes.
 """
 
 import asyncio
@@ -24,6 +24,7 @@ from regard.serving.settings import ServeSettings
 
 __all__ = ["ModelRegistry", "Pending"]
 
+MANY = 64  # sentences whose texts are split or written in a thread: fewer take less than to hand them over and back
 T = TypeVar("T")
 
 
@@ -128,6 +129,11 @@ class ModelRegistry:
         for model in (*self.models.values(), *self.replaced):
             model.close()
 
+    def end_processes(self, seconds: float) -> None:
+        """Wait for the ends of all processes of workers."""
+        for model in (*self.models.values(), *self.replaced):
+            model.end_processes(seconds)
+
     @property
     def ready(self) -> bool:
         """Whether every model serves, and new requests are welcome."""
@@ -203,7 +209,8 @@ class ModelRegistry:
             await pending.done
         finally:
             left = [job for job, outcome in zip(pending.jobs, pending.outcomes, strict=True) if outcome is None]
-            model.line.cancel(left)
+            if left:
+                model.line.cancel(left)
         begun = [job.begun for job in pending.jobs if job.begun is not None]
         waited = max(0.0, min(begun) - start) if begun else 0.0
         self.metrics.stages.labels("wait").observe(waited)
@@ -227,7 +234,7 @@ class ModelRegistry:
     @staticmethod
     async def apart(size: int, function: Callable[..., T], *arguments: Any) -> T:
         """Call a function, in a thread where it has much to do, so that other requests do not wait for it."""
-        return function(*arguments) if size <= BULK else await asyncio.to_thread(function, *arguments)
+        return function(*arguments) if size <= MANY else await asyncio.to_thread(function, *arguments)
 
 
 async def in_thread(function: Callable[..., T], *arguments: Any) -> T:

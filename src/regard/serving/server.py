@@ -6,7 +6,6 @@ checkpoint has moved.
 
 import asyncio
 import contextlib
-import gc
 import logging
 import signal
 import sys
@@ -18,6 +17,7 @@ from typing import Any
 import uvicorn
 
 from regard.errors import CommandError
+from regard.kernels.garbage import settle_memory
 from regard.serving.app import make_app
 from regard.serving.libretranslate.language_pairs import LanguageTable
 from regard.serving.models import parse_devices, share_threads
@@ -26,8 +26,8 @@ from regard.serving.service import Service
 __all__ = ["run_server"]
 
 THREADS = 2  # that split texts and write answers beside the event loop: more of them would keep workers waiting
-GARBAGE = (20_000, 20, 20)  # new objects between two searches for garbage: a busy server makes thousands a burst
 SWITCH = 0.0002  # seconds for which a thread may keep the others from running: workers and the event loop alternate
+END = 2.0  # seconds that processes of workers have to end
 log = logging.getLogger("regard.serving")
 
 
@@ -95,6 +95,7 @@ async def serve(service: Service, say: Callable[[str], None], show: Callable[[st
     await listening
     opening.cancel()
     service.close()
+    service.end_processes(END)
 
 
 def describe_left_out(service: Service) -> list[str]:
@@ -107,13 +108,6 @@ def describe_left_out(service: Service) -> list[str]:
         f"{', '.join(names)} {verb} not at /translate: {whose} languages are not known; give them with "
         f"--languages {names[0]}=en-de"
     ]
-
-
-def settle_memory() -> None:
-    """Leave what is loaded by now out of every later search for garbage, which would stop all threads for long."""
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(*GARBAGE)
 
 
 async def listen(server: Server) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from regard.data.images.batching import decode_for
-from regard.decoding.batches import score_pairs
+from regard.decoding.batches import Scored, score_pairs
 from regard.decoding.options import Options
 from regard.decoding.outputs import SearchResult
 from regard.errors import ArgumentError
@@ -80,8 +80,9 @@ class Service(ModelRegistry):
             raise ApiError(422, "invalid_value", message, "prefixes")
         model = self.pick(request.model, "translate")
         run = model.run
-        if options.precision == "bf16" and run.device.type != "cuda":
-            raise ArgumentError(f"precision: bf16 given, expected fp32 or auto: a search on {run.device} is in fp32")
+        if options.precision == "bf16" and model.device_type != "cuda":
+            device = model.device_type
+            raise ArgumentError(f"precision: bf16 given, expected fp32 or auto: a search on {device} is in fp32")
         if request.alignment or request.replace_unknown:
             check_attention(run)
         with self.stage("prepare"):
@@ -129,10 +130,8 @@ class Service(ModelRegistry):
                 for first in range(0, len(pieces), PAIRS):
                     some = slice(first, first + PAIRS)
 
-                    def align(run: Run, some: slice = some) -> list[list[Translation]]:
-                        return list(add_alignments(run, pieces[some], sources[some], outputs[some], *wanted))
-
-                    translations += await self.call(model, align)
+                    given = pieces[some], sources[some], outputs[some], *wanted
+                    translations += await self.call(model, functools.partial(list_alignments, given=given))
             else:
                 translations = await self.apart(len(outputs), to_translations, outputs, target)
             if request.scores:
@@ -154,12 +153,8 @@ class Service(ModelRegistry):
 
         for first in range(0, len(pairs), PAIRS):
             some = pairs[first : first + PAIRS]
-
-            def score(run: Run, some: Any = some) -> Any:
-                given, written = [sources[i] for i, _ in some], [outputs[i][j].tokens for i, j in some]
-                return score_pairs(run.model, given, written, device=run.device)
-
-            scored = await self.call(model, score)
+            given, written = [sources[i] for i, _ in some], [outputs[i][j].tokens for i, j in some]
+            scored = await self.call(model, functools.partial(score_tokens, sources=given, targets=written))
             log_probs |= {pair: visible(pair, each.tokens) for pair, each in zip(some, scored, strict=True)}
         return [
             [replace_scores(output, log_probs.get((i, j), ())) for j, output in enumerate(each)]
@@ -294,11 +289,8 @@ class Service(ModelRegistry):
     ) -> dict[str, Any]:
         """Collect what a page shows of one item."""
         self.admit(model, 1)
-
-        def collect(run: Run) -> dict[str, Any]:
-            return page_data([exhibit_of(run, item, target=target, **table)])
-
-        return {"model": model.name, "page": await self.call(model, collect)}
+        look = functools.partial(collect_page, item=item, target=target, table=dict(table))
+        return {"model": model.name, "page": await self.call(model, look)}
 
     def check_words(self, field: str, *texts: str | None) -> None:
         """Refuse a text that is too long to be looked into."""
@@ -306,6 +298,24 @@ class Service(ModelRegistry):
         if words > self.settings.look_words:
             message = f"{field}: {words:,} words given, expected at most {self.settings.look_words:,}"
             raise ApiError(413, "too_large", message, field)
+
+
+# ---- what workers call, wherever they are: functions that another process finds by their names
+
+
+def list_alignments(run: Run, given: Any) -> list[list[Translation]]:
+    """The translations of some outputs, with their alignments."""
+    return list(add_alignments(run, *given))
+
+
+def score_tokens(run: Run, sources: list[list[int]], targets: list[list[int]]) -> list[Scored]:
+    """The log-probabilities of the tokens of each target."""
+    return score_pairs(run.model, sources, targets, device=run.device)
+
+
+def collect_page(run: Run, item: str | np.ndarray, target: str | None, table: dict[str, Any]) -> dict[str, Any]:
+    """The data of a page of one item."""
+    return page_data([exhibit_of(run, item, target=target, **table)])
 
 
 def list_links(run: Run, pairs: list[tuple[str, str]]) -> list[Any]:

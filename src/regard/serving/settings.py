@@ -1,11 +1,13 @@
 """Settings of `regard serve`: where it listens, and what a request may ask for. Imports no torch."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from regard.config import option
 
-__all__ = ["ServeSettings"]
+__all__ = ["LOG_FORMAT", "ServeSettings"]
+
+LOG_FORMAT: dict[str, Any] = {"format": "%(asctime)s %(message)s", "datefmt": "%Y-%m-%d %H:%M:%S"}
 
 
 @dataclass(frozen=True)
@@ -15,6 +17,9 @@ class ServeSettings:
     host: str = option("127.0.0.1", "address to listen on; 0.0.0.0: every address of this machine")
     port: int = option(8080, "port to listen on; 0: any that is free", least=0, most=65_535)
     device: str = option("auto", "device of every model, or several separated by commas, with a worker for each")
+    workers: Literal["auto", "thread", "process"] = option(
+        "auto", "where models compute: in threads of the server, or each in a process of its own; auto: on a GPU"
+    )
     precision: Literal["auto", "fp32", "bf16"] = option(
         "auto", "number format of searches on a GPU: bf16 or fp32; auto is bf16"
     )

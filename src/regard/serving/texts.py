@@ -34,6 +34,8 @@ class SplitText:
 
     def join(self, outputs: Iterator[list[Translation]], count: int, ranked: bool) -> list[Translation]:
         """The outputs for the text from those for its pieces, the `count` best where they are `ranked`."""
+        if len(self.lines) == 1 and len(self.parts[0]) == 1 and self.parts[0][0].text == self.text:  # the most usual
+            return list(next(outputs))
         each = []
         for line, parts in zip(self.lines, self.parts, strict=True):
             rows = [

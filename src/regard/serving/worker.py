@@ -5,9 +5,9 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -19,7 +19,7 @@ from regard.serving.engine import Engine
 from regard.serving.jobs import Job, Update, WaitingLine
 from regard.serving.settings import ServeSettings
 
-__all__ = ["Counters", "Worker", "WorkerError", "longest_source"]
+__all__ = ["CallOutcome", "Counters", "Worker", "WorkerError", "call_with", "longest_source", "open_engine"]
 
 STOPPED = "the worker of this model has stopped; see the server's log"
 SPAN = 10.0  # seconds over which the rate of sentences is measured
@@ -27,7 +27,7 @@ log = logging.getLogger("regard.serving")
 
 
 class WorkerError(RegardError):
-    """The thread that computes with a model has stopped."""
+    """The thread or the process that computes with a model has stopped."""
 
 
 class Counters:
@@ -93,14 +93,16 @@ class Worker(threading.Thread):
         """Sentences that it searches now."""
         return 0 if self.engine is None else self.engine.places
 
+    @property
+    def captures(self) -> int:
+        """CUDA graphs that were captured."""
+        return 0 if self.engine is None else self.engine.captures
+
     def run(self) -> None:
         """Open the run, capture what is to be captured, and work."""
         try:
             opened = self.open_run(self.device)
-            engine = Engine(opened.model, longest_source(opened), self.settings.precision, self.settings.memory)
-            cuda = torch.cuda.device(opened.device) if opened.device.type == "cuda" else contextlib.nullcontext()
-            with cuda, pack_weights(), torch.no_grad():
-                engine.warm(example_of(opened))
+            with open_engine(opened, self.settings) as engine:
                 self.opened, self.engine = opened, engine
                 self.started.set()
                 self.work(opened, engine)
@@ -137,17 +139,14 @@ class Worker(threading.Thread):
         """Call a function, unless nobody waits for it any more; what it takes is counted before it is answered."""
         if not future.set_running_or_notify_cancel():
             return
-        start, result, error = time.perf_counter(), None, None
         try:
-            result = function(opened)
-        except Exception as caught:
-            error = caught
+            value, error, seconds = call_with(opened, function)
         except BaseException:  # the end of this worker, and of nothing else
             future.set_exception(WorkerError(STOPPED))
             raise
-        self.counters.add_seconds(calls=time.perf_counter() - start)
+        self.counters.add_seconds(calls=seconds)
         if error is None:
-            future.set_result(result)
+            future.set_result(value)
         else:
             future.set_exception(error)
 
@@ -159,6 +158,34 @@ class Worker(threading.Thread):
         self.counters.add([outcome for _, outcome in updates if isinstance(outcome, SearchResult)])
         self.line.forget(ended)
         self.line.deliver(updates)
+
+
+class CallOutcome(NamedTuple):
+    """What came of a call, and the seconds that it took."""
+
+    value: Any
+    error: Exception | None
+    seconds: float
+
+
+def call_with(run: Run, function: Callable[[Run], Any]) -> CallOutcome:
+    """Call a function with a run; an error of it is an outcome like another."""
+    start, value, error = time.perf_counter(), None, None
+    try:
+        value = function(run)
+    except Exception as caught:
+        error = caught
+    return CallOutcome(value, error, time.perf_counter() - start)
+
+
+@contextlib.contextmanager
+def open_engine(run: Run, settings: ServeSettings) -> Iterator[Engine]:
+    """The engine of a run, warm, with everything around it that its thread needs."""
+    engine = Engine(run.model, longest_source(run), settings.precision, settings.memory)
+    cuda = torch.cuda.device(run.device) if run.device.type == "cuda" else contextlib.nullcontext()
+    with cuda, pack_weights(), torch.no_grad():
+        engine.warm(example_of(run))
+        yield engine
 
 
 def longest_source(run: Run) -> int:

@@ -81,7 +81,9 @@ def log_to_stderr(quiet: bool) -> None:
     """Let the server's log go to standard error."""
     import logging
 
-    logging.basicConfig(format="%(asctime)s %(message)s", datefmt="%Y-%m-%d %H:%M:%S")
+    from regard.serving.settings import LOG_FORMAT
+
+    logging.basicConfig(**LOG_FORMAT)
     logging.getLogger("regard.serving").setLevel(logging.WARNING if quiet else logging.INFO)
 
 

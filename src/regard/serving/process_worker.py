@@ -1,0 +1,292 @@
+"""Workers whose engine runs in a process of its own: this side of the connection.
+
+Such a worker takes from its line what a thread of the same kind would, and sends it. It knows what it has sent, so that
+the line, the places and the limits are those of this process, and nothing has to be asked for. Two threads work for it:
+one sends, one takes what comes back, so that neither side can keep the other from going on.
+"""
+
+import contextlib
+import json
+import logging
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
+from typing import Any
+
+import torch
+
+from regard.decoding.outputs import Output, SearchResult
+from regard.errors import RegardError
+from regard.run import Run
+from regard.serving.engine_process import Plan, Ready, Report
+from regard.serving.jobs import Job, Update, WaitingLine
+from regard.serving.settings import ServeSettings
+from regard.serving.worker import STOPPED, Counters, WorkerError
+
+__all__ = ["ProcessWorker"]
+
+# What is on the path here is there, too: a plugin may lie beside the program.
+PROGRAM = """import json, sys
+sys.path[:] = json.loads(sys.argv[2])
+from regard.serving.engine_process import main
+main(int(sys.argv[1]))"""
+# A terminal's Ctrl-C and a service's SIGTERM go to all processes of a group: this one says when they end.
+SIGNALS = {signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)}
+log = logging.getLogger("regard.serving")
+
+
+class ProcessWorker(threading.Thread):
+    """A thread with a process that opens a run on its device, and searches what waits in a line until it is closed."""
+
+    def __init__(
+        self,
+        name: str,
+        device: str,
+        open_run: Callable[[str], Run],
+        line: WaitingLine,
+        counters: Counters,
+        settings: ServeSettings,
+        stopped: Callable[[], None] = lambda: None,
+    ):
+        super().__init__(name=f"regard {name} {device}", daemon=True)
+        self.device, self.open_run, self.line, self.counters = device, open_run, line, counters
+        self.settings, self.stopped = settings, stopped
+        self.opened: Run | None = None  # in this process, nothing is
+        self.process: subprocess.Popen[bytes] | None = None
+        self.failure: BaseException | None = None
+        self.started = threading.Event()  # it is ready, or has failed
+        self.captures = 0
+        self.lock = threading.Lock()  # of what follows
+        self.over = False  # nothing comes back any more
+        self.closing = False  # and it was told to end
+        self.last = 0  # number
+        self.numbers: dict[Job, int] = {}  # of jobs that were sent and have not come back
+        self.jobs: dict[int, Job] = {}
+        self.budgets, self.costs = {False: 0, True: 0}, {False: 0, True: 0}
+        self.future: Future | None = None  # of the call that was sent
+
+    @property
+    def ready(self) -> bool:
+        """Whether it serves."""
+        return self.started.is_set() and self.failure is None and not self.over and self.is_alive()
+
+    @property
+    def places(self) -> int:
+        """Sentences that its process has, to be searched now."""
+        return len(self.jobs)
+
+    # ---- from start to end
+
+    def run(self) -> None:
+        """Start the process, send what is to be done, and wait for its end."""
+        connection: Connection | None = None
+        try:
+            connection = self.start_process()
+            ready = connection.recv()
+            if isinstance(ready, Exception):
+                raise ready
+            assert isinstance(ready, Ready)
+            self.budgets, self.captures = ready.budgets, ready.captures
+            name = f"{self.name} reports"
+            listener = threading.Thread(target=self.listen, args=(connection,), name=name, daemon=True)
+            listener.start()
+            self.started.set()
+            self.work(connection)
+            listener.join()
+        except BaseException as error:
+            self.failure = WorkerError(f"{self.name}: its process has {self.end()}") if is_gone(error) else error
+            if not isinstance(error, RegardError):
+                log.error("%s: the worker has stopped", self.name, exc_info=None if is_gone(error) else error)
+        finally:
+            if connection is not None:
+                connection.close()
+            self.end()
+            self.started.set()
+
+    def end(self) -> str:
+        """Wait for the end of the process; how it ended."""
+        if self.process is None:
+            return "not started"
+        status = self.process.wait()
+        return f"ended with status {status}" if status >= 0 else f"been ended by signal {-status}"
+
+    def kill(self) -> None:
+        """End the process at once, whatever it does."""
+        if self.process is not None:
+            self.process.kill()
+
+    def start_process(self) -> Connection:
+        """Start the process, and tell it what to open."""
+        connection, other = Pipe()
+        command = [sys.executable, "-c", PROGRAM, str(other.fileno()), json.dumps(sys.path)]
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # a process inherits it
+        try:
+            self.process = subprocess.Popen(command, pass_fds=[other.fileno()], stdin=subprocess.DEVNULL)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+            other.close()
+        level = log.getEffectiveLevel()
+        threads = torch.get_num_threads()
+        connection.send(Plan(self.name, self.device, self.open_run, self.settings, threads, level, os.getpid()))
+        return connection
+
+    # ---- one thread sends
+
+    def work(self, connection: Connection) -> None:
+        """Send what comes in, as far as there is room, until the line is closed and nothing is left."""
+        line = self.line
+        while not self.over:
+            version = line.version
+            cancelled = self.take_cancelled()
+            jobs = [row for bulk in (False, True) for row in self.take_jobs(bulk)]
+            call = self.take_call()
+            if jobs or cancelled or call is not None:
+                self.send(connection, pickle.dumps((jobs, cancelled, call), pickle.HIGHEST_PROTOCOL))
+            elif line.closed and not (line.waiting or line.calls or self.jobs or self.future is not None):
+                self.closing = True
+                self.send(connection, b"")
+                return
+            else:
+                line.wait(0.5, version)
+
+    @staticmethod
+    def send(connection: Connection, message: bytes) -> None:
+        """Send a message; where nobody is left to take it, the other thread notices."""
+        with contextlib.suppress(OSError):
+            connection.send_bytes(message)
+
+    def take_jobs(self, bulk: bool) -> list[tuple[Any, ...]]:
+        """The next jobs of short requests, or of long ones, as an order has them."""
+        with self.lock:
+            room, idle = self.budgets[bulk] - self.costs[bulk], not self.costs[bulk]
+        if room <= 0 and not idle:
+            return []
+        jobs = self.line.take(bulk, room, idle)
+        rows = []
+        with self.lock:
+            for number, job in enumerate(jobs, self.last + 1):
+                rows.append(
+                    (number, job.source, job.options, job.prefix, id(job.request), bulk, job.streams, job.added)
+                )
+                self.jobs[number] = job
+                self.numbers[job] = number
+                self.costs[bulk] += job.cost
+            self.last += len(jobs)
+            lost = self.remove_all() if self.over else []
+        self.line.deliver([(job, WorkerError(STOPPED)) for job in lost])
+        return rows
+
+    def take_cancelled(self) -> list[int]:
+        """The numbers of jobs that were cancelled after they had been sent."""
+        if not self.line.cancelled:
+            return []
+        with self.lock:
+            own = list(self.numbers)
+        jobs = self.line.take_cancelled(own)
+        with self.lock:
+            return [self.numbers[job] for job in jobs if job in self.numbers]
+
+    def take_call(self) -> bytes | None:
+        """The next call, unless another one is under way; one that cannot be sent is answered with why."""
+        if self.future is not None:
+            return None
+        call = self.line.take_call()
+        if call is None or not call[1].set_running_or_notify_cancel():
+            return None
+        function, future = call
+        try:
+            message = pickle.dumps(function, pickle.HIGHEST_PROTOCOL)
+        except Exception as error:
+            future.set_exception(error)
+            return None
+        with self.lock:
+            if not self.over:
+                self.future = future
+                return message
+        future.set_exception(WorkerError(STOPPED))
+        return None
+
+    # ---- the other takes what comes back
+
+    def listen(self, connection: Connection) -> None:
+        """Hand over what comes back, until the process has ended."""
+        try:
+            while True:
+                message = pickle.loads(connection.recv_bytes())
+                if isinstance(message, Exception):
+                    break
+                self.hand_over(Report(*message))
+        except (EOFError, OSError):
+            pass
+        except BaseException:
+            log.exception("%s: what its process has reported cannot be read", self.name)
+        if not self.closing:
+            self.kill()
+            self.failure = WorkerError(STOPPED)
+            log.error("%s: the worker has stopped: its process has %s", self.name, self.end())
+        with self.lock:
+            self.over = True
+            left, future, self.future = self.remove_all(), self.future, None
+        self.line.deliver([(job, WorkerError(STOPPED)) for job in left])
+        if future is not None:
+            future.set_exception(WorkerError(STOPPED))
+        if not self.closing:
+            self.stopped()
+        self.line.wake()
+
+    def hand_over(self, report: Report) -> None:
+        """Hand over what came of a turn."""
+        updates: list[Update] = []
+        results: list[SearchResult] = []
+        future, line = None, self.line
+        with self.lock:
+            updates += [(self.jobs[number], tokens) for number, tokens in report.written if number in self.jobs]
+            for number, begun, outcome in report.ended:
+                job = self.remove(number)
+                if job is None:
+                    continue
+                job.begun = begun
+                if isinstance(outcome, list):
+                    outcome = SearchResult([Output(*output) for output in outcome])
+                    results.append(outcome)
+                updates.append((job, outcome))
+            for number in report.cancelled:
+                self.remove(number)
+            if report.call is not None:
+                future, self.future = self.future, None
+        self.counters.add_seconds(report.seconds, 0.0 if report.call is None else report.call.seconds)
+        if results:
+            self.counters.add(results)
+        line.forget([job for job, outcome in updates if not isinstance(outcome, list)])
+        line.deliver(updates)
+        if future is not None and report.call is not None:
+            if report.call.error is None:
+                future.set_result(report.call.value)
+            else:
+                future.set_exception(report.call.error)
+        if line.waiting or line.calls or line.closed:  # there may be room for them now
+            line.wake()
+
+    def remove(self, number: int) -> Job | None:
+        """Count a job no more; for whoever has the lock."""
+        job = self.jobs.pop(number, None)
+        if job is not None:
+            del self.numbers[job]
+            self.costs[job.bulk] -= job.cost
+        return job
+
+    def remove_all(self) -> list[Job]:
+        """Count no job any more; for whoever has the lock."""
+        return [job for number in list(self.jobs) if (job := self.remove(number)) is not None]
+
+
+def is_gone(error: BaseException) -> bool:
+    """Return whether an error says that the other process has ended."""
+    return isinstance(error, EOFError | ConnectionError)
