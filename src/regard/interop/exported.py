@@ -69,7 +69,9 @@ class ExportedRun(Run):
 
     def force(self, item: Item, target: str | None, options: Options, tree: bool) -> ForcedExample:
         """Refuse to look into it: that takes the model itself."""
-        raise ArgumentError(f"{self.folder}: opened by ctranslate2, which cannot be looked into; open the run itself")
+        raise ArgumentError(
+            f"model: {self.folder} is opened by ctranslate2, which cannot be looked into; open the run with regard"
+        )
 
 
 @dataclass(frozen=True, eq=False)

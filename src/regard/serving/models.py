@@ -1,6 +1,7 @@
 """The models that are served: each with its line, its workers and what people are told of it."""
 
 import functools
+import logging
 import os
 import sys
 import time
@@ -13,6 +14,7 @@ import torch
 from regard.decoding.ensemble import first_model
 from regard.decoding.processes import Processes
 from regard.errors import CheckpointError, CommandError, ConfigError
+from regard.interop.manifest import is_export
 from regard.run import Run, load
 from regard.serving.jobs import Update, WaitingLine
 from regard.serving.languages import languages_of
@@ -23,6 +25,7 @@ from regard.training.checkpoint import Checkpoints, digest
 
 __all__ = ["ServedModel", "parse_devices", "parse_runs", "share_threads"]
 
+log = logging.getLogger("regard.serving")
 Deliver = Callable[[list[Update]], None]
 WORDS = 10_000  # whose pieces a tokenizer keeps: a server meets new ones for ever
 
@@ -34,9 +37,9 @@ class ServedModel:
         self.name, self.folders, self.settings = name, tuple(folders), settings
         self.line, self.counters = WaitingLine(deliver), Counters()
         self.version = versions(self.folders)
-        self.open = functools.partial(open_run, self.folders)
+        self.open = functools.partial(open_run, self.folders, settings=settings)
         self.workers: list[Worker | ProcessWorker] = [
-            worker_class(settings.workers, device)(
+            worker_class("thread" if settings.engine != "regard" else settings.workers, device)(
                 name, device, self.open, self.line, self.counters, settings, self.worker_stopped
             )
             for device in parse_devices(settings.device)
@@ -144,9 +147,15 @@ class ServedModel:
         }
 
 
-def open_run(folders: Sequence[str], device: str) -> Run:
-    """Open the run of a model on a device."""
-    run = load(*folders, device=device)
+def open_run(folders: Sequence[str], device: str, settings: ServeSettings) -> Run:
+    """Open the run of a model on a device, for the engine that is to search."""
+    run: Run
+    if settings.engine == "regard":
+        run = load(*folders, device=device)
+    else:
+        from regard.interop.exported import open_engine
+
+        run = open_engine(*folders, device=device, quantize=settings.quantize, say=log.info)
     if not run.can("classify") or run.settings.data.reads != "pictures":  # labels of pictures need no words
         run.tokenizers.source.remembered = run.tokenizers.target.remembered = WORDS
     return run
@@ -168,13 +177,13 @@ def actions_of(run: Run) -> list[str]:
 
 
 def versions(folders: Sequence[str]) -> tuple[str, ...]:
-    """Tell the best checkpoints of some folders from any others."""
-    best = [Checkpoints(Path(folder)).find("best") for folder in folders]
-    return tuple(f"{path.name} {digest(path / 'manifest.json')}" for path in best)
+    """Tell the best checkpoints of some folders, or what was exported, from any others."""
+    paths = [Path(folder) if is_export(folder) else Checkpoints(Path(folder)).find("best") for folder in folders]
+    return tuple(f"{path.name} {digest(path / 'manifest.json')}" for path in paths)
 
 
-def parse_runs(arguments: Sequence[str]) -> dict[str, list[str]]:
-    """Read RUN, NAME=RUN and NAME=RUN+RUN: the folders of each model by its name."""
+def parse_runs(arguments: Sequence[str], engine: str = "regard") -> dict[str, list[str]]:
+    """Read RUN, NAME=RUN and NAME=RUN+RUN: the folders of each model by its name, for the engine that searches."""
     models: dict[str, list[str]] = {}
     for argument in arguments:
         name, equals, folders = argument.partition("=")
@@ -188,7 +197,12 @@ def parse_runs(arguments: Sequence[str]) -> dict[str, list[str]]:
                 f"{argument}: {name} is the name of another model; give it one of its own: NAME={folders}"
             )
         for folder in each:
-            if not (Path(folder) / "config.toml").is_file():
+            if is_export(folder):
+                if engine == "regard":
+                    raise CommandError(
+                        f"{folder}: an exported folder, which another engine opens; add --engine ctranslate2"
+                    )
+            elif not (Path(folder) / "config.toml").is_file():
                 raise CheckpointError(
                     f"{folder}: not a run folder, it has no config.toml; regard runs lists run folders"
                 )

@@ -77,7 +77,7 @@ class ModelRegistry:
     @classmethod
     def of(cls, settings: ServeSettings, runs: Sequence[str]) -> Self:
         """Serve the runs that a person names."""
-        return cls(settings, parse_runs(runs))
+        return cls(settings, parse_runs(runs, settings.engine))
 
     # ---- from start to end
 

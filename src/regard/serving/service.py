@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from regard.data.images.batching import decode_for
-from regard.decoding.batches import Scored, score_pairs
+from regard.decoding.batches import Scored
 from regard.decoding.options import Options
 from regard.decoding.outputs import SearchResult
 from regard.errors import ArgumentError
@@ -83,6 +83,7 @@ class Service(ModelRegistry):
         if options.precision == "bf16" and model.device_type != "cuda":
             device = model.device_type
             raise ArgumentError(f"precision: bf16 given, expected fp32 or auto: a search on {device} is in fp32")
+        run.engine.check(options)
         if request.alignment or request.replace_unknown:
             check_attention(run)
         with self.stage("prepare"):
@@ -310,7 +311,7 @@ def list_alignments(run: Run, given: Any) -> list[list[Translation]]:
 
 def score_tokens(run: Run, sources: list[list[int]], targets: list[list[int]]) -> list[Scored]:
     """The log-probabilities of the tokens of each target."""
-    return score_pairs(run.model, sources, targets, device=run.device)
+    return run.engine.score(sources, targets)
 
 
 def collect_page(run: Run, item: str | np.ndarray, target: str | None, table: dict[str, Any]) -> dict[str, Any]:
