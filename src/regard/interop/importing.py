@@ -13,8 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from regard.errors import DataError
 from regard.interop.folders import check_model_folder, check_new, whole_folder
 from regard.interop.formats import Imported, find_format, recognise
@@ -50,9 +48,7 @@ def import_model(folder: str | Path, out: str | Path, *, format: str | None = No
     row = recognise(folder) if format is None else find_format(format, "--format")
     imported = row.read(folder)
     settings = read_settings(imported.table)
-    with torch.device("meta"):
-        model = build_model(settings, imported.tokenizers)
-    model = model.to_empty(device="cpu")
+    model = build_model(settings, imported.tokenizers)
     weights = {f"model.{name}": tensor for name, tensor in imported.weights.items()}
     objective = Prediction(model)
     load_weights(objective, weights, str(folder))

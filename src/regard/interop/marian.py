@@ -1,0 +1,277 @@
+"""Marian's models, OPUS-MT's above all, as Transformers stores them: in, and out again.
+
+A folder holds config.json, the weights, two SentencePiece models (source.spm, target.spm) and one vocab.json, or one a
+side. Junczys-Dowmunt et al. 2018 (arXiv:1804.00344); Tiedemann and Thottingal 2020. What differs from Regard:
+
+- There is no <s>: decoding begins with <pad>, whose score stays in the softmax. It becomes Regard's START; Regard's own
+  PAD is a new piece that is never written.
+- A source ends with </s> (tokenizer.after).
+- Norms stand after the residual, sines before cosines, and the last layer has a bias (final_logits_bias).
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save_file
+from torch import Tensor
+
+from regard.attention.positions import sinusoids
+from regard.config import show_value
+from regard.data.settings import LANGUAGES
+from regard.data.tokenizer import END, PAD, SPECIAL, START, UNKNOWN, Tokenizer, Tokenizers
+from regard.errors import ArgumentError, DataError
+from regard.interop.formats import Imported, read_table
+from regard.interop.numbering import marian_rows, marian_tokenizers
+from regard.interop.stacks import (
+    NEVER,
+    StackSizes,
+    block_names,
+    check_exported,
+    check_tensors,
+    collect_blocks,
+    flag,
+    move_rows,
+    permute_stream,
+    read_tensors,
+    spread_blocks,
+    whole,
+    write_json,
+)
+from regard.models.config import LONGEST
+from regard.models.transformer.model import TransformerModel
+from regard.run import Run
+
+__all__ = ["read_marian", "write_marian"]
+
+NEVER_SCORE = -1e3  # an output bias below it belongs to a piece that is never written
+FIXED = {  # keys of config.json that have one value here
+    "normalize_before": False,
+    "add_final_layer_norm": False,
+    "normalize_embedding": False,
+    "static_position_embeddings": True,
+}
+SHARED = ("model.shared.weight", "model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight")
+POSITIONS = ("model.encoder.embed_positions.weight", "model.decoder.embed_positions.weight")
+HEAD, BIAS = "lm_head.weight", "final_logits_bias"
+
+
+# ---- in
+
+
+def read_marian(folder: Path) -> Imported:
+    """Read a folder of Marian's as a run of Regard."""
+    path = folder / "config.json"
+    config = read_table(path)
+    sizes, tied = StackSizes.read(config, path), check_config(config, path)
+    for name in ("source.spm", "target.spm", "vocab.json"):
+        if not (folder / name).is_file():
+            raise DataError(f"{folder / name}: missing, expected Marian's vocabulary")
+    tokenizers = marian_tokenizers(folder)
+    second = folder / "target_vocab.json"
+    files = ("vocab.json", "target_vocab.json" if second.exists() else "vocab.json")
+    tables = [marian_rows(folder, file) for file in files]
+    if tied == "all" and not tokenizers.same_ids:
+        raise DataError(f"{path}: share_encoder_decoder_embeddings is true, but there are two vocabularies")
+    vocabulary = [len(table) for table in tables]
+    said = whole(config, "vocab_size", 2**24, path), config.get("decoder_vocab_size") or config["vocab_size"]
+    for count, claimed, file in zip(vocabulary, said, files, strict=True):
+        if count != claimed:
+            raise DataError(f"{folder / file}: {count:,} pieces, expected {claimed}, as config.json says")
+    check_special(config, tables[-1], path, files[-1])
+    tensors, read = read_tensors(folder)
+    tensors = unite(tensors, tied, read[0], sizes.size)
+    shapes = {name: shape for _, names, shape in block_names(sizes, False) for name in names}
+    names = {"all": ("model.shared.weight",), "output": SHARED[1:], "none": (*SHARED[1:], HEAD)}[tied]
+    for name in names:
+        shapes[name] = (vocabulary[name != SHARED[1]], sizes.size)
+    shapes[BIAS] = (1, vocabulary[1])
+    tensors.setdefault(BIAS, torch.zeros(shapes[BIAS]))
+    check_tensors(tensors, shapes, read[0])
+    rows = [rows_of(side, table) for side, table in zip((tokenizers.source, tokenizers.target), tables, strict=True)]
+    weights = collect_blocks(tensors, sizes, False)
+    weights["source.tokens.weight"] = move_rows(tensors[names[0]], rows[0])
+    if tied != "all":
+        weights["target.tokens.weight"] = move_rows(tensors[names[1]], rows[1])
+    if tied == "none":
+        weights["readout.weight"] = move_rows(tensors[HEAD], rows[1])
+    bias = move_rows(tensors[BIAS][0, :, None], rows[1])[:, 0]
+    bias[torch.tensor([row is None for row in rows[1]])] = NEVER
+    weights["readout.bias"] = bias
+    settings = [folder / name for name in ("tokenizer_config.json",) if (folder / name).is_file()]
+    table = describe(config, sizes, tied, tokenizers, path, read_table(settings[0]) if settings else {})
+    vocabulary_files = (folder / "source.spm", folder / "target.spm", *(folder / name for name in dict.fromkeys(files)))
+    return Imported(table, tokenizers, weights, (path, *vocabulary_files, *settings, *read))
+
+
+def check_config(config: Mapping[str, Any], path: Path) -> str:
+    """Refuse what Regard has no form for, by its key; return what is tied, in Regard's word."""
+    for key, value in FIXED.items():
+        if flag(config, key, value, path) != value:
+            raise DataError(f"{path}: {key} is {str(not value).lower()}, expected {str(value).lower()}")
+    shared = flag(config, "share_encoder_decoder_embeddings", True, path)
+    tied = flag(config, "tie_word_embeddings", True, path)
+    if shared and not tied:
+        raise DataError(
+            f"{path}: tie_word_embeddings is false with share_encoder_decoder_embeddings; expected both, or neither"
+        )
+    return "all" if shared else "output" if tied else "none"
+
+
+def check_special(config: Mapping[str, Any], table: Mapping[str, int], path: Path, file: str) -> None:
+    """Refuse special pieces whose numbers in config.json are not those of the vocabulary."""
+    start = "<pad>" if config.get("decoder_start_token_id") == table["<pad>"] else "<s>"
+    for key, piece in (("eos_token_id", "</s>"), ("pad_token_id", "<pad>"), ("decoder_start_token_id", start)):
+        if config.get(key) != table.get(piece) or piece not in table:
+            value = show_value(config.get(key))
+            number = f"is {table[piece]} in {file}" if piece in table else f"is not in {file}"
+            raise DataError(f"{path}: {key} is {value}, expected the number of {piece}, which {number}")
+
+
+def rows_of(tokenizer: Tokenizer, table: Mapping[str, int]) -> list[int | None]:
+    """Return the row of Marian's that each id has; None for the padding that it does not have."""
+    rows: list[int | None] = [table.get(tokenizer.names[i]) for i in range(tokenizer.size)]
+    if rows[START] is None:  # decoding begins with <pad>
+        rows[PAD], rows[START] = None, table["<pad>"]
+    return rows
+
+
+def unite(tensors: dict[str, Tensor], tied: str, path: Path, size: int) -> dict[str, Tensor]:
+    """Return the tensors, one of each: shared ones have several names, and positions are not learned."""
+    tensors = dict(tensors)
+    for name in POSITIONS:
+        if (table := tensors.pop(name, None)) is not None:
+            expected = sinusoids(torch.arange(len(table)), size, "halves").float()
+            if table.shape != expected.shape or not torch.allclose(table.float(), expected, atol=1e-3):
+                raise DataError(f"{path}: {name} holds no sines and cosines, expected those of its positions")
+    groups = {"all": [(*SHARED, HEAD)], "output": [(SHARED[2], HEAD)], "none": []}[tied]
+    for group in groups:
+        there = [name for name in group if name in tensors]
+        if there:
+            tensors[group[0]] = tensors[there[0]]
+            for name in group[1:]:
+                tensors.pop(name, None)
+    return tensors
+
+
+def describe(
+    config: Mapping[str, Any],
+    sizes: StackSizes,
+    tied: str,
+    tokenizers: Tokenizers,
+    path: Path,
+    settings: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Return the configuration of the run."""
+    longest = whole({"max_position_embeddings": 512, **config}, "max_position_embeddings", LONGEST, path)
+    kinds = {tokenizers.source.kind, tokenizers.target.kind}
+    kind = kinds.pop() if len(kinds) == 1 else "auto"
+    tokenizer = {"kind": kind, "joint": tokenizers.same_ids, "after": [SPECIAL[END]]}
+    model = {key: value for key, value in sizes.table().items() if value is not None}
+    model |= {"kind": "transformer", "norm": "post", "positions": "sinusoidal", "sines": "halves", "tied": tied}
+    model |= {"scale_embeddings": flag(config, "scale_embedding", False, path)}
+    for key in ("dropout", "attention_dropout"):
+        model[key] = share(config, key, path)
+    data: dict[str, Any] = {"longest": max(1, longest - 1)}  # a target begins with START
+    languages = "-".join(str(settings.get(key)) for key in ("source_lang", "target_lang"))
+    if all(isinstance(settings.get(key), str) for key in ("source_lang", "target_lang")):
+        data |= {"languages": languages} if LANGUAGES.fullmatch(languages) else {}
+    return {"task": "translate", "data": data, "tokenizer": tokenizer, "model": model}
+
+
+def share(config: Mapping[str, Any], key: str, path: Path) -> float:
+    """Return a share of a config.json, such as dropout."""
+    value = config.get(key, 0.0)
+    if type(value) not in (int, float) or not 0 <= value < 1:
+        raise DataError(f"{path}: {key} is {show_value(value)}, expected a number from 0 to below 1")
+    return float(value)
+
+
+# ---- out
+
+
+@torch.no_grad()
+def write_marian(run: Run, folder: Path) -> None:
+    """Write a run as a folder that `MarianMTModel.from_pretrained` opens.
+
+    States are permuted where sine and cosine come in turn here. The vocabulary is vocab.json; a run whose PAD is never
+    written, as one that came from Marian, begins with <pad> as Marian does.
+    """
+    if not isinstance(run.model, TransformerModel):
+        raise ArgumentError(f"{run.folder}: a model of kind {run.settings.kind} given, but marian has only transformer")
+    model, config = run.model, run.model.config
+    expected = {"norm": ["post"], "positions": ["sinusoidal"], "sines": ["halves", "interleaved"]}
+    check_exported(config, expected, "marian")
+    sizes, weights = StackSizes.of(config), model.state_dict()
+    order = [order_of(side, model) for side in (run.tokenizers.source, run.tokenizers.target)]
+    tensors = spread_blocks(weights, sizes, False)
+    source, target = (weights[f"{side}.tokens.weight"].cpu().float() for side in ("source", "target"))
+    if config.tied == "all":
+        tensors[SHARED[0]] = source[order[0]]
+    else:
+        tensors |= {SHARED[1]: source[order[0]], SHARED[2]: target[order[1]]}
+    if config.tied == "none":
+        tensors[HEAD] = weights["readout.weight"].cpu().float()[order[1]]
+    bias = weights["readout.bias"].cpu().float() if config.output_bias else torch.zeros(len(target))
+    tensors[BIAS] = bias[order[1]][None]
+    if config.sines == "interleaved":
+        evens, odds = torch.arange(0, config.size, 2), torch.arange(1, config.size, 2)
+        tensors = permute_stream(tensors, torch.cat([evens, odds]))
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    write_vocabulary(run.tokenizers, order, config.tied == "all", folder)
+    table = config_of(run, sizes, order)
+    write_json(folder / "config.json", table)
+    generation = {key: table[key] for key in ("pad_token_id", "eos_token_id", "decoder_start_token_id")}
+    never = sorted({table["pad_token_id"], table["decoder_start_token_id"]})
+    generation |= {"bad_words_ids": [[i] for i in never], "max_length": table["max_position_embeddings"]}
+    write_json(folder / "generation_config.json", generation)
+
+
+def order_of(tokenizer: Tokenizer, model: TransformerModel) -> list[int]:
+    """Return the ids of Regard in the order of the rows: Marian's own where PAD is never written, else all."""
+    ids = range(tokenizer.size)
+    if not model.config.output_bias or float(model.readout.bias[PAD]) > NEVER_SCORE:
+        return [*ids]
+    return [END, UNKNOWN, *ids[len(SPECIAL) :], START]
+
+
+def pieces_of(tokenizer: Tokenizer, order: Sequence[int]) -> dict[str, int]:
+    """Return the row of every piece; START is called <pad> where there is no other."""
+    names = ["<pad>" if i == START and PAD not in order else tokenizer.names[i] for i in order]
+    return {name: row for row, name in enumerate(names)}
+
+
+def write_vocabulary(tokenizers: Tokenizers, order: Sequence[Sequence[int]], shared: bool, folder: Path) -> None:
+    """Write vocab.json, and target_vocab.json where the sides have two vocabularies."""
+    write_json(folder / "vocab.json", pieces_of(tokenizers.source, order[0]))
+    if not shared and not tokenizers.same_ids:
+        write_json(folder / "target_vocab.json", pieces_of(tokenizers.target, order[1]))
+
+
+def config_of(run: Run, sizes: StackSizes, order: Sequence[Sequence[int]]) -> dict[str, Any]:
+    """Return the config.json of a run."""
+    config = run.model.config
+    pieces = pieces_of(run.tokenizers.target, order[1])
+    return {
+        "architectures": ["MarianMTModel"],
+        "model_type": "marian",
+        "is_encoder_decoder": True,
+        **sizes.config(),
+        "vocab_size": len(order[0]),
+        "decoder_vocab_size": len(order[1]),
+        "max_position_embeddings": run.settings.data.longest + 1,
+        "dropout": config.dropout,
+        "attention_dropout": config.attention_dropout,
+        "activation_dropout": 0.0,
+        "scale_embedding": config.scale_embeddings,
+        "share_encoder_decoder_embeddings": config.tied == "all",
+        "tie_word_embeddings": config.tied != "none",
+        **FIXED,
+        "pad_token_id": pieces["<pad>"],
+        "eos_token_id": pieces["</s>"],
+        "decoder_start_token_id": pieces.get("<s>", pieces["<pad>"]),
+        "bos_token_id": pieces.get("<s>"),
+        "forced_eos_token_id": None,
+        "dtype": "float32",
+    }

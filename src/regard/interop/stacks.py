@@ -1,0 +1,249 @@
+"""Encoders and decoders as Transformers stores those of BART's family (Marian, M2M-100, NLLB), and as Regard has them.
+
+Weights go one to one; queries, keys and values are three matrices there and one here. A vocabulary's rows are in
+another order, which a list says: for each id here the row there.
+"""
+
+# v pieces here · r rows there · d width
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from regard.config import show_value
+from regard.disk import write_whole
+from regard.errors import ConfigError, DataError
+from regard.interop.formats import read_table
+from regard.models.config import DEEPEST, HEADS, WIDEST
+from regard.models.transformer.config import TransformerConfig
+from regard.models.weights import read_weights
+
+__all__ = ["NEVER", "StackSizes", "check_tensors", "collect_blocks", "move_rows", "read_tensors", "spread_blocks"]
+
+NEVER = -1e4  # the output bias of a piece that is never written; in half precision -∞ less itself is no number
+NAMED = 5  # tensors of a list in a message
+ACTIVATIONS = {"swish": "silu", "silu": "silu", "relu": "relu", "gelu": "gelu"}
+ATTENTIONS = {"attention": "self_attn", "cross": "encoder_attn"}
+NORMS = {
+    "attention_norm": "self_attn_layer_norm",
+    "cross_norm": "encoder_attn_layer_norm",
+    "feed_norm": "final_layer_norm",
+}
+FEEDS = {"feed.0": "fc1", "feed.2": "fc2"}
+FILES = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
+
+
+@dataclass(frozen=True)
+class StackSizes:
+    """The sizes that a config.json gives, checked."""
+
+    size: int
+    heads: int
+    layers: int
+    decoder_layers: int
+    hidden: int
+    activation: str
+
+    @classmethod
+    def read(cls, config: Mapping[str, Any], path: Path) -> "StackSizes":
+        """Read the sizes of a config.json; a DataError names the key of what cannot be had here."""
+        for key in ("attention_heads", "ffn_dim"):
+            one, other = (whole(config, f"{side}_{key}", WIDEST, path) for side in ("encoder", "decoder"))
+            if one != other:
+                raise DataError(
+                    f"{path}: decoder_{key} is {other}, encoder_{key} {one}; expected the same for both sides"
+                )
+        name = config.get("activation_function", "gelu")
+        if name not in ACTIVATIONS:
+            raise DataError(
+                f"{path}: activation_function is {show_value(name)}, expected one of {', '.join(ACTIVATIONS)}"
+            )
+        sizes = cls(
+            whole(config, "d_model", WIDEST, path),
+            whole(config, "encoder_attention_heads", HEADS, path),
+            whole(config, "encoder_layers", DEEPEST, path),
+            whole(config, "decoder_layers", DEEPEST, path),
+            whole(config, "encoder_ffn_dim", WIDEST, path),
+            ACTIVATIONS[name],
+        )
+        if sizes.size % sizes.heads:
+            raise DataError(f"{path}: d_model is {sizes.size}, which {sizes.heads} attention heads do not divide")
+        return sizes
+
+    def table(self) -> dict[str, Any]:
+        """Return the sizes as a [model] table has them."""
+        return {
+            "size": self.size,
+            "heads": self.heads,
+            "layers": self.layers,
+            "decoder_layers": None if self.decoder_layers == self.layers else self.decoder_layers,
+            "hidden": self.hidden,
+            "activation": self.activation,
+        }
+
+    def config(self) -> dict[str, Any]:
+        """Return the sizes as a config.json has them."""
+        table: dict[str, Any] = {"d_model": self.size, "num_hidden_layers": self.layers}
+        table |= {"encoder_layers": self.layers, "decoder_layers": self.decoder_layers}
+        for side in ("encoder", "decoder"):
+            table |= {f"{side}_attention_heads": self.heads, f"{side}_ffn_dim": self.hidden}
+        return {**table, "activation_function": {"silu": "swish"}.get(self.activation, self.activation)}
+
+    @classmethod
+    def of(cls, config: TransformerConfig) -> "StackSizes":
+        """Return the sizes of a model of Regard's."""
+        depth = config.layers if config.decoder_layers is None else config.decoder_layers
+        return cls(config.size, config.heads, config.layers, depth, config.hidden, config.activation)
+
+
+def whole(config: Mapping[str, Any], key: str, most: int, path: Path) -> int:
+    """Return a whole number of a config.json, from 1 to `most`."""
+    value = config.get(key)
+    if type(value) is not int or not 1 <= value <= most:
+        raise DataError(f"{path}: {key} is {show_value(value)}, expected a whole number from 1 to {most:,}")
+    return value
+
+
+def flag(config: Mapping[str, Any], key: str, default: bool, path: Path) -> bool:
+    """Return a truth value of a config.json."""
+    value = config.get(key, default)
+    if value is None:
+        return default
+    if type(value) is not bool:
+        raise DataError(f"{path}: {key} is {show_value(value)}, expected true or false")
+    return value
+
+
+# ---- blocks
+
+
+def block_names(sizes: StackSizes, final_norm: bool) -> Iterator[tuple[str, tuple[str, ...], tuple[int, ...]]]:
+    """Yield every weight of the blocks: its name here, its names there, and the shape of each of those."""
+    d, h = sizes.size, sizes.hidden
+    for side, layers in (("encoder", sizes.layers), ("decoder", sizes.decoder_layers)):
+        for layer in range(layers):
+            own, their = f"{side}.blocks.{layer}", f"model.{side}.layers.{layer}"
+            for kind, shape in (("weight", (d, d)), ("bias", (d,))):
+                for here, there in ATTENTIONS.items():
+                    if here == "cross" and side == "encoder":
+                        continue
+                    three = tuple(f"{their}.{there}.{part}_proj.{kind}" for part in "qkv")
+                    yield f"{own}.{here}.projection.{kind}", three, shape
+                    yield f"{own}.{here}.output.{kind}", (f"{their}.{there}.out_proj.{kind}",), shape
+            for here, there in NORMS.items():
+                if here == "cross_norm" and side == "encoder":
+                    continue
+                for kind in ("weight", "bias"):
+                    yield f"{own}.{here}.{kind}", (f"{their}.{there}.{kind}",), (d,)
+            for (here, there), wide in zip(FEEDS.items(), ((h, d), (d, h)), strict=True):
+                yield f"{own}.{here}.weight", (f"{their}.{there}.weight",), wide
+                yield f"{own}.{here}.bias", (f"{their}.{there}.bias",), wide[:1]
+        if final_norm:
+            for kind in ("weight", "bias"):
+                yield f"{side}.final_norm.{kind}", (f"model.{side}.layer_norm.{kind}",), (d,)
+
+
+def collect_blocks(tensors: Mapping[str, Tensor], sizes: StackSizes, final_norm: bool) -> dict[str, Tensor]:
+    """Return the weights of the blocks by their names here."""
+    return {
+        own: torch.cat([tensors[name].float() for name in theirs]) if len(theirs) > 1 else tensors[theirs[0]].float()
+        for own, theirs, _ in block_names(sizes, final_norm)
+    }
+
+
+def spread_blocks(weights: Mapping[str, Tensor], sizes: StackSizes, final_norm: bool) -> dict[str, Tensor]:
+    """Return the weights of the blocks by their names there."""
+    tensors: dict[str, Tensor] = {}
+    for own, theirs, _ in block_names(sizes, final_norm):
+        parts = weights[own].detach().cpu().float().chunk(len(theirs))
+        tensors |= {name: part.contiguous() for name, part in zip(theirs, parts, strict=True)}
+    return tensors
+
+
+def permute_stream(tensors: Mapping[str, Tensor], order: Tensor) -> dict[str, Tensor]:
+    """Return the tensors of a model whose states are permuted: number i of a state is what number order[i] was.
+
+    What reads a state has its columns permuted, what writes one its rows; the rest, inside a layer, stays.
+    """
+    permuted = {}
+    for name, tensor in tensors.items():
+        last = name.split(".")[-2] if "." in name else name
+        if last in ("q_proj", "k_proj", "v_proj", "fc1"):
+            permuted[name] = tensor[:, order] if tensor.ndim == 2 else tensor
+        elif last in ("out_proj", "fc2") or last.endswith("layer_norm"):
+            permuted[name] = tensor[order]
+        elif last in ("shared", "embed_tokens", "lm_head"):
+            permuted[name] = tensor[:, order]
+        else:
+            permuted[name] = tensor
+    return {name: tensor.contiguous() for name, tensor in permuted.items()}
+
+
+def move_rows(tensor: Tensor, rows: Sequence[int | None]) -> Tensor:
+    """Return the rows in another order; one that comes from nowhere is zeros."""
+    index = torch.tensor([-1 if row is None else row for row in rows])
+    moved = tensor.float()[index.clamp(min=0)]
+    moved[index < 0] = 0
+    return moved
+
+
+# ---- files
+
+
+def read_tensors(folder: Path) -> tuple[dict[str, Tensor], tuple[Path, ...]]:
+    """Read the weights of a folder, safetensors before pickled ones, which may hold no code; and the files' names."""
+    found = next((folder / name for name in FILES if (folder / name).is_file()), None)
+    if found is None:
+        raise DataError(f"{folder}: no weights in it, expected model.safetensors or pytorch_model.bin")
+    if found.suffix != ".json":
+        return dict(read_weights(str(found))), (found,)
+    named = read_table(found).get("weight_map")
+    names = sorted(set(named.values())) if isinstance(named, dict) and all(map(is_text, named.values())) else []
+    if not names or any(Path(name).name != name for name in names):
+        raise DataError(f"{found}: weight_map is missing, or names no files beside it")
+    tensors: dict[str, Tensor] = {}
+    for name in names:
+        tensors |= read_weights(str(folder / name))
+    return tensors, (found, *(folder / name for name in names))
+
+
+def is_text(value: object) -> bool:
+    return isinstance(value, str)
+
+
+def check_tensors(tensors: Mapping[str, Tensor], shapes: Mapping[str, tuple[int, ...]], path: Path) -> None:
+    """Refuse weights that are not those of the configuration, and name at most five of them."""
+    if missing := [name for name in shapes if name not in tensors]:
+        raise DataError(f"{path}: {listing(missing)} missing, which config.json asks for")
+    if unknown := [name for name in tensors if name not in shapes]:
+        raise DataError(f"{path}: {listing(unknown)} given, which no part of the model is called")
+    for name, shape in shapes.items():
+        if tuple(tensors[name].shape) != shape:
+            given = list(tensors[name].shape)
+            raise DataError(f"{path}: {name} is {given}, expected {list(shape)} as config.json says")
+
+
+def listing(names: Sequence[str]) -> str:
+    """List names of tensors, the first few."""
+    more = f" and {len(names) - NAMED:,} more" if len(names) > NAMED else ""
+    return f"tensor{'s' * (len(names) > 1)} {', '.join(names[:NAMED])}{more}"
+
+
+def check_exported(config: TransformerConfig, expected: Mapping[str, Sequence[Any]], format: str) -> None:
+    """Refuse a model that the format has no form for, by its first key that differs."""
+    usual = {"join": ["add"], "score": ["dot"], "scaled": [True], "split": ["projection"], "mixing": ["attention"]}
+    usual |= {"residual": [True], "feed_forward": [True], "depth": [None, config.size // config.heads]}
+    for key, values in {**usual, **expected}.items():
+        if (value := getattr(config, key)) not in values:
+            raise ConfigError(
+                f"model.{key}", f"{show_value(value)} given, but {format} has only {show_value(values[0])}"
+            )
+
+
+def write_json(path: Path, table: Mapping[str, Any]) -> None:
+    """Write a table as JSON that people can read."""
+    write_whole(path, json.dumps(table, indent=2, ensure_ascii=False) + "\n")
