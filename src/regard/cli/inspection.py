@@ -1,6 +1,6 @@
 """The parts of `regard look`: options checked, runs opened, pages and pictures written, tables printed."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
