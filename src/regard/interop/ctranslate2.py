@@ -104,9 +104,11 @@ def portable_settings(run: Run) -> dict[str, Any]:
 
 
 def pieces_of(tokenizer: Tokenizer) -> list[str]:
-    """Return the pieces of a vocabulary by number; a number without one gets a name of its own."""
-    names = tokenizer.names
-    return [names.get(i, f"<{i}>") for i in range(tokenizer.size)]
+    """Return the pieces of a vocabulary by number, each once: a number without one gets a name of its own."""
+    names: dict[str, int] = {}
+    for i, piece in enumerate(tokenizer.pieces(range(tokenizer.size))):
+        names[f"<{i}>" if piece in names else piece] = i
+    return list(names)
 
 
 def library(module: str = "ctranslate2") -> Any:
