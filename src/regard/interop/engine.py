@@ -138,8 +138,10 @@ class CTranslate2Engine:
             repeated = self.decode_to_limit([sources[i] for i in rows], [prefixes[i] for i in rows], options, limit)
             for i, hypotheses in zip(rows, repeated, strict=True):
                 found[i] = hypotheses
-        if any(prefixes):  # whose probability CTranslate2 does not count
+        if any(prefixes):  # whose probability CTranslate2 does not count, nor lets it END follow unless it is likeliest
             for i, scored in enumerate(self.score(sources, prefixes)):
+                if options.beam > 1 and all(tokens != [*prefixes[i], END] for tokens, _ in found[i]):
+                    found[i].append(([*prefixes[i], END], scored.tokens[-1]))
                 found[i] = [(tokens, total + sum(scored.tokens[:-1])) for tokens, total in found[i]]
         uncertain = range(len(sources)) if options.shortest else {i for rows in again.values() for i in rows}
         return self.rank(sources, found, options, uncertain)
