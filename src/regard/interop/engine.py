@@ -13,7 +13,8 @@ are finished, the best others go on. They differ in three things, and here the s
   output that is the same. For penalties up to 1 an output that is found late may be missing among the last of an n-best
   list, and rarely is it the best; greater ones are refused.
 
-What changes probabilities there and not here, or has another meaning, is refused by its name.
+After a prefix an output ends at once only where END is the likeliest token. What changes probabilities there and not
+here, or has another meaning, is refused by its name.
 """
 
 # n target pieces · m source pieces
@@ -138,10 +139,8 @@ class CTranslate2Engine:
             repeated = self.decode_to_limit([sources[i] for i in rows], [prefixes[i] for i in rows], options, limit)
             for i, hypotheses in zip(rows, repeated, strict=True):
                 found[i] = hypotheses
-        if any(prefixes):  # whose probability CTranslate2 does not count, nor lets it END follow unless it is likeliest
+        if any(prefixes):  # whose probability CTranslate2 does not count
             for i, scored in enumerate(self.score(sources, prefixes)):
-                if options.beam > 1 and all(tokens != [*prefixes[i], END] for tokens, _ in found[i]):
-                    found[i].append(([*prefixes[i], END], scored.tokens[-1]))
                 found[i] = [(tokens, total + sum(scored.tokens[:-1])) for tokens, total in found[i]]
         uncertain = range(len(sources)) if options.shortest else {i for rows in again.values() for i in rows}
         return self.rank(sources, found, options, uncertain)
