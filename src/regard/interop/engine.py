@@ -13,8 +13,7 @@ are finished, the best others go on. They differ in three things, and here the s
   output that is the same. For penalties up to 1 an output that is found late may be missing among the last of an n-best
   list, and rarely is it the best; greater ones are refused.
 
-After a prefix an output ends at once only where END is the likeliest token. What changes probabilities there and not
-here, or has another meaning, is refused by its name.
+What changes probabilities there and not here, or has another meaning, is refused by its name.
 """
 
 # n target pieces · m source pieces
@@ -23,6 +22,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import fields
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -43,6 +43,7 @@ __all__ = ["SERVED", "CTranslate2Engine"]
 SERVED = ("beam", "nbest", "length_penalty", "shortest", "longest")  # options of the search; others keep their defaults
 STRONGEST = 1.0  # length penalty: beyond it the best output is often one that Regard's search finds late
 NEARLY_ZERO = 1e-9  # a length penalty that changes no rank, and switches the early end off
+FEW = 256  # tokens of a batch of prefixes: scores of all words are held for each
 Ids = Sequence[Sequence[int]]
 Hypotheses = list[tuple[list[int], float]]  # the tokens of each, with END where it has one, and its log-probability
 
@@ -140,8 +141,7 @@ class CTranslate2Engine:
             for i, hypotheses in zip(rows, repeated, strict=True):
                 found[i] = hypotheses
         if any(prefixes):  # whose probability CTranslate2 does not count
-            for i, scored in enumerate(self.score(sources, prefixes)):
-                found[i] = [(tokens, total + sum(scored.tokens[:-1])) for tokens, total in found[i]]
+            self.add_prefixes(sources, prefixes, found, options)
         uncertain = range(len(sources)) if options.shortest else {i for rows in again.values() for i in rows}
         return self.rank(sources, found, options, uncertain)
 
@@ -166,6 +166,33 @@ class CTranslate2Engine:
             ]
             for result in results
         ]
+
+    def add_prefixes(self, sources: Ids, prefixes: Ids, found: list[Hypotheses], options: Options) -> None:
+        """Count the probability of prefixes, and add outputs that end after them.
+
+        CTranslate2 lets END follow a prefix only where it is the likeliest token. Here it may, as elsewhere, where it
+        is among the first `beam`.
+        """
+        for chunk in pair_batches([(source, prefix) for source, prefix in zip(sources, prefixes, strict=True)], FEW):
+            results = self.translator.translate_batch(
+                [self.spell(sources[i], self.source) for i in chunk],
+                [self.spell(prefixes[i], self.target) for i in chunk],
+                beam_size=1,
+                max_decoding_length=max(len(prefixes[i]) for i in chunk) + 1,
+                max_input_length=0,
+                min_decoding_length=0,
+                return_logits_vocab=True,
+            )
+            for i, result in zip(chunk, results, strict=True):
+                steps = [torch.from_numpy(np.array(each)) for each in result.logits[0][: len(prefixes[i]) + 1]]
+                log_probs = torch.stack(steps).float().log_softmax(-1)
+                total = float(log_probs[:-1].gather(1, torch.tensor(prefixes[i])[:, None]).sum())
+                log_probs[-1, : START + 1] = -torch.inf
+                ends, end = [*prefixes[i], END], float(log_probs[-1, END])
+                rank = int((log_probs[-1] > end).sum())
+                if not options.shortest and rank < options.beam and all(tokens != ends for tokens, _ in found[i]):
+                    found[i].append((ends, end))
+                found[i] = [(tokens, each + total) for tokens, each in found[i]]
 
     def decode_to_limit(self, sources: Ids, prefixes: Ids, options: Options, limit: int) -> list[Hypotheses]:
         """Search up to the limit, whatever has ended before, without the tokens that no output has."""
@@ -284,12 +311,12 @@ def batches(order: list[int], sources: Ids, prefixes: Ids, options: Options, bud
         yield chunk
 
 
-def pair_batches(pairs: Sequence[Pair]) -> Iterator[list[int]]:
+def pair_batches(pairs: Sequence[Pair], budget: int = SCORE_BUDGET) -> Iterator[list[int]]:
     """Yield batches of pairs, those of like length together."""
     sizes = [max(map(len, pair)) + 1 for pair in pairs]
     order = sorted(range(len(pairs)), key=lambda i: -sizes[i])
     while order:
-        count = max(1, SCORE_BUDGET // sizes[order[0]])
+        count = max(1, budget // sizes[order[0]])
         chunk, order = order[:count], order[count:]
         yield chunk
 

@@ -1,0 +1,97 @@
+"""Exports from end to end: verified, told in the manifest, verified again, and nothing left where that fails."""
+
+import json
+import shutil
+
+import pytest
+
+import regard
+from regard.errors import ArgumentError, CheckpointError, CommandError, DataError, VerificationError
+from regard.interop import ctranslate2
+from regard.interop.export import export_model, verify_export
+from regard.interop.manifest import read_manifest
+
+
+@pytest.fixture(scope="module")
+def desk(furnish):
+    return furnish(run="phrasebook", gru="rnnsearch")
+
+
+@pytest.fixture(scope="module")
+def exported(desk):
+    return export_model(desk / "run", desk / "exported", to="ctranslate2")
+
+
+def test_an_export_is_verified_and_says_how(desk, exported):
+    found, manifest = exported.verification, read_manifest(desk / "exported", "ctranslate2")
+    assert found is not None
+    assert found.sentences == "validation"
+    assert found.equal == found.count
+    assert manifest["verification"] == json.loads(json.dumps(vars(found)))
+    assert set(exported.files) == {
+        "alignment.json",
+        "config.json",
+        "manifest.json",
+        "model.bin",
+        "shared_vocabulary.json",
+        "tokenizer.json",
+        "words.txt",
+    }
+    assert manifest["run"]["folder"] == "run"
+    assert manifest["facts"]["quantize"] == "float32"
+    assert str(desk) not in (desk / "exported" / "manifest.json").read_text(), "no path of whoever trained it"
+
+
+def test_sentences_of_a_file(desk, tmp_path):
+    (tmp_path / "check").write_text("the man sleeps .\nthe woman reads a book .\n")
+    found = export_model(desk / "run", tmp_path / "out", to="ctranslate2", quantize="int8", check=tmp_path / "check")
+    assert found.verification is not None
+    assert (found.verification.sentences, found.verification.count) == ("file", 2)
+
+
+def test_it_is_verified_again(desk, exported, tmp_path):
+    assert verify_export(desk / "exported") == exported.verification
+    for name in ("run", "exported"):
+        shutil.copytree(desk / name, tmp_path / "other" / name, symlinks=True)
+    assert verify_export(tmp_path / "other" / "exported") == exported.verification, "found beside it"
+    shutil.move(tmp_path / "other" / "run", tmp_path / "moved")
+    with pytest.raises(CheckpointError, match="no checkpoint step-.*; give its run, as in: regard export RUN --verify"):
+        verify_export(tmp_path / "other" / "exported")
+    assert verify_export(tmp_path / "other" / "exported", tmp_path / "moved") == exported.verification
+    name = read_manifest(desk / "exported")["run"]["checkpoint"]
+    checkpoint = tmp_path / "moved" / "checkpoints" / name / "manifest.json"
+    checkpoint.write_text(checkpoint.read_text() + " ")
+    with pytest.raises(CheckpointError, match="another checkpoint than .* was exported from"):
+        verify_export(tmp_path / "other" / "exported", tmp_path / "moved")
+
+
+def test_a_conversion_that_is_wrong_leaves_nothing(desk, tmp_path, monkeypatch):
+    real = ctranslate2.set_norm
+
+    def wrong(spec, norm):
+        real(spec, norm)
+        spec.beta = spec.beta + 0.3
+
+    monkeypatch.setattr(ctranslate2, "set_norm", wrong)
+    with pytest.raises(VerificationError, match="outputs differ; the first is “.*”, by the run “.*”, by the export “"):
+        export_model(desk / "run", tmp_path / "a" / "out", to="ctranslate2")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_cannot_be_exported_leaves_nothing(desk, tmp_path):
+    with pytest.raises(ArgumentError, match="gru: model.kind: rnnsearch given"):
+        export_model(desk / "gru", tmp_path / "out", to="ctranslate2")
+    with pytest.raises(CommandError, match="--quantize: int3 given, expected float32, float16, int8, int8_float16"):
+        export_model(desk / "run", tmp_path / "out", to="ctranslate2", quantize="int3")
+    (tmp_path / "exported").mkdir()
+    with pytest.raises(CommandError, match="--out: .*exported already exists"):
+        export_model(desk / "run", tmp_path / "exported", to="ctranslate2")
+    with pytest.raises(DataError, match="absent"):
+        export_model(desk / "run", tmp_path / "out", to="ctranslate2", check=tmp_path / "absent")
+    assert [path.name for path in tmp_path.iterdir()] == ["exported"]
+
+
+def test_an_open_run_is_exported_as_it_is(desk, tmp_path):
+    run = regard.load(desk / "run", checkpoint="last")
+    found = export_model(run, tmp_path / "out", to="ctranslate2", checkpoint="last")
+    assert read_manifest(found.folder)["run"]["step"] == run.step
