@@ -5,9 +5,9 @@ are finished, the best others go on. They differ in three things, and here the s
 
 - Ranking. CTranslate2 divides by length^α. So it is asked for every hypothesis with α = 0, and they are ranked by
   Regard's formula (`regard.decoding.scoring`).
-- Limits. CTranslate2 has one limit for a batch, and leaves an output that reaches it without END. A greedy output is
-  cut at its own limit; a sentence whose beam gets there is searched once more up to its own limit, without an early
-  end, and END is counted after each hypothesis, as Regard does.
+- Limits. CTranslate2 has one limit for a batch, and leaves an output that reaches it without END. Hypotheses are cut
+  at the limit of their sentence, and END is counted after each, as Regard does. Where a beam's outputs have
+  one of them, the sentence is searched once more up to its own limit, without an early end, so that none is missing.
 - The end. CTranslate2 ends a sentence when its likeliest hypothesis has ended and the beam is full of finished ones.
   Regard goes on while one that goes on has a better score than the last of them. For a length penalty of 0 and one
   output that is the same. For penalties up to 1 an output that is found late may be missing among the last of an n-best
@@ -18,7 +18,7 @@ What changes probabilities there and not here, or has another meaning, is refuse
 
 # n target pieces · m source pieces
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -128,22 +128,19 @@ class CTranslate2Engine:
         found = self.decode(
             sources, prefixes, options, max(limits), num_hypotheses=count, min_decoding_length=options.shortest
         )
+        found = [cut_at(hypotheses, limit) for hypotheses, limit in zip(found, limits, strict=True)]
+        results = self.rank(sources, prefixes, found, options)
         again: dict[int, list[int]] = defaultdict(list)
-        for i, (hypotheses, limit) in enumerate(zip(found, limits, strict=True)):
-            if options.beam == 1:
-                found[i] = [(tokens[:limit] if len(tokens) > limit else tokens, total) for tokens, total in hypotheses]
-            if not all(map(sound, (tokens for tokens, _ in found[i]))) or (
-                options.beam > 1 and any(len(tokens) > limit or tokens[-1:] != [END] for tokens, _ in hypotheses)
-            ):
+        for i, limit in enumerate(limits):
+            limited = options.beam > 1 and not all(output.finished for output in results[i].outputs)
+            if limited or not all(sound(tokens) for tokens, _ in found[i]):
                 again[limit].append(i)
         for limit, rows in again.items():
-            repeated = self.decode_to_limit([sources[i] for i in rows], [prefixes[i] for i in rows], options, limit)
-            for i, hypotheses in zip(rows, repeated, strict=True):
-                found[i] = hypotheses
-        if any(prefixes):  # whose probability CTranslate2 does not count
-            self.add_prefixes(sources, prefixes, found, options)
-        uncertain = range(len(sources)) if options.shortest else {i for rows in again.values() for i in rows}
-        return self.rank(sources, found, options, uncertain)
+            some, begun = [sources[i] for i in rows], [prefixes[i] for i in rows]
+            repeated = self.decode_to_limit(some, begun, options, limit)
+            for i, result in zip(rows, self.rank(some, begun, repeated, options, certain=False), strict=True):
+                results[i] = result
+        return results
 
     def decode(self, sources: Ids, prefixes: Ids, options: Options, limit: int, **how: Any) -> list[Hypotheses]:
         """Call `translate_batch` for one batch, with outputs of at most `limit` tokens and END."""
@@ -206,18 +203,20 @@ class CTranslate2Engine:
         return [[(tokens, total) for tokens, total in each if sound(tokens)] for each in found]
 
     def rank(
-        self, sources: Ids, found: Sequence[Hypotheses], options: Options, uncertain: Collection[int]
+        self, sources: Ids, prefixes: Ids, found: list[Hypotheses], options: Options, certain: bool = True
     ) -> list[SearchResult]:
         """Rank hypotheses by Regard's formula.
 
-        They are scored once more where CTranslate2 did not count END, and those of `uncertain` sentences, where it left
-        tokens out of its sums.
+        They are scored once more where CTranslate2 did not count END, or, not `certain`, left tokens out of its sums.
         """
+        if any(prefixes):  # whose probability CTranslate2 does not count
+            self.add_prefixes(sources, prefixes, found, options)
+        certain = certain and not options.shortest
         missing = [
             (i, j)
             for i, hypotheses in enumerate(found)
             for j, (tokens, _) in enumerate(hypotheses)
-            if i in uncertain or tokens[-1:] != [END]
+            if not certain or tokens[-1:] != [END]
         ]
         pairs = [(sources[i], without_end(found[i][j][0])) for i, j in missing]
         totals = dict(zip(missing, self.score([one for one, _ in pairs], [two for _, two in pairs]), strict=True))
@@ -319,6 +318,12 @@ def pair_batches(pairs: Sequence[Pair], budget: int = SCORE_BUDGET) -> Iterator[
         count = max(1, budget // sizes[order[0]])
         chunk, order = order[:count], order[count:]
         yield chunk
+
+
+def cut_at(hypotheses: Hypotheses, limit: int) -> Hypotheses:
+    """Cut hypotheses at the limit of their sentence, each once; the sums of those that are cut are not theirs."""
+    cut = {tuple(tokens if len(tokens) <= limit else tokens[:limit]): total for tokens, total in reversed(hypotheses)}
+    return [(list(tokens), total) for tokens, total in cut.items()]
 
 
 def without_end(tokens: list[int]) -> list[int]:

@@ -23,6 +23,7 @@ import torch
 from regard.errors import RegardError
 from regard.kernels.garbage import settle_memory
 from regard.run import Run
+from regard.serving.batch_engine import BatchEngine
 from regard.serving.engine import Engine
 from regard.serving.jobs import Job
 from regard.serving.settings import LOG_FORMAT, ServeSettings
@@ -77,7 +78,7 @@ class Report(NamedTuple):
 class EngineProcess:
     """Takes orders from a connection, and reports."""
 
-    def __init__(self, connection: Connection, run: Run, engine: Engine):
+    def __init__(self, connection: Connection, run: Run, engine: Engine | BatchEngine):
         self.connection, self.run, self.engine = connection, run, engine
         self.jobs: dict[int, Job] = {}
         self.poll = select.poll()

@@ -116,7 +116,7 @@ def collect_outputs(
     search: dict[str, Any],
     batch_tokens: int | None,
     lowercase: bool,
-    opening: dict[str, str],
+    opening: dict[str, Any],
 ) -> list[list[str]]:
     """Collect the outputs of each system; files are read, and refused, before any run translates."""
     from regard.tasks.evaluation import translate_sources
