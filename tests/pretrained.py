@@ -44,11 +44,13 @@ def marian_folder(folder: Path, *, seed: int = 0, codes: tuple[str, ...] = (), *
     folder.mkdir(parents=True, exist_ok=True)
     sides = [train_pieces(TEXTS[side], folder / f"{side}.spm") for side in ("source", "target")]
     separate = not options.get("share_encoder_decoder_embeddings", True) and options.pop("separate", True)
-    tables = []
-    for pieces in [sides[0], sides[1]] if separate else [[*sides[0], *sides[1]]]:
-        rest = [piece for piece in dict.fromkeys(pieces) if piece not in ("</s>", "<unk>")]
-        names = ["</s>", "<unk>", *rest[: len(rest) - 2], *codes, "<pad>"]  # two pieces are left out of the vocabulary
-        tables.append({name: row for row, name in enumerate(names)})
+    lists = [
+        [piece for piece in dict.fromkeys(pieces) if piece not in ("</s>", "<unk>")]
+        for pieces in (sides if separate else [[*sides[0], *sides[1]]])
+    ]
+    count = min(map(len, lists)) - 2  # two pieces are left out of the vocabulary; <pad> has one number in both
+    names = [["</s>", "<unk>", *rest[:count], *codes, "<pad>"] for rest in lists]
+    tables = [{name: row for row, name in enumerate(each)} for each in names]
     for name, table in zip(("vocab.json", "target_vocab.json"), tables, strict=False):
         (folder / name).write_text(json.dumps(table, ensure_ascii=False))
     rows = len(tables[-1])
@@ -83,4 +85,42 @@ def marian_folder(folder: Path, *, seed: int = 0, codes: tuple[str, ...] = (), *
         "separate_vocabs": separate,
     }
     (folder / "tokenizer_config.json").write_text(json.dumps(settings))
+    return model
+
+
+def m2m100_folder(folder: Path, *, family: str = "m2m100", seed: int = 0, **options: Any) -> Any:
+    """Write a small random M2M100ForConditionalGeneration with the vocabulary of M2M-100 or NLLB; return the model."""
+    transformers = pytest.importorskip("transformers")
+    folder.mkdir(parents=True, exist_ok=True)
+    sentencepiece = pytest.importorskip("sentencepiece")
+    content = io.BytesIO()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=iter([*TEXTS["source"], *TEXTS["target"]] * 5), model_writer=content, vocab_size=120,
+            model_type="bpe", unk_id=0, bos_id=1, eos_id=2, pad_id=-1, minloglevel=2,
+        )  # fmt: skip
+    (folder / "sentencepiece.bpe.model").write_bytes(content.getvalue())
+    processor = sentencepiece.SentencePieceProcessor(model_proto=content.getvalue())
+    pieces = [processor.id_to_piece(i) for i in range(3, processor.get_piece_size())]
+    if family == "m2m100":
+        rows = {piece: row for row, piece in enumerate(["<s>", "<pad>", "</s>", "<unk>", *pieces])}
+        (folder / "vocab.json").write_text(json.dumps(rows, ensure_ascii=False))
+        count = len(rows) + 100 + 8  # languages, and rows that nothing is called by
+        settings = {"language_codes": "m2m100"}
+    else:
+        codes = ["eng_Latn", "deu_Latn", "fra_Latn"]
+        count = 4 + len(pieces) + len(codes) + 1
+        settings = {"additional_special_tokens": codes, "tokenizer_class": "NllbTokenizer"}
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings))
+    table: dict[str, Any] = {"vocab_size": count, "d_model": 16, "encoder_layers": 2, "decoder_layers": 2}
+    table |= {"encoder_ffn_dim": 24, "decoder_ffn_dim": 24, "encoder_attention_heads": 2, "decoder_attention_heads": 2}
+    table |= {"max_position_embeddings": 64, "init_std": 0.3}
+    torch.manual_seed(seed)
+    model = transformers.M2M100ForConditionalGeneration(transformers.M2M100Config(**{**table, **options})).eval()
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if name.endswith(("bias", "norm.weight")):
+                parameter += 0.1 * torch.randn_like(parameter)
+    model.save_pretrained(folder)
     return model

@@ -28,6 +28,7 @@ OTHERS = {  # options of other programs, by the word that the same code or sente
     "sacreBLEU": {"--paired-bs"},
     "pip install": {"--no-deps"},
     "curl": {"--json"},
+    "hf download": {"--local-dir"},
 }
 STYLE = re.compile(r"var\(--|style=\"--|\{[^}]*--[\w-]+:")  # names of CSS look like options
 TEXTS = texts()

@@ -2,13 +2,18 @@
 
 import json
 import shutil
+import sys
+from types import ModuleType
 
 import pytest
+from plugin_rows import forget_plugins
 
 import regard
+from regard.bench.serving import write_run
 from regard.errors import ArgumentError, CheckpointError, CommandError, DataError, VerificationError
 from regard.interop import ctranslate2
 from regard.interop.export import export_model, verify_export
+from regard.interop.formats import Format
 from regard.interop.manifest import read_manifest
 
 
@@ -95,3 +100,50 @@ def test_an_open_run_is_exported_as_it_is(desk, tmp_path):
     run = regard.load(desk / "run", checkpoint="last")
     found = export_model(run, tmp_path / "out", to="ctranslate2", checkpoint="last")
     assert read_manifest(found.folder)["run"]["step"] == run.step
+
+
+# ---- a format of a plugin
+
+
+def write_notes(run, folder, shout=False):
+    text = repr(run)
+    (folder / "notes").mkdir()
+    (folder / "notes" / "a.txt").write_text(text.upper() if shout else text)
+    return {"shout": shout}
+
+
+@pytest.fixture
+def plugin_desk(tmp_path, monkeypatch):
+    with forget_plugins(tmp_path, monkeypatch):
+        module = ModuleType("notes_of_runs")
+        module.write_notes = write_notes
+        monkeypatch.setitem(sys.modules, "notes_of_runs", module)
+        regard.register(format=Format("notes", "what it is", writer="notes_of_runs.write_notes", options=("shout",)))
+        write_run(tmp_path / "run", {"size": 8, "heads": 2, "layers": 1, "hidden": 8}, 20)
+        yield tmp_path
+
+
+def test_a_folder_with_what_the_writer_wrote(plugin_desk):
+    report = regard.export_model("run", "out/it", to="notes", shout=True)
+    assert (report.files, report.verification, report.format) == (("manifest.json", "notes/a.txt"), None, "notes")
+    assert report.bytes > (plugin_desk / "out" / "it" / "notes" / "a.txt").stat().st_size > 0
+    assert read_manifest(plugin_desk / "out" / "it", "notes")["facts"] == {"shout": True}
+    assert export_model(regard.load("run"), "again", to="notes").files == report.files
+
+
+def test_mistakes(plugin_desk):
+    with pytest.raises(CommandError, match="--to: \"note\" given, no such format; did you mean 'notes'"):
+        export_model("run", "out", to="note")
+    with pytest.raises(CommandError, match="--whisper: given, but notes has no such option"):
+        export_model("run", "out", to="notes", whisper=True)
+    with pytest.raises(CommandError, match="--out: run already exists"):
+        export_model("run", "run", to="notes")
+    with pytest.raises(CheckpointError, match="not a run folder"):
+        export_model("nothing", "out", to="notes")
+    assert not (plugin_desk / "out").exists()
+
+
+def test_a_run_that_does_not_translate(plugin_desk, furnish):
+    folder = furnish(lm="language-model")
+    with pytest.raises(ArgumentError, match="its task is language-model, expected translate"):
+        export_model(folder / "lm", "out", to="notes")

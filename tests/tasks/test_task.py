@@ -60,6 +60,13 @@ def test_sizes_of_what_is_read_and_written(table, tokenizers, labels, sizes):
     assert vocabulary_sizes(read_settings(table), tokenizers, labels) == sizes
 
 
+def test_one_numbering_of_two_tokenizers_can_be_tied():
+    table = {"model": {"kind": "transformer", **SMALL, "tied": "all"}}
+    same = Tokenizers(word("a b c"), word("a b c"))
+    assert (same.joint, same.same_ids, TWO.same_ids, ONE.same_ids) == (False, True, False, True)
+    build_model(read_settings(table), same)
+
+
 def test_two_vocabularies_cannot_be_tied():
     table = {"model": {"kind": "transformer", **SMALL, "tied": "all"}}
     with pytest.raises(ConfigError, match="model.tied"):

@@ -29,6 +29,7 @@ from regard.decoding.options import Options
 from regard.decoding.search import search
 from regard.errors import ArgumentError
 from regard.interop.ctranslate2 import convert, library
+from regard.interop.marian import marian_tensors
 from regard.models import kinds
 from regard.models.contract import Model, Tokens
 from regard.models.transformer.config import TransformerConfig
@@ -171,25 +172,10 @@ class MarianDecoder(Decoder):
 def copy_to_marian(model: TransformerModel, net: Any) -> None:
     """Give a MarianMTModel all weights of a Regard Transformer with `norm="post"` and tied output."""
     check_sinusoidal(model, "post")
-    for embedding, stack, blocks in (
-        (model.source, net.model.encoder, model.encoder.blocks),
-        (model.target, net.model.decoder, model.decoder.blocks),
-    ):
-        stack.embed_tokens.weight.copy_(embedding.tokens.weight)
-        stack.embed_positions.weight.copy_(table(embedding, len(stack.embed_positions.weight)))
-        layers: Iterable[tuple[Any, Any]] = zip(stack.layers, blocks, strict=True)
-        for layer, block in layers:
-            pairs = [(layer.self_attn, layer.self_attn_layer_norm, block.attention, block.attention_norm)]
-            if block.cross is not None:
-                pairs.append((layer.encoder_attn, layer.encoder_attn_layer_norm, block.cross, block.cross_norm))
-            for attention, norm, heads, heads_norm in pairs:
-                fill((attention.q_proj, attention.k_proj, attention.v_proj, attention.out_proj), heads)
-                norm.load_state_dict(heads_norm.state_dict())
-            layer.fc1.load_state_dict(block.feed[0].state_dict())
-            layer.fc2.load_state_dict(block.feed[2].state_dict())
-            layer.final_layer_norm.load_state_dict(block.feed_norm.state_dict())
-    net.lm_head.weight = net.model.decoder.embed_tokens.weight
-    net.final_logits_bias.copy_(model.readout.bias)
+    missing, _ = net.load_state_dict(marian_tensors(model), strict=False)
+    left = [name for name in missing if "embed_positions" not in name and name != "lm_head.weight"]  # fixed, and tied
+    if left:
+        raise ArgumentError(f"model: no weights for {left[0]} of Marian")
 
 
 def fill(projections: Iterable[Any], heads: Heads) -> None:

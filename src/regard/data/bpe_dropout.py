@@ -93,8 +93,9 @@ class Cutter:
         """Split the text of ids anew; tags and other special pieces stay."""
         cut: list[int] = []
         run: list[int] = []
-        for i in ids:
-            if i <= UNKNOWN or i in self.tokenizer.tags or i in self.tokenizer.hidden:
+        numbers = [*ids]
+        for i, visible in zip(numbers, self.tokenizer.are_visible(numbers), strict=True):
+            if not visible or i <= UNKNOWN or i in self.tokenizer.tags:
                 cut += [*self.text(run, draws), int(i)]
                 run = []
             else:

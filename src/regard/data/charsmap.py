@@ -6,6 +6,7 @@ combining mark or a joiner where a rule covers only a part of a cluster; Sentenc
 """
 
 import array
+import functools
 import re
 import sys
 from collections.abc import Collection
@@ -16,6 +17,7 @@ __all__ = ["Charsmap"]
 
 LEAF, LABEL = 1 << 8, 1 << 31 | 0xFF
 CACHED = 20_000  # characters whose place in the table is kept
+NEVER = re.compile("(?!)")
 RUNS = re.compile(" |[^ ]+")
 
 Place = tuple[int, str | None]  # where the rules go on, or -1; and what the character itself becomes
@@ -39,21 +41,22 @@ class Charsmap:
         self.space = self.step(self.root, " ")
         longest_first = sorted(fixed, key=len, reverse=True)
         self.fixed = re.compile("|".join(map(re.escape, longest_first))) if longest_first else None
-        self.plain = self.find_plain({text[0] for text in fixed})
+        self.firsts = {text[0] for text in fixed}
 
-    def find_plain(self, firsts: set[str]) -> re.Pattern[str] | None:
-        """Make a pattern of text that stays as it is: ASCII without rules, and nothing behind it that could join."""
-        if self.root < 0 and not firsts:
+    @functools.cached_property
+    def plain(self) -> re.Pattern[str] | None:
+        """A pattern of text that stays as it is: ASCII without rules, and nothing behind it that could join."""
+        if self.root < 0 and not self.firsts:
             return None
-        printable = [chr(code) for code in range(0x21, 0x7F)]
-        free = []
-        for character in printable:
+        free, units, last = [], self.units, len(self.units)
+        for character in map(chr, range(0x21, 0x7F)):
             node, text = self.step(self.root, character)
-            if node >= 0 and any(self.step(node, after) != (-1, None) for after in [" ", *printable]):
-                return re.compile("(?!)")
-            if text is None and character not in firsts:
+            after = (node ^ byte for byte in range(0x20, 0x7F)) if node >= 0 else ()
+            if any(child < last and units[child] & LABEL == child ^ node for child in after):
+                return NEVER
+            if text is None and character not in self.firsts:
                 free.append(re.escape(character))
-        return re.compile(f"[{''.join(free)}]+(?![^ -~])") if free else re.compile("(?!)")
+        return re.compile(f"[{''.join(free)}]+(?![^ -~])") if free else NEVER
 
     def step(self, node: int, character: str) -> Place:
         """Follow a character from a node: where the rules go on, and what the text up to here becomes."""

@@ -3,7 +3,9 @@
 Unigram: the cut with the largest sum of scores. SentencePiece adds them up in single precision from the beginning of
 the text, so that two cuts of a word with equal sums ("aa" "a" and "a" "aa") may rank one way or the other by what
 stands before. BPE: the neighbours that make the piece with the best score are joined, the leftmost of equal ones
-first. The `tokenizers` library adds in double precision, and ranks equal merges by their parts; both differ in places.
+first; user-defined symbols are never joined, and pieces that are marked as unused are taken apart again. The
+`tokenizers` library adds in double precision, and so ranks cuts of equal sums in another way; its BPE gave the same
+pieces wherever it was compared, but knows neither of those two sorts of pieces.
 """
 
 import array
@@ -16,6 +18,7 @@ from typing import NamedTuple
 __all__ = ["Bpe", "Cut", "Unigram"]
 
 UNKNOWN_PENALTY = 10.0  # below the worst score: what a character without a piece costs
+SINGLE = (1,)
 ROUNDING = 2.0**-22  # of a sum in single precision, for each of two sums that are compared, and twice over
 
 
@@ -32,25 +35,29 @@ class Unigram:
     """The best sum of scores, found by Viterbi's algorithm (Kudo 2018, arXiv:1804.10959)."""
 
     def __init__(self, normal: Mapping[str, float], fixed: Mapping[str, float]):
-        """Take the scores of learned pieces, and the pieces that are chosen wherever they stand."""
+        """Take the scores of learned pieces, and the pieces that are preferred wherever they stand."""
+        # Those have no score of their own, but what SentencePiece 0.2.3 gives them by their bytes; 0.1 gave them less.
         self.unknown = single(min(normal.values(), default=0.0) - UNKNOWN_PENALTY)
         self.scores = {**normal, **{piece: single(0.1 * (len(piece.encode()) - 1)) for piece in fixed}}
-        self.longest: dict[str, int] = {}
+        by_first: dict[str, set[int]] = {}
         for piece in self.scores:
-            if len(piece) > self.longest.get(piece[0], 1):
-                self.longest[piece[0]] = len(piece)
+            by_first.setdefault(piece[0], {1}).add(len(piece))
+        self.lengths = {first: tuple(sorted(own)) for first, own in by_first.items()}
 
     def cut(self, text: str, start: float = 0.0, *, exact: bool = False) -> Cut:
         """Cut a text whose sum begins at `start`; with `exact`, sums are rounded to single precision."""
-        scores, longest, size, unknown = self.scores, self.longest, len(text), self.unknown
+        scores, lengths, size, unknown = self.scores, self.lengths, len(text), self.unknown
         sums, begins, seconds = [-math.inf] * (size + 1), [-1] * (size + 1), [-math.inf] * (size + 1)
         sums[0], cell = start, array.array("f", [0.0])
         for begin in range(size):
             here = sums[begin]
-            for end in range(begin + 1, min(size, begin + longest.get(text[begin], 1)) + 1):
+            for length in lengths.get(text[begin], SINGLE):
+                end = begin + length
+                if end > size:
+                    break
                 score = scores.get(text[begin:end])
                 if score is None:
-                    if end > begin + 1:
+                    if length > 1:
                         continue
                     score = unknown
                 total = here + score

@@ -14,13 +14,15 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from regard.data.charsmap import Charsmap
 from regard.data.pre_tokenizer import MARK
-from regard.data.segmentation import Bpe, Cut, Unigram, single
+from regard.data.segmentation import Bpe, Cut, Unigram
 
 __all__ = ["SentencePiece"]
 
-PAD_TO_END, UNKNOWN = 2, 3  # the ids that are not text, and the unknown piece's
+UNKNOWN = 3  # as in `regard.data.tokenizer`, which reads this
 SHORT = 100  # characters of words that are remembered
 USUAL = 1000  # characters of a text in which a sure word is always cut the same way
 GROWTH = 4  # times longer that the word may become
@@ -42,31 +44,30 @@ class SentencePiece:
 
     def __init__(self, section: Mapping[str, Any], vocabulary: Mapping[str, int], tags: Mapping[str, int]):
         """Take `regard.sentencepiece` of a tokenizer.json, the ids of all pieces, and of those that stand alone."""
-        normal, fixed, unused = (
-            {piece: single(score) for piece, score in section[key].items()} for key in ("pieces", "fixed", "unused")
-        )
+        normal, fixed, unused = (in_single_precision(section[key]) for key in ("pieces", "fixed", "unused"))
         self.kind: str = section["kind"]
-        self.unigram = Unigram(normal, fixed) if self.kind == "unigram" else None
-        self.bpe = Bpe(normal, fixed, unused) if self.unigram is None else None
+        self.model = Unigram(normal, fixed) if self.kind == "unigram" else Bpe(normal, fixed, unused)
         self.charsmap = Charsmap(base64.b64decode(section["charsmap"]), fixed)
         self.prefix, self.suffix = section["prefix"], section["suffix"]
         self.squeeze: bool = section["squeeze"]
         self.mark = MARK if section["escape"] else " "
-        choices = {**normal, **fixed} if self.unigram is not None else {**normal, **fixed, **unused}
+        choices = [*normal, *fixed]
         self.numbers = {piece: max(vocabulary.get(piece, UNKNOWN), UNKNOWN) for piece in choices}
         self.bytes = [vocabulary.get(f"<0x{byte:02X}>", UNKNOWN) for byte in range(256)] if section["bytes"] else None
         self.leading: bool = section["leading"]
         self.tag_ids = dict(tags)
-        longest_first = "|".join(map(re.escape, sorted(tags, key=len, reverse=True)))
-        self.tags = re.compile(f"({longest_first})") if tags and not self.leading else None
+        anywhere = [tag for tag in tags if not (self.leading and CODE.fullmatch(tag))]
+        longest_first = "|".join(map(re.escape, sorted(anywhere, key=len, reverse=True)))
+        self.tags = re.compile(f"({longest_first})") if anywhere else None
         # A piece begins a word or stands inside of one: words can be cut one by one.
         inside = re.compile(f"[^{MARK}]{MARK}")
-        apart = self.mark == MARK and not self.suffix and not any(map(inside.search, choices))
-        self.apart = apart and (self.unigram is not None or not unused)
+        apart = self.mark == MARK and not self.suffix and not any(map(inside.search, [*choices, *unused]))
+        self.apart = apart and (self.kind == "unigram" or not unused)
         spaced = any(" " in piece for piece in fixed)
         self.separable = self.apart and self.prefix and self.squeeze and not spaced and self.charsmap.space[1] is None
         self.sure: dict[str, list[int]] = {}
-        self.words: dict[str, Word | None] = {}
+        self.words: dict[str, Word | None] = {}  # None: what stands around it matters
+        self.units: dict[str, Word] = {}  # normalised, with marks
         self.surface = self.read_surfaces(section, vocabulary)
 
     # ---- text to ids
@@ -110,8 +111,8 @@ class SentencePiece:
         """Yield the parts of a text between tags, and the tags: (None, part) or (tag, "")."""
         if self.leading and (code := CODE.match(text)) is not None:
             yield code[0], ""
-            yield None, text[code.end() :]
-        elif self.tags is not None:
+            text = text[code.end() :]
+        if self.tags is not None:
             for i, part in enumerate(self.tags.split(text)):
                 yield (part, "") if i % 2 else (None, part)
         else:
@@ -129,7 +130,7 @@ class SentencePiece:
     def encode_part(self, text: str, remembered: int) -> list[int]:
         """Encode a text without tags."""
         if not self.separable:
-            return merge_unknown(self.cut_units(text))
+            return merge_unknown(self.cut_units(text, remembered))
         split, sure = text.split(" "), self.sure
         if len(text) <= USUAL and all(word in sure for word in split):
             ids = [i for word in split for i in sure[word]]
@@ -147,7 +148,7 @@ class SentencePiece:
         for text in split:
             word = words[text] if text in words else self.look_up(text)
             if word is None:
-                return self.cut_units(" ".join(split))
+                return self.cut_units(" ".join(split), remembered)
             row.append(word)
         return self.number_in_order(row)
 
@@ -159,27 +160,41 @@ class SentencePiece:
         if len(text) > SHORT:
             return word
         self.words[text] = word
-        if word is not None and len(word.text) <= GROWTH * len(text) + 1:
-            worst = USUAL * (GROWTH + 1) * (abs(self.unigram.unknown) if self.unigram is not None else 0.0)
-            if self.unigram is None or self.unigram.is_sure(word.cut, len(word.text), worst):
-                self.sure[text] = word.ids
+        if word is not None and len(word.text) <= GROWTH * len(text) + 1 and self.is_sure(word):
+            self.sure[text] = word.ids
         return word
 
-    def cut_units(self, text: str) -> list[int]:
+    def is_sure(self, word: Word) -> bool:
+        """Return whether a word has the same pieces in every text of a usual length."""
+        if isinstance(self.model, Bpe):
+            return True
+        lowest = USUAL * (GROWTH + 1) * abs(self.model.unknown)  # if nothing before it had a piece
+        return self.model.is_sure(word.cut, len(word.text), lowest)
+
+    def cut_units(self, text: str, remembered: int) -> list[int]:
         """Cut a text as a whole, or mark by mark where no piece reaches over one."""
-        text = self.normalise_marked(text)
-        units = UNITS.findall(text) if self.apart else [text]
-        return self.number_in_order([self.cut_unit(unit) for unit in units])
+        text, units = self.normalise_marked(text), self.units
+        row: list[Word] = []
+        for unit in UNITS.findall(text) if self.apart else [text]:
+            word = units.get(unit)
+            if word is None:
+                word = self.cut_unit(unit)
+                if len(unit) <= SHORT:
+                    if len(units) >= remembered:
+                        units = self.units = {}
+                    units[unit] = word
+            row.append(word)
+        return self.number_in_order(row)
 
     def cut_unit(self, text: str) -> Word:
         """Cut a normalised text, regardless of what is around it."""
-        cut = self.unigram.cut(text) if self.unigram is not None else self.bpe.cut(text)  # type: ignore[union-attr]
+        cut = self.model.cut(text)
         return Word(text, self.number(cut.pieces), cut)
 
     def number_in_order(self, words: Sequence[Word]) -> list[int]:
         """Return the ids of words in a row; where a cut is close, the sum of scores up to it decides."""
-        unigram = self.unigram
-        if unigram is None:
+        unigram = self.model
+        if isinstance(unigram, Bpe):
             return [i for word in words for i in word.ids]
         ids, total, waiting, reach = list[int](), 0.0, list[float](), 0.0
         for word in words:
@@ -242,6 +257,11 @@ class SentencePiece:
                 text.append(piece.replace(MARK, " "))
         text.append(pending.decode(errors="regard.each_byte"))
         return "".join(text)
+
+
+def in_single_precision(scores: Mapping[str, float]) -> dict[str, float]:
+    """Round scores as SentencePiece keeps them."""
+    return dict(zip(scores, np.array([*scores.values()], np.float32).tolist(), strict=True))
 
 
 def merge_unknown(ids: Sequence[int]) -> list[int]:

@@ -8,12 +8,15 @@ Text is normalised first: NFC, white space runs to one space, none at the ends, 
 - character: a piece a character, and bytes as above.
 - word: a piece a word between spaces; other words are unknown.
 
+A file may also have SentencePiece's way to cut texts beside its pieces (`regard.data.sentencepiece`).
+
 `<` always stands alone in bpe and unigram, so that no text can spell a special piece; such ids never come from text.
 """
 
 import copy
 import functools
 import hashlib
+import itertools
 import json
 import os
 import re
@@ -68,7 +71,7 @@ class Tokenizer:
         self.hidden = frozenset(token["id"] for token in added if token.get("special"))  # of no text
         self.before: tuple[int, ...] = ()  # what stands around every text that is not empty
         self.after: tuple[int, ...] = ()
-        self.sentencepiece = read_sentencepiece(content, self.library.get_vocab(with_added_tokens=True))
+        self.sentencepiece = read_sentencepiece(content)
         self.kind = kind_of(content["model"]) if self.sentencepiece is None else self.sentencepiece.kind
         # Words of their own, whatever stands beside them: tags, and the sign that SentencePiece writes for unknown.
         self.alone = {*self.tags, *((UNKNOWN,) if self.sentencepiece is not None else ())}
@@ -96,12 +99,9 @@ class Tokenizer:
         )
 
     def surround(self, before: Iterable[int] = (), after: Iterable[int] = ()) -> "Tokenizer":
-        """Return the tokenizer with ids that stand around every text; what they are is of no word."""
+        """Return the tokenizer with ids that stand around every text; there they are of no word."""
         other = copy.copy(self)
         other.before, other.after = tuple(before), tuple(after)
-        other.hidden = self.hidden | {i for i in (*other.before, *other.after) if i > UNKNOWN}
-        other.tags = {i: tag for i, tag in self.tags.items() if i not in other.hidden}
-        other.alone = self.alone - other.hidden
         return other
 
     def encode(self, text: str) -> list[int]:
@@ -157,7 +157,7 @@ class Tokenizer:
 
     def decode(self, ids: Iterable[SupportsInt]) -> str:
         """Decode ids to text, without padding, start, end and what stands around it; unknown pieces are shown."""
-        real = self.visible(map(int, ids))
+        real = self.visible([*map(int, ids)])
         if not self.tags:
             return self.decode_run(real)
         # A tag is a word of its own, whatever the pieces around it say of spaces.
@@ -185,9 +185,16 @@ class Tokenizer:
         texts: list[str] = call_library(REFUSED, self.library.decode_batch, real, skip_special_tokens=False)
         return texts
 
-    def visible(self, ids: Iterable[int]) -> list[int]:
+    def visible(self, ids: Sequence[int]) -> list[int]:
         """Return the ids of what people read: neither padding, start and end, nor what stands around a text."""
-        return [i for i in ids if i > END and i not in self.hidden]
+        return list(itertools.compress(ids, self.are_visible(ids)))
+
+    def are_visible(self, ids: Sequence[int]) -> list[bool]:
+        """Return for each id whether it is of the text; what stands around it may be a piece of the text, too."""
+        before, after = len(self.before), len(self.after)
+        start = before if before and tuple(ids[:before]) == self.before[: len(ids)] else 0
+        end = len(ids) - (after if after and tuple(ids[start:][-after:]) == self.after else 0)
+        return [start <= place < end and i > END and i not in self.hidden for place, i in enumerate(ids)]
 
     def pieces(self, ids: Iterable[SupportsInt]) -> list[str]:
         """Return the pieces as they are in the vocabulary: "▁" begins a word, <0xE2> is a byte."""
@@ -210,8 +217,8 @@ class Tokenizer:
         """Return each piece's word, as an index in `decode(ids).split()`; None for those that `decode` leaves out."""
         numbers, word_of = [*map(int, ids)], list[int | None]()
         word, filled, fresh = -1, True, True  # a word of marks alone is not one yet: the next mark is of the same
-        for i, piece in zip(numbers, self.pieces(numbers), strict=True):
-            if i <= END or i in self.hidden:
+        for i, piece, shown in zip(numbers, self.pieces(numbers), self.are_visible(numbers), strict=True):
+            if not shown:
                 word_of.append(None)
                 continue
             own = i in self.alone or self.kind == "word" or (self.kind == "wordpiece" and not piece.startswith("##"))
@@ -273,13 +280,15 @@ def portions(texts: Sequence[str]) -> Iterator[Sequence[str]]:
             start, characters = end, 0
 
 
-def read_sentencepiece(content: dict[str, Any], vocabulary: dict[str, int]) -> SentencePiece | None:
+def read_sentencepiece(content: dict[str, Any]) -> SentencePiece | None:
     """Read the segmentation of a tokenizer.json that has one beside its numbering."""
     section = content.get("regard")
     if section is None:
         return None
-    tags = {token["content"]: token["id"] for token in content["added_tokens"] if token["id"] > UNKNOWN}
-    return SentencePiece(section["sentencepiece"], vocabulary, tags)
+    tokens = content.get("added_tokens") or ()
+    added = {token["content"]: token["id"] for token in tokens}
+    tags = {token["content"]: token["id"] for token in tokens if token["id"] > UNKNOWN and not token.get("special")}
+    return SentencePiece(section["sentencepiece"], {**content["model"]["vocab"], **added}, tags)
 
 
 def kind_of(model: dict[str, Any]) -> str:

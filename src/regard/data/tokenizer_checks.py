@@ -36,6 +36,7 @@ DEEP = 16  # of parts in parts
 TEXT = 4096  # characters of a pattern, or of what is put in its place
 GROWTH = 4096  # times that a text may become longer
 LARGEST_SCORE = 2.0**64
+LONGEST_PIECE = 1000  # characters of a piece that SentencePiece's algorithms look for
 LONGEST_WORD = 1000  # characters that a WordPiece model compares all parts of
 WALL = 60  # seconds that a trial may take
 ODD = "é漢\U0001f600\u0301\x00\u200b<0xE2>▁Ġ##"
@@ -187,26 +188,46 @@ def check_sentencepiece(content: Mapping[str, Any], place: str) -> None:
     for key in FLAGS_OF_SENTENCEPIECE:
         expect(key, isinstance(section[key], bool), "true or false")
     for key in ("pieces", "fixed", "unused"):
-        table = section[key]
-        right = isinstance(table, dict) and all(
-            0 < len(piece) <= PIECE and type(score) in (int, float) and abs(score) < LARGEST_SCORE
-            for piece, score in table.items()
-        )
-        expect(key, right, f"pieces of 1 to {PIECE:,} characters, each with a score")
-    expect("unknown", isinstance(section["unknown"], str) and len(section["unknown"]) <= 64, "at most 64 characters")
+        expect(key, is_scored(section[key]), f"pieces of 1 to {LONGEST_PIECE:,} characters, each with a score")
+    expect("unknown", is_text(section["unknown"], 64), "at most 64 characters")
     control = section["control"]
-    expect("control", isinstance(control, list) and all(isinstance(each, str) for each in control), "a list of pieces")
-    expect("charsmap", isinstance(section["charsmap"], str), "base64")
-    if longest_replacement(section["charsmap"], place) > GROWTH:
-        raise DataError(f"{place}: its charsmap makes a text more than {GROWTH:,} times as long")
+    expect("control", isinstance(control, list) and all(is_text(each, PIECE) for each in control), "a list of pieces")
     try:
-        Charsmap(base64.b64decode(section["charsmap"]))
+        table = base64.b64decode(section["charsmap"], validate=True)
+    except (TypeError, ValueError, binascii.Error):
+        raise DataError(f"{place}: its regard.sentencepiece.charsmap is not base64") from None
+    if longest_text(table) > GROWTH:
+        raise DataError(f"{place}: its regard.sentencepiece.charsmap makes a text more than {GROWTH:,} times as long")
+    try:
+        Charsmap(table)
     except DataError as error:
         raise DataError(f"{place}: {error}") from None
     rest = {key: value for key, value in content.items() if key not in ("regard", "model", "added_tokens")}
     model = {key: value for key, value in content["model"].items() if key != "vocab"}
     if (rest, model) != NUMBERING or not flags_off(content):
         raise DataError(f"{place}: its parts beside regard.sentencepiece are not the numbering that stands there")
+
+
+def is_scored(table: Any) -> bool:
+    """Return whether pieces have scores, and both could be of a model."""
+    return isinstance(table, dict) and all(
+        len(piece) > 0
+        and is_text(piece, LONGEST_PIECE)
+        and type(score) in (int, float)
+        and abs(score) < LARGEST_SCORE  # nor is it NaN
+        for piece, score in table.items()
+    )
+
+
+def is_text(value: Any, longest: int) -> bool:
+    """Return whether a value is a text without lone surrogates that is not too long."""
+    if not isinstance(value, str) or len(value) > longest:
+        return False
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 NUMBERING = (
@@ -280,6 +301,11 @@ def longest_replacement(charsmap: Any, place: str) -> float:
         table = base64.b64decode(charsmap or "", validate=True)
     except (TypeError, ValueError, binascii.Error):
         raise DataError(f"{place}: its precompiled_charsmap is not base64") from None
+    return longest_text(table)
+
+
+def longest_text(table: bytes) -> float:
+    """Return the length of the longest text in SentencePiece's table of characters, at least 1."""
     texts = table[4 + int.from_bytes(table[:4], "little") :].split(b"\0")
     return float(max(map(len, texts), default=1) or 1)
 

@@ -16,6 +16,7 @@ from regard.interop.formats import find_format
 from regard.interop.manifest import describe_run, hash_file, read_manifest, write_manifest
 from regard.interop.verify import Verification, verify
 from regard.run import Run, load
+from regard.tasks.summary import require_run
 from regard.training.checkpoint import Checkpoints
 
 __all__ = ["ExportReport", "export_model", "verify_export"]
@@ -48,7 +49,9 @@ def export_model(
     """
     out, row = Path(out), find_format(to, "--to")
     check_new(out)
-    path = Checkpoints(run.folder if isinstance(run, Run) else Path(run)).find(checkpoint)
+    home = run.folder if isinstance(run, Run) else Path(run)
+    require_run(home)
+    path = Checkpoints(home).find(checkpoint)
     opened = run if isinstance(run, Run) else load(run, checkpoint=path.name)
     opened.require("translate")
     with whole_folder(out) as temporary:

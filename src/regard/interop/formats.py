@@ -136,7 +136,15 @@ register(
         reader="regard.interop.marian.read_marian",
         writer="regard.interop.marian.write_marian",
         recognise=lambda folder: model_type(folder) == "marian",
-        extra="import",
+    )
+)
+register(
+    format=Format(
+        "m2m100",
+        "M2M-100 and NLLB, as Transformers stores them",
+        reader="regard.interop.m2m100.read_m2m100",
+        writer="regard.interop.m2m100.write_m2m100",
+        recognise=lambda folder: model_type(folder) == "m2m_100",
     )
 )
 register(

@@ -13,11 +13,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from regard.data.language_pieces import choose_languages
+from regard.data.settings import AROUND
 from regard.errors import DataError
 from regard.interop.folders import check_model_folder, check_new, whole_folder
 from regard.interop.formats import Imported, find_format, recognise
 from regard.tasks.settings import read_settings
 from regard.tasks.start import write_config
+from regard.tasks.summary import record_command
 from regard.tasks.task import build_model
 from regard.training.checkpoint import Checkpoints, load_weights, step_name, weights_of
 from regard.training.objective import Prediction
@@ -40,14 +43,31 @@ class ImportReport:
     notes: tuple[str, ...]
 
 
-def import_model(folder: str | Path, out: str | Path, *, format: str | None = None) -> ImportReport:
-    """Make the run folder `out` from a folder of another toolkit; `format` names its row where it is not recognised."""
+def import_model(
+    folder: str | Path,
+    out: str | Path,
+    *,
+    format: str | None = None,
+    source_language: str | None = None,
+    target_language: str | None = None,
+    command: str | None = None,
+) -> ImportReport:
+    """Make the run folder `out` from a folder of another toolkit; `format` names its row where it is not recognised.
+
+    The languages are those that the run translates between, where the model knows several. `command` is what was typed,
+    for the run's own record.
+    """
     folder, out = Path(folder), Path(out)
     check_new(out)
     check_model_folder(folder)
     row = recognise(folder) if format is None else find_format(format, "--format")
     imported = row.read(folder)
-    settings = read_settings(imported.table)
+    table = dict(imported.table)
+    if source_language is not None or target_language is not None:
+        around = {key: table["tokenizer"].get(key, ()) for key in AROUND}
+        tokenizers = imported.tokenizers.surround(**around)
+        table["tokenizer"] = {**table["tokenizer"], **choose_languages(tokenizers, source_language, target_language)}
+    settings = read_settings(table)
     model = build_model(settings, imported.tokenizers)
     weights = {f"model.{name}": tensor for name, tensor in imported.weights.items()}
     objective = Prediction(model)
@@ -58,6 +78,8 @@ def import_model(folder: str | Path, out: str | Path, *, format: str | None = No
     with whole_folder(out) as temporary:
         write_config(temporary / "config.toml", settings)
         imported.tokenizers.save(temporary / "tokenizer.json")
+        if command is not None:
+            record_command(temporary, command)
         Checkpoints(temporary).write(step_name(0), weights_of(objective), {}, manifest)
     count = sum(parameter.numel() for parameter in model.parameters())
     return ImportReport(out, row.name, settings.kind, count, imported.tokenizers.target.size, imported.notes)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import save
 from torch import Tensor
 
 from regard.attention.positions import sinusoids
@@ -35,6 +35,7 @@ from regard.interop.stacks import (
     move_rows,
     permute_stream,
     read_tensors,
+    share,
     spread_blocks,
     whole,
     write_json,
@@ -43,7 +44,7 @@ from regard.models.config import LONGEST
 from regard.models.transformer.model import TransformerModel
 from regard.run import Run
 
-__all__ = ["read_marian", "write_marian"]
+__all__ = ["marian_tensors", "read_marian", "write_marian"]
 
 NEVER_SCORE = -1e3  # an output bias below it belongs to a piece that is never written
 FIXED = {  # keys of config.json that have one value here
@@ -145,8 +146,8 @@ def unite(tensors: dict[str, Tensor], tied: str, path: Path, size: int) -> dict[
             expected = sinusoids(torch.arange(len(table)), size, "halves").float()
             if table.shape != expected.shape or not torch.allclose(table.float(), expected, atol=1e-3):
                 raise DataError(f"{path}: {name} holds no sines and cosines, expected those of its positions")
-    groups = {"all": [(*SHARED, HEAD)], "output": [(SHARED[2], HEAD)], "none": []}[tied]
-    for group in groups:
+    groups: dict[str, list[tuple[str, ...]]] = {"all": [(*SHARED, HEAD)], "output": [(SHARED[2], HEAD)]}
+    for group in groups.get(tied, []):
         there = [name for name in group if name in tensors]
         if there:
             tensors[group[0]] = tensors[there[0]]
@@ -180,14 +181,6 @@ def describe(
     return {"task": "translate", "data": data, "tokenizer": tokenizer, "model": model}
 
 
-def share(config: Mapping[str, Any], key: str, path: Path) -> float:
-    """Return a share of a config.json, such as dropout."""
-    value = config.get(key, 0.0)
-    if type(value) not in (int, float) or not 0 <= value < 1:
-        raise DataError(f"{path}: {key} is {show_value(value)}, expected a number from 0 to below 1")
-    return float(value)
-
-
 # ---- out
 
 
@@ -200,32 +193,44 @@ def write_marian(run: Run, folder: Path) -> None:
     """
     if not isinstance(run.model, TransformerModel):
         raise ArgumentError(f"{run.folder}: a model of kind {run.settings.kind} given, but marian has only transformer")
-    model, config = run.model, run.model.config
-    expected = {"norm": ["post"], "positions": ["sinusoidal"], "sines": ["halves", "interleaved"]}
-    check_exported(config, expected, "marian")
-    sizes, weights = StackSizes.of(config), model.state_dict()
-    order = [order_of(side, model) for side in (run.tokenizers.source, run.tokenizers.target)]
-    tensors = spread_blocks(weights, sizes, False)
-    source, target = (weights[f"{side}.tokens.weight"].cpu().float() for side in ("source", "target"))
-    if config.tied == "all":
-        tensors[SHARED[0]] = source[order[0]]
-    else:
-        tensors |= {SHARED[1]: source[order[0]], SHARED[2]: target[order[1]]}
-    if config.tied == "none":
-        tensors[HEAD] = weights["readout.weight"].cpu().float()[order[1]]
-    bias = weights["readout.bias"].cpu().float() if config.output_bias else torch.zeros(len(target))
-    tensors[BIAS] = bias[order[1]][None]
-    if config.sines == "interleaved":
-        evens, odds = torch.arange(0, config.size, 2), torch.arange(1, config.size, 2)
-        tensors = permute_stream(tensors, torch.cat([evens, odds]))
-    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
-    write_vocabulary(run.tokenizers, order, config.tied == "all", folder)
-    table = config_of(run, sizes, order)
+    order = [order_of(side, run.model) for side in (run.tokenizers.source, run.tokenizers.target)]
+    tensors = marian_tensors(run.model, *order)
+    (folder / "model.safetensors").write_bytes(save(tensors, metadata={"format": "pt"}))
+    write_vocabulary(run.tokenizers, order, folder)
+    table = config_of(run, run.model, order)
     write_json(folder / "config.json", table)
     generation = {key: table[key] for key in ("pad_token_id", "eos_token_id", "decoder_start_token_id")}
     never = sorted({table["pad_token_id"], table["decoder_start_token_id"]})
     generation |= {"bad_words_ids": [[i] for i in never], "max_length": table["max_position_embeddings"]}
     write_json(folder / "generation_config.json", generation)
+
+
+@torch.no_grad()
+def marian_tensors(
+    model: TransformerModel, source: Sequence[int] | None = None, target: Sequence[int] | None = None
+) -> dict[str, Tensor]:
+    """Return a model's weights as a MarianMTModel has them, its rows in the order of these ids or as they are."""
+    config = model.config
+    expected = {"norm": ["post"], "positions": ["sinusoidal"], "sines": ["halves", "interleaved"]}
+    check_exported(config, expected, "marian")
+    weights = {name: tensor.cpu().float() for name, tensor in model.state_dict().items()}
+    embeddings = weights["source.tokens.weight"], weights["target.tokens.weight"]
+    source, target = (
+        list(range(len(table)) if order is None else order)
+        for table, order in zip(embeddings, (source, target), strict=True)
+    )
+    tensors = spread_blocks(weights, StackSizes.of(config), False)
+    if config.tied == "all":
+        tensors[SHARED[0]] = embeddings[0][source]
+    else:
+        tensors |= {SHARED[1]: embeddings[0][source], SHARED[2]: embeddings[1][target]}
+    if config.tied == "none":
+        tensors[HEAD] = weights["readout.weight"][target]
+    tensors[BIAS] = weights["readout.bias"][target][None] if config.output_bias else torch.zeros(1, len(target))
+    if config.sines == "halves":
+        return tensors
+    evens, odds = torch.arange(0, config.size, 2), torch.arange(1, config.size, 2)
+    return permute_stream(tensors, torch.cat([evens, odds]))
 
 
 def order_of(tokenizer: Tokenizer, model: TransformerModel) -> list[int]:
@@ -242,22 +247,22 @@ def pieces_of(tokenizer: Tokenizer, order: Sequence[int]) -> dict[str, int]:
     return {name: row for row, name in enumerate(names)}
 
 
-def write_vocabulary(tokenizers: Tokenizers, order: Sequence[Sequence[int]], shared: bool, folder: Path) -> None:
+def write_vocabulary(tokenizers: Tokenizers, order: Sequence[Sequence[int]], folder: Path) -> None:
     """Write vocab.json, and target_vocab.json where the sides have two vocabularies."""
     write_json(folder / "vocab.json", pieces_of(tokenizers.source, order[0]))
-    if not shared and not tokenizers.same_ids:
+    if not tokenizers.same_ids:
         write_json(folder / "target_vocab.json", pieces_of(tokenizers.target, order[1]))
 
 
-def config_of(run: Run, sizes: StackSizes, order: Sequence[Sequence[int]]) -> dict[str, Any]:
+def config_of(run: Run, model: TransformerModel, order: Sequence[Sequence[int]]) -> dict[str, Any]:
     """Return the config.json of a run."""
-    config = run.model.config
+    config = model.config
     pieces = pieces_of(run.tokenizers.target, order[1])
     return {
         "architectures": ["MarianMTModel"],
         "model_type": "marian",
         "is_encoder_decoder": True,
-        **sizes.config(),
+        **StackSizes.of(config).config(),
         "vocab_size": len(order[0]),
         "decoder_vocab_size": len(order[1]),
         "max_position_embeddings": run.settings.data.longest + 1,

@@ -17,7 +17,7 @@ import numpy as np
 from regard.config import visible
 from regard.data.charsmap import Charsmap
 from regard.data.tokenizer import SPECIAL, adopt
-from regard.data.tokenizer_checks import LARGEST, NUMBERING, PIECE, check_form, check_vocabulary
+from regard.data.tokenizer_checks import LARGEST, LONGEST_PIECE, NUMBERING, check_form, check_vocabulary
 from regard.data.vocabulary import BYTES, describe
 from regard.errors import DataError
 from regard.reading import Unreadable, read_bytes
@@ -190,8 +190,10 @@ def parse_piece(data: Any, i: int) -> tuple[str, float, int]:
     if not isinstance(score, bytes) or len(score) != 4 or not isinstance(kind, int):
         raise Malformed(f"piece {i} has no score or type")
     value: float = struct.unpack("<f", score)[0]
-    if not 0 < len(piece) <= PIECE or not math.isfinite(value) or not NORMAL <= kind <= BYTE:
-        raise Malformed(f"piece {i} ({visible(piece[:40])}) has no text, no finite score or an unknown type")
+    if not 0 < len(piece) <= LONGEST_PIECE or not math.isfinite(value) or not NORMAL <= kind <= BYTE:
+        raise Malformed(
+            f"piece {i} ({visible(piece[:40])}) has no text or a long one, no finite score or an unknown type"
+        )
     return piece, value, kind
 
 

@@ -58,7 +58,7 @@ class StackSizes:
                     f"{path}: decoder_{key} is {other}, encoder_{key} {one}; expected the same for both sides"
                 )
         name = config.get("activation_function", "gelu")
-        if name not in ACTIVATIONS:
+        if not isinstance(name, str) or name not in ACTIVATIONS:
             raise DataError(
                 f"{path}: activation_function is {show_value(name)}, expected one of {', '.join(ACTIVATIONS)}"
             )
@@ -116,6 +116,14 @@ def flag(config: Mapping[str, Any], key: str, default: bool, path: Path) -> bool
     if type(value) is not bool:
         raise DataError(f"{path}: {key} is {show_value(value)}, expected true or false")
     return value
+
+
+def share(config: Mapping[str, Any], key: str, path: Path) -> float:
+    """Return a share of a config.json, such as dropout."""
+    value = config.get(key, 0.0)
+    if type(value) not in (int, float) or not 0 <= value < 1:
+        raise DataError(f"{path}: {key} is {show_value(value)}, expected a number from 0 to below 1")
+    return float(value)
 
 
 # ---- blocks
@@ -235,8 +243,13 @@ def listing(names: Sequence[str]) -> str:
 
 def check_exported(config: TransformerConfig, expected: Mapping[str, Sequence[Any]], format: str) -> None:
     """Refuse a model that the format has no form for, by its first key that differs."""
-    usual = {"join": ["add"], "score": ["dot"], "scaled": [True], "split": ["projection"], "mixing": ["attention"]}
-    usual |= {"residual": [True], "feed_forward": [True], "depth": [None, config.size // config.heads]}
+    usual: dict[str, Sequence[Any]] = {"join": ["add"], "score": ["dot"], "scaled": [True], "split": ["projection"]}
+    usual |= {
+        "mixing": ["attention"],
+        "residual": [True],
+        "feed_forward": [True],
+        "depth": [None, config.size // config.heads],
+    }
     for key, values in {**usual, **expected}.items():
         if (value := getattr(config, key)) not in values:
             raise ConfigError(

@@ -146,11 +146,11 @@ class Service(ModelRegistry):
         """Add the log-probability of every token, by teacher forcing."""
         pairs = [(i, j) for i, each in enumerate(outputs) for j, output in enumerate(each) if sources[i]]
         log_probs: dict[tuple[int, int], tuple[float, ...]] = {}
-        hidden = model.run.tokenizers.target.hidden
+        target = model.run.tokenizers.target
 
         def visible(pair: tuple[int, int], scores: Sequence[float]) -> tuple[float, ...]:
-            tokens = outputs[pair[0]][pair[1]].tokens
-            return tuple(each for token, each in zip(tokens, scores, strict=False) if token not in hidden)
+            flags = target.are_visible(outputs[pair[0]][pair[1]].tokens)
+            return tuple(score for score, flag in zip(scores, flags, strict=False) if flag)
 
         for first in range(0, len(pairs), PAIRS):
             some = pairs[first : first + PAIRS]

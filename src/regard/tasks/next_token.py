@@ -197,7 +197,7 @@ class TextPairs(NextToken):
         """Model, data and vocabulary."""
         tokenizers = self.tokenizers
         size, kinds = f"{tokenizers.target.size:,}", (tokenizers.source.kind, tokenizers.target.kind)
-        vocabulary = f"{size} pieces, joint" if tokenizers.joint else f"{tokenizers.source.size:,} and {size} pieces"
+        vocabulary = f"{size} pieces, joint" if tokenizers.same_ids else f"{tokenizers.source.size:,} and {size} pieces"
         held_out = f"{len(self.prepared.valid):,} for validation"
         return [
             ("model", f"{self.settings.kind}, {self.parameters:,} parameters"),

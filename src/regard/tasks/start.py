@@ -148,6 +148,8 @@ def plan_run(
     tokenizers = None if run is None else tokenizers_of(run, manifest)
     check_weights(settings, group.device, processes=group.world)  # before the corpus is read, as small as it can be
     prepared = prepare_shared(settings, tokenizers, labels_of(manifest), group, progress)
+    if base is not None and not (base / unknown_words.FILE).is_file():
+        prepared = replace(prepared, words=None)  # the run knows more words than it is trained on now
     settings = decide_pieces(settings, prepared)
     if choose:
         settings = picture_defaults(settings, prepared.references)

@@ -102,7 +102,7 @@ def summarise(folder: Path) -> RunSummary:
     last = last_checkpoint(folder)
     if last is None:
         raise CheckpointError(f"{folder}: no checkpoint in it; it was not trained")
-    training = table_of(config, "training")
+    training, manifest = table_of(config, "training"), read_manifest(last)
     records = read_records(folder / "metrics.jsonl")
     validations = [each for each in records if each.get("kind") == "valid" and each.get("best")]
     best = validations[-1] if validations else {}
@@ -115,9 +115,9 @@ def summarise(folder: Path) -> RunSummary:
         folder=str(folder),
         task=str(config.get("task", "translate")),
         kind=str(table_of(config, "model").get("kind", "")),
-        data=describe_data(table_of(config, "data")),
+        data=describe_data(table_of(config, "data")) or describe_import(manifest),
         parameters=count_parameters(last / "model.safetensors"),
-        step=read_manifest(last)["step"],
+        step=manifest["step"],
         steps=training.get("steps") if isinstance(training.get("steps"), int) else None,
         metric=metric if isinstance(metric, str) else None,
         best=float(value) if is_finite(value) else None,  # type: ignore[arg-type]
@@ -169,6 +169,12 @@ def describe_data(data: Mapping[str, Any]) -> str:
         first = corpora[0].get("file") or corpora[0].get("source") or ""
         return Path(str(first)).name + (f" and {len(corpora) - 1} more" if len(corpora) > 1 else "")
     return next((name(key) for key in ("documents", "captions", "labels", "images") if data.get(key)), "")
+
+
+def describe_import(manifest: Mapping[str, Any]) -> str:
+    """Describe what a run was imported from."""
+    imported = table_of(manifest, "imported")
+    return f"{imported.get('folder')} (imported, {imported.get('format')})" if imported else ""
 
 
 def count_parameters(path: Path) -> int | None:

@@ -1,9 +1,13 @@
 """`regard export` as a person types it, and `--engine ctranslate2` in translate and eval."""
 
 import json
+import re
+import shutil
 
 import pytest
 from cli.typing_in import Command
+
+from regard.bench.serving import write_run
 
 pytestmark = pytest.mark.unchecked  # typer's own classes are not those it documents
 EXPORT, TRANSLATE, EVAL = Command("export"), Command("translate"), Command("eval")
@@ -73,14 +77,53 @@ def test_mistakes_are_one_sentence_and_leave_nothing(desk, arguments, problem):
 
 
 def test_a_file_that_was_changed(desk, tmp_path):
-    import shutil
-
     shutil.copytree("out", tmp_path / "copy")
     path = tmp_path / "copy" / "model.bin"
     path.write_bytes(path.read_bytes()[:-1] + b"\7")
     problem = f"{path}: changed since it was exported; export the run again"
     assert refused("--verify", tmp_path / "copy") == problem
     assert TRANSLATE.refused(tmp_path / "copy", "in.en", *ENGINE) == problem
+
+
+# ---- other formats
+
+MODEL = {"size": 8, "heads": 2, "layers": 1, "hidden": 8, "norm": "post"}
+
+
+@pytest.fixture
+def marian_desk(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_run(tmp_path / "run", MODEL, 20)
+    write_run(tmp_path / "rotary", {**MODEL, "positions": "rotary"}, 20)
+    return tmp_path
+
+
+def test_a_folder_for_marian(marian_desk):
+    shown = typed("run", "--to", "marian", "--out", "out/marian")
+    assert (shown.exit_code, shown.stderr) == (0, "")
+    assert re.match(r"out/marian: marian, 5 files, 0\.0 MB\n", shown.stdout)
+    assert (marian_desk / "out" / "marian" / "config.json").exists()
+    assert refused("--verify", "out/marian") == "--verify: out/marian is of format marian, which is not verified"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (["run", "--to", "merian", "--out", "out"], "--to: \"merian\" given, no such format; did you mean 'marian'?"),
+        (["run", "--to", "marian", "--out", "run"], "--out: run already exists; give another name, or remove it"),
+        (["nothing", "--to", "marian", "--out", "out"], "nothing: not a run folder, it has no config.toml"),
+        (["rotary", "--to", "marian", "--out", "out"], 'model.positions: "rotary" given, but marian has only "sinuso'),
+        (["run", "--to", "marian", "--out", "out", "--checkpoint", "step-3"], "run/checkpoints: no checkpoint step-3"),
+        (
+            ["run", "--to", "marian", "--out", "out", "--check", "run/config.toml"],
+            "--check: run/config.toml given, but",
+        ),
+        (["run", "--to", "marian", "--out", "out", "--quantize", "int8"], "--quantize: given, but marian has no such"),
+    ],
+)
+def test_mistakes_are_one_sentence_for_marian_too(marian_desk, arguments, problem):
+    assert refused(*arguments).startswith(problem)
+    assert not (marian_desk / "out").exists()
 
 
 # ---- engines

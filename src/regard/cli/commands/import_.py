@@ -1,25 +1,30 @@
 """`regard import`: a run made from a model of another toolkit."""
 
+import shlex
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from regard.cli.command import TYPED
 from regard.cli.messages import print_message
-from regard.cli.options import out_option, text_option
+from regard.cli.options import out_option, text_option, with_languages
 
 EXAMPLES = (
     "regard import opus-mt-en-de --out runs/en-de",
-    "regard import model/ --format marian --out runs/model",
+    "regard import nllb-200 --out runs/nllb --source-language eng_Latn --target-language deu_Latn",
 )
 
 
+@with_languages
 def import_(
     folder: Annotated[str, typer.Argument(metavar="FOLDER", help="Folder with a model in it.", show_default=False)],
     out: Annotated[Path, out_option("Run folder to make.", metavar="RUN")],
     format: Annotated[
         str | None, text_option("Format of the folder, such as marian; default: recognised.", metavar="NAME")
     ] = None,
+    *,
+    languages: dict[str, str | None],
 ) -> None:
     """Make a run from a pretrained translation model.
 
@@ -34,7 +39,8 @@ def import_(
 
     from regard.interop.importing import import_model
 
-    report = import_model(folder, out, format=row.name)
+    chosen = {f"{side}_language": code for side, code in languages.items()}
+    report = import_model(folder, out, format=row.name, **chosen, command=shlex.join(["regard", *TYPED]))
     for note in report.notes:
         print_message(note)
     print(f"{report.folder}: {report.format}, {report.parameters:,} parameters, {report.pieces:,} pieces")

@@ -37,5 +37,6 @@ def show(run: RunArgument, as_json: JsonOption = False) -> None:
         rows.append(("best", f"step {summary.best_step:,}, by {metric_name(summary.metric or 'loss')}"))
     rows += [("", f"{metric_name(key)} {format_value(key, value)}") for key, value in summary.scores.items()]
     rows += [("command" if number == 0 else "", each) for number, each in enumerate(summary.commands)]
-    rows.append(("again", f"regard train {Path(run) / 'config.toml'} --out NEW"))
+    if summary.step:
+        rows.append(("again", f"regard train {Path(run) / 'config.toml'} --out NEW"))
     print_table(None, rows, numbers_right=False)

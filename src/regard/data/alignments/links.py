@@ -59,16 +59,26 @@ class Words:
 
     def __init__(self, tokenizer: Tokenizer):
         self.begins, self.mark, self.tag, self.nothing = tokenizer.beginnings()
+        self.around = len(tokenizer.before), len(tokenizer.after)
 
     def cut(self, ids: Int[np.ndarray, " p"], lengths: Int64[np.ndarray, " b"]) -> Cut:
-        """The words of rows of pieces that lie end to end."""
+        """The words of rows of pieces that lie end to end, each with what stands around a text."""
         ends = np.cumsum(lengths)
-        if (nothing := self.nothing[ids]).any():  # pieces around a text: found as if they were not there
-            row, place = np.repeat(np.arange(len(lengths)), lengths)[~nothing], np.flatnonzero(~nothing)
-            inner = np.bincount(row, minlength=len(lengths))
-            cut = self.cut(ids[~nothing], inner)
-            at = np.repeat(np.cumsum(inner) - inner, cut.counts) + cut.starts
-            return Cut(cut.counts, place[at] - np.repeat(ends - lengths, cut.counts), cut.sizes)
+        before = np.arange(len(ids)) - np.repeat(ends - lengths, lengths)
+        behind = np.repeat(ends, lengths) - np.arange(len(ids))
+        nothing = self.nothing[ids] | (before < self.around[0]) | (behind <= self.around[1])
+        if not nothing.any():
+            return self.cut_texts(ids, lengths)
+        # Found as if what stands around them were not there.
+        row, place = np.repeat(np.arange(len(lengths)), lengths)[~nothing], np.flatnonzero(~nothing)
+        inner = np.bincount(row, minlength=len(lengths))
+        cut = self.cut_texts(ids[~nothing], inner)
+        at = np.repeat(np.cumsum(inner) - inner, cut.counts) + cut.starts
+        return Cut(cut.counts, place[at] - np.repeat(ends - lengths, cut.counts), cut.sizes)
+
+    def cut_texts(self, ids: Int[np.ndarray, " p"], lengths: Int64[np.ndarray, " b"]) -> Cut:
+        """The words of texts that lie end to end."""
+        ends = np.cumsum(lengths)
         first = np.zeros(len(ids) + 1, bool)
         first[np.concatenate([[0], ends])] = True
         first = first[:-1]

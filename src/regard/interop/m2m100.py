@@ -1,0 +1,193 @@
+"""M2M-100 and NLLB, as Transformers stores them: in, and out again.
+
+Fan et al. 2021 (arXiv:2010.11125); NLLB team 2022 (arXiv:2207.04672). A source begins with its language and ends with
+</s>, a target begins with its language (tokenizer.before, after and first; `--source-language` and `--target-language`
+choose them). What else differs from Regard:
+
+- Decoding begins with </s>. Regard's START takes a copy of its row, and an output bias that keeps it from being
+  written; their <s>, which no text has, stays a piece of its own, so that every score of the softmax is there once.
+- Norms stand before each layer and after the last, positions are fairseq's, and the last layer has no bias.
+"""
+
+import copy
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save
+from torch import Tensor
+
+from regard.config import show_value
+from regard.data.language_pieces import known_languages
+from regard.data.tokenizer import END, PAD, SPECIAL, START, UNKNOWN, Tokenizer, Tokenizers, open_tokenizer
+from regard.data.vocabulary import describe
+from regard.errors import ArgumentError, ConfigError, DataError
+from regard.interop.formats import Imported, read_table
+from regard.interop.numbering import m2m100_rows, m2m100_tokenizers, nllb_rows, nllb_tokenizers
+from regard.interop.stacks import (
+    NEVER,
+    StackSizes,
+    block_names,
+    check_exported,
+    check_tensors,
+    collect_blocks,
+    flag,
+    move_rows,
+    read_tensors,
+    share,
+    spread_blocks,
+    whole,
+    write_json,
+)
+from regard.models.config import LONGEST
+from regard.models.transformer.model import TransformerModel
+from regard.run import Run
+
+__all__ = ["read_m2m100", "write_m2m100"]
+
+THEIR_START = "<their-s>"  # what their <s> is called here, where <s> begins an output
+SHARED, HEAD = "model.shared.weight", "lm_head.weight"
+ALSO = ("model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight", HEAD)  # the same matrix
+FIXED = ("model.encoder.embed_positions.weights", "model.decoder.embed_positions.weights")
+NUMBERS = {"bos_token_id": "<s>", "pad_token_id": "<pad>", "eos_token_id": "</s>", "decoder_start_token_id": "</s>"}
+TOLERANCE = 1e-6
+VOCABULARIES = ("vocab.json", "sentencepiece.bpe.model", "tokenizer.json", "special_tokens_map.json")
+
+
+# ---- in
+
+
+def read_m2m100(folder: Path) -> Imported:
+    """Read a folder of M2M-100 or NLLB as a run of Regard."""
+    path = folder / "config.json"
+    config = read_table(path)
+    sizes = StackSizes.read({"activation_function": "relu", **config}, path)
+    if not flag(config, "tie_word_embeddings", True, path):
+        raise DataError(f"{path}: tie_word_embeddings is false, expected true")
+    tokenizers, table = read_vocabulary(folder)
+    for key, piece in NUMBERS.items():
+        if config.get(key) != table.get(piece):
+            value = show_value(config.get(key))
+            raise DataError(f"{path}: {key} is {value}, expected the number of {piece}, which is {table.get(piece)}")
+    if table["<pad>"] != 1:
+        raise DataError(f"{path}: pad_token_id is {table['<pad>']}, expected 1, behind which positions are counted")
+    if whole(config, "vocab_size", 2**24, path) != len(table):
+        raise DataError(f"{path}: vocab_size is {config['vocab_size']}, expected {len(table)}, as the vocabulary has")
+    tensors, read = read_tensors(folder)
+    there = [name for name in (SHARED, *ALSO) if name in tensors]
+    weights = {name: tensor for name, tensor in tensors.items() if name not in (*ALSO, *FIXED)}
+    if there:
+        weights[SHARED] = tensors[there[0]]
+    shapes = {name: shape for _, names, shape in block_names(sizes, True) for name in names}
+    check_tensors(weights, {**shapes, SHARED: (len(table), sizes.size)}, read[0])
+    own = collect_blocks(weights, sizes, True)
+    rows = rows_of(tokenizers.target, table)
+    own["source.tokens.weight"] = move_rows(weights[SHARED], rows)
+    own["readout.bias"] = torch.zeros(len(rows)).index_fill(0, torch.tensor(START), NEVER)
+    files = [folder / name for name in (*VOCABULARIES, "tokenizer_config.json") if (folder / name).is_file()]
+    languages = len(known_languages(tokenizers.source))
+    note = f"It knows {languages} languages: choose two with --source-language and --target-language."
+    return Imported(settings_of(config, sizes, tokenizers, path), tokenizers, own, (path, *files, *read), (note,))
+
+
+def read_vocabulary(folder: Path) -> tuple[Tokenizers, dict[str, int]]:
+    """Return the tokenizers, their <s> among the pieces, and the row of every piece: M2M-100 has a vocab.json."""
+    if (folder / "vocab.json").is_file():
+        tokenizers, table = m2m100_tokenizers(folder), m2m100_rows(folder)
+    elif any((folder / name).is_file() for name in VOCABULARIES[1:3]):
+        tokenizers, table = nllb_tokenizers(folder), nllb_rows(folder)
+    else:
+        raise DataError(f"{folder / VOCABULARIES[1]}: missing, expected the vocabulary of M2M-100 or NLLB")
+    content = copy.deepcopy(tokenizers.source.content)
+    own = tokenizers.source.names
+    for piece in [THEIR_START, *(piece for piece in table if piece not in own.values())]:
+        number = len(own) + len(content["added_tokens"]) - len(tokenizers.source.content["added_tokens"])
+        content["added_tokens"].append(describe(number, piece, special=True))
+    return Tokenizers(open_tokenizer(content, str(folder))), table
+
+
+def rows_of(tokenizer: Tokenizer, table: Mapping[str, int]) -> list[int | None]:
+    """Return their row of each id; START begins with </s>."""
+    rows: list[int | None] = [table.get(tokenizer.names[i]) for i in range(tokenizer.size)]
+    rows[START] = table["</s>"]
+    rows[number_of(tokenizer, THEIR_START)] = table["<s>"]
+    return rows
+
+
+def number_of(tokenizer: Tokenizer, piece: str) -> int:
+    """Return the id of a piece that is there."""
+    number = tokenizer.library.token_to_id(piece)
+    assert number is not None
+    return int(number)
+
+
+def settings_of(config: Mapping[str, Any], sizes: StackSizes, tokenizers: Tokenizers, path: Path) -> dict[str, Any]:
+    """Return the configuration of the run."""
+    longest = whole({"max_position_embeddings": 1024, **config}, "max_position_embeddings", LONGEST, path)
+    model = {key: value for key, value in sizes.table().items() if value is not None}
+    model |= {"kind": "transformer", "norm": "pre", "positions": "sinusoidal", "sines": "fairseq", "tied": "all"}
+    model |= {"scale_embeddings": flag(config, "scale_embedding", True, path)}
+    model |= {key: share(config, key, path) for key in ("dropout", "attention_dropout")}
+    tokenizer = {"kind": tokenizers.source.kind, "joint": True, "after": [SPECIAL[END]]}
+    return {"task": "translate", "data": {"longest": max(1, longest - 1)}, "tokenizer": tokenizer, "model": model}
+
+
+# ---- out
+
+
+@torch.no_grad()
+def write_m2m100(run: Run, folder: Path) -> None:
+    """Write a run as a folder that `M2M100ForConditionalGeneration.from_pretrained` opens."""
+    if not isinstance(run.model, TransformerModel):
+        raise ArgumentError(f"{run.folder}: a model of kind {run.settings.kind} given, but m2m100 has only transformer")
+    config, tokenizer = run.model.config, run.tokenizers.target
+    expected = {"norm": ["pre"], "positions": ["sinusoidal"], "sines": ["fairseq"], "tied": ["all"]}
+    check_exported(config, expected, "m2m100")
+    weights = {name: tensor.cpu().float() for name, tensor in run.model.state_dict().items()}
+    copied = tokenizer.library.token_to_id(THEIR_START) is not None
+    first = number_of(tokenizer, THEIR_START) if copied else START
+    rest = [i for i in range(len(SPECIAL), tokenizer.size) if i != first]
+    order = [first, PAD, END, UNKNOWN, *rest]
+    check_bias(weights, copied)
+    tensors: dict[str, Tensor] = spread_blocks(weights, StackSizes.of(config), True)
+    tensors[SHARED] = weights["source.tokens.weight"][order]
+    (folder / "model.safetensors").write_bytes(save(tensors, metadata={"format": "pt"}))
+    write_json(folder / "vocab.json", {"<s>" if i == first else tokenizer.names[i]: row for row, i in enumerate(order)})
+    table = {
+        "architectures": ["M2M100ForConditionalGeneration"],
+        "model_type": "m2m_100",
+        "is_encoder_decoder": True,
+        **StackSizes.of(config).config(),
+        "vocab_size": len(order),
+        "max_position_embeddings": run.settings.data.longest + 1,
+        "dropout": config.dropout,
+        "attention_dropout": config.attention_dropout,
+        "activation_dropout": 0.0,
+        "encoder_layerdrop": 0.0,
+        "decoder_layerdrop": 0.0,
+        "scale_embedding": config.scale_embeddings,
+        "tie_word_embeddings": True,
+        **{key: row for row, key in enumerate(("bos_token_id", "pad_token_id", "eos_token_id"))},
+        "decoder_start_token_id": 2 if copied else 0,
+        "dtype": "float32",
+    }
+    write_json(folder / "config.json", table)
+    generation = {key: table[key] for key in (*list(NUMBERS)[:3], "decoder_start_token_id")}
+    generation["max_length"] = table["max_position_embeddings"]
+    if len(tokenizer.before) == 1:
+        generation["forced_bos_token_id"] = order.index(tokenizer.before[0])
+    write_json(folder / "generation_config.json", generation)
+
+
+def check_bias(weights: Mapping[str, Tensor], copied: bool) -> None:
+    """Refuse what has no place in a last layer without a bias, and a START that is no </s> any more."""
+    bias = weights.get("readout.bias")
+    others = None if bias is None else torch.cat([bias[:START], bias[START + copied :]])
+    if others is not None and bool(others.abs().max() > TOLERANCE):
+        raise ConfigError("model.output_bias", "it was trained, but m2m100 has none; export to another format")
+    embeddings = weights["source.tokens.weight"]
+    if copied and not torch.allclose(embeddings[START], embeddings[END], rtol=0, atol=TOLERANCE):
+        raise ConfigError(
+            "model.tied", "START and </s> were trained apart, but are one in m2m100; export to another format"
+        )

@@ -1,0 +1,269 @@
+"""M2M-100 and NLLB: held against Transformers, in and out; languages, the two starts, and what is broken."""
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from cli.typing_in import Command
+from pretrained import m2m100_folder
+
+from regard import export_model, import_model, load
+from regard.attention import watch
+from regard.bench.serving import write_run
+from regard.data.tokenizer import END, PAD, START
+from regard.decoding.sources import tokens_of
+from regard.errors import CommandError, ConfigError, RegardError
+from regard.interop.formats import model_type
+from regard.interop.m2m100 import THEIR_START, read_vocabulary, rows_of
+
+transformers = pytest.importorskip("transformers")
+SOURCES = ["the dog sees a cat .", "a man", "we eat bread , and the woman laughs ."]
+TARGETS = ["der Hund sieht eine Katze .", "ein alter Mann reitet", "sie lacht ."]
+LANGUAGES = {"m2m100": ("en", "de", "fr", "__{}__"), "nllb": ("eng_Latn", "deu_Latn", "fra_Latn", "{}")}
+
+
+class Beside:
+    """A model of Transformers and the run that was made of its folder."""
+
+    def __init__(self, folder: Path, run: Path):
+        self.net = transformers.M2M100ForConditionalGeneration.from_pretrained(folder, attn_implementation="eager")
+        self.net.eval()
+        self.run = load(run)
+        self.rows = rows_of(self.run.tokenizers.target, read_vocabulary(folder)[1])
+
+    def encode(self) -> tuple[list[list[int]], list[list[int]]]:
+        both = self.run.tokenizers
+        return both.source.encode_batch(SOURCES), both.target.encode_batch(TARGETS)
+
+    def batch(self, sources: list[list[int]]) -> dict[str, torch.Tensor]:
+        width = max(map(len, sources))
+        ids = [[self.rows[i] for i in row] + [1] * (width - len(row)) for row in sources]
+        return {"input_ids": torch.tensor(ids), "attention_mask": (torch.tensor(ids) != 1).long()}
+
+
+@pytest.fixture(scope="module")
+def desk(tmp_path_factory) -> Path:
+    return tmp_path_factory.mktemp("m2m100")
+
+
+@pytest.fixture(scope="module", params=["m2m100", pytest.param("nllb", marks=pytest.mark.slow)])
+def family(request, desk) -> str:
+    name = request.param
+    if not (desk / f"{name}-run").exists():
+        m2m100_folder(desk / name, family=name)
+        source, target, *_ = LANGUAGES[name]
+        import_model(desk / name, desk / f"{name}-run", source_language=source, target_language=target)
+    return name
+
+
+@pytest.fixture
+def beside(desk, family) -> Beside:
+    return Beside(desk / family, desk / f"{family}-run")
+
+
+@torch.no_grad()
+def test_as_transformers_has_it(beside):
+    sources, targets = beside.encode()
+    inputs = beside.batch(sources)
+    scores, real = beside.run.score(SOURCES, TARGETS), [i for i in range(len(beside.rows)) if i != START]
+    columns = [beside.rows[i] for i in real]
+    assert sorted(columns) == list(range(beside.net.config.vocab_size))  # every score, once
+    for row, target in enumerate(targets):
+        read = torch.tensor([[beside.rows[i] for i in (START, *target)]])
+        assert int(read[0, 0]) == beside.net.config.decoder_start_token_id
+        one = {name: tensor[row : row + 1] for name, tensor in inputs.items()}
+        out = beside.net(**one, decoder_input_ids=read, output_attentions=True)
+        with watch(beside.run.model) as looks:
+            memory = beside.run.model.encode(tokens_of([sources[row]]))
+            logits = beside.run.model.output(beside.run.model.decode(memory, tokens_of([[START, *target]]))[0])
+        torch.testing.assert_close(logits[0][:, real], out.logits[0][:, columns], rtol=0, atol=1e-5)
+        labels = torch.tensor([beside.rows[i] for i in (*target, END)])
+        likely = out.logits[0].log_softmax(-1).gather(-1, labels[:, None])[:, 0]
+        torch.testing.assert_close(torch.tensor(scores[row].tokens), likely, rtol=0, atol=1e-4)
+        for layer, theirs in enumerate(out.cross_attentions):
+            own, length = looks[f"decoder.blocks.{layer}.cross"].weights[0], len(sources[row])
+            torch.testing.assert_close(own[..., :length], theirs[0, ..., :length], rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("beam", [1, 5])
+def test_searches_as_transformers(beside, beam):
+    sources, _ = beside.encode()
+    first = beside.rows[beside.run.tokenizers.target.before[0]]
+    options = {"length_penalty": 0.0, "early_stopping": False} if beam > 1 else {}
+    settings = transformers.GenerationConfig.from_model_config(beside.net.config)
+    theirs = beside.net.generate(
+        **beside.batch(sources), generation_config=settings, num_beams=beam, do_sample=False, max_new_tokens=14,
+        forced_bos_token_id=first, suppress_tokens=[1], **options,
+    )  # fmt: skip
+    found = [[i for i in row[2:] if i not in (1, 2)] for row in theirs.tolist()]
+    numbers = {piece: i for i, piece in beside.run.tokenizers.target.names.items()}
+    outputs = beside.run.stream(SOURCES, beam=beam, length_penalty=0.0, longest=14)
+    own = [[beside.rows[numbers[piece]] for piece in each[0].tokens] for each in outputs]
+    for source, one, other in zip(sources, own, found, strict=True):
+        if beam == 1:
+            assert one == [i for i in other if i != 0]  # their <s> is no text
+        elif one != other:  # of hypotheses that differ ours is at least as likely, END included
+            assert total(beside, source, first, one) >= total(beside, source, first, other) - 1e-4
+
+
+@torch.no_grad()
+def total(beside: Beside, source: list[int], first: int, rows: list[int]) -> float:
+    read = torch.tensor([[2, first, *rows]])
+    likely = beside.net(**beside.batch([source]), decoder_input_ids=read).logits[0].log_softmax(-1)
+    return float(likely.gather(-1, torch.tensor([first, *rows, 2])[:, None]).sum())
+
+
+def test_in_and_out_is_the_same(desk, family, tmp_path):
+    export_model(desk / f"{family}-run", tmp_path / "again", to="m2m100")
+    one, other = (
+        transformers.M2M100ForConditionalGeneration.from_pretrained(each)
+        for each in (desk / family, tmp_path / "again")
+    )
+    for name, tensor in one.state_dict().items():
+        assert torch.equal(tensor, other.state_dict()[name]), name
+    for key in ("decoder_start_token_id", "pad_token_id", "eos_token_id", "scale_embedding", "activation_function"):
+        assert getattr(one.config, key) == getattr(other.config, key), key
+    forced = other.generation_config.forced_bos_token_id
+    assert (
+        json.loads((tmp_path / "again" / "vocab.json").read_text())[LANGUAGES[family][3].format(LANGUAGES[family][1])]
+        == forced
+    )
+
+
+# ---- traps
+
+
+@torch.no_grad()
+def test_two_starts(beside):
+    """START is read as </s> and never written; their <s> keeps its place in the softmax, and is of no text."""
+    model, tokenizer = beside.run.model, beside.run.tokenizers.target
+    assert torch.equal(model.target.tokens.weight[START], model.target.tokens.weight[END])
+    assert (float(model.readout.bias[START]), float(model.readout.bias[END])) == (-1e4, 0.0)
+    number = tokenizer.library.token_to_id(THEIR_START)
+    assert beside.rows[number] == 0
+    assert tokenizer.decode([number]) == ""
+    assert number not in tokenizer.encode(f"{THEIR_START} <s>")
+    assert beside.rows[PAD] == 1
+
+
+def test_languages_around_texts(beside, family):
+    source, target, other, form = LANGUAGES[family]
+    both = beside.run.tokenizers
+    assert both.source.pieces(both.source.encode("a man")) == [form.format(source), "▁a", "▁man", "</s>"]
+    assert both.target.pieces(both.target.encode("ein"))[0] == form.format(target)
+    assert both.target.decode(both.target.encode("ein Mann")) == "ein Mann"
+    assert both.source.words(both.source.encode("a man")) == [None, 0, 1, None]
+    beside.run.set_languages(target=other)
+    (translations,) = beside.run.stream(["a man"], nbest=3, beam=3, longest=6)
+    assert all(form.format(other) not in each.tokens for each in translations)  # forced, and stripped
+    assert beside.run.settings.tokenizer.first == (form.format(other),)
+    scored = beside.run.score(["a man"], [""])
+    assert len(scored[0].tokens) == 2  # the language, and END
+    with pytest.raises(CommandError, match='--target-language: "xx" given, which the run does not know'):
+        beside.run.set_languages(target="xx")
+
+
+def test_commands_take_languages(desk, family, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    source, _, other, _ = LANGUAGES[family]
+    run, both = desk / f"{family}-run", ["--source-language", source, "--target-language", other]
+    for name, arguments in {
+        "translate": ["a man", "--longest", "4"],
+        "score": ["--source", "a man", "--target", "ein Mann", "--tokens"],
+        "look": ["a man", "--longest", "4", "-o", "look.html"],
+    }.items():
+        shown = Command(name).typed(run, *arguments, *both)
+        assert shown.exit_code == 0, shown.output
+        wrong = Command(name).refused(run, *arguments, "--target-language", "tlh")
+        assert wrong.startswith('--target-language: "tlh" given, which the run does not know')
+    assert Command("translate").typed(run, "a man", *both[:2]).exit_code == 0
+
+
+def test_fine_tuning_with_languages(desk, tmp_path, monkeypatch):
+    """Another language by the configuration, and every target begins with it; START and </s> then part."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("REGARD_CACHE", str(tmp_path / "cache"))
+    if not (desk / "m2m100-run").exists():
+        m2m100_folder(desk / "m2m100")
+        import_model(desk / "m2m100", desk / "m2m100-run", source_language="en", target_language="de")
+    for name, texts in (("source.txt", SOURCES), ("target.txt", TARGETS)):
+        Path(name).write_text("".join(f"{text}\n" for text in texts * 4))
+    data = ["--source", "source.txt", "--target", "target.txt", "--set", 'tokenizer.first=["__fr__"]']
+    training = ["--steps", "2", "--set", "training.threads=1", "--quiet", "--out", "tuned"]
+    shown = Command("train").typed("--from", desk / "m2m100-run", *data, *training)
+    assert shown.exit_code == 0, shown.output
+    run = load("tuned")
+    assert (run.settings.tokenizer.before, run.settings.tokenizer.first) == (("__en__",), ("__fr__",))
+    with pytest.raises(ConfigError, match="it was trained, but m2m100 has none|were trained apart"):
+        export_model("tuned", "out", to="m2m100")
+
+
+# ---- bad input
+
+
+def change_config(**changes):
+    def change(folder):
+        table = json.loads((folder / "config.json").read_text())
+        (folder / "config.json").write_text(json.dumps({**table, **changes}))
+
+    return change
+
+
+BROKEN = {
+    "no model": (lambda folder: (folder / "sentencepiece.bpe.model").unlink(), r"sentencepiece\.bpe\.model"),
+    "no weights": (lambda folder: (folder / "model.safetensors").unlink(), "no weights in it"),
+    "untied": (change_config(tie_word_embeddings=False), "tie_word_embeddings is false, expected true"),
+    "start": (change_config(decoder_start_token_id=0), "decoder_start_token_id is 0, expected the number of </s>"),
+    "padding": (change_config(pad_token_id=3), "pad_token_id is 3, expected the number of <pad>, which is 1"),
+    "activation": (change_config(activation_function="tanh"), 'activation_function is "tanh"'),
+    "depth": (change_config(encoder_layers=3), r"missing, which config\.json asks for"),
+    "size": (change_config(vocab_size=7), "vocab_size is 7"),
+}
+
+
+@pytest.mark.parametrize("case", BROKEN)
+def test_what_is_broken_is_named_and_nothing_is_left(case, desk, tmp_path):
+    if not (desk / "m2m100").exists():
+        m2m100_folder(desk / "m2m100")
+    shutil.copytree(desk / "m2m100", tmp_path / "theirs")
+    change, problem = BROKEN[case]
+    change(tmp_path / "theirs")
+    with pytest.raises(RegardError, match=problem) as caught:
+        import_model(tmp_path / "theirs", tmp_path / "run")
+    assert "\n" not in str(caught.value)
+    assert [path.name for path in tmp_path.iterdir()] == ["theirs"]
+
+
+@torch.no_grad()
+def test_a_native_run_as_transformers_opens_it(tmp_path):
+    model = {"size": 16, "heads": 2, "layers": 2, "hidden": 24, "tied": "all", "sines": "fairseq", "output_bias": False}
+    write_run(tmp_path / "run", model, 40)
+    export_model(tmp_path / "run", tmp_path / "out", to="m2m100")
+    net, run = (
+        transformers.M2M100ForConditionalGeneration.from_pretrained(tmp_path / "out").eval(),
+        load(tmp_path / "run"),
+    )
+    order = [START, PAD, END, *range(3, run.tokenizers.target.size)]
+    row = {i: number for number, i in enumerate(order)}
+    ids = torch.randint(4, len(order), (2, 7)).tolist()
+    target = [[START, *torch.randint(4, len(order), (5,)).tolist()] for _ in ids]
+    theirs = net(
+        input_ids=torch.tensor([[row[i] for i in each] for each in ids]),
+        decoder_input_ids=torch.tensor([[row[i] for i in each] for each in target]),
+    ).logits
+    own = run.model.output(run.model.decode(run.model.encode(tokens_of(ids)), tokens_of(target))[0])
+    torch.testing.assert_close(own[..., order], theirs, rtol=0, atol=1e-5)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif("REGARD_MODELS" not in os.environ, reason="REGARD_MODELS names no folder of downloaded models")
+def test_real_folders(tmp_path):
+    """Folders as people download them, such as REGARD_MODELS=~/models with nllb-200-distilled-600M in it."""
+    folders = [path.parent for path in Path(os.environ["REGARD_MODELS"]).expanduser().glob("*/config.json")]
+    for folder in folders:
+        if model_type(folder) == "m2m_100":
+            import_model(folder, tmp_path / folder.name)
+            test_as_transformers_has_it(Beside(folder, tmp_path / folder.name))

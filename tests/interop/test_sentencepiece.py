@@ -1,0 +1,383 @@
+"""SentencePiece's models: the ids and the texts of the `sentencepiece` package, and files that are none."""
+
+import itertools
+import json
+import random
+
+import pytest
+from interop.pieces import WORDS, draw_texts, field, train, write
+
+from regard.data.tokenizer import END, PAD, START, UNKNOWN, Tokenizer, Tokenizers, open_tokenizer
+from regard.errors import DataError
+from regard.interop.sentencepiece import convert, read_model
+
+package = pytest.importorskip("sentencepiece", reason="sentencepiece is not installed: pip install 'regard[test]'")
+
+FIXED = {"user_defined_symbols": "<USR>,ab<sep>,αβ,bab,333", "control_symbols": "CLS"}
+USUAL = [
+    {"model_type": "unigram", "normalization_rule_name": "nmt_nfkc"},
+    {"model_type": "unigram", "normalization_rule_name": "identity", "byte_fallback": True, **FIXED},
+    {"model_type": "unigram", "normalization_rule_name": "nfkc_cf", "add_dummy_prefix": False, **FIXED},
+    {"model_type": "bpe", "normalization_rule_name": "nmt_nfkc", **FIXED},
+    {"model_type": "bpe", "normalization_rule_name": "nmt_nfkc", "byte_fallback": True},
+    {"model_type": "bpe", "normalization_rule_name": "identity", "remove_extra_whitespaces": False},
+]
+KINDS = ("unigram", "bpe")
+RULES = ("nmt_nfkc", "identity", "nfkc_cf")
+OTHERS = (
+    {"remove_extra_whitespaces": False},
+    {"add_dummy_prefix": False},
+    {"split_by_whitespace": False},
+    {"treat_whitespace_as_suffix": True},
+)
+ALL = [
+    {"model_type": kind, "byte_fallback": fallback, "normalization_rule_name": rule, **fixed}
+    for kind, fallback, rule, fixed in itertools.product(KINDS, (False, True), RULES, ({}, FIXED))
+]
+ALL += [{"model_type": kind, **other, **FIXED} for kind, other in itertools.product(KINDS, OTHERS)]
+
+
+def opened(folder, data, ids=None, **options):
+    """The package's processor, and the tokenizer as it is read back from a file."""
+    (folder / "a.model").write_bytes(data)
+    content = convert(folder / "a.model", ids, **options)
+    Tokenizers(Tokenizer(content)).save(folder / "tokenizer.json")
+    loaded = Tokenizers.load(folder / "tokenizer.json")
+    assert loaded.source.content == content
+    assert loaded.hash == Tokenizers(Tokenizer(content)).hash
+    return package.SentencePieceProcessor(model_proto=data), loaded.source
+
+
+def compare(processor, tokenizer, texts):
+    """The same ids, alone and in batches, and the same texts of them."""
+    here = [tokenizer.content["model"]["vocab"][processor.id_to_piece(i)] for i in range(len(processor))]
+    back = {own: i for i, own in enumerate(here)}
+    assert len(back) == len(processor) == tokenizer.size
+    expected = [[here[i] for i in row] for row in processor.encode(texts)]
+    for _ in range(2):  # the second time, words are remembered
+        for text, ids, right in zip(texts, tokenizer.encode_batch(texts), expected, strict=True):
+            assert ids == right, text
+    for text, ids in zip(texts, expected, strict=True):
+        assert tokenizer.encode(text) == ids, text
+        decoded = tokenizer.decode(ids)
+        assert decoded == processor.decode([back[i] for i in ids]), text
+        assert UNKNOWN in ids or tokenizer.normalise(text) == decoded, text
+        assert tokenizer.decode([START, *ids, END, PAD]) == decoded
+    rows = [random.choices(range(UNKNOWN, tokenizer.size), k=random.randrange(9)) for _ in range(200)]
+    for row, text in zip(rows, tokenizer.decode_batch(rows), strict=True):
+        assert text == processor.decode([back[i] for i in row])
+
+
+@pytest.mark.parametrize("options", USUAL, ids=lambda options: "-".join(map(str, options.values())))
+def test_ids_are_those_of_sentencepiece(tmp_path, options):
+    compare(*opened(tmp_path, train(**options)), draw_texts(random.randrange(2**32), 250))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("options", ALL, ids=lambda options: "-".join(map(str, options.values())))
+def test_ids_are_those_of_sentencepiece_for_ten_thousand_texts(tmp_path, options):
+    compare(*opened(tmp_path, train(**options)), draw_texts(random.randrange(2**32), 10_000))
+
+
+@pytest.mark.parametrize("kind", ["unigram", "bpe"])
+def test_rules_across_spaces(tmp_path, kind):
+    """Rules that take a space with what stands before or behind it: words cannot be cut one by one then."""
+    rules = {"o w": "Q", " \u0308": "\u00a8", "x ": "y", "q": "", "z": " ", "m": "a  b", "\u00b7": "\u2581", "aa": "c"}
+    lines = ["\t".join(" ".join(f"{ord(c):X}" for c in text) for text in rule) for rule in rules.items()]
+    (tmp_path / "rules.tsv").write_text("".join(f"{line}\n" for line in lines))
+    data = train(model_type=kind, normalization_rule_tsv=str(tmp_path / "rules.tsv"))
+    signs = ["o w", "o", " ", "w", " \u0308", "x", "x ", "q", "z", "m", "the", "\u00b7", "▁", "aa", "a"]
+    texts = ["".join(random.choices(signs, k=random.randrange(12))) for _ in range(400)]
+    processor, tokenizer = opened(tmp_path, data)
+    assert "Q" in processor.normalize("hello world")
+    back = [tokenizer.content["model"]["vocab"][processor.id_to_piece(i)] for i in range(len(processor))]
+    for text in texts:
+        assert tokenizer.encode(text) == [back[i] for i in processor.encode(text)], text
+
+
+def test_equal_sums_are_ranked_in_single_precision(tmp_path):
+    """Words of two letters have many cuts of one sum, and the text before them decides."""
+    letters = {
+        "a": -2.1,
+        "b": -2.3,
+        "aa": -3.7,
+        "bb": -3.9,
+        "aab": -5.1,
+        "▁": -1.3,
+        "▁a": -2.9,
+        "▁bb": -4.3,
+        "abab": -6.7,
+    }
+    special = [("<unk>", 0.0, 2), ("<s>", 0.0, 3), ("</s>", 0.0, 3), ("<pad>", 0.0, 3)]
+    data = write([*special, *((piece, score, 1) for piece, score in letters.items())])
+    processor, tokenizer = opened(tmp_path, data)
+    texts = ["".join(random.choices("aabb ", k=random.randrange(150))) for _ in range(300)]
+    close = [word for text in texts for word in text.split() if word not in tokenizer.sentencepiece.sure]
+    assert close  # or nothing would be tested
+    compare(processor, tokenizer, texts)
+
+
+@pytest.mark.parametrize("kind", [1, 2])
+def test_pieces_that_are_not_used(tmp_path, kind):
+    letters = [("<unk>", 0.0, 2), ("<s>", 0.0, 3), ("</s>", 0.0, 3), ("<pad>", 0.0, 3), ("▁", -1.5, 1)]
+    letters += [(sign, -2.0 - i, 1) for i, sign in enumerate("abc")]
+    letters += [("ab", -1.0, 5), ("abc", -1.2, 1), ("aba", -0.5, 5), ("bc", -3.0, 1), ("d", -3.0, 5), ("cc", -1.1, 4)]
+    processor, tokenizer = opened(tmp_path, write(letters, kind=kind))
+    texts = ["".join(random.choices("abcd ", k=random.randrange(20))) for _ in range(300)]
+    compare(processor, tokenizer, texts)
+
+
+@pytest.mark.parametrize("flags", [*itertools.product((0, 1), repeat=3)], ids=str)
+def test_spaces_that_are_not_escaped(tmp_path, flags):
+    """Prefix, squeeze and escape in all ways, with pieces that have spaces or marks."""
+    pieces = [("<unk>", 0.0, 2), ("<s>", 0.0, 3), ("</s>", 0.0, 3), ("<pad>", 0.0, 3)]
+    pieces += [
+        (piece, -1.0 - i, 1) for i, piece in enumerate([" a", "▁a", "b", " ", "▁", "a", "b a", "b▁a", "  ", "▁▁"])
+    ]
+    normalisation = b"".join(field(number, flag) for number, flag in zip((3, 4, 5), flags, strict=True))
+    processor, tokenizer = opened(tmp_path, write(pieces, normalisation=normalisation))
+    texts = ["".join(random.choices("aab  ", k=random.randrange(12))) for _ in range(200)]
+    compare(processor, tokenizer, texts)
+
+
+# ---- numbers
+
+
+IDS = {
+    piece: i
+    for i, piece in enumerate(["<pad>", "<s>", "</s>", "<unk>", ">>deu<<", "▁the", "▁a", "a", "▁", "x▁y", "Quelle"])
+}
+
+
+@pytest.fixture(scope="module")
+def model():
+    return train(model_type="unigram", byte_fallback=False)
+
+
+def test_a_numbering_of_its_own(tmp_path, model):
+    """What has no number is unknown, each piece by itself; what only has a number is never chosen, but can be read."""
+    processor, tokenizer = opened(tmp_path, model, IDS, tags=[">>deu<<"])
+    pieces = processor.encode("the quick Quelle", out_type=str)
+    assert "▁the" in pieces
+    assert "Quelle" not in pieces
+    expected, unknown_run = [], False
+    for piece in pieces:
+        unknown = processor.is_unknown(processor.piece_to_id(piece))
+        if not (unknown and unknown_run):
+            expected.append(IDS.get(piece, UNKNOWN) if not unknown else UNKNOWN)
+        unknown_run = unknown
+    assert tokenizer.encode("the quick Quelle") == expected
+    assert expected.count(UNKNOWN) > 1
+    assert tokenizer.size == len(IDS)
+    assert tokenizer.decode([IDS["▁the"], IDS["Quelle"], IDS["x▁y"]]) == "theQuellex y"
+    assert tokenizer.pieces([IDS["Quelle"], 3]) == ["Quelle", "<unk>"]
+
+
+def test_two_segmentations_of_one_numbering(tmp_path, model):
+    (tmp_path / "source.spm").write_bytes(model)
+    (tmp_path / "target.spm").write_bytes(train(model_type="bpe"))
+    pieces = sorted(
+        {piece for side in ("source", "target") for piece, _, _ in read_model(tmp_path / f"{side}.spm").pieces}
+    )
+    ids = {piece: i for i, piece in enumerate((*IDS, *(piece for piece in pieces if piece not in IDS)))}
+    sides = [Tokenizer(convert(tmp_path / f"{side}.spm", ids)) for side in ("source", "target")]
+    both = Tokenizers(*sides)
+    both.save(tmp_path / "tokenizer.json")
+    loaded = Tokenizers.load(tmp_path / "tokenizer.json")
+    assert loaded.hash == both.hash
+    assert (loaded.joint, loaded.same_ids) == (False, True)
+    assert (loaded.source.kind, loaded.target.kind) == ("unigram", "bpe")
+    text = "the quick brown foxes jumped"
+    assert loaded.source.encode(text) != loaded.target.encode(text)
+    for ids in (loaded.source.encode(text), loaded.target.encode(text)):
+        assert loaded.source.decode(ids) == loaded.target.decode(ids) == text
+    assert not Tokenizers(sides[0], Tokenizer(convert(tmp_path / "target.spm"))).same_ids
+
+
+def test_a_code_stands_at_the_beginning_alone(tmp_path, model):
+    _, tokenizer = opened(tmp_path, model, IDS, tags=[">>deu<<"])
+    rest = tokenizer.encode("a the")
+    assert tokenizer.encode(">>deu<<a the") == tokenizer.encode(">>deu<<  a the") == [IDS[">>deu<<"], *rest]
+    assert tokenizer.encode(">>xyz<< a the") == [UNKNOWN, *rest]
+    assert IDS[">>deu<<"] not in tokenizer.encode("a >>deu<< the")
+    assert tokenizer.encode_batch([">>deu<<", ">>deu"])[0] == [IDS[">>deu<<"]]
+    assert tokenizer.normalise(">>deu<<a  the") == ">>deu<< a the" == tokenizer.decode([IDS[">>deu<<"], *rest])
+    assert tokenizer.words([IDS[">>deu<<"], *rest])[:2] == [0, 1]
+
+
+def test_other_tags_stand_anywhere(tmp_path, model):
+    ids = {**IDS, "__de__": len(IDS)}
+    _, tokenizer = opened(tmp_path, model, ids, tags=["__de__"])
+    text = [*tokenizer.encode("the"), ids["__de__"], *tokenizer.encode("a")]
+    assert tokenizer.encode("the __de__a") == tokenizer.encode("the__de__ a") == text
+    assert tokenizer.decode(text) == "the __de__ a" == tokenizer.normalise("the__de__  a")
+
+
+def test_both_sorts_of_tags(tmp_path, model):
+    ids = {**IDS, "__de__": len(IDS)}
+    _, tokenizer = opened(tmp_path, model, ids, tags=["__de__", ">>deu<<"])
+    assert tokenizer.encode(">>deu<<__de__ a") == [ids[">>deu<<"], ids["__de__"], *tokenizer.encode("a")]
+    assert ids[">>deu<<"] not in tokenizer.encode("a >>deu<<")
+
+
+def test_special_pieces_cannot_be_spelled(tmp_path):
+    _, tokenizer = opened(tmp_path, train(control_symbols="CLS", byte_fallback=True))
+    ids = tokenizer.encode("<pad><s></s><unk>CLS<0x41>")
+    assert all(i > UNKNOWN for i in ids)
+    assert tokenizer.content["model"]["vocab"]["CLS"] not in ids
+    assert tokenizer.decode([tokenizer.content["model"]["vocab"]["CLS"]]) == ""
+
+
+def test_words_are_those_of_the_text(tmp_path, model):
+    """Each piece's word is the one that it is read in; an unknown sign is a word of its own."""
+    _, tokenizer = opened(tmp_path, model)
+    begins, marks, alone, _ = tokenizer.beginnings()
+    for text in draw_texts(random.randrange(2**32), 150):
+        ids = tokenizer.encode(text)
+        words = [word for word in tokenizer.words(ids) if word is not None]
+        assert len({*words}) == len([*filter(None, tokenizer.decode(ids).split(" "))]), text
+        assert words == sorted(words)
+    assert alone[UNKNOWN]
+    assert begins[tokenizer.encode("the")[0]]
+    assert marks.sum() == 1
+
+
+def test_few_words_are_remembered(tmp_path, model):
+    processor, tokenizer = opened(tmp_path, model)
+    tokenizer.remembered = 10
+    texts = draw_texts(5, 40)
+    expected = processor.encode(texts, out_type=str)
+    assert [tokenizer.pieces(row) for row in tokenizer.encode_batch(texts)] == [
+        [piece if processor.piece_to_id(piece) != processor.unk_id() else "<unk>" for piece in row] for row in expected
+    ]
+    assert len(tokenizer.sentencepiece.words) <= 3000  # a text of that many words is kept until the next one
+
+
+# ---- files that are none
+
+
+def special(*left_out):
+    pieces = [("<unk>", 0.0, 2), ("<s>", 0.0, 3), ("</s>", 0.0, 3), ("<pad>", 0.0, 3), ("a", -1.0, 1)]
+    return [piece for piece in pieces if piece[0] not in left_out]
+
+
+BROKEN = {
+    "no pieces": b"",
+    "cut short|begins no|another type|not UTF-8|no settings|no pieces": b"a text of some length that is no model",
+    "no unknown pieces": write(special("<unk>")),
+    "no <pad> among": write(special("<pad>")),
+    "no </s> among": write(special("</s>")),
+    "its kind is word": write(special(), kind=3),
+    "its kind is another kind": write(special(), kind=9),
+    "a piece occurs twice": write([*special(), ("a", 0.0, 1)]),
+    "piece 5 \\(\\) has no text": write([*special(), ("", 0.0, 1)]),
+    "a long one": write([*special(), ("b" * 1001, 0.0, 1)]),
+    "no finite score": write([*special(), ("b", float("nan"), 1)]),
+    "an unknown type": write([*special(), ("b", 0.0, 7)]),
+    "no piece <0x00>": write(special(), training=field(35, 1)),
+    "table of characters is damaged": write(special(), normalisation=field(2, b"\x03\0\0\0abcd")),
+    "changes texts after decoding": write(special()) + field(5, field(2, b"1234")),
+    "no settings behind its pieces": write(special())[: -len(field(3, b""))],
+}
+
+
+@pytest.mark.parametrize(("problem", "data"), BROKEN.items(), ids=range(len(BROKEN)))
+def test_a_file_that_is_no_model_is_refused(tmp_path, problem, data):
+    (tmp_path / "a.spm").write_bytes(data)
+    with pytest.raises(DataError, match=problem) as caught:
+        convert(tmp_path / "a.spm")
+    assert str(caught.value).startswith(f"{tmp_path / 'a.spm'}: ")
+    assert "\n" not in str(caught.value)
+
+
+def test_a_missing_file_and_a_folder_are_refused(tmp_path):
+    with pytest.raises(DataError, match=r"b\.spm: cannot be read: No such file"):
+        convert(tmp_path / "b.spm")
+    with pytest.raises(DataError, match=f"{tmp_path}: cannot be read|not a SentencePiece model"):
+        convert(tmp_path)
+
+
+def attempt(path):
+    """The content of a file's tokenizer, or the sentence that it is refused with."""
+    try:
+        return convert(path)
+    except DataError as error:
+        return str(error)
+
+
+def test_every_truncation_is_refused(tmp_path, model):
+    """Or, behind everything that is read, changes nothing."""
+    path = tmp_path / "a.spm"
+    path.write_bytes(model)
+    whole = convert(path)
+    for length in [*range(40), *(random.randrange(len(model)) for _ in range(60)), len(model) - 1]:
+        path.write_bytes(model[:length])
+        result = attempt(path)
+        assert result.startswith(f"{path}: ") if isinstance(result, str) else result == whole
+
+
+def test_flipped_bytes_never_crash(tmp_path, model):
+    path = tmp_path / "a.spm"
+    for _ in range(30):
+        data = bytearray(model)
+        data[random.randrange(len(data))] ^= 1 << random.randrange(8)
+        path.write_bytes(data)
+        result = attempt(path)
+        if isinstance(result, str):
+            assert result.startswith(f"{path}: ")
+            continue
+        tokenizer = open_tokenizer(result, str(path))
+        for text in (" ".join(WORDS), "e\u0301\u200d▁ \x00"):
+            tokenizer.decode(tokenizer.encode(text))
+
+
+@pytest.mark.parametrize(
+    ("ids", "problem"),
+    [
+        ({}, "special pieces <pad>, <s>, </s>, <unk> have other ids"),
+        ({**IDS, "<pad>": 1, "<s>": 0}, "special pieces"),
+        ({**IDS, "b": 99}, "has the id 99"),
+        ({**IDS, "b": 4}, "as another piece does"),
+    ],
+)
+def test_numbers_that_cannot_be(tmp_path, model, ids, problem):
+    (tmp_path / "a.spm").write_bytes(model)
+    with pytest.raises(DataError, match=problem):
+        convert(tmp_path / "a.spm", ids)
+
+
+def test_a_changed_file_is_refused_by_its_key(tmp_path, model):
+    (tmp_path / "a.spm").write_bytes(model)
+    content = convert(tmp_path / "a.spm")
+    section = content["regard"]["sentencepiece"]
+    for changes, problem in [
+        ({"kind": "word"}, "regard.sentencepiece.kind is 'word', expected unigram or bpe"),
+        ({"bytes": 1}, "regard.sentencepiece.bytes is 1, expected true or false"),
+        ({"pieces": {"a": "b"}}, "regard.sentencepiece.pieces is"),
+        ({"pieces": {"": 1.0}}, "regard.sentencepiece.pieces is"),
+        ({"pieces": {"a" * 1001: 1.0}}, "regard.sentencepiece.pieces is"),
+        ({"pieces": {"a": float("nan")}}, "regard.sentencepiece.pieces is"),
+        ({"fixed": {"\ud800": 0.0}}, "regard.sentencepiece.fixed is"),
+        ({"fixed": []}, "regard.sentencepiece.fixed is"),
+        ({"control": [1]}, "regard.sentencepiece.control is"),
+        ({"unknown": None}, "regard.sentencepiece.unknown is None"),
+        ({"charsmap": "?"}, "regard.sentencepiece.charsmap is not base64"),
+        ({"charsmap": "AwAAAGFiY2Q="}, "table of characters is damaged"),
+        ({"charsmap": 7}, "regard.sentencepiece.charsmap is not base64"),
+        ({"extra": 7}, "regard.sentencepiece.extra is unknown"),
+    ]:
+        changed = {**content, "regard": {"sentencepiece": {**section, **changes}}}
+        with pytest.raises(DataError, match=problem) as caught:
+            open_tokenizer(json.loads(json.dumps(changed)), "here")
+        assert str(caught.value).startswith("here: ")
+    rest = {key: value for key, value in section.items() if key != "squeeze"}
+    for changed, problem in [
+        ({**content, "regard": {"sentencepiece": rest}}, "regard.sentencepiece.squeeze is missing"),
+        ({**content, "regard": []}, "its key regard is"),
+        ({**content, "normalizer": {"type": "NFC"}}, "parts beside regard.sentencepiece"),
+    ]:
+        with pytest.raises(DataError, match=problem):
+            open_tokenizer(changed, "here")
+    bare = open_tokenizer({**content, "added_tokens": []}, "here")
+    assert bare.encode("the quick fox") == Tokenizer(content).encode("the quick fox")
