@@ -20,6 +20,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.attention.heads import Heads
+from regard.data.languages import languages_of
 from regard.data.tokenizer import END, START, UNKNOWN, Tokenizer
 from regard.data.unknown_words import FILE as WORDS
 from regard.decoding.limits import ROOM
@@ -29,7 +30,6 @@ from regard.models.contract import Model
 from regard.models.transformer.config import TransformerConfig
 from regard.models.transformer.model import TransformerModel
 from regard.run import Run
-from regard.serving.languages import languages_of
 
 __all__ = [
     "COMPUTE_TYPES",

@@ -11,13 +11,13 @@ from typing import Any
 
 import torch
 
+from regard.data.languages import languages_of
 from regard.decoding.ensemble import first_model
 from regard.decoding.processes import Processes
 from regard.errors import CheckpointError, CommandError, ConfigError
 from regard.interop.manifest import is_export
 from regard.run import Run, load
 from regard.serving.jobs import Update, WaitingLine
-from regard.serving.languages import languages_of
 from regard.serving.process_worker import ProcessWorker
 from regard.serving.settings import ServeSettings
 from regard.serving.worker import STOPPED, Counters, Worker, WorkerError, longest_source
