@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # as the command line does, before torch is loaded
+gc.disable()  # until all is imported and collected, which leaves little garbage
 
 import hypothesis
 import jaxtyping
@@ -37,6 +38,8 @@ torch.set_num_threads(min(2, torch.get_num_threads()))
 for logger in logging.root.manager.loggerDict.values():
     if isinstance(logger, logging.Logger):
         logger.propagate = True
+# Set once, not by pytest's `log_level`, which sets it twelve times a test: each time every logger forgets its level.
+logging.root.setLevel(logging.INFO)
 
 
 def seed_torch(number: int) -> None:
@@ -78,6 +81,20 @@ def pytest_report_header() -> str:
     return f"regard: seed {SEED} (REGARD_SEED={SEED} repeats it), {checks}, torch {torch.__version__}"
 
 
+def pytest_xdist_auto_num_workers() -> int | None:
+    """One process more than cores, because tests wait for children and clocks; those with checked shapes do not."""
+    if TYPECHECK or os.environ.get("PYTEST_XDIST_AUTO_NUM_WORKERS"):
+        return None  # what xdist says
+    return 1 + (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """What is less than INFO is not for pytest's handlers either: torch.compile traces at DEBUG."""
+    plugin = session.config.pluginmanager.get_plugin("logging-plugin")
+    for handler in (plugin.caplog_handler, plugin.report_handler) if plugin else ():
+        handler.setLevel(logging.INFO)
+
+
 @pytest.hookimpl(tryfirst=True)  # before -m chooses
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     cuda = torch.cuda.is_available()
@@ -93,10 +110,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.skip(reason="no CUDA device"))
 
 
-def pytest_collection_finish() -> None:
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
     """What is there by now stays: neither is it looked through for garbage, nor do forked children copy it for that."""
-    gc.collect()
+    result = yield
     gc.freeze()
+    gc.enable()
+    return result
 
 
 @pytest.hookimpl(tryfirst=True)

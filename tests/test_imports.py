@@ -21,7 +21,7 @@ LAYERS = [
     {"models", "data"},
     {"attention", "io"},
     {"kernels"},
-    {"errors", "config", "plugins", "disk", "machine", "reading"},
+    {"errors", "config", "plugins", "disk", "machine", "reading", "packs"},
 ]
 LEVEL = {part: level for level, parts in enumerate(LAYERS) for part in parts}
 

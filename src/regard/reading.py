@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.errors import RegardError
+from regard.packs import find_pack
 
 __all__ = ["CONFIG", "SMALL", "Unreadable", "parse_json", "parse_toml", "read_bytes", "read_json", "read_toml"]
 
@@ -47,7 +48,7 @@ Refusal = Callable[[str], RegardError]  # an error class, or what makes one of a
 def read_bytes(path: str | Path, most: int = SMALL, *, pipe: bool = False) -> bytes:
     """Read a file of at most `most` bytes; refuse other things, which may have no end, unless `pipe` is set.
 
-    What the system refuses (OSError) is the caller's to name.
+    A path may lead into a pack. What the system refuses (OSError) is the caller's to name.
     """
     # A pipe that nobody writes into would be waited for.
     flags = os.O_RDONLY | (0 if pipe else getattr(os, "O_NONBLOCK", 0)) | getattr(os, "O_BINARY", 0)
@@ -57,6 +58,14 @@ def read_bytes(path: str | Path, most: int = SMALL, *, pipe: bool = False) -> by
         if os.path.isdir(path):  # which Windows does not open
             raise IsADirectoryError(21, "Is a directory", str(path)) from None
         raise
+    except NotADirectoryError:
+        place = find_pack(path)
+        if place is None:
+            raise
+        pack, name = place
+        if pack.size(name) > most:
+            raise Unreadable(f"{pack.size(name):,} bytes given, expected at most {most:,}") from None
+        return pack.read(name)
     with open(descriptor, "rb") as file:
         facts = os.fstat(descriptor)
         if stat.S_ISDIR(facts.st_mode):

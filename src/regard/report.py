@@ -123,8 +123,9 @@ def train_and_report(
     choose: bool = False,
     command: str | None = None,
     display: Display = "usual",
+    advise: bool = True,
 ) -> Result:
-    """Train into `out`, write the run's report.html, and print how it ended and what to do next.
+    """Train into `out`, write the run's report.html, and print how it ended and, with `advise`, what to do next.
 
     `command` is what a person typed, which is kept with the run; `display` is what is shown meanwhile.
     """
@@ -143,9 +144,9 @@ def train_and_report(
             try:
                 lines.append(f"report: {report(out, started)}")
             finally:  # behind the display, which moves no more
-                commands = next_commands(out, started)[:3]
-                width = max(len(each) for each, _ in commands)
-                lines += ["what next:", *(f"  {each:<{width}}  {about}" for each, about in commands)]
+                commands = next_commands(out, started)[:3] if advise else []
+                width = max((len(each) for each, _ in commands), default=0)
+                lines += ["what next:"] * advise + [f"  {each:<{width}}  {about}" for each, about in commands]
                 progress.end("\n".join(lines))
     return started.result
 

@@ -92,6 +92,7 @@ def test_the_activation_is_its_formula(activation):
     assert sorted(encoder.state_dict()) == sorted(Encoder(6, 2, 2).state_dict())
 
 
+@pytest.mark.unchecked
 @pytest.mark.parametrize("build", [Block, lambda *sizes, **options: MixingBlock(6, nn.Identity(), **options)])
 def test_an_activation_that_is_none_is_refused(build):
     with pytest.raises(ArgumentError, match="activation: 'tanh' given, expected 'relu', 'gelu' or 'silu'"):

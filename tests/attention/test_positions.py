@@ -70,6 +70,7 @@ def test_fairseqs_are_those_of_transformers_m2m100(size):
     )
 
 
+@pytest.mark.unchecked
 def test_an_order_of_sines_that_is_none_is_refused():
     with pytest.raises(ArgumentError, match="sines: 'marian' given, expected 'interleaved', 'halves' or 'fairseq'"):
         Sinusoidal(6, sines="marian")

@@ -150,6 +150,40 @@ def test_other_drawings_fill_it_too(opened):
     assert tab.locator("[data-section=search] .counter").inner_text().startswith("step 2 of")
 
 
+def test_long_names_and_documents_fill_it_as_well(opened):
+    """A heat map whose names can be unfolded stands in a narrow box, and a document breaks into lines."""
+    german, english = (
+        ["der", "Donaudampfschifffahrtskapitän", "schlief", "hier", "."],
+        ["the", "captain", "slept", "here", "."],
+    )
+    short = exhibits.transformer(german, english, list(range(5)), 1, 2, ())
+    tab = opened(page(short))
+    tab.set_viewport_size({"width": 1920, "height": 1080})
+    heads = tab.locator("[data-section=heads]")
+    before = heads.locator(".cells").bounding_box()
+    heads.get_by_label("Fill the window").click()
+    assert heads.locator(".cells").bounding_box()["height"] > 2 * before["height"]
+    tab = opened(page(exhibits.han(sentences=4, length=6)))
+    tab.set_viewport_size({"width": 1920, "height": 1080})
+    document = tab.locator("[data-section=document]")
+    before = document.locator(".word").first.bounding_box()
+    document.get_by_label("Fill the window").click()
+    assert document.locator(".word").first.bounding_box()["height"] > 2 * before["height"]
+    assert document.evaluate("node => node.scrollWidth <= node.clientWidth")
+    last = document.locator(".document li").last.bounding_box()
+    assert last["y"] + last["height"] < 1080
+
+
+def test_a_picture_fills_the_height(opened):
+    tab = opened(page(exhibits.captioner()))
+    tab.set_viewport_size({"width": 1920, "height": 1080})
+    seen = tab.locator("[data-section=caption]")
+    seen.get_by_label("Fill the window").click()
+    assert seen.locator("canvas.picture").bounding_box()["height"] > 0.6 * 1080
+    tab.set_viewport_size({"width": 400, "height": 900})
+    assert seen.locator("canvas.picture").bounding_box()["width"] > 350  # and the words stand below it
+
+
 def test_a_link_opens_the_page_at_a_word_layer_and_head(opened):
     exhibit = exhibits.transformer(layers=2, heads=3)
     tab = opened(page(exhibit))

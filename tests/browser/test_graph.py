@@ -10,8 +10,21 @@ from regard.inspection import model_graph
 
 pytestmark = pytest.mark.browser
 
+# Top and bottom are those of the ink: the line of a font may be half as high again, and lines that overlap are no harm.
 TEXTS = """() => [...document.querySelectorAll("svg text")].map((each) => {
-  const { left, right, top, bottom } = each.getBoundingClientRect();
+  const { left, right } = each.getBoundingClientRect();
+  const pen = document.createElement("canvas").getContext("2d"), scale = each.getScreenCTM();
+  let top = Infinity, bottom = -Infinity;
+  const parts = document.createTreeWalker(each, NodeFilter.SHOW_TEXT);
+  for (let at = 0; parts.nextNode(); ) {
+    const text = parts.currentNode.data, style = getComputedStyle(parts.currentNode.parentNode);
+    pen.font = `${style.fontStyle} ${style.fontWeight} ${style.fontSize} ${style.fontFamily}`;
+    const ink = pen.measureText(text), line = each.getStartPositionOfChar(Math.min(at, each.getNumberOfChars() - 1)).y;
+    at += text.length;
+    if (!text.trim()) continue;
+    top = Math.min(top, scale.d * (line - ink.actualBoundingBoxAscent) + scale.f);
+    bottom = Math.max(bottom, scale.d * (line + ink.actualBoundingBoxDescent) + scale.f);
+  }
   const box = each.parentNode.querySelector(":scope > rect.graph-box");
   const around = (box ?? document.querySelector("svg")).getBoundingClientRect();
   return { words: each.textContent, left, right, top, bottom,

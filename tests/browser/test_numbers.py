@@ -44,6 +44,20 @@ def test_every_score_is_computed_as_the_model_did(opened, name):
                 assert (numbers_in(section) - view.weights[head, row]).abs().max() < 0.003
 
 
+def test_unknown_words_are_told_apart(opened):
+    """Every one of them is the same piece; what was typed says which, and markup is text."""
+    text = "she <b>sleeps</b> and </script> she"
+    exhibit = exhibit_of(subject("rnnsearch", "word"), text, **SHORT)
+    [side] = [exhibit.sides["source"]]
+    assert side.pieces.count("<unk>") >= 2
+    assert [name for name in side.names if name in ("<b>sleeps</b>", "</script>")] == ["<b>sleeps</b>", "</script>"]
+    section = opened(page(exhibit)).locator("[data-section=numbers]")
+    names = section.locator("tbody th").all_inner_texts()
+    assert {"<b>sleeps</b>", "</script>"} <= set(names)
+    assert "<unk>" not in names
+    assert section.locator("tbody .unknown").first.get_attribute("title") == "not in the vocabulary"
+
+
 def test_of_many_keys_the_largest_weights_are_shown_first(opened):
     words = " ".join(f"w{number}" for number in range(47))
     exhibit = exhibit_of(subject("rnnsearch"), words, **SHORT)

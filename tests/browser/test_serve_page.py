@@ -143,6 +143,26 @@ def test_what_stands_before_the_caret_is_a_prefix(page):
     assert page.marks()["fixed"] == []
 
 
+def test_equal_sentences_keep_their_own_prefixes(page):
+    """One that is typed before the other does not take what was fixed there."""
+    page.translate("I sleep .\nwe were here .")
+    page.target.evaluate(
+        "area => { const at = area.value.indexOf('\\n') + 1; area.focus(); area.setSelectionRange(at, at); }"
+    )
+    page.tab.keyboard.type("ich ", delay=30)
+    page.until(lambda: page.target.input_value().split("\n")[1].startswith("ich "), "the prefix")
+    page.settle()
+    page.source.evaluate("area => { area.focus(); area.setSelectionRange(0, 0); }")
+    page.tab.keyboard.press("Enter")
+    page.tab.keyboard.press("ArrowUp")
+    page.tab.keyboard.type("we were here .", delay=10)
+    page.settle()
+    first, second = load(STORED / "luong").translate(["we were here .", "I sleep ."])
+    third = load(STORED / "luong").translate(["we were here ."], prefixes=["ich"])
+    page.until(lambda: page.target.input_value().split("\n") == [first, second, *third], "three lines")
+    assert page.marks()["fixed"] == ["ich"]
+
+
 def test_an_alternative_is_picked_by_pointer_and_by_keys(page):
     before = page.translate("we were here .")
     page.tab.mouse.click(*page.place(".target", before.split()[1]))

@@ -85,7 +85,7 @@ def test_under_half_a_second(flag):
         regard_(flag)
         return time.perf_counter() - start
 
-    assert min(once() for _ in range(5)) < 0.5
+    assert any(once() < 0.5 for _ in range(5))  # as the shortest of five, without those that follow it
 
 
 def test_help_imports_nothing_heavy():

@@ -38,14 +38,16 @@ COMMANDS: dict[str, tuple[list[str | Path], int, str | tuple[str, ...]]] = {
     "demo": (["--steps", "none"], 2, "regard: --steps: "),
     "eval": (["--hypothesis", "output", "--reference", "source"], 0, "output: 2 sentences\n"),
     "look": ([STORED / "rnnsearch", "the child sleeps .", "--out", "look.html", *CPU], 0, "look.html\n"),
+    "pack": ([STORED / "han", "--out", "han.regard"], 0, ""),
     "runs": ([STORED], 0, "run "),
     "sample": ([STORED / "encoder-language-model", "--scores", "--longest", "5", *CPU], 0, ""),
     "score": ([STORED / "rnnsearch", "--source", "source", "--target", "target", *CPU], 0, "-"),
     "show": ([STORED / "han"], 0, "run "),
     "study": (["--list"], 0, "fixed-context "),
 }
-# Those that open a run and train nothing: torch's compiler, as long to import as torch, is not for them.
-OPENING = {"align", "caption", "classify", "look", "sample", "score"}
+# Those that open a run and train nothing: torch's compiler, as long to import as torch, is not for them, nor are the
+# symbols that it computes with.
+OPENING = {"align", "caption", "classify", "look", "pack", "sample", "score"}
 # How many lines the work of some has.
 LINES = {"align": 2, "caption": 1, "classify": 1, "sample": 1, "score": 2}
 LONG = {
@@ -75,13 +77,15 @@ def test_a_command_starts(name, tmp_path):
     assert "Traceback" not in shown.stderr
     if name in OPENING:
         imported = {line.rpartition("|")[2].strip() for line in shown.stderr.splitlines()}
-        assert {module for module in ("torch", "torch._dynamo") if module in imported} == {"torch"}
+        assert {module for module in ("torch", "torch._dynamo", "sympy") if module in imported} == {"torch"}
     if status:
         assert (shown.stdout, shown.stderr.count("\n")) == ("", 1)
     if name in LINES:
         assert shown.stdout.count("\n") == LINES[name], shown
     if name == "data":
         assert len((tmp_path / "corpus" / "train.source").read_text().splitlines()) == 3
+    if name == "pack":
+        assert start(tmp_path, "classify", ["han.regard", "A good film.", *CPU]).returncode == 0
     if name == "look":
         assert "</html>" in (tmp_path / "look.html").read_text(encoding="utf-8")
 

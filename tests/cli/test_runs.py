@@ -141,6 +141,9 @@ NO_RUN = [
     ["caption", "none", "a.png"],
     ["sample", "none"],
     ["serve", "none"],
+    ["serve", "de=none"],
+    ["train", "--resume", "none"],
+    ["train", "--from", "none", "--source", "in.txt", "--target", "in.txt"],
     ["show", "none"],
     ["eval", "none", "--source", "in.txt", "--reference", "in.txt"],
 ]

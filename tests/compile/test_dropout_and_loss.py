@@ -18,8 +18,9 @@ def test_dropout_is_traced_whole(count):
     torch.testing.assert_close(x.grad, y.detach())  # all forms are linear in a positive x
 
 
-def test_a_block_with_dropout_is_traced_whole():
-    block = Block(8, 2, dropout=0.5, feed_dropout=0.5)
+@pytest.mark.parametrize("activation", ["relu", "gelu"])
+def test_a_block_with_dropout_is_traced_whole(activation):
+    block = Block(8, 2, dropout=0.5, feed_dropout=0.5, activation=activation)
     compiled = torch.compile(block, backend="aot_eager", fullgraph=True)
     x = torch.randn(2, 5, 8)
     compiled(x).sum().backward()

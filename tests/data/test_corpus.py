@@ -110,8 +110,8 @@ TSV, JSON = "one\teins\n", '{"source": "one", "target": "eins"}\n'
     [
         ("a.tsv", "two\n", "1 column, expected at least 2"),
         ("a.jsonl", '{"source": "a"}', "no key 'target'; it has 'source'"),
-        ("a.jsonl", '{"source": "a", "target": 3}', "int given under 'target', expected a text"),
-        ("a.jsonl", '["a", "b"]', "list given, expected a JSON object"),
+        ("a.jsonl", '{"source": "a", "target": 3}', "3 given under 'target', expected a text"),
+        ("a.jsonl", '["a", "b"]', r'\["a", "b"\] given, expected a JSON object'),
         ("a.jsonl", "[\n", "not valid JSON.*one JSON list"),
         ("a.jsonl", '{"source": "a"\n', "not valid JSON"),
         ("a.jsonl", "[" * 100_000, "not valid JSON"),

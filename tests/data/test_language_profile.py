@@ -83,6 +83,29 @@ def test_confidence_means_something():
     assert all(0 <= each <= 100 for text in SIDES["de"][:50] for _, each in detect_language(text, PROFILES))
 
 
+def test_a_language_that_is_not_known_has_little_confidence():
+    """French, where English and German are known, and a text of nothing but strange words, however long."""
+    french = [each.target for each in generate("phrasebook", 300, split="valid", pair="en-fr")]
+    known = [each.source for each in HELD_OUT] + [each.target for each in HELD_OUT]
+    long_french, long_known = ([text for text in texts if len(text) >= 30] for texts in (french, known))
+    strange = sorted(detect_language(text, PROFILES)[0][1] for text in long_french)
+    own = sorted(detect_language(text, PROFILES)[0][1] for text in long_known)
+    assert len(strange) > 50 < len(own)
+    assert strange[len(strange) // 2] < 10
+    assert strange[int(0.9 * len(strange))] < 50
+    assert own[len(own) // 2] > 95
+    assert own[len(own) // 10] > 80
+    assert detect_language("xq" * 2000, PROFILES)[0][1] < 0.01
+    assert detect_language("xqz " * 2000 + "披", PROFILES)[0][1] < 0.01
+
+
+def test_the_share_that_own_texts_have_is_their_mean():
+    for language, profile in PROFILES.items():
+        trigrams = [trigram for text in SIDES[language] for trigram in list_trigrams(text)]
+        mean = sum(map(profile.log_prob, trigrams)) / len(trigrams)
+        assert profile.own_log_prob == pytest.approx(mean, abs=0.1)
+
+
 def test_scripts_without_spaces_and_rare_letters():
     profiles = PROFILES | {"zh": LanguageProfile.of(CHINESE), "ru": LanguageProfile.of(RUSSIAN)}
     # Letters tell where no trigram was seen.

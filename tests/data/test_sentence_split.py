@@ -9,11 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.data.sentence_split import EDITION, cut, pieces, sentences
+from regard.data.sentence_split import EDITION, END, cut, find_ends, pieces, sentences
 
 
 def words(text: str) -> int:
     return len(text.split())
+
+
+@given(st.text(st.sampled_from(".!?…。！？।؟۔ \t\n\"'”»)aZ1ñ,-"), max_size=40))
+def test_ends_are_those_that_the_expression_finds(text):
+    expected = [(end.span(), end.span("alone")) for end in END.finditer(text)]
+    assert [(end.span(), end.span("alone")) for end in find_ends(text)] == expected
 
 
 def squeezed(text: str) -> str:

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 import tokenizers as library
 from data.cases import KINDS, TEXTS, normalised
@@ -120,6 +121,14 @@ def test_a_tag_is_one_piece_and_a_word_of_its_own(kind):
         ]
     assert tokenizer.decode(tokenizer.encode("<2de> Haus")) == "<2de> Haus"
     assert tokenizer.words(tokenizer.encode("<2de> Haus"))[:2] == [0, 1]
+
+
+def test_ids_without_a_piece_are_unknown():
+    tokenizer = MADE["bpe"]
+    size = tokenizer.size
+    assert tokenizer.pieces([size - 1, size, 10**9, UNKNOWN]) == [*tokenizer.pieces([size - 1]), *["<unk>"] * 3]
+    assert tokenizer.pieces(iter([4, size, 5])) == [*tokenizer.pieces([4]), "<unk>", *tokenizer.pieces([5])]
+    assert tokenizer.pieces(np.array([4, 5])) == tokenizer.pieces([4, 5]) == tokenizer.pieces(iter([4, 5]))
 
 
 def test_pieces_of_words_are_unknown_or_words():

@@ -5,6 +5,7 @@ import pytest
 from regard.data.builtin import generate
 from regard.data.unknown_words import (
     FILE,
+    IgnoredWords,
     UnknownWords,
     WordCollector,
     describe,
@@ -112,3 +113,17 @@ def test_long_words_are_not_kept_whole():
     assert sum(map(len, words.words)) <= 8 * 41
     assert len(words.words) == 8
     assert words.message() == describe([letter * 20_000 for letter in "abcdefgh"])
+
+
+def test_none_is_kept_where_nobody_asks():
+    words = IgnoredWords(train(TEXTS, "word"))
+    words.add(["zorp"])
+    assert list(words.watch(iter(["flim", "zorp"]))) == ["flim", "zorp"]
+    words.tell()
+    assert (words.message(), words.words, words.verdicts) == (None, {}, {})
+
+
+def test_markup_stays_as_it_was_typed():
+    unknown = UnknownWords(train(TEXTS, "word"), None)
+    unknown.add(["(zebra), <b>zebra</b> &lt;zebra&gt; </script>"])
+    assert list(unknown.words) == ["zebra", "<b>zebra</b>", "&lt;zebra&gt;", "</script>"]

@@ -22,6 +22,17 @@ SMALL = {
     "transformer": {"kind": "transformer", "size": 8, "heads": 2, "layers": 1, "hidden": 12},
     "rotary": {"kind": "transformer", "size": 8, "heads": 2, "layers": 2, "hidden": 12, "positions": "rotary"},
     "alibi": {"kind": "transformer", "size": 8, "heads": 2, "layers": 1, "hidden": 12, "positions": "alibi"},
+    "fairseq": {
+        "kind": "transformer",
+        "size": 8,
+        "heads": 2,
+        "layers": 1,
+        "hidden": 12,
+        "sines": "fairseq",
+        "activation": "silu",
+        "scale_embeddings": False,
+        "output_bias": False,
+    },
     "lstmn": {"kind": "lstmn", "size": 6, "embedding": 5, "hidden": 4, "layers": 2},
 }
 

@@ -36,15 +36,19 @@ def test_a_bias_is_not_rounded():
         torch.testing.assert_close(half.output(x), model.readout.bias.expand(2, -1), atol=2e-4, rtol=0)
 
 
+@pytest.mark.parametrize("biased", [True, False])
 @pytest.mark.parametrize("words", [16, 17, 30])
-def test_rows_of_scores_are_whole_whatever_the_vocabulary_is(words):
+def test_rows_of_scores_are_whole_whatever_the_vocabulary_is(words, biased):
     """Products of another width are slow; the columns behind the vocabulary are nobody's."""
-    model = build("transformer", read_model_config(SMALL["transformer"]), words, words).eval()
+    config = read_model_config({**SMALL["transformer"], "output_bias": biased})
+    model = build("transformer", config, words, words).eval()
     half = to_bfloat16(model)
     x = torch.randn(3, 5, 8).to(torch.bfloat16)
     with torch.no_grad():
         scores = half.output(x)
-        expected = x.float() @ model.readout.weight.to(torch.bfloat16).float().t() + model.readout.bias
+        expected = x.float() @ model.readout.weight.to(torch.bfloat16).float().t()
+        if biased:
+            expected += model.readout.bias
     assert scores.shape == (3, 5, words)
     assert scores.stride(1) % 16 == 0
     torch.testing.assert_close(scores, expected, atol=1e-4, rtol=1e-4)

@@ -310,7 +310,7 @@ def test_finished_sentences_leave():
 # ---- other sizes, other models
 
 
-@pytest.mark.parametrize("kind", ["transformer", "rnnsearch"])
+@pytest.mark.parametrize("kind", ["transformer", "unbiased", "rnnsearch"])
 @pytest.mark.parametrize("beam", [1, 3])
 def test_a_large_vocabulary_in_single_precision(kind, beam):
     """Packed products, a folded vocabulary and sums by powers of two against feeding all of it again."""
@@ -318,6 +318,8 @@ def test_a_large_vocabulary_in_single_precision(kind, beam):
     sizes = {"size": 128, "heads": 4, "layers": 1, "hidden": 520}
     if kind == "rnnsearch":
         sizes = {"size": 128, "embedding": 96, "hidden": 64, "maxout": 128}
+    if kind == "unbiased":
+        kind, sizes = "transformer", {**sizes, "output_bias": False, "activation": "gelu"}
     model = build(kind, read_model_config({"kind": kind, **sizes}), 701, 701).eval()
     with torch.no_grad():
         model.readout.weight.mul_(3)

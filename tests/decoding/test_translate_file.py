@@ -55,6 +55,23 @@ def test_split_lines_have_their_sentences():
     assert warned == []
 
 
+def test_every_sentence_has_the_tag_of_its_line():
+    fit = LineFitter(lengths, 4, split=True, tags=["<2de>", "<2fr>"])
+    two_tags = "<2de> One. <2fr> Two. Three."
+    lines = ["<2fr> One two. Three four five six.", "One. Two.", "<2xx> One. Two.", "<2de>", two_tags]
+    found = fit.parts(lines, "file")
+    assert [[piece.text for piece in each] for each in found] == [
+        ["<2fr> One two.", "<2fr> Three four five", "<2fr> six."],
+        ["One.", "Two."],  # a tag holds for its own line
+        ["<2xx> One.", "Two."],
+        [""],
+        ["<2de> One.", "<2fr> Two.", "<2fr> Three."],
+    ]
+    # Links count the words of the line, which has the tag once.
+    outputs = [[output("a b", -1, [(0, 0), (1, 0), (2, 1)])], [output("c", -1, [(0, 0), (2, 0)])], [output("d", -1)]]
+    assert join_outputs(lines[0], found[0], outputs, 1)[0].alignment == ((0, 0), (1, 0), (2, 1), (4, 2))
+
+
 SCORES = st.lists(st.integers(-9, 0).map(float), min_size=1, max_size=3)
 
 

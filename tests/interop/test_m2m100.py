@@ -99,7 +99,7 @@ def test_searches_as_transformers(beside, beam):
         forced_bos_token_id=first, suppress_tokens=[1], **options,
     )  # fmt: skip
     found = [[i for i in row[2:] if i not in (1, 2)] for row in theirs.tolist()]
-    numbers = {piece: i for i, piece in beside.run.tokenizers.target.names.items()}
+    numbers = {piece: i for i, piece in enumerate(beside.run.tokenizers.target.names)}
     outputs = beside.run.stream(SOURCES, beam=beam, length_penalty=0.0, longest=14)
     own = [[beside.rows[numbers[piece]] for piece in each[0].tokens] for each in outputs]
     for source, one, other in zip(sources, own, found, strict=True):

@@ -115,7 +115,7 @@ def search_theirs(both: Beside, beam: int, longest: int) -> list[list[int]]:
 def search_ours(both: Beside, beam: int, longest: int) -> list[list[int]]:
     target = both.run.tokenizers.target
     outputs = both.run.stream(SOURCES, beam=beam, length_penalty=0.0, longest=longest)
-    numbers = {piece: i for i, piece in target.names.items()}
+    numbers = {piece: i for i, piece in enumerate(target.names)}
     return [both.to_rows([numbers[piece] for piece in each[0].tokens], "target") for each in outputs]
 
 

@@ -4,7 +4,7 @@ import gc
 
 import pytest
 
-from regard.kernels.garbage import pause_garbage_collection
+from regard.kernels.garbage import NEW, pause_garbage_collection, settle_memory
 
 
 @pytest.mark.parametrize("enabled", [True, False])
@@ -20,3 +20,15 @@ def test_it_is_as_it_was(enabled):
         assert gc.isenabled() == enabled
     finally:
         (gc.enable if before else gc.disable)()
+
+
+def test_what_is_there_is_not_looked_through_again():
+    frozen, threshold = gc.get_freeze_count(), gc.get_threshold()
+    try:
+        settle_memory()
+        assert gc.get_freeze_count() > frozen
+        assert gc.get_threshold() == NEW
+    finally:
+        gc.set_threshold(*threshold)
+        if not frozen:
+            gc.unfreeze()

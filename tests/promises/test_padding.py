@@ -36,6 +36,7 @@ CASES = [
     ("transformer", {"positions": "alibi", "decoder_layers": 1}),
     ("transformer", {"positions": "learned", "join": "concatenate", "length": 60}),
     ("transformer", {"positions": "none", "tied": "none"}),
+    ("transformer", {"activation": "silu", "sines": "fairseq", "scale_embeddings": False, "output_bias": False}),
     ("encoder", {"positions": "alibi"}),
     ("lstmn", {"fusion": "deep", "layers": 2}),
 ]

@@ -11,10 +11,18 @@ LONG = {"texts": ["the dog"], "beam": 1, "shortest": 1200, "longest": 1200}
 SHORT = {"texts": ["the dog"], "beam": 1, "longest": 2}
 
 
-@pytest.mark.parametrize("count", [3, pytest.param(40, marks=pytest.mark.slow)])
-def test_requests_finish_and_new_ones_are_refused(tmp_path, count):
+@pytest.mark.parametrize(
+    ("count", "workers"),
+    [
+        (3, "thread"),
+        (3, "process"),
+        *(pytest.param(40, form, marks=pytest.mark.slow) for form in ("thread", "process")),
+    ],
+)
+def test_requests_finish_and_new_ones_are_refused(tmp_path, count, workers):
     grace = 60.0
-    with serve_process(*stored("rnnsearch"), folder=tmp_path, output_tokens=1200, grace=grace, seconds=60) as process:
+    settings = {"output_tokens": 1200, "grace": grace, "seconds": 60, "workers": workers}
+    with serve_process(*stored("rnnsearch"), folder=tmp_path, **settings) as process:
         answers: list = []
 
         def ask(number):

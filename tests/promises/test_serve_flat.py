@@ -4,13 +4,22 @@
 """
 
 import asyncio
+import gc
 import os
 import random
+import re
 import time
+import types
+from collections import Counter
 
 import pytest
-from serving.served import STORED, serve_process, stored
+from serving.served import STORED, serve, serve_process, stored
 
+from regard.decoding.options import Options
+from regard.serving import models
+from regard.serving.requests import TranslateRequest
+
+PATHS = ("translate", "score", "align", "sample", "classify", "caption", "look")
 NAMES = ("transformer", "rnnsearch", "encoder-language-model", "han", "captioner")
 WORDS = ["the", "dog", "child", "eats", "sleeps", "here", "we", "see", ",", ".", "Unheard-of", "7", "Zoë"]
 
@@ -80,6 +89,72 @@ def check(tmp_path, warm, seconds):
         for name in ("regard_places_in_use", "regard_queue_sentences"):
             process.wait_for_figure(name, 0)
         assert process.figure("regard_workers_ready") == len(NAMES)
+
+
+def ask(served, rng, count, *paths):
+    """Ask so many times at each of these paths."""
+    left = Counter(dict.fromkeys(paths, count))
+    while left.total():
+        path, request = draw_request(rng)
+        if left[path]:
+            answer = served.post(f"/v1/{path}", **request)
+            assert answer.status_code == 200, answer.text
+            left[path] -= 1
+
+
+async def leave_early(service):
+    """Begin a stream, and go when its first event has come."""
+    request = TranslateRequest(texts=("the dog sleeps", "we see"), model="transformer", stream=True)
+    events = service.translate_stream(request, Options(longest=12))
+    await anext(events)
+    await events.aclose()
+
+
+def test_requests_leave_no_garbage():
+    """What Python would have to search for: with a picture in it, thousands of these are gigabytes."""
+    rng = random.Random(1)
+    with serve(*stored(*NAMES)) as served:
+        ask(served, rng, 1, *PATHS)  # what is made once
+        gc.collect()
+        gc.freeze()
+        gc.disable()
+        try:
+            ask(served, rng, 2, *PATHS)
+            served.call(leave_early(served.service))
+            served.get("/metrics")
+            gc.set_debug(gc.DEBUG_SAVEALL)
+            gc.collect()
+            names = [f"{type(each).__module__} {getattr(each, '__module__', '')}" for each in gc.garbage]
+        finally:
+            gc.set_debug(0)
+            gc.garbage.clear()
+            gc.enable()
+            gc.unfreeze()
+    assert any("httpx" in name for name in names)  # the client's own
+    assert not {name for name in names if "regard" in name or "numpy" in name or "torch" in name}
+
+
+def test_words_that_never_come_again_are_forgotten(monkeypatch):
+    monkeypatch.setattr(models, "WORDS", 15)
+    names = ("transformer", "rnnsearch", "han")
+    with serve(*stored(*names)) as served:
+        ask(served, random.Random(), 25, "score", "align", "classify")
+        words = {text for text in texts_within(served.service) if re.fullmatch("[a-j]{9}", text)}
+    assert 0 < len(words) <= 15 * len(names)  # of 75
+
+
+def texts_within(root):
+    """All texts that an object holds, however deep; code is left out."""
+    waiting, known = [root], {id(root): root}
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, str):
+            yield each
+        elif not isinstance(each, type | types.ModuleType | types.FunctionType | types.CodeType | types.FrameType):
+            parts = [*gc.get_referents(each), *(each if isinstance(each, dict) else ())]  # it does not tell of keys
+            fresh = [part for part in parts if id(part) not in known]
+            known.update((id(part), part) for part in fresh)
+            waiting += fresh
 
 
 def test_some_seconds_of_mixed_requests(tmp_path):

@@ -1,9 +1,11 @@
 """A server tells the truth about its health: it is ready when every model serves, and not before or after."""
 
 import ctypes
+import os
 import signal
 import threading
 import time
+from pathlib import Path
 
 import pytest
 from serving.served import open_slowly, serve_process, stored
@@ -58,3 +60,49 @@ def test_a_dead_worker_is_told(tmp_path, times):
             assert "the worker has stopped" in process.stderr
             process.signal(signal.SIGTERM)
             assert process.wait().status == 0
+
+
+def engines(process):
+    """The processes of a server's workers, in the order of its models."""
+    tasks = Path(f"/proc/{process.child.number}/task").iterdir()
+    return sorted(int(number) for task in tasks for number in (task / "children").read_text().split())
+
+
+def is_running(number):
+    """Whether a process is there, and is not one that has ended and nobody has asked for."""
+    try:
+        return Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def test_a_process_that_is_killed_is_told_and_none_outlives_its_server(tmp_path):
+    """Workers in processes: one is killed under way; then the server is, and the other ends by itself."""
+    endless = {**TEXT, "shortest": 1_000_000, "longest": 1_000_000}
+    settings = {"workers": "process", "output_tokens": 1_000_000, "seconds": 3000}
+    with serve_process(*stored("transformer", "ntm"), folder=tmp_path, **settings) as process:
+        assert health(process) == (200, {"transformer": "ready", "ntm": "ready"}, 200)
+        first, second = engines(process)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # what a terminal or systemd sends to all
+            os.kill(first, number)
+        answers = []
+        thread = threading.Thread(target=lambda: answers.append(process.post("/v1/translate", endless)))
+        thread.start()
+        process.wait_for_figure("regard_places_in_use", 1)
+        os.kill(first, signal.SIGKILL)
+        thread.join(60)
+        for answer in (*answers, process.post("/v1/translate", TEXT), process.post("/v1/translate", endless)):
+            assert (answer.status_code, answer.json()["error"]["code"]) == (503, "worker_stopped")
+        assert health(process) == (503, {"transformer": "a worker has stopped", "ntm": "ready"}, 200)
+        assert process.post("/v1/translate", {**TEXT, "model": "ntm"}).status_code == 200
+        assert process.figure("regard_workers_ready", model="transformer") == 0
+        assert process.figure("regard_places_in_use") == 0
+        assert "the worker has stopped: its process has been ended by signal 9" in process.stderr
+        assert is_running(second)
+        process.signal(signal.SIGKILL)
+        process.wait()
+        end = time.monotonic() + 60
+        while is_running(second):
+            assert time.monotonic() < end
+            time.sleep(0.01)
+        assert "Traceback" not in process.stderr

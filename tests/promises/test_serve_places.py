@@ -16,6 +16,11 @@ def rounds(request):
     return request.param
 
 
+@pytest.fixture(scope="module", params=["thread", pytest.param("process", marks=pytest.mark.slow)])
+def workers(request):
+    return request.param
+
+
 def start(tmp_path, **settings):
     return serve_process(*stored("rnnsearch"), folder=tmp_path, output_tokens=1_000_000, **settings)
 
@@ -26,8 +31,8 @@ def wait_until_free(process):
     process.wait_for_figure("regard_requests_in_flight", 1)  # the one that asks
 
 
-def test_a_deadline_frees_the_place(tmp_path, rounds):
-    with start(tmp_path, seconds=0.4) as process:
+def test_a_deadline_frees_the_place(tmp_path, rounds, workers):
+    with start(tmp_path, seconds=0.4, workers=workers) as process:
 
         async def ask():
             async with process.async_client() as client:
@@ -45,8 +50,8 @@ def test_a_deadline_frees_the_place(tmp_path, rounds):
         assert process.post("/v1/translate", {"texts": ["a"], "longest": 2}).status_code == 200
 
 
-def test_a_client_that_goes_frees_the_place(tmp_path, rounds):
-    with start(tmp_path, seconds=3000) as process:
+def test_a_client_that_goes_frees_the_place(tmp_path, rounds, workers):
+    with start(tmp_path, seconds=3000, workers=workers) as process:
 
         async def ask_and_go(client, stream):
             async with client.stream("POST", "/v1/translate", json={**ENDLESS, "stream": stream}) as answer:

@@ -12,14 +12,20 @@ from regard.run import load
 TABLE = {"texts": ["the dog eats"], "beam": 2, "shortest": 20, "longest": 20, "scores": True, "alignment": True}
 
 
-@pytest.mark.parametrize("moves", [2, pytest.param(20, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("moves", "workers"),
+    [
+        (2, "thread"),
+        *(pytest.param(moves, form, marks=pytest.mark.slow) for moves, form in ((20, "thread"), (3, "process"))),
+    ],
+)
 @pytest.mark.timeout(600)
-def test_no_request_is_lost(tmp_path, moves):
+def test_no_request_is_lost(tmp_path, moves, workers):
     run = tmp_path / "run"
     shutil.copytree(STORED / "transformer", run, symlinks=True)
     options = {name: TABLE[name] for name in ("beam", "shortest", "longest")}
     expected = [next(load(run).stream(TABLE["texts"], **options))[0].log_prob]
-    with serve_process(str(run), folder=tmp_path) as process:
+    with serve_process(str(run), folder=tmp_path, workers=workers) as process:
 
         async def ask_until(stop):
             answers = []

@@ -17,6 +17,7 @@ from child import Child, Ended, command, fork
 
 from regard.config import parse
 from regard.serving.app import make_app
+from regard.serving.run_names import parse_runs
 from regard.serving.service import Service
 from regard.serving.settings import ServeSettings
 from regard.training.checkpoint import Checkpoints, read_checkpoint, step_name
@@ -64,7 +65,8 @@ class Served:
     @staticmethod
     async def make(runs: Sequence[str], given: dict[str, Any]) -> Service:
         """Make a service inside the loop, without opening its models."""
-        return Service.of(settings_of(**given), runs)
+        settings = settings_of(**given)
+        return Service(settings, parse_runs(runs, settings.engine))
 
     def call(self, work: Any) -> Any:
         """Wait for a coroutine in the loop."""

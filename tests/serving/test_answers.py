@@ -3,10 +3,15 @@
 import math
 
 import pytest
+from serving.served import stored
 
-from regard.serving.answers import as_table, check_pairs, error_of
+from regard.decoding.options import Options
+from regard.decoding.outputs import Output
+from regard.run import load
+from regard.serving.answers import as_table, check_pairs, error_of, join_texts, write_texts
 from regard.serving.requests import ApiError
-from regard.tasks.results import Translation
+from regard.serving.texts import split_texts
+from regard.tasks.results import Translation, to_translations
 
 
 def test_an_output_holds_what_was_asked_for_and_no_infinity():
@@ -28,3 +33,20 @@ def test_an_unknown_error_is_a_fault_of_the_server():
     assert error_of(MemoryError()).status == 503
     known = ApiError(404, "x", "y")
     assert error_of(known) is known
+
+
+@pytest.mark.parametrize("nbest", [1, 3])
+def test_outputs_are_written_as_they_are_joined(nbest):
+    """Texts of one piece take a shorter way, to the same answer; the rest are joined."""
+    tokenizer = load(*stored("transformer")).tokenizers.source
+    given = ["the dog eats", "", "a cat. A dog!", "one\ntwo three", " white space "]
+    texts, ids = split_texts(given, tokenizer, 200, True)
+    assert {each.whole for each in texts} == {True, False}
+    outputs = [
+        [Output([*tokens, 4 + rank], -rank - 0.5, -math.inf if rank else -1.0, rank == 0) for rank in range(nbest)]
+        for tokens in ids
+    ]
+    options = Options(nbest=nbest)
+    expected = join_texts(texts, to_translations(outputs, tokenizer), options)
+    assert write_texts(texts, outputs, tokenizer, options) == expected
+    assert [len(each["outputs"]) for each in expected] == [nbest] * len(given)

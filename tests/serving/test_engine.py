@@ -13,7 +13,7 @@ from regard.decoding.options import Options
 from regard.decoding.search import search
 from regard.decoding.sources import tokens_of
 from regard.errors import ArgumentError, NotFiniteError
-from regard.serving.engine import Engine
+from regard.serving.engine import CREDIT, SLACK, Engine
 from regard.serving.jobs import Job
 from regard.serving.lanes import HostLane, SlotLane, share_prefix
 
@@ -282,6 +282,45 @@ def test_newcomers_come_before_the_next_steps_of_a_long_request():
             break
     assert [job for job, _ in updates] == [short]
     assert steps == []
+
+
+def test_a_long_request_orders_nothing_between_two_turns_of_a_short_one():
+    """Also where both have had nearly the same time, when lanes of one kind order behind each other."""
+    engine = engine_of(small("transformer"), slots=True)
+    short, long = engine.slots[16, 5]
+    engine.add([Job([3, 4], Options(shortest=30, longest=30), request="short")])
+    engine.add([Job([3, 4], Options(shortest=30, longest=30), request="long", bulk=True) for _ in range(4)])
+    assert set(engine.lanes.values()) == {short, long}
+    short.time, long.time = 1.0, 1.0 + SLACK / 2
+    engine.advance()
+    assert short.ordered
+    assert engine.next_turn() == (short, False)  # the device rests rather than to keep it waiting
+    long.time = 0.9
+    assert engine.next_turn() == (long, True)
+    engine.advance()
+    assert len(long.ordered) == 1 < long.slots.depth
+    assert engine.next_turn() == (short, False)  # one burst beside short requests
+    for job in [job for job in engine.jobs() if not job.bulk]:
+        engine.cancel(job)
+    assert engine.next_turn() == (long, True)  # two without
+
+
+def test_a_short_request_has_its_credit_each_time():
+    engine = engine_of(small("transformer"), slots=True)
+    engine.add([Job([3, 4], Options(shortest=30, longest=30), request="long", bulk=True)])
+    (long,) = engine.busy
+    for number in range(3):
+        job = Job([3], Options(longest=2), request=number)
+        engine.add([job])
+        lane = engine.lanes[job]
+        assert lane.time == long.time - CREDIT
+        lane.time += 1.0  # whatever it takes
+        engine.cancel(job)
+    other = Job([3] * 3, Options(beam=1, longest=2), request="another document", bulk=True)
+    lane = engine.lane_of(other)
+    lane.time = long.time + 5.0
+    engine.add([other])
+    assert lane.time == long.time + 5.0  # a long one does not
 
 
 def test_a_job_that_is_cancelled_after_its_end_is_not_delivered():

@@ -1,4 +1,4 @@
-"""The models of a server: their names, their folders, their devices, and what is told of them."""
+"""The models of a server: their folders, their devices, and what is told of them."""
 
 import shutil
 
@@ -7,49 +7,12 @@ import torch
 from serving.served import STORED, settings_of, stored, write_best
 
 from regard.decoding.options import Options
-from regard.errors import CheckpointError, CommandError
+from regard.errors import CheckpointError, CommandError, ConfigError
 from regard.run import load
 from regard.serving.jobs import Job
-from regard.serving.models import ServedModel, parse_devices, parse_runs, share_threads
-
-
-@pytest.fixture
-def at_desk(tmp_path, monkeypatch):
-    for name in ("one", "two", "a=b", "a+b"):
-        (tmp_path / "runs" / name).mkdir(parents=True)
-        (tmp_path / "runs" / name / "config.toml").touch()
-    monkeypatch.chdir(tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "models"),
-    [
-        (["runs/one", "runs/two/"], {"one": ["runs/one"], "two": ["runs/two/"]}),
-        (["de=runs/one"], {"de": ["runs/one"]}),
-        (["both=runs/one+runs/two", "runs/two"], {"both": ["runs/one", "runs/two"], "two": ["runs/two"]}),
-        (["runs/a=b"], {"a=b": ["runs/a=b"]}),
-        (["x=runs/a=b"], {"x": ["runs/a=b"]}),
-        (["runs/a+b"], {"a+b": ["runs/a+b"]}),
-    ],
-)
-def test_arguments_name_models(at_desk, arguments, models):
-    assert parse_runs(arguments) == models
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["none"], "none: not a run folder, it has no config.toml; regard runs lists run folders"),
-        (["x=runs/one+none"], "none: not a run folder, it has no config.toml; regard runs lists run folders"),
-        (["=runs/one"], "=runs/one: expected RUN, NAME=RUN, or NAME=RUN\\+RUN for an ensemble"),
-        (["x="], "x=: expected RUN, NAME=RUN"),
-        (["x=runs/one+"], "x=runs/one\\+: expected RUN"),
-        (["runs/one", "one=runs/two"], "one=runs/two: one is the name of another model; give it one of its own"),
-    ],
-)
-def test_arguments_that_are_wrong(at_desk, arguments, message):
-    with pytest.raises((CheckpointError, CommandError), match=f"^{message}"):
-        parse_runs(arguments)
+from regard.serving.models import ServedModel, parse_devices, share_threads, worker_class
+from regard.serving.process_worker import ProcessWorker
+from regard.serving.worker import Worker
 
 
 def test_devices_are_separated_by_commas():
@@ -130,15 +93,47 @@ def test_what_is_told_of_a_model(opened):
     assert classifier.card["labels"] == list(load(*stored("han")).labels)
 
 
+@pytest.mark.parametrize(
+    ("workers", "device", "form"),
+    [
+        ("auto", "cpu", Worker),
+        ("auto", "cuda:1", ProcessWorker),
+        ("auto", "mps", Worker),
+        ("thread", "cuda:0", Worker),
+        ("process", "cpu", ProcessWorker),
+    ],
+)
+def test_workers_are_threads_or_processes(workers, device, form):
+    assert worker_class(workers, device) is form
+
+
+def test_there_are_no_processes_on_windows(monkeypatch):
+    monkeypatch.setattr("sys.platform", "win32")
+    assert worker_class("auto", "cuda:0") is Worker
+    with pytest.raises(ConfigError, match="workers: process given, expected thread or auto"):
+        worker_class("process", "cpu")
+
+
+def test_a_run_to_compute_nothing_with_takes_no_memory():
+    """It has the shapes of its weights, those that are tied once, and everything else that is told of it."""
+    model = ServedModel("t", stored("transformer"), settings_of(), lambda updates: None)
+    run, expected = model.open_here(), load(*stored("transformer"))
+    shapes = [(name, each.shape) for name, each in expected.model.named_parameters()]
+    assert [(name, each.shape) for name, each in run.model.named_parameters()] == shapes
+    assert {each.untyped_storage().nbytes() for each in run.model.parameters()} == {4}
+    assert model.describe(run) == model.describe(expected)
+
+
 def test_a_person_may_say_the_languages(opened):
     assert opened("n", *stored("ntm"))[0].card["languages"] is None
     card = opened("n", *stored("ntm"), languages=["n=nl-fr", "other=en-de"])[0].card
     assert card["languages"] == {"source": "nl", "targets": ["fr"]}
 
 
-def test_an_ensemble_and_several_workers(opened):
+@pytest.mark.parametrize("workers", ["thread", pytest.param("process", marks=pytest.mark.slow)])
+def test_an_ensemble_and_several_workers(opened, workers):
     folders = stored("transformer", "transformer")
-    model, delivered = opened("both", *folders, device="cpu,cpu")
+    model, delivered = opened("both", *folders, device="cpu,cpu", workers=workers)
     assert model.card["devices"] == ["cpu", "cpu"]
     assert model.card["parameters"] == 2 * sum(each.numel() for each in load(folders[0]).model.parameters())
     assert model.ready_workers == 2

@@ -3,6 +3,7 @@
 import functools
 import logging
 import signal
+import sys
 import threading
 import time
 from multiprocessing import Pipe
@@ -10,6 +11,7 @@ from multiprocessing import Pipe
 import pytest
 from serving.served import settings_of, stored
 
+from regard import plugins
 from regard.decoding.options import Options
 from regard.errors import ArgumentError, CheckpointError
 from regard.run import Run, load
@@ -42,7 +44,19 @@ def start(form, folder=FOLDER, stopped=lambda: None):
 
 
 @pytest.fixture(scope="module")
-def served():
+def plugin(tmp_path_factory):
+    """A plugin that this process has imported."""
+    file = tmp_path_factory.mktemp("plugin") / "plugin_of_a_worker.py"
+    file.write_text("import os\n\ndef step_of(run):\n    return run.step, os.getpid()\n")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("REGARD_PLUGINS", "[]")
+        plugins.load(str(file))
+        yield sys.modules["plugin_of_a_worker"]
+        del sys.modules["plugin_of_a_worker"], plugins.LOADED[str(file)]
+
+
+@pytest.fixture(scope="module")
+def served(plugin):
     """A worker with its process, from its start to its end."""
     worker, line, delivered = start(ProcessWorker)
     yield worker, line, delivered
@@ -98,6 +112,11 @@ def test_calls(process):
     assert len({each.result(60)[0].log_prob for each in many if not each.cancelled()}) == 1
 
 
+def test_plugins_are_imported_there_too(process, plugin):
+    worker, line, _ = process
+    assert line.call(plugin.step_of).result(60) == (100, worker.process.pid)
+
+
 def test_a_cancelled_job_leaves_its_place(process):
     worker, line, delivered = process
     jobs = [Job([3, 4], ENDLESS, request=number) for number in range(3)]
@@ -129,6 +148,7 @@ def test_no_more_is_sent_than_an_engine_takes(process):
     wait_until(lambda: len(delivered) == len(jobs) + 1)
 
 
+@pytest.mark.slow
 def test_one_that_is_killed_answers_what_it_had(caplog):
     said = threading.Event()
     worker, line, delivered = start(ProcessWorker, stopped=said.set)

@@ -151,6 +151,9 @@ def test_the_rate_is_that_of_late(monkeypatch):
     assert (counters.sentences, counters.tokens) == (8, 24)
     now[0] += 60
     assert counters.rate == 0
+    counters.add([result])
+    assert counters.rate == 1 / 0.5
+    assert len(counters.recent) == 1  # what was before is forgotten
 
 
 def test_figures_are_read_while_several_workers_count():

@@ -294,6 +294,25 @@ def test_replayed_is_eager(form, precision, ema, tmp_path):
 
 
 @gpu
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"activation": "silu", "sines": "halves", "norm": "post"},
+        {"activation": "gelu", "sines": "fairseq", "scale_embeddings": False, "output_bias": False},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("form", ["packed", "padded"])
+def test_forms_of_other_toolkits_are_replayed(form, options, tmp_path):
+    eager, replayed = (
+        stepped(Sentences(form, {**MODEL, **options}), 10, tmp_path, replay=replay, precision="bf16")
+        for replay in (False, True)
+    )
+    assert replayed.updater.replay.graphs, replayed.updater.replay.problem
+    same(replayed, eager)
+
+
+@gpu
 @pytest.mark.parametrize("cell", ["lstm", "gru"])
 def test_a_recurrence_is_replayed(cell, tmp_path):
     model = {"kind": "rnnsearch", "size": 32, "embedding": 32, "hidden": 32, "maxout": 32, "dropout": 0.1, "cell": cell}

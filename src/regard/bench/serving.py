@@ -17,7 +17,7 @@ import tempfile
 import threading
 import time
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -118,11 +118,20 @@ def compare_answers(opened: Run, answers: Sequence[Any], search: dict[str, Any])
 
 
 def run_cuda(home: Path, rounds: int) -> Iterator[Result]:
-    """Latency and throughput of a Transformer base, greedy and with a beam; mixed requests; a long document."""
-    folder, words = write_run(home / "model", BASE, 32_000), Words(32_000)
+    """Latency and throughput of a Transformer base, greedy and with a beam; mixed requests; a long document; a peer."""
+    folder = write_run(home / "model", BASE, 32_000)
+    sentences, lists, answers = yield from drive_cuda(folder)
+    yield from compare_peer(folder, "cuda", "64 clients, 32 texts each, beam 5", lists, 64, sentences, answers)
+
+
+def drive_cuda(
+    folder: Path, workers: str = "auto", flags: Sequence[str] = ()
+) -> Generator[Result, None, tuple[float, list[dict[str, Any]], list[Any]]]:
+    """The figures of a server on a GPU; the sentences a second, the requests and the answers to compare a peer with."""
+    words = Words(32_000)
     greedy = {"beam": 1, "shortest": 27, "longest": 27}
     beam = {"beam": 5, "shortest": 27, "longest": 27}
-    with server(folder, "cuda") as address:
+    with server(folder, "cuda", workers, flags) as address:
         captures = figure(address, "regard_captures")
         bodies = [{"texts": [words.sentence(24)], **greedy} for _ in range(256)]
         drive(address, bodies, 4, 2)
@@ -168,7 +177,7 @@ def run_cuda(home: Path, rounds: int) -> Iterator[Result]:
             0.0,
             less=True,
         )
-    yield from compare_peer(folder, "cuda", "64 clients, 32 texts each, beam 5", lists, 64, sentences, answers)
+    return sentences, lists, answers
 
 
 def varied(words: "Words", number: int) -> dict[str, Any]:
@@ -276,13 +285,13 @@ def result(what: str, ours: str, peer: str, ratio: float, goal: float, less: boo
 
 
 @contextmanager
-def server(folder: Path, device: str) -> Iterator[str]:
+def server(folder: Path, device: str, workers: str = "auto", flags: Sequence[str] = ()) -> Iterator[str]:
     """Start `regard serve` for a run; its address."""
-    config = folder.parent / "serve.toml"
+    config = folder.parent / f"serve-{workers}.toml"
     limits = "waiting = 100000\nseconds = 300\ntexts = 1000\ncharacters = 1000000\n"
-    config.write_text(limits, encoding="utf-8", newline="\n")
+    config.write_text(f'{limits}workers = "{workers}"\n', encoding="utf-8", newline="\n")
     command = ["regard", "serve", f"model={folder}", "--port", "0", "--quiet", "--device", device]
-    with start([*command, "--config", str(config)]) as address:
+    with start([*command, "--config", str(config), *flags]) as address:
         yield address
 
 

@@ -21,6 +21,7 @@ SECTIONS = {  # of `regard --help`, in the order of a person's work
     "Look inside": ("look", "align"),
     "In and out": ("import", "export"),
     "Data": ("data",),
+    "Exchange": ("pack",),
     "More": ("runs", "show", "models", "configs", "study", "bench"),
 }
 OLD_NAMES = {  # options that were called otherwise, by command: they keep working, and no help lists them

@@ -15,7 +15,7 @@ import io
 import os
 import pkgutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Annotated, Any
 
 import typer
@@ -24,7 +24,7 @@ import regard.cli.commands
 from regard import plugins
 from regard.cli.command import Command, CommandGroup
 from regard.cli.messages import print_message, shorten
-from regard.errors import RegardError
+from regard.errors import ArgumentError, CommandError, RegardError
 
 # Before torch is loaded: threads that wait by spinning make a machine that has something else to do, too, several times
 # slower (eight, with two cores and a second program). Those that sleep at once make a search a third slower, as it has
@@ -110,6 +110,18 @@ def summarise(command: Callable[..., None]) -> str:
     return (command.__doc__ or "").partition("\n")[0].removesuffix(".")
 
 
+@contextlib.contextmanager
+def call_options_by_name(arguments: Mapping[str, Any]) -> Iterator[None]:
+    """Call an argument that the library refuses by the option that a person typed: --view, not view."""
+    try:
+        yield
+    except ArgumentError as error:
+        name, _, problem = str(error).partition(": ")
+        if problem and isinstance(arguments.get(name), str | float):
+            raise CommandError(f"--{name.replace('_', '-')}: {problem}") from None
+        raise
+
+
 def with_plugins(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command an option that imports plugins before anything else."""
 
@@ -117,7 +129,8 @@ def with_plugins(command: Callable[..., None]) -> Callable[..., None]:
     def run(*, plugin: list[str] | None = None, **arguments: Any) -> None:
         plugins.load_environment()
         plugins.load(*(plugin or ()))
-        command(**arguments)
+        with call_options_by_name(arguments):
+            command(**arguments)
 
     option = inspect.Parameter("plugin", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=PluginOption)
     signature = inspect.signature(command)

@@ -5,7 +5,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from regard.cli.layout import GAP, fit_columns, terminal_width, wrap, wrap_cell
@@ -73,6 +73,14 @@ def print_report(report: "EvaluationReport", as_json: bool) -> None:
         if table.title:
             print(table.title + "\n" * table.blank_line)
         print_table(table.columns, table.rows)
+
+
+def print_commands(commands: Mapping[str, str]) -> None:
+    """Print commands and what each is for: beside it, or below it in a terminal that is narrower."""
+    width, room = max(map(len, commands)), terminal_width(sys.stdout)
+    beside = room is None or all(width + len(why) + 4 <= room for why in commands.values())
+    for command, why in commands.items():
+        print(f"  {command:{width}}  {why}" if beside else f"  {command}\n      {why}")
 
 
 def show_progress(things: Iterable[T], count: int, what: str) -> Iterator[T]:

@@ -177,8 +177,8 @@ def read_number(text: str, kind: str) -> int | float | str:
 
 
 # What is loaded, and where it runs.
-RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="Run folder.", show_default=False)]
-RunsArgument = Annotated[list[str], typer.Argument(metavar="RUN", help="Run folder; several make an ensemble.")]
+RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="Run folder, or a pack.", show_default=False)]
+RunsArgument = Annotated[list[str], typer.Argument(metavar="RUN", help="Run folder or pack; several make an ensemble.")]
 CheckpointOption = Annotated[str, name_option("Checkpoint to load: best, last, or a name such as step-000500.")]
 DeviceOption = Annotated[
     str,

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from regard import packs
 from regard.cli.messages import print_message
 from regard.errors import CommandError, ConfigError
 
@@ -124,14 +125,14 @@ def split_runs_and_input(paths: Sequence[str], as_text: bool = False) -> tuple[l
 def is_file(path: str) -> bool:
     """Return whether there is a file of this name; a text may be too long for one."""
     try:
-        return Path(path).exists() and not Path(path).is_dir()
+        return Path(path).exists() and not packs.is_folder(path)
     except (OSError, ValueError):
         return False
 
 
 def is_folder(path: str) -> bool:
-    """Return whether there is a folder of this name."""
+    """Return whether there is a folder of this name, or a pack."""
     try:
-        return Path(path).is_dir()
+        return packs.is_folder(path)
     except (OSError, ValueError):
         return False

@@ -154,10 +154,12 @@ def read_table(config: Path | None, resume: Path | None, base: Path | None) -> t
 
     table: dict[str, Any] = {}
     if resume is not None:
+        path = find_run_config(resume)  # first, as the next line imports torch
+
         from regard.training.folder import check_links
 
         check_links(resume)  # none may lead out of the folder
-        own = read(find_run_config(resume))
+        own = read(path)
         return complete_run_table(own), "cache" in own.get("data", {})
     if config is not None:
         table = read_config(find_config(config))
@@ -179,6 +181,7 @@ def read_config(path: Path) -> dict[str, Any]:
 
 def find_run_config(run: Path) -> Path:
     """Find the configuration of a run folder."""
-    if not (run / "config.toml").is_file():
-        raise CommandError(f"{run}: not a run folder, it has no config.toml; regard runs lists run folders")
+    from regard.tasks.summary import require_run
+
+    require_run(run)
     return run / "config.toml"

@@ -141,7 +141,7 @@ def parse_line(line: str) -> Any:
 def field(row: Any, key: str, label: bool = False) -> str:
     """Return the text under a key; dots lead into objects if there is no key of that name."""
     if not isinstance(row, dict):
-        raise DataError(f"{type(row).__name__} given, expected a JSON object")
+        raise DataError(f"{json.dumps(row)[:40]} given, expected a JSON object")
     value: Any = row
     for part in [key] if key in row else key.split("."):
         if not isinstance(value, dict) or part not in value:
@@ -150,7 +150,7 @@ def field(row: Any, key: str, label: bool = False) -> str:
     if label and isinstance(value, int | None):  # true and false are, too
         return "" if value is None else json.dumps(value)
     if not isinstance(value, str):
-        raise DataError(f"{type(value).__name__} given under {key!r}, expected a text")
+        raise DataError(f"{json.dumps(value)[:40]} given under {key!r}, expected a text")
     if "\0" in value:
         raise DataError(f"NUL under {key!r}, as in binary files; expected text")
     try:

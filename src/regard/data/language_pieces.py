@@ -56,7 +56,7 @@ def find_piece(tokenizer: Tokenizer, language: str, forms: Sequence[str], flag: 
 def known_languages(tokenizer: Tokenizer) -> dict[str, str]:
     """List the pieces of languages with the codes that they stand for."""
     special = {*tokenizer.pieces(sorted(tokenizer.hidden)), *tokenizer.tags.values()}
-    special |= {piece for piece in tokenizer.names.values() if is_named(piece, REQUESTS)}
+    special |= {piece for piece in tokenizer.names if is_named(piece, REQUESTS)}
     special -= set(tokenizer.pieces(range(END + 1)))
     return {piece: code_of(piece) for piece in special if code_of(piece)}
 

@@ -4,8 +4,10 @@ Training writes the profiles of its source and of its targets into languages.jso
 cut into words of letters, in lower case, with a space at both ends. $P(\text{trigram})$ is its share in the profile,
 and for one that the profile does not list it is $(1 - \sum P)\prod P(\text{letter})$. A language is as likely as the
 product of these over the trigrams of the text. Trigrams overlap, so that the product is surer than it should be: its
-logarithm is divided by SURENESS before it becomes a probability. A text whose trigrams and letters are strange to the
-language that is likeliest has less confidence, and one without letters has none.
+logarithm is divided by SURENESS before it becomes a probability. That compares the languages that are known; a text may
+be in none of them. So confidence is the probability times $\sigma(\frac{\sqrt n}{2}(\text{STRANGER} - d))$, with $n$
+trigrams and $d$ how much less likely one of them is, in logarithms, than one of the profile's own texts. A text without
+letters has none.
 """
 
 import functools
@@ -35,6 +37,7 @@ TEXT = 5_000  # characters of a text that are looked at
 LARGEST = 8 * 2**20  # bytes of the file
 STRANGE = 1e-5  # the share of a letter that a profile does not list
 SURENESS = 2.0
+STRANGER = 1.8  # between another subject (1.1 to 1.5) and another language (1.5 to 4)
 
 
 @functools.lru_cache(8192)
@@ -77,7 +80,7 @@ class LanguageProfile:
 
     @functools.cached_property
     def rest(self) -> float:
-        """The share of trigrams that are not listed."""
+        """The share of trigrams that are not listed: at least a little, as others will come."""
         return max(0.01, 1 - sum(self.trigrams.values()))
 
     def log_prob(self, trigram: str) -> float:
@@ -87,11 +90,19 @@ class LanguageProfile:
             share = self.rest * math.prod(self.letters.get(letter, STRANGE) for letter in trigram)
         return math.log(share)
 
+    @functools.cached_property
+    def own_log_prob(self) -> float:
+        """What `log_prob` is on average for trigrams of the profile's own texts."""
+        listed = sum(share * math.log(share) for share in self.trigrams.values())
+        letters = sum(share * math.log(share) for share in self.letters.values())
+        return listed + max(0.0, 1 - sum(self.trigrams.values())) * (math.log(self.rest) + 3 * letters)
+
     def familiarity(self, trigrams: Sequence[str]) -> float:
-        """How much of a text the profile knows, from 0 to 1: its trigrams, as far as those of its own texts."""
-        known = sum(each in self.trigrams for each in trigrams) / len(trigrams)
-        spelled = sum(all(letter in self.letters for letter in each) for each in trigrams) / len(trigrams)
-        return spelled * min(1.0, known / max(0.01, 1 - self.rest))
+        """How much a text looks like the profile's own, from 0 to 1; the more of it there is, the more it tells."""
+        if not any(all(letter in self.letters for letter in each) for each in trigrams):
+            return 0.0
+        strangeness = self.own_log_prob - sum(map(self.log_prob, trigrams)) / len(trigrams)
+        return 1 / (1 + math.exp(min(700.0, math.sqrt(len(trigrams)) / 2 * (strangeness - STRANGER))))
 
     def as_table(self) -> dict[str, Any]:
         """Return the profile as JSON holds it: shares in millionths."""

@@ -3,16 +3,16 @@
 A sentence ends with . ! ? … (or । ؟ ۔) where white space and then no lowercase letter follow, quotes and brackets
 included, and with 。！？ wherever they stand. It does not end after an abbreviation ("Mr.", "z. B.", "J. S. Bach") or a
 number of one or two digits ("am 3. Mai"). In doubt a text stays whole: two sentences can be translated together, and
-half of one cannot.
+half of one cannot. A tag such as <2de> at the beginning of a text holds for all of it: it is put before every part.
 """
 
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import NamedTuple
 
-__all__ = ["EDITION", "Piece", "cut", "pieces", "sentences"]
+__all__ = ["EDITION", "Piece", "cut", "leading_tag", "pieces", "put_tags", "room_beside", "sentences", "tagged_pieces"]
 
 # Part of the cache key of documents: to be changed whenever `sentences` cuts any text differently. The first edition is
 # the SHA-256 of the file that wrote the first caches, so that those stay valid.
@@ -97,6 +97,38 @@ def pieces(text: str, count: Count, limit: int) -> list[Piece]:
     for sentence in sentences(text):
         parts += [sentence] if count(sentence.text) <= limit else fitting(text, sentence, count, limit)
     return parts
+
+
+def tagged_pieces(
+    text: str, count: Count, limit: int, tags: Sequence[str], tag: str | None = None
+) -> tuple[list[Piece], str | None]:
+    """Split a text into pieces that fit, each with the tag that holds for it; and the tag that holds after it.
+
+    `tag` is the one that held before. A piece of nothing but a tag is left out.
+    """
+    return put_tags(pieces(text, count, room_beside(leading_tag(text, tags) or tag, count, limit)), tags, tag)
+
+
+def put_tags(parts: Sequence[Piece], tags: Sequence[str], tag: str | None) -> tuple[list[Piece], str | None]:
+    """Put before each piece the tag that holds for it, and leave out those that are only a tag; and the last tag."""
+    tagged = list[Piece]()
+    for piece in parts:
+        own = leading_tag(piece.text, tags)
+        tag = own or tag
+        if own is None or piece.text.strip() != own:
+            tagged.append(piece if tag == own or not piece.text else piece._replace(text=f"{tag} {piece.text}"))
+    return tagged, tag
+
+
+def room_beside(tag: str | None, count: Count, limit: int) -> int:
+    """Return how many tokens a piece may have that a tag is put before."""
+    return limit if tag is None else max(1, limit - count(tag))
+
+
+def leading_tag(text: str, tags: Sequence[str]) -> str | None:
+    """Return the tag that a text begins with, if it is one of these."""
+    first = text.split(maxsplit=1)[:1] if tags else []
+    return first[0] if first and first[0] in tags else None
 
 
 def fitting(text: str, sentence: Piece, count: Count, limit: int) -> Iterator[Piece]:

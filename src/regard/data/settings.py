@@ -170,7 +170,7 @@ class DataSettings:
     builtin_seed: int = option(0, "random seed for the examples of a built-in corpus", least=0, most=2**63 - 1)
     builtin_edition: int = option(
         EDITION,
-        "edition of a built-in corpus: 1 as in earlier versions, 2 as people type",
+        "edition of a built-in corpus: 1 is the text of earlier versions, 2 is text as people type it",
         least=1,
         most=EDITION,
     )

@@ -187,6 +187,8 @@ class Tokenizer:
 
     def visible(self, ids: Sequence[int]) -> list[int]:
         """Return the ids of what people read: neither padding, start and end, nor what stands around a text."""
+        if not self.before and not self.after:  # of every output that is written
+            return [i for i in ids if i > END and i not in self.hidden]
         return list(itertools.compress(ids, self.are_visible(ids)))
 
     def are_visible(self, ids: Sequence[int]) -> list[bool]:
@@ -198,11 +200,11 @@ class Tokenizer:
 
     def pieces(self, ids: Iterable[SupportsInt]) -> list[str]:
         """Return the pieces as they are in the vocabulary: "▁" begins a word, <0xE2> is a byte."""
-        names = self.names
+        names, numbers = self.names, list[Any](ids)
         try:
-            return [names[i] for i in ids]
+            return [names[i] for i in numbers]
         except (IndexError, TypeError):
-            return [names[i] if 0 <= i < len(names) else SPECIAL[UNKNOWN] for i in map(int, ids)]
+            return [names[i] if 0 <= i < len(names) else SPECIAL[UNKNOWN] for i in map(int, numbers)]
 
     @functools.cached_property
     def names(self) -> list[str]:

@@ -16,7 +16,7 @@ from regard.data.text_profile import is_unspaced
 from regard.data.tokenizer import UNKNOWN, Tokenizer
 from regard.reading import Unreadable, read_bytes
 
-__all__ = ["FILE", "UnknownWords", "WordCollector", "format_words", "parse_words", "read_words"]
+__all__ = ["FILE", "IgnoredWords", "UnknownWords", "WordCollector", "format_words", "parse_words", "read_words"]
 
 FILE = "words.txt"
 HEADING = "regard words 1 sha256 "
@@ -103,6 +103,7 @@ class UnknownWords:
         self.tell()
 
     def look(self, texts: Iterable[str]) -> None:
+        """Check the words of texts, and report nothing yet."""
         for text in texts:
             for word in text.split():
                 unknown = self.verdicts.get(word)
@@ -137,8 +138,20 @@ class UnknownWords:
         return describe(list(self.words)) if self.words else None
 
 
+class IgnoredWords(UnknownWords):
+    """A collector that keeps no word: for a run that reads texts for ever, whose unknown words nobody asks for."""
+
+    def __init__(self, tokenizer: Tokenizer):
+        super().__init__(tokenizer, None)
+
+    def look(self, texts: Iterable[str]) -> None:
+        """Leave texts unread."""
+
+
 def strip_marks(word: str) -> str:
-    """Strip a word of the punctuation around it."""
+    """Strip a word of the punctuation around it; one with markup in it stays as it was typed."""
+    if re.search("[<>&]", word):
+        return word
     parts = re.findall(r"\w.*\w|\w", word)
     return parts[0] if parts else word
 

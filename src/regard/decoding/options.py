@@ -29,7 +29,7 @@ class Options:
     shortest: int = option(0, "minimum number of tokens in an output", least=0, most=1_048_576)
     longest: int | None = option(
         None,
-        "maximum number of tokens in an output; default: twice its source's and twenty more",
+        "maximum number of tokens in an output; default: twice as many as its source has, plus 20",
         least=0,
         most=1_048_576,
     )

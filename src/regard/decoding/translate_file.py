@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import Any, TypeVar
 
-from regard.data.sentence_split import Piece, cut, pieces
+from regard.data.sentence_split import Piece, cut, tagged_pieces
 from regard.data.tokenizer import Tokenizer
 from regard.decoding.processes import Processes
 from regard.errors import CommandError
@@ -28,7 +28,7 @@ class LineFitter:
     """The treatment of lines that have more than `limit` tokens.
 
     `measure` says how many tokens texts have. With `split` every line becomes its sentences, and the long ones of those
-    pieces; else long lines are cut, and `warn` is told of each.
+    pieces, each with the one of `tags` that its line begins with; else long lines are cut, and `warn` is told of each.
     """
 
     def __init__(
@@ -37,9 +37,10 @@ class LineFitter:
         limit: int,
         *,
         split: bool = False,
+        tags: Sequence[str] = (),
         warn: Callable[[str], None] = lambda text: None,
     ):
-        self.measure, self.limit, self.split, self.warn = measure, limit, split, warn
+        self.measure, self.limit, self.split, self.tags, self.warn = measure, limit, split, tags, warn
         self.cut = 0  # lines so far
 
     @classmethod
@@ -50,6 +51,7 @@ class LineFitter:
         limit: int | None,
         *,
         split: bool = False,
+        tags: Sequence[str] = (),
         warn: Callable[[str], None] = lambda text: None,
     ) -> "LineFitter":
         """Fit lines to a run: to its data.longest and its model's limit, in tokens of its source tokenizer."""
@@ -57,12 +59,13 @@ class LineFitter:
         def measure(texts: list[str]) -> list[int]:
             return [len(ids) for ids in source.encode_batch(texts)]
 
-        return cls(measure, longest if limit is None else min(longest, limit), split=split, warn=warn)
+        return cls(measure, longest if limit is None else min(longest, limit), split=split, tags=tags, warn=warn)
 
     def parts(self, lines: list[str], name: str, first: int = 1) -> list[list[Piece]]:
         """Split each line into pieces, at least one; the line `first` of the file `name` is the first of them."""
         if self.split:
-            return [pieces(line, self.count, self.limit) or [Piece(0, 0, "")] for line in lines]
+            split = [tagged_pieces(line, self.count, self.limit, self.tags)[0] for line in lines]
+            return [each or [Piece(0, 0, "")] for each in split]
         fitted = []
         for number, (line, length) in enumerate(zip(lines, self.measure(lines), strict=True), first):
             text = line if length <= self.limit else cut(line, self.count, self.limit)
@@ -97,10 +100,14 @@ def join_outputs(
     """Join the outputs for a line's pieces: texts and tokens in a row, scores summed.
 
     Pieces are independent of each other, so that the `count` best of the line are among the combinations of the best of
-    each. What is not ranked, such as samples, is put together in its order.
+    each. What is not ranked, such as samples, is put together in its order. A tag before a piece is not of the line.
     """
-    joined: list[T] = list(outputs[0])
-    for i, more in enumerate(outputs[1:], 1):
+    each = [
+        list(own) if piece.text == line[piece.start : piece.end] else list(map(forget_tag, own))
+        for piece, own in zip(parts, outputs, strict=True)
+    ]
+    joined: list[T] = each[0]
+    for i, more in enumerate(each[1:], 1):
         # Words are counted in the whole line; a piece may begin within one.
         words = len(line[: parts[i].start].split())
         words -= parts[i].start > 0 and not line[parts[i].start - 1].isspace()
@@ -114,6 +121,14 @@ def join_outputs(
             both = list(zip(joined, more, strict=False))
         joined = [join_two(first, second, words, between) for first, second in both]
     return joined
+
+
+def forget_tag(output: Any) -> Any:
+    """Count the words of a source without the tag that was put before it."""
+    if output.alignment is None:
+        return output
+    links = tuple((source - 1, target) for source, target in output.alignment if source > 0)
+    return dataclasses.replace(output, alignment=links)
 
 
 def join_two(first: Any, second: Any, words: int, between: str = " ") -> Any:

@@ -76,7 +76,7 @@ def train_marked(table: dict[str, Any], out: Path) -> Result:
     """A run that is marked as a demonstration's, so that the next one may replace it."""
     out.mkdir(parents=True, exist_ok=True)
     (out / MARK).touch()
-    result = train_and_report(table, out)
+    result = train_and_report(table, out, advise=False)
     if result.why == "signal":
         raise CommandError(
             f"stopped; another regard demo starts from the beginning; resume this one with: regard train --resume {out}"

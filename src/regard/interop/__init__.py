@@ -1,1 +1,1 @@
-"""Models in and out: runs made from other toolkits' folders, and folders that other toolkits open."""
+"""Models in and out: runs made from other toolkits' folders, folders that they open, and a run in one file."""

@@ -29,6 +29,8 @@ from regard.inspection.alignments.settings import LAYER
 from regard.models.contract import Model
 from regard.models.transformer.config import TransformerConfig
 from regard.models.transformer.model import TransformerModel
+from regard.packs import is_file
+from regard.reading import read_bytes
 from regard.run import Run
 
 __all__ = [
@@ -45,6 +47,7 @@ __all__ = [
 
 COMPUTE_TYPES = ("float32", "float16", "int8", "int8_float16")
 ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "silu": "SWISH"}  # what CTranslate2 calls them
+LARGEST = 2**28  # bytes of a list of words
 POSITIONS = 1024  # rows of a table of sinusoids, at least
 FORMS: dict[str, tuple[Any, ...]] = {  # of the keys of `model`, what CTranslate2 has a form for
     "mixing": ("attention",),
@@ -86,8 +89,8 @@ def write_ctranslate2(run: Run, folder: Path, quantize: str | None = None) -> di
     )
     run.tokenizers.save(folder / "tokenizer.json")
     alignment.write(folder)
-    if (run.folder / WORDS).is_file():
-        (folder / WORDS).write_bytes((run.folder / WORDS).read_bytes())
+    if is_file(run.folder / WORDS):
+        (folder / WORDS).write_bytes(read_bytes(run.folder / WORDS, LARGEST))
     versions = {"ctranslate2": module.__version__, "torch": torch.__version__}
     return {"quantize": quantize, "positions": positions, "versions": versions, "settings": portable_settings(run)}
 

@@ -15,6 +15,7 @@ from regard.interop.folders import check_new, whole_folder
 from regard.interop.formats import find_format
 from regard.interop.manifest import describe_run, hash_file, read_manifest, write_manifest
 from regard.interop.verify import Verification, verify
+from regard.packs import is_file
 from regard.run import Run, load
 from regard.tasks.summary import require_run
 from regard.training.checkpoint import Checkpoints
@@ -85,7 +86,7 @@ def verify_export(folder: str | Path, run: str | Path | None = None, check: str 
     place = Path(run) if run is not None else folder.absolute().parent / str(origin.get("folder"))
     name = str(origin.get("checkpoint"))
     path = Checkpoints(place).folder / name
-    if not (path / "manifest.json").is_file():
+    if not is_file(path / "manifest.json"):
         raise CheckpointError(
             f"{place}: no checkpoint {name}, which {folder} was exported from; give its run, as in: "
             f"regard export RUN --verify {folder}"

@@ -100,9 +100,9 @@ def read_vocabulary(folder: Path) -> tuple[Tokenizers, dict[str, int]]:
     else:
         raise DataError(f"{folder / VOCABULARIES[1]}: missing, expected the vocabulary of M2M-100 or NLLB")
     content = copy.deepcopy(tokenizers.source.content)
-    own = tokenizers.source.names
-    for piece in [THEIR_START, *(piece for piece in table if piece not in own.values())]:
-        number = len(own) + len(content["added_tokens"]) - len(tokenizers.source.content["added_tokens"])
+    own = set(tokenizers.source.names)
+    for piece in [THEIR_START, *(piece for piece in table if piece not in own)]:
+        number = tokenizers.source.size + len(content["added_tokens"]) - len(tokenizers.source.content["added_tokens"])
         content["added_tokens"].append(describe(number, piece, special=True))
     return Tokenizers(open_tokenizer(content, str(folder))), table
 

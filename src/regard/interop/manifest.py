@@ -13,6 +13,7 @@ from typing import Any
 from regard import __version__
 from regard.disk import write_whole
 from regard.errors import DataError
+from regard.packs import open_binary
 from regard.reading import read_json
 
 __all__ = ["FILE", "describe_run", "hash_file", "is_export", "read_manifest", "write_manifest"]
@@ -77,13 +78,14 @@ def read_manifest(folder: str | Path, format: str | None = None) -> dict[str, An
 
 
 def hash_file(path: Path) -> dict[str, Any]:
-    """Return the size and the SHA-256 of a file."""
-    digest, size = hashlib.sha256(), 0
+    """Return the size and the SHA-256 of a file, in a folder or in a pack."""
+    digest = hashlib.sha256()
     try:
-        with open(path, "rb") as file:
-            while part := file.read(PART):
+        with open_binary(path) as (file, size):
+            left = size
+            while left and (part := file.read(min(left, PART))):
                 digest.update(part)
-                size += len(part)
+                left -= len(part)
     except OSError as error:
         raise DataError(f"{path}: {error.strerror}") from None
     return {"bytes": size, "sha256": digest.hexdigest()}

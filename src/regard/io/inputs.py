@@ -78,7 +78,7 @@ class SourceLines:
     """Lines to translate, and the prefixes of their outputs: one for all, or a file with one for each.
 
     What can be read twice is looked at in advance: `total` is the number of its lines, and None of a pipe. `say` is
-    told of lines that were cut.
+    told of lines that were cut. `texts` may be set: it makes sources of lines that are not that already.
     """
 
     def __init__(
@@ -90,6 +90,7 @@ class SourceLines:
         say: Say = ignore,
     ):
         self.path, self.prefix, self.prefixes, self.say = path, prefix, prefixes, say
+        self.texts: Callable[[list[str]], list[str]] = list
         if prefix is not None and prefixes is not None:
             raise CommandError("--prefix: given together with --prefixes; give one of them")
         if prefixes == path == "-":
@@ -104,6 +105,8 @@ class SourceLines:
         if begun is not None and self.total is not None and begun != self.total:
             raise self.unequal(f"{self.total:,}", begun)
         announce_keyboard(path, "sentence")
+        if self.total == 0:
+            say(f"{display_name(path)}: empty, nothing to translate")
         # Each process has work to do even where the lines are few.
         self.size = CHUNK if processes == 1 else min(CHUNK, max(1, (self.total or 0) // (4 * processes)))
 
@@ -117,7 +120,7 @@ class SourceLines:
                 own = list(islice(prefixes, len(lines)))
                 if len(own) < len(lines):  # of pipes nobody knew
                     raise self.unequal(f"at least {first - 1 + len(lines):,}", first - 1 + len(own))
-            yield Block(first, lines, own)
+            yield Block(first, self.texts(lines), own)
             first += len(lines)
         more = 0 if prefixes is None else sum(1 for _ in prefixes)
         if more:
@@ -201,6 +204,8 @@ class DocumentLines:
         self.total = None if is_pipe(path) else count_lines(path)
         self.count = self.empty = 0
         announce_keyboard(path, "document")
+        if self.total == 0:
+            warn(f"{display_name(path)}: empty, nothing to classify")
 
     def labelled(
         self, classify: Callable[[list[str]], Sequence[LabelOutput | None]], scores: bool, as_json: bool

@@ -2,7 +2,8 @@
 
 Jobs go into lanes, and lanes take turns: the one that has had the least time, a request counted, goes next. So a long
 document, whose sentences have a lane of their own, takes as much of the machine as one short request does. A lane that
-was idle has a small credit: a short request is often answered before a long one has its next turn.
+was idle has a small credit, that of short requests each time: such a request is often answered before a long one has
+its next turn.
 
 On a GPU a lane is a captured graph with slots: one for each class of source length, for greedy search or a beam of up
 to five, and for 16, 256 or 1,024 sentences, as far as they fit. All of them are captured in `warm`, within one budget
@@ -119,7 +120,8 @@ class Engine:
             self.lanes[job] = lane
             self.costs[job.bulk] += job.cost
             if not lane.members:  # it begins with as much time as the others had
-                lane.time = max(lane.time, min((each.time for each in self.busy), default=0.0) - CREDIT)
+                least = min((each.time for each in self.busy if each is not lane), default=0.0) - CREDIT
+                lane.time = max(lane.time, least) if job.bulk else least
                 self.busy[lane] = None
             lane.members[job.request] += 1
             lane.streaming += job.streams
@@ -209,11 +211,16 @@ class Engine:
         """The lane whose turn it is, and whether it is to order steps, or to wait for those that it has ordered.
 
         It is the one that has had the least time; where that has ordered enough, another that is hardly ahead of it. If
-        there is none of these, what was ordered first is waited for.
+        there is none of these, what was ordered first is waited for. Beside short requests, long ones order one burst
+        at a time, and none between two of a short one whose turn it is: that would wait for it on the device.
         """
         lanes = sorted(self.busy, key=lambda lane: lane.time)
+        short = any(lane.short for lane in lanes)
         for lane in lanes:
-            if lane.takes_orders and lane.time <= lanes[0].time + SLACK:
+            behind = short and not lane.short
+            if lane.time > lanes[0].time + (0.0 if behind and lanes[0].short else SLACK):
+                continue
+            if lane.takes_orders and not (behind and lane.ordered):
                 return lane, True
         return min(lanes, key=lambda lane: lane.ordered[0] if lane.ordered else math.inf, default=None), False
 

@@ -1,10 +1,11 @@
 """An engine in a process of its own, so that it shares no interpreter with what reads requests and writes answers.
 
 `regard.serving.process_worker` starts it, with the number of a socket that is open in both processes. The first message
-is a `Plan`, and is answered with `Ready` or an error. From then on every message in is an `Order`, and every message
-out a `Report`: what came of one turn of the engine. The process ends when it is told to, or the other end is closed.
+is a `Plan`, and is answered with `Ready` or an error. From then on every message in is an `Order`, every message out a
+`Report`: what came of one turn of the engine. The process ends when it is told to, or the other end is closed.
 """
 
+import contextlib
 import functools
 import logging
 import os
@@ -185,4 +186,5 @@ def serve(connection: Connection, plan: Plan) -> None:
     except Exception as error:
         if not isinstance(error, RegardError):
             log.exception("%s: the worker has stopped", plan.name)
-        connection.send(portable(error))
+        with contextlib.suppress(OSError):
+            connection.send(portable(error))

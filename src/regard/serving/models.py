@@ -2,7 +2,6 @@
 
 import functools
 import logging
-import os
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -12,9 +11,10 @@ from typing import Any
 import torch
 
 from regard.data.languages import languages_of
+from regard.data.unknown_words import IgnoredWords
 from regard.decoding.ensemble import first_model
 from regard.decoding.processes import Processes
-from regard.errors import CheckpointError, CommandError, ConfigError
+from regard.errors import ConfigError
 from regard.interop.manifest import is_export
 from regard.run import Run, load
 from regard.serving.jobs import Update, WaitingLine
@@ -23,7 +23,7 @@ from regard.serving.settings import ServeSettings
 from regard.serving.worker import STOPPED, Counters, Worker, WorkerError, longest_source
 from regard.training.checkpoint import Checkpoints, digest
 
-__all__ = ["ServedModel", "parse_devices", "parse_runs", "share_threads"]
+__all__ = ["ServedModel", "parse_devices", "share_threads"]
 
 log = logging.getLogger("regard.serving")
 Deliver = Callable[[list[Update]], None]
@@ -65,9 +65,10 @@ class ServedModel:
             raise
 
     def open_here(self) -> Run:
-        """Open the run for whoever computes nothing with it: its weights have shapes, and take no memory."""
+        """Open the run for whoever computes nothing with it: its weights have their shapes, and take no memory."""
         run = self.open("cpu")
-        run.model.to("meta")
+        for parameter in run.model.parameters():  # moved to meta, those that are tied would come apart
+            parameter.data = parameter.data.new_zeros(()).expand(parameter.shape)
         return run
 
     @property
@@ -158,6 +159,7 @@ def open_run(folders: Sequence[str], device: str, settings: ServeSettings) -> Ru
         run = open_engine(*folders, device=device, quantize=settings.quantize, say=log.info)
     if not run.can("classify") or run.settings.data.reads != "pictures":  # labels of pictures need no words
         run.tokenizers.source.remembered = run.tokenizers.target.remembered = WORDS
+        run.unknown = IgnoredWords(run.tokenizers.source)
     return run
 
 
@@ -180,34 +182,6 @@ def versions(folders: Sequence[str]) -> tuple[str, ...]:
     """Tell the best checkpoints of some folders, or what was exported, from any others."""
     paths = [Path(folder) if is_export(folder) else Checkpoints(Path(folder)).find("best") for folder in folders]
     return tuple(f"{path.name} {digest(path / 'manifest.json')}" for path in paths)
-
-
-def parse_runs(arguments: Sequence[str], engine: str = "regard") -> dict[str, list[str]]:
-    """Read RUN, NAME=RUN and NAME=RUN+RUN: the folders of each model by its name, for the engine that searches."""
-    models: dict[str, list[str]] = {}
-    for argument in arguments:
-        name, equals, folders = argument.partition("=")
-        if not equals or Path(argument).is_dir():
-            name, folders = Path(os.path.abspath(argument)).name, argument  # a link's own name
-        each = [folders] if Path(folders).is_dir() else folders.split("+")
-        if not name or not all(each):
-            raise CommandError(f"{argument}: expected RUN, NAME=RUN, or NAME=RUN+RUN for an ensemble")
-        if name in models:
-            raise CommandError(
-                f"{argument}: {name} is the name of another model; give it one of its own: NAME={folders}"
-            )
-        for folder in each:
-            if is_export(folder):
-                if engine == "regard":
-                    raise CommandError(
-                        f"{folder}: an exported folder, which another engine opens; add --engine ctranslate2"
-                    )
-            elif not (Path(folder) / "config.toml").is_file():
-                raise CheckpointError(
-                    f"{folder}: not a run folder, it has no config.toml; regard runs lists run folders"
-                )
-        models[name] = each
-    return models
 
 
 def parse_devices(text: str) -> list[str]:

@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 from regard.config import suggestion
 from regard.data.languages import parse_given
@@ -18,7 +18,7 @@ from regard.decoding.outputs import SearchResult
 from regard.run import Run
 from regard.serving.jobs import BULK, Job, Update
 from regard.serving.metrics import Metrics
-from regard.serving.models import ServedModel, parse_runs
+from regard.serving.models import ServedModel
 from regard.serving.requests import ApiError
 from regard.serving.settings import ServeSettings
 
@@ -40,6 +40,15 @@ class Pending:
             job.request, job.number, job.bulk, job.streams = self, number, len(jobs) > BULK, stream
         if not jobs:
             self.done.set_result(None)
+
+    def release(self) -> Sequence[Job]:
+        """Let go of the jobs, and return them.
+
+        A job knows its request. If the request still knew its jobs in the end, they, with their pictures and outputs,
+        would stay until Python next searches for garbage, a thousand requests later.
+        """
+        jobs, self.jobs = self.jobs, ()
+        return jobs
 
     def update(self, job: Job, outcome: Any) -> None:
         """Note what came of a job, or what is certain of it so far."""
@@ -73,11 +82,6 @@ class ModelRegistry:
         self.reloading = asyncio.Lock()
         self.under_way: set[object] = set()  # requests
         self.replaced: dict[ServedModel, set[object]] = {}  # models, and the requests that may still use them
-
-    @classmethod
-    def of(cls, settings: ServeSettings, runs: Sequence[str]) -> Self:
-        """Serve the runs that a person names."""
-        return cls(settings, parse_runs(runs, settings.engine))
 
     # ---- from start to end
 
@@ -208,10 +212,11 @@ class ModelRegistry:
         try:
             await pending.done
         finally:
-            left = [job for job, outcome in zip(pending.jobs, pending.outcomes, strict=True) if outcome is None]
+            jobs = pending.release()
+            left = [job for job, outcome in zip(jobs, pending.outcomes, strict=True) if outcome is None]
             if left:
                 model.line.cancel(left)
-        begun = [job.begun for job in pending.jobs if job.begun is not None]
+        begun = [job.begun for job in jobs if job.begun is not None]
         waited = max(0.0, min(begun) - start) if begun else 0.0
         self.metrics.stages.labels("wait").observe(waited)
         self.metrics.stages.labels("search").observe(time.perf_counter() - start - waited)

@@ -15,7 +15,7 @@ from regard.errors import ArgumentError
 from regard.inspection.collect.from_run import exhibit_of
 from regard.inspection.draw.page import page_data
 from regard.run import Run
-from regard.serving.answers import as_table, check_pairs, join_texts, replace_scores
+from regard.serving.answers import as_table, check_pairs, join_texts, replace_scores, write_texts
 from regard.serving.jobs import Job
 from regard.serving.models import ServedModel
 from regard.serving.registry import ModelRegistry, Pending
@@ -66,7 +66,7 @@ class Service(ModelRegistry):
                     written[number] = output
                     yield number, output
         except BaseException:  # nobody listens any more
-            model.line.cancel(pending.jobs)
+            model.line.cancel(pending.release())
             raise
 
     async def prepare(
@@ -120,11 +120,8 @@ class Service(ModelRegistry):
         with self.stage("finish"):
             outputs, target = [result.outputs for result in results], model.run.tokenizers.target
             if not (request.alignment or request.replace_unknown or request.scores):
-
-                def write() -> list[dict[str, Any]]:
-                    return join_texts(texts, to_translations(outputs, target), options)
-
-                return {"model": model.name, "results": await self.apart(len(outputs), write)}
+                answers = await self.apart(len(outputs), write_texts, texts, outputs, target, options)
+                return {"model": model.name, "results": answers}
             if request.alignment or request.replace_unknown:
                 pieces, translations = [piece for each in texts for piece in each.texts], []
                 wanted = request.alignment, request.replace_unknown

@@ -15,7 +15,7 @@ class ServeSettings:
     """The settings of a server: keys of serve.toml, some of them flags of `regard serve`."""
 
     host: str = option("127.0.0.1", "address to listen on; 0.0.0.0: every address of this machine")
-    port: int = option(8080, "port to listen on; 0: any that is free", least=0, most=65_535)
+    port: int = option(8080, "port to listen on; 0: any free port", least=0, most=65_535)
     device: str = option("auto", "device of every model, or several separated by commas, with a worker for each")
     workers: Literal["auto", "thread", "process"] = option(
         "auto", "where models compute: in threads of the server, or each in a process of its own; auto: on a GPU"

@@ -5,12 +5,11 @@ The lines of a text are kept. Each is split into its sentences, and a sentence t
 <2de> at the beginning holds for all that follows: it is put before every piece.
 """
 
-import dataclasses
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from regard.data.sentence_split import Piece, cut, pieces, sentences
+from regard.data.sentence_split import Piece, cut, leading_tag, put_tags, room_beside, sentences, tagged_pieces
 from regard.data.tokenizer import Tokenizer
 from regard.decoding.translate_file import join_outputs
 from regard.tasks.results import Translation
@@ -32,17 +31,18 @@ class SplitText:
         """The pieces of all lines, in order."""
         return [piece.text for line in self.parts for piece in line]
 
+    @property
+    def whole(self) -> bool:
+        """Whether the text is one piece, as it is."""
+        return len(self.lines) == 1 and len(self.parts[0]) == 1 and self.parts[0][0].text == self.text
+
     def join(self, outputs: Iterator[list[Translation]], count: int, ranked: bool) -> list[Translation]:
         """The outputs for the text from those for its pieces, the `count` best where they are `ranked`."""
-        if len(self.lines) == 1 and len(self.parts[0]) == 1 and self.parts[0][0].text == self.text:  # the most usual
+        if self.whole:
             return list(next(outputs))
         each = []
         for line, parts in zip(self.lines, self.parts, strict=True):
-            rows = [
-                own if line[piece.start : piece.end] == piece.text else [forget_tag(output) for output in own]
-                for piece, own in zip(parts, islice(outputs, len(parts)), strict=True)
-            ]
-            each.append(join_outputs(line, parts, rows, count, ranked))
+            each.append(join_outputs(line, parts, list(islice(outputs, len(parts))), count, ranked))
         starts, start = [], 0
         for line in self.lines:
             starts.append(Piece(start, start + len(line), line))
@@ -75,39 +75,17 @@ def split_text(text: str, tokenizer: Tokenizer, longest: int, split: bool, tags:
         return len(tokenizer.encode(text))
 
     lines, parts = tuple(text.replace("\r\n", "\n").replace("\r", "\n").split("\n")), []
-    tag, shorter, room = None, False, longest
+    tag, shorter = None, False
     for line in lines:
-        if tag is None and (tag := leading_tag(line, tags)) is not None:
-            room = max(1, longest - count(tag))  # of a piece that the tag is put before
         if split:
-            found = pieces(line, count, room)
+            found, tag = tagged_pieces(line, count, longest, tags, tag)
         else:
+            room = room_beside(leading_tag(line, tags) or tag, count, longest)
             fitting = line if count(line) <= room else cut(line, count, room)
             shorter |= len(fitting) < len(line)
-            found = [Piece(0, len(fitting), fitting)]
-        tagged = list[Piece]()
-        for piece in found:
-            own = leading_tag(piece.text, tags)
-            tag = own or tag
-            if piece.text.strip() == own:  # nothing but a tag
-                continue
-            tagged.append(piece if tag == own or not piece.text else piece._replace(text=f"{tag} {piece.text}"))
-        parts.append(tuple(tagged) or (Piece(0, 0, ""),))
+            found, tag = put_tags([Piece(0, len(fitting), fitting)], tags, tag)
+        parts.append(tuple(found) or (Piece(0, 0, ""),))
     return SplitText("\n".join(lines), lines, tuple(parts), shorter)
-
-
-def leading_tag(text: str, tags: Sequence[str]) -> str | None:
-    """Return the tag that a text begins with, if it is one of these."""
-    first = text.split(maxsplit=1)[:1] if tags else []
-    return first[0] if first and first[0] in tags else None
-
-
-def forget_tag(output: Translation) -> Translation:
-    """Count the words of a source without the tag that was put before it."""
-    if output.alignment is None:
-        return output
-    links = tuple((source - 1, target) for source, target in output.alignment if source > 0)
-    return dataclasses.replace(output, alignment=links)
 
 
 def is_sentence(text: str) -> bool:

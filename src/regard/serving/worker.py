@@ -47,6 +47,8 @@ class Counters:
             self.sentences += len(results)
             self.tokens += tokens
             self.recent.append((time.monotonic(), len(results)))
+            while self.recent[-1][0] - self.recent[0][0] > SPAN:
+                self.recent.popleft()
 
     def add_seconds(self, steps: float = 0.0, calls: float = 0.0) -> None:
         """Count what searches and calls took."""

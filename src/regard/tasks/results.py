@@ -46,22 +46,11 @@ class Classified:
 def to_translations(outputs: Sequence[Sequence[Output]], tokenizer: Tokenizer) -> list[list[Translation]]:
     """Turn the outputs of many searches into text, all at once."""
     texts = iter(tokenizer.decode_batch([output.tokens for each in outputs for output in each]))
-    return [
-        [
-            Translation(
-                next(texts),
-                output.score,
-                output.log_prob,
-                tuple(tokenizer.pieces(tokenizer.visible(output.tokens))),
-                output.finished,
-            )
-            for output in each
-        ]
-        for each in outputs
-    ]
+    return [[to_translation(output, tokenizer, next(texts)) for output in each] for each in outputs]
 
 
-def to_translation(output: Output, tokenizer: Tokenizer) -> Translation:
-    """Convert an output of a search to text."""
+def to_translation(output: Output, tokenizer: Tokenizer, text: str | None = None) -> Translation:
+    """Convert an output of a search to text, unless that was done before."""
+    text = tokenizer.decode(output.tokens) if text is None else text
     pieces = tokenizer.pieces(tokenizer.visible(output.tokens))
-    return Translation(tokenizer.decode(output.tokens), output.score, output.log_prob, tuple(pieces), output.finished)
+    return Translation(text, output.score, output.log_prob, tuple(pieces), output.finished)

@@ -57,6 +57,11 @@ class Counting(TorchFunctionMode):
             # To do nothing, torch would import its compiler, which takes longer than the rest of opening a run.
             if tensor.is_meta and tensor.is_floating_point():
                 return tensor
+        if function is torch.randn and "generator" not in named:
+            # Likewise, for a shape: its compiler's symbols, with sympy.
+            tensor = torch.empty(*args, **named)
+            if tensor.is_meta:
+                return tensor
         return function(*args, **named)
 
 

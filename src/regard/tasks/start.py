@@ -37,6 +37,7 @@ from regard.tasks.task import RunTask, make_task, prepare_data, vocabulary_sizes
 from regard.training.checkpoint import Checkpoints, load_weights, read_checkpoint, read_manifest
 from regard.training.distributed import Group, describe_device, uses_bf16
 from regard.training.folder import claim
+from regard.training.freeze import freeze_parts
 from regard.training.loop import Result, train
 from regard.training.progress import Progress
 from regard.training.settings import TrainingSettings
@@ -173,12 +174,14 @@ def plan_run(
     if base is not None:
         checkpoint = read_checkpoint(best_of(base), trainer=False)
         load_weights(task.objective, checkpoint.model, str(checkpoint.folder))
+    frozen = freeze_parts(task.model, settings.training.freeze)
     if resumed is not None and last is not None:  # before the run's own configuration is written over
         check_fits(task, manifest, last)
         check_best(resumed, progress)
     bf16 = uses_bf16(settings.training, group.device)
     device_fact = ("device", describe_device(group.device, group.world, bf16))
-    return PlannedRun(settings, prepared, task, [*task.facts(), device_fact])
+    frozen_fact = [("frozen", f"{frozen:,} weights ({', '.join(settings.training.freeze)})")] if frozen else []
+    return PlannedRun(settings, prepared, task, [*task.facts(), *frozen_fact, device_fact])
 
 
 def train_planned(planned: PlannedRun, out: Path, group: Group, progress: Progress, *, resume: bool = False) -> Started:

@@ -14,15 +14,18 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from regard import packs
 from regard.config import read
 from regard.disk import no_link
 from regard.errors import CheckpointError, RegardError
-from regard.reading import Unreadable, parse_json, read_bytes
+from regard.reading import Unreadable, parse_json, read_bytes, read_json
 from regard.training.manifest import NAME, read_manifest
 from regard.training.metrics import format_value, metric_name, read_records
 
-__all__ = ["COMMANDS", "RunSummary", "find_runs", "record_command", "require_run", "summarise"]
+__all__ = ["CARD", "COMMANDS", "ON_CARD", "RunSummary", "find_runs", "record_command", "require_run", "summarise"]
 
+CARD = "card.json"  # of a pack
+ON_CARD = ("steps", "metric", "best", "best_step", "scores", "minutes", "date", "licence")  # of a summary
 COMMANDS = "commands.jsonl"  # a line a training: when, and what was typed
 HEADER = 16 * 2**20  # bytes of the names and shapes of a file of weights
 LARGEST = 8 * 2**20  # bytes of the commands that are read
@@ -48,6 +51,7 @@ class RunSummary:
     date: str  # of the last checkpoint
     bytes: int
     commands: tuple[str, ...]  # that trained it
+    licence: str | None = None  # that a pack states
 
     @property
     def best_text(self) -> str:
@@ -90,9 +94,12 @@ def search(folder: Path, depth: int) -> Iterator[RunSummary]:
 
 
 def require_run(folder: str | Path) -> None:
-    """Refuse a folder that is not a run's."""
-    if not (Path(folder) / "config.toml").is_file():
-        raise CheckpointError(f"{folder}: not a run folder, it has no config.toml; regard runs lists run folders")
+    """Refuse a folder that is not a run's, and a file that is not a pack of one."""
+    if packs.is_file(Path(folder) / "config.toml"):
+        return
+    if Path(folder).is_file():
+        raise CheckpointError(f"{folder}: a file that is not a pack of a run, or a damaged one; expected a run folder")
+    raise CheckpointError(f"{folder}: not a run folder, it has no config.toml; regard runs lists run folders")
 
 
 def summarise(folder: Path) -> RunSummary:
@@ -102,6 +109,8 @@ def summarise(folder: Path) -> RunSummary:
     last = last_checkpoint(folder)
     if last is None:
         raise CheckpointError(f"{folder}: no checkpoint in it; it was not trained")
+    if packs.is_pack(folder):
+        return packed_summary(folder, config, last)
     training, manifest = table_of(config, "training"), read_manifest(last)
     records = read_records(folder / "metrics.jsonl")
     validations = [each for each in records if each.get("kind") == "valid" and each.get("best")]
@@ -132,14 +141,33 @@ def summarise(folder: Path) -> RunSummary:
     )
 
 
+def packed_summary(pack: Path, config: Mapping[str, Any], last: Path) -> RunSummary:
+    """Summarise a pack, whose card has what its run had measured."""
+    card = read_json(pack / CARD, CheckpointError)
+    fields = {name: card[name] for name in ON_CARD if isinstance(card, dict) and name in card}
+    defaults: dict[str, Any] = {"steps": None, "metric": None, "best": None, "best_step": None, "minutes": None}
+    try:
+        return RunSummary(
+            folder=str(pack),
+            task=str(config.get("task", "translate")),
+            kind=str(table_of(config, "model").get("kind", "")),
+            data=describe_data(table_of(config, "data")),
+            parameters=count_parameters(last / "model.safetensors"),
+            step=read_manifest(last)["step"],
+            bytes=pack.stat().st_size,
+            commands=(),
+            **{**defaults, "scores": {}, "date": "", **fields},
+        )
+    except TypeError:
+        raise CheckpointError(f"{pack / CARD}: not the card of a pack") from None
+
+
 def last_checkpoint(folder: Path) -> Path | None:
-    """Find the newest checkpoint by its name; that of an average, which has no step in it, is none."""
-    with contextlib.suppress(OSError):
-        names = {each.name: NAME.fullmatch(each.name) for each in (folder / "checkpoints").iterdir()}
-        steps = {int(match["step"]): name for name, match in names.items() if match and match["step"]}
-        if steps:
-            return folder / "checkpoints" / steps[max(steps)]
-    return None
+    """Find the newest checkpoint by its name; an average, which has no step in it, where it is the only one."""
+    names = {name: NAME.fullmatch(name) for name in packs.list_names(folder / "checkpoints")}
+    steps = {int(match["step"]): name for name, match in names.items() if match and match["step"]}
+    newest = steps[max(steps)] if steps else "average"
+    return folder / "checkpoints" / newest if newest in names else None
 
 
 def is_finite(value: object) -> bool:
@@ -180,7 +208,7 @@ def describe_import(manifest: Mapping[str, Any]) -> str:
 def count_parameters(path: Path) -> int | None:
     """Count the numbers of a file of weights by the shapes in its header; None where they cannot be read."""
     try:
-        with open(path, "rb") as file:
+        with packs.open_binary(path) as (file, _):
             (size,) = struct.unpack("<Q", file.read(8))
             header = parse_json(file.read(size)) if size <= HEADER else None
         shapes = [each["shape"] for name, each in header.items() if name.startswith("model.")]  # type: ignore[union-attr]

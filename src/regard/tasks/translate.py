@@ -9,6 +9,7 @@ from typing import Any
 from torch import Tensor
 
 from regard.config import parse
+from regard.data.table_texts import TableTexts
 from regard.data.tokenizer import UNKNOWN
 from regard.decoding.batches import Scored, greedy_in_batches, search_in_batches
 from regard.decoding.ensemble import first_model
@@ -143,12 +144,15 @@ def translate_lines(
 ) -> Iterator[tuple[int, str]]:
     """Translate a file or a pipe; yield, block by block, how many lines are done, and the text to write for them.
 
-    With `split` a line is translated sentence by sentence; else one that is too long is cut, and `warn` is told. The
-    other `options` are those of `translate`.
+    With `split` a line is translated sentence by sentence; else one that is too long is cut, and `warn` is told. In a
+    table the sources are read. The other `options` are those of `translate`.
     """
     if run.device.type == "cuda" and processes.world == 1:
         lines.size = CHUNK_CUDA
-    fit = LineFitter.of(run.tokenizers.source, run.settings.data.longest, run.model.limit, split=split, warn=warn)
+    data = run.settings.data
+    lines.texts = TableTexts.of(lines.path, data, lines.say) or list
+    tags = [corpus.tag for corpus in data.corpora if corpus.tag]
+    fit = LineFitter.of(run.tokenizers.source, data.longest, run.model.limit, split=split, tags=tags, warn=warn)
 
     def search(texts: list[str], prefixes: list[str] | None) -> Iterator[list[Translation]]:
         return run.stream(texts, prefixes=prefixes, **options)

@@ -23,6 +23,7 @@ from torch import Tensor
 
 from regard.disk import make_folder, reason, remove_leftovers, sync, write_whole
 from regard.errors import CheckpointError, TrainingError
+from regard.packs import is_file, is_folder, list_names
 from regard.reading import Unreadable, read_bytes
 from regard.training.manifest import (
     FILES,
@@ -42,6 +43,7 @@ from regard.training.weights import load_weights, read_tensors, weights_of
 __all__ = [
     "Checkpoint",
     "Checkpoints",
+    "best_json",
     "canonical",
     "load_weights",
     "read_checkpoint",
@@ -95,13 +97,14 @@ class Checkpoints:
     def find(self, which: str) -> Path:
         """Find the checkpoint `best`, `last` or one by name, such as step-000500; an error says what is wrong."""
         folder = {"best": self.best, "last": self.last}.get(which, lambda: self.folder / which)()
-        if folder is None or not folder.is_dir():
+        if folder is None or not is_folder(folder):
             raise CheckpointError(f"{self.folder}: no checkpoint {which} in it")
         return folder
 
     def steps(self) -> list[Path]:
         """List all checkpoints of steps, oldest first."""
-        folders = [each for each in self.folder.glob("step-*") if NAME.fullmatch(each.name) and each.is_dir()]
+        names = (name for name in list_names(self.folder) if name.startswith("step-") and NAME.fullmatch(name))
+        folders = [self.folder / name for name in names if is_folder(self.folder / name)]
         return sorted(folders, key=lambda each: int(each.name[5:]))
 
     def last(self) -> Path | None:
@@ -116,13 +119,13 @@ class Checkpoints:
             return self.best_unrecorded()
         for each in (self.last(), self.folder / "average"):
             # A kill came between a checkpoint and the best.json that names it.
-            if each is not None and each.is_dir() and supersedes(each, record):
+            if each is not None and is_folder(each) and supersedes(each, record):
                 return each
         for each in (self.folder / record.name, self.folder / f".old-{record.name}"):
             if digest(each / "manifest.json") == record.manifest:
                 return each
         path = self.folder / record.name
-        if not path.is_dir():
+        if not is_folder(path):
             raise missing_error(path, "best.json says that it is the best checkpoint")
         raise CheckpointError(
             f"{path / 'manifest.json'}: not the one that best.json names as the best checkpoint; put that one back, or "
@@ -132,7 +135,7 @@ class Checkpoints:
     def best_record(self) -> BestRecord | None:
         """Read best.json; None where there is none."""
         path = self.folder / "best.json"
-        if not os.path.lexists(path):
+        if not os.path.lexists(path) and not is_file(path):
             return None
         try:
             table = read_canonical(path, "the record of the best checkpoint")
@@ -235,11 +238,7 @@ class Checkpoints:
         """Record a checkpoint as the best one."""
         path = self.folder / "best.json"
         try:
-            manifest = read_manifest(self.folder / name)
-            counters = {key: manifest.get("counters", {}).get(key) for key in ("best", "best_step", "best_loss")}
-            record = {"checkpoint": name, "counters": counters, "step": manifest["step"]}
-            record["manifest"] = digest(self.folder / name / "manifest.json")
-            write_whole(path, canonical({"format": FORMAT, **record}))
+            write_whole(path, best_json(self.folder / name))
         except OSError as error:
             raise self.write_error(path, error) from error
         self.point("best", name)
@@ -300,6 +299,14 @@ class Checkpoints:
             folder.rename(trash)
             sync(self.folder)
             shutil.rmtree(trash, ignore_errors=True)
+
+
+def best_json(folder: Path) -> bytes:
+    """Return the best.json that names a checkpoint."""
+    manifest = read_manifest(folder)
+    counters = {key: manifest.get("counters", {}).get(key) for key in ("best", "best_step", "best_loss")}
+    record = {"checkpoint": folder.name, "counters": counters, "step": manifest["step"]}
+    return canonical({"format": FORMAT, **record, "manifest": digest(folder / "manifest.json")})
 
 
 def is_name(value: object) -> bool:

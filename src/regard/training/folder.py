@@ -14,6 +14,7 @@ from pathlib import Path
 
 from regard.disk import lock, make_folder, outward_link, remove_leftovers
 from regard.errors import CheckpointError, ConfigError, RegardError, TrainingError
+from regard.packs import is_pack
 from regard.training.checkpoint import Checkpoints
 from regard.training.distributed import Group
 
@@ -62,6 +63,10 @@ def claim(out: Path, resume: bool, group: Group | None = None) -> Iterator[None]
 @contextlib.contextmanager
 def claim_alone(out: Path, resume: bool) -> Iterator[None]:
     """Hold a run folder for this process alone; remove what a refused run made."""
+    if resume and is_pack(out):
+        raise CheckpointError(
+            f"{out}: a pack cannot be resumed, it has no optimiser's state; fine-tune it: --from {out}"
+        )
     if is_no_folder(out):
         raise ConfigError("--out", f"{out} is a file, expected a folder")
     if resume and not out.exists():

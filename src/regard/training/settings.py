@@ -49,6 +49,11 @@ class TrainingSettings:
         most=255,
     )
     guided_head: int = option(0, "guided head, from 0", least=0, most=1023)
+    freeze: tuple[str, ...] = option(
+        (),
+        "parts that are not trained: embeddings, a module such as encoder, or a pattern of weights' names such as "
+        "encoder.blocks.0.*; for fine-tuning with --from",
+    )
     clip: float = option(
         1.0, "gradient clipping: largest norm of the gradient; 0: no clipping", least=0, most=1_000_000
     )

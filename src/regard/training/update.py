@@ -87,7 +87,7 @@ class Updater:
         self.count = torch.ones((), device=device)
         self.rate = torch.zeros((), device=device) if self.optimiser.defaults["capturable"] else None
         halves = self.bf16 and self.rate is not None and getattr(objective, "half_weights", False)
-        self.copies = HalfCopies(self.parameters, torch.bfloat16) if halves else None
+        self.copies = HalfCopies(list(objective.parameters()), torch.bfloat16) if halves else None
         self.replay = self.choose_replay()
 
     def choose_replay(self) -> Replay | None:

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from regard.errors import CheckpointError
 from regard.models.weights import FLOATS, check_weight
+from regard.packs import find_pack, open_binary
 from regard.reading import Unreadable, parse_json, read_bytes
 
 __all__ = ["FLOATS", "check_shapes", "check_weights", "load_weights", "read_shapes", "read_tensors", "weights_of"]
@@ -32,8 +33,9 @@ def read_tensors(path: Path, files: Mapping[str, Any]) -> dict[str, Tensor]:
     """Read a safetensors file, after checking that its bytes are those that were written."""
     expected = files[path.name]
     try:
-        size = path.stat().st_size
-        if path.is_file() and size != expected["bytes"]:
+        place = find_pack(path)
+        size = path.stat().st_size if place is None else place[0].size(place[1])
+        if (place is not None or path.is_file()) and size != expected["bytes"]:
             raise CheckpointError(f"{path}: damaged, {size:,} bytes given, expected {expected['bytes']:,}")
         content = read_bytes(path, expected["bytes"])
     except OSError as error:
@@ -42,7 +44,8 @@ def read_tensors(path: Path, files: Mapping[str, Any]) -> dict[str, Tensor]:
         raise CheckpointError(f"{path}: damaged, {error}") from None
     except (MemoryError, OverflowError):
         raise CheckpointError(f"{path}: {expected['bytes']:,} bytes given, more than fit into memory") from None
-    if hashlib.sha256(content).hexdigest() != expected["sha256"]:
+    # Of a pack every byte was checked when it was opened.
+    if place is None and hashlib.sha256(content).hexdigest() != expected["sha256"]:
         raise CheckpointError(f"{path}: damaged, its contents do not match the checksum in manifest.json")
     try:
         parse_shapes(content, len(content))
@@ -56,8 +59,7 @@ def read_tensors(path: Path, files: Mapping[str, Any]) -> dict[str, Tensor]:
 def read_shapes(path: Path) -> dict[str, tuple[int, ...]]:
     """Read the shapes of a safetensors file's tensors from its header alone."""
     try:
-        with open(path, "rb") as file:
-            size = path.stat().st_size
+        with open_binary(path) as (file, size):
             length = int.from_bytes(file.read(8), "little")
             content = length.to_bytes(8, "little") + file.read(min(length, HEADING))
         return parse_shapes(content, size)

@@ -14,7 +14,7 @@ from regard.tasks.start import start
 pytestmark = pytest.mark.unchecked  # typer's own classes are not those it documents
 COMMAND = Command("classify")
 typed, refused = COMMAND.typed, COMMAND.refused
-UNSEEN = "regard: soup, bland, waiter, rude, Monday, br and 1 more were never seen in training"
+UNSEEN = "regard: soup, bland, waiter, rude, Monday, <br and 1 more were never seen in training"
 TEXTS = ["The soup was not bland .", "", "I would never call the waiter rude . It was Monday .", " <br /> ", "Bad !"]
 
 

@@ -112,11 +112,11 @@ def test_mistakes(home, tmp_path):
         ([good, tmp_path / "two", *given], f"{tmp_path / 'two'} has 2 lines and {home / 'reference'} has 12; expected"),
         (
             [good, poor, *given, "--metrics", "perplexity"],
-            "metrics: 'perplexity' given, no such metric; expected one of ",
+            "--metrics: 'perplexity' given, no such metric; expected one of ",
         ),
         (
             [good, poor, *given, "--tokenize", "x"],
-            "tokenize: 'x' given, no such tokenisation; expected one of 13a, intl",
+            "--tokenize: 'x' given, no such tokenisation; expected one of 13a, intl",
         ),
         ([good, poor, *given, "--alternatives"], f"{home / 'source'}: none of its 12 lines occurs twice"),
     ):

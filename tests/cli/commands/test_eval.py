@@ -179,7 +179,10 @@ def test_mistakes(home, tmp_path):
         ([*files, "--hypothesis", tmp_path / "empty"], f"{tmp_path / 'empty'}: empty, expected one sentence per line"),
         ([*files, "--hypothesis", tmp_path / "binary"], f"{tmp_path / 'binary'}, line 1: byte 1 (0x89) is not UTF-8"),
         ([*files, "--hypothesis", tmp_path / "no"], f"{tmp_path / 'no'}: no such file"),
-        ([home / "run", *files, "--metrics", "bleu,tre"], "metrics: 'tre' given, no such metric; did you mean 'ter'?"),
+        (
+            [home / "run", *files, "--metrics", "bleu,tre"],
+            "--metrics: 'tre' given, no such metric; did you mean 'ter'?",
+        ),
         (
             [*files, "--hypothesis", output, "--metrics", "perplexity"],
             "--metrics: perplexity needs a run; give its folder",
@@ -212,7 +215,7 @@ def test_mistakes(home, tmp_path):
         ),
         (
             [home / "run", *files, "--tokenize", "14a"],
-            "tokenize: '14a' given, no such tokenisation; did you mean '13a'?",
+            "--tokenize: '14a' given, no such tokenisation; did you mean '13a'?",
         ),
         ([home / "run", *files, "--beam", 0], "--beam: 0 given, expected at least 1"),
         ([home / "run", *files, "--checkpoint", "worst"], f"{home / 'run' / 'checkpoints'}: no checkpoint worst in it"),

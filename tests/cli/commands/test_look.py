@@ -193,11 +193,11 @@ def test_pictures_and_documents(desk, tmp_path):
         (["run", "blank.txt"], "blank.txt: no text in it"),
         (["run", "./photos"], "./photos: a folder given, expected a file"),
         (["run", "1 " * 1100], "text: 1,100 tokens given, expected at most 1,024 to look at"),
-        (["run", "1 2", "--target", " "], "target: nothing in it, expected words to look at"),
+        (["run", "1 2", "--target", " "], "--target: nothing in it, expected words to look at"),
         (["captions", "missing.png"], "missing.png: no such file"),
         (["captions"], "which pictures? captions reads pictures; give files, or folders of them"),
         (["nowhere", "1 2"], "nowhere: not a run folder, it has no config.toml; regard runs lists run folders"),
-        (["run", "1", "--out", "lines.txt"], "--out: lines.txt is a file, expected a name that ends in .html, .png, "),
+        (["run", "1", "--out", "lines.txt"], "--out: lines.txt given, expected a name that ends in .html, .png, "),
         (["run", "1", "--out", "lines.txt/pages"], "--out: lines.txt/pages: Not a directory; expected another name"),
         (["run", "1", "--format", "gif"], "--format: 'gif' given, expected html, png, svg or pdf"),
         (["run", "1", "--format", "png", "--out", "a.html"], "--out: a.html given with --format png, expected a name "),
@@ -292,5 +292,5 @@ def test_the_phrasebook_needs_no_tree(tmp_path):
 def test_trees_that_do_not_fit(desk, tmp_path):
     (tmp_path / "trees").write_text("1 -1 1\n")
     assert "3 heads given, but the text has 2 words" in refused("run", "4 5", "--tree", tmp_path / "trees")
-    assert "has 1 trees, but 3 texts are shown" in refused("run", "lines.txt", "--tree", tmp_path / "trees")
+    assert "has 1 tree, but 3 texts are shown" in refused("run", "lines.txt", "--tree", tmp_path / "trees")
     assert "no such file" in refused("run", "4 5", "--tree", tmp_path / "nowhere")

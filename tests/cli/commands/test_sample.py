@@ -76,7 +76,7 @@ def test_scores_are_log_probabilities(at_desk):
         (["lm", "--temperature", "0"], "--temperature: 0.0 given, expected more than 0"),
         (["lm", "--top-p", "1.5"], "--top-p: 1.5 given, expected at most 1"),
         (["lm", "--seed", "-1"], "--seed: -1 given, expected at least 0"),
-        (["lm", "--longest", "2", "--prefix", "1 2 3"], "prefix: 3 tokens given, expected at most 2"),
+        (["lm", "--longest", "2", "--prefix", "1 2 3"], "--prefix: 3 tokens given, expected at most 2"),
         (["lm", "--out", "run"], "--out: run is a folder, expected a file to write"),
     ],
 )

@@ -1,6 +1,7 @@
 """Built-in corpora, what holds for all of them: different, the same again, split by the source."""
 
 import dataclasses
+import functools
 import hashlib
 import itertools
 import subprocess
@@ -44,6 +45,7 @@ def test_the_edition_is_what_is_generated(name, edition):
     assert edition_of(name, edition) == builtin.EDITIONS[edition if builtin.has_editions(name) else 1]
 
 
+@functools.cache  # two tests ask for those of the first edition
 def examples_of(name, edition):
     return [
         example

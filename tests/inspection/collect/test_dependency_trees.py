@@ -80,6 +80,8 @@ def test_four_columns_and_three(tmp_path):
     [
         ("", "nothing in it"),
         ("# only a comment\n", "nothing in it"),
+        ("she sleeps in bed\n", "a text given, expected its dependency tree, in CoNLL-U or as the number of each"),
+        ("she sleeps .\n", "a text given, expected its dependency tree"),
         ("1 -1\n0 x\n", "line 2: '0 x' given, expected the number of each word's head"),
         ("1 -1 7\n", "line 1: the head of word 3 is not another of its 3 words"),
         ("0 -1\n", "line 1: the head of word 1 is not another"),
@@ -162,9 +164,9 @@ def test_many_texts_share_the_search(monkeypatch, share):
     monkeypatch.setattr(dependency_trees, "BUDGET", dependency_trees.BUDGET // share)
     for count in (100, 1000):
         texts = ["Ate she pizza the."] * count  # words of the grammar in an order that it has not
-        begun = time.perf_counter()
+        begun = time.process_time()
         assert find_trees(None, texts, texts, Trained.on(builtin="phrasebook")) == [None] * count
-        assert time.perf_counter() - begun < 60 / share
+        assert time.process_time() - begun < 60 / share
         assert (len(tries), sum(tries)) == (count, dependency_trees.BUDGET)
         tries.clear()
 

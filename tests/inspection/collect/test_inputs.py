@@ -55,8 +55,8 @@ def test_labels_of_a_table_are_left_out(tmp_path):
     said = []
     assert read_inputs(subject("han"), [str(tmp_path / "two.tsv")], 2, said.append) == ["one text", "two texts"]
     assert said == [f"{tmp_path / 'two.tsv'}: reading the documents in column 2; labels are ignored"]
-    # A model that translates reads lines.
-    assert read_inputs(subject("rnnsearch"), [str(tmp_path / "two.tsv")], 1, said.append)[0] == "good\tone text"
+    # A model that translates reads the sources.
+    assert read_inputs(subject("rnnsearch"), [str(tmp_path / "two.tsv")], 1, said.append)[0] == "good"
 
 
 def test_a_name_is_a_text_where_a_person_says_so():

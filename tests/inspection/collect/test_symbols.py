@@ -75,6 +75,25 @@ def test_a_caption_by_blocks_has_words_and_places_of_its_own():
 
 
 @pytest.mark.parametrize(
+    ("kind", "activation", "expected"),
+    [
+        ("transformer", "relu", ("ReLU", "max(0, ·)")),
+        ("transformer", "silu", ("SiLU", "· σ(·)")),
+        ("encoder", "gelu", ("GELU", "· Φ(·)")),
+    ],
+)
+def test_an_activation_is_the_one_that_the_model_has(kind, activation, expected):
+    box = graph_of(make(kind, activation=activation)).node("encoder.blocks.0.feed.1")
+    assert (box.label, box.symbol) == expected
+
+
+def test_embeddings_without_a_scale_are_not_multiplied():
+    for scaled in (True, False):
+        labels = [node.label for node in graph_of(make("transformer", scale_embeddings=scaled)).nodes]
+        assert any(label.startswith("×") for label in labels) == scaled
+
+
+@pytest.mark.parametrize(
     ("name", "expected"),
     [
         ("luong", "score(h_t, h̄_s) = h_t^⊤ W_a h̄_s"),

@@ -34,10 +34,14 @@ def test_nothing_given_is_a_page(tmp_path, monkeypatch):
 
 def test_what_is_refused(tmp_path):
     (tmp_path / "notes.txt").write_text("mine")
+    (tmp_path / "notes").write_text("mine")
     for out, format, said in (
         (tmp_path / "a.html", "pdf", "--format: 'pdf' given, expected html, png or svg"),
         (tmp_path / "a.html", "svg", "expected a name that ends in .svg"),
-        (tmp_path / "notes.txt", None, "is a file, expected a name that ends in .html, .png, .svg, or a folder"),
+        (tmp_path / "notes", None, "is a file, expected a name that ends in .html, .png, .svg, or a folder"),
+        (tmp_path / "notes.txt", None, "notes.txt given, expected a name that ends in .html, .png, .svg, or a folder"),
+        (tmp_path / "new.docx", None, "new.docx given, expected a name that ends in .html"),
+        (tmp_path / "new.JPG", None, "new.JPG given, expected a name that ends in .html"),
         (tmp_path / "notes.txt" / "a.html", None, "Not a directory; expected another name"),
     ):
         with pytest.raises(CommandError, match=said):

@@ -108,8 +108,8 @@ def align(
 ) -> None:
     """Write word alignments of a parallel text in Pharaoh's format.
 
-    It writes one line per pair, with a source-target link for each two words that belong together. Words count from 0,
-    as in Pharaoh's format; layers and heads from 1. Without --target, the sources are translated first.
+    It writes one line per sentence pair, with a source-target link for each two words that correspond. Words count
+    from 0, as in Pharaoh's format; layers and heads from 1. Without --target, the sources are translated first.
     """
     check_options(source, target, translations, reverse, symmetrise, choose, agree, dependencies)
     check_folders(run)

@@ -41,7 +41,7 @@ def classify(
     It writes one label per line; with several pictures, each label follows the path and a tab. Without a text or a
     file, it reads standard input as it comes. In a table (.tsv, .jsonl, .json), it reads the texts and ignores labels.
     """
-    from regard.data.document_texts import DocumentTexts
+    from regard.data.table_texts import TableTexts
     from regard.io.inputs import DocumentLines, one_input, text_or_file
     from regard.io.output import check_output, open_output, progress_bar
 
@@ -57,7 +57,7 @@ def classify(
         return
     documents = one_input([text_or_file(each, as_text) for each in inputs])
     check_output(out, documents)
-    lines = DocumentLines(documents, print_message, DocumentTexts.of(documents, opened.settings.data, print_message))
+    lines = DocumentLines(documents, print_message, TableTexts.of(documents, opened.settings.data, print_message))
     with open_output(out) as write, progress_bar(lines.total, out is not None) as advance:
         for count, text in lines.labelled(opened.classify, scores, as_json):
             write(text)

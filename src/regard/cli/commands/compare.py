@@ -25,6 +25,7 @@ from regard.cli.options import (
 )
 from regard.cli.runs import open_run, warn_of_lowercase
 from regard.errors import CommandError
+from regard.packs import is_folder
 
 if TYPE_CHECKING:
     from regard.evaluation.items import Items
@@ -121,7 +122,7 @@ def collect_outputs(
     """Collect the outputs of each system; files are read, and refused, before any run translates."""
     from regard.tasks.evaluation import translate_sources
 
-    runs = {system: open_run(system, **opening) for system in systems if system.is_dir()}
+    runs = {system: open_run(system, **opening) for system in systems if is_folder(system)}
     for run in runs.values():
         warn_of_lowercase(run, lowercase)
     outputs = {system: items.read_outputs(system, print_message) for system in systems if system not in runs}

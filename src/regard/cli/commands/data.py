@@ -27,7 +27,9 @@ def data(
     test: Annotated[int, number_option("Number of examples for testing.", least=0, most=MOST)] = 500,
     seed: Annotated[int, number_option("Random seed.", least=0, most=SEED)] = 0,
     pair: Annotated[str, name_option("Languages of the phrasebook: en-de or en-fr.")] = "en-de",
-    edition: Annotated[int, number_option("Edition: 1 as in earlier versions, 2 as people type.", least=1, most=2)] = 2,
+    edition: Annotated[
+        int, number_option("Edition: 1, the text of earlier versions, or 2, text as people type it.", least=1, most=2)
+    ] = 2,
     set_: Annotated[
         list[str], text_option("Option of the corpus to set; may be repeated.", "--set", metavar="OPTION=VALUE")
     ] = [],  # noqa: B006

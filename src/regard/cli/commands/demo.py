@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
+from regard.cli.messages import print_commands
 from regard.cli.options import SEED, flag_option, number_option, out_option
 
 EXAMPLES = (
@@ -66,5 +67,5 @@ def demo(
         "regard train --source A --target B --out RUN": "train on two text files of your own",
         f"regard serve {folder} --open": "translate in your browser, as you type",
     }
-    width = max(map(len, following))
-    print("\nWhat next:", *(f"  {what:{width}}  {why}" for what, why in following.items()), sep="\n")
+    print("\nWhat next:")
+    print_commands(following)

@@ -53,7 +53,7 @@ HeadOption = Annotated[
 ]
 AblateOption = Annotated[bool, flag_option("--ablate", "Ablate every head in turn, and print what that changes.")]
 GraphOption = Annotated[
-    bool, flag_option("--graph", "Draw the parts of the model: to graph.svg, or with a text on its page.")
+    bool, flag_option("--graph", "Draw the parts of the model: to graph.svg or, with a text, on its page.")
 ]
 TreeOption = Annotated[
     str | None, file_option("File of the texts' dependency trees: CoNLL-U, or heads by word, one line per text.")

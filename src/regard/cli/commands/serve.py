@@ -7,7 +7,7 @@ import typer
 
 from regard.cli.messages import print_message
 from regard.cli.options import file_option, flag_option, name_option, number_option, text_option
-from regard.cli.runs import check_engine, check_folders
+from regard.cli.runs import check_engine
 
 EXAMPLES = (
     "regard serve runs/en-de",
@@ -17,7 +17,8 @@ RunsArgument = Annotated[
     list[str],
     typer.Argument(
         metavar="RUN",
-        help="Run folders, each a model of its folder's name; NAME=RUN names it, NAME=RUN+RUN is an ensemble.",
+        help="Run folders. Each is a model with its folder's name; NAME=RUN gives it another, and NAME=RUN+RUN is an "
+        "ensemble.",
     ),
 ]
 
@@ -27,7 +28,7 @@ def serve(
     *,
     host: Annotated[str | None, name_option("Address to listen on; default: 127.0.0.1.", metavar="ADDRESS")] = None,
     port: Annotated[
-        int | None, number_option("Port to listen on; default: 8080; 0: any that is free.", least=0, most=65_535)
+        int | None, number_option("Port to listen on; default: 8080; 0: any free port.", least=0, most=65_535)
     ] = None,
     device: Annotated[
         str | None,
@@ -58,8 +59,8 @@ def serve(
 ) -> None:
     """Serve trained runs over HTTP: a page, and an API for programs.
 
-    Every RUN is a model of its own, while `regard translate RUN RUN` makes one of several: here that is NAME=RUN+RUN.
-    SIGTERM and Ctrl-C finish what was admitted; SIGHUP opens runs anew whose best checkpoint has moved.
+    Each RUN is a separate model; NAME=RUN+RUN makes an ensemble, as `regard translate RUN RUN` does. SIGTERM and
+    Ctrl-C let requests finish that were admitted; SIGHUP reloads runs whose best checkpoint has changed.
     """
     import webbrowser
 
@@ -99,13 +100,10 @@ def log_to_stderr(quiet: bool) -> None:
 def open_service(settings: Any, runs: list[str]) -> tuple[Any, Any]:
     """Make the service; what it needs comes with the extra `serve`."""
     from regard.errors import MissingExtraError
+    from regard.serving.run_names import parse_runs
 
     check_engine(settings.engine, settings.quantize)
-    check_folders(*(run for run in runs if not set("=+") & set(run)), engine=settings.engine)
-
-    from regard.serving.models import parse_runs
-
-    folders = parse_runs(runs, settings.engine)
+    folders = parse_runs(runs, settings.engine)  # before torch is imported, which takes seconds
     try:
         from regard.serving.server import run_server
         from regard.serving.service import Service

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from regard.cli.messages import print_table
 from regard.cli.options import JsonOption, RunArgument
+from regard.packs import is_pack
 
 EXAMPLES = (
     "regard show runs/en-de",
@@ -37,6 +38,8 @@ def show(run: RunArgument, as_json: JsonOption = False) -> None:
         rows.append(("best", f"step {summary.best_step:,}, by {metric_name(summary.metric or 'loss')}"))
     rows += [("", f"{metric_name(key)} {format_value(key, value)}") for key, value in summary.scores.items()]
     rows += [("command" if number == 0 else "", each) for number, each in enumerate(summary.commands)]
-    if summary.step:
+    if is_pack(run):
+        rows.append(("licence", summary.licence or "none stated"))
+    elif summary.step:
         rows.append(("again", f"regard train {Path(run) / 'config.toml'} --out NEW"))
     print_table(None, rows, numbers_right=False)

@@ -81,7 +81,8 @@ def translate(
 ) -> None:
     """Translate a text, or a file line by line, with a trained run.
 
-    Without a text or a file, it reads standard input as it comes. Several runs make an ensemble.
+    Without a text or a file, it reads standard input as it comes. In a table (.tsv, .jsonl, .json), it reads the
+    sources and ignores translations. Several runs make an ensemble.
     """
     from regard.decoding.processes import Processes
     from regard.io.formats import OutputFormat

@@ -9,6 +9,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeVar
 
+from regard.data.table_texts import TableTexts
 from regard.data.tokenizer import Tokenizers
 from regard.decoding.ensemble import first_model
 from regard.decoding.translate_file import LineFitter
@@ -105,6 +106,7 @@ def read_pairs(
         pairs = LinePairs(source, target, say)
         return pairs.total, read_translations(run, pairs, source, target)
     lines = SourceLines(source, say=say)
+    lines.texts = TableTexts.of(source, run.settings.data, say) or list
     return lines.total, translate_lines(run, lines, source, beam, say)
 
 

@@ -13,6 +13,7 @@ from regard.config import read, show_value
 from regard.disk import write_whole
 from regard.errors import ArgumentError, DataError
 from regard.models.contract import Model
+from regard.packs import is_file, is_pack
 from regard.reading import read_json
 
 __all__ = ["FILE", "GUIDED", "JOINS", "AlignmentSettings", "name_view"]
@@ -54,10 +55,10 @@ class AlignmentSettings:
         path, cross_attentions = Path(folder) / FILE, model.cross_attentions
         if not cross_attentions:
             raise ArgumentError(f"{folder}: the model has no attention to its source")
-        if path.is_file():
+        if is_file(path):
             return cls.read(path, cross_attentions)
         config = Path(folder) / "config.toml"
-        training = read(config).get("training", {}) if config.is_file() else {}
+        training = read(config).get("training", {}) if is_file(config) else {}
         if training.get("guided", 0) > 0:
             layer = training.get("guided_layer")
             view = (
@@ -90,6 +91,8 @@ class AlignmentSettings:
 
     def write(self, folder: str | Path) -> Path:
         """Keep it with the run, whole or not at all."""
+        if is_pack(folder):
+            raise DataError(f"{folder}: a pack is not changed; make a folder of it first: unzip {folder} -d NEW")
         return write_whole(Path(folder) / FILE, json.dumps(asdict(self), indent=2) + "\n")
 
     def __str__(self) -> str:

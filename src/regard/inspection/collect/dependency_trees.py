@@ -59,7 +59,8 @@ def find_trees(
         return [None if run is None else phrasebook_tree(run, text, tries) for text in inputs]
     trees = read_trees(file)
     if len(trees) < len(inputs):
-        raise CommandError(f"--tree: {file} has {len(trees):,} trees, but {len(inputs):,} texts are shown")
+        count = f"{len(trees):,} tree{'s' * (len(trees) != 1)}"
+        raise CommandError(f"--tree: {file} has {count}, but {len(inputs):,} texts are shown")
     return list(trees[: len(inputs)])
 
 
@@ -86,6 +87,9 @@ def read_trees(path: str | Path) -> list[ParsedTree]:
     first = next((line for line in lines if line.strip() and not line.startswith("#")), None)
     if first is None:
         raise DataError(f"{path}: nothing in it, expected dependency trees")
+    if not is_heads(first) and not first.split()[0][0].isdecimal():
+        expected = "expected its dependency tree, in CoNLL-U or as the number of each word's head"
+        raise DataError(f"{path}: a text given, {expected}")
     trees = list(
         name_relations(path, list(heads_lines(path, lines))) if is_heads(first) else conll_sentences(path, lines)
     )

@@ -46,6 +46,16 @@ class Side:
     sentences: tuple[int, ...] | None = None  # of a document: the sentence of each piece, from 0
     unknown: tuple[int, ...] = ()  # the words that the vocabulary has not, or not all letters of
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The pieces, but a word that is one unknown piece as it was written, so that two of them are told apart."""
+        return tuple(
+            piece
+            if word is None or word not in self.unknown or self.words.count(word) > 1
+            else self.texts[word] or piece
+            for piece, word in zip(self.pieces, self.words, strict=True)
+        )
+
 
 @dataclass(frozen=True, eq=False)
 class Numbers:

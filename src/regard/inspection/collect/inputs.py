@@ -4,13 +4,14 @@ import itertools
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from regard.data.document_texts import DocumentTexts
 from regard.data.images.caption_files import pictures_in
+from regard.data.table_texts import TableTexts
 from regard.errors import CommandError
 from regard.inspection.collect.open_run import OpenRun
 from regard.io.inputs import announce_keyboard, text_or_file
 from regard.io.lines import GivenText, read_chunks
 from regard.models.kinds import KINDS
+from regard.packs import is_file
 
 __all__ = ["is_run", "read_against", "read_inputs"]
 
@@ -33,8 +34,8 @@ def read_inputs(
             if is_folder(each):
                 raise CommandError(f"{each}: a folder given, expected a file; if it is a text, add --text")
             announce_keyboard(each, "text")
-            labelled = run.settings.data.reads == "documents"
-            texts_of = (DocumentTexts.of(each, run.settings.data, say) if labelled else None) or list
+            tabular = run.settings.data.reads == "documents" or run.can("translate")
+            texts_of = (TableTexts.of(each, run.settings.data, say) if tabular else None) or list
             read = (line for lines in read_chunks(each, say=say) for line in texts_of(lines) if line.strip())
             lines = list(itertools.islice(read, count + 1 - len(texts)))
             if not lines:
@@ -50,7 +51,7 @@ def read_inputs(
 def is_run(text: str) -> bool:
     """Return whether a run folder is meant, and not a text or a file."""
     try:
-        return (Path(text) / "config.toml").is_file()
+        return is_file(Path(text) / "config.toml")
     except (OSError, ValueError):  # too long for a name, or with a NUL in it
         return False
 

@@ -100,8 +100,8 @@ def grid_side(grid: tuple[int, int]) -> Side:
 
 
 def slots_side(count: int) -> Side:
-    """Make the side of a memory's places, from 0 as in the paper."""
-    names = tuple(map(str, range(count)))
+    """Make the side of a memory's places, named by their numbers from 1."""
+    names = tuple(map(str, range(1, count + 1)))
     return Side(names, tuple(range(count)), names)
 
 

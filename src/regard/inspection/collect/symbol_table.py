@@ -244,7 +244,7 @@ VARIANTS: tuple[tuple[str, str, object, tuple[tuple[str, str], ...]], ...] = (
     *(
         (kind, "activation", name, ((r"feed\.1 ", symbol),))
         for kind in ("transformer", "encoder")
-        for name, symbol in (("gelu", "GELU(·)"), ("silu", "SiLU(·)"))
+        for name, symbol in (("gelu", "· Φ(·)"), ("silu", "· σ(·)"))
     ),
     ("rnnsearch", "output", "previous", ((r"decoder: cat", "[s_{i−1}; E y_{i−1}; c_i]"),)),
     ("rnnsearch", "has_recurrent_encoder", False, ((r"begin", "W_s Σ_j h_j / m"),)),

@@ -266,9 +266,9 @@ class ForwardPass:
             sides["label"] = Side((self.forced.output,), (0,), (self.forced.output,))
         return sides if grid is None else {**sides, "places": grid_side(grid)}
 
-    def pieces(self, side: str, count: int) -> tuple[str, ...]:
-        """Return the pieces of a side; numbers from 1 for a side that only the model knows."""
-        return self.sides[side].pieces if side in self.sides else tuple(map(str, range(1, count + 1)))
+    def names(self, side: str, count: int) -> tuple[str, ...]:
+        """Return the names of a side's pieces; numbers from 1 for a side that only the model knows."""
+        return self.sides[side].names if side in self.sides else tuple(map(str, range(1, count + 1)))
 
 
 @torch.no_grad()

@@ -111,7 +111,7 @@ def check_number(name: str, number: int, count: int, where: str) -> None:
 
 def looking_stages(forward: ForwardPass, views: Sequence[View], view: View, head: int, row: int) -> list[Stage]:
     """List the stages between the input of a view's row and the readout."""
-    columns = forward.pieces(view.columns, view.weights.shape[2])
+    columns = forward.names(view.columns, view.weights.shape[2])
     if view.name in MEMORY_VIEWS:
         step = forward.head_steps[row if view.rows == "source" else len(forward.forced.sides["source"].pieces) + row]
         return [*memory_stages(step, view.name, head, columns), *reading_stages(forward, view, row)]
@@ -135,7 +135,7 @@ def sentence_stages(forward: ForwardPass, views: Sequence[View]) -> list[Stage]:
     for view in views:
         if view.columns == "sentences":
             call, at = call_of(forward, view.name, 0)
-            columns = forward.pieces(view.columns, view.weights.shape[2])
+            columns = forward.names(view.columns, view.weights.shape[2])
             stages = attention_stages(call, 0, at, columns, ("document",), forward.model.notation.of(view.name))
             all_stages += [
                 replace(
@@ -188,7 +188,7 @@ def encoder_states(forward: ForwardPass) -> Iterator[State]:
     states = forward.model.source_states(forward.memory)
     if states is None or "source" not in forward.forced.sides:
         return
-    pairs = list(zip(forward.forced.sides["source"].pieces, states[0].float().cpu(), strict=False))
+    pairs = list(zip(forward.forced.sides["source"].names, states[0].float().cpu(), strict=False))
     for piece, values in reversed(pairs) if forward.model.reads_backwards else pairs:
         yield State(piece, values, "source")
 

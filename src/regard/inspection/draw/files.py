@@ -14,6 +14,10 @@ from regard.io.output import check_link
 
 __all__ = ["OutputPaths", "graph_path", "write_exhibit"]
 
+# Endings of files of other kinds, which are no names of folders.
+FILES = ("bmp", "csv", "doc", "docx", "eps", "gif", "htm", "jpeg", "jpg", "json", "md", "pptx", "ps", "tex", "tif",
+         "tiff", "tsv", "txt", "webp", "xml")  # fmt: skip
+
 
 @dataclass(frozen=True)
 class OutputPaths:
@@ -35,11 +39,13 @@ class OutputPaths:
             out = Path(f"look.{format or formats[0]}")
         check_link(out, "--out")
         ending = out.suffix.removeprefix(".")
+        expected = f"expected a name that ends in {', '.join(f'.{each}' for each in formats)}, or a folder"
+        if ending.lower() in FILES and not out.is_dir():
+            raise CommandError(f"--out: {out} given, {expected}")
         if out.is_dir() or (ending not in formats and not out.exists()):
             return cls(out, format or formats[0], True)
         if ending not in formats:
-            expected = ", ".join(f".{each}" for each in formats)
-            raise CommandError(f"--out: {out} is a file, expected a name that ends in {expected}, or a folder")
+            raise CommandError(f"--out: {out} is a file, {expected}")
         if format is not None and ending != format:
             raise CommandError(f"--out: {out} given with --format {format}, expected a name that ends in .{format}")
         return cls(out, ending)

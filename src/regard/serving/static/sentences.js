@@ -87,26 +87,41 @@ function wordAt(words, place) {
 // A text in lines and sentences; lines that were seen before are not cut again.
 const cutLines = new Map();
 function cutText(text) {
-  const sentences = [],
-    times = new Map();
+  const sentences = [];
   let start = 0;
   text.split("\n").forEach((line, number) => {
     if (!cutLines.has(line)) {
       if (cutLines.size > 5000) cutLines.clear();
       cutLines.set(line, sentencesOf(line));
     }
-    for (const each of cutLines.get(line)) {
-      const time = times.get(each.text) ?? 0;
-      times.set(each.text, time + 1);
-      sentences.push({
-        line: number,
-        start: start + each.start,
-        end: start + each.end,
-        text: each.text,
-        name: `${each.text}\n${time}`, // which of several equal ones
-      });
-    }
+    for (const each of cutLines.get(line))
+      sentences.push({ line: number, start: start + each.start, end: start + each.end, text: each.text });
     start += line.length + 1;
   });
   return sentences;
+}
+
+// Name the sentences of a text, so that of several equal ones each keeps its name when others come and go before it:
+// those behind the caret are the last of the old ones, then as many as are equal from the beginning and from the end.
+function nameSentences(fresh, old, caret) {
+  const names = new Array(fresh.length).fill(null),
+    most = Math.min(fresh.length, old.length),
+    equal = (k, m) => fresh[k].text === old[m].text;
+  let first = 0,
+    last = 0;
+  const lasting = () => last < most && equal(fresh.length - 1 - last, old.length - 1 - last);
+  while (lasting() && fresh[fresh.length - 1 - last].start >= caret) last++;
+  while (first < most - last && equal(first, first)) first++;
+  while (first + last < most && lasting()) last++;
+  for (let k = 0; k < first; k++) names[k] = old[k].name;
+  for (let k = 1; k <= last; k++) names[fresh.length - k] = old[old.length - k].name;
+  const taken = new Set(names);
+  fresh.forEach((each, k) => {
+    for (let time = 0; names[k] === null; time++) {
+      const name = `${each.text}\n${time}`;
+      if (!taken.has(name)) names[k] = name;
+    }
+    taken.add(names[k]);
+  });
+  return fresh.map((each, k) => ({ ...each, name: names[k] }));
 }

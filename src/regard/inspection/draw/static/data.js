@@ -76,6 +76,15 @@ function unitsOf(side, count, merged) {
   return units;
 }
 
+// Every piece by itself, but a word that is one unknown piece as it was written, so that two of them are told apart.
+function namedPieces(side, count) {
+  const pieces = (word) => side.words.filter((each) => each === word).length;
+  return unitsOf(side, count, false).map((unit, i) => {
+    const word = unit.unknown ? side.words[i] : null;
+    return word === null || pieces(word) > 1 ? unit : { ...unit, text: side.texts[word] || unit.text };
+  });
+}
+
 // A view as it is shown: summed over the pieces of a column's word, averaged over those of a row's.
 function tableOf(exhibit, view, head, merged) {
   // Content scores may align the word that is read: then a row is named by it.

@@ -9,7 +9,7 @@ function documentSection(exhibit, state) {
     "document",
     "What counted",
     whole
-      ? "The bar before a sentence is its share of the document, from 0 at the left; a word is as dark as √(sentence) × word."
+      ? "The bar before a sentence is its share of the document, from 0 at the left; the colour of a word is √(sentence) × word."
       : "The darker a word, the more it counted.",
   );
   const bar = el("div", { class: "bar-row" }),

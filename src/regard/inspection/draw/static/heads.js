@@ -24,7 +24,7 @@ function headsSection(exhibit, state) {
           "Every layer and head",
           "A row looks at its columns. The bar below a head is its entropy: the longer, the wider it looks.",
         )
-      : section("heads", "The whole of it", "A row looks at its columns: the darker, the more.");
+      : section("heads", "The whole of it", "A row looks at its columns: the stronger the colour, the more.");
   const large = el("div", { class: "large" });
   const body = el("div", { class: count > 1 ? "heads" : "heads one" });
   const buttons = [];
@@ -63,7 +63,7 @@ function headsSection(exhibit, state) {
         [
           view.how,
           entropy !== null ? `entropy ${decimal(entropy)} of ${decimal(table.most)} nats` : null,
-          `darkest ${share(table.top)}`,
+          `largest ${share(table.top)}`,
           table.windows ? "◆ centre and ⊢⊣ window" : null,
           table.picked ? "○ what was taken" : null,
         ]

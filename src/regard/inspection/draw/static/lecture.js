@@ -36,11 +36,23 @@ function fillWindow(node) {
     return;
   }
   figure.style.zoom = "";
-  const box = figure.getBoundingClientRect(),
-    around = figure.parentElement.getBoundingClientRect(),
-    room = innerHeight - Math.max(0, box.top) - 80;
-  // A long list keeps its size and scrolls; what is drawn grows until one of its sides is full.
-  figure.style.zoom = Math.max(1, Math.min(3, around.width / box.width, room / box.height)).toFixed(3);
+  if (["OL", "CANVAS"].includes(figure.tagName)) return; // a long list scrolls, and a picture fills its column
+  // What is drawn grows until one of its sides is full; words break into other lines as it grows.
+  const around = figure.closest(".large") ?? figure.parentElement,
+    bottom = innerHeight - 80;
+  const fits = (zoom) => {
+    figure.style.zoom = zoom.toFixed(3);
+    const box = figure.getBoundingClientRect();
+    return box.bottom <= Math.max(bottom, box.top) && around.scrollWidth <= around.clientWidth + 1;
+  };
+  let [low, high] = [1, 3];
+  if (fits(high)) return;
+  while (high - low > 0.02) {
+    const middle = (low + high) / 2;
+    if (fits(middle)) low = middle;
+    else high = middle;
+  }
+  fits(low);
 }
 
 function leave() {

@@ -50,6 +50,10 @@ function folded(text, long, content = null) {
     },
     "Show all of it",
   );
+  // What fits has nothing more to show.
+  new ResizeObserver(() => {
+    if (node.classList.contains("long")) button.hidden = node.scrollHeight <= node.clientHeight + 1;
+  }).observe(node);
   return el("div", {}, node, button);
 }
 
@@ -63,7 +67,7 @@ function headerOf(exhibit, letter) {
   const pieces = exhibit.sides.written?.pieces.length;
   const facts = [
     exhibit.logProb !== null && ["log-probability", decimal(exhibit.logProb)],
-    exhibit.logProb !== null && pieces && ["probability a piece", chance(exhibit.logProb / pieces)],
+    exhibit.logProb !== null && pieces && ["probability per piece", chance(exhibit.logProb / pieces)],
     exhibit.views.length > 0 && ["attentions", String(exhibit.views.length)],
     exhibit.views.length > 0 && ["heads in all", String(exhibit.views.reduce((sum, view) => sum + view.heads, 0))],
   ].filter(Boolean);

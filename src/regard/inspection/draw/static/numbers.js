@@ -171,11 +171,11 @@ function numbersSection(exhibit, state) {
     );
   const rowUnits = () => {
     const read = exhibit.offset === 1 && view.name === exhibit.aligned && view.rows === "written";
-    return unitsOf((read && exhibit.sides.read) || exhibit.sides[view.rows], view.n, false);
+    return namedPieces((read && exhibit.sides.read) || exhibit.sides[view.rows], view.n);
   };
   const show = () => {
     const units = rowUnits(),
-      columns = unitsOf(exhibit.sides[view.columns], view.m, false);
+      columns = namedPieces(exhibit.sides[view.columns], view.m);
     at = Math.min(at, view.n - 1);
     buttons.forEach((button, k) => button.setAttribute("aria-pressed", String(k === at)));
     const shown = view.numbers.score === "memory" ? addressingOf : numbersOf;
@@ -211,7 +211,8 @@ function numbersSection(exhibit, state) {
           "button",
           {
             type: "button",
-            class: `word${unit.special ? " special" : ""}`,
+            class: `word${marksOf(unit)}`,
+            ...(unit.unknown ? { title: NOT_KNOWN } : {}),
             "aria-pressed": "false",
             // Not on entering: buttons that are made anew under a pointer at rest choose nothing.
             onpointermove: (event) => event.pointerType !== "touch" && go(k),
@@ -281,11 +282,12 @@ function largestOf(values, count) {
 // What of the keys is shown, and a button for the others.
 function foldLine(row, order) {
   const few = order.length < row.keys.length,
-    sum = order.reduce((total, j) => total + row.keys[j].weight, 0);
+    sum = order.reduce((total, j) => total + row.keys[j].weight, 0),
+    whole = row.contexts.size > 1 ? "those of a sentence sum to 1" : `they sum to ${share(sum, 3)}`;
   return el(
     "p",
     { class: "small" },
-    few ? `The ${order.length} largest of ${row.keys.length} weights; they sum to ${share(sum, 3)}. ` : "",
+    few ? `The ${order.length} largest of ${row.keys.length} weights; ${whole}. ` : "",
     el("button", { type: "button", class: "plain fold" }, few ? `Show all ${row.keys.length}` : `Show the ${FEW_KEYS} largest`),
   );
 }
@@ -302,7 +304,7 @@ function numbersOf(view, head, at, unit, columns, all) {
     values = reach(row.keys.map((each) => each.value)),
     top = largest(row.keys.map((each) => Math.abs(each.weight)));
   const bilinear = numbers.score === "dot" && numbers.scale !== 1;
-  const name = (text) => said(text, { class: "name" });
+  const name = (unit) => said(unit.text, unit.unknown ? { class: "name unknown", title: NOT_KNOWN } : { class: "name" });
   const heads = [
     ["", "looked at"],
     row.keys[0]?.key && ["", "k"],
@@ -326,7 +328,7 @@ function numbersOf(view, head, at, unit, columns, all) {
         el(
           "tr",
           { class: each.allowed ? "" : "shut" },
-          el("th", { scope: "row" }, name(columns[j].text)),
+          el("th", { scope: "row" }, name(columns[j])),
           each.key ? el("td", {}, bars(each.key, keys, `k of ${columns[j].text}`)) : null,
           bilinear ? number(each.raw) : null,
           number(each.score, each.allowed || row.bias),

@@ -157,16 +157,23 @@ function pairSection(exhibit, state, both = null) {
     const word = drawn.below.find((each) => each.unit.pieces.includes(piece));
     word?.node.click();
   };
-  // As large as the window allows, of a few sizes of type.
+  // As large as the window allows, of a few sizes of type; the lines then take the height that is left.
   node.enlarge = (room) => {
     const sizes = [3.4, 3, 2.6, 2.2, 1.9, 1.6, 1.35, 1.15, 1];
     const now = drawn.at();
-    for (const size of sizes) {
+    const drawAt = (size, gap) => {
       stage.style.fontSize = `${size}rem`;
-      stage.style.setProperty("--gap", `${Math.max(6, room / 16 - size * 5)}rem`);
+      stage.style.setProperty("--gap", `${gap}px`);
       render(true);
+    };
+    const least = 96;
+    for (const size of sizes) {
+      drawAt(size, least);
       const wide = drawn.layout !== "across" && size > 1.6 && drawn.below.length <= 14; // prefer words side by side
-      if (!wide && stage.scrollHeight <= room && stage.scrollWidth <= stage.clientWidth + 1) break;
+      if (!wide && stage.scrollHeight <= room && stage.scrollWidth <= stage.clientWidth + 1) {
+        if (drawn.layout === "across") drawAt(size, least + room - stage.scrollHeight);
+        break;
+      }
     }
     if (now !== null) drawn.below[now].node.focus();
   };

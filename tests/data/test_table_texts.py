@@ -1,9 +1,9 @@
-"""Texts of labelled tables: the columns and keys of training, lines that cannot be read, names that are no table."""
+"""Texts of tables: the columns and keys of training, lines that cannot be read, names that are no table."""
 
 import pytest
 
-from regard.data.document_texts import DocumentTexts
-from regard.data.settings import DataSettings
+from regard.data.settings import CorpusSettings, DataSettings
+from regard.data.table_texts import TableTexts
 from regard.io.lines import GivenText
 
 TRAINED = DataSettings(documents="train.tsv")
@@ -15,7 +15,7 @@ def quiet(text):
 
 @pytest.mark.parametrize("name", ["new.txt", "new", "-", "new.gz", "tsv", GivenText("a table.tsv")])
 def test_other_files_are_texts_already(name):
-    assert DocumentTexts.of(name, TRAINED, quiet) is None
+    assert TableTexts.of(name, TRAINED, quiet) is None
 
 
 @pytest.mark.parametrize(
@@ -43,13 +43,39 @@ def test_other_files_are_texts_already(name):
 )
 def test_the_label_is_left_out(name, data, line, place):
     said = []
-    texts = DocumentTexts.of(name, data, said.append)
+    texts = TableTexts.of(name, data, said.append)
     assert texts([line, "", line]) == ["The text .", "", "The text ."]
     assert said == [f"{name}: reading the documents in {place}; labels are ignored"]
 
 
+PAIRS = CorpusSettings(file="a.tsv", source_column=3, target_column=1)
+OBJECTS = CorpusSettings(file="a.jsonl.gz", source_column="translation.en")
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "line", "place"),
+    [
+        ("new.tsv", DataSettings(builtin="phrasebook"), "The text .\tDer Text .\t0-0", "column 1"),
+        ("new.tsv.gz", DataSettings(source="a", target="b"), "The text .\tDer Text .", "column 1"),
+        ("new.tsv", DataSettings(corpora=(OBJECTS, PAIRS)), "x\ty\tThe text .", "column 3"),
+        ("new.jsonl", DataSettings(corpora=(PAIRS,)), '{"target": "x", "source": "The text ."}', "the key 'source'"),
+        (
+            "new.json",
+            DataSettings(corpora=(PAIRS, OBJECTS)),
+            '{"translation": {"en": "The text ."}}',
+            "the key 'translation.en'",
+        ),
+    ],
+)
+def test_the_translation_is_left_out(name, data, line, place):
+    said = []
+    texts = TableTexts.of(name, data, said.append)
+    assert texts([line, "", line]) == ["The text .", "", "The text ."]
+    assert said == [f"{name}: reading the sources in {place}; translations are ignored"]
+
+
 def test_a_line_without_a_tab_is_a_text():
-    assert DocumentTexts.of("new.tsv", TRAINED, quiet)(["No label here .", "good\tIt has ."]) == [
+    assert TableTexts.of("new.tsv", TRAINED, quiet)(["No label here .", "good\tIt has ."]) == [
         "No label here .",
         "It has .",
     ]
@@ -65,7 +91,7 @@ def test_a_line_without_a_tab_is_a_text():
 )
 def test_a_line_that_cannot_be_read_is_empty_and_the_first_is_named(name, data, line, problem):
     said = []
-    texts = DocumentTexts.of(name, data, said.append)
+    texts = TableTexts.of(name, data, said.append)
     assert texts([""]) == [""]
     assert texts([line, line]) == ["", ""]
     assert len(said) == 2

@@ -1,0 +1,142 @@
+"""Pack a run into one file, to be shared: `regard.packs` says how it is read.
+
+It holds one checkpoint without the optimiser, the tokenizer, the configuration, how alignments are read, and a card. Of
+the trainer's files it has the names, sizes and checksums, and no path. Equal runs give equal packs.
+"""
+
+import json
+import os
+import shutil
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path, PurePosixPath, PureWindowsPath
+from typing import Any, BinaryIO
+
+import tomli_w
+
+import regard
+from regard.config import read
+from regard.data import language_profile, unknown_words
+from regard.disk import reason, replacing
+from regard.errors import CommandError, RegardError
+from regard.evaluation.metric import METRICS, measure
+from regard.inspection.alignments import settings as alignment_settings
+from regard.packs import DIGITS, MARK, hash_start, is_file, is_pack
+from regard.reading import read_json
+from regard.tasks.summary import CARD, ON_CARD, require_run, summarise
+from regard.training.checkpoint import Checkpoints, best_json, read_checkpoint
+
+__all__ = ["pack"]
+
+ALONGSIDE = ("tokenizer.json", unknown_words.FILE, language_profile.FILE, alignment_settings.FILE)
+DATE = (1980, 1, 1, 0, 0, 0)  # of every member: the earliest that a zip file can say
+PART = 2**20  # bytes that are copied at a time
+
+
+def pack(
+    run: str | Path,
+    out: str | Path,
+    *,
+    checkpoint: str = "best",
+    licence: str | None = None,
+    scores: str | Path | None = None,
+) -> Path:
+    """Write a run folder to one file, whole or not at all; `scores` is a file that `regard eval --json` wrote."""
+    folder, out = Path(run), Path(out)
+    require_run(folder)
+    if is_pack(folder):
+        raise CommandError(f"{folder}: a pack already, expected a run folder; copy it")
+    if os.path.lexists(out):
+        raise CommandError(f"--out: {out} exists already; give another name, or remove it")
+    evaluation = None if scores is None else read_json(scores, CommandError)
+    path = Checkpoints(folder).find(checkpoint)
+    parameters = sum(tensor.numel() for tensor in read_checkpoint(path, trainer=False).model.values())
+    config = read(folder / "config.toml")
+    card = make_card(folder, config, licence, {"parameters": parameters, "checkpoint": path.name})
+    if evaluation is not None:
+        card["evaluation"] = without_folders(evaluation)
+    inside = f"checkpoints/{path.name}"
+    members: dict[str, bytes | Path] = {
+        CARD: (json.dumps(card, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode(),
+        "config.toml": tomli_w.dumps(without_folders(config)).encode(),
+        **{name: folder / name for name in ALONGSIDE if is_file(folder / name)},
+        "checkpoints/best.json": best_json(path),
+        f"{inside}/manifest.json": path / "manifest.json",
+        f"{inside}/model.safetensors": path / "model.safetensors",
+    }
+    try:
+        with replacing(out) as file:
+            write_members(file, members)
+    except OSError as error:
+        raise RegardError(f"{out}: not written, {reason(error)}") from error
+    return out
+
+
+def write_members(file: BinaryIO, members: Mapping[str, bytes | Path]) -> None:
+    """Write a zip file of members that are stored as they are, and the checksum that ends it."""
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+        for name, content in members.items():
+            entry = zipfile.ZipInfo(name, DATE)
+            entry.external_attr = 0o644 << 16
+            entry.create_system = 3  # the same on every system
+            if isinstance(content, bytes):
+                archive.writestr(entry, content)
+                continue
+            entry.file_size = content.stat().st_size  # so that one of more than 2 GiB is marked as such
+            with open(content, "rb") as source, archive.open(entry, "w") as target:
+                shutil.copyfileobj(source, target, PART)
+        archive.comment = MARK + b"0" * DIGITS
+    file.flush()
+    with open(file.name, "r+b") as written:
+        size = written.seek(0, os.SEEK_END) - DIGITS
+        written.seek(0)
+        digest = hash_start(written, size)
+        written.seek(size)
+        written.write(digest.encode())
+
+
+def make_card(folder: Path, config: Mapping[str, Any], licence: str | None, facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Describe a run for those who get its pack: what it is, what it learned from, how well it does, on what terms."""
+    summary = summarise(folder).table()
+    card = {"format": 1, "regard": regard.__version__}
+    card |= {key: summary[key] for key in ("task", "kind")} | dict(facts)
+    card |= {key: summary[key] for key in ("step", *ON_CARD)} | {"licence": licence}
+    card["signatures"] = {key: measure(key, ["a"], ["a"]).signature for key in summary["scores"] if key in METRICS}
+    card["data"] = [describe_file(Path(path)) for path in sorted(set(paths_in(config.get("data", {}))))]
+    return card
+
+
+def describe_file(path: Path) -> dict[str, Any]:
+    """Describe a file of data by its name, size and checksum; the name alone where it is gone or a folder."""
+    try:
+        with open(path, "rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(0)
+            return {"file": path.name, "bytes": size, "sha256": hash_start(file, size)}
+    except OSError:
+        return {"file": path.name}
+
+
+# ---- paths
+
+
+def paths_in(value: Any) -> list[str]:
+    """List the absolute paths among the values of a table."""
+    if isinstance(value, str):
+        return [value] if is_path(value) else []
+    values = value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ()
+    return [path for each in values for path in paths_in(each)]
+
+
+def without_folders(value: Any) -> Any:
+    """Return a table with every absolute path in it cut to the name of the file."""
+    if isinstance(value, str):
+        return (PureWindowsPath(value) if "\\" in value else PurePosixPath(value)).name if is_path(value) else value
+    if isinstance(value, Mapping):
+        return {key: without_folders(each) for key, each in value.items()}
+    return [without_folders(each) for each in value] if isinstance(value, list) else value
+
+
+def is_path(text: str) -> bool:
+    """Return whether a text is an absolute path, of this system or another."""
+    return PurePosixPath(text).is_absolute() or PureWindowsPath(text).is_absolute()
