@@ -55,7 +55,7 @@ def test_a_folder_is_verified_again():
         (["run", "--to", "ctranslate2"], "--out: missing, as in: --out exported/"),
         (["run", "--to", "onnx", "--out", "x"], '--to: "onnx" given, no such format'),
         (["run", "--to", "ctranslate2", "--out", "out"], "--out: out already exists; give another name, or remove it"),
-        (["in.en", "--to", "ctranslate2", "--out", "x"], "in.en: not a run folder"),
+        (["in.en", "--to", "ctranslate2", "--out", "x"], "in.en: a file that is not a pack of a run"),
         (
             ["run", "--to", "ctranslate2", "--out", "x", "--quantize", "int4"],
             "--quantize: int4 given, expected",
