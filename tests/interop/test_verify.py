@@ -123,6 +123,23 @@ def test_texts_that_are_unlike_where_weights_were_rounded(run):
         verify(run, Copy(run, exact=False, outputs=wrong))
 
 
+def test_outputs_of_a_word_are_compared_by_their_letters(run, monkeypatch):
+    words = [[4 + i % 7] for i in range(len(find_sentences(run, None).sources))]
+    wrong = dict(enumerate(words))
+    same = Copy(run, exact=False, outputs=wrong)
+    results = [
+        type(each)([each.outputs[0]._replace(tokens=words[i])])
+        for i, each in enumerate(run.engine.search(find_sentences(run, None).sources, GREEDY))
+    ]
+    engine = type("Fixed", (), {"search": lambda self, *rest, **options: results})()
+    monkeypatch.setattr(regard.Run, "engine", engine)
+    same.decode = lambda sources, prefixes: words
+    assert verify(run, same).bleu == 100.0
+    same.decode = lambda sources, prefixes: [[30]] * len(words)
+    with pytest.raises(VerificationError, match="chrF"):
+        verify(run, same)
+
+
 def test_pieces_that_were_drawn():
     run = regard.load("tests/stored_runs/transformer")
     found = verify(run, Copy(run))
