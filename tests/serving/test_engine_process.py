@@ -87,6 +87,7 @@ def test_what_comes_back_is_what_a_search_gives(connect):
         assert [output[2] for output in outputs] == pytest.approx([output.score for output in expected], abs=1e-4)
         assert before < begun < time.perf_counter()
     assert ended[13] == (None, [([], 0.0, 0.0, True)])
+    assert {report.captures for report in each} == {0}
     assert 0 < sum(report.seconds for report in each) < time.perf_counter() - before
 
 

@@ -24,6 +24,7 @@ import torch
 from regard.errors import RegardError
 from regard.kernels.garbage import settle_memory
 from regard.run import Run
+from regard.serving import calls  # noqa: F401 (what will be called is imported before the first request)
 from regard.serving.batch_engine import BatchEngine
 from regard.serving.engine import Engine
 from regard.serving.jobs import Job
@@ -74,6 +75,7 @@ class Report(NamedTuple):
     cancelled: Sequence[int]  # numbers of jobs that have left
     call: CallOutcome | None
     seconds: float  # of searching, since the last report
+    captures: int  # CUDA graphs so far
 
 
 class EngineProcess:
@@ -104,7 +106,7 @@ class EngineProcess:
                 updates = engine.advance()
                 seconds += time.perf_counter() - start
             if updates or cancelled or outcome is not None or seconds > TELL:
-                report = (*self.list_updates(updates), cancelled, outcome, seconds)
+                report = (*self.list_updates(updates), cancelled, outcome, seconds, engine.captures)
                 self.connection.send_bytes(pickle.dumps(report, pickle.HIGHEST_PROTOCOL))
                 seconds = 0.0
 

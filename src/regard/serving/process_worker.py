@@ -102,6 +102,7 @@ class ProcessWorker(threading.Thread):
             listener.join()
         except BaseException as error:
             self.failure = WorkerError(f"{self.name}: its process has {self.end()}") if is_gone(error) else error
+            self.kill()
             if not isinstance(error, RegardError):
                 log.error("%s: the worker has stopped", self.name, exc_info=None if is_gone(error) else error)
         finally:
@@ -246,6 +247,7 @@ class ProcessWorker(threading.Thread):
         updates: list[Update] = []
         results: list[SearchResult] = []
         future, line = None, self.line
+        self.captures = report.captures
         with self.lock:
             updates += [(self.jobs[number], tokens) for number, tokens in report.written if number in self.jobs]
             for number, begun, outcome in report.ended:

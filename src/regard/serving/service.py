@@ -8,14 +8,12 @@ from typing import Any
 import numpy as np
 
 from regard.data.images.batching import decode_for
-from regard.decoding.batches import Scored
 from regard.decoding.options import Options
 from regard.decoding.outputs import SearchResult
 from regard.errors import ArgumentError
-from regard.inspection.collect.from_run import exhibit_of
-from regard.inspection.draw.page import page_data
 from regard.run import Run
 from regard.serving.answers import as_table, check_pairs, join_texts, replace_scores, write_texts
+from regard.serving.calls import collect_page, list_alignments, list_links, score_tokens
 from regard.serving.jobs import Job
 from regard.serving.models import ServedModel
 from regard.serving.registry import ModelRegistry, Pending
@@ -23,7 +21,7 @@ from regard.serving.requests import ApiError, LookRequest, SampleRequest, Transl
 from regard.serving.texts import SplitText, split_texts
 from regard.tasks.language_model import SAMPLE
 from regard.tasks.results import Classified, Translation, to_translation, to_translations
-from regard.tasks.translate import add_alignments, check_attention
+from regard.tasks.translate import check_attention
 
 __all__ = ["Service"]
 
@@ -296,26 +294,3 @@ class Service(ModelRegistry):
         if words > self.settings.look_words:
             message = f"{field}: {words:,} words given, expected at most {self.settings.look_words:,}"
             raise ApiError(413, "too_large", message, field)
-
-
-# ---- what workers call, wherever they are: functions that another process finds by their names
-
-
-def list_alignments(run: Run, given: Any) -> list[list[Translation]]:
-    """The translations of some outputs, with their alignments."""
-    return list(add_alignments(run, *given))
-
-
-def score_tokens(run: Run, sources: list[list[int]], targets: list[list[int]]) -> list[Scored]:
-    """The log-probabilities of the tokens of each target."""
-    return run.engine.score(sources, targets)
-
-
-def collect_page(run: Run, item: str | np.ndarray, target: str | None, table: dict[str, Any]) -> dict[str, Any]:
-    """The data of a page of one item."""
-    return page_data([exhibit_of(run, item, target=target, **table)])
-
-
-def list_links(run: Run, pairs: list[tuple[str, str]]) -> list[Any]:
-    """The links of each pair of texts."""
-    return list(run.links(pairs))

@@ -1,0 +1,37 @@
+"""What workers are asked to call with their run, between two turns of searches.
+
+These are functions at the top of a module, as a worker may be in another process: it finds them by their names.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from regard.decoding.batches import Scored
+from regard.inspection.collect.from_run import exhibit_of
+from regard.inspection.draw.page import page_data
+from regard.run import Run
+from regard.tasks.results import Translation
+from regard.tasks.translate import add_alignments
+
+__all__ = ["collect_page", "list_alignments", "list_links", "score_tokens"]
+
+
+def list_alignments(run: Run, given: Any) -> list[list[Translation]]:
+    """The translations of some outputs, with their alignments."""
+    return list(add_alignments(run, *given))
+
+
+def score_tokens(run: Run, sources: list[list[int]], targets: list[list[int]]) -> list[Scored]:
+    """The log-probabilities of the tokens of each target."""
+    return run.engine.score(sources, targets)
+
+
+def collect_page(run: Run, item: str | np.ndarray, target: str | None, table: dict[str, Any]) -> dict[str, Any]:
+    """The data of a page of one item."""
+    return page_data([exhibit_of(run, item, target=target, **table)])
+
+
+def list_links(run: Run, pairs: list[tuple[str, str]]) -> list[Any]:
+    """The links of each pair of texts."""
+    return list(run.links(pairs))
