@@ -12,6 +12,7 @@ RegardError
 ├── CheckpointError                     a checkpoint or a run folder that is damaged, or does not fit; names the file
 ├── NotFiniteError                      a model whose scores are NaN or infinite; names its run
 ├── TrainingError                       a training run that cannot continue; says why, and what is safe
+├── VerificationError                   an export that does not do what its run does; names the first difference
 ├── MissingExtraError                   an optional dependency is not installed; names the extra
 └── CommandError                        a person's mistake on the command line; exit status 2
 """
@@ -30,6 +31,7 @@ __all__ = [
     "RegardError",
     "ShapeError",
     "TrainingError",
+    "VerificationError",
     "WatchError",
 ]
 
@@ -87,6 +89,10 @@ class NotFiniteError(RegardError):
 
 class TrainingError(RegardError):
     """A training run cannot continue."""
+
+
+class VerificationError(RegardError):
+    """An export decodes or scores otherwise than the run that it was made from."""
 
 
 class MissingExtraError(RegardError):

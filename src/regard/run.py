@@ -29,6 +29,7 @@ from regard.io.lines import Say
 from regard.models.contract import Model
 from regard.models.kinds import KINDS
 from regard.tasks import language_model, translate
+from regard.tasks.engine import Engine, ModelEngine
 from regard.tasks.evaluation import EvaluationReport
 from regard.tasks.results import Aligned, Classified, Translation
 from regard.tasks.settings import Settings, complete_run_table, read_settings
@@ -135,7 +136,6 @@ class Run:
         self.require("translate")
         texts = self.unknown.watch(texts)
         extras: dict[str, Any] = {"prefixes": prefixes, "alignment": alignment, "replace_unknown": replace_unknown}
-        extras["replay"] = self._replay if self.device.type == "cuda" else None
         return translate.translate(self, texts, **extras, chunk=chunk, batch_tokens=batch_tokens, **options)
 
     def score(self, sources: Iterable[str], targets: Iterable[str] | None = None) -> list[Scored]:
@@ -222,6 +222,12 @@ class Run:
             self.unknown.look([pair[0]])
             yield pair
         self.unknown.tell()
+
+    @property
+    def engine(self) -> Engine:
+        """What searches, scores and aligns: the model."""
+        replay = self._replay if self.device.type == "cuda" else None
+        return ModelEngine(self.model, self.tokenizers, self.device, replay)
 
     @functools.cached_property
     def _replay(self) -> Replay:

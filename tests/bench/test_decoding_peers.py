@@ -97,44 +97,10 @@ def test_joeynmts_gru_says_as_many_tokens(batch):
     assert [len(each) for each in outputs] == [len(each) for each in ours] == [LENGTH + 1] * ROWS
 
 
-@pytest.mark.parametrize("norm", ["pre", "post"])
-@pytest.mark.parametrize("positions", ["sinusoidal", "learned"])
-@pytest.mark.parametrize("tied", ["none", "output", "all"])
-def test_ctranslate2_scores_as_we_do(tmp_path, norm, positions, tied):
-    """Every parameter is random, so that none can be left behind unseen; there are two vocabularies where there may."""
-    ctranslate2 = pytest.importorskip("ctranslate2")
-    torch.manual_seed(4)
-    config = TransformerConfig(
-        size=12, heads=3, layers=2, decoder_layers=1, hidden=20, norm=norm, positions=positions, tied=tied, length=30
-    )
-    sizes = (31, 31) if tied == "all" else (31, 42)
-    model = kinds.build("transformer", config, *sizes).eval()
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(torch.randn_like(parameter) * 0.3)
-    words = [[decoding_peers.special(i) for i in range(size)] for size in sizes]
-    decoding_peers.convert(model, tmp_path, *words)
-    translator = ctranslate2.Translator(str(tmp_path), compute_type="float32", intra_threads=1)
-    sources = [torch.randint(4, 31, (n,)).tolist() for n in (1, 5, 9)]
-    targets = [torch.randint(4, sizes[1], (n,)).tolist() for n in (7, 2, 11)]
-    found = translator.score_batch(
-        *([[names[i] for i in ids] for ids in side] for side, names in zip((sources, targets), words, strict=True))
-    )
-    for each, scored in zip(found, decoding_peers.score(model, sources, targets), strict=True):
-        assert each.log_probs == pytest.approx(scored.tokens, abs=1e-4)
-
-
-def test_what_a_peer_cannot_be_is_refused(tmp_path):
+def test_what_a_peer_cannot_be_is_refused():
     def build(**options):
         return kinds.build("transformer", TransformerConfig(size=8, heads=2, layers=1, hidden=8, **options), 20, 20)
 
-    with pytest.raises(ArgumentError, match="rotary positions, joined by add, given"):
-        decoding_peers.convert(build(positions="rotary"), tmp_path, [], [])
-    with pytest.raises(ArgumentError, match="sinusoidal positions, joined by concatenate, given"):
-        decoding_peers.convert(build(join="concatenate"), tmp_path, [], [])
-    for options in ({"activation": "gelu"}, {"scale_embeddings": False}, {"output_bias": False}):
-        with pytest.raises(ArgumentError, match="expected their defaults"):
-            decoding_peers.convert(build(**options), tmp_path, [], [])
     for copy in (decoding_peers.copy_to_marian, decoding_peers.copy_to_joey):
         with pytest.raises(ArgumentError, match="sinusoidal positions, pre-norm, tied output given"):
             copy(build(), None)

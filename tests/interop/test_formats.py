@@ -81,6 +81,6 @@ def test_a_missing_package_is_named_with_its_extra(desk):
 def test_rows_name_functions_that_are_there():
     for row in FORMATS.values():
         assert row.what
-        for name in filter(None, (row.reader, row.writer, row.verifier)):
+        for name in filter(None, (row.reader, row.writer, row.opener)):
             module, _, function = name.rpartition(".")
             assert callable(getattr(__import__(module, fromlist=[function]), function))

@@ -65,7 +65,8 @@ class Served:
     @staticmethod
     async def make(runs: Sequence[str], given: dict[str, Any]) -> Service:
         """Make a service inside the loop, without opening its models."""
-        return Service(settings_of(**given), parse_runs(runs))
+        settings = settings_of(**given)
+        return Service(settings, parse_runs(runs, settings.engine))
 
     def call(self, work: Any) -> Any:
         """Wait for a coroutine in the loop."""

@@ -4,7 +4,7 @@ Each turns a batch of sources into outputs of a fixed number of tokens, as its u
 ends an output that has reached its limit, and weighs that END, which is one more step of the model; so the others,
 which stop without one, are asked for one more token. All of the Transformers get the weights of one Regard Transformer,
 so that outputs can be compared token by token.
-`pip install 'regard[peers]'` brings CTranslate2, too; `peers` says how the others come.
+`pip install 'regard[export]'` brings CTranslate2; `peers` says how the others come.
 """
 
 # b sentences · m source positions · d width
@@ -15,7 +15,6 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -29,6 +28,7 @@ from regard.decoding.batches import score_pairs
 from regard.decoding.options import Options
 from regard.decoding.search import search
 from regard.errors import ArgumentError
+from regard.interop.ctranslate2 import convert, library
 from regard.interop.marian import marian_tensors
 from regard.models import kinds
 from regard.models.contract import Model, Tokens
@@ -42,14 +42,11 @@ __all__ = [
     "MarianDecoder",
     "Outputs",
     "RegardDecoder",
-    "convert",
     "log_probs",
     "transformer",
 ]
 
 Outputs = list[list[int]]
-
-POSITIONS = 1024  # rows of a converted table of positions
 
 
 def transformer(sizes: Sizes) -> TransformerModel:
@@ -264,13 +261,12 @@ class CTranslate2Decoder(Decoder):
 
     def __init__(self, model: TransformerModel, length: int, compute: str = "float32", device: str = "cpu"):
         super().__init__(length)
-        library = importlib.import_module("ctranslate2")
         words = [special(i) for i in range(model.readout.out_features)]
         self.words = [special(i) for i in range(model.source.tokens.num_embeddings)]
         self.numbers = {word: number for number, word in enumerate(words)}
         with tempfile.TemporaryDirectory() as folder:
             convert(model, Path(folder), self.words, words)
-            self.translator = library.Translator(
+            self.translator = library().Translator(
                 folder, device, compute_type=compute, inter_threads=1, intra_threads=torch.get_num_threads()
             )
 
@@ -297,67 +293,6 @@ class CTranslate2Decoder(Decoder):
 def special(number: int) -> str:
     """A made-up piece."""
     return {PAD: "<pad>", START: "<s>", END: "</s>", UNKNOWN: "<unk>"}.get(number, str(number))
-
-
-def convert(model: TransformerModel, folder: Path, source: list[str], target: list[str]) -> None:
-    """Write a Regard Transformer to a folder that `ctranslate2.Translator` opens, in float32.
-
-    `source` and `target` are the pieces of the two vocabularies, by number. Norms may stand before or after; positions
-    are a table, as long as those that were learned, or 1,024 rows where they are sinusoidal.
-    """
-    config = model.config
-    check_positions(model)
-    specs = importlib.import_module("ctranslate2.specs")
-    depths = len(model.encoder.blocks), len(model.decoder.blocks)
-    spec = specs.TransformerSpec.from_config(depths, config.heads, pre_norm=config.norm == "pre")
-    for embedding, words, stack, part in (
-        (model.source, spec.encoder.embeddings[0], spec.encoder, model.encoder),
-        (model.target, spec.decoder.embeddings, spec.decoder, model.decoder),
-    ):
-        words.weight = array(embedding.tokens.weight)
-        rows = config.length if config.positions == "learned" else POSITIONS
-        stack.position_encodings.encodings = array(table(embedding, rows))
-        if config.norm == "pre":
-            set_norm(stack.layer_norm, part.final_norm)
-        layers: Iterable[tuple[Any, Any]] = zip(stack.layer, part.blocks, strict=True)
-        for layer, block in layers:
-            projection, output = block.attention.projection, block.attention.output
-            set_linear(layer.self_attention.linear[0], projection.weight, projection.bias)
-            set_linear(layer.self_attention.linear[1], output.weight, output.bias)
-            set_norm(layer.self_attention.layer_norm, block.attention_norm)
-            if block.cross is not None:
-                query, keys, values, (weight, bias) = parts(block.cross)
-                set_linear(layer.attention.linear[0], *query)
-                set_linear(layer.attention.linear[1], *(torch.cat(both) for both in zip(keys, values, strict=True)))
-                set_linear(layer.attention.linear[2], weight, bias)
-                set_norm(layer.attention.layer_norm, block.cross_norm)
-            set_linear(layer.ffn.linear_0, block.feed[0].weight, block.feed[0].bias)
-            set_linear(layer.ffn.linear_1, block.feed[2].weight, block.feed[2].bias)
-            set_norm(layer.ffn.layer_norm, block.feed_norm)
-    set_linear(spec.decoder.projection, model.readout.weight, model.readout.bias)
-    spec.register_source_vocabulary(list(source))
-    spec.register_target_vocabulary(list(target))
-    spec.config.bos_token = spec.config.decoder_start_token = target[START]
-    spec.config.eos_token, spec.config.unk_token = target[END], target[UNKNOWN]
-    spec.config.layer_norm_epsilon = nn.LayerNorm(1).eps
-    spec.validate()
-    spec.optimize()
-    spec.save(str(folder))
-
-
-def set_linear(spec: Any, weight: Tensor, bias: Tensor) -> None:
-    """A layer's weight and bias."""
-    spec.weight, spec.bias = array(weight), array(bias)
-
-
-def set_norm(spec: Any, norm: Any) -> None:
-    """A layer norm's gain and bias."""
-    spec.gamma, spec.beta = array(norm.weight), array(norm.bias)
-
-
-def array(x: Tensor) -> np.ndarray:
-    """A copy in float32."""
-    return x.detach().to("cpu", torch.float32).numpy().copy()
 
 
 # ---- what the copies share

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from regard.cli.messages import print_message, show_progress
-from regard.cli.runs import open_run, warn_of_lowercase
+from regard.cli.runs import check_served, open_run, warn_of_lowercase
 from regard.errors import CommandError
 
 if TYPE_CHECKING:
@@ -77,6 +77,7 @@ def measure_texts(
 
     if runs and test.needs_run:
         run = open_run(*runs, **opening)
+        check_served(run, search)
         warn_of_lowercase(run, how["lowercase"])
         if texts["source"] is None and not run.settings.row.alone:
             raise CommandError(f"--source: missing, expected the text that {run.folder} is to translate")

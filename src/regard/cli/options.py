@@ -195,6 +195,17 @@ BatchTokensOption = Annotated[
         show_default=False,
     ),
 ]
+EngineOption = Annotated[
+    str, name_option("Engine to search with: regard, or ctranslate2, which also takes an exported folder.")
+]
+QuantizeOption = Annotated[
+    str | None,
+    name_option(
+        "Number format with --engine ctranslate2: float32, float16, int8 or int8_float16; default: float32, or an "
+        "exported folder's own.",
+        show_default=False,
+    ),
+]
 
 # What is read.
 TextOption = Annotated[

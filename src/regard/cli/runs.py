@@ -2,39 +2,82 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from regard import packs
 from regard.cli.messages import print_message
-from regard.errors import CommandError
+from regard.errors import CommandError, ConfigError
 
 if TYPE_CHECKING:
     from regard.run import Run
 
+ENGINES = ("regard", "ctranslate2")
+
 
 def open_run(
-    *runs: str | Path, checkpoint: str, device: str, languages: Mapping[str, str | None] | None = None
+    *runs: str | Path,
+    checkpoint: str,
+    device: str,
+    languages: Mapping[str, str | None] | None = None,
+    engine: str = "regard",
+    quantize: str | None = None,
 ) -> "Run":
     """Load a run, or several as an ensemble, onto the device that is named; torch is imported here.
 
     `languages` are those of source and target, of a run that knows several.
     """
-    check_folders(*runs)
+    check_engine(engine, quantize)
+    check_folders(*runs, engine=engine)
 
     from regard.decoding.processes import Processes
-    from regard.run import load
 
-    run = load(*runs, checkpoint=checkpoint, device=Processes().device(device))
+    run = open_with(engine, *runs, checkpoint=checkpoint, device=Processes().device(device), quantize=quantize)
     run.set_languages(**(languages or {}))
     return run
 
 
-def check_folders(*runs: str | Path) -> None:
+def open_with(engine: str, *runs: str | Path, checkpoint: str, device: str, quantize: str | None = None) -> "Run":
+    """Load a run for the engine that searches."""
+    if engine == "regard":
+        from regard.run import load
+
+        return load(*runs, checkpoint=checkpoint, device=device)
+    from regard.interop.exported import open_engine
+
+    if device == "mps":
+        device = "cpu"  # CTranslate2 has no other on an Apple machine
+    return open_engine(*runs, checkpoint=checkpoint, device=device, quantize=quantize, say=print_message)
+
+
+def check_engine(engine: str, quantize: str | None) -> None:
+    """Refuse an engine that there is not, and a number format without one that has it."""
+    if engine not in ENGINES:
+        raise CommandError(f"--engine: {engine} given, expected {' or '.join(ENGINES)}")
+    if engine == "regard" and quantize is not None:
+        raise CommandError(f"--quantize: {quantize} given without --engine ctranslate2; add it")
+
+
+def check_served(run: "Run", search: Mapping[str, Any]) -> None:
+    """Refuse options of the search that the run's engine does not serve, by their flags."""
+    from regard.config import parse
+    from regard.decoding.options import Options
+
+    try:
+        run.engine.check(parse(Options, search))
+    except ConfigError as error:
+        raise CommandError(f"--{error.key.replace('_', '-')}: {error.problem}") from None
+
+
+def check_folders(*runs: str | Path, engine: str = "regard") -> None:
     """Refuse folders that are no runs, before torch is imported, which takes seconds."""
+    from regard.interop.manifest import is_export
     from regard.tasks.summary import require_run
 
     for run in runs:
-        require_run(run)
+        if not is_export(run):
+            require_run(run)
+        elif engine == "regard":
+            raise CommandError(f"{run}: an exported folder, which another engine opens; add --engine ctranslate2")
 
 
 def open_beside(run: "Run", other: str | Path | None, *, checkpoint: str) -> "Run | None":

@@ -26,9 +26,9 @@ from regard.data.rows import Pair, Reading, content
 from regard.data.settings import CorpusSettings, DataSettings, TokenizerSettings, cache_folder
 from regard.data.tokenizer import Tokenizers
 from regard.data.unknown_words import WordCollector, format_words, read_words
-from regard.errors import DataError
+from regard.errors import DataError, RegardError
 
-__all__ = ["Prepared", "prepare", "prepare_rows"]
+__all__ = ["Prepared", "cached_valid_pairs", "prepare", "prepare_rows"]
 
 CHUNK = 5_000  # pairs encoded at a time
 CHARACTERS = 4_000_000  # of such pairs at most
@@ -118,6 +118,22 @@ def open_cache(folder: Path, reading: Reading, say: Say, note: str = "") -> Prep
         labels=tuple(manifest.get("labels", ())),
         words=read_words(folder),
     )
+
+
+def cached_valid_pairs(
+    data: DataSettings, settings: TokenizerSettings, tokenizers: Tokenizers, folder: str | None = None
+) -> list[tuple[str, str]]:
+    """Return the validation pairs that a run's data have in the cache; none where they, or their files, are gone."""
+    reading = (LinkedReader if data.linked else Reading)(data, settings)
+    try:
+        data.require()
+        entry = cache.follow(cache_folder(folder) / cache_key(reading, tokenizers, fingerprints(reading)))
+    except (RegardError, OSError):
+        return []
+    if not entry.exists() or cache.damage(entry) is not None:
+        return []
+    texts = [json.loads(line) for line in (entry / "valid.jsonl").read_bytes().splitlines()]
+    return [(source, target) for source, target in texts]
 
 
 def load_tokenizers(settings: TokenizerSettings) -> Tokenizers:

@@ -48,7 +48,7 @@ class Format:
     writer: str | None = None
     recognise: Callable[[Path], bool] = field(default=lambda folder: False)  # quick, and without torch
     options: tuple[str, ...] = ()  # that its writer takes
-    verifier: str | None = None  # `verify(run, folder, …)`, which compares a folder that was written with its run
+    opener: str | None = None  # `open(folder)`: what `verify` decodes and scores with, beside the run
     extra: str = ""  # of Regard, which brings the packages that it needs
 
     def read(self, folder: Path) -> Imported:
@@ -58,18 +58,19 @@ class Format:
         imported: Imported = self.call(self.reader, folder)
         return imported
 
-    def write(self, run: Any, folder: Path, **options: Any) -> None:
-        """Write an opened run into an empty folder."""
+    def write(self, run: Any, folder: Path, **options: Any) -> dict[str, Any]:
+        """Write an opened run into an empty folder; return what the folder's manifest is to say of it."""
         if self.writer is None:
             raise CommandError(f"--to: {self.name} given, which is only read; expected {names('writer')}")
         for name in options:
             if name not in self.options:
                 raise CommandError(f"--{name.replace('_', '-')}: given, but {self.name} has no such option")
-        self.call(self.writer, run, folder, **options)
+        facts: dict[str, Any] | None = self.call(self.writer, run, folder, **options)
+        return facts or {}
 
-    def verify(self, run: Any, folder: Path, **options: Any) -> Any:
-        """Compare a folder that was written with its run; None where the format has no means to."""
-        return None if self.verifier is None else self.call(self.verifier, run, folder, **options)
+    def open(self, folder: Path) -> Any:
+        """Open a folder that was written, to compare it with its run; None where the format has no means to."""
+        return None if self.opener is None else self.call(self.opener, folder)
 
     def call(self, name: str, *arguments: Any, **options: Any) -> Any:
         """Import a function by its dotted name, and call it; a missing package is named with its extra."""
@@ -144,5 +145,15 @@ register(
         reader="regard.interop.m2m100.read_m2m100",
         writer="regard.interop.m2m100.write_m2m100",
         recognise=lambda folder: model_type(folder) == "m2m_100",
+    )
+)
+register(
+    format=Format(
+        "ctranslate2",
+        "CTranslate2, which runs Transformers fast on CPUs and GPUs",
+        writer="regard.interop.ctranslate2.write_ctranslate2",
+        options=("quantize",),
+        opener="regard.interop.exported.open_ctranslate2",
+        extra="export",
     )
 )

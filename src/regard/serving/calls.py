@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from regard.decoding.batches import Scored, score_pairs
+from regard.decoding.batches import Scored
 from regard.inspection.collect.from_run import exhibit_of
 from regard.inspection.draw.page import page_data
 from regard.run import Run
@@ -24,7 +24,7 @@ def list_alignments(run: Run, given: Any) -> list[list[Translation]]:
 
 def score_tokens(run: Run, sources: list[list[int]], targets: list[list[int]]) -> list[Scored]:
     """The log-probabilities of the tokens of each target."""
-    return score_pairs(run.model, sources, targets, device=run.device)
+    return run.engine.score(sources, targets)
 
 
 def collect_page(run: Run, item: str | np.ndarray, target: str | None, table: dict[str, Any]) -> dict[str, Any]:

@@ -25,6 +25,7 @@ from regard.errors import RegardError
 from regard.kernels.garbage import settle_memory
 from regard.run import Run
 from regard.serving import calls  # noqa: F401 (what will be called is imported before the first request)
+from regard.serving.batch_engine import BatchEngine
 from regard.serving.engine import Engine
 from regard.serving.jobs import Job
 from regard.serving.settings import LOG_FORMAT, ServeSettings
@@ -80,7 +81,7 @@ class Report(NamedTuple):
 class EngineProcess:
     """Takes orders from a connection, and reports."""
 
-    def __init__(self, connection: Connection, run: Run, engine: Engine):
+    def __init__(self, connection: Connection, run: Run, engine: Engine | BatchEngine):
         self.connection, self.run, self.engine = connection, run, engine
         self.jobs: dict[int, Job] = {}
         self.poll = select.poll()

@@ -1,6 +1,7 @@
 """The models that are served: each with its line, its workers and what people are told of it."""
 
 import functools
+import logging
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -9,13 +10,14 @@ from typing import Any
 
 import torch
 
+from regard.data.languages import languages_of
 from regard.data.unknown_words import IgnoredWords
 from regard.decoding.ensemble import first_model
 from regard.decoding.processes import Processes
 from regard.errors import ConfigError
+from regard.interop.manifest import is_export
 from regard.run import Run, load
 from regard.serving.jobs import Update, WaitingLine
-from regard.serving.languages import languages_of
 from regard.serving.process_worker import ProcessWorker
 from regard.serving.settings import ServeSettings
 from regard.serving.worker import STOPPED, Counters, Worker, WorkerError, longest_source
@@ -23,6 +25,7 @@ from regard.training.checkpoint import Checkpoints, digest
 
 __all__ = ["ServedModel", "parse_devices", "share_threads"]
 
+log = logging.getLogger("regard.serving")
 Deliver = Callable[[list[Update]], None]
 WORDS = 10_000  # whose pieces a tokenizer keeps: a server meets new ones for ever
 
@@ -34,9 +37,9 @@ class ServedModel:
         self.name, self.folders, self.settings = name, tuple(folders), settings
         self.line, self.counters = WaitingLine(deliver), Counters()
         self.version = versions(self.folders)
-        self.open = functools.partial(open_run, self.folders)
+        self.open = functools.partial(open_run, self.folders, settings=settings)
         self.workers: list[Worker | ProcessWorker] = [
-            worker_class(settings.workers, device)(
+            worker_class("thread" if settings.engine != "regard" else settings.workers, device)(
                 name, device, self.open, self.line, self.counters, settings, self.worker_stopped
             )
             for device in parse_devices(settings.device)
@@ -145,9 +148,15 @@ class ServedModel:
         }
 
 
-def open_run(folders: Sequence[str], device: str) -> Run:
-    """Open the run of a model on a device."""
-    run = load(*folders, device=device)
+def open_run(folders: Sequence[str], device: str, settings: ServeSettings) -> Run:
+    """Open the run of a model on a device, for the engine that is to search."""
+    run: Run
+    if settings.engine == "regard":
+        run = load(*folders, device=device)
+    else:
+        from regard.interop.exported import open_engine
+
+        run = open_engine(*folders, device=device, quantize=settings.quantize, say=log.info)
     if not run.can("classify") or run.settings.data.reads != "pictures":  # labels of pictures need no words
         run.tokenizers.source.remembered = run.tokenizers.target.remembered = WORDS
         run.unknown = IgnoredWords(run.tokenizers.source)
@@ -170,9 +179,9 @@ def actions_of(run: Run) -> list[str]:
 
 
 def versions(folders: Sequence[str]) -> tuple[str, ...]:
-    """Tell the best checkpoints of some folders from any others."""
-    best = [Checkpoints(Path(folder)).find("best") for folder in folders]
-    return tuple(f"{path.name} {digest(path / 'manifest.json')}" for path in best)
+    """Tell the best checkpoints of some folders, or what was exported, from any others."""
+    paths = [Path(folder) if is_export(folder) else Checkpoints(Path(folder)).find("best") for folder in folders]
+    return tuple(f"{path.name} {digest(path / 'manifest.json')}" for path in paths)
 
 
 def parse_devices(text: str) -> list[str]:

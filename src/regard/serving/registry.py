@@ -13,10 +13,10 @@ from concurrent.futures import Future
 from typing import Any, TypeVar
 
 from regard.config import suggestion
+from regard.data.languages import parse_given
 from regard.decoding.outputs import SearchResult
 from regard.run import Run
 from regard.serving.jobs import BULK, Job, Update
-from regard.serving.languages import parse_given
 from regard.serving.metrics import Metrics
 from regard.serving.models import ServedModel
 from regard.serving.requests import ApiError

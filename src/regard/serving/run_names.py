@@ -5,14 +5,15 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from regard.errors import CommandError
+from regard.interop.manifest import is_export
 from regard.packs import is_folder, is_pack
 from regard.tasks.summary import require_run
 
 __all__ = ["parse_runs"]
 
 
-def parse_runs(arguments: Sequence[str]) -> dict[str, list[str]]:
-    """Read RUN, NAME=RUN and NAME=RUN+RUN: the folders of each model by its name."""
+def parse_runs(arguments: Sequence[str], engine: str = "regard") -> dict[str, list[str]]:
+    """Read RUN, NAME=RUN and NAME=RUN+RUN: the folders of each model by its name, for the engine that searches."""
     models: dict[str, list[str]] = {}
     for argument in arguments:
         name, equals, folders = argument.partition("=")
@@ -27,6 +28,11 @@ def parse_runs(arguments: Sequence[str]) -> dict[str, list[str]]:
                 f"{argument}: {name} is the name of another model; give it one of its own: NAME={folders}"
             )
         for folder in each:
-            require_run(folder)
+            if not is_export(folder):
+                require_run(folder)
+            elif engine == "regard":
+                raise CommandError(
+                    f"{folder}: an exported folder, which another engine opens; add --engine ctranslate2"
+                )
         models[name] = each
     return models

@@ -81,6 +81,7 @@ class Service(ModelRegistry):
         if options.precision == "bf16" and model.device_type != "cuda":
             device = model.device_type
             raise ArgumentError(f"precision: bf16 given, expected fp32 or auto: a search on {device} is in fp32")
+        run.engine.check(options)
         if request.alignment or request.replace_unknown:
             check_attention(run)
         with self.stage("prepare"):

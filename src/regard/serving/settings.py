@@ -20,6 +20,12 @@ class ServeSettings:
     workers: Literal["auto", "thread", "process"] = option(
         "auto", "where models compute: in threads of the server, or each in a process of its own; auto: on a GPU"
     )
+    engine: Literal["regard", "ctranslate2"] = option(
+        "regard", "engine that searches: regard, or ctranslate2, which also takes exported folders"
+    )
+    quantize: Literal["float32", "float16", "int8", "int8_float16"] | None = option(
+        None, "number format with engine ctranslate2; default: float32, or that of an exported folder"
+    )
     precision: Literal["auto", "fp32", "bf16"] = option(
         "auto", "number format of searches on a GPU: bf16 or fp32; auto is bf16"
     )

@@ -15,6 +15,7 @@ from regard.decoding.outputs import SearchResult
 from regard.errors import RegardError
 from regard.kernels.linear import pack_weights
 from regard.run import Run
+from regard.serving.batch_engine import BatchEngine
 from regard.serving.engine import Engine
 from regard.serving.jobs import Job, Update, WaitingLine
 from regard.serving.settings import ServeSettings
@@ -81,7 +82,7 @@ class Worker(threading.Thread):
         self.device, self.open_run, self.line, self.counters = device, open_run, line, counters
         self.settings, self.stopped = settings, stopped
         self.opened: Run | None = None
-        self.engine: Engine | None = None
+        self.engine: Engine | BatchEngine | None = None
         self.failure: BaseException | None = None
         self.started = threading.Event()  # it is ready, or has failed
 
@@ -119,7 +120,7 @@ class Worker(threading.Thread):
         finally:
             self.started.set()
 
-    def work(self, opened: Run, engine: Engine) -> None:
+    def work(self, opened: Run, engine: Engine | BatchEngine) -> None:
         """Search, call and cancel, in turn."""
         line = self.line
         while not line.closed or line.waiting or line.calls or engine.active:
@@ -181,8 +182,13 @@ def call_with(run: Run, function: Callable[[Run], Any]) -> CallOutcome:
 
 
 @contextlib.contextmanager
-def open_engine(run: Run, settings: ServeSettings) -> Iterator[Engine]:
+def open_engine(run: Run, settings: ServeSettings) -> Iterator[Engine | BatchEngine]:
     """The engine of a run, warm, with everything around it that its thread needs."""
+    if settings.engine != "regard":
+        batches = BatchEngine(run)
+        batches.warm(example_of(run))
+        yield batches
+        return
     engine = Engine(run.model, longest_source(run), settings.precision, settings.memory)
     cuda = torch.cuda.device(run.device) if run.device.type == "cuda" else contextlib.nullcontext()
     with cuda, pack_weights(), torch.no_grad():

@@ -26,6 +26,7 @@ from regard.tasks.settings import Settings
 from regard.training.task import Task
 
 if TYPE_CHECKING:
+    from regard.tasks.engine import Engine
     from regard.tasks.evaluation import EvaluationReport
 
 __all__ = [
@@ -50,6 +51,10 @@ class TrainedRun(OpenRun, Protocol):
     @property
     def alignment_settings(self) -> AlignmentSettings:
         """The settings by which alignments are read."""
+
+    @property
+    def engine(self) -> "Engine":
+        """What searches, scores and aligns for the run."""
 
     def stream(
         self, texts: Iterable[str], *, chunk: int | None = None, batch_tokens: int | None = None, **options: Any

@@ -11,17 +11,16 @@ from torch import Tensor
 from regard.config import parse
 from regard.data.table_texts import TableTexts
 from regard.data.tokenizer import UNKNOWN
-from regard.decoding.batches import Scored, greedy_in_batches, score_pairs, search_in_batches
+from regard.decoding.batches import Scored, greedy_in_batches, search_in_batches
 from regard.decoding.ensemble import first_model
 from regard.decoding.options import Options
 from regard.decoding.outputs import Output
 from regard.decoding.processes import Processes
-from regard.decoding.replay import Replay
 from regard.decoding.sources import tokens_of
 from regard.decoding.translate_file import LineFitter, translate_file
 from regard.errors import ArgumentError, ConfigError
 from regard.evaluation.text import bleu, chrf, exact
-from regard.inspection.alignments.extraction import Links, extract_links, link_words, word_weights
+from regard.inspection.alignments.extraction import Links, extract_links
 from regard.inspection.collect.sides import text_side
 from regard.inspection.collect.teacher_forcing import ForcedExample, Item, encode_text, output_sides, search_tree
 from regard.io.formats import OutputFormat
@@ -119,21 +118,18 @@ def translate(
     replace_unknown: bool = False,
     chunk: int | None = None,
     batch_tokens: int | None = None,
-    replay: Replay | None = None,
     **options: Any,
 ) -> Iterator[list[Translation]]:
-    """The translations of each text, best first: what `Run.stream` describes.
-
-    `replay` keeps the graphs of searches on a GPU for the next texts; without it, each chunk captures its own.
-    """
+    """The translations of each text, best first: what `Run.stream` describes."""
     if chunk is None:
         chunk = CHUNK_CUDA if run.device.type == "cuda" else CHUNK
     if chunk < 1:
         raise ArgumentError(f"chunk: {chunk} given, expected at least 1")
     parsed = parse(Options, options)
+    run.engine.check(parsed)
     if alignment or replace_unknown:
         check_attention(run)
-    return translate_chunks(run, texts, prefixes, alignment, replace_unknown, chunk, batch_tokens, parsed, replay)
+    return translate_chunks(run, texts, prefixes, alignment, replace_unknown, chunk, batch_tokens, parsed)
 
 
 def translate_lines(
@@ -180,7 +176,6 @@ def translate_chunks(
     chunk: int,
     budget: int | None,
     options: Options,
-    replay: Replay | None,
 ) -> Iterator[list[Translation]]:
     """Yield the translations, as they are asked for."""
     texts, prefix_texts, count = iter(texts), None if prefixes is None else iter(prefixes), 0
@@ -198,15 +193,7 @@ def translate_chunks(
                     )
         count += len(rows)
         sources = run.tokenizers.source.encode_batch(rows)
-        results = search_in_batches(
-            run.model,
-            sources,
-            options,
-            prefixes=begun,
-            device=run.device,
-            budget=budget,
-            replay=replay,
-        )
+        results = run.engine.search(sources, options, prefixes=begun, budget=budget)
         outputs = [each.outputs for each in results]
         if alignment or replace_unknown:
             yield from add_alignments(run, rows, sources, outputs, alignment, replace_unknown)
@@ -239,7 +226,7 @@ def add_alignments(
     ]
     pairs = [(sources[i], outputs[i][j].tokens) for i, j in needed]
     settings = run.alignment_settings
-    weights = dict(zip(needed, word_weights(first_model(run.model), run.tokenizers, pairs, settings), strict=True))
+    weights = dict(zip(needed, run.engine.word_weights(pairs, settings), strict=True))
     for i, each in enumerate(outputs):
         words = run.tokenizers.source.normalise(texts[i]).split()
         translations = []
@@ -267,7 +254,7 @@ def replace_unknown_words(run: TrainedRun, output: Output, words: Sequence[str],
 def score(run: TrainedRun, sources: Sequence[str], targets: Sequence[str]) -> list[Scored]:
     """Score each target given its source by its log-probability under the model."""
     second = run.tokenizers.target.encode_prefixes(list(targets))
-    return score_pairs(run.model, run.tokenizers.source.encode_batch(list(sources)), second, device=run.device)
+    return run.engine.score(run.tokenizers.source.encode_batch(list(sources)), second)
 
 
 def align(run: TrainedRun, source: str, target: str) -> Aligned:
@@ -278,7 +265,7 @@ def align(run: TrainedRun, source: str, target: str) -> Aligned:
     if not ids[0] or not ids[1]:
         raise ArgumentError("source and target: an empty text given, expected words to align")
     words = tokenizers.source.decode(ids[0]).split(), tokenizers.target.decode(ids[1]).split()
-    return Aligned(*words, word_weights(first_model(run.model), tokenizers, [ids], run.alignment_settings)[0])
+    return Aligned(*words, run.engine.word_weights([ids], run.alignment_settings)[0])
 
 
 def link_pairs(run: TrainedRun, pairs: Iterable[tuple[str, str]], chunk: int = PAIRS) -> Iterator[Links]:
@@ -292,7 +279,5 @@ def link_pairs(run: TrainedRun, pairs: Iterable[tuple[str, str]], chunk: int = P
         ]
         full = [number for number, (source, target) in enumerate(zip(*sides, strict=True)) if source and target]
         ids = [(sides[0][number], sides[1][number]) for number in full]
-        links = dict(
-            zip(full, link_words(first_model(run.model), run.tokenizers, ids, run.alignment_settings), strict=True)
-        )
+        links = dict(zip(full, run.engine.link_words(ids, run.alignment_settings), strict=True))
         yield from (links.get(number, []) for number in range(len(some)))

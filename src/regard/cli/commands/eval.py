@@ -12,10 +12,12 @@ from regard.cli.options import (
     BatchTokensOption,
     CheckpointOption,
     DeviceOption,
+    EngineOption,
     FromOneOption,
     JsonOption,
     LowercaseOption,
     MetricsOption,
+    QuantizeOption,
     ReferenceOption,
     SourceOption,
     TokenizeOption,
@@ -71,6 +73,8 @@ def eval(
     batch_tokens: BatchTokensOption = None,
     checkpoint: CheckpointOption = "best",
     device: DeviceOption = "auto",
+    engine: EngineOption = "regard",
+    quantize: QuantizeOption = None,
 ) -> None:
     """Measure a run, or the output of any program, on a test set.
 
@@ -78,7 +82,8 @@ def eval(
     program, --documents a classifier, --images with --captions a captioner, and --gold word alignments: those of a run
     between source and reference, or those in the file of --hypothesis.
     """
-    opening: dict[str, Any] = {"checkpoint": checkpoint, "device": device, "languages": languages}
+    opening: dict[str, Any] = {"checkpoint": checkpoint, "device": device, "engine": engine, "quantize": quantize}
+    opening["languages"] = languages
     if gold is not None:
         if documents or images or metrics or out or plot:
             raise CommandError("--gold: give only --source and --reference with it, or --hypothesis")

@@ -3,30 +3,84 @@
 from pathlib import Path
 from typing import Annotated
 
-from regard.cli.options import CheckpointOption, RunArgument, out_option, text_option
+import typer
+
+from regard.cli.options import CheckpointOption, file_option, folder_option, name_option, out_option, text_option
+from regard.errors import CommandError
 
 EXAMPLES = (
-    "regard export runs/en-de --to marian --out exported/",
-    "regard export runs/en-de --to marian --out exported/ --checkpoint last",
+    "regard export runs/en-de --to ctranslate2 --out exported/ --quantize int8",
+    "regard export --verify exported/",
 )
+RunArgument = Annotated[
+    str | None, typer.Argument(metavar="[RUN]", help="Run folder; with --verify, only if it was moved.")
+]
 
 
 def export(
-    run: RunArgument,
-    to: Annotated[str, text_option("Format to write, such as marian.", metavar="NAME")],
-    out: Annotated[Path, out_option("Folder to make.", metavar="FOLDER")],
+    run: RunArgument = None,
+    *,
+    to: Annotated[str | None, text_option("Format to write: ctranslate2 or marian.", metavar="NAME")] = None,
+    out: Annotated[Path | None, out_option("Folder to make.", metavar="FOLDER")] = None,
+    quantize: Annotated[
+        str | None,
+        name_option(
+            "Number format of the weights, for ctranslate2: float32, float16, int8 or int8_float16.",
+            show_default="float32",
+        ),
+    ] = None,
+    check: Annotated[
+        Path | None,
+        file_option("Text file of sentences to verify with; default: validation sentences, or drawn ones."),
+    ] = None,
+    verify: Annotated[Path | None, folder_option("Exported folder to verify again, instead of writing one.")] = None,
     checkpoint: CheckpointOption = "best",
 ) -> None:
-    """Write a run in a form that other toolkits open."""
+    """Write a run in a form that other toolkits open, and verify it.
+
+    Two hundred sentences are decoded by the run and by what was written; if they differ, nothing is left.
+    """
+    if verify is not None:
+        if to or out or quantize or checkpoint != "best":
+            raise CommandError("--verify: give only a run and --check with it")
+        verify_again(verify, run, check)
+        return
+    if run is None:
+        raise CommandError("which run? give a run folder, or --verify with an exported folder")
+    if to is None or out is None:
+        name, example = ("--to", "ctranslate2") if to is None else ("--out", "exported/")
+        raise CommandError(f"{name}: missing, as in: {name} {example}")
+    write_export(run, to, out, quantize, check, checkpoint)
+
+
+def write_export(run: str, to: str, out: Path, quantize: str | None, check: Path | None, checkpoint: str) -> None:
+    """Write a folder, and print what is in it; mistakes are told before torch is imported, which takes seconds."""
     from regard.cli.runs import check_folders
     from regard.interop.folders import check_new
     from regard.interop.formats import find_format
+    from regard.io.lines import check_file
 
     row = find_format(to, "--to")
     check_new(out)
     check_folders(run)
+    if check is not None:
+        check_file(check)
 
     from regard.interop.export import export_model
 
-    report = export_model(run, out, to=row.name, checkpoint=checkpoint)
+    options = {} if quantize is None else {"quantize": quantize}
+    report = export_model(run, out, to=row.name, checkpoint=checkpoint, check=check, **options)
     print(f"{report.folder}: {report.format}, {len(report.files)} files, {report.bytes / 1e6:,.1f} MB")
+    if report.verification is not None:
+        print(f"verified: {report.verification}")
+
+
+def verify_again(folder: Path, run: str | None, check: Path | None) -> None:
+    """Verify an exported folder, and print what was found."""
+    from regard.interop.manifest import read_manifest
+
+    read_manifest(folder)
+
+    from regard.interop.export import verify_export
+
+    print(f"{folder} verified: {verify_export(folder, run, check)}")

@@ -7,6 +7,7 @@ import typer
 
 from regard.cli.messages import print_message
 from regard.cli.options import file_option, flag_option, name_option, number_option, text_option
+from regard.cli.runs import check_engine
 
 EXAMPLES = (
     "regard serve runs/en-de",
@@ -33,6 +34,14 @@ def serve(
         str | None,
         name_option("Devices, separated by commas, with a worker for each; default: auto.", metavar="DEVICES"),
     ] = None,
+    engine: Annotated[
+        str | None,
+        name_option("Engine to search with: regard (default) or ctranslate2, which also takes exported folders."),
+    ] = None,
+    quantize: Annotated[
+        str | None,
+        name_option("Number format with --engine ctranslate2: float32 (default), float16, int8 or int8_float16."),
+    ] = None,
     precision: Annotated[str | None, name_option("Number format on a GPU: bf16 (default) or fp32.")] = None,
     grace: Annotated[
         float | None,
@@ -56,6 +65,7 @@ def serve(
     import webbrowser
 
     given: dict[str, Any] = {"host": host, "port": port, "device": device, "precision": precision, "grace": grace}
+    given |= {"engine": engine, "quantize": quantize}
     given |= {"languages": languages or None, "log_texts": log_texts or None}
     settings = read_settings(config, {name: value for name, value in given.items() if value is not None})
     log_to_stderr(quiet)
@@ -92,7 +102,8 @@ def open_service(settings: Any, runs: list[str]) -> tuple[Any, Any]:
     from regard.errors import MissingExtraError
     from regard.serving.run_names import parse_runs
 
-    folders = parse_runs(runs)  # before torch is imported, which takes seconds
+    check_engine(settings.engine, settings.quantize)
+    folders = parse_runs(runs, settings.engine)  # before torch is imported, which takes seconds
     try:
         from regard.serving.server import run_server
         from regard.serving.service import Service

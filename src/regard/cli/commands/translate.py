@@ -9,8 +9,10 @@ from regard.cli.options import (
     BatchTokensOption,
     CheckpointOption,
     DeviceOption,
+    EngineOption,
     JsonLinesOption,
     OutOption,
+    QuantizeOption,
     RunArgument,
     ScoresOption,
     TextOption,
@@ -20,7 +22,14 @@ from regard.cli.options import (
     with_languages,
     with_search,
 )
-from regard.cli.runs import print_unknown_words, split_runs_and_input
+from regard.cli.runs import (
+    check_engine,
+    check_folders,
+    check_served,
+    open_with,
+    print_unknown_words,
+    split_runs_and_input,
+)
 
 MoreArgument = Annotated[
     list[str] | None,
@@ -67,6 +76,8 @@ def translate(
     checkpoint: CheckpointOption = "best",
     device: DeviceOption = "auto",
     batch_tokens: BatchTokensOption = None,
+    engine: EngineOption = "regard",
+    quantize: QuantizeOption = None,
 ) -> None:
     """Translate a text, or a file line by line, with a trained run.
 
@@ -79,7 +90,9 @@ def translate(
     from regard.io.lines import ignore
     from regard.io.output import check_output, open_output
 
+    check_engine(engine, quantize)
     runs, file = split_runs_and_input([run, *(more or [])], as_text)
+    check_folders(*runs, engine=engine)
     check_output(out, file, prefixes)
     processes = Processes()
     source_lines = SourceLines(
@@ -87,12 +100,13 @@ def translate(
     )
 
     from regard.io.output import progress_bar
-    from regard.run import load
     from regard.tasks.translate import translate_lines
 
     with processes:
-        opened = load(*runs, checkpoint=checkpoint, device=processes.device(device))
+        where = processes.device(device)
+        opened = open_with(engine, *runs, checkpoint=checkpoint, device=where, quantize=quantize)
         opened.set_languages(**languages)
+        check_served(opened, search)
         form = OutputFormat(scores, alignment, search["nbest"] > 1, as_json)
         extras = {"alignment": alignment, "replace_unknown": replace_unknown, "batch_tokens": batch_tokens}
         blocks = translate_lines(

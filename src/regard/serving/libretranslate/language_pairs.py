@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from regard.data.language_profile import LanguageProfile, RunLanguages, detect_language, merge_profiles
+from regard.data.languages import tag_language
 from regard.data.settings import DataSettings
-from regard.serving.languages import tag_language
 from regard.serving.libretranslate.language_names import same_language
 from regard.serving.models import ServedModel
 

@@ -3,9 +3,9 @@
 import pytest
 
 from regard.config import parse
+from regard.data.languages import languages_of, parse_given, parse_languages
 from regard.data.settings import DataSettings
 from regard.errors import CommandError
-from regard.serving.languages import languages_of, parse_given, parse_languages
 
 
 def data(**table):

@@ -1,0 +1,273 @@
+"""CTranslate2: a Transformer as a folder that `ctranslate2.Translator` opens (https://opennmt.net/CTranslate2).
+
+Its specification is OpenNMT's Transformer: the weights of a Regard one go where the same product stands. Positions that
+are added become a table, as long as the run needs; rotary ones have a form there. What has none is refused by its key.
+
+CTranslate2 gives attention weights of one layer: the mean over so many of its first heads. So the head that a run's
+alignments are read from comes first in its layer: the rows of its queries, keys and values, and the columns of the
+output that reads them, trade places with others, which changes no result.
+"""
+
+# d width · n positions
+import importlib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from regard.attention.heads import Heads
+from regard.data.languages import languages_of
+from regard.data.tokenizer import END, START, UNKNOWN, Tokenizer
+from regard.data.unknown_words import FILE as WORDS
+from regard.decoding.limits import ROOM
+from regard.errors import ArgumentError, CommandError, MissingExtraError
+from regard.inspection.alignments.settings import LAYER
+from regard.models.contract import Model
+from regard.models.transformer.config import TransformerConfig
+from regard.models.transformer.model import TransformerModel
+from regard.packs import is_file
+from regard.reading import read_bytes
+from regard.run import Run
+
+__all__ = [
+    "COMPUTE_TYPES",
+    "POSITIONS",
+    "AlignmentHead",
+    "check_model",
+    "convert",
+    "library",
+    "pieces_of",
+    "position_count",
+    "write_ctranslate2",
+]
+
+COMPUTE_TYPES = ("float32", "float16", "int8", "int8_float16")
+ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "silu": "SWISH"}  # what CTranslate2 calls them
+LARGEST = 2**28  # bytes of a list of words
+POSITIONS = 1024  # rows of a table of sinusoids, at least
+FORMS: dict[str, tuple[Any, ...]] = {  # of the keys of `model`, what CTranslate2 has a form for
+    "mixing": ("attention",),
+    "score": ("dot",),
+    "split": ("projection",),
+    "join": ("add",),
+    "positions": ("sinusoidal", "learned", "rotary", "none"),
+    "norm": ("pre", "post"),
+    "residual": (True,),
+    "feed_forward": (True,),
+}
+
+
+class AlignmentHead(NamedTuple):
+    """The attention that alignments are read from: a layer of the decoder and one of its heads, or the mean of all."""
+
+    layer: int
+    head: int | None
+
+
+def write_ctranslate2(run: Run, folder: Path, quantize: str | None = None) -> dict[str, Any]:
+    """Write an opened run into an empty folder; return what its manifest is to say of it."""
+    quantize = "float32" if quantize is None else quantize
+    if quantize not in COMPUTE_TYPES:
+        raise CommandError(f"--quantize: {quantize} given, expected {', '.join(COMPUTE_TYPES)}")
+    module, model = library(), check_model(run.model, str(run.folder))
+    alignment, config = run.alignment_settings, model.config
+    layer = LAYER.search(alignment.view)
+    assert layer is not None
+    positions = position_count(config, 2 * run.settings.data.longest + ROOM + 1)
+    convert(
+        model,
+        folder,
+        pieces_of(run.tokenizers.source),
+        pieces_of(run.tokenizers.target),
+        quantize=quantize,
+        positions=positions,
+        alignment=AlignmentHead(int(layer[1]), alignment.head),
+    )
+    run.tokenizers.save(folder / "tokenizer.json")
+    alignment.write(folder)
+    if is_file(run.folder / WORDS):
+        (folder / WORDS).write_bytes(read_bytes(run.folder / WORDS, LARGEST))
+    versions = {"ctranslate2": module.__version__, "torch": torch.__version__}
+    return {"quantize": quantize, "positions": positions, "versions": versions, "settings": portable_settings(run)}
+
+
+def portable_settings(run: Run) -> dict[str, Any]:
+    """Return the settings of a run as a table, without the files of whoever trained it."""
+    table, data = run.settings.table(), run.settings.data
+    table["data"] = {"longest": data.longest, "lowercase": data.lowercase}
+    if (languages := languages_of(data)) is not None and len(languages[1]) == 1:
+        table["data"]["languages"] = f"{languages[0]}-{languages[1][0]}"
+    table["tokenizer"] = {key: each for key, each in table["tokenizer"].items() if not key.endswith("file")}
+    table["training"] = {"guided": 0.0}
+    return table
+
+
+def pieces_of(tokenizer: Tokenizer) -> list[str]:
+    """Return the pieces of a vocabulary by number, each once: a number without one gets a name of its own."""
+    names: dict[str, int] = {}
+    for i, piece in enumerate(tokenizer.pieces(range(tokenizer.size))):
+        names[f"<{i}>" if piece in names else piece] = i
+    return list(names)
+
+
+def library(module: str = "ctranslate2") -> Any:
+    """Import CTranslate2, or say which extra brings it."""
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError:
+        raise MissingExtraError("ctranslate2", "export") from None
+
+
+def check_model(model: Model, place: str = "") -> TransformerModel:
+    """Refuse a model that CTranslate2 has no form for, by the key that says so."""
+    before = f"{place}: " if place else ""
+    if not isinstance(model, TransformerModel):
+        kind = type(model).__name__.removesuffix("Model").lower()
+        raise ArgumentError(f"{before}model.kind: {kind} given, expected transformer: CTranslate2 has no form for it")
+    config = model.config
+    for key, forms in FORMS.items():
+        value = getattr(config, key)
+        if value not in forms:
+            expected = " or ".join(str(form).lower() for form in forms)
+            raise ArgumentError(
+                f"{before}model.{key}: {str(value).lower()} given, expected {expected}: CTranslate2 has no form for it"
+            )
+    if config.depth not in (None, config.size // config.heads):
+        raise ArgumentError(
+            f"{before}model.depth: {config.depth} given, expected {config.size // config.heads}, the width of a head: "
+            "CTranslate2 has no form for another"
+        )
+    return model
+
+
+def position_count(config: TransformerConfig, longest: int) -> int | None:
+    """Return how many positions an export has for sources of at most `longest` tokens; None: any number."""
+    if config.positions == "rotary":
+        return None
+    return config.length if config.positions == "learned" else max(POSITIONS, longest)
+
+
+def convert(
+    model: TransformerModel,
+    folder: Path,
+    source: list[str],
+    target: list[str],
+    *,
+    quantize: str = "float32",
+    positions: int | None = POSITIONS,
+    alignment: AlignmentHead | None = None,
+) -> None:
+    """Write a Regard Transformer to a folder that `ctranslate2.Translator` opens.
+
+    `source` and `target` are the pieces of the two vocabularies, by number; `positions` the rows of a table of them.
+    """
+    config = check_model(model).config
+    spec = make_spec(config, len(model.encoder.blocks), len(model.decoder.blocks), alignment)
+    for embedding, words, stack, part in (
+        (model.source, spec.encoder.embeddings[0], spec.encoder, model.encoder),
+        (model.target, spec.decoder.embeddings, spec.decoder, model.decoder),
+    ):
+        words.weight = array(embedding.tokens.weight)
+        if config.positions != "rotary":
+            stack.position_encodings.encodings = array(position_table(embedding, positions or POSITIONS))
+        if config.norm == "pre":
+            set_norm(stack.layer_norm, part.final_norm)
+        layers: Iterable[tuple[int, tuple[Any, Any]]] = enumerate(zip(stack.layer, part.blocks, strict=True))
+        for number, (layer, block) in layers:
+            set_attention(layer.self_attention, block.attention, block.attention_norm, config.scaled)
+            if block.cross is not None:
+                first = alignment.head if alignment is not None and alignment.layer == number else None
+                set_attention(layer.attention, block.cross, block.cross_norm, config.scaled, first)
+            set_linear(layer.ffn.linear_0, block.feed[0].weight, block.feed[0].bias)
+            set_linear(layer.ffn.linear_1, block.feed[2].weight, block.feed[2].bias)
+            set_norm(layer.ffn.layer_norm, block.feed_norm)
+    spec.encoder.scale_embeddings = spec.decoder.scale_embeddings = config.scale_embeddings
+    set_linear(spec.decoder.projection, model.readout.weight, model.readout.bias)
+    spec.register_source_vocabulary(list(source))
+    spec.register_target_vocabulary(list(target))
+    spec.config.bos_token = spec.config.decoder_start_token = target[START]
+    spec.config.eos_token, spec.config.unk_token = target[END], target[UNKNOWN]
+    spec.config.layer_norm_epsilon = nn.LayerNorm(1).eps
+    spec.validate()
+    spec.optimize(quantization=None if quantize == "float32" else quantize)
+    spec.save(str(folder))
+
+
+def make_spec(config: TransformerConfig, encoder: int, decoder: int, alignment: AlignmentHead | None) -> Any:
+    """Make the empty specification of a model, of so many layers on each side."""
+    specs = library("ctranslate2.specs")
+    activation = specs.Activation[ACTIVATIONS[config.activation]]
+    shared: dict[str, Any] = {"pre_norm": config.norm == "pre", "activation": activation}
+    if config.positions == "rotary":
+        shared |= {"rotary_dim": config.size // config.heads, "rotary_interleave": True}
+    chosen: dict[str, Any] = {}
+    if alignment is not None:
+        heads = config.heads if alignment.head is None else 1
+        chosen = {"alignment_layer": alignment.layer, "alignment_heads": heads}
+    parts = (
+        specs.transformer_spec.TransformerEncoderSpec(encoder, config.heads, **shared),
+        specs.transformer_spec.TransformerDecoderSpec(decoder, config.heads, **shared, **chosen),
+    )
+    if config.positions == "rotary":
+        del parts[0].position_encodings  # the decoder's has none
+    return specs.TransformerSpec(*parts)
+
+
+def set_attention(spec: Any, heads: Heads, norm: Any, scaled: bool, first: int | None = None) -> None:
+    """Give an attention its projections and its norm; the head `first` comes before the others."""
+    query, keys, values, (weight, bias) = projections(heads)
+    if first is not None:
+        order = torch.tensor([first, *(head for head in range(heads.heads) if head != first)])
+        query, keys, values = ([rows_by_head(x, heads.heads, order) for x in part] for part in (query, keys, values))
+        weight = rows_by_head(weight.mT, heads.heads, order).mT
+    parts = [query, keys, values] if len(spec.linear) == 2 else [keys, values]
+    joined = [torch.cat([part[i] for part in parts]) for i in (0, 1)]
+    if len(spec.linear) == 3:
+        set_linear(spec.linear[0], *query)
+    set_linear(spec.linear[-2], *joined)
+    set_linear(spec.linear[-1], weight, bias)
+    set_norm(spec.layer_norm, norm)
+    if not scaled:
+        spec.queries_scale = np.float32(1)
+
+
+def projections(heads: Heads) -> list[Any]:
+    """Return weight and bias of the projections of queries, keys and values, and of the output."""
+    assert heads.projection is not None
+    assert heads.output is not None
+    sizes = (heads.query_size, heads.query_size, heads.value_size)
+    split = zip(heads.projection.weight.split(sizes), heads.projection.bias.split(sizes), strict=True)
+    return [*split, (heads.output.weight, heads.output.bias)]
+
+
+def rows_by_head(x: Tensor, heads: int, order: Tensor) -> Tensor:
+    """Put the rows of heads, each of which has its own after the other's, into another order."""
+    return x.unflatten(0, (heads, -1))[order].flatten(0, 1)
+
+
+def set_linear(spec: Any, weight: Tensor, bias: Tensor | None) -> None:
+    """Give a layer its weight, and its bias where it has one."""
+    spec.weight = array(weight)
+    if bias is not None:
+        spec.bias = array(bias)
+
+
+def set_norm(spec: Any, norm: Any) -> None:
+    """Give a layer norm its gain and bias."""
+    spec.gamma, spec.beta = array(norm.weight), array(norm.bias)
+
+
+def array(x: Tensor) -> np.ndarray:
+    """Copy a tensor in float32."""
+    return x.detach().to("cpu", torch.float32).numpy().copy()
+
+
+def position_table(embedding: Any, length: int) -> Float[Tensor, "n d"]:
+    """Return the vectors that the first positions add to an embedding; zeros where there are no positions."""
+    nothing = embedding.tokens.weight.new_zeros(1, length, embedding.tokens.embedding_dim)
+    table: Tensor = nothing if embedding.positions is None else embedding.positions(nothing)
+    return table[0]

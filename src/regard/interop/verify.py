@@ -1,0 +1,208 @@
+"""Verification: an exported folder decodes what its run decodes, before anybody relies on it.
+
+Two hundred sentences are decoded greedily by both. In float32 their outputs are equal token by token, but for ties:
+two tokens whose log-probabilities are 1e-4 apart. Where weights were rounded, the outputs are alike: BLEU of at least
+90 and chrF of at least 95 between the two.
+
+Sentences come from a file that a person names, from the run's validation pairs where they are still in the cache, or
+else there are none: then pieces are drawn at random for both sides, and the log-probabilities of the targets compared.
+"""
+
+import hashlib
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+from regard.config import read
+from regard.data.prepare import cached_valid_pairs
+from regard.data.tokenizer import UNKNOWN
+from regard.decoding.batches import Scored
+from regard.decoding.options import GREEDY
+from regard.errors import DataError, VerificationError
+from regard.evaluation.text import bleu, chrf
+from regard.io.lines import read_chunks
+from regard.run import Run
+from regard.tasks.translate import prefixes_of
+
+__all__ = ["Opened", "Sentences", "Verification", "draw_pieces", "find_sentences", "verify"]
+
+COUNT = 200  # sentences
+TIE = 1e-4  # between the log-probabilities of two tokens, either of which may be written
+APART = 1e-3  # between the log-probabilities of one token, in float32
+MEAN_APART = 0.25  # on average, where weights were rounded, with pieces that were drawn
+BLEU, CHRF = 90.0, 95.0  # between the two, where weights were rounded
+LONGEST = 30  # pieces that are drawn for a sentence
+Ids = Sequence[Sequence[int]]
+
+
+class Opened(Protocol):
+    """What verification asks of an exported folder that was opened."""
+
+    @property
+    def exact(self) -> bool:
+        """Whether its weights are those of the run, in float32."""
+
+    @property
+    def versions(self) -> Mapping[str, str]:
+        """What decodes it, by name and version."""
+
+    def decode(self, sources: list[list[int]], prefixes: list[list[int]] | None) -> list[list[int]]:
+        """Search greedily, with the limits that Regard has; outputs begin with the prefixes, where there are some."""
+
+    def score(self, sources: Ids, targets: Ids) -> list[Scored]:
+        """Score each target given its source: the log-probability of every token, END last."""
+
+
+@dataclass(frozen=True)
+class Sentences:
+    """What is decoded: texts, or pieces that were drawn, with targets."""
+
+    kind: Literal["file", "validation", "drawn"]
+    texts: Sequence[str]  # empty where they were drawn
+    sources: list[list[int]]
+    targets: list[list[int]] | None = None
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What was compared, and what came of it."""
+
+    sentences: str  # file, validation or drawn
+    count: int
+    sha256: str  # of the sources' token numbers
+    versions: Mapping[str, str]
+    equal: int | None = None  # outputs
+    ties: int | None = None  # outputs that differ by a tie
+    log_prob_difference: float | None = None  # the largest of a token, or where weights were rounded the mean
+    bleu: float | None = None
+    chrf: float | None = None
+
+    def __str__(self) -> str:
+        where = {"file": "sentences of the file", "validation": "validation sentences", "drawn": "drawn sentences"}
+        parts = [f"{self.count:,} {where[self.sentences]}"]
+        if self.equal is not None:
+            parts.append(f"{self.equal:,} outputs equal" + (f", {self.ties:,} by a tie" if self.ties else ""))
+        if self.bleu is not None and self.chrf is not None:
+            parts.append(f"BLEU {self.bleu:.1f} and chrF {self.chrf:.1f} between the two")
+        if self.log_prob_difference is not None:
+            parts.append(f"log-probabilities {self.log_prob_difference:.1g} apart")
+        return "; ".join(parts)
+
+
+def verify(run: Run, opened: Opened, check: str | Path | None = None) -> Verification:
+    """Compare an exported folder with its run, or raise a VerificationError with the first that differs."""
+    sentences = find_sentences(run, check)
+    content = "\n".join(" ".join(map(str, row)) for row in sentences.sources)
+    about: dict[str, Any] = {
+        "sentences": sentences.kind,
+        "count": len(sentences.sources),
+        "sha256": hashlib.sha256(content.encode()).hexdigest(),
+        "versions": dict(opened.versions),
+    }
+    if sentences.targets is not None:
+        difference = compare_scores(run, opened, sentences.sources, sentences.targets)
+        return Verification(**about, log_prob_difference=difference)
+    prefixes = prefixes_of(run, len(sentences.sources))
+    results = run.engine.search(sentences.sources, GREEDY, prefixes=prefixes)
+    outputs, others = [result.outputs[0].tokens for result in results], opened.decode(sentences.sources, prefixes)
+    if opened.exact:
+        ties = compare_outputs(run, sentences, outputs, others)
+        difference = compare_scores(run, opened, sentences.sources, outputs)
+        return Verification(**about, equal=len(outputs) - ties, ties=ties, log_prob_difference=difference)
+    return Verification(**about, **compare_texts(run, sentences, outputs, others))
+
+
+def find_sentences(run: Run, check: str | Path | None, count: int = COUNT) -> Sentences:
+    """Find sentences to decode: of the file, else of the validation set, else drawn."""
+    longest = run.settings.data.longest if run.model.limit is None else min(run.settings.data.longest, run.model.limit)
+    texts = []
+    if check is not None:
+        texts = [line for line in next(read_chunks(check), []) if line.strip()][:count]
+        if not texts:
+            raise DataError(f"{check}: no sentence in it, expected some to verify the export with")
+    else:
+        table = read(run.folder / "config.toml").get("data", {})
+        cache = table.get("cache") if isinstance(table, dict) else None
+        settings = run.settings
+        pairs = cached_valid_pairs(settings.data, settings.tokenizer, run.tokenizers, cache)
+        texts = [source for source, _ in pairs[:count]]
+    if not texts:
+        sources, targets = (
+            draw_pieces(each.size, count, min(LONGEST, longest - 1), seed)
+            for seed, each in enumerate((run.tokenizers.source, run.tokenizers.target))
+        )
+        return Sentences("drawn", (), sources, targets)
+    rows = [(text, ids[:longest]) for text, ids in zip(texts, run.tokenizers.source.encode_batch(texts), strict=True)]
+    return Sentences("validation" if check is None else "file", [text for text, _ in rows], [ids for _, ids in rows])
+
+
+def draw_pieces(size: int, count: int, longest: int, seed: int) -> list[list[int]]:
+    """Draw sentences of 1 to `longest` pieces of a vocabulary, special ones apart."""
+    draw = random.Random(seed)
+    first = min(UNKNOWN + 1, size - 1)
+    return [[draw.randrange(first, size) for _ in range(draw.randint(1, max(1, longest)))] for _ in range(count)]
+
+
+def compare_outputs(run: Run, sentences: Sentences, outputs: Ids, others: Ids) -> int:
+    """Compare outputs token by token, and count those that differ by a tie; any other difference is an error."""
+    different = [i for i, (one, two) in enumerate(zip(outputs, others, strict=True)) if list(one) != list(two)]
+    wrong = [i for i in different if not is_tie(run, sentences.sources[i], outputs[i], others[i])]
+    if wrong:
+        raise differ(run, sentences, wrong[0], outputs, others, f"{len(wrong):,} of {len(outputs):,} outputs differ")
+    return len(different)
+
+
+def is_tie(run: Run, source: Sequence[int], one: Sequence[int], two: Sequence[int]) -> bool:
+    """Return whether the first token that differs is as likely as the one in its place; the end of an output is END."""
+    place = next((i for i, (a, b) in enumerate(zip(one, two, strict=False)) if a != b), min(len(one), len(two)))
+    first, second = (
+        scored.tokens[place] for scored in run.engine.score([source] * 2, [one[: place + 1], two[: place + 1]])
+    )
+    return abs(first - second) <= TIE
+
+
+def compare_scores(run: Run, opened: Opened, sources: Ids, targets: Ids) -> float:
+    """Compare the log-probabilities of every token; return the largest difference, or of rounded weights the mean."""
+    mine, others = run.engine.score(sources, targets), opened.score(sources, targets)
+    gaps = [gap(one, two) for one, two in zip(mine, others, strict=True)]
+    worst = max(range(len(gaps)), key=lambda i: max(gaps[i], default=0.0))
+    every = [each for row in gaps for each in row]
+    found, most = (max(every), APART) if opened.exact else (sum(every) / len(every), MEAN_APART)
+    if not found <= most:  # nor NaN
+        one, two = mine[worst].log_prob, others[worst].log_prob
+        pieces = " ".join(run.tokenizers.source.pieces(sources[worst]))
+        raise VerificationError(
+            f"{run.folder}: not verified, as log-probabilities are {found:.2g} apart, expected {most:g} at most; those "
+            f"of “{pieces}” are {one:.4f} by the run and {two:.4f} by the export"
+        )
+    return found
+
+
+def gap(one: Scored, two: Scored) -> list[float]:
+    """Return how far the log-probabilities of tokens are apart; of unlikely ones in proportion."""
+    return [abs(a - b) / max(1.0, abs(a)) for a, b in zip(one.tokens, two.tokens, strict=True)]
+
+
+def compare_texts(run: Run, sentences: Sentences, outputs: Ids, others: Ids) -> dict[str, Any]:
+    """Compare outputs as texts, by BLEU and chrF between the two."""
+    one, two = (run.tokenizers.target.decode_batch(list(map(list, rows))) for rows in (outputs, others))
+    # Of outputs that are shorter than four words BLEU says nothing: they would not even be like themselves.
+    known = bleu(one, one) > BLEU and one != two
+    scores = bleu(two, one) if known else 100.0, 100.0 if one == two else chrf(two, one)
+    if scores[0] < BLEU or scores[1] < CHRF:
+        first = next(i for i in range(len(one)) if one[i] != two[i])
+        problem = f"BLEU {scores[0]:.1f} and chrF {scores[1]:.1f} between the two, expected {BLEU:g} and {CHRF:g}"
+        raise differ(run, sentences, first, outputs, others, problem)
+    equal = sum(list(a) == list(b) for a, b in zip(outputs, others, strict=True))
+    return {"equal": equal, "bleu": round(scores[0], 2), "chrf": round(scores[1], 2)}
+
+
+def differ(run: Run, sentences: Sentences, first: int, outputs: Ids, others: Ids, problem: str) -> VerificationError:
+    """Build the error for outputs that differ, with the first of them."""
+    one, two = (run.tokenizers.target.decode(rows[first]) for rows in (outputs, others))
+    return VerificationError(
+        f"{run.folder}: not verified: {problem}; the first is “{sentences.texts[first]}”, by the run “{one}”, "
+        f"by the export “{two}”"
+    )
