@@ -113,7 +113,6 @@ def align(
     """
     check_options(source, target, translations, reverse, symmetrise, choose, agree, dependencies)
     check_folders(run)
-
     from regard.decoding.ensemble import first_model
     from regard.evaluation.alignment import read_links
     from regard.inspection.alignments.corpus import align_pairs, change_settings, read_pairs
@@ -121,8 +120,7 @@ def align(
 
     check_output(out, source, target)
     check_output(translations, source, out, flag="--translations")
-    gold_links = None if gold is None else read_links(gold, first=int(from_one), say=print_message)
-    judges = None if choose is None else read_links(choose, first=int(from_one), say=print_message)
+    gold_links, judges = (each and read_links(each, first=int(from_one), say=print_message) for each in (gold, choose))
     opened = open_run(run, checkpoint=checkpoint, device=device, languages=languages)
     other = open_beside(opened, reverse, checkpoint=checkpoint)
     for each in filter(None, (opened, other)):
