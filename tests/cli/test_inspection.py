@@ -45,12 +45,12 @@ def test_a_graph_is_drawn_and_its_place_printed(desk, tmp_path, capsys):
 
 def test_two_runs_or_one_twice(desk, tmp_path, capsys):
     run = str(desk / "run")
-    opened, other = open_both(run, str(desk / "other"), "best", "cpu")
+    opened, other = open_both(run, str(desk / "other"), "best", "cpu", {})
     assert (opened.settings.kind, other.settings.kind) == ("transformer", "rnnsearch")
-    opened, same = open_both(run, "another text", "best", "cpu")
+    opened, same = open_both(run, "another text", "best", "cpu", {})
     assert opened is same
     with pytest.raises(CommandError, match="^--against: .* has the task classify, but .* has translate$"):
-        open_both(run, str(desk / "reviews"), "best", "cpu")
+        open_both(run, str(desk / "reviews"), "best", "cpu", {})
     shown = {"walk": False, "ablate": True, "graph": False}
     place = tmp_path / "a.html"
     write_exhibits(opened, ["1 2"], [(place, None)], Which(), {"target": "2 1"}, shown, (other, ["1 2"]))

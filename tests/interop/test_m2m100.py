@@ -152,6 +152,7 @@ def test_two_starts(beside):
 def test_languages_around_texts(beside, family):
     source, target, other, form = LANGUAGES[family]
     both = beside.run.tokenizers
+    assert beside.run.settings.data.languages == f"{source}-{target}"
     assert both.source.pieces(both.source.encode("a man")) == [form.format(source), "▁a", "▁man", "</s>"]
     assert both.target.pieces(both.target.encode("ein"))[0] == form.format(target)
     assert both.target.decode(both.target.encode("ein Mann")) == "ein Mann"

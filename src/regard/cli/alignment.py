@@ -72,6 +72,13 @@ def write_links(
         print_message(describe_score(gold_path, gold, scored, print_message))
 
 
+def read_gold(path: Path | None, from_one: bool) -> "list[Gold] | None":
+    """Read a file of gold links, where one is given; what is odd in it is printed."""
+    from regard.evaluation.alignment import read_links
+
+    return None if path is None else read_links(path, first=int(from_one), say=print_message)
+
+
 def choose_and_print(
     run: "Run", reverse: "Run | None", source: str, target: str, gold: "list[Gold] | None", path: Path | None
 ) -> None:

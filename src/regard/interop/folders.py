@@ -14,6 +14,7 @@ from regard.errors import CommandError, RegardError
 
 __all__ = ["check_model_folder", "check_new", "whole_folder"]
 
+DOWNLOAD = "hf download {} --local-dir {}"
 HUB = re.compile(r"[\w.-]+/[\w.-]+")  # what a model is called where people download it
 
 WRITING = "writing"  # the name of a folder that is not complete, between the final name and a number
@@ -27,7 +28,7 @@ def check_model_folder(folder: Path) -> None:
         raise CommandError(f"{folder}: a file, expected a folder with a model in it")
     name = folder.as_posix()
     if HUB.fullmatch(name):
-        command = f"hf download {name} --local-dir {folder.name}"
+        command = DOWNLOAD.format(name, folder.name)
         raise CommandError(f"{name}: no such folder, and nothing is downloaded; run {command} and import that folder")
     raise CommandError(f"{folder}: no such folder, expected one with a model in it")
 

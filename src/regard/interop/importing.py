@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.data.language_pieces import choose_languages
-from regard.data.settings import AROUND
+from regard.data.settings import AROUND, LANGUAGES
 from regard.errors import DataError
 from regard.interop.folders import check_model_folder, check_new, whole_folder
 from regard.interop.formats import Imported, find_format, recognise
@@ -67,6 +67,9 @@ def import_model(
         around = {key: table["tokenizer"].get(key, ()) for key in AROUND}
         tokenizers = imported.tokenizers.surround(**around)
         table["tokenizer"] = {**table["tokenizer"], **choose_languages(tokenizers, source_language, target_language)}
+        pair = f"{source_language}-{target_language}"
+        if source_language is not None and target_language is not None and LANGUAGES.fullmatch(pair):
+            table["data"] = {**table.get("data", {}), "languages": pair}
     settings = read_settings(table)
     model = build_model(settings, imported.tokenizers)
     weights = {f"model.{name}": tensor for name, tensor in imported.weights.items()}

@@ -35,7 +35,7 @@ __all__ = ["Engine"]
 
 BEAMS = (1, 5)  # rows of a slot
 # Slots of a graph, for a few sentences, for many, for all: how many begin together, and bursts that are under way.
-SLOTS = {16: (4, 1), 256: (16, 1), 1024: (128, 2)}
+SLOTS = {16: (4, 1), 256: (16, 1), 1024: (128, 1)}
 SHARES = {1: 0.25, 5: 0.75}  # of a class's memory
 HOST_BUDGET = {False: 4096, True: 2048}  # source tokens × hypotheses on a CPU: of short requests, and of long ones
 SLOT_BUDGET = 524_288  # on a GPU, where slots are the limit

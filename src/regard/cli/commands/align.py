@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Annotated, Any
 
-from regard.cli.alignment import check_options, choose_and_print, print_dependencies, write_links
+from regard.cli.alignment import check_options, choose_and_print, print_dependencies, read_gold, write_links
 from regard.cli.messages import print_message
 from regard.cli.options import (
     CheckpointOption,
@@ -115,14 +115,12 @@ def align(
     check_folders(run)
 
     from regard.decoding.ensemble import first_model
-    from regard.evaluation.alignment import read_links
     from regard.inspection.alignments.corpus import align_pairs, change_settings, read_pairs
     from regard.io.output import check_output
 
     check_output(out, source, target)
     check_output(translations, source, out, flag="--translations")
-    gold_links = None if gold is None else read_links(gold, first=int(from_one), say=print_message)
-    judges = None if choose is None else read_links(choose, first=int(from_one), say=print_message)
+    gold_links, judges = (read_gold(each, from_one) for each in (gold, choose))
     opened = open_run(run, checkpoint=checkpoint, device=device, languages=languages)
     other = open_beside(opened, reverse, checkpoint=checkpoint)
     for each in filter(None, (opened, other)):

@@ -12,7 +12,7 @@ from regard.cli.options import out_option, text_option, with_languages
 
 EXAMPLES = (
     "regard import opus-mt-en-de --out runs/en-de",
-    "regard import nllb-200 --out runs/nllb --source-language eng_Latn --target-language deu_Latn",
+    "regard import m2m100 -o runs/m2m100 --source-language en --target-language de",
 )
 
 

@@ -39,6 +39,7 @@ MoreArgument = Annotated[
         "folders before it make an ensemble.",
     ),
 ]
+AlignmentOption = Annotated[bool, flag_option("--alignment", "Also write word links, such as 0-0 1-2, after a tab.")]
 SplitOption = Annotated[
     bool, flag_option("--split", "Split lines into sentences, so that long lines are not truncated.")
 ]
@@ -63,9 +64,7 @@ def translate(
     as_text: TextOption = False,
     out: OutOption = None,
     scores: ScoresOption = False,
-    alignment: Annotated[
-        bool, flag_option("--alignment", "Also write word links, such as 0-0 1-2, after a tab.")
-    ] = False,
+    alignment: AlignmentOption = False,
     as_json: JsonLinesOption = False,
     split: SplitOption = False,
     prefix: Annotated[str | None, text_option("Text that every output begins with.")] = None,
