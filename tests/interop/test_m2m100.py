@@ -68,7 +68,10 @@ def beside(desk, family) -> Beside:
 def test_as_transformers_has_it(beside):
     sources, targets = beside.encode()
     inputs = beside.batch(sources)
-    scores, real = beside.run.score(SOURCES, TARGETS), [i for i in range(len(beside.rows)) if i != START]
+    scores, real = (
+        beside.run.score(SOURCES, TARGETS),
+        [i for i, row in enumerate(beside.rows) if row is not None and i != START],
+    )
     columns = [beside.rows[i] for i in real]
     assert sorted(columns) == list(range(beside.net.config.vocab_size))  # every score, once
     for row, target in enumerate(targets):

@@ -6,12 +6,14 @@ import warnings
 import pytest
 from interop.pieces import draw_texts, train
 
-from regard.data.tokenizer import SPECIAL, UNKNOWN, Tokenizers
+from regard.data.tokenizer import SPECIAL, UNKNOWN, Tokenizers, open_tokenizer
+from regard.data.vocabulary import train as train_vocabulary
 from regard.errors import DataError
 from regard.interop.numbering import (
     M2M100,
     NLLB,
     WMT21,
+    is_filler,
     m2m100_ids,
     m2m100_rows,
     m2m100_tokenizers,
@@ -21,6 +23,7 @@ from regard.interop.numbering import (
     nllb_ids,
     nllb_rows,
     nllb_tokenizers,
+    round_up,
 )
 from regard.interop.sentencepiece import read_model
 
@@ -220,3 +223,19 @@ def test_missing_files_are_named(marian, tmp_path):
         marian_tokenizers(tmp_path)
     with pytest.raises(DataError, match=r"sentencepiece\.bpe\.model: cannot be read"):
         nllb_tokenizers(tmp_path)
+
+
+@pytest.mark.parametrize("size", [13, 16, 23])
+def test_pieces_that_stand_for_nothing_fill_up_to_a_multiple_of_eight(size):
+    content = json.loads(train_vocabulary([" ".join(f"w{i}" for i in range(size - 4))], "word", size).dumps())
+    before = Tokenizers(open_tokenizer(content, "here"))
+    after = round_up(before, "here")
+    assert (before.source.size, after.source.size % 8, after.source.size - size < 8) == (size, 0, True)
+    assert after.joint
+    assert after.source.names[:size] == before.source.names
+    fillers = after.source.names[size:]
+    assert all(map(is_filler, fillers))
+    assert not any(map(is_filler, before.source.names))
+    text = "w1 w2 " + " ".join(fillers)
+    assert after.source.encode("w1 w2") == before.source.encode("w1 w2")
+    assert all(i < size for i in after.source.encode(text))  # no text spells them

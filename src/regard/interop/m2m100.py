@@ -10,7 +10,7 @@ choose them). What else differs from Regard:
 """
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ from regard.data.tokenizer import END, PAD, SPECIAL, START, UNKNOWN, Tokenizer, 
 from regard.data.vocabulary import describe
 from regard.errors import ArgumentError, ConfigError, DataError
 from regard.interop.formats import Imported, read_table
-from regard.interop.numbering import m2m100_rows, m2m100_tokenizers, nllb_rows, nllb_tokenizers
+from regard.interop.numbering import is_filler, m2m100_rows, m2m100_tokenizers, nllb_rows, nllb_tokenizers, round_up
 from regard.interop.stacks import (
     NEVER,
     StackSizes,
@@ -84,7 +84,8 @@ def read_m2m100(folder: Path) -> Imported:
     own = collect_blocks(weights, sizes, True)
     rows = rows_of(tokenizers.target, table)
     own["source.tokens.weight"] = move_rows(weights[SHARED], rows)
-    own["readout.bias"] = torch.zeros(len(rows)).index_fill(0, torch.tensor(START), NEVER)
+    never = torch.tensor([i for i, row in enumerate(rows) if row is None or i == START])
+    own["readout.bias"] = torch.zeros(len(rows)).index_fill(0, never, NEVER)
     files = [folder / name for name in (*VOCABULARIES, "tokenizer_config.json") if (folder / name).is_file()]
     languages = len(known_languages(tokenizers.source))
     note = f"It knows {languages} languages: choose two with --source-language and --target-language."
@@ -104,7 +105,7 @@ def read_vocabulary(folder: Path) -> tuple[Tokenizers, dict[str, int]]:
     for piece in [THEIR_START, *(piece for piece in table if piece not in own)]:
         number = tokenizers.source.size + len(content["added_tokens"]) - len(tokenizers.source.content["added_tokens"])
         content["added_tokens"].append(describe(number, piece, special=True))
-    return Tokenizers(open_tokenizer(content, str(folder))), table
+    return round_up(Tokenizers(open_tokenizer(content, str(folder))), str(folder)), table
 
 
 def rows_of(tokenizer: Tokenizer, table: Mapping[str, int]) -> list[int | None]:
@@ -147,9 +148,9 @@ def write_m2m100(run: Run, folder: Path) -> None:
     weights = {name: tensor.cpu().float() for name, tensor in run.model.state_dict().items()}
     copied = tokenizer.library.token_to_id(THEIR_START) is not None
     first = number_of(tokenizer, THEIR_START) if copied else START
-    rest = [i for i in range(len(SPECIAL), tokenizer.size) if i != first]
+    rest = [i for i in range(len(SPECIAL), tokenizer.size) if i != first and not is_filler(tokenizer.names[i])]
     order = [first, PAD, END, UNKNOWN, *rest]
-    check_bias(weights, copied)
+    check_bias(weights, [i for i in order if not copied or i != START], copied)
     tensors: dict[str, Tensor] = spread_blocks(weights, StackSizes.of(config), True)
     tensors[SHARED] = weights["source.tokens.weight"][order]
     (folder / "model.safetensors").write_bytes(save(tensors, metadata={"format": "pt"}))
@@ -180,10 +181,10 @@ def write_m2m100(run: Run, folder: Path) -> None:
     write_json(folder / "generation_config.json", generation)
 
 
-def check_bias(weights: Mapping[str, Tensor], copied: bool) -> None:
+def check_bias(weights: Mapping[str, Tensor], written: Sequence[int], copied: bool) -> None:
     """Refuse what has no place in a last layer without a bias, and a START that is no </s> any more."""
     bias = weights.get("readout.bias")
-    others = None if bias is None else torch.cat([bias[:START], bias[START + copied :]])
+    others = None if bias is None else bias[list(written)]
     if others is not None and bool(others.abs().max() > TOLERANCE):
         raise ConfigError("model.output_bias", "it was trained, but m2m100 has none; export to another format")
     embeddings = weights["source.tokens.weight"]

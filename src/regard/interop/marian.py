@@ -23,7 +23,7 @@ from regard.data.settings import LANGUAGES
 from regard.data.tokenizer import END, PAD, SPECIAL, START, UNKNOWN, Tokenizer, Tokenizers
 from regard.errors import ArgumentError, DataError
 from regard.interop.formats import Imported, read_table
-from regard.interop.numbering import marian_rows, marian_tokenizers
+from regard.interop.numbering import is_filler, marian_rows, marian_tokenizers, round_up
 from regard.interop.stacks import (
     NEVER,
     StackSizes,
@@ -69,7 +69,7 @@ def read_marian(folder: Path) -> Imported:
     for name in ("source.spm", "target.spm", "vocab.json"):
         if not (folder / name).is_file():
             raise DataError(f"{folder / name}: missing, expected Marian's vocabulary")
-    tokenizers = marian_tokenizers(folder)
+    tokenizers = round_up(marian_tokenizers(folder), str(folder))
     second = folder / "target_vocab.json"
     files = ("vocab.json", "target_vocab.json" if second.exists() else "vocab.json")
     tables = [marian_rows(folder, file) for file in files]
@@ -131,7 +131,7 @@ def check_special(config: Mapping[str, Any], table: Mapping[str, int], path: Pat
 
 
 def rows_of(tokenizer: Tokenizer, table: Mapping[str, int]) -> list[int | None]:
-    """Return the row of Marian's that each id has; None for the padding that it does not have."""
+    """Return the row of Marian's that each id has; None for padding and other pieces that it does not have."""
     rows: list[int | None] = [table.get(tokenizer.names[i]) for i in range(tokenizer.size)]
     if rows[START] is None:  # decoding begins with <pad>
         rows[PAD], rows[START] = None, table["<pad>"]
@@ -235,7 +235,7 @@ def marian_tensors(
 
 def order_of(tokenizer: Tokenizer, model: TransformerModel) -> list[int]:
     """Return the ids of Regard in the order of the rows: Marian's own where PAD is never written, else all."""
-    ids = range(tokenizer.size)
+    ids = [i for i in range(tokenizer.size) if not is_filler(tokenizer.names[i])]
     if not model.config.output_bias or float(model.readout.bias[PAD]) > NEVER_SCORE:
         return [*ids]
     return [END, UNKNOWN, *ids[len(SPECIAL) :], START]

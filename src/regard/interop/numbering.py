@@ -5,17 +5,20 @@ and <unk> are 0 to 3, all others follow in the order of the folder. The row of a
 is found by its name.
 """
 
+import copy
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from regard.data.tokenizer import SPECIAL, Tokenizers, open_tokenizer, read
 from regard.data.tokenizer_checks import LARGEST, check_ids, check_vocabulary
+from regard.data.vocabulary import describe
 from regard.errors import DataError
 from regard.interop.sentencepiece import convert, is_code, read_model
 from regard.reading import SMALL, Unreadable, parse_json, read_bytes
 
 __all__ = [
+    "is_filler",
     "m2m100_ids",
     "m2m100_rows",
     "m2m100_tokenizers",
@@ -25,8 +28,11 @@ __all__ = [
     "nllb_ids",
     "nllb_rows",
     "nllb_tokenizers",
+    "round_up",
 ]
 
+MULTIPLE = 8  # of pieces
+FILLER = "<no piece {}>"  # what fills up to that
 MODEL = "sentencepiece.bpe.model"  # of M2M-100 and NLLB
 FILLED = 8  # rows behind M2M-100's languages that nothing is called by
 M2M100 = """
@@ -75,6 +81,27 @@ def marian_tokenizers(folder: Path) -> Tokenizers:
         content = convert(folder / name, ids, tags=[piece for piece in ids if is_code(piece)])
         sides.append(open_tokenizer(content, str(folder / name)))
     return Tokenizers(*sides) if sides[0].content != sides[1].content else Tokenizers(sides[0])
+
+
+def round_up(tokenizers: Tokenizers, place: str) -> Tokenizers:
+    """Add pieces that stand for nothing, so that there is a multiple of eight of them.
+
+    On a GPU a matrix whose number of rows is odd is multiplied at half the speed. No text spells such a piece, no
+    search writes it (its score is that of the padding), and no export has it.
+    """
+    sides = []
+    for side in dict.fromkeys((tokenizers.source, tokenizers.target)):
+        content = copy.deepcopy(side.content)
+        content.setdefault("added_tokens", [])
+        for number in range(side.size, -(-side.size // MULTIPLE) * MULTIPLE):
+            content["added_tokens"].append(describe(number, FILLER.format(number), special=True))
+        sides.append(open_tokenizer(content, place))
+    return Tokenizers(*sides)
+
+
+def is_filler(piece: str) -> bool:
+    """Return whether a piece stands for nothing."""
+    return piece.startswith(FILLER.partition("{")[0]) and piece.endswith(">")
 
 
 def m2m100_rows(folder: Path) -> dict[str, int]:
