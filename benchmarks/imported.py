@@ -63,8 +63,12 @@ def write_opus(folder: Path, sizes: Sizes, lines: list[str]) -> Any:
     pieces = train_pieces(lines, folder / "source.spm", "unigram", bos_id=-1, eos_id=0, unk_id=1, pad_id=-1)
     (folder / "target.spm").write_bytes((folder / "source.spm").read_bytes())
     names = [*pieces, *(f"▁filler{i}" for i in range(sizes.vocabulary - len(pieces) - 1)), "<pad>"]
-    (folder / "vocab.json").write_text(json.dumps({name: row for row, name in enumerate(names)}))
-    (folder / "tokenizer_config.json").write_text(json.dumps({"source_lang": "en", "target_lang": "de"}))
+    (folder / "vocab.json").write_text(
+        json.dumps({name: row for row, name in enumerate(names)}), encoding="utf-8", newline="\n"
+    )
+    (folder / "tokenizer_config.json").write_text(
+        json.dumps({"source_lang": "en", "target_lang": "de"}), encoding="utf-8", newline="\n"
+    )
     last = sizes.vocabulary - 1
     config = transformers.MarianConfig(
         **common(sizes), decoder_vocab_size=sizes.vocabulary, activation_function="swish", scale_embedding=True,
@@ -83,8 +87,10 @@ def write_nllb(folder: Path, sizes: Sizes, lines: list[str]) -> Any:
     codes = ["eng_Latn", "deu_Latn", *(f"x{i:03d}_Latn" for i in range(200))]
     fillers = [f"▁filler{i}" for i in range(sizes.vocabulary - 4 - len(pieces) - len(codes) - 1)]
     rows = {name: row for row, name in enumerate(["<s>", "<pad>", "</s>", "<unk>", *pieces, *fillers])}
-    (folder / "vocab.json").write_text(json.dumps(rows, ensure_ascii=False))
-    (folder / "tokenizer_config.json").write_text(json.dumps({"language_codes": "m2m100"}))
+    (folder / "vocab.json").write_text(json.dumps(rows, ensure_ascii=False), encoding="utf-8", newline="\n")
+    (folder / "tokenizer_config.json").write_text(
+        json.dumps({"language_codes": "m2m100"}), encoding="utf-8", newline="\n"
+    )
     config = transformers.M2M100Config(**common(sizes), scale_embedding=True, init_std=0.03)
     return transformers.M2M100ForConditionalGeneration(config)
 
@@ -160,7 +166,9 @@ def main() -> None:
         figures[name] = value
         print(f"{name}: {value}", flush=True)
         if arguments.out is not None:
-            arguments.out.write_text(json.dumps({**figures, **signature(device, 1)}, indent=1) + "\n")
+            arguments.out.write_text(
+                json.dumps({**figures, **signature(device, 1)}, indent=1) + "\n", encoding="utf-8", newline="\n"
+            )
 
     generator = random.Random(0)
     words = word_list(generator)

@@ -32,7 +32,7 @@ def write_plugin(folder: Path, constants: list[str]) -> list[str]:
         lines += [f"import {package}.{module}", f"assert hasattr({package}.{module}, {name!r})"]
         lines.append(f"{package}.{module}.{name} = {value}")
     file = folder / "serving_constants_plugin.py"
-    file.write_text("\n".join(lines) + "\n")
+    file.write_text("\n".join(lines) + "\n", encoding="utf-8", newline="\n")
     return ["--plugin", str(file)]
 
 
@@ -56,7 +56,11 @@ def main() -> None:
                     f"{workers}: {result.what}: {result.ours} ({result.peer}), {result.ratio:.3f}, {mark}", flush=True
                 )
                 if arguments.out is not None:
-                    arguments.out.write_text(json.dumps({"figures": rows, **signature("cuda", 1)}, indent=1) + "\n")
+                    arguments.out.write_text(
+                        json.dumps({"figures": rows, **signature("cuda", 1)}, indent=1) + "\n",
+                        encoding="utf-8",
+                        newline="\n",
+                    )
             print(f"{workers}: {time.perf_counter() - start:.0f} s in all", flush=True)
 
 

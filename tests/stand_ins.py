@@ -16,15 +16,20 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from pretrained import m2m100_folder, marian_folder
 from tiny import write_pictures
 
 from regard.cli.commands.configs import shipped_configs
 from regard.data.builtin import generate
+from regard.interop.export import export_model
+from regard.interop.importing import import_model
+from regard.interop.pack import pack
 
 TEXTS = {"--source", "--target", "--valid-source", "--valid-target", "--reference", "--hypothesis", "--prefixes"}
 TEXT_KEYS = {"source", "target", "valid_source", "valid_target"}
 PICTURES = {".jpg", ".png"}
 TRAIN, TEST = 240, 6  # sentences
+IMPORTED = {"runs/opus", "runs/talks-opus", "runs/nllb"}  # runs that came from other toolkits
 
 
 @cache
@@ -171,9 +176,37 @@ def run_of(words: list[str], name: str) -> str:
     return "language-model" if words[0] == "sample" or alone else "transformer"
 
 
+def prepare_exchange(words: list[str], folder: Path, runs: Mapping[str, Path]) -> None:
+    """Write what models in and out are read from: folders of other toolkits, runs made of them, exports, packs."""
+    given = values(words)
+    if words[0] == "import":
+        write_pretrained(folder / words[1])
+    for word in words[1:]:
+        there = (folder / word).exists() or word == given.get("--out")
+        if not there and (word in IMPORTED or given.get("--to") == "marian") and word.startswith("runs/"):
+            source = folder / ("nllb" if "nllb" in word else "marian")
+            write_pretrained(source)
+            languages = {"source_language": "eng_Latn", "target_language": "deu_Latn"} if "nllb" in word else {}
+            import_model(source, folder / word, **languages)
+        elif not there and word.endswith(".regard"):
+            pack(runs["transformer"], folder / word)
+        elif not there and word == "exported":
+            shutil.copytree(runs["transformer"], folder / "runs" / "talks", symlinks=True)
+            export_model(folder / "runs" / "talks", folder / word, to="ctranslate2")
+
+
+def write_pretrained(folder: Path) -> None:
+    """Write a small random model as people download them."""
+    if "nllb" in folder.name:
+        m2m100_folder(folder, family="nllb")
+    else:
+        marian_folder(folder)
+
+
 def prepare(words: list[str], folder: Path, runs: Mapping[str, Path]) -> list[str]:
     """Put what a command reads into the folder, and give its words as they are to be run."""
     given = values(words)
+    prepare_exchange(words, folder, runs)
     for word in words[1:] if words[0] not in ("demo", "data", "study") else ():
         if word.startswith("runs/") and word != given.get("--out") and not (folder / word).exists():
             shutil.copytree(runs[run_of(words, word)], folder / word, symlinks=True)

@@ -3,7 +3,7 @@
 import pytest
 
 from regard.cli.training import LIMITS, find_run_config, read_checked, read_table, tables_of
-from regard.errors import CommandError, ConfigError
+from regard.errors import CheckpointError, CommandError, ConfigError
 
 
 def test_options_are_sorted_into_the_tables_of_their_keys():
@@ -42,9 +42,9 @@ def test_a_mistake_is_named_by_its_option_or_by_its_key():
 
 
 def test_a_folder_without_a_configuration_is_no_run(tmp_path):
-    with pytest.raises(CommandError, match=r"not a run folder, it has no config\.toml"):
+    with pytest.raises(CheckpointError, match=r"not a run folder, it has no config\.toml"):
         find_run_config(tmp_path)
-    with pytest.raises(CommandError, match="not a run folder"):
+    with pytest.raises(CheckpointError, match="not a run folder"):
         read_table(None, tmp_path, None)
 
 

@@ -118,7 +118,7 @@ def test_methods_for_other_parts_of_regard_are_left_out(pages, name):
 def test_the_reference_of_a_run_has_the_names_that_a_user_needs(pages):
     text = section(pages["python"], "### Run")
     methods = """tokenizers device set_languages unknown task translate stream score sample caption captions classify
-    align links evaluate force alignment_settings can require"""
+    align links evaluate force engine alignment_settings can require"""
     assert re.findall(r"^#### Run\.(.*)$", text, re.MULTILINE) == methods.split()
     assert all(f"`{name}`" in text for name in ("folder", "settings", "model", "step", "labels"))
 

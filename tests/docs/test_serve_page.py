@@ -26,7 +26,7 @@ from regard.serving.settings import ServeSettings
 PAGE = (ROOT / "docs" / "guide" / "serve.md").read_text(encoding="utf-8")
 STORED = ROOT / "tests" / "stored_runs"
 RUNS = {  # what a stored run stands in for
-    "transformer": ("en-de", "a", "b"),
+    "transformer": ("en-de", "a", "b", "opus", "talks"),
     "han": ("reviews",),
     "captioner": ("photos",),
     "encoder-language-model": ("german",),

@@ -37,7 +37,9 @@ def connect():
 
     def make(folder=FOLDER):
         near, far = Pipe()
-        plan = Plan("t", "cpu", functools.partial(open_run, [folder]), settings_of(), 1, 30, os.getpid())
+        plan = Plan(
+            "t", "cpu", functools.partial(open_run, [folder], settings=settings_of()), settings_of(), 1, 30, os.getpid()
+        )
         thread = threading.Thread(target=serve, args=(far, plan), daemon=True)
         thread.start()
         ends.append((near, far, thread))

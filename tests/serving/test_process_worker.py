@@ -37,7 +37,15 @@ def wait_until(reached):
 def start(form, folder=FOLDER, stopped=lambda: None):
     delivered: list = []
     line = WaitingLine(delivered.extend)
-    worker = form("t", "cpu", functools.partial(open_run, [folder]), line, Counters(), settings_of(), stopped)
+    worker = form(
+        "t",
+        "cpu",
+        functools.partial(open_run, [folder], settings=settings_of()),
+        line,
+        Counters(),
+        settings_of(),
+        stopped,
+    )
     worker.start()
     assert worker.started.wait(120)
     return worker, line, delivered

@@ -19,9 +19,8 @@ SECTIONS = {  # of `regard --help`, in the order of a person's work
     "Use": ("translate", "caption", "classify", "sample", "serve"),
     "Measure": ("eval", "compare", "score"),
     "Look inside": ("look", "align"),
-    "In and out": ("import", "export"),
+    "In and out": ("import", "export", "pack"),
     "Data": ("data",),
-    "Exchange": ("pack",),
     "More": ("runs", "show", "models", "configs", "study", "bench"),
 }
 OLD_NAMES = {  # options that were called otherwise, by command: they keep working, and no help lists them

@@ -154,7 +154,9 @@ def read_table(config: Path | None, resume: Path | None, base: Path | None) -> t
 
     table: dict[str, Any] = {}
     if resume is not None:
-        path = find_run_config(resume)  # first, as the next line imports torch
+        path = resume / "config.toml"
+        if not path.is_symlink():  # which is named below
+            path = find_run_config(resume)  # first, as the next line imports torch
 
         from regard.training.folder import check_links
 

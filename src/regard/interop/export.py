@@ -60,7 +60,7 @@ def export_model(
         about: dict[str, Any] = {"format": row.name, "facts": facts}
         about["run"] = describe_run(opened.folder, path, opened.step, out)
         write_manifest(temporary, **about, verification=None)
-        verification, other = None, row.open(temporary)
+        verification, other = None, row.open_folder(temporary)
         if other is not None:
             verification = verify(opened, other, check)
             write_manifest(temporary, **about, verification=asdict(verification))
@@ -80,7 +80,7 @@ def verify_export(folder: str | Path, run: str | Path | None = None, check: str 
     folder = Path(folder)
     manifest = read_manifest(folder)
     row, origin = find_format(manifest["format"], "--verify"), manifest["run"]
-    other = row.open(folder)
+    other = row.open_folder(folder)
     if other is None:
         raise CommandError(f"--verify: {folder} is of format {row.name}, which is not verified")
     place = Path(run) if run is not None else folder.absolute().parent / str(origin.get("folder"))

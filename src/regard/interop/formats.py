@@ -68,7 +68,7 @@ class Format:
         facts: dict[str, Any] | None = self.call(self.writer, run, folder, **options)
         return facts or {}
 
-    def open(self, folder: Path) -> Any:
+    def open_folder(self, folder: Path) -> Any:
         """Open a folder that was written, to compare it with its run; None where the format has no means to."""
         return None if self.opener is None else self.call(self.opener, folder)
 

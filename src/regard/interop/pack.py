@@ -6,7 +6,6 @@ the trainer's files it has the names, sizes and checksums, and no path. Equal ru
 
 import json
 import os
-import shutil
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath, PureWindowsPath
@@ -30,7 +29,6 @@ __all__ = ["pack"]
 
 ALONGSIDE = ("tokenizer.json", unknown_words.FILE, language_profile.FILE, alignment_settings.FILE)
 DATE = (1980, 1, 1, 0, 0, 0)  # of every member: the earliest that a zip file can say
-PART = 2**20  # bytes that are copied at a time
 
 
 def pack(
@@ -79,12 +77,7 @@ def write_members(file: BinaryIO, members: Mapping[str, bytes | Path]) -> None:
             entry = zipfile.ZipInfo(name, DATE)
             entry.external_attr = 0o644 << 16
             entry.create_system = 3  # the same on every system
-            if isinstance(content, bytes):
-                archive.writestr(entry, content)
-                continue
-            entry.file_size = content.stat().st_size  # so that one of more than 2 GiB is marked as such
-            with open(content, "rb") as source, archive.open(entry, "w") as target:
-                shutil.copyfileobj(source, target, PART)
+            archive.writestr(entry, content if isinstance(content, bytes) else content.read_bytes())
         archive.comment = MARK + b"0" * DIGITS
     file.flush()
     with open(file.name, "r+b") as written:

@@ -9,7 +9,6 @@ import contextlib
 import functools
 import logging
 import os
-import pickle
 import select
 import threading
 import time
@@ -17,6 +16,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
+from multiprocessing.reduction import ForkingPickler
 from typing import Any, NamedTuple
 
 import torch
@@ -97,7 +97,7 @@ class EngineProcess:
                 message = self.connection.recv_bytes()
                 if not message:
                     return
-                order = Order(*pickle.loads(message))
+                order = Order(*ForkingPickler.loads(message))
                 cancelled += order.cancelled
                 outcome = self.take(order)
             updates = []
@@ -107,7 +107,7 @@ class EngineProcess:
                 seconds += time.perf_counter() - start
             if updates or cancelled or outcome is not None or seconds > TELL:
                 report = (*self.list_updates(updates), cancelled, outcome, seconds, engine.captures)
-                self.connection.send_bytes(pickle.dumps(report, pickle.HIGHEST_PROTOCOL))
+                self.connection.send_bytes(bytes(ForkingPickler.dumps(report)))
                 seconds = 0.0
 
     def take(self, order: Order) -> CallOutcome | None:
@@ -142,7 +142,7 @@ class EngineProcess:
 
 def load_and_call(function: bytes, run: Run) -> Any:
     """Call a function that was pickled."""
-    return pickle.loads(function)(run)
+    return ForkingPickler.loads(function)(run)
 
 
 def portable(error: Exception) -> Exception:
@@ -150,7 +150,7 @@ def portable(error: Exception) -> Exception:
     if not isinstance(error, RegardError):
         error.add_note("".join(traceback.format_exception(error)))
     try:
-        pickle.loads(pickle.dumps(error))
+        ForkingPickler.loads(ForkingPickler.dumps(error))
     except Exception:
         return RuntimeError(f"{type(error).__name__}: {error}")
     return error

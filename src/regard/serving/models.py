@@ -37,10 +37,10 @@ class ServedModel:
         self.name, self.folders, self.settings = name, tuple(folders), settings
         self.line, self.counters = WaitingLine(deliver), Counters()
         self.version = versions(self.folders)
-        self.open = functools.partial(open_run, self.folders, settings=settings)
+        self.open_model = functools.partial(open_run, self.folders, settings=settings)
         self.workers: list[Worker | ProcessWorker] = [
             worker_class("thread" if settings.engine != "regard" else settings.workers, device)(
-                name, device, self.open, self.line, self.counters, settings, self.worker_stopped
+                name, device, self.open_model, self.line, self.counters, settings, self.worker_stopped
             )
             for device in parse_devices(settings.device)
         ]
@@ -66,7 +66,7 @@ class ServedModel:
 
     def open_here(self) -> Run:
         """Open the run for whoever computes nothing with it: its weights have their shapes, and take no memory."""
-        run = self.open("cpu")
+        run = self.open_model("cpu")
         for parameter in run.model.parameters():  # moved to meta, those that are tied would come apart
             parameter.data = parameter.data.new_zeros(()).expand(parameter.shape)
         return run

@@ -9,7 +9,6 @@ import contextlib
 import json
 import logging
 import os
-import pickle
 import signal
 import subprocess
 import sys
@@ -18,6 +17,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
+from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
 import torch
@@ -149,7 +149,7 @@ class ProcessWorker(threading.Thread):
             jobs = [row for bulk in (False, True) for row in self.take_jobs(bulk)]
             call = self.take_call()
             if jobs or cancelled or call is not None:
-                self.send(connection, pickle.dumps((jobs, cancelled, call), pickle.HIGHEST_PROTOCOL))
+                self.send(connection, bytes(ForkingPickler.dumps((jobs, cancelled, call))))
             elif line.closed and not (line.waiting or line.calls or self.jobs or self.future is not None):
                 self.closing = True
                 self.send(connection, b"")
@@ -203,7 +203,7 @@ class ProcessWorker(threading.Thread):
             return None
         function, future = call
         try:
-            message = pickle.dumps(function, pickle.HIGHEST_PROTOCOL)
+            message = bytes(ForkingPickler.dumps(function))
         except Exception as error:
             future.set_exception(error)
             return None
@@ -220,7 +220,7 @@ class ProcessWorker(threading.Thread):
         """Hand over what comes back, until the process has ended."""
         try:
             while True:
-                message = pickle.loads(connection.recv_bytes())
+                message = ForkingPickler.loads(connection.recv_bytes())
                 if isinstance(message, Exception):
                     break
                 self.hand_over(Report(*message))

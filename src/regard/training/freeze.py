@@ -36,8 +36,9 @@ def freeze_parts(model: nn.Module, parts: Sequence[str]) -> int:
         frozen |= meant
     if parts and frozen >= names.keys():
         raise ConfigError(KEY, f"{', '.join(map(show_value, parts))} given, which leaves nothing to train")
-    for parameter in model.parameters():
-        parameter.requires_grad_(id(parameter) not in frozen)
+    for parameter in model.parameters():  # others may be frozen by the model itself
+        if id(parameter) in frozen:
+            parameter.requires_grad_(False)
     return sum(parameter.numel() for parameter in model.parameters() if id(parameter) in frozen)
 
 

@@ -1,5 +1,7 @@
 """`regard translate`: a text translated line by line."""
 
+from collections.abc import Iterable
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -87,7 +89,7 @@ def translate(
     from regard.io.formats import OutputFormat
     from regard.io.inputs import SourceLines
     from regard.io.lines import ignore
-    from regard.io.output import check_output, open_output
+    from regard.io.output import check_output
 
     check_engine(engine, quantize)
     runs, file = split_runs_and_input([run, *(more or [])], as_text)
@@ -98,7 +100,6 @@ def translate(
         file, prefix, prefixes, processes.world, say=print_message if processes.first else ignore
     )
 
-    from regard.io.output import progress_bar
     from regard.tasks.translate import translate_lines
 
     with processes:
@@ -111,12 +112,16 @@ def translate(
         blocks = translate_lines(
             opened, source_lines, form, processes, split=split, warn=print_message, **extras, **search
         )
-        with (
-            open_output(out, processes.first) as write,
-            progress_bar(source_lines.total, out is not None, processes.first) as advance,
-        ):
-            for lines, text in blocks:
-                write(text)
-                advance(lines)
+        write_blocks(blocks, out, source_lines.total, processes.first)
         if processes.first:
             print_unknown_words(opened)
+
+
+def write_blocks(blocks: Iterable[tuple[int, str]], out: Path | None, total: int | None, first: bool) -> None:
+    """Write translations as they come, each block with the number of its lines, under a bar."""
+    from regard.io.output import open_output, progress_bar
+
+    with open_output(out, first) as write, progress_bar(total, out is not None, first) as advance:
+        for lines, text in blocks:
+            write(text)
+            advance(lines)

@@ -1,0 +1,61 @@
+"""The four special pieces of every tokenizer, and how those of a file made elsewhere get their ids."""
+
+from typing import Any
+
+from regard.data.tokenizer_checks import check_vocabulary
+from regard.errors import DataError
+
+__all__ = ["END", "PAD", "SPECIAL", "START", "UNKNOWN", "adopt"]
+
+PAD, START, END, UNKNOWN = 0, 1, 2, 3
+SPECIAL = ("<pad>", "<s>", "</s>", "<unk>")
+ALSO = (  # what the four are called in files made elsewhere
+    ("<pad>", "[PAD]", "<|pad|>"),
+    ("<s>", "<bos>", "[BOS]", "[CLS]"),
+    ("</s>", "<eos>", "[EOS]", "[SEP]"),
+    ("<unk>", "[UNK]", "<|unk|>"),
+)
+
+
+def adopt(content: Any, place: str) -> dict[str, Any]:
+    """Move the padding, start, end and unknown pieces of a tokenizer.json to the ids 0 to 3.
+
+    They trade places with what is there, under their own names; a file without one of them is refused, as a model
+    cannot be trained with it. What the file puts around a text (a post-processor) is left away.
+    """
+    check_vocabulary(content, place)
+    model = content["model"]
+    added = [dict(token) for token in content.get("added_tokens") or ()]
+    vocabulary = model["vocab"]
+    listed = isinstance(vocabulary, list)
+    ids = {row[0]: i for i, row in enumerate(vocabulary)} if listed else dict(vocabulary)
+    # What is marked as special comes before a piece that was only learned from a text with such words.
+    special = {token["content"]: token["id"] for token in added if token.get("special")}
+    ids |= {token["content"]: token["id"] for token in added}
+    trade: dict[int, int] = {}
+    for number, also in enumerate(ALSO):
+        name = next((name for table in (special, ids) for name in also if name in table), None)
+        if name is None:
+            raise DataError(
+                f"{place}: no {also[0]} in its vocabulary (nor {' or '.join(also[1:])}); expected a tokenizer with "
+                "pieces for padding, start, end and unknown"
+            )
+        trade[ids[name]] = number
+    if all(old == new for old, new in trade.items()) and content.get("post_processor") is None:
+        return content
+    # Those that stood at 0..3 and are not special move to where the special ones stood.
+    displaced = [new for new in range(4) if new not in trade]
+    vacated = sorted(old for old in trade if old > UNKNOWN)
+    trade |= dict(zip(displaced, vacated, strict=True))
+    for token in added:
+        token["id"] = trade.get(token["id"], token["id"])
+    if listed:
+        moved = list(vocabulary)
+        if max(trade) >= len(moved):
+            raise DataError(f"{place}: its special pieces are outside the unigram vocabulary, expected inside")
+        for old, new in trade.items():
+            moved[new] = vocabulary[old]
+        model = {**model, "vocab": moved, "unk_id": UNKNOWN}
+    else:
+        model = {**model, "vocab": {piece: trade.get(i, i) for piece, i in vocabulary.items()}}
+    return {**content, "model": model, "added_tokens": sorted(added, key=lambda t: t["id"]), "post_processor": None}
