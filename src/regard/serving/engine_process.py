@@ -9,7 +9,6 @@ import contextlib
 import functools
 import logging
 import os
-import select
 import threading
 import time
 import traceback
@@ -84,8 +83,6 @@ class EngineProcess:
     def __init__(self, connection: Connection, run: Run, engine: Engine | BatchEngine):
         self.connection, self.run, self.engine = connection, run, engine
         self.jobs: dict[int, Job] = {}
-        self.poll = select.poll()
-        self.poll.register(connection.fileno(), select.POLLIN)
 
     def work(self) -> None:
         """Work until an empty message comes, or the other end is closed."""
@@ -93,7 +90,7 @@ class EngineProcess:
         while True:
             cancelled: list[int] = []
             outcome: CallOutcome | None = None
-            while outcome is None and (self.poll.poll(0) or not (engine.active or cancelled)):
+            while outcome is None and (self.connection.poll() or not (engine.active or cancelled)):
                 message = self.connection.recv_bytes()
                 if not message:
                     return

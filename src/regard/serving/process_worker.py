@@ -125,18 +125,21 @@ class ProcessWorker(threading.Thread):
 
     def start_process(self) -> Connection:
         """Start the process, and tell it what to open."""
-        connection, other = Pipe()
-        command = [sys.executable, "-c", PROGRAM, str(other.fileno()), json.dumps(sys.path)]
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # a process inherits it
-        try:
-            self.process = subprocess.Popen(command, pass_fds=[other.fileno()], stdin=subprocess.DEVNULL)
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
-            other.close()
-        level = log.getEffectiveLevel()
-        threads = torch.get_num_threads()
-        connection.send(Plan(self.name, self.device, self.open_run, self.settings, threads, level, os.getpid()))
-        return connection
+        if sys.platform == "win32":
+            raise WorkerError("workers: a process given, expected a thread: Windows has no such pipes")
+        else:
+            connection, other = Pipe()
+            command = [sys.executable, "-c", PROGRAM, str(other.fileno()), json.dumps(sys.path)]
+            before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # a process inherits it
+            try:
+                self.process = subprocess.Popen(command, pass_fds=[other.fileno()], stdin=subprocess.DEVNULL)
+            finally:
+                signal.pthread_sigmask(signal.SIG_SETMASK, before)
+                other.close()
+            level = log.getEffectiveLevel()
+            threads = torch.get_num_threads()
+            connection.send(Plan(self.name, self.device, self.open_run, self.settings, threads, level, os.getpid()))
+            return connection
 
     # ---- one thread sends
 
