@@ -13,7 +13,7 @@ import pytest
 from browser.served_pages import open_served
 from serving.served import serve_process
 
-from regard.demo.phrasebook import demonstrate
+from regard.demo.phrasebook import STEPS, demonstrate
 
 pytestmark = [pytest.mark.slow, pytest.mark.browser]
 SENTENCES = [
@@ -53,7 +53,7 @@ def run(tmp_path_factory):
     if given:
         return Path(given)
     folder = tmp_path_factory.mktemp("demo") / "demo"
-    demonstrate(folder)
+    demonstrate(folder, steps=STEPS)
     return folder
 
 
