@@ -168,7 +168,7 @@ def test_words_that_never_come_again_are_forgotten(name, monkeypatch):
     """A server meets new words for ever, and its memory stays; a classifier of pictures has none."""
     monkeypatch.setattr("regard.serving.models.WORDS", 50)
     model = ServedModel(name, [str(STORED / name)], settings_of(), lambda updates: None)
-    run = model.open("cpu")
+    run = model.open_model("cpu")
     if name == "transformer":
         expected = load(STORED / name).tokenizers.source
         for number in range(200):
