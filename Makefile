@@ -42,11 +42,11 @@ demo: $(READY)  ## train a Transformer from scratch and see what it attends to, 
 CHECKED := tests/attention tests/kernels tests/models
 PYTEST  := OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n auto --dist worksteal
 
-test: $(READY)  ## the tests, about six minutes on two cores
+test: $(READY)  ## the tests, about seven minutes on two cores
 	@$(PYTEST) -m "$(FAST) and not compile and shapes" $(CHECKED)
 	@REGARD_NO_TYPECHECK=1 $(PYTEST) -m "$(FAST) and (compile or not shapes)"
 
-test-all: $(READY)  ## the tests in full, about an hour on two cores
+test-all: $(READY)  ## the tests in full, an hour and a half on two cores
 	@$(PYTEST) -m "$(FULL) and not compile and shapes" $(CHECKED)
 	@REGARD_NO_TYPECHECK=1 $(PYTEST) -m "$(FULL) and (compile or not shapes) and not browser"
 	@REGARD_NO_TYPECHECK=1 $(PYTEST) -m "$(FULL) and browser"
