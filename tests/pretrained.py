@@ -3,6 +3,7 @@
 import io
 import json
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ TEXTS = {
         "warum singt die alte Frau ?", "sie liest ein langes Buch über Pferde .", "der Mann ist klein , er ist alt .",
     ],
 }  # fmt: skip
+NLLB_LANGUAGES = ("eng_Latn", "deu_Latn", "fra_Latn")
 
 
 def train_pieces(texts: list[str], path: Path, size: int = 80, kind: str = "unigram") -> list[str]:
@@ -88,7 +90,9 @@ def marian_folder(folder: Path, *, seed: int = 0, codes: tuple[str, ...] = (), *
     return model
 
 
-def m2m100_folder(folder: Path, *, family: str = "m2m100", seed: int = 0, **options: Any) -> Any:
+def m2m100_folder(
+    folder: Path, *, family: str = "m2m100", seed: int = 0, languages: Sequence[str] = NLLB_LANGUAGES, **options: Any
+) -> Any:
     """Write a small random M2M100ForConditionalGeneration with the vocabulary of M2M-100 or NLLB; return the model."""
     transformers = pytest.importorskip("transformers")
     folder.mkdir(parents=True, exist_ok=True)
@@ -109,9 +113,8 @@ def m2m100_folder(folder: Path, *, family: str = "m2m100", seed: int = 0, **opti
         count = len(rows) + 100 + 8  # languages, and rows that nothing is called by
         settings = {"language_codes": "m2m100"}
     else:
-        codes = ["eng_Latn", "deu_Latn", "fra_Latn"]
-        count = 4 + len(pieces) + len(codes) + 1
-        settings = {"additional_special_tokens": codes, "tokenizer_class": "NllbTokenizer"}
+        count = 4 + len(pieces) + len(languages) + 1
+        settings = {"additional_special_tokens": [*languages], "tokenizer_class": "NllbTokenizer"}
     (folder / "tokenizer_config.json").write_text(json.dumps(settings))
     table: dict[str, Any] = {"vocab_size": count, "d_model": 16, "encoder_layers": 2, "decoder_layers": 2}
     table |= {"encoder_ffn_dim": 24, "decoder_ffn_dim": 24, "encoder_attention_heads": 2, "decoder_attention_heads": 2}

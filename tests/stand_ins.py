@@ -16,7 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from pretrained import m2m100_folder, marian_folder
+from pretrained import NLLB_LANGUAGES, m2m100_folder, marian_folder
 from tiny import write_pictures
 
 from regard.cli.commands.configs import shipped_configs
@@ -26,10 +26,15 @@ from regard.interop.importing import import_model
 from regard.interop.pack import pack
 
 TEXTS = {"--source", "--target", "--valid-source", "--valid-target", "--reference", "--hypothesis", "--prefixes"}
+TEXTS |= {"--check"}  # of export; of train it is a switch
 TEXT_KEYS = {"source", "target", "valid_source", "valid_target"}
 PICTURES = {".jpg", ".png"}
 TRAIN, TEST = 240, 6  # sentences
-IMPORTED = {"runs/opus", "runs/talks-opus", "runs/nllb"}  # runs that came from other toolkits
+NLLB = {  # runs that came from NLLB, with the languages of their targets
+    "runs/nllb": "deu_Latn",
+    "runs/talks-gsw": "gsw_Latn",
+}
+IMPORTED = {"runs/opus", "runs/talks-opus", *NLLB}  # runs that came from other toolkits
 
 
 @cache
@@ -184,9 +189,9 @@ def prepare_exchange(words: list[str], folder: Path, runs: Mapping[str, Path]) -
     for word in words[1:]:
         there = (folder / word).exists() or word == given.get("--out")
         if not there and (word in IMPORTED or given.get("--to") == "marian") and word.startswith("runs/"):
-            source = folder / ("nllb" if "nllb" in word else "marian")
-            write_pretrained(source)
-            languages = {"source_language": "eng_Latn", "target_language": "deu_Latn"} if "nllb" in word else {}
+            source = folder / ("nllb" if word in NLLB else "marian")
+            write_pretrained(source, *({"eng_Latn", "fra_Latn", NLLB[word]} if word in NLLB else ()))
+            languages = {"source_language": "eng_Latn", "target_language": NLLB[word]} if word in NLLB else {}
             import_model(source, folder / word, **languages)
         elif not there and word.endswith(".regard"):
             pack(runs["transformer"], folder / word)
@@ -195,10 +200,10 @@ def prepare_exchange(words: list[str], folder: Path, runs: Mapping[str, Path]) -
             export_model(folder / "runs" / "talks", folder / word, to="ctranslate2")
 
 
-def write_pretrained(folder: Path) -> None:
+def write_pretrained(folder: Path, *languages: str) -> None:
     """Write a small random model as people download them."""
     if "nllb" in folder.name:
-        m2m100_folder(folder, family="nllb")
+        m2m100_folder(folder, family="nllb", languages=sorted(languages) or NLLB_LANGUAGES)
     else:
         marian_folder(folder)
 

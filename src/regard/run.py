@@ -5,8 +5,9 @@ run = load("runs/demo")
 run.translate(["I ate pizza yesterday."], beam=5)
 """
 
+import copy
 import functools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -96,9 +97,7 @@ class Run:
         if source is None and target is None:
             return
         self.require("translate")
-        around = choose_languages(self.tokenizers, source, target)
-        self.settings = self.settings.decide(tokenizer=around)
-        self._tokenizers = self.tokenizers.surround(**around)
+        self._surround(choose_languages(self.tokenizers, source, target))
 
     @functools.cached_property
     def unknown(self) -> UnknownWords:
@@ -249,10 +248,22 @@ class Run:
             able = (row.name for row in TASKS.values() if action in row.load().actions)
             raise self._wrong_task(next(able, f"one that can {action}"))
 
+    def _surround(self, around: Mapping[str, tuple[str, ...]]) -> None:
+        """Set what stands around a text from now on: tokenizer.before, after and first."""
+        self.settings = self.settings.decide(tokenizer=around)
+        self._tokenizers = self.tokenizers.surround(**around)
+
     def _wrong_task(self, expected: str) -> ArgumentError:
         """Build the error for a run of another task than expected."""
         row = self.settings.row
         return ArgumentError(f"{self.folder}: its task is {row.name}, expected {expected}; use {row.command}")
+
+
+def surround_run(run: Run, around: Mapping[str, tuple[str, ...]]) -> Run:
+    """Return the same run with something else around a text; the given one stays as it is."""
+    other = copy.copy(run)
+    other._surround(around)
+    return other
 
 
 def check_texts(**arguments: Iterable[str] | None) -> None:

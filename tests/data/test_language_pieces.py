@@ -6,7 +6,7 @@ import pytest
 from tokenizers import AddedToken, models, pre_tokenizers
 from tokenizers import Tokenizer as Library
 
-from regard.data.language_pieces import choose_languages, known_languages
+from regard.data.language_pieces import choose_languages, known_languages, spoken_languages
 from regard.data.tokenizer import Tokenizer, Tokenizers
 from regard.errors import CommandError
 
@@ -44,6 +44,12 @@ def test_a_request_stands_before_the_source(form, special):
         choose_languages(both, "deu", None)
 
 
+def test_languages_of_both_sides():
+    assert spoken_languages(tokenizers("deu_Latn", "ace_Arab")) == (("ace_Arab", "deu_Latn"),) * 2
+    assert spoken_languages(tokenizers(">>deu<<", ">>nld<<")) == ((), ("deu", "nld"))
+    assert spoken_languages(tokenizers()) == ((), ())
+
+
 def test_a_language_that_is_not_there_is_named():
     both = tokenizers("eng_Latn", "deu_Latn")
     assert known_languages(both.source) == {"eng_Latn": "eng_Latn", "deu_Latn": "deu_Latn"}
@@ -52,5 +58,7 @@ def test_a_language_that_is_not_there_is_named():
     for word in ("hello", "</s>", "<unk>", "", "en"):  # words of the vocabulary are no languages
         with pytest.raises(CommandError, match="which the run does not know"):
             choose_languages(both, word, None)
+    with pytest.raises(CommandError, match='^target_language: "xx" given'):
+        choose_languages(both, None, "xx", flags=("source_language", "target_language"))
     with pytest.raises(CommandError, match="has no pieces for languages"):
         choose_languages(tokenizers(), "en", None)

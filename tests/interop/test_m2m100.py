@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -186,8 +187,8 @@ def test_commands_take_languages(desk, family, tmp_path, monkeypatch):
     assert Command("translate").typed(run, "a man", *both[:2]).exit_code == 0
 
 
-def test_fine_tuning_with_languages(desk, tmp_path, monkeypatch):
-    """Another language by the configuration, and every target begins with it; START and </s> then part."""
+def test_fine_tuned_and_written_back(desk, tmp_path, monkeypatch):
+    """Another language by the configuration, and every target begins with it; what M2M-100 has no form for stays."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("REGARD_CACHE", str(tmp_path / "cache"))
     if not (desk / "m2m100-run").exists():
@@ -196,13 +197,47 @@ def test_fine_tuning_with_languages(desk, tmp_path, monkeypatch):
     for name, texts in (("source.txt", SOURCES), ("target.txt", TARGETS)):
         Path(name).write_text("".join(f"{text}\n" for text in texts * 4))
     data = ["--source", "source.txt", "--target", "target.txt", "--set", 'tokenizer.first=["__fr__"]']
-    training = ["--steps", "2", "--set", "training.threads=1", "--quiet", "--out", "tuned"]
+    training = ["--steps", "6", "--rate", "0.01", "--set", "training.threads=1", "--set", "training.smoothing=0.1"]
+    training += ["--set", "training.weight_decay=0.1", "--quiet", "--out", "tuned"]
     shown = Command("train").typed("--from", desk / "m2m100-run", *data, *training)
     assert shown.exit_code == 0, shown.output
     run = load("tuned")
     assert (run.settings.tokenizer.before, run.settings.tokenizer.first) == (("__en__",), ("__fr__",))
-    with pytest.raises(ConfigError, match="it was trained, but m2m100 has none|were trained apart"):
-        export_model("tuned", "out", to="m2m100")
+    before = load(desk / "m2m100-run").model
+    assert torch.equal(run.model.readout.bias, before.readout.bias)
+    assert not torch.allclose(run.model.target.tokens.weight[END], before.target.tokens.weight[END], atol=1e-3)
+    found = export_model("tuned", "out", to="m2m100").verification
+    assert found is not None
+    assert (found.sentences, found.equal) == ("validation", found.count)
+    again = export_model("tuned", "exported", to="ctranslate2").verification
+    assert again is not None
+    assert again.equal == again.count
+    for name in ("sentencepiece.bpe.model", "tokenizer_config.json"):
+        shutil.copy(desk / "m2m100" / name, "out")
+    both = Beside(Path("out"), Path("tuned"))
+    test_as_transformers_has_it(both)
+    theirs = both.net.model.shared.weight
+    assert torch.equal(run.model.target.tokens.weight[END], theirs[2])
+
+
+@pytest.mark.parametrize(
+    ("name", "row", "problem"),
+    [
+        ("readout.bias", 7, "model.output_bias: it was trained, but m2m100 has none"),
+        ("source.tokens.weight", START, "model.tied: START and </s> were trained apart"),
+    ],
+)
+def test_a_run_with_a_bias_or_a_start_of_its_own_is_refused(desk, tmp_path, name, row, problem):
+    """Of a run that was imported without those options, training may have moved them."""
+    if not (desk / "m2m100").exists():
+        m2m100_folder(desk / "m2m100")
+    import_model(desk / "m2m100", tmp_path / "run")
+    run = load(tmp_path / "run")
+    run.model.config = replace(run.model.config, start_as_end=False, fixed_bias=False)
+    with torch.no_grad():
+        run.model.state_dict()[name][row] += 0.01
+    with pytest.raises(ConfigError, match=problem):
+        export_model(run, tmp_path / "out", to="m2m100")
 
 
 # ---- bad input

@@ -6,6 +6,7 @@ import warnings
 import pytest
 from interop.pieces import draw_texts, train
 
+from regard.data.special_pieces import is_filler
 from regard.data.tokenizer import SPECIAL, UNKNOWN, Tokenizers, open_tokenizer
 from regard.data.vocabulary import train as train_vocabulary
 from regard.errors import DataError
@@ -13,7 +14,6 @@ from regard.interop.numbering import (
     M2M100,
     NLLB,
     WMT21,
-    is_filler,
     m2m100_ids,
     m2m100_rows,
     m2m100_tokenizers,

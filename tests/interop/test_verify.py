@@ -3,14 +3,17 @@
 from dataclasses import dataclass, field
 
 import pytest
+from interop.random_models import TOKENIZERS
 
 import regard
-from regard.data.tokenizer import END, START
+from regard.data.tokenizer import END, START, Tokenizers
+from regard.data.vocabulary import train
 from regard.decoding.batches import Scored
 from regard.decoding.options import GREEDY
 from regard.errors import DataError, VerificationError
 from regard.interop import verify as module
-from regard.interop.verify import draw_pieces, find_sentences, is_tie, verify
+from regard.interop.numbering import round_up
+from regard.interop.verify import draw_pieces, drawable, find_sentences, is_tie, verify
 
 
 @dataclass
@@ -65,10 +68,13 @@ def test_a_file_without_sentences(run, tmp_path):
 
 
 def test_pieces_are_drawn_without_special_ones():
-    rows = draw_pieces(9, 300, 7, 0)
+    rows = draw_pieces(range(4, 9), 300, 7, 0)
     assert {piece for row in rows for piece in row} == set(range(4, 9))
     assert {len(row) for row in rows} == set(range(1, 8))
-    assert draw_pieces(5, 2, 3, 0) == [[4] * len(row) for row in draw_pieces(5, 2, 3, 0)]
+    assert draw_pieces([4], 2, 3, 0) == [[4] * len(row) for row in draw_pieces([4], 2, 3, 0)]
+    assert list(drawable(TOKENIZERS.target)) == list(range(4, TOKENIZERS.target.size))
+    filled = round_up(Tokenizers(train(["a b c d e"], "word")), "here").target
+    assert (filled.size, list(drawable(filled))) == (16, list(range(4, 9))), "none that stands for nothing"
 
 
 def test_a_copy_is_equal(run):

@@ -108,7 +108,9 @@ CONFIGS: dict[str, tuple[str, ModelConfig]] = {
     ),
     "transformer-nllb": (
         "transformer",
-        transformer(size=9, heads=3, sines="fairseq", activation="gelu", output_bias=False, decoder_layers=1),
+        transformer(
+            size=9, heads=3, sines="fairseq", activation="gelu", output_bias=False, decoder_layers=1, start_as_end=True
+        ),
     ),
     "transformer-bare": ("transformer", transformer(norm="none", feed_forward=False)),
     "encoder": ("encoder", encoder()),

@@ -81,6 +81,7 @@ def test_what_is_told_of_a_model(opened):
         "reads": "texts",
         "actions": list(run.task.actions),
         "languages": {"source": "en", "targets": ["de"]},
+        "known_languages": None,
         "labels": None,
         "step": 100,
         "parameters": sum(each.numel() for each in run.model.parameters()),

@@ -153,7 +153,7 @@ def test_options_stand_only_where_something_is_searched():
 def test_a_request_is_what_was_sent():
     table = {"model": "m", "texts": ["é\0\U0001f600", ""], "prefixes": ["", "a"], "split": False, "scores": True}
     request, options = parse_request(TranslateRequest, table, settings_of())
-    assert request == TranslateRequest("m", ("é\0\U0001f600", ""), ("", "a"), split=False, scores=True)
+    assert request == TranslateRequest("m", texts=("é\0\U0001f600", ""), prefixes=("", "a"), split=False, scores=True)
     assert options == Options()
     long = "word " * 3000  # longer than a text of a configuration may be
     assert parse_request(LookRequest, {"text": long}, settings_of())[0].text == long

@@ -118,6 +118,9 @@ def test_a_run_to_begin_with_is_changed_gently():
     for base, rate in ((False, 1e-3), (True, 3e-4)):
         chosen = training_defaults(read_settings(BARE), corpus(10, 10, 5_000), 4096, 1, base=base)
         assert chosen.training.rate == rate
+    for adapter, rate in ((0, 3e-4), (16, 1e-3)):  # with adapters the weights stay as they are
+        wide = read_settings({**BARE, "model": {"kind": "transformer", "size": 512, "adapter": adapter}})
+        assert training_defaults(wide, corpus(10, 10, 5_000), 4096, 1, base=True).training.rate == rate
 
 
 def test_data_is_left_to_the_corpus_and_what_is_said_of_it_kept():

@@ -60,3 +60,8 @@ def test_batches_are_refused_beside_the_model(monkeypatch, device, precision, si
     check_batches(given, torch.device(device), prepared, 499, 1000)
     with pytest.raises(ConfigError, match="training.batch_tokens: a batch of 500 tokens would take"):
         check_batches(given, torch.device(device), prepared, 100_000, 1000)
+
+
+def test_weights_beside_which_adapters_learn_take_no_more_than_themselves():
+    given = read_settings({"model": {**MODEL, "adapter": 4}, "training": {"ema": 0.9}})
+    assert check_weights(given, CPU, 50, 60) == 4 * count_weights(given, 50, 60)

@@ -14,6 +14,7 @@ from regard.training.checkpoint import (
     read_checkpoint,
     read_manifest,
 )
+from regard.training.manifest import plain_weights_file
 
 FACTS = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
@@ -66,3 +67,21 @@ def test_another_format_is_named(tmp_path):
     (folder / "manifest.json").write_bytes(canonical({**manifest, "format": 99}))
     with pytest.raises(CheckpointError, match="format 99 given, this version of regard reads 1"):
         read_checkpoint(folder)
+
+
+@pytest.mark.parametrize(
+    ("base", "key"), [(3, "base is 3"), ({"bytes": -1, "sha256": ""}, "base.bytes"), ({"bytes": 1}, "base.sha256")]
+)
+def test_what_it_says_of_a_base_is_checked(tmp_path, base, key):
+    folder = written(tmp_path).folder / "step-000004"
+    manifest = {key: value for key, value in read_manifest(folder).items() if key != "sha256"}
+    (folder / "manifest.json").write_bytes(canonical({**manifest, "base": base}))
+    with pytest.raises(CheckpointError) as refusal:
+        read_manifest(folder)
+    assert key in str(refusal.value)
+
+
+def test_the_file_with_a_plain_models_names(tmp_path):
+    folder = tmp_path / "run" / "checkpoints" / "step-000004"
+    assert plain_weights_file(folder, {}) == folder / "model.safetensors"
+    assert plain_weights_file(folder, {"base": {}}) == tmp_path / "run" / "base.safetensors"

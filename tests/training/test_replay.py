@@ -13,12 +13,14 @@ from regard.data.batching import collate
 from regard.data.packing import pack, pad_up
 from regard.errors import ConfigError
 from regard.models.kinds import build, read_model_config
+from regard.training.adapters import add_adapters, plain_weights
 from regard.training.distributed import Group
 from regard.training.loop import Trainer, train
 from regard.training.objective import Prediction
 from regard.training.progress import Progress
 from regard.training.replay import CaptureError, Replay, batch_tensors
 from regard.training.task import Loss, Position, Task
+from regard.training.weights import weights_of
 
 gpu = pytest.mark.gpu
 MODEL = {"kind": "transformer", "size": 64, "heads": 2, "layers": 2, "hidden": 64, "dropout": 0.1, "tied": "all"}
@@ -310,6 +312,21 @@ def test_forms_of_other_toolkits_are_replayed(form, options, tmp_path):
     )
     assert replayed.updater.replay.graphs, replayed.updater.replay.problem
     same(replayed, eager)
+
+
+@gpu
+@pytest.mark.parametrize("form", ["packed", "padded"])
+def test_adapters_are_replayed(form, tmp_path):
+    found = []
+    for replay in (False, True):
+        task = Sentences(form)
+        before = {name: tensor.clone() for name, tensor in weights_of(task.model).items()}
+        add_adapters(task.model, 4)
+        found.append(stepped(task, 10, tmp_path, replay=replay, precision="bf16"))
+        after = {name: tensor.cpu() for name, tensor in plain_weights(task.model).items()}
+        assert all(torch.equal(tensor, after[name]) for name, tensor in before.items()), "they alone learn"
+    assert found[1].updater.replay.graphs, found[1].updater.replay.problem
+    same(found[1], found[0])
 
 
 @gpu

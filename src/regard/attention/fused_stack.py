@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn.utils.parametrize import type_before_parametrizations
 
 from regard.attention.attention import Attention
 from regard.attention.block import Block, GELUDropout, MixingBlock, ReLUDropout, SiLUDropout, Stack
@@ -92,7 +93,7 @@ def is_known_block(block: nn.Module) -> bool:
     return (
         block.has_residual
         and type(feed) is nn.Sequential
-        and [type(part) for part in feed] in KNOWN_FEEDS
+        and [type_before_parametrizations(part) for part in feed] in KNOWN_FEEDS
         and all(norm is None or (type(norm) is nn.LayerNorm and norm.elementwise_affine) for norm in norms)
         and all(parameter.dtype == torch.float32 for parameter in block.parameters())
     )
@@ -100,7 +101,7 @@ def is_known_block(block: nn.Module) -> bool:
 
 def is_known_heads(heads: nn.Module) -> bool:
     """Return whether these are heads of scaled dot products under a softmax, with a projection that is one matrix."""
-    if type(heads) is not Heads or type(heads.projection) is not Linear or type(heads.output) is not Linear:
+    if type(heads) is not Heads or not is_linear(heads.projection) or not is_linear(heads.output):
         return False
     inner = heads.attention
     return (
@@ -115,6 +116,11 @@ def is_known_heads(heads: nn.Module) -> bool:
         and inner.span is None
         and inner.query is None
     )
+
+
+def is_linear(part: nn.Module | None) -> bool:
+    """Return whether this is a product of a weight, which may be computed from others, as an adapter's is."""
+    return part is not None and type_before_parametrizations(part) is Linear
 
 
 def run(stack: Stack, x: Tensor, span: Span | None, memory: Tensor | None = None, across: Span | None = None) -> Tensor:

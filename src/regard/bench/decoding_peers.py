@@ -318,9 +318,11 @@ def check_positions(model: TransformerModel) -> None:
     if config.positions not in ("sinusoidal", "learned") or config.join != "add":
         options = f"{config.positions} positions, joined by {config.join},"
         raise ArgumentError(f"model: {options} given, expected sinusoidal or learned ones that are added")
-    if config.activation != "relu" or not config.scale_embeddings or not config.output_bias:
+    plain = config.scale_embeddings and config.output_bias and not config.start_as_end
+    if config.activation != "relu" or not plain:
         raise ArgumentError(
-            "model: activation, scale_embeddings or output_bias given, expected their defaults, which the copies have"
+            "model: activation, scale_embeddings, output_bias or start_as_end given, expected their defaults, which "
+            "the copies have"
         )
 
 

@@ -91,13 +91,17 @@ def tables_of(values: Mapping[str, Any]) -> tuple[dict[str, dict[str, Any]], dic
     return {name: table for name, table in tables.items() if table}, flags
 
 
-def read_checked(table: Mapping[str, Any], flags: Mapping[str, str]) -> "Settings":
-    """Read the settings; what is wrong with an option is called by its name, and not by its key."""
-    from regard.tasks.settings import read_settings
+def read_checked(table: Mapping[str, Any], flags: Mapping[str, str], *, based: bool = False) -> "Settings":
+    """Read the settings; what is wrong with an option is called by its name, and not by its key.
+
+    `based` says that there is a run to begin with.
+    """
+    from regard.tasks.settings import check_extension, read_settings
     from regard.training.trackers import check_trackers
 
     try:
         settings = read_settings(table)
+        check_extension(settings, based=based)
         if not table.get("data"):
             raise CommandError(NOTHING)
         settings.data.require()

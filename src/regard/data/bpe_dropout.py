@@ -10,6 +10,7 @@ import math
 import random
 from collections.abc import Iterable, Sequence
 
+from regard.data.pre_tokenizer import MARK
 from regard.data.tokenizer import UNKNOWN, Tokenizer, Tokenizers
 from regard.errors import ArgumentError
 
@@ -86,28 +87,32 @@ class Cutter:
             left, right = merge.split(" ") if isinstance(merge, str) else merge
             pair = self.vocabulary[left], self.vocabulary[right]
             self.merges.setdefault(pair, (rank, self.vocabulary[left + right]))
+        self.added = frozenset(tokenizer.added.values())
         self.paths: dict[str, list[Symbols]] = {}
         self.ranked_merges: dict[Symbols, list[Merge]] = {}
 
     def again(self, ids: Iterable[int], draws: Draws) -> list[int]:
-        """Split the text of ids anew; tags and other special pieces stay."""
+        """Split the text of ids anew; tags, words that were added and other special pieces stay."""
         cut: list[int] = []
         run: list[int] = []
+        inside = False  # what follows an added word may begin no other
         numbers = [*ids]
         for i, visible in zip(numbers, self.tokenizer.are_visible(numbers), strict=True):
-            if not visible or i <= UNKNOWN or i in self.tokenizer.tags:
-                cut += [*self.text(run, draws), int(i)]
-                run = []
+            if not visible or i <= UNKNOWN or i in self.tokenizer.tags or i in self.added:
+                cut += [*self.text(run, draws, inside), int(i)]
+                run, inside = [], i in self.added
             else:
                 run.append(i)
-        return cut + self.text(run, draws)
+        return cut + self.text(run, draws, inside)
 
-    def text(self, ids: Sequence[int], draws: Draws) -> list[int]:
-        """Split one text between special pieces."""
+    def text(self, ids: Sequence[int], draws: Draws, inside: bool = False) -> list[int]:
+        """Split one text between special pieces; `inside`: it may go on with a word."""
         if not ids:
             return []
         text, before = self.tokenizer.decode(ids), self.tokenizer.library.pre_tokenizer
         words = [word for word, _ in before.pre_tokenize_str(text)] if before is not None else [text]
+        if inside and not self.tokenizer.pieces(ids[:1])[0].startswith(MARK):
+            words[0] = words[0].removeprefix(MARK)
         return [piece for word in words for piece in self.word(word, draws)]
 
     def word(self, word: str, draws: Draws) -> Symbols:

@@ -11,16 +11,20 @@ from regard.config import show_value, suggestion
 from regard.data.tokenizer import END, Tokenizer, Tokenizers
 from regard.errors import CommandError
 
-__all__ = ["choose_languages", "known_languages"]
+__all__ = ["choose_languages", "form_of", "known_languages", "spoken_languages"]
 
 OWN = ("{}", "__{}__")  # of a text in the language
 REQUESTS = (">>{}<<", "<2{}>")  # of a source that is to be translated into the language
+FLAGS = ("--source-language", "--target-language")  # what a person gives languages with
 
 
-def choose_languages(tokenizers: Tokenizers, source: str | None, target: str | None) -> dict[str, tuple[str, ...]]:
+def choose_languages(
+    tokenizers: Tokenizers, source: str | None, target: str | None, flags: Sequence[str] = FLAGS
+) -> dict[str, tuple[str, ...]]:
     """Return what stands around texts (tokenizer.before, after and first) when they are of these languages.
 
-    What names no language stays as it is; a CommandError names a language that the vocabulary has no piece for.
+    What names no language stays as it is; a CommandError names a language that the vocabulary has no piece for, and the
+    flag, or the field, that it was given with.
     """
     reads, writes = tokenizers.source, tokenizers.target
     around = {
@@ -29,10 +33,10 @@ def choose_languages(tokenizers: Tokenizers, source: str | None, target: str | N
         "first": writes.pieces(writes.before),
     }
     if source is not None:
-        piece = find_piece(reads, source, OWN, "--source-language")
+        piece = find_piece(reads, source, OWN, flags[0])
         around["before"] = replace_language(reads, around["before"], piece, OWN)
     if target is not None:
-        piece = find_piece(writes, target, (*OWN, *REQUESTS), "--target-language")
+        piece = find_piece(writes, target, (*OWN, *REQUESTS), flags[1])
         if is_named(piece, REQUESTS):
             around["before"] = replace_language(reads, around["before"], piece, REQUESTS)
         else:
@@ -53,10 +57,19 @@ def find_piece(tokenizer: Tokenizer, language: str, forms: Sequence[str], flag: 
     raise CommandError(f"{flag}: {show_value(language)} given, which the run does not know{hint}")
 
 
+def spoken_languages(tokenizers: Tokenizers) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the languages of sources and of targets, sorted; of sources none where they are of one language."""
+    sources, targets = (known_languages(each) for each in (tokenizers.source, tokenizers.target))
+    return tuple(sorted({code for piece, code in sources.items() if is_named(piece, OWN)})), tuple(
+        sorted(set(targets.values()))
+    )
+
+
 def known_languages(tokenizer: Tokenizer) -> dict[str, str]:
     """List the pieces of languages with the codes that they stand for."""
     special = {*tokenizer.pieces(sorted(tokenizer.hidden)), *tokenizer.tags.values()}
-    special |= {piece for piece in tokenizer.names if is_named(piece, REQUESTS)}
+    starts = tuple(form.partition("{")[0] for form in REQUESTS)  # of few pieces of a large vocabulary
+    special |= {piece for piece in tokenizer.names if piece.startswith(starts) and is_named(piece, REQUESTS)}
     special -= set(tokenizer.pieces(range(END + 1)))
     return {piece: code_of(piece) for piece in special if code_of(piece)}
 
@@ -68,6 +81,11 @@ def code_of(piece: str) -> str:
         if piece.startswith(begin) and piece.endswith(end) and len(piece) > len(begin) + len(end):
             return piece[len(begin) : len(piece) - len(end)]
     return "" if piece.startswith("<") else piece
+
+
+def form_of(piece: str) -> str | None:
+    """Return the form in which a piece names a language, with {} for its code; None for a bare code."""
+    return next((form for form in (*OWN[1:], *REQUESTS) if is_named(piece, (form,)) and code_of(piece)), None)
 
 
 def is_named(piece: str, forms: Sequence[str]) -> bool:

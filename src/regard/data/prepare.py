@@ -10,11 +10,12 @@ import hashlib
 import json
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import tokenizers as library
 
 from regard.data import builtin_text, cache, unknown_words
@@ -89,7 +90,7 @@ def prepare_rows(reading: Reading, say: Say, tokenizers: Tokenizers | None) -> P
         facts = build(folder, reading, tokenizers)
         # What was encoded would be found under another file's name.
         if (fingerprints(reading), contents_of_links(reading)) != (sources, links):
-            raise DataError(f"{names((*reading.training, *reading.validation))}: changed while they were read")
+            raise DataError(f"{names(all_corpora(reading))}: changed while they were read")
         cache.seal(folder, **facts)
         # Named after the tokenizer itself, so that a run that goes on with it finds the same; the key of what was asked
         # for leads there.
@@ -112,12 +113,28 @@ def open_cache(folder: Path, reading: Reading, say: Say, note: str = "") -> Prep
         train=Encoded(folder / "train", manifest["starts"]),
         valid=Encoded(folder / "valid"),
         valid_pairs=[(source, target) for source, target in texts],
-        weights=tuple(corpus.weight for corpus in reading.training) or (1.0,),
+        weights=weigh_corpora(reading, manifest["starts"], manifest["counts"]["pairs"]),
         hash=folder.name,
         counts=manifest["counts"],
         labels=tuple(manifest.get("labels", ())),
         words=read_words(folder),
     )
+
+
+def all_corpora(reading: Reading) -> tuple[CorpusSettings, ...]:
+    """Return every corpus of files that a reading reads."""
+    return (*reading.training, *reading.earlier, *reading.validation)
+
+
+def weigh_corpora(reading: Reading, starts: Sequence[int], pairs: int) -> tuple[float, ...]:
+    """Return how often the pairs of each corpus occur in an epoch; earlier ones fill their share of it."""
+    new = [corpus.weight for corpus in reading.training] or [1.0]
+    earlier = [corpus.weight for corpus in reading.earlier]
+    sizes = np.diff([*starts, pairs])
+    share = reading.data.rehearsal / (1 - reading.data.rehearsal)
+    total = float(np.dot(new, sizes[: len(new)]))
+    scale = share * total / max(1.0, float(np.dot(earlier, sizes[len(new) :])))
+    return (*new, *(scale * weight for weight in earlier))
 
 
 def cached_valid_pairs(
@@ -163,17 +180,18 @@ def cache_key(reading: Reading, tokenizers: Tokenizers | None, sources: Mapping[
 
 def fingerprints(reading: Reading) -> dict[str, object]:
     """Identify the files that a reading reads, or the corpus that is drawn."""
+    earlier = [fingerprint(corpus) for corpus in reading.earlier]
     return {
         "training": [fingerprint(corpus) for corpus in reading.training],
         "validation": [fingerprint(corpus) for corpus in reading.validation],
         "builtin": builtin_text.fingerprint(reading.data) if reading.data.builtin else None,
+        **({"earlier": earlier} if earlier else {}),  # caches without keep their names
     }
 
 
 def contents_of_links(reading: Reading) -> list[str]:
     """Hash the files of word links."""
-    corpora = (*reading.training, *reading.validation)
-    return [content(corpus.alignment) for corpus in corpora if corpus.alignment]
+    return [content(corpus.alignment) for corpus in all_corpora(reading) if corpus.alignment]
 
 
 def fingerprint(corpus: CorpusSettings) -> list[object]:
@@ -203,15 +221,24 @@ def build(folder: Path, reading: Reading, tokenizers: Tokenizers | None) -> dict
                 train.take(train_rows, corpus.tag)
                 valid.take(held_out, corpus.tag)
                 train.counts["repeated"] += len(chunk) - len(train_rows) - len(held_out)
+        new = train.writer.count
+        for corpus in reading.earlier:  # nothing of them is held out, and what is held out is not trained on
+            starts.append(train.writer.count)
+            for chunk in chunks(reading.rows(corpus)):
+                train.take([row for row in chunk if hash_of(row[0], row[1], data.lowercase) not in hashes], corpus.tag)
+        earlier = train.writer.count - new
         for corpus in validation:
             for chunk in chunks(reading.rows(corpus)):
                 valid.take(chunk, corpus.tag)
     counts, manifest = count_rows(train, valid, hold_out), reading.manifest()
+    if reading.earlier:
+        counts["earlier"] = earlier
     one = reading.what.removesuffix("s")
-    for side, corpora, purpose in ((train, training, "train"), (valid, validation, "validate")):
-        if corpora and not side.writer.count:
+    sides = ((new, training, "train on"), (earlier, reading.earlier, "rehearse"))
+    for count, corpora, purpose in (*sides, (valid.writer.count, validation, "validate on")):
+        if corpora and not count:
             summary = "; ".join([reading.summary(counts, manifest), *reading.remarks])
-            raise DataError(f"{names(corpora)}: no {one} is left to {purpose} on: {summary}")
+            raise DataError(f"{names(corpora)}: no {one} is left to {purpose}: {summary}")
     shutil.rmtree(folder / "drawn", ignore_errors=True)
     tokenizers.save(folder / "tokenizer.json")
     rows = "".join(json.dumps(pair) + "\n" for pair in valid.texts)

@@ -32,7 +32,7 @@ class Reading:
 
     def __init__(self, data: DataSettings, settings: TokenizerSettings):
         self.data, self.settings = data, settings
-        self.training, self.validation = data.training, data.validation
+        self.training, self.validation, self.earlier = data.training, data.validation, data.rehearsed
         self.remarks: list[str] = []  # about lines that were cut, or could not be read
 
     @property
@@ -93,6 +93,8 @@ class Reading:
     def summary(self, counts: Mapping[str, int], manifest: Mapping[str, Any]) -> str:
         """Summarise in one line what was kept and dropped."""
         text = f"{counts['pairs']:,} {self.what}" + self.beside(counts, manifest)
+        if counts.get("earlier"):
+            text += f", {counts['earlier']:,} of them from earlier corpora ({self.data.rehearsal:.0%} of an epoch)"
         if dropped := self.dropped(counts, ""):
             text += f"; dropped {dropped}"
         if not counts["valid"]:

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from regard.data.added_words import AddedWords
 from regard.data.charsmap import Charsmap
 from regard.data.pre_tokenizer import MARK
 from regard.data.segmentation import Bpe, Cut, Unigram
@@ -42,8 +43,17 @@ class Word(NamedTuple):
 class SentencePiece:
     """A segmentation and a numbering of its pieces."""
 
-    def __init__(self, section: Mapping[str, Any], vocabulary: Mapping[str, int], tags: Mapping[str, int]):
-        """Take `regard.sentencepiece` of a tokenizer.json, the ids of all pieces, and of those that stand alone."""
+    def __init__(
+        self,
+        section: Mapping[str, Any],
+        vocabulary: Mapping[str, int],
+        tags: Mapping[str, int],
+        words: Mapping[str, int] | None = None,
+    ):
+        """Take `regard.sentencepiece` of a tokenizer.json, and the ids of all pieces.
+
+        `tags` stand alone, `words` were added, and are found where nothing but punctuation follows them.
+        """
         normal, fixed, unused = (in_single_precision(section[key]) for key in ("pieces", "fixed", "unused"))
         self.kind: str = section["kind"]
         self.model = Unigram(normal, fixed) if self.kind == "unigram" else Bpe(normal, fixed, unused)
@@ -69,6 +79,8 @@ class SentencePiece:
         self.words: dict[str, Word | None] = {}  # None: what stands around it matters
         self.units: dict[str, Word] = {}  # normalised, with marks
         self.surface = self.read_surfaces(section, vocabulary)
+        self.added = AddedWords(words, self.cut_rest) if words else None
+        self.added_ids: dict[str, list[int] | None] = {}  # of words as they stand in a text; None: without one of them
 
     # ---- text to ids
 
@@ -128,7 +140,39 @@ class SentencePiece:
         return ids
 
     def encode_part(self, text: str, remembered: int) -> list[int]:
-        """Encode a text without tags."""
+        """Encode a text without tags: added words first, then what stands between them."""
+        if self.added is None:
+            return self.encode_plain(text, remembered)
+        ids, between = list[int](), list[str]()
+        for word in text.split(" "):
+            own = self.find_added(word, remembered)
+            if own is None:
+                between.append(word)
+            else:
+                ids += [*self.encode_plain(" ".join(between), remembered), *own]
+                between = []
+        return ids + self.encode_plain(" ".join(between), remembered)
+
+    def find_added(self, text: str, remembered: int) -> list[int] | None:
+        """Encode a word that begins with an added one; None for others, and where what is around them matters."""
+        if text in self.added_ids:
+            return self.added_ids[text]
+        assert self.added is not None
+        parts, open_ended = self.charsmap.apply(text)
+        dependent = open_ended or any(MARK in part or " " in part for part in parts) or self.charsmap.joins_space(text)
+        ids = None if dependent else self.added.encode("".join(parts))
+        if len(self.added_ids) >= remembered:  # another thread may still read the old ones
+            self.added_ids = {}
+        if len(text) <= SHORT:
+            self.added_ids[text] = ids
+        return ids
+
+    def cut_rest(self, text: str) -> list[int]:
+        """Cut what follows an added word: normalised, and without a mark."""
+        return merge_unknown(self.cut_unit(text).ids)
+
+    def encode_plain(self, text: str, remembered: int) -> list[int]:
+        """Encode a text in which nothing was added."""
         if not self.separable:
             return merge_unknown(self.cut_units(text, remembered))
         split, sure = text.split(" "), self.sure

@@ -12,7 +12,7 @@ from regard.data.builtin import CORPORA, EDITION, generate
 from regard.errors import ArgumentError, ConfigError
 from regard.reading import Unreadable, parse_toml
 
-__all__ = ["AROUND", "GOLD", "CorpusSettings", "DataSettings", "TokenizerSettings", "cache_folder"]
+__all__ = ["AROUND", "EXTENSION", "GOLD", "CorpusSettings", "DataSettings", "TokenizerSettings", "cache_folder"]
 
 TABLES = (".tsv", ".jsonl", ".json")
 LANGUAGES = re.compile(r"[A-Za-z_]{2,20}-[A-Za-z_]{2,20}")
@@ -20,6 +20,7 @@ GOLD = "gold"  # the links that a built-in corpus has
 COLUMNS = 10_000
 TAG = 100  # characters of a word that is put before sources
 AROUND = ("before", "after", "first")  # keys of [tokenizer] that say what stands around a text
+EXTENSION = ("extend", "extend_words")  # keys of [tokenizer] that add pieces to the vocabulary of another run
 PIECES = 16  # around a text, at most
 PLACES = ("source", "corpora", "documents", "images", "builtin")
 Reads = Literal["text", "documents", "pictures"]
@@ -130,6 +131,13 @@ class DataSettings:
     valid: tuple[CorpusSettings, ...] = option(
         (), "several validation corpora, instead of valid_source and valid_target"
     )
+    rehearsal: float = option(
+        0.0,
+        "against forgetting: share of the training pairs that come from data.earlier, such as 0.25; for fine-tuning",
+        least=0,
+        most=0.95,
+    )
+    earlier: tuple[CorpusSettings, ...] = option((), "corpora to rehearse; default: those of the run that --from names")
     documents: str | None = option(
         None, "labelled documents, one per line: .tsv (label, text), .jsonl, .json, also .gz"
     )
@@ -282,6 +290,11 @@ class DataSettings:
         return (CorpusSettings(self.source, self.target, alignment=self.alignment),)
 
     @property
+    def rehearsed(self) -> tuple[CorpusSettings, ...]:
+        """The earlier corpora that are trained on again; none without a share for them."""
+        return self.earlier if self.rehearsal else ()
+
+    @property
     def validation(self) -> tuple[CorpusSettings, ...]:
         """The corpora of files to validate on; none where pairs are held out."""
         return (CorpusSettings(self.valid_source, self.valid_target),) if self.valid_source is not None else self.valid
@@ -338,8 +351,18 @@ class TokenizerSettings:
     after: tuple[str, ...] = option((), 'pieces to put after every source, such as "</s>"')
     first: tuple[str, ...] = option((), 'pieces that every target begins with, such as "deu_Latn"')
 
+    extend: tuple[str, ...] = option((), 'with --from: words or languages to add to the vocabulary, such as "gsw_Latn"')
+    extend_words: int = option(
+        0, "with --from: add so many of the corpus' most frequent words that the tokenizer splits", least=0, most=8192
+    )
+
     def __post_init__(self) -> None:
         """Refuse one file of a pair without the other, sizes too small for any piece, and dropout without merges."""
+        for place, piece in enumerate(self.extend):
+            if piece.split() != [piece] or not piece.isprintable() or len(piece) > TAG or piece in self.extend[:place]:
+                raise ConfigError(
+                    "extend", f"{show_value(piece)} given, expected words of at most {TAG} characters, each once"
+                )
         for name in AROUND:
             if len(getattr(self, name)) > PIECES:
                 raise ConfigError(name, f"{len(getattr(self, name))} pieces given, expected at most {PIECES}")

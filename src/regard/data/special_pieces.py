@@ -1,13 +1,20 @@
-"""The four special pieces of every tokenizer, and how those of a file made elsewhere get their ids."""
+"""The four special pieces of every tokenizer, how those of a file made elsewhere get their ids, and fillers.
+
+Fillers are pieces that stand for nothing, so that there is a multiple of eight of all: on a GPU a matrix whose number
+of rows is odd is multiplied at half the speed. No text spells one, no search writes it (its score is that of the
+padding), and no export has it.
+"""
 
 from typing import Any
 
 from regard.data.tokenizer_checks import check_vocabulary
 from regard.errors import DataError
 
-__all__ = ["END", "PAD", "SPECIAL", "START", "UNKNOWN", "adopt"]
+__all__ = ["END", "FILLER", "MULTIPLE", "PAD", "SPECIAL", "START", "UNKNOWN", "adopt", "describe", "is_filler"]
 
 PAD, START, END, UNKNOWN = 0, 1, 2, 3
+MULTIPLE = 8  # of pieces
+FILLER = "<no piece {}>"  # what fills up to that
 SPECIAL = ("<pad>", "<s>", "</s>", "<unk>")
 ALSO = (  # what the four are called in files made elsewhere
     ("<pad>", "[PAD]", "<|pad|>"),
@@ -59,3 +66,14 @@ def adopt(content: Any, place: str) -> dict[str, Any]:
     else:
         model = {**model, "vocab": {piece: trade.get(i, i) for piece, i in vocabulary.items()}}
     return {**content, "model": model, "added_tokens": sorted(added, key=lambda t: t["id"]), "post_processor": None}
+
+
+def describe(i: int, piece: str, *, special: bool, single_word: bool = False) -> dict[str, Any]:
+    """Describe an added token as tokenizer.json does; a special single word is one that texts have."""
+    flags = dict.fromkeys(("lstrip", "rstrip", "normalized"), False)
+    return {"id": i, "content": piece, "single_word": single_word, **flags, "special": special}
+
+
+def is_filler(piece: str) -> bool:
+    """Return whether a piece stands for nothing."""
+    return piece.startswith(FILLER.partition("{")[0]) and piece.endswith(">")

@@ -18,9 +18,8 @@ import functools
 import hashlib
 import itertools
 import json
-import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any, SupportsInt
@@ -28,7 +27,9 @@ from typing import Any, SupportsInt
 import numpy as np
 import tokenizers as library
 
-from regard.config import show_value, visible
+from regard.config import show_value
+from regard.data.added_words import AddedWords
+from regard.data.library_calls import call_library
 from regard.data.pre_tokenizer import MARK, separable
 from regard.data.sentencepiece import SentencePiece
 from regard.data.special_pieces import END, PAD, SPECIAL, START, UNKNOWN, adopt
@@ -61,14 +62,17 @@ class Tokenizer:
         self.content = content
         added = [token for token in content.get("added_tokens") or () if token["id"] > UNKNOWN]
         self.tags = {token["id"]: token["content"] for token in added if not token.get("special")}
-        self.hidden = frozenset(token["id"] for token in added if token.get("special"))  # of no text
+        self.added = added_words(content)  # pieces that are words, found before all others
+        special = {token["id"] for token in added if token.get("special")}
+        self.hidden = frozenset(special.difference(self.added.values()))  # of no text
         self.before: tuple[int, ...] = ()  # what stands around every text that is not empty
         self.after: tuple[int, ...] = ()
-        self.sentencepiece = read_sentencepiece(content)
+        self.sentencepiece = read_sentencepiece(content, self.added)
         self.kind = kind_of(content["model"]) if self.sentencepiece is None else self.sentencepiece.kind
         # Words of their own, whatever stands beside them: tags, and the sign that SentencePiece writes for unknown.
         self.alone = {*self.tags, *((UNKNOWN,) if self.sentencepiece is not None else ())}
         self.separable = separable(content)
+        self.finder = AddedWords(self.added, None if self.kind == "word" else self.encode_rest) if self.added else None
         self.cache: dict[str, list[int]] = {}
         self.remembered = REMEMBERED
 
@@ -101,6 +105,8 @@ class Tokenizer:
         """Encode a text as ids, without start and end; an empty text has none, and nothing around it."""
         if self.sentencepiece is not None:
             ids = self.sentencepiece.encode(clean_text(text), self.remembered)
+        elif self.finder is not None:
+            (ids,) = self.encode_bare([text])
         else:
             encoded = call_library(REFUSED, self.library.encode, clean_text(text), add_special_tokens=False)
             ids = [i if i > END else UNKNOWN for i in encoded.ids]
@@ -133,11 +139,30 @@ class Tokenizer:
         if len(cache) + len(missing) > self.remembered:  # another thread may still read the old one
             cache, missing = {}, sorted(words)
             self.cache = cache
-        encoded = dict(zip(missing, self.encode_threaded(missing), strict=True))
+        encoded = self.encode_words(missing)
         cache.update((word, ids) for word, ids in encoded.items() if len(word) <= SHORT)
         if any(len(word) > SHORT for word in missing):
             cache = {**cache, **encoded}  # for this once
         return [[i for word in row for i in cache[word]] for row in split]
+
+    def encode_words(self, words: Sequence[str]) -> dict[str, list[int]]:
+        """Encode words one by one: those that were added, and all others with the library."""
+        encoded: dict[str, list[int]] = {}
+        if self.finder is not None:
+            ours = ((word, self.finder.encode(self.normalise(word))) for word in words if not self.has_tag(word))
+            encoded = {word: ids for word, ids in ours if ids is not None}
+        others = [word for word in words if word not in encoded]
+        return {**encoded, **dict(zip(others, self.encode_threaded(others), strict=True))}
+
+    def has_tag(self, word: str) -> bool:
+        """Return whether a tag stands in a word, which it then splits."""
+        return any(tag in word for tag in self.tags.values())
+
+    def encode_rest(self, text: str) -> list[int]:
+        """Encode what follows an added word: as the library does, but without the mark of a word's start."""
+        parts = [part for part, _ in self.library.pre_tokenizer.pre_tokenize_str(text)]
+        parts[0] = parts[0].removeprefix(MARK)
+        return [token.id for part in parts if part for token in self.library.model.tokenize(part)]
 
     def encode_threaded(self, texts: Sequence[str]) -> list[list[int]]:
         """Encode many texts with the library, on several threads."""
@@ -243,17 +268,6 @@ class Tokenizer:
         return json.dumps(self.content, ensure_ascii=False, sort_keys=False, separators=(",", ":"))
 
 
-def call_library(problem: str, function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
-    """Call a function of the library; its panics, which are no `Exception` in Python, become a DataError too."""
-    try:
-        return function(*arguments, **options)
-    except BaseException as error:
-        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
-            raise
-        message = (str(error).splitlines() or [type(error).__name__])[0]
-        raise DataError(f"{problem}: {visible(message[:200])}") from None
-
-
 def clean_text(text: str) -> str:
     """Remove lone surrogates, which no tokenizer takes, and cut words that are too long to read."""
     if len(text) > LONGEST_WORD:
@@ -275,7 +289,15 @@ def portions(texts: Sequence[str]) -> Iterator[Sequence[str]]:
             start, characters = end, 0
 
 
-def read_sentencepiece(content: dict[str, Any]) -> SentencePiece | None:
+def added_words(content: dict[str, Any]) -> dict[str, int]:
+    """Return the ids of the words that were added to a vocabulary (`regard.data.extension`), without marks."""
+    if "regard" not in content and not separable(content):
+        return {}
+    tokens = [each for each in content.get("added_tokens") or () if each.get("special") and each.get("single_word")]
+    return {token["content"].removeprefix(MARK): token["id"] for token in tokens}
+
+
+def read_sentencepiece(content: dict[str, Any], words: dict[str, int]) -> SentencePiece | None:
     """Read the segmentation of a tokenizer.json that has one beside its numbering."""
     section = content.get("regard")
     if section is None:
@@ -283,7 +305,7 @@ def read_sentencepiece(content: dict[str, Any]) -> SentencePiece | None:
     tokens = content.get("added_tokens") or ()
     added = {token["content"]: token["id"] for token in tokens}
     tags = {token["content"]: token["id"] for token in tokens if token["id"] > UNKNOWN and not token.get("special")}
-    return SentencePiece(section["sentencepiece"], {**content["model"]["vocab"], **added}, tags)
+    return SentencePiece(section["sentencepiece"], {**content["model"]["vocab"], **added}, tags, words)
 
 
 def kind_of(model: dict[str, Any]) -> str:
@@ -386,27 +408,3 @@ def read(path: str | Path) -> dict[str, Any]:
     if not isinstance(content, dict) or not ("model" in content or {"source", "target"} <= content.keys()):
         raise DataError(f"{path}: not a tokenizer.json: no model in it")
     return content
-
-
-def quiet_fork() -> None:
-    """Let processes fork: the library's threads do not survive in a child, which encodes on one thread.
-
-    Without this the library warns on every fork, and a child that encodes a batch could wait for ever.
-    """
-    name = "TOKENIZERS_PARALLELISM"
-    ours: list[bool] = []
-
-    def before() -> None:
-        ours.append(name not in os.environ)
-        if ours[-1]:
-            os.environ[name] = "false"
-
-    def after() -> None:
-        if ours.pop():
-            os.environ.pop(name, None)
-
-    if hasattr(os, "register_at_fork"):
-        os.register_at_fork(before=before, after_in_parent=after)
-
-
-quiet_fork()

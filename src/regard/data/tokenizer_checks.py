@@ -125,14 +125,17 @@ def is_written_here(content: Mapping[str, Any]) -> bool:
 
 
 def flags_off(content: Mapping[str, Any]) -> bool:
-    """Return whether added tokens are taken as they are, with nothing around them."""
+    """Return whether added tokens are taken as they are, with nothing around them; added words are special ones."""
     return all(
-        set(token) == FLAGS and not any(token[key] for key in OFF) for token in content.get("added_tokens") or []
+        set(token) == FLAGS
+        and not any(token[key] for key in OFF)
+        and token["single_word"] in (False, token["special"] is True)
+        for token in content.get("added_tokens") or []
     )
 
 
 FLAGS = {"id", "content", "single_word", "lstrip", "rstrip", "normalized", "special"}
-OFF = ("single_word", "lstrip", "rstrip", "normalized")
+OFF = ("lstrip", "rstrip", "normalized")
 
 
 def is_pair(merge: Any) -> bool:

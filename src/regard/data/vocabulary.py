@@ -11,6 +11,7 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
 
 from regard.data.pre_tokenizer import MARK, mark_words, normalise, unmark_words, words
 from regard.data.settings import TokenizerSettings
+from regard.data.special_pieces import describe
 from regard.data.text_profile import TextProfile, is_unspaced, letters_in_common
 from regard.data.tokenizer import SPECIAL, UNKNOWN, Tokenizer, Tokenizers, clean_text
 from regard.data.tokenizer_checks import PIECE
@@ -85,12 +86,6 @@ def train(
         shell.decoder = after
     content = json.loads(shell.to_str())
     return Tokenizer({**content, "added_tokens": sorted(added, key=lambda token: token["id"]), "model": model})
-
-
-def describe(i: int, piece: str, *, special: bool) -> dict[str, Any]:
-    """Describe an added token as tokenizer.json does."""
-    flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
-    return {"id": i, "content": piece, **flags, "special": special}
 
 
 Parts = tuple[dict[str, Any], pre_tokenizers.PreTokenizer | None, decoders.Decoder | None]

@@ -171,7 +171,7 @@ def convert(
         (model.source, spec.encoder.embeddings[0], spec.encoder, model.encoder),
         (model.target, spec.decoder.embeddings, spec.decoder, model.decoder),
     ):
-        words.weight = array(embedding.tokens.weight)
+        words.weight = array(table_of(embedding.tokens.weight, config))
         if config.positions != "rotary":
             stack.position_encodings.encodings = array(position_table(embedding, positions or POSITIONS))
         if config.norm == "pre":
@@ -186,7 +186,7 @@ def convert(
             set_linear(layer.ffn.linear_1, block.feed[2].weight, block.feed[2].bias)
             set_norm(layer.ffn.layer_norm, block.feed_norm)
     spec.encoder.scale_embeddings = spec.decoder.scale_embeddings = config.scale_embeddings
-    set_linear(spec.decoder.projection, model.readout.weight, model.readout.bias)
+    set_linear(spec.decoder.projection, table_of(model.readout.weight, config), model.readout.bias)
     spec.register_source_vocabulary(list(source))
     spec.register_target_vocabulary(list(target))
     spec.config.bos_token = spec.config.decoder_start_token = target[START]
@@ -195,6 +195,12 @@ def convert(
     spec.validate()
     spec.optimize(quantization=None if quantize == "float32" else quantize)
     spec.save(str(folder))
+
+
+def table_of(weight: Tensor, config: TransformerConfig) -> Tensor:
+    """Return a table of embeddings with END's in START's place, where a target is read so; START is never written."""
+    rows = torch.arange(len(weight), device=weight.device)
+    return weight[rows.masked_fill(rows == START, END)] if config.start_as_end else weight
 
 
 def make_spec(config: TransformerConfig, encoder: int, decoder: int, alignment: AlignmentHead | None) -> Any:

@@ -10,9 +10,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from regard.errors import CheckpointError, CommandError
+from regard.errors import CheckpointError, CommandError, ConfigError, DataError, VerificationError
 from regard.interop.folders import check_new, whole_folder
-from regard.interop.formats import find_format
+from regard.interop.formats import Format, find_format
 from regard.interop.manifest import describe_run, hash_file, read_manifest, write_manifest
 from regard.interop.verify import Verification, verify
 from regard.packs import is_file
@@ -60,7 +60,7 @@ def export_model(
         about: dict[str, Any] = {"format": row.name, "facts": facts}
         about["run"] = describe_run(opened.folder, path, opened.step, out)
         write_manifest(temporary, **about, verification=None)
-        verification, other = None, row.open_folder(temporary)
+        verification, other = None, open_written(row, temporary, opened, out)
         if other is not None:
             verification = verify(opened, other, check)
             write_manifest(temporary, **about, verification=asdict(verification))
@@ -80,8 +80,7 @@ def verify_export(folder: str | Path, run: str | Path | None = None, check: str 
     folder = Path(folder)
     manifest = read_manifest(folder)
     row, origin = find_format(manifest["format"], "--verify"), manifest["run"]
-    other = row.open_folder(folder)
-    if other is None:
+    if row.opener is None:
         raise CommandError(f"--verify: {folder} is of format {row.name}, which is not verified")
     place = Path(run) if run is not None else folder.absolute().parent / str(origin.get("folder"))
     name = str(origin.get("checkpoint"))
@@ -93,4 +92,14 @@ def verify_export(folder: str | Path, run: str | Path | None = None, check: str 
         )
     if hash_file(path / "manifest.json")["sha256"] != origin.get("sha256"):
         raise CheckpointError(f"{path}: another checkpoint than {folder} was exported from")
-    return verify(load(place, checkpoint=name), other, check)
+    opened = load(place, checkpoint=name)
+    return verify(opened, open_written(row, folder, opened, folder), check)
+
+
+def open_written(row: Format, folder: Path, run: Run, out: Path) -> Any:
+    """Open a folder that was written; one that is not what was to be written is a VerificationError."""
+    try:
+        return row.open_folder(folder, run)
+    except (CheckpointError, ConfigError, DataError) as error:
+        problem = str(error).replace(str(folder), str(out))
+        raise VerificationError(f"{run.folder}: not verified: the folder cannot be opened again: {problem}") from error

@@ -6,10 +6,11 @@ run.translate(["I ate pizza yesterday."], beam=5)
 """
 
 import contextlib
+import copy
 import hashlib
 import json
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -62,9 +63,10 @@ class ExportedRun(Run):
         """The device that the engine computes on."""
         return self._engine.device
 
-    def set_languages(self, source: str | None = None, target: str | None = None) -> None:
-        """Translate between other languages from now on."""
-        super().set_languages(source, target)
+    def _surround(self, around: Mapping[str, tuple[str, ...]]) -> None:
+        """Set what stands around a text from now on, with an engine that knows of it; another run may have this one."""
+        super()._surround(around)
+        self._engine = copy.copy(self._engine)
         self._engine.tokenizers = self.tokenizers
 
     def force(self, item: Item, target: str | None, options: Options, tree: bool) -> ForcedExample:
@@ -178,7 +180,7 @@ def open_exported(
         return ExportedRun(run or folder, manifest, engine, warn)
 
 
-def open_ctranslate2(folder: Path) -> OpenedExport:
+def open_ctranslate2(folder: Path, run: Run | None = None) -> OpenedExport:
     """Open a folder that was just written, on this machine's CPU: in its own format, or the nearest that there is."""
     kept = str(read_manifest(folder, "ctranslate2")["facts"]["quantize"])
     compute = kept if kept in supported("cpu") else NEAREST.get(kept, "float32")

@@ -48,7 +48,7 @@ class Format:
     writer: str | None = None
     recognise: Callable[[Path], bool] = field(default=lambda folder: False)  # quick, and without torch
     options: tuple[str, ...] = ()  # that its writer takes
-    opener: str | None = None  # `open(folder)`: what `verify` decodes and scores with, beside the run
+    opener: str | None = None  # `open(folder, run)`: what `verify` decodes and scores with, beside the run
     extra: str = ""  # of Regard, which brings the packages that it needs
 
     def read(self, folder: Path) -> Imported:
@@ -68,9 +68,9 @@ class Format:
         facts: dict[str, Any] | None = self.call(self.writer, run, folder, **options)
         return facts or {}
 
-    def open_folder(self, folder: Path) -> Any:
+    def open_folder(self, folder: Path, run: Any) -> Any:
         """Open a folder that was written, to compare it with its run; None where the format has no means to."""
-        return None if self.opener is None else self.call(self.opener, folder)
+        return None if self.opener is None else self.call(self.opener, folder, run)
 
     def call(self, name: str, *arguments: Any, **options: Any) -> Any:
         """Import a function by its dotted name, and call it; a missing package is named with its extra."""
@@ -135,6 +135,7 @@ register(
         "OPUS-MT models, and others of Marian, as Transformers stores them",
         reader="regard.interop.marian.read_marian",
         writer="regard.interop.marian.write_marian",
+        opener="regard.interop.reopened.open_marian",
         recognise=lambda folder: model_type(folder) == "marian",
     )
 )
@@ -144,6 +145,7 @@ register(
         "M2M-100 and NLLB, as Transformers stores them",
         reader="regard.interop.m2m100.read_m2m100",
         writer="regard.interop.m2m100.write_m2m100",
+        opener="regard.interop.reopened.open_m2m100",
         recognise=lambda folder: model_type(folder) == "m2m_100",
     )
 )

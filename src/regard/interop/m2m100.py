@@ -4,13 +4,16 @@ Fan et al. 2021 (arXiv:2010.11125); NLLB team 2022 (arXiv:2207.04672). A source 
 </s>, a target begins with its language (tokenizer.before, after and first; `--source-language` and `--target-language`
 choose them). What else differs from Regard:
 
-- Decoding begins with </s>. Regard's START takes a copy of its row, and an output bias that keeps it from being
-  written; their <s>, which no text has, stays a piece of its own, so that every score of the softmax is there once.
+- Decoding begins with </s>, which is read in place of Regard's START (model.start_as_end). An output bias keeps START
+  and what fills the vocabulary up from being written; training leaves it as it is (model.fixed_bias), so that the run
+  can be written back. Their <s>, which no text has, stays a piece of its own, so that every score of the softmax is
+  there once.
 - Norms stand before each layer and after the last, positions are fairseq's, and the last layer has no bias.
 """
 
 import copy
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,16 +23,17 @@ from torch import Tensor
 
 from regard.config import show_value
 from regard.data.language_pieces import known_languages
+from regard.data.special_pieces import describe, is_filler
 from regard.data.tokenizer import END, PAD, SPECIAL, START, UNKNOWN, Tokenizer, Tokenizers, open_tokenizer
-from regard.data.vocabulary import describe
 from regard.errors import ArgumentError, ConfigError, DataError
 from regard.interop.formats import Imported, read_table
-from regard.interop.numbering import is_filler, m2m100_rows, m2m100_tokenizers, nllb_rows, nllb_tokenizers, round_up
+from regard.interop.numbering import m2m100_rows, m2m100_tokenizers, nllb_rows, nllb_tokenizers, round_up
 from regard.interop.stacks import (
     NEVER,
     StackSizes,
     block_names,
     check_exported,
+    check_rows,
     check_tensors,
     collect_blocks,
     flag,
@@ -44,7 +48,7 @@ from regard.models.config import LONGEST
 from regard.models.transformer.model import TransformerModel
 from regard.run import Run
 
-__all__ = ["read_m2m100", "write_m2m100"]
+__all__ = ["read_m2m100", "read_rows", "write_m2m100"]
 
 THEIR_START = "<their-s>"  # what their <s> is called here, where <s> begins an output
 SHARED, HEAD = "model.shared.weight", "lm_head.weight"
@@ -60,13 +64,24 @@ VOCABULARIES = ("vocab.json", "sentencepiece.bpe.model", "tokenizer.json", "spec
 
 def read_m2m100(folder: Path) -> Imported:
     """Read a folder of M2M-100 or NLLB as a run of Regard."""
+    read_table(folder / "config.json")
+    tokenizers, table = read_vocabulary(folder)
+    imported = read_rows(folder, tokenizers, table)
+    files = [folder / name for name in (*VOCABULARIES, "tokenizer_config.json") if (folder / name).is_file()]
+    languages = len(known_languages(tokenizers.source))
+    note = f"It knows {languages} languages: choose two with --source-language and --target-language."
+    return replace(imported, files=(*imported.files, *files), notes=(note,))
+
+
+def read_rows(folder: Path, tokenizers: Tokenizers, table: Mapping[str, int]) -> Imported:
+    """Read a folder whose pieces are those of known tokenizers, and whose rows are those of a table."""
     path = folder / "config.json"
     config = read_table(path)
     sizes = StackSizes.read({"activation_function": "relu", **config}, path)
     if not flag(config, "tie_word_embeddings", True, path):
         raise DataError(f"{path}: tie_word_embeddings is false, expected true")
-    tokenizers, table = read_vocabulary(folder)
-    for key, piece in NUMBERS.items():
+    copied = has_their_start(tokenizers.target)
+    for key, piece in {**NUMBERS, "decoder_start_token_id": "</s>" if copied else "<s>"}.items():
         if config.get(key) != table.get(piece):
             value = show_value(config.get(key))
             raise DataError(f"{path}: {key} is {value}, expected the number of {piece}, which is {table.get(piece)}")
@@ -83,13 +98,11 @@ def read_m2m100(folder: Path) -> Imported:
     check_tensors(weights, {**shapes, SHARED: (len(table), sizes.size)}, read[0])
     own = collect_blocks(weights, sizes, True)
     rows = rows_of(tokenizers.target, table)
+    check_rows(rows, len(table), path)
     own["source.tokens.weight"] = move_rows(weights[SHARED], rows)
-    never = torch.tensor([i for i, row in enumerate(rows) if row is None or i == START])
+    never = torch.tensor([i for i, row in enumerate(rows) if row is None or (copied and i == START)], dtype=torch.long)
     own["readout.bias"] = torch.zeros(len(rows)).index_fill(0, never, NEVER)
-    files = [folder / name for name in (*VOCABULARIES, "tokenizer_config.json") if (folder / name).is_file()]
-    languages = len(known_languages(tokenizers.source))
-    note = f"It knows {languages} languages: choose two with --source-language and --target-language."
-    return Imported(settings_of(config, sizes, tokenizers, path), tokenizers, own, (path, *files, *read), (note,))
+    return Imported(settings_of(config, sizes, tokenizers, path), tokenizers, own, (path, *read))
 
 
 def read_vocabulary(folder: Path) -> tuple[Tokenizers, dict[str, int]]:
@@ -109,11 +122,17 @@ def read_vocabulary(folder: Path) -> tuple[Tokenizers, dict[str, int]]:
 
 
 def rows_of(tokenizer: Tokenizer, table: Mapping[str, int]) -> list[int | None]:
-    """Return their row of each id; START begins with </s>."""
+    """Return their row of each id; START begins with </s>, where their <s> is a piece of its own."""
     rows: list[int | None] = [table.get(tokenizer.names[i]) for i in range(tokenizer.size)]
-    rows[START] = table["</s>"]
-    rows[number_of(tokenizer, THEIR_START)] = table["<s>"]
+    if has_their_start(tokenizer):
+        rows[START] = table["</s>"]
+        rows[number_of(tokenizer, THEIR_START)] = table["<s>"]
     return rows
+
+
+def has_their_start(tokenizer: Tokenizer) -> bool:
+    """Return whether their <s> is a piece of its own, as in a run that was imported."""
+    return tokenizer.library.token_to_id(THEIR_START) is not None
 
 
 def number_of(tokenizer: Tokenizer, piece: str) -> int:
@@ -128,6 +147,8 @@ def settings_of(config: Mapping[str, Any], sizes: StackSizes, tokenizers: Tokeni
     longest = whole({"max_position_embeddings": 1024, **config}, "max_position_embeddings", LONGEST, path)
     model = {key: value for key, value in sizes.table().items() if value is not None}
     model |= {"kind": "transformer", "norm": "pre", "positions": "sinusoidal", "sines": "fairseq", "tied": "all"}
+    copied = has_their_start(tokenizers.target)
+    model |= {"start_as_end": copied, "fixed_bias": True}
     model |= {"scale_embeddings": flag(config, "scale_embedding", True, path)}
     model |= {key: share(config, key, path) for key in ("dropout", "attention_dropout")}
     tokenizer = {"kind": tokenizers.source.kind, "joint": True, "after": [SPECIAL[END]]}
@@ -143,14 +164,14 @@ def write_m2m100(run: Run, folder: Path) -> None:
     if not isinstance(run.model, TransformerModel):
         raise ArgumentError(f"{run.folder}: a model of kind {run.settings.kind} given, but m2m100 has only transformer")
     config, tokenizer = run.model.config, run.tokenizers.target
+    copied = has_their_start(tokenizer)
     expected = {"norm": ["pre"], "positions": ["sinusoidal"], "sines": ["fairseq"], "tied": ["all"]}
-    check_exported(config, expected, "m2m100")
+    check_exported(config, {**expected, "start_as_end": [False, True] if copied else [False]}, "m2m100")
     weights = {name: tensor.cpu().float() for name, tensor in run.model.state_dict().items()}
-    copied = tokenizer.library.token_to_id(THEIR_START) is not None
     first = number_of(tokenizer, THEIR_START) if copied else START
     rest = [i for i in range(len(SPECIAL), tokenizer.size) if i != first and not is_filler(tokenizer.names[i])]
     order = [first, PAD, END, UNKNOWN, *rest]
-    check_bias(weights, [i for i in order if not copied or i != START], copied)
+    check_bias(weights, order, copied and not config.start_as_end)
     tensors: dict[str, Tensor] = spread_blocks(weights, StackSizes.of(config), True)
     tensors[SHARED] = weights["source.tokens.weight"][order]
     (folder / "model.safetensors").write_bytes(save(tensors, metadata={"format": "pt"}))
@@ -181,14 +202,14 @@ def write_m2m100(run: Run, folder: Path) -> None:
     write_json(folder / "generation_config.json", generation)
 
 
-def check_bias(weights: Mapping[str, Tensor], written: Sequence[int], copied: bool) -> None:
+def check_bias(weights: Mapping[str, Tensor], written: Sequence[int], own_start: bool) -> None:
     """Refuse what has no place in a last layer without a bias, and a START that is no </s> any more."""
     bias = weights.get("readout.bias")
     others = None if bias is None else bias[list(written)]
     if others is not None and bool(others.abs().max() > TOLERANCE):
         raise ConfigError("model.output_bias", "it was trained, but m2m100 has none; export to another format")
     embeddings = weights["source.tokens.weight"]
-    if copied and not torch.allclose(embeddings[START], embeddings[END], rtol=0, atol=TOLERANCE):
+    if own_start and not torch.allclose(embeddings[START], embeddings[END], rtol=0, atol=TOLERANCE):
         raise ConfigError(
             "model.tied", "START and </s> were trained apart, but are one in m2m100; export to another format"
         )

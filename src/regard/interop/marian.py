@@ -10,6 +10,7 @@ side. Junczys-Dowmunt et al. 2018 (arXiv:1804.00344); Tiedemann and Thottingal 2
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,15 +21,17 @@ from torch import Tensor
 from regard.attention.positions import sinusoids
 from regard.config import show_value
 from regard.data.settings import LANGUAGES
+from regard.data.special_pieces import is_filler
 from regard.data.tokenizer import END, PAD, SPECIAL, START, UNKNOWN, Tokenizer, Tokenizers
 from regard.errors import ArgumentError, DataError
 from regard.interop.formats import Imported, read_table
-from regard.interop.numbering import is_filler, marian_rows, marian_tokenizers, round_up
+from regard.interop.numbering import marian_rows, marian_tokenizers, round_up
 from regard.interop.stacks import (
     NEVER,
     StackSizes,
     block_names,
     check_exported,
+    check_rows,
     check_tensors,
     collect_blocks,
     flag,
@@ -44,7 +47,7 @@ from regard.models.config import LONGEST
 from regard.models.transformer.model import TransformerModel
 from regard.run import Run
 
-__all__ = ["marian_tensors", "read_marian", "write_marian"]
+__all__ = ["marian_tensors", "read_marian", "read_rows", "write_marian"]
 
 NEVER_SCORE = -1e3  # an output bias below it belongs to a piece that is never written
 FIXED = {  # keys of config.json that have one value here
@@ -63,13 +66,21 @@ HEAD, BIAS = "lm_head.weight", "final_logits_bias"
 
 def read_marian(folder: Path) -> Imported:
     """Read a folder of Marian's as a run of Regard."""
-    path = folder / "config.json"
-    config = read_table(path)
-    sizes, tied = StackSizes.read(config, path), check_config(config, path)
     for name in ("source.spm", "target.spm", "vocab.json"):
         if not (folder / name).is_file():
             raise DataError(f"{folder / name}: missing, expected Marian's vocabulary")
-    tokenizers = round_up(marian_tokenizers(folder), str(folder))
+    imported = read_rows(folder, round_up(marian_tokenizers(folder), str(folder)))
+    return replace(imported, files=(*imported.files, folder / "source.spm", folder / "target.spm"))
+
+
+def read_rows(folder: Path, tokenizers: Tokenizers) -> Imported:
+    """Read a folder of Marian's whose pieces are those of known tokenizers; SentencePiece's files are not read.
+
+    Ids are the tokenizers', and vocab.json gives the row of each.
+    """
+    path = folder / "config.json"
+    config = read_table(path)
+    sizes, tied = StackSizes.read(config, path), check_config(config, path)
     second = folder / "target_vocab.json"
     files = ("vocab.json", "target_vocab.json" if second.exists() else "vocab.json")
     tables = [marian_rows(folder, file) for file in files]
@@ -91,6 +102,8 @@ def read_marian(folder: Path) -> Imported:
     tensors.setdefault(BIAS, torch.zeros(shapes[BIAS]))
     check_tensors(tensors, shapes, read[0])
     rows = [rows_of(side, table) for side, table in zip((tokenizers.source, tokenizers.target), tables, strict=True)]
+    for side, table, file in zip(rows, tables, files, strict=True):
+        check_rows(side, len(table), folder / file)
     weights = collect_blocks(tensors, sizes, False)
     weights["source.tokens.weight"] = move_rows(tensors[names[0]], rows[0])
     if tied != "all":
@@ -102,7 +115,7 @@ def read_marian(folder: Path) -> Imported:
     weights["readout.bias"] = bias
     settings = [folder / name for name in ("tokenizer_config.json",) if (folder / name).is_file()]
     table = describe(config, sizes, tied, tokenizers, path, read_table(settings[0]) if settings else {})
-    vocabulary_files = (folder / "source.spm", folder / "target.spm", *(folder / name for name in dict.fromkeys(files)))
+    vocabulary_files = (folder / name for name in dict.fromkeys(files))
     return Imported(table, tokenizers, weights, (path, *vocabulary_files, *settings, *read))
 
 

@@ -10,15 +10,14 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from regard.data.special_pieces import FILLER, MULTIPLE, describe
 from regard.data.tokenizer import SPECIAL, Tokenizers, open_tokenizer, read
 from regard.data.tokenizer_checks import LARGEST, check_ids, check_vocabulary
-from regard.data.vocabulary import describe
 from regard.errors import DataError
 from regard.interop.sentencepiece import convert, is_code, read_model
 from regard.reading import SMALL, Unreadable, parse_json, read_bytes
 
 __all__ = [
-    "is_filler",
     "m2m100_ids",
     "m2m100_rows",
     "m2m100_tokenizers",
@@ -31,8 +30,6 @@ __all__ = [
     "round_up",
 ]
 
-MULTIPLE = 8  # of pieces
-FILLER = "<no piece {}>"  # what fills up to that
 MODEL = "sentencepiece.bpe.model"  # of M2M-100 and NLLB
 FILLED = 8  # rows behind M2M-100's languages that nothing is called by
 M2M100 = """
@@ -97,11 +94,6 @@ def round_up(tokenizers: Tokenizers, place: str) -> Tokenizers:
             content["added_tokens"].append(describe(number, FILLER.format(number), special=True))
         sides.append(open_tokenizer(content, place))
     return Tokenizers(*sides)
-
-
-def is_filler(piece: str) -> bool:
-    """Return whether a piece stands for nothing."""
-    return piece.startswith(FILLER.partition("{")[0]) and piece.endswith(">")
 
 
 def m2m100_rows(folder: Path) -> dict[str, int]:

@@ -24,6 +24,7 @@ from regard.packs import DIGITS, MARK, hash_start, is_file, is_pack
 from regard.reading import read_json
 from regard.tasks.summary import CARD, ON_CARD, require_run, summarise
 from regard.training.checkpoint import Checkpoints, best_json, read_checkpoint
+from regard.training.manifest import BASE, read_manifest
 
 __all__ = ["pack"]
 
@@ -59,6 +60,7 @@ def pack(
         "config.toml": tomli_w.dumps(without_folders(config)).encode(),
         **{name: folder / name for name in ALONGSIDE if is_file(folder / name)},
         "checkpoints/best.json": best_json(path),
+        **({BASE: folder / BASE} if "base" in read_manifest(path) else {}),  # what its adapters change
         f"{inside}/manifest.json": path / "manifest.json",
         f"{inside}/model.safetensors": path / "model.safetensors",
     }

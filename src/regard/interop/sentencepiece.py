@@ -16,9 +16,10 @@ import numpy as np
 
 from regard.config import visible
 from regard.data.charsmap import Charsmap
+from regard.data.special_pieces import describe
 from regard.data.tokenizer import SPECIAL, adopt
 from regard.data.tokenizer_checks import LARGEST, LONGEST_PIECE, NUMBERING, check_form, check_vocabulary
-from regard.data.vocabulary import BYTES, describe
+from regard.data.vocabulary import BYTES
 from regard.errors import DataError
 from regard.reading import Unreadable, read_bytes
 

@@ -22,7 +22,16 @@ from regard.models.config import DEEPEST, HEADS, WIDEST
 from regard.models.transformer.config import TransformerConfig
 from regard.models.weights import read_weights
 
-__all__ = ["NEVER", "StackSizes", "check_tensors", "collect_blocks", "move_rows", "read_tensors", "spread_blocks"]
+__all__ = [
+    "NEVER",
+    "StackSizes",
+    "check_rows",
+    "check_tensors",
+    "collect_blocks",
+    "move_rows",
+    "read_tensors",
+    "spread_blocks",
+]
 
 NEVER = -1e4  # the output bias of a piece that is never written; in half precision -∞ less itself is no number
 NAMED = 5  # tensors of a list in a message
@@ -235,6 +244,12 @@ def check_tensors(tensors: Mapping[str, Tensor], shapes: Mapping[str, tuple[int,
             raise DataError(f"{path}: {name} is {given}, expected {list(shape)} as config.json says")
 
 
+def check_rows(rows: Sequence[int | None], count: int, path: Path) -> None:
+    """Refuse a vocabulary of which a row belongs to no piece: its score would be missing."""
+    if left := sorted(set(range(count)) - set(rows)):
+        raise DataError(f"{path}: {len(left):,} of {count:,} pieces not known here, the first in row {left[0]}")
+
+
 def listing(names: Sequence[str]) -> str:
     """List names of tensors, the first few."""
     more = f" and {len(names) - NAMED:,} more" if len(names) > NAMED else ""
@@ -248,6 +263,7 @@ def check_exported(config: TransformerConfig, expected: Mapping[str, Sequence[An
         "mixing": ["attention"],
         "residual": [True],
         "feed_forward": [True],
+        "start_as_end": [False],
         "depth": [None, config.size // config.heads],
     }
     for key, values in {**usual, **expected}.items():

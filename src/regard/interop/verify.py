@@ -17,7 +17,8 @@ from typing import Any, Literal, Protocol
 
 from regard.config import read
 from regard.data.prepare import cached_valid_pairs
-from regard.data.tokenizer import UNKNOWN
+from regard.data.special_pieces import is_filler
+from regard.data.tokenizer import UNKNOWN, Tokenizer
 from regard.decoding.batches import Scored
 from regard.decoding.options import GREEDY
 from regard.errors import DataError, VerificationError
@@ -130,7 +131,7 @@ def find_sentences(run: Run, check: str | Path | None, count: int = COUNT) -> Se
         texts = [source for source, _ in pairs[:count]]
     if not texts:
         sources, targets = (
-            draw_pieces(each.size, count, min(LONGEST, longest - 1), seed)
+            draw_pieces(drawable(each), count, min(LONGEST, longest - 1), seed)
             for seed, each in enumerate((run.tokenizers.source, run.tokenizers.target))
         )
         return Sentences("drawn", (), sources, targets)
@@ -138,11 +139,16 @@ def find_sentences(run: Run, check: str | Path | None, count: int = COUNT) -> Se
     return Sentences("validation" if check is None else "file", [text for text, _ in rows], [ids for _, ids in rows])
 
 
-def draw_pieces(size: int, count: int, longest: int, seed: int) -> list[list[int]]:
-    """Draw sentences of 1 to `longest` pieces of a vocabulary, special ones apart."""
+def drawable(tokenizer: Tokenizer) -> Sequence[int]:
+    """Return the pieces to draw from: special ones apart, and those that stand for nothing, which no export has."""
+    first = min(UNKNOWN + 1, tokenizer.size - 1)
+    return [i for i in range(first, tokenizer.size) if not is_filler(tokenizer.names[i])]
+
+
+def draw_pieces(pieces: Sequence[int], count: int, longest: int, seed: int) -> list[list[int]]:
+    """Draw sentences of 1 to `longest` of these pieces."""
     draw = random.Random(seed)
-    first = min(UNKNOWN + 1, size - 1)
-    return [[draw.randrange(first, size) for _ in range(draw.randint(1, max(1, longest)))] for _ in range(count)]
+    return [[draw.choice(pieces) for _ in range(draw.randint(1, max(1, longest)))] for _ in range(count)]
 
 
 def compare_outputs(run: Run, sentences: Sentences, outputs: Ids, others: Ids) -> int:

@@ -47,6 +47,10 @@ class ModelConfig:
         """Return the learning rate that suits this model, where it is not the usual one."""
         return None
 
+    def adapter_rank(self) -> int:
+        """Return the rank of the adapters that are trained in place of the weights (the option `adapter`); 0: none."""
+        return 0
+
     def known_positions(self) -> int | None:
         """Return how many positions of a sentence the model can tell apart (its option `length`); None: any number."""
         return None

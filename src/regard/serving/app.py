@@ -99,13 +99,13 @@ def make_app(service: Service) -> Guard | CORSMiddleware:
     async def score(request: Request) -> Response:
         parsed, _, _ = await read(request, ScoreRequest)
         require_texts(parsed.texts)
-        return await finish(service, request, service.score(parsed.model, parsed.texts, parsed.targets))
+        return await finish(service, request, service.score(parsed))
 
     @app.post("/v1/align", **describe_route("align", AlignRequest, settings))
     async def align(request: Request) -> Response:
         parsed, _, _ = await read(request, AlignRequest)
         require_texts(parsed.texts)
-        return await finish(service, request, service.align(parsed.model, parsed.texts, parsed.targets))
+        return await finish(service, request, service.align(parsed))
 
     @app.post("/v1/look", **describe_route("look", LookRequest, settings))
     async def look(request: Request) -> Response:
@@ -115,7 +115,7 @@ def make_app(service: Service) -> Guard | CORSMiddleware:
                 given = options_given(table, options)
                 return await finish(service, request, service.look_at_picture(parsed, files, given))
         parsed, _, given = await read(request, LookRequest)
-        return await finish(service, request, service.look(parsed.model, parsed.text, parsed.target, given))
+        return await finish(service, request, service.look(parsed, given))
 
     @app.post("/v1/classify", **describe_route("classify", ClassifyRequest, settings))
     async def classify(request: Request) -> Response:

@@ -3,18 +3,26 @@
 These are functions at the top of a module, as a worker may be in another process: it finds them by their names.
 """
 
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 import numpy as np
 
 from regard.decoding.batches import Scored
 from regard.inspection.collect.from_run import exhibit_of
 from regard.inspection.draw.page import page_data
-from regard.run import Run
+from regard.run import Run, surround_run
 from regard.tasks.results import Translation
 from regard.tasks.translate import add_alignments
 
-__all__ = ["collect_page", "list_alignments", "list_links", "score_tokens"]
+__all__ = ["call_between", "collect_page", "list_alignments", "list_links", "score_tokens"]
+
+T = TypeVar("T")
+
+
+def call_between(run: Run, function: Callable[[Run], T], around: Mapping[str, tuple[str, ...]]) -> T:
+    """Call a function with the run as it is for other languages."""
+    return function(surround_run(run, around))
 
 
 def list_alignments(run: Run, given: Any) -> list[list[Translation]]:

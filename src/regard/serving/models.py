@@ -10,23 +10,27 @@ from typing import Any
 
 import torch
 
+from regard.data.language_pieces import choose_languages, spoken_languages
 from regard.data.languages import languages_of
 from regard.data.unknown_words import IgnoredWords
 from regard.decoding.ensemble import first_model
 from regard.decoding.processes import Processes
 from regard.errors import ConfigError
 from regard.interop.manifest import is_export
-from regard.run import Run, load
+from regard.run import Run, load, surround_run
 from regard.serving.jobs import Update, WaitingLine
 from regard.serving.process_worker import ProcessWorker
 from regard.serving.settings import ServeSettings
 from regard.serving.worker import STOPPED, Counters, Worker, WorkerError, longest_source
 from regard.training.checkpoint import Checkpoints, digest
 
-__all__ = ["ServedModel", "parse_devices", "share_threads"]
+__all__ = ["NONE", "Languages", "ServedModel", "parse_devices", "share_threads"]
 
 log = logging.getLogger("regard.serving")
 Deliver = Callable[[list[Update]], None]
+Languages = tuple[str | None, str | None]  # of sources and targets; None: the model's own
+NONE: Languages = (None, None)
+PAIRS = 1_000  # of languages, whose tokenizers are kept
 WORDS = 10_000  # whose pieces a tokenizer keeps: a server meets new ones for ever
 
 
@@ -46,6 +50,7 @@ class ServedModel:
         ]
         self.opened: Run | None = None
         self.card: dict[str, Any] = {}
+        self.between: dict[Languages, tuple[dict[str, tuple[str, ...]], Run]] = {}  # what is around texts, and the run
 
     def start(self) -> None:
         """Start the workers, and wait until all are ready; an error of one is raised, and ends the others."""
@@ -76,6 +81,24 @@ class ServedModel:
         """The run: its tokenizers, settings and labels, and the facts of its model, to compute nothing with."""
         assert self.opened is not None
         return self.opened
+
+    def run_between(self, languages: Languages) -> Run:
+        """The run as it is for two languages; a CommandError names one that the model does not know."""
+        return self.run if languages == NONE else self.choose(languages)[1]
+
+    def around(self, languages: Languages) -> dict[str, tuple[str, ...]]:
+        """What stands around texts of two languages."""
+        return self.choose(languages)[0]
+
+    def choose(self, languages: Languages) -> tuple[dict[str, tuple[str, ...]], Run]:
+        """Find what stands around texts of two languages, and make the run with it."""
+        if languages not in self.between:
+            self.run.require("translate")
+            around = choose_languages(self.run.tokenizers, *languages, flags=("source_language", "target_language"))
+            if len(self.between) >= PAIRS:
+                self.between.clear()
+            self.between[languages] = around, surround_run(self.run, around)
+        return self.between[languages]
 
     @property
     def device_type(self) -> str:
@@ -140,12 +163,21 @@ class ServedModel:
             "reads": "pictures" if run.settings.data.reads == "pictures" else "texts",
             "actions": actions_of(run),
             "languages": None if languages is None else {"source": languages[0], "targets": list(languages[1])},
+            "known_languages": describe_languages(run),
             "labels": list(run.labels) or None,
             "step": run.step,
             "parameters": sum(parameter.numel() for parameter in run.model.parameters()),
             "longest": longest_source(run),
             "devices": [worker.device for worker in self.workers],
         }
+
+
+def describe_languages(run: Run) -> dict[str, list[str]] | None:
+    """List the languages that a model with several has pieces for; None for any other."""
+    if not run.can("translate"):
+        return None
+    sources, targets = spoken_languages(run.tokenizers)
+    return {"sources": list(sources), "targets": list(targets)} if targets else None
 
 
 def open_run(folders: Sequence[str], device: str, settings: ServeSettings) -> Run:

@@ -5,6 +5,7 @@ It runs in the event loop, and computes nothing with a model there: workers do t
 
 import asyncio
 import contextlib
+import functools
 import math
 import threading
 import time
@@ -16,9 +17,10 @@ from regard.config import suggestion
 from regard.data.languages import parse_given
 from regard.decoding.outputs import SearchResult
 from regard.run import Run
+from regard.serving.calls import call_between
 from regard.serving.jobs import BULK, Job, Update
 from regard.serving.metrics import Metrics
-from regard.serving.models import ServedModel
+from regard.serving.models import NONE, Languages, ServedModel
 from regard.serving.requests import ApiError
 from regard.serving.settings import ServeSettings
 
@@ -222,9 +224,11 @@ class ModelRegistry:
         self.metrics.stages.labels("search").observe(time.perf_counter() - start - waited)
         return [outcome for outcome in pending.outcomes if outcome is not None]
 
-    async def call(self, model: ServedModel, function: Callable[[Run], T]) -> T:
+    async def call(self, model: ServedModel, function: Callable[[Run], T], languages: Languages = NONE) -> T:
         """Have a worker call a function with its run, for a request that was admitted; cancelled in time, it is not."""
         self.require_worker(model)
+        if languages != NONE:
+            function = functools.partial(call_between, function=function, around=model.around(languages))
         return await asyncio.wrap_future(model.line.call(function))
 
     @contextlib.contextmanager

@@ -34,6 +34,7 @@ __all__ = [
 T = TypeVar("T")
 LISTS = ("texts", "prefixes", "targets")  # fields of texts
 ONE_TEXT = ("prefix", "text", "target")
+EXAMPLES = {"source_language": ("en", "eng_Latn"), "target_language": ("de", "deu_Latn")}  # of fields
 SEARCH = {each.name: each for each in dataclasses.fields(Options)}
 
 
@@ -60,7 +61,20 @@ class ModelRequest:
 
 
 @dataclass(frozen=True)
-class TranslateRequest(ModelRequest):
+class LanguageRequest(ModelRequest):
+    """A request for a model that may know several languages."""
+
+    source_language: str | None = option(None, "language of the sources, for a model that knows several")
+    target_language: str | None = option(None, "language of the targets, for a model that knows several")
+
+    @property
+    def languages(self) -> tuple[str | None, str | None]:
+        """The two languages; None for the model's own."""
+        return self.source_language, self.target_language
+
+
+@dataclass(frozen=True)
+class TranslateRequest(LanguageRequest):
     """Translate texts, or caption pictures: the search's options stand beside these fields."""
 
     texts: tuple[str, ...] = field(default=(), metadata={"help": "texts to translate, of any length", "min": 1})
@@ -84,7 +98,7 @@ class SampleRequest(ModelRequest):
 
 
 @dataclass(frozen=True)
-class ScoreRequest(ModelRequest):
+class ScoreRequest(LanguageRequest):
     """Score given translations, or texts of a language model."""
 
     texts: tuple[str, ...] = field(default=(), metadata={"help": "sources, or texts of a language model", "min": 1})
@@ -92,7 +106,7 @@ class ScoreRequest(ModelRequest):
 
 
 @dataclass(frozen=True)
-class AlignRequest(ModelRequest):
+class AlignRequest(LanguageRequest):
     """Align the words of given translations."""
 
     texts: tuple[str, ...] = field(default=(), metadata={"help": "sources", "min": 1})
@@ -112,7 +126,7 @@ class CaptionRequest(ModelRequest):
 
 
 @dataclass(frozen=True)
-class LookRequest(ModelRequest):
+class LookRequest(LanguageRequest):
     """Look into a model: the data of a page of `regard look`."""
 
     text: str = option("", "text to look into")
@@ -255,6 +269,8 @@ def property_of(name: str, hint: Any, each: dataclasses.Field, settings: ServeSe
         schema["maximum"] = min(limit[name], schema.get("maximum", limit[name]))
     if name == "text":
         schema |= {"minLength": 1, "maxLength": settings.characters}
+    if name in EXAMPLES:
+        schema["examples"] = list(EXAMPLES[name])
     if each.default is not dataclasses.MISSING and each.default not in (None, ()):
         schema["default"] = each.default
     return {**schema, "description": each.metadata.get("help", "")}

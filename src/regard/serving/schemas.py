@@ -63,6 +63,7 @@ ANSWERS: dict[str, dict[str, Any]] = {
                 reads={"type": "string", "enum": ["texts", "pictures"]},
                 actions=array(TEXT),
                 languages={"type": ["object", "null"]},
+                known_languages={"type": ["object", "null"]},
                 labels={"type": ["array", "null"]},
                 step={"type": "integer"},
                 parameters={"type": "integer"},

@@ -15,9 +15,16 @@ from regard.run import Run
 from regard.serving.answers import as_table, check_pairs, join_texts, replace_scores, write_texts
 from regard.serving.calls import collect_page, list_alignments, list_links, score_tokens
 from regard.serving.jobs import Job
-from regard.serving.models import ServedModel
+from regard.serving.models import NONE, Languages, ServedModel
 from regard.serving.registry import ModelRegistry, Pending
-from regard.serving.requests import ApiError, LookRequest, SampleRequest, TranslateRequest
+from regard.serving.requests import (
+    AlignRequest,
+    ApiError,
+    LookRequest,
+    SampleRequest,
+    ScoreRequest,
+    TranslateRequest,
+)
 from regard.serving.texts import SplitText, split_texts
 from regard.tasks.language_model import SAMPLE
 from regard.tasks.results import Classified, Translation, to_translation, to_translations
@@ -47,15 +54,17 @@ class Service(ModelRegistry):
         model, texts, jobs, sources = await self.prepare(request, options)
         pieces = [(text, piece) for text, each in enumerate(texts) for piece in range(len(each.texts))]
         pending = self.begin(model, jobs, stream=True)
-        async for number, output in self.follow(model, pending):
+        async for number, output in self.follow(model, pending, request.languages):
             yield "partial", {"text": pieces[number][0], "piece": pieces[number][1], "output": output}
         results = await self.finish(model, pending)
         yield "result", await self.complete(model, request, options, texts, sources, results)
 
-    async def follow(self, model: ServedModel, pending: Pending) -> AsyncIterator[tuple[int, str]]:
+    async def follow(
+        self, model: ServedModel, pending: Pending, languages: Languages = NONE
+    ) -> AsyncIterator[tuple[int, str]]:
         """The number of a job and what is written of it so far, whenever that grows."""
         assert pending.updates is not None
-        tokenizer, written = model.run.tokenizers.target, [""] * len(pending.jobs)
+        tokenizer, written = model.run_between(languages).tokenizers.target, [""] * len(pending.jobs)
         try:
             while (update := await pending.updates.get()) is not None:
                 number, tokens = update
@@ -77,7 +86,7 @@ class Service(ModelRegistry):
             message = f"prefixes: {len(request.prefixes)} given, expected one for each of {len(request.texts)} texts"
             raise ApiError(422, "invalid_value", message, "prefixes")
         model = self.pick(request.model, "translate")
-        run = model.run
+        run = model.run_between(request.languages)
         if options.precision == "bf16" and model.device_type != "cuda":
             device = model.device_type
             raise ArgumentError(f"precision: bf16 given, expected fp32 or auto: a search on {device} is in fp32")
@@ -116,7 +125,8 @@ class Service(ModelRegistry):
     ) -> dict[str, Any]:
         """Put the outputs of sentences together, with what was asked for beside them."""
         with self.stage("finish"):
-            outputs, target = [result.outputs for result in results], model.run.tokenizers.target
+            outputs = [result.outputs for result in results]
+            target = model.run_between(request.languages).tokenizers.target
             if not (request.alignment or request.replace_unknown or request.scores):
                 answers = await self.apart(len(outputs), write_texts, texts, outputs, target, options)
                 return {"model": model.name, "results": answers}
@@ -127,7 +137,8 @@ class Service(ModelRegistry):
                     some = slice(first, first + PAIRS)
 
                     given = pieces[some], sources[some], outputs[some], *wanted
-                    translations += await self.call(model, functools.partial(list_alignments, given=given))
+                    aligned = functools.partial(list_alignments, given=given)
+                    translations += await self.call(model, aligned, request.languages)
             else:
                 translations = await self.apart(len(outputs), to_translations, outputs, target)
             if request.scores:
@@ -190,9 +201,10 @@ class Service(ModelRegistry):
         texts = [to_translation(result.outputs[0], target) for result in results]
         return {"model": model.name, "results": [as_table(text) for text in texts]}
 
-    async def score(self, name: str | None, texts: Sequence[str], targets: Sequence[str]) -> dict[str, Any]:
+    async def score(self, request: ScoreRequest) -> dict[str, Any]:
         """Score given translations, or the texts of a language model."""
-        model = self.pick(name, "translate", "sample")
+        model, texts, targets = self.pick(request.model, "translate", "sample"), request.texts, request.targets
+        model.run_between(request.languages)
         alone = model.run.settings.row.alone
         if alone and targets:
             raise ApiError(422, "invalid_value", "targets: given to a language model, expected only texts", "targets")
@@ -202,21 +214,23 @@ class Service(ModelRegistry):
         results = []
         for first in range(0, len(texts), PAIRS):
             some, written = list(texts[first : first + PAIRS]), list(targets[first : first + PAIRS])
-            results += await self.call(model, functools.partial(Run.score, sources=some, targets=written or None))
+            score = functools.partial(Run.score, sources=some, targets=written or None)
+            results += await self.call(model, score, request.languages)
         return {
             "model": model.name,
             "results": [{"log_prob": each.log_prob, "tokens": list(each.tokens)} for each in results],
         }
 
-    async def align(self, name: str | None, texts: Sequence[str], targets: Sequence[str]) -> dict[str, Any]:
+    async def align(self, request: AlignRequest) -> dict[str, Any]:
         """Align the words of given translations."""
-        model = self.pick(name, "align")
+        model, texts, targets = self.pick(request.model, "align"), request.texts, request.targets
+        model.run_between(request.languages)
         check_pairs(texts, targets)
         self.admit(model, 1)
         results: list[dict[str, Any]] = []
         for first in range(0, len(texts), PAIRS):
             pairs = list(zip(texts, targets, strict=True))[first : first + PAIRS]
-            links = await self.call(model, functools.partial(list_links, pairs=pairs))
+            links = await self.call(model, functools.partial(list_links, pairs=pairs), request.languages)
             results += [{"alignment": [list(link) for link in each]} for each in links]
         return {"model": model.name, "results": results}
 
@@ -254,16 +268,18 @@ class Service(ModelRegistry):
         data = model.run.settings.data
         return await asyncio.to_thread(lambda: [decode_for(data, file, name) for name, file in files])
 
-    async def look(self, name: str | None, text: str, target: str | None, table: Mapping[str, Any]) -> dict[str, Any]:
+    async def look(self, request: LookRequest, table: Mapping[str, Any]) -> dict[str, Any]:
         """Look into a model with a text: the data that a page of `regard look` draws from."""
+        text, target = request.text, request.target
         if not text.strip():
             raise ApiError(422, "invalid_value", "text: empty, expected a text to look into", "text")
         self.check_words("text", text, target)
-        model = self.pick(name, "translate", "sample", "classify", "caption")
+        model = self.pick(request.model, "translate", "sample", "classify", "caption")
         if model.run.settings.data.reads == "pictures":
             message = f"{model.name}: reads pictures, expected one uploaded as a form"
             raise ApiError(422, "invalid_value", message, "text")
-        return await self.collect(model, text, target, table)
+        model.run_between(request.languages)
+        return await self.collect(model, text, target, table, request.languages)
 
     async def look_at_picture(
         self, request: LookRequest, files: Sequence[tuple[str, Any]], table: Mapping[str, Any]
@@ -273,6 +289,9 @@ class Service(ModelRegistry):
             raise ApiError(422, "invalid_value", f"pictures: {len(files)} given, expected one to look into", "pictures")
         if request.text:
             raise ApiError(422, "invalid_value", "text: given beside a picture, expected one of them", "text")
+        if request.languages != NONE:
+            name = "target_language" if request.source_language is None else "source_language"
+            raise ApiError(422, "invalid_value", f"{name}: given beside a picture, which is in no language", name)
         self.check_words("target", request.target)
         model = self.pick(request.model, "caption", "classify")
         if model.run.settings.data.reads != "pictures":
@@ -281,12 +300,17 @@ class Service(ModelRegistry):
         return await self.collect(model, pixels, request.target, table)
 
     async def collect(
-        self, model: ServedModel, item: str | np.ndarray, target: str | None, table: Mapping[str, Any]
+        self,
+        model: ServedModel,
+        item: str | np.ndarray,
+        target: str | None,
+        table: Mapping[str, Any],
+        languages: Languages = NONE,
     ) -> dict[str, Any]:
         """Collect what a page shows of one item."""
         self.admit(model, 1)
         look = functools.partial(collect_page, item=item, target=target, table=dict(table))
-        return {"model": model.name, "page": await self.call(model, look)}
+        return {"model": model.name, "page": await self.call(model, look, languages)}
 
     def check_words(self, field: str, *texts: str | None) -> None:
         """Refuse a text that is too long to be looked into."""

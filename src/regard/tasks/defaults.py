@@ -111,6 +111,8 @@ def training_defaults(
     training = dict(settings.overrides.get("training", {}))
     reads = settings.data.reads
     least = 1_000
+    if base:  # trained weights are changed gently; the few numbers of adapters may move further
+        training.setdefault("rate", 1e-3 if settings.model.adapter_rank() else 3e-4)
     if reads == "pictures":
         many = device == "cuda" and examples >= 4_000
         batches = examples / training.setdefault("batch_rows", 2 * PICTURES if many else PICTURES)
@@ -127,8 +129,6 @@ def training_defaults(
         epochs *= 2 if device == "cuda" and tokens < 2_000_000 else 1
         if (rate := settings.model.suitable_rate()) is not None:
             training.setdefault("rate", rate)
-    if base:
-        training.setdefault("rate", 3e-4)
     updates = epochs * batches / (processes * training.get("accumulate", 1))
     steps = training.setdefault("steps", min(100_000, max(least, math.ceil(updates / 100) * 100)))
     training.setdefault("schedule", "cosine")

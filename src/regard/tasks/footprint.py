@@ -19,6 +19,7 @@ __all__ = ["check_batches", "check_weights", "count_weights"]
 
 FEWEST = 5  # pieces of a vocabulary, before it is known
 TRAINED = 16  # bytes of a weight in training: itself, its gradient, and Adam's two averages, in float32
+FROZEN = 4  # bytes of a weight beside which an adapter is trained: itself alone
 PLACES = {"cuda": "this GPU", "mps": "this machine", "cpu": "this machine"}
 DEEP = ("size", "embedding", "hidden", "layers", "decoder_layers", "length", "maxout", "depth", "heads", "reach",
         "slots", "width", "channels", "stages", "blocks")  # fmt: skip
@@ -30,7 +31,8 @@ def check_weights(
     """Refuse a model too large for memory with vocabularies of these sizes; return its bytes in training."""
     training, room = settings.training, room_on(device)
     count = count_weights(settings, source, target)
-    needed = count * (TRAINED + (0 if training.ema is None else 4)) // (processes if training.shard else 1)
+    each = FROZEN if settings.model.adapter_rank() else TRAINED + (0 if training.ema is None else 4)
+    needed = count * each // (processes if training.shard else 1)
     if room is not None and needed > room:
         keys = large_keys(settings.model) + (["tokenizer.size"] if max(source, target) > 100_000 else [])
         raise ConfigError(

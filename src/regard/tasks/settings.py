@@ -6,14 +6,14 @@ from typing import Any
 
 from regard import plugins
 from regard.config import option, parse, plain, show_value, suggestion
-from regard.data.settings import AROUND, DataSettings, TokenizerSettings
+from regard.data.settings import AROUND, EXTENSION, DataSettings, TokenizerSettings
 from regard.errors import ConfigError
 from regard.models.config import ModelConfig
 from regard.models.kinds import DEFAULT, KINDS, Kind, find_kind, read_model_config
 from regard.tasks.table import TASKS, TaskRow, default_task, find_task
 from regard.training.settings import TrainingSettings
 
-__all__ = ["Settings", "base_table", "complete_run_table", "read_settings"]
+__all__ = ["Settings", "base_table", "check_extension", "complete_run_table", "read_settings"]
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,8 @@ class Settings:
 
 
 DATA_KEYS = {  # keys of [data] that one kind of data has
-    "text": ("source", "target", "alignment", "corpora", "valid_source", "valid_target", "valid"),
+    "text": ("source", "target", "alignment", "corpora", "valid_source", "valid_target", "valid",
+             "rehearsal", "earlier"),
     "documents": ("documents", "valid_documents", "label_column", "text_column", "sentence_mark", "document_tokens"),
     "pictures": ("images", "captions", "valid_captions", "train_list", "valid_list", "labels", "image_size", "flip",
                  "crop", "workers"),
@@ -166,6 +167,23 @@ def check_guided(settings: Settings) -> None:
             )
 
 
+def check_extension(settings: Settings, *, based: bool) -> None:
+    """Refuse to add pieces to a new vocabulary, and words of one text; `based`: there is a run to begin with."""
+    for name in EXTENSION:
+        if not getattr(settings.tokenizer, name):
+            continue
+        if not based:
+            raise ConfigError(f"tokenizer.{name}", "given without --from, expected a run whose vocabulary is extended")
+        if name == "extend_words" and not settings.row.surrounded:
+            raise ConfigError(f"tokenizer.{name}", f'given with task = "{settings.task}", expected one with two texts')
+        for key, given in (
+            ("model.adapter", settings.model.adapter_rank()),
+            ("training.freeze", "embeddings" in settings.training.freeze),
+        ):
+            if given:
+                raise ConfigError(key, f"given with tokenizer.{name}, whose new rows would not be trained; choose one")
+
+
 def task_and_kind(table: Mapping[str, Any], data: DataSettings) -> tuple[str, Kind]:
     """Choose the task and the kind of model: as the tables say, else as the data and each other suggest."""
     named = table.get("model", {}).get("kind") is not None
@@ -207,12 +225,18 @@ def base_table(base: Mapping[str, Any], table: Mapping[str, Any], name: str) -> 
     """Return what a run takes over from the run that it begins with; its own configuration may not contradict it."""
     subset = {key: base[key] for key in ("plugins", "task", "model", "tokenizer") if key in base}
     own: dict[str, Any] = {key: table[key] for key in ("task", "model", "tokenizer") if key in table and key in subset}
-    if isinstance(own.get("tokenizer"), Mapping):  # what stands around a text may be another
-        around = {key: own["tokenizer"][key] for key in AROUND if key in own["tokenizer"]}
+    if isinstance(own.get("tokenizer"), Mapping):  # what stands around a text may be another, and pieces be added
+        around = {key: own["tokenizer"][key] for key in (*AROUND, *EXTENSION) if key in own["tokenizer"]}
         subset["tokenizer"] = {**subset["tokenizer"], **around}
         own["tokenizer"] = {**around, **own["tokenizer"]}
         if own["tokenizer"] == around:
             del own["tokenizer"]
+    if isinstance(subset.get("model"), Mapping):  # adapters are of one training, and merged for the next
+        subset["model"] = {key: 0 if key == "adapter" else value for key, value in subset["model"].items()}
+        if isinstance(own.get("model"), Mapping) and "adapter" in own["model"]:
+            subset["model"]["adapter"] = own["model"]["adapter"]
+            if own["model"].keys() == {"adapter"}:
+                del own["model"]
     if own:
         theirs, mine = read_settings(subset).table(), read_settings({"task": subset.get("task", Settings.task), **own})
         for key in own:

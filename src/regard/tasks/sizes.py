@@ -20,7 +20,7 @@ from regard.errors import CheckpointError
 from regard.models.config import ModelConfig
 from regard.tasks.settings import Settings
 from regard.tasks.task import build_model
-from regard.training.manifest import FILES, read_manifest
+from regard.training.manifest import plain_weights_file, read_manifest
 from regard.training.objective import Prediction
 from regard.training.trainer_state import check_same
 from regard.training.weights import check_shapes, read_shapes, weights_of
@@ -103,11 +103,18 @@ def check_sizes(
     check_shapes(weights_of(model), shapes, weights_path)
 
 
-def check_run_sizes(settings: Settings, prepared: Prepared, run: Path, checkpoint: Path) -> None:
-    """Refuse settings of another model than that of the run to resume or begin with; only headers are read."""
+def check_run_sizes(settings: Settings, prepared: Prepared, run: Path, checkpoint: Path, resumed: bool) -> None:
+    """Refuse settings of another model than that of the run to resume or begin with; only headers are read.
+
+    A run that begins with another one may have adapters of its own.
+    """
     manifest = read_manifest(checkpoint)
-    check_same("model", manifest.get("task", {}).get("model"), settings.table()["model"], checkpoint)
-    path = checkpoint / FILES[0]
+    stored, own = manifest.get("task", {}).get("model"), settings.table()["model"]
+    if not resumed and isinstance(stored, Mapping):
+        stored, own = ({key: value for key, value in each.items() if key != "adapter"} for each in (stored, own))
+        own |= {"adapter": 0} if hasattr(settings.model, "adapter") else {}  # as what is left out is filled in
+    check_same("model", stored, own, checkpoint)
+    path = plain_weights_file(checkpoint, manifest)
     shapes = {name: shape for name, shape in read_shapes(path).items() if name.startswith("model.")}
     check_sizes(
         lambda: Prediction(build_model(settings, prepared.tokenizers, prepared.labels)),

@@ -30,15 +30,25 @@ from regard.tasks.defaults import (
     picture_defaults,
     training_defaults,
 )
+from regard.tasks.extension import describe_extension, extend_run, extend_weights
 from regard.tasks.footprint import check_batches, check_weights
+from regard.tasks.rehearsal import choose_earlier
 from regard.tasks.settings import Settings, complete_run_table, read_settings
 from regard.tasks.sizes import check_run_sizes
 from regard.tasks.task import RunTask, make_task, prepare_data, vocabulary_sizes
-from regard.training.checkpoint import Checkpoints, load_weights, read_checkpoint, read_manifest
+from regard.training.adapters import add_adapters, describe_adapters, fold_adapters
+from regard.training.checkpoint import (
+    Checkpoints,
+    load_weights,
+    read_base,
+    read_checkpoint,
+    read_manifest,
+)
 from regard.training.distributed import Group, describe_device, uses_bf16
 from regard.training.folder import claim
 from regard.training.freeze import freeze_parts
 from regard.training.loop import Result, train
+from regard.training.manifest import plain_weights_file
 from regard.training.progress import Progress
 from regard.training.settings import TrainingSettings
 from regard.training.trackers import check_trackers
@@ -141,12 +151,20 @@ def plan_run(
     """
     if group.automatic and group.device.type == "mps":
         progress.say(MPS)
+    settings = choose_earlier(settings, base)
+    check_adapter(settings, base is not None or resumed is not None)
     if choose:
         settings = data_defaults(settings)
     last = None if resumed is None else Checkpoints(resumed).find("last")
     manifest = read_manifest(best_of(base)) if base is not None else {} if last is None else read_manifest(last)
     run = base or resumed
     tokenizers = None if run is None else tokenizers_of(run, manifest)
+    extension = extend_run(settings, tokenizers, based=base is not None)
+    if extension is not None:
+        progress.say(describe_extension(extension))
+        tokenizers = extension.after
+        # From now on it is in the vocabulary, and not added again by a run that resumes this one, or begins with it.
+        settings = settings.decide(tokenizer={"extend": (), "extend_words": 0})
     check_weights(settings, group.device, processes=group.world)  # before the corpus is read, as small as it can be
     prepared = prepare_shared(settings, tokenizers, labels_of(manifest), group, progress)
     if base is not None and not (base / unknown_words.FILE).is_file():
@@ -157,7 +175,8 @@ def plan_run(
         settings = model_defaults(settings, Corpus.of(prepared), group.device.type)
     check_lengths(settings, prepared)
     if run is not None:
-        check_run_sizes(settings, prepared, run, last or best_of(run))
+        theirs = prepared if extension is None else replace(prepared, tokenizers=extension.before)
+        check_run_sizes(settings, theirs, run, last or best_of(run), resumed=last is not None)
     sizes = vocabulary_sizes(settings, prepared.tokenizers, prepared.labels)
     weight_bytes = check_weights(settings, group.device, *sizes, processes=group.world)
     budget = token_budget(settings, prepared, group)
@@ -173,15 +192,23 @@ def plan_run(
         task.model.load_pretrained()
     if base is not None:
         checkpoint = read_checkpoint(best_of(base), trainer=False)
-        load_weights(task.objective, checkpoint.model, str(checkpoint.folder))
+        weights = checkpoint.model
+        if extension is not None:
+            weights = extend_weights(settings, extension, prepared.labels, weights)
+        load_weights(task.objective, weights, str(checkpoint.folder))
+    elif last is not None and "base" in manifest:
+        load_weights(task.objective, read_base(last, manifest), str(plain_weights_file(last, manifest)))
     frozen = freeze_parts(task.model, settings.training.freeze)
+    if rank := settings.model.adapter_rank():
+        add_adapters(task.model, rank, settings.training.seed)
     if resumed is not None and last is not None:  # before the run's own configuration is written over
         check_fits(task, manifest, last)
         check_best(resumed, progress)
     bf16 = uses_bf16(settings.training, group.device)
     device_fact = ("device", describe_device(group.device, group.world, bf16))
     frozen_fact = [("frozen", f"{frozen:,} weights ({', '.join(settings.training.freeze)})")] if frozen else []
-    return PlannedRun(settings, prepared, task, [*task.facts(), *frozen_fact, device_fact])
+    facts = [*task.facts(), *frozen_fact, *describe_adapters(task.model), device_fact]
+    return PlannedRun(settings, prepared, task, facts)
 
 
 def train_planned(planned: PlannedRun, out: Path, group: Group, progress: Progress, *, resume: bool = False) -> Started:
@@ -194,13 +221,26 @@ def train_planned(planned: PlannedRun, out: Path, group: Group, progress: Progre
             save_tokenizers(out / "tokenizer.json", prepared.tokenizers)
         save_words(out / unknown_words.FILE, prepared.words)
         if "translate" in planned.task.actions:
-            tags = [corpus.tag for corpus in settings.data.training]
+            data = settings.data
+            tags = [*([corpus.tag for corpus in data.training] or [None]), *(corpus.tag for corpus in data.rehearsed)]
             languages = language_profile.profile_corpus(prepared.train, prepared.tokenizers, tags)
             save_languages(out / language_profile.FILE, languages)
 
     how: dict[str, Any] = {"progress": progress, "resume": resume, "group": group, "claimed": True, "ready": ready}
     result = train(planned.task, settings.training, out, **how)
+    fold_adapters(planned.task.model)
     return Started(result, planned.task, settings, planned.facts)
+
+
+def check_adapter(settings: Settings, has_base: bool) -> None:
+    """Refuse adapters without weights that they change, or with weights that are in parts."""
+    rank = settings.model.adapter_rank()
+    if rank and not has_base:
+        raise ConfigError("model.adapter", f"{rank} given without a run whose weights it adapts; give one with --from")
+    if rank and settings.training.shard:
+        raise ConfigError(
+            "training.shard", f"true given with model.adapter = {rank}, expected false: it cannot be sharded"
+        )
 
 
 def take_edition(settings: Settings, path: Path) -> Settings:
@@ -275,7 +315,8 @@ def absolute(data: DataSettings) -> DataSettings:
     files: dict[str, Any] = {name: whole(getattr(data, name)) for name in FILES}
     if data.builtin:
         files["alignment"] = data.alignment  # of the corpus itself
-    return replace(data, corpora=corpora(data.corpora), valid=corpora(data.valid), **files)
+    lists = {name: corpora(getattr(data, name)) for name in ("corpora", "earlier", "valid")}
+    return replace(data, **lists, **files)
 
 
 def labels_of(manifest: Mapping[str, Any]) -> tuple[str, ...]:

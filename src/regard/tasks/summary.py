@@ -19,7 +19,7 @@ from regard.config import read
 from regard.disk import no_link
 from regard.errors import CheckpointError, RegardError
 from regard.reading import Unreadable, parse_json, read_bytes, read_json
-from regard.training.manifest import NAME, read_manifest
+from regard.training.manifest import NAME, plain_weights_file, read_manifest
 from regard.training.metrics import format_value, metric_name, read_records
 
 __all__ = ["CARD", "COMMANDS", "ON_CARD", "RunSummary", "find_runs", "record_command", "require_run", "summarise"]
@@ -52,6 +52,7 @@ class RunSummary:
     bytes: int
     commands: tuple[str, ...]  # that trained it
     licence: str | None = None  # that a pack states
+    adapter: dict[str, int] | None = None  # the rank of its adapters, and the number of their weights
 
     @property
     def best_text(self) -> str:
@@ -59,6 +60,14 @@ class RunSummary:
         if self.metric is None or self.best is None:
             return "–"
         return f"{metric_name(self.metric)} {format_value(self.metric, self.best)}"
+
+    @property
+    def adapter_text(self) -> str:
+        """Format the adapters as they are shown when training starts."""
+        if self.adapter is None:
+            return "–"
+        count, share = self.adapter["weights"], self.adapter["weights"] / max(1, self.parameters or 0)
+        return f"{count:,} weights of rank {self.adapter['rank']} ({100 * share:.2g} %)"
 
     @property
     def size_text(self) -> str:
@@ -125,7 +134,7 @@ def summarise(folder: Path) -> RunSummary:
         task=str(config.get("task", "translate")),
         kind=str(table_of(config, "model").get("kind", "")),
         data=describe_data(table_of(config, "data")) or describe_import(manifest),
-        parameters=count_parameters(last / "model.safetensors"),
+        parameters=count_parameters(plain_weights_file(last, manifest)),
         step=manifest["step"],
         steps=training.get("steps") if isinstance(training.get("steps"), int) else None,
         metric=metric if isinstance(metric, str) else None,
@@ -138,12 +147,13 @@ def summarise(folder: Path) -> RunSummary:
         .isoformat(timespec="minutes"),
         bytes=folder_size(folder),
         commands=read_commands(folder),
+        adapter=describe_adapter(config, manifest, last),
     )
 
 
 def packed_summary(pack: Path, config: Mapping[str, Any], last: Path) -> RunSummary:
     """Summarise a pack, whose card has what its run had measured."""
-    card = read_json(pack / CARD, CheckpointError)
+    card, manifest = read_json(pack / CARD, CheckpointError), read_manifest(last)
     fields = {name: card[name] for name in ON_CARD if isinstance(card, dict) and name in card}
     defaults: dict[str, Any] = {"steps": None, "metric": None, "best": None, "best_step": None, "minutes": None}
     try:
@@ -152,10 +162,11 @@ def packed_summary(pack: Path, config: Mapping[str, Any], last: Path) -> RunSumm
             task=str(config.get("task", "translate")),
             kind=str(table_of(config, "model").get("kind", "")),
             data=describe_data(table_of(config, "data")),
-            parameters=count_parameters(last / "model.safetensors"),
-            step=read_manifest(last)["step"],
+            parameters=count_parameters(plain_weights_file(last, manifest)),
+            step=manifest["step"],
             bytes=pack.stat().st_size,
             commands=(),
+            adapter=describe_adapter(config, manifest, last),
             **{**defaults, "scores": {}, "date": "", **fields},
         )
     except TypeError:
@@ -203,6 +214,13 @@ def describe_import(manifest: Mapping[str, Any]) -> str:
     """Describe what a run was imported from."""
     imported = table_of(manifest, "imported")
     return f"{imported.get('folder')} (imported, {imported.get('format')})" if imported else ""
+
+
+def describe_adapter(config: Mapping[str, Any], manifest: Mapping[str, Any], last: Path) -> dict[str, int] | None:
+    """Describe the adapters of a run; None where it has none, or they cannot be read."""
+    rank = table_of(config, "model").get("adapter")
+    count = count_parameters(last / "model.safetensors") if "base" in manifest else None
+    return {"rank": rank, "weights": count} if isinstance(rank, int) and count is not None else None
 
 
 def count_parameters(path: Path) -> int | None:

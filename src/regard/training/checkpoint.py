@@ -2,6 +2,7 @@
 
     checkpoints/step-000500/{model.safetensors, trainer.safetensors, manifest.json}      average/{…}
                 best.json (which is best, hashed)      best → step-…   last → step-… (conveniences)
+    base.safetensors (of a run with adapters: the weights that these change, of which checkpoints hold none)
 
 A folder is written under another name, synced, and renamed; the manifest holds the size and the SHA-256 of every file
 and is itself written in one canonical form. `best.json` names the best checkpoint and the SHA-256 of its manifest. The
@@ -25,7 +26,9 @@ from regard.disk import make_folder, reason, remove_leftovers, sync, write_whole
 from regard.errors import CheckpointError, TrainingError
 from regard.packs import is_file, is_folder, list_names
 from regard.reading import Unreadable, read_bytes
+from regard.training.adapters import merge_weights
 from regard.training.manifest import (
+    BASE,
     FILES,
     FORMAT,
     NAME,
@@ -35,6 +38,7 @@ from regard.training.manifest import (
     is_number,
     is_table,
     is_text,
+    plain_weights_file,
     read_canonical,
     read_manifest,
 )
@@ -46,6 +50,7 @@ __all__ = [
     "best_json",
     "canonical",
     "load_weights",
+    "read_base",
     "read_checkpoint",
     "read_manifest",
     "step_name",
@@ -360,11 +365,24 @@ def better_average(average: Path, best: Score | None, last: Path) -> bool:
     return not same.is_dir() or read_score(same) != own
 
 
-def read_checkpoint(folder: Path, trainer: bool = True) -> Checkpoint:
-    """Read a checkpoint and check every byte of it; without `trainer` only what a model needs is read."""
+def read_checkpoint(folder: Path, trainer: bool = True, merge: bool = True) -> Checkpoint:
+    """Read a checkpoint and check every byte of it; without `trainer` only what a model needs is read.
+
+    With `merge`, what adapters change is put into the weights, which are those of a plain model then.
+    """
     manifest = read_manifest(folder)
     model = read_tensors(folder / FILES[0], manifest["files"])
+    if merge and "base" in manifest:
+        model = merge_weights(read_base(folder, manifest), model, str(folder / FILES[0]))
     return Checkpoint(folder, manifest, model, read_tensors(folder / FILES[1], manifest["files"]) if trainer else {})
+
+
+def read_base(folder: Path, manifest: Mapping[str, Any]) -> dict[str, Tensor]:
+    """Read the weights that the adapters of a checkpoint change, which must be those that it was trained beside."""
+    path = plain_weights_file(folder, manifest)
+    if not is_file(path):
+        raise CheckpointError(f"{path}: missing, the weights that the adapters of {folder.name} change; put it back")
+    return read_tensors(path, {BASE: manifest["base"]})
 
 
 def digest(path: Path) -> str | None:

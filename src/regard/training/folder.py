@@ -22,6 +22,7 @@ __all__ = ["check_content", "check_links", "claim"]
 
 FILES = (
     "config.toml",
+    "base.safetensors",
     "tokenizer.json",
     "words.txt",
     "languages.json",

@@ -21,6 +21,7 @@ import torch
 from torch import nn
 
 from regard.errors import TrainingError
+from regard.training.adapters import describe_adapters, merge_adapters
 from regard.training.average import MovingAverage
 from regard.training.checkpoint import step_name
 from regard.training.distributed import Group, allow_tf32, describe_device
@@ -96,7 +97,11 @@ class Trainer:
             Metrics(self.folder / "metrics.jsonl", self.now.step, self.settings.track) if self.group.first else None
         )
         device, bf16 = self.group.device, self.updater.bf16
-        facts = [*self.task.facts(), ("best checkpoint by", metric_name(self.task.metric))]
+        facts = [
+            *self.task.facts(),
+            *describe_adapters(self.objective),
+            ("best checkpoint by", metric_name(self.task.metric)),
+        ]
         facts += [("device", describe_device(device, self.group.world, bf16))]
         title = f"{self.folder}" + (f", from step {self.now.step:,}" if resumed else "")
         self.progress.begin(title, facts, self.settings.steps)
@@ -242,7 +247,7 @@ class Trainer:
         averaged = contextlib.nullcontext() if self.ema is None else self.ema.swap_in(self.updater.parameters)
         self.objective.eval()
         try:
-            with torch.no_grad(), averaged, self.group.whole(self.objective):
+            with torch.no_grad(), averaged, merge_adapters(self.objective), self.group.whole(self.objective):
                 # Sharded weights need every process at every step; otherwise one measures for all.
                 here = self.group.first or self.group.shard
                 results = (self.task.validate(), self.task.samples()) if here else None

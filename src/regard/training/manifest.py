@@ -16,6 +16,7 @@ from regard.errors import CheckpointError
 from regard.reading import Unreadable, parse_json, read_bytes
 
 __all__ = [
+    "BASE",
     "FILES",
     "FORMAT",
     "NAME",
@@ -25,12 +26,14 @@ __all__ = [
     "is_number",
     "is_table",
     "is_text",
+    "plain_weights_file",
     "read_canonical",
     "read_manifest",
 ]
 
 FORMAT = 1
 FILES = ("model.safetensors", "trainer.safetensors")
+BASE = "base.safetensors"  # in the run folder: the weights that adapters change
 COUNT = 2**63  # more than anything is counted to
 NAME = re.compile(r"step-(?P<step>[0-9]{6}|[1-9][0-9]{6,17})|average")  # of a checkpoint's folder
 
@@ -47,6 +50,11 @@ def read_manifest(folder: Path) -> dict[str, Any]:
             "name back"
         )
     return manifest
+
+
+def plain_weights_file(folder: Path, manifest: Mapping[str, Any]) -> Path:
+    """Return the file whose tensors have the names and shapes of a plain model's, for a checkpoint of any sort."""
+    return folder.parent.parent / BASE if "base" in manifest else folder / FILES[0]
 
 
 def read_canonical(path: Path, what: str) -> dict[str, Any]:
@@ -83,6 +91,10 @@ def check_manifest(manifest: Mapping[str, Any], where: str) -> None:
         check_key(manifest["files"], name, is_table, "a table with bytes and sha256", where, "files.")
         check_key(manifest["files"][name], "bytes", is_count, "a number of bytes", where, f"files.{name}.")
         check_key(manifest["files"][name], "sha256", is_text, "a checksum", where, f"files.{name}.")
+    if "base" in manifest:
+        check_key(manifest, "base", is_table, "a table with bytes and sha256", where)
+        check_key(manifest["base"], "bytes", is_count, "a number of bytes", where, "base.")
+        check_key(manifest["base"], "sha256", is_text, "a checksum", where, "base.")
     if "counters" in manifest:
         check_key(manifest, "counters", is_table, "a table", where)
     if "task" not in manifest:

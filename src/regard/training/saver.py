@@ -3,29 +3,38 @@
 The first process writes. What it could not write is an error on every process, so that none waits for the others.
 """
 
+import hashlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors.torch import save
 from torch import Tensor, nn
 
+from regard.disk import write_whole
 from regard.errors import CheckpointError, TrainingError
-from regard.training.average import MovingAverage, mean_weights
+from regard.training.adapters import (
+    has_adapters,
+    load_mean_adapters,
+    mean_adapters,
+    plain_weights,
+    trained_weights,
+)
+from regard.training.average import MovingAverage
 from regard.training.checkpoint import (
     Checkpoint,
     Checkpoints,
-    load_weights,
     read_checkpoint,
     step_name,
-    weights_of,
 )
 from regard.training.distributed import Group, gather_all, spread_like
+from regard.training.manifest import BASE
 from regard.training.settings import TrainingSettings
 from regard.training.task import Task
 from regard.training.trainer_state import Counters, check_fits, optimiser_tensors, read_counters, restore_optimiser
 from regard.training.update import Updater
-from regard.training.weights import check_weights
+from regard.training.weights import check_weights, load_tensors
 
 __all__ = ["Saver"]
 
@@ -39,6 +48,7 @@ class Saver:
         self.task, self.settings, self.group = task, settings, group
         self.checkpoints = Checkpoints(run, settings.keep)
         self.step = -1  # of the last checkpoint
+        self.base: dict[str, Any] | None = None  # size and checksum of base.safetensors, where there are adapters
 
     # ---- back to where a run was
 
@@ -52,18 +62,18 @@ class Saver:
         path = self.checkpoints.last()
         if path is None:
             raise CheckpointError(f"{self.checkpoints.folder}: no checkpoint to resume from")
-        checkpoint = read_checkpoint(path)
+        checkpoint = read_checkpoint(path, merge=False)
         check_fits(self.task, checkpoint.manifest, checkpoint.folder)
+        self.base = checkpoint.manifest.get("base")
         return checkpoint
 
     def load(self, checkpoint: Checkpoint, objective: nn.Module) -> None:
         """Load the weights with which training continues."""
         raw = {name.removeprefix(RAW): tensor for name, tensor in checkpoint.trainer.items() if name.startswith(RAW)}
-        own, where = weights_of(objective), str(checkpoint.folder / "model.safetensors")
+        own, where = trained_weights(objective), str(checkpoint.folder / "model.safetensors")
         check_weights(own, checkpoint.model, where)  # of an average, the weights that are not loaded but averaged on
-        load_weights(
-            objective, raw or checkpoint.model, str(checkpoint.folder / "trainer.safetensors") if raw else where
-        )
+        where = str(checkpoint.folder / "trainer.safetensors") if raw else where
+        load_tensors(own, raw or checkpoint.model, where)
 
     def restore(self, checkpoint: Checkpoint, updater: Updater, ema: MovingAverage | None) -> Counters:
         """Restore the optimiser, the average and the counters of a checkpoint."""
@@ -88,7 +98,7 @@ class Saver:
         updater.read_sums(now)
         first = self.group.first
         trainer = gather_all(optimiser_tensors(updater.optimiser, updater.names, updater.parameters), first)
-        weights = gather_all(weights_of(updater.objective), first)
+        weights = gather_all(trained_weights(updater.objective), first)
         self.check_overflow(now, weights)
         if ema is not None:
             trainer |= {f"{RAW}{name}": tensor for name, tensor in weights.items()}
@@ -97,6 +107,8 @@ class Saver:
         name = step_name(now.step)
 
         def write() -> None:
+            if self.base is None and has_adapters(updater.objective):
+                self.write_base(updater.objective)
             self.checkpoints.write(name, weights, trainer, self.manifest(now, best))
             if best:
                 self.checkpoints.mark_best(name)
@@ -107,11 +119,14 @@ class Saver:
 
     def load_mean(self, folders: list[Path], objective: nn.Module) -> dict[str, Tensor]:
         """Load the mean of these checkpoints' weights into the model, and return it."""
-        own = weights_of(objective)
-        read = [read_checkpoint(folder, trainer=False).model for folder in folders]
+        own = trained_weights(objective)
+        read = [read_checkpoint(folder, trainer=False, merge=False).model for folder in folders]
         for folder, weights in zip(folders, read, strict=True):
             check_weights(own, weights, str(folder / "model.safetensors"))
-        mean = mean_weights(read)
+        mean = mean_adapters(read)
+        if has_adapters(objective):
+            load_mean_adapters(objective, mean)
+            return mean
         with torch.no_grad():
             for name, tensor in own.items():
                 tensor.copy_(spread_like(mean[name], tensor.detach()))
@@ -129,6 +144,16 @@ class Saver:
 
         self.in_first(write)
 
+    def write_base(self, objective: nn.Module) -> None:
+        """Write the weights that adapters change, once a run."""
+        path = self.checkpoints.folder.parent / BASE
+        content = save({name: tensor.cpu().contiguous() for name, tensor in plain_weights(objective).items()})
+        try:
+            write_whole(path, content)
+        except OSError as error:
+            raise self.checkpoints.write_error(path, error) from error
+        self.base = {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+
     def in_first(self, write: Callable[[], None]) -> None:
         """Write in the first process; a TrainingError in all where that fails."""
         problem: str | None = None
@@ -144,7 +169,8 @@ class Saver:
         """Build the manifest, everything that is not a tensor; a new best one also names the one that it beats."""
         before = self.checkpoints.best_record() if best else None
         better = {} if before is None else {"better_than": before.manifest}
-        return {"step": now.step, "counters": now.table(), "task": self.task.fingerprint(), **better}
+        base = {} if self.base is None else {"base": self.base}
+        return {"step": now.step, "counters": now.table(), "task": self.task.fingerprint(), **base, **better}
 
     def check_overflow(self, now: Counters, weights: Mapping[str, Tensor]) -> None:
         """Stop before saving weights that overflowed: the checkpoint before them is worth more."""

@@ -13,11 +13,13 @@ from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils import parametrize
 
 from regard.attention.watch import has_hooks
 from regard.errors import ConfigError, TrainingError
 from regard.kernels.linear.mixed_precision import HalfCopies
 from regard.machine import wide_dtype
+from regard.training.adapters import adapted_weights
 from regard.training.distributed import Group, gather_full, uses_bf16
 from regard.training.memory import attempt_in_parts, is_out_of_memory, split_batch
 from regard.training.prefetch import Share
@@ -87,7 +89,11 @@ class Updater:
         self.count = torch.ones((), device=device)
         self.rate = torch.zeros((), device=device) if self.optimiser.defaults["capturable"] else None
         halves = self.bf16 and self.rate is not None and getattr(objective, "half_weights", False)
-        self.copies = HalfCopies(list(objective.parameters()), torch.bfloat16) if halves else None
+        # Weights with adapters are computed in each update, and cast where they are used.
+        adapted = {id(weight) for weight in adapted_weights(objective)}
+        self.adapted = len(adapted) > 0
+        plain = [weight for weight in objective.parameters() if id(weight) not in adapted]
+        self.copies = HalfCopies(plain, torch.bfloat16) if halves else None
         self.replay = self.choose_replay()
 
     def choose_replay(self) -> Replay | None:
@@ -144,7 +150,8 @@ class Updater:
     def differentiate(self, batch: Any) -> dict[str, Tensor]:
         """Compute the gradients of a batch's share of the update's loss, and the sums that it reports."""
         copies = contextlib.nullcontext() if self.copies is None else self.copies.used()
-        with copies, torch.autocast(self.device.type, torch.bfloat16, enabled=self.bf16):
+        once = parametrize.cached() if self.adapted and not self.settings.compile else contextlib.nullcontext()
+        with once, copies, torch.autocast(self.device.type, torch.bfloat16, enabled=self.bf16):
             loss = self.call(batch)
         (loss.total / self.count).backward()
         return {name: value.detach() for name, value in {"loss": loss.total, **loss.parts}.items()}

@@ -19,7 +19,16 @@ from regard.models.weights import FLOATS, check_weight
 from regard.packs import find_pack, open_binary
 from regard.reading import Unreadable, parse_json, read_bytes
 
-__all__ = ["FLOATS", "check_shapes", "check_weights", "load_weights", "read_shapes", "read_tensors", "weights_of"]
+__all__ = [
+    "FLOATS",
+    "check_shapes",
+    "check_weights",
+    "load_tensors",
+    "load_weights",
+    "read_shapes",
+    "read_tensors",
+    "weights_of",
+]
 
 HEADING = 16 * 2**20  # bytes of a safetensors file's heading, at most
 TENSORS = 100_000  # in a file, at most
@@ -129,7 +138,11 @@ def weights_of(model: nn.Module) -> dict[str, Tensor]:
 
 def load_weights(model: nn.Module, weights: Mapping[str, Tensor], where: str) -> None:
     """Load weights into a model, or name the one that is missing, unknown, of another shape or dtype, or not finite."""
-    own = weights_of(model)
+    load_tensors(weights_of(model), weights, where)
+
+
+def load_tensors(own: Mapping[str, Tensor], weights: Mapping[str, Tensor], where: str) -> None:
+    """Load weights into a model's own tensors, or name the one that is wrong."""
     check_weights(own, weights, where)
     with torch.no_grad():
         for name, tensor in own.items():

@@ -103,7 +103,16 @@ def test_a_folder_for_marian(marian_desk):
     assert (shown.exit_code, shown.stderr) == (0, "")
     assert re.match(r"out/marian: marian, 5 files, 0\.0 MB\n", shown.stdout)
     assert (marian_desk / "out" / "marian" / "config.json").exists()
-    assert refused("--verify", "out/marian") == "--verify: out/marian is of format marian, which is not verified"
+    verified = typed("--verify", "out/marian")
+    assert verified.exit_code == 0
+    assert verified.stdout.startswith("out/marian verified: 200 drawn sentences; log-probabilities ")
+
+
+def test_a_folder_for_marian_is_checked_with_sentences_of_a_file(marian_desk):
+    marian_desk.joinpath("in.txt").write_text("a b\nb a\n", encoding="utf-8")
+    shown = typed("run", "--to", "marian", "--out", "out", "--check", "in.txt")
+    assert shown.exit_code == 0
+    assert "verified: 2 sentences of the file; 2 outputs equal; " in shown.stdout
 
 
 @pytest.mark.parametrize(
@@ -114,10 +123,7 @@ def test_a_folder_for_marian(marian_desk):
         (["nothing", "--to", "marian", "--out", "out"], "nothing: not a run folder, it has no config.toml"),
         (["rotary", "--to", "marian", "--out", "out"], 'model.positions: "rotary" given, but marian has only "sinuso'),
         (["run", "--to", "marian", "--out", "out", "--checkpoint", "step-3"], "run/checkpoints: no checkpoint step-3"),
-        (
-            ["run", "--to", "marian", "--out", "out", "--check", "run/config.toml"],
-            "--check: run/config.toml given, but",
-        ),
+        (["run", "--to", "marian", "--out", "out", "--check", "none.txt"], "none.txt: no such file"),
         (["run", "--to", "marian", "--out", "out", "--quantize", "int8"], "--quantize: given, but marian has no such"),
     ],
 )

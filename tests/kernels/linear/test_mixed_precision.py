@@ -59,3 +59,21 @@ def test_copies_are_of_the_weights_as_they_are():
         with torch.no_grad():
             weights[0].add_(1.0)
     assert to_half(weights[0], torch.bfloat16) is not copies.copies[0]  # they may be old by now
+
+
+def test_what_is_frozen_gets_no_gradient_and_the_rest_the_same():
+    x, memory, weight, bias = made(4, 5), made(3, 5), made(6, 5), made(6)
+    frozen, shift = weight.detach(), bias.detach()
+    for given, other in ((weight, shift), (frozen, bias), (frozen, shift)):
+        for each in (x, memory, weight, bias):
+            each.grad = None
+        one, two, *_ = half_linear_pair(x, memory, given, other, 2)
+        (half_linear(x, given, other).sum() + one.sum() + two.sum()).backward()
+        found = [each.grad for each in (x, memory, given, other)]
+        leaves = [each.detach().requires_grad_() for each in (x, memory, weight, bias)]
+        whole, rest = (reference.linear(each, *leaves[2:]) for each in leaves[:2])
+        (whole.sum() + whole[:, :2].sum() + rest[:, 2:].sum()).backward()
+        for mine, leaf, tensor in zip(found, leaves, (x, memory, given, other), strict=True):
+            assert (mine is None) == (not tensor.requires_grad)
+            if mine is not None:
+                torch.testing.assert_close(mine, leaf.grad)

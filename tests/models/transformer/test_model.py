@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from regard.attention.score import Dot
+from regard.data.tokenizer import END, START
 from regard.errors import ArgumentError, ConfigError
 from regard.models.contract import Tokens
 from regard.models.kinds import build, read_model_config
@@ -138,6 +139,25 @@ def test_it_is_the_papers_formula(norm, options):
         torch.testing.assert_close(one, other, rtol=1e-7, atol=1e-9)
 
 
+def test_a_target_may_begin_with_the_end():
+    """Read so, START's embedding is looked up nowhere, and END's gets the gradient of both."""
+    model = small(start_as_end=True, fixed_bias=True, tied="none")
+    source = Tokens.of(torch.randint(4, 9, (2, 5)), torch.tensor([5, 3]))
+    target = torch.randint(4, 9, (2, 4))
+    found, expected = (
+        model(source, Tokens.of(torch.cat([torch.full((2, 1), first), target], 1), torch.tensor([5, 5])))
+        for first in (START, END)
+    )
+    torch.testing.assert_close(found, expected, rtol=0, atol=0)
+    found.sum().backward()
+    assert not model.target.tokens.weight.grad[START].any()
+    assert model.target.tokens.weight.grad[END].any()
+    assert not model.readout.bias.requires_grad
+    memory = model.encode(source)
+    states = [model.step(torch.full((2,), first), model.start(memory))[0] for first in (START, END)]
+    torch.testing.assert_close(*states, rtol=0, atol=0)
+
+
 def test_base_has_as_many_parameters_as_the_paper_says():
     """Table 3: 65 million with a joint vocabulary of 37,000 pieces."""
     with torch.device("meta"):
@@ -194,6 +214,8 @@ def test_options_that_cannot_be_met_are_refused():
         with pytest.raises(ConfigError, match=f'sines: halves given with positions = "{positions}"'):
             read_model_config({"kind": "transformer", "positions": positions, "sines": "halves"})
         read_model_config({"kind": "transformer", "positions": positions, "sines": "interleaved"})
+    with pytest.raises(ConfigError, match="fixed_bias: true given with output_bias = false, which leaves no bias"):
+        read_model_config({"kind": "transformer", "fixed_bias": True, "output_bias": False})
     for kind in ("transformer", "encoder"):
         with pytest.raises(ConfigError, match="activation: silu given with feed_forward = false"):
             read_model_config({"kind": kind, "activation": "silu", "feed_forward": False})

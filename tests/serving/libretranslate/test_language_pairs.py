@@ -12,13 +12,14 @@ from regard.data.settings import DataSettings
 from regard.serving.libretranslate.language_pairs import LanguagePair, LanguageTable, as_detection, find_tag
 
 
-def model(name, source, targets, folder=STORED, tags=(), translates=True):
+def model(name, source, targets, folder=STORED, tags=(), translates=True, many=()):
     """What a table asks of a model that is served."""
     corpora = [{"source": "a.x", "target": "b.x", "tag": tag} for tag in tags]
     data = parse(DataSettings, {"corpora": corpora})
     run = SimpleNamespace(can=lambda action: translates, folder=folder, settings=SimpleNamespace(data=data))
+    known = {"sources": list(many), "targets": list(many)} if many else None
     languages = None if source is None else {"source": source, "targets": list(targets)}
-    return SimpleNamespace(name=name, run=run, card={"languages": languages})
+    return SimpleNamespace(name=name, run=run, card={"languages": languages, "known_languages": known})
 
 
 @pytest.fixture
@@ -38,6 +39,17 @@ def test_codes_and_targets():
     assert table.targets("fr") == ["fr"]
     assert table.unknown == ["c"]
     assert LanguageTable([model("d", None, [], translates=False)]).unknown == []
+
+
+def test_a_model_with_many_languages_has_every_pair():
+    table = LanguageTable([model("a", "en", ["de"]), model("m", None, [], many=("de", "en", "zu"))])
+    assert table.codes == ["en", "de", "zu"]
+    assert table.targets("zu") == ["de", "en", "zu"]
+    assert table.find_pair("en", "de") == LanguagePair("a", "en", "de")
+    assert table.find_pair("zu", "de") == LanguagePair("m", "zu", "de", named=True)
+    assert table.find_pair("zu", "zu") is None
+    assert table.find_pair("zu", "fr") is None
+    assert table.unknown == []
 
 
 def test_what_a_code_means():

@@ -277,8 +277,8 @@ def test_a_long_page_is_aligned_in_parts_and_others_are_served_between(server):
     apart = ask(server, q=blocks, format="html")["translatedText"]
     sizes, call = [], server.service.call
 
-    async def note(model, function):
-        found = await call(model, function)
+    async def note(model, function, *languages):
+        found = await call(model, function, *languages)
         sizes.append(len(found))
         return found
 

@@ -30,6 +30,7 @@ def show(run: RunArgument, as_json: JsonOption = False) -> None:
         ("task", summary.task),
         ("data", summary.data),
         ("model", f"{summary.kind}{weights}"),
+        *([("adapter", summary.adapter_text)] if summary.adapter else []),
         ("steps", f"{summary.step:,}{of_steps}{time}"),
         ("date", summary.date.replace("T", " ")[:16]),  # of the clock on the wall
         ("size", summary.size_text),

@@ -63,7 +63,7 @@ def train(
     table, cached = read_table(config, resume, base)
     for name, part in tables.items():
         table[name] = {**table.get(name, {}), **part}
-    checked = read_checked(assign(table, settings or []), flags)
+    checked = read_checked(assign(table, settings or []), flags, based=base is not None)
     if check:
         print("the configuration is valid")
         return

@@ -42,7 +42,7 @@ class LinkedReader(Reading):
         """Add the links' files to the facts of the others."""
         if self.data.builtin:
             return {"alignment": self.data.alignment}
-        corpora = [*self.training, *self.validation]
+        corpora = [*self.training, *self.earlier, *self.validation]
         hashes = [content(corpus.alignment) if corpus.alignment else None for corpus in corpora]
         return {"alignment": hashes, "columns": [corpus.alignment_column for corpus in corpora]}
 

@@ -93,9 +93,12 @@ class Product(torch.autograd.Function):
         x, narrow = ctx.saved_tensors
         dtype, bias_dtype = ctx.dtypes
         d_x = input_gradient(grad, narrow, beside) if ctx.needs_input_grad[0] else None
-        d_weight = grad.new_empty(narrow.shape, dtype=dtype)
-        weight_gradient(grad, x, d_weight)
-        return d_x, d_weight, None if bias_dtype is None else sums(grad).to(bias_dtype)
+        d_weight = None
+        if ctx.needs_input_grad[1]:  # it may be frozen
+            d_weight = grad.new_empty(narrow.shape, dtype=dtype)
+            weight_gradient(grad, x, d_weight)
+        d_bias = sums(grad).to(bias_dtype) if bias_dtype is not None and ctx.needs_input_grad[2] else None
+        return d_x, d_weight, d_bias
 
 
 class Products(torch.autograd.Function):
@@ -128,10 +131,13 @@ class Products(torch.autograd.Function):
         other = memory.new_zeros(len(memory), len(narrow) - first) if other is None else other
         d_x = input_gradient(grad, narrow[:first], beside) if ctx.needs_input_grad[0] else None
         d_memory = input_gradient(other, narrow[first:], beside_memory) if ctx.needs_input_grad[1] else None
-        d_weight = grad.new_empty(narrow.shape, dtype=dtype)
-        weight_gradient(grad, x, d_weight[:first])
-        weight_gradient(other, memory, d_weight[first:])
-        d_bias = None if bias_dtype is None else torch.cat([sums(grad), sums(other)]).to(bias_dtype)
+        d_weight = d_bias = None
+        if ctx.needs_input_grad[2]:  # it may be frozen
+            d_weight = grad.new_empty(narrow.shape, dtype=dtype)
+            weight_gradient(grad, x, d_weight[:first])
+            weight_gradient(other, memory, d_weight[first:])
+        if bias_dtype is not None and ctx.needs_input_grad[3]:
+            d_bias = torch.cat([sums(grad), sums(other)]).to(bias_dtype)
         return d_x, d_memory, d_weight, d_bias, None
 
 

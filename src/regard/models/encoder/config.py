@@ -30,6 +30,13 @@ class EncoderConfig(ModelConfig):
     pooling: Literal["mean", "attention"] = option("mean", "how a classifier pools all positions into one vector")
     tied: bool = option(True, "share the embedding with the output projection (language model)")
     attention_dropout: float = option(0.0, "dropout on attention weights", least=0, below=1)
+    adapter: int = option(
+        0,
+        "rank of low-rank adapters, trained in place of the weights of attentions and feed-forward nets with --from; "
+        "0: none",
+        least=0,
+        most=WIDEST,
+    )
 
     @property
     def writes(self) -> bool:
@@ -41,6 +48,10 @@ class EncoderConfig(ModelConfig):
         """Choose pre-norm, and positions as the Transformer has them."""
         positions = "sinusoidal" if long_lines else "rotary"
         return {"positions": positions, "norm": "pre", "attention_dropout": 0.1}
+
+    def adapter_rank(self) -> int:
+        """Return the rank of the adapters that are trained in place of the weights; 0: none."""
+        return self.adapter
 
     def known_positions(self) -> int | None:
         """Return the number of learned positions; None: any number."""

@@ -45,6 +45,8 @@ class TransformerConfig(ModelConfig):
         "share the target embedding with the output projection; all: with the source embedding, too (joint tokenizer)",
     )
     output_bias: bool = option(True, "have a bias in the output projection")
+    fixed_bias: bool = option(False, "leave that bias as it is in training (M2M-100, NLLB)")
+    start_as_end: bool = option(False, "read </s> in place of <s> where a target begins (M2M-100, NLLB)")
     attention_dropout: float = option(0.0, "dropout on attention weights", least=0, below=1)
     score: Literal["dot", "additive"] = option("dot", "how a head scores a query against a key")
     scaled: bool = option(True, "divide dot products by √d_k")
@@ -66,6 +68,13 @@ class TransformerConfig(ModelConfig):
         least=1,
         most=LONGEST,
     )
+    adapter: int = option(
+        0,
+        "rank of low-rank adapters, trained in place of the weights of attentions and feed-forward nets with --from; "
+        "0: none",
+        least=0,
+        most=WIDEST,
+    )
 
     @classmethod
     def choose(cls, long_lines: bool, joint: bool) -> dict[str, Any]:
@@ -81,6 +90,10 @@ class TransformerConfig(ModelConfig):
     def suitable_rate(self) -> float | None:
         """Return a lower learning rate for wide models."""
         return 7e-4 if self.size >= 512 else None
+
+    def adapter_rank(self) -> int:
+        """Return the rank of the adapters that are trained in place of the weights; 0: none."""
+        return self.adapter
 
     def known_positions(self) -> int | None:
         """Return the number of learned positions; None: any number."""
@@ -107,4 +120,6 @@ class TransformerConfig(ModelConfig):
             )
         if self.sines != "interleaved" and self.positions != "sinusoidal":
             raise ConfigError("sines", f'{self.sines} given with positions = "{self.positions}", which has no sines')
+        if self.fixed_bias and not self.output_bias:
+            raise ConfigError("fixed_bias", "true given with output_bias = false, which leaves no bias to fix")
         check_activation(self.activation, self.feed_forward)

@@ -5,7 +5,7 @@ Vaswani et al. 2017 (arXiv:1706.03762), figure 1. Embeddings are multiplied by �
 presets, trains without a long warm-up (arXiv:2002.04745). Departures: learned, rotary and ALiBi positions; positions
 that are concatenated to the embedding and projected back to the width of the model, in place of added ones; scores
 that are additive, or dot products without their scale; heads that each see a slice of the input. Models of other
-toolkits differ in small things: `activation`, the order of `sines`, `scale_embeddings`, `output_bias`.
+toolkits differ in small things: `activation`, the order of `sines`, `scale_embeddings`, `output_bias`, `start_as_end`.
 """
 
 # b sentences · m source positions · n target positions · d width · v vocabulary · r rows
@@ -21,6 +21,7 @@ from regard.attention.blocks import Block, Decoder, Encoder
 from regard.attention.fused_stack import LONGEST
 from regard.attention.score import Additive, Dot, Score
 from regard.attention.span import Alibi, Lengths, Mask, Monotonic, Span, Start, join
+from regard.data.tokenizer import END, START
 from regard.errors import ArgumentError
 from regard.kernels.backends import ONE_TILE_WIDTH, VARLEN_WIDTH
 from regard.kernels.linear import Linear
@@ -72,6 +73,8 @@ class TransformerModel(Model):
         initialise(self)
         if config.tied != "none":
             self.readout.weight = self.target.tokens.weight
+        if config.fixed_bias:
+            self.readout.bias.requires_grad_(False)
 
     @property
     def packs(self) -> bool:
@@ -103,7 +106,7 @@ class TransformerModel(Model):
 
     def decode(self, memory: Memory, target: Tokens) -> tuple[Float[Tensor, "*b n d"], dict[str, Tensor]]:
         """Take all steps at once under the causal mask."""
-        x = self.target(target.ids, target.span)
+        x = self.target(self.read_ids(target.ids), target.span)
         # The causal mask keeps padding, which comes last, from the real positions; no other mask is needed.
         span = join(None if isinstance(target.span, Lengths) else target.span, self.bias())
         return self.decoder(x, memory.states, span=span, memory_span=memory.cross_span(target)), {}
@@ -121,12 +124,16 @@ class TransformerModel(Model):
     def step(self, tokens: Int[Tensor, " r"], state: State) -> tuple[Float[Tensor, "r v"], State]:
         """Take one step: one query a row over the caches. Coverage is the last block's, the mean of its heads."""
         start = state.row["past.0"].length.clone()
-        x = self.target(tokens[:, None], None, start)
+        x = self.target(self.read_ids(tokens[:, None]), None, start)
         if state.coverage is None:
             x = self.decoder.step(x, state, self.bias(start))
         else:
             x = self.step_with_coverage(x, state, start)
         return self.output(x[:, 0]), state
+
+    def read_ids(self, ids: Int[Tensor, "*b n"]) -> Int[Tensor, "*b n"]:
+        """The ids whose embeddings the decoder reads: a target may begin with END's."""
+        return ids.masked_fill(ids == START, END) if self.config.start_as_end else ids
 
     def step_with_coverage(
         self, x: Float[Tensor, "r 1 d"], state: State, start: Int[Tensor, " r"]

@@ -23,6 +23,7 @@ class LanguagePair:
     source: str
     target: str
     tag: str | None = None
+    named: bool = False  # the model knows several languages, and is told these two
 
 
 class LanguageTable:
@@ -30,14 +31,17 @@ class LanguageTable:
 
     def __init__(self, models: Iterable[ServedModel]):
         self.pairs: list[LanguagePair] = []
+        self.many: dict[str, tuple[list[str], list[str]]] = {}  # sources and targets of models that know several
         self.unknown: list[str] = []  # models that translate, and do not say between which languages
         profiles: dict[str, list[LanguageProfile]] = {}
         for model in models:
             if not model.run.can("translate"):
                 continue
-            languages = model.card["languages"]
+            languages, known = model.card["languages"], model.card["known_languages"]
+            if known is not None and known["sources"]:
+                self.many[model.name] = known["sources"], known["targets"]
             if languages is None:
-                self.unknown.append(model.name)
+                self.unknown += [] if model.name in self.many else [model.name]
                 continue
             data, source = model.run.settings.data, languages["source"]
             own = RunLanguages.read(model.run.folder)
@@ -53,12 +57,18 @@ class LanguageTable:
     @property
     def codes(self) -> list[str]:
         """All languages, sources first, each once."""
-        sources = [pair.source for pair in self.pairs]
-        return list(dict.fromkeys([*sources, *(pair.target for pair in self.pairs)]))
+        sources, targets = [pair.source for pair in self.pairs], [pair.target for pair in self.pairs]
+        for more, others in self.many.values():
+            sources += more
+            targets += others
+        return list(dict.fromkeys([*sources, *targets]))
 
     def targets(self, source: str) -> list[str]:
         """The languages that a text in this one can be had in; one of them is its own."""
-        return list(dict.fromkeys([*(pair.target for pair in self.pairs if pair.source == source), source]))
+        targets = [pair.target for pair in self.pairs if pair.source == source]
+        for sources, others in self.many.values():
+            targets += others if source in sources else []
+        return list(dict.fromkeys([*targets, source]))
 
     def find_code(self, given: str) -> str | None:
         """The language that a code means: with another case or dash, or the only one of these letters."""
@@ -70,7 +80,11 @@ class LanguageTable:
 
     def find_pair(self, source: str, target: str) -> LanguagePair | None:
         """The first model that translates between two languages."""
-        return next((pair for pair in self.pairs if (pair.source, pair.target) == (source, target)), None)
+        found = next((pair for pair in self.pairs if (pair.source, pair.target) == (source, target)), None)
+        if found is not None or source == target:
+            return found
+        able = (name for name, (sources, targets) in self.many.items() if source in sources and target in targets)
+        return next((LanguagePair(name, source, target, named=True) for name in able), None)
 
     def detect(self, text: str) -> list[tuple[str, float]]:
         """The languages of a text with their confidence, the likeliest first; those without a profile have none."""
@@ -80,7 +94,8 @@ class LanguageTable:
     def detect_source(self, text: str, target: str) -> tuple[str, float]:
         """The likeliest language of a text that is wanted in another one."""
         found = self.detect(text)
-        sources = [pair.source for pair in self.pairs if pair.target == target]
+        sources = {pair.source for pair in self.pairs if pair.target == target}
+        sources |= {code for many, targets in self.many.values() if target in targets for code in many}
         for code, confidence in found:
             if code in sources or (code == target and confidence >= CERTAIN):
                 return code, confidence

@@ -49,7 +49,8 @@ async def translate_linked(
     tag = f"{pair.tag} " if pair.tag else ""
     aligned = links and bool(first_model(service.models[pair.model].run.model).cross_attentions)
     given = tuple(tag + texts[number].strip() for number in words)
-    request = TranslateRequest(model=pair.model, texts=given, alignment=aligned)
+    source, target = (pair.source, pair.target) if pair.named else (None, None)
+    request = TranslateRequest(pair.model, source, target, texts=given, alignment=aligned)
     answer = await service.translate(request, options)
     for number, result in zip(words, answer["results"], strict=True):
         outputs[number] = [

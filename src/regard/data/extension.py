@@ -1,0 +1,209 @@
+"""Pieces that are added to the vocabulary of a run: whole words, and languages.
+
+A word is found in running text wherever it stands alone (`regard.data.added_words`); texts without it are cut as
+before. A language, or whatever else stands around a text (tokenizer.before, after and first), is a special piece, which
+no text spells, unless the run has pieces of the same form that texts may begin with, such as >>deu<<. The word that a
+corpus puts before its sources (its `tag`) is a tag, as in a tokenizer that is trained with it.
+
+Where source and target have two vocabularies, a word is added to both, what stands around a source to the source's and
+what begins a target to the target's. An imported vocabulary has fillers: these become the new pieces first. A
+vocabulary that has a multiple of eight pieces is filled up to one again.
+"""
+
+import copy
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from regard.config import show_value
+from regard.data.added_words import leading_word
+from regard.data.language_pieces import form_of
+from regard.data.pre_tokenizer import MARK
+from regard.data.special_pieces import FILLER, MULTIPLE, UNKNOWN, describe, is_filler
+from regard.data.tokenizer import Tokenizer, Tokenizers, open_tokenizer
+from regard.data.tokenizer_checks import ADDED
+from regard.errors import ConfigError
+
+__all__ = ["ExtendedSide", "Extension", "extend_tokenizers", "frequent_words"]
+
+KEY, WORDS = "tokenizer.extend", "tokenizer.extend_words"
+LONGEST = 100  # characters of a word that is added
+Form = Literal["word", "special", "tag"]
+
+
+@dataclass(frozen=True)
+class ExtendedSide:
+    """The tokenizer of one side before and after, and what the rows of its new pieces are made of."""
+
+    before: Tokenizer
+    after: Tokenizer
+    pieces: Mapping[int, Sequence[int]] = field(default_factory=dict)  # of every new id, those of its text before
+    fillers: Sequence[int] = ()  # new ids that stand for nothing
+
+    @property
+    def names(self) -> list[str]:
+        """Return the new pieces."""
+        return self.after.pieces(self.pieces)
+
+
+@dataclass(frozen=True)
+class Extension:
+    """The tokenizers of a run with more pieces."""
+
+    before: Tokenizers
+    after: Tokenizers
+    source: ExtendedSide
+    target: ExtendedSide
+
+    @property
+    def names(self) -> list[str]:
+        """Return the new pieces of both sides, each once."""
+        return list(dict.fromkeys([*self.source.names, *self.target.names]))
+
+
+def extend_tokenizers(
+    tokenizers: Tokenizers,
+    pieces: Sequence[str],
+    *,
+    around: Mapping[str, Collection[str]] | None = None,
+    tags: Collection[str] = (),
+    words: Sequence[Collection[str]] = ((), ()),
+) -> Extension:
+    """Add pieces to the vocabularies of a run; a ConfigError names one that is there, or cannot be.
+
+    `around` says what stands around texts, and `tags` what corpora put before their sources. `words` are those of each
+    side that `frequent_words` found.
+    """
+    given = around or {}
+    of_source = {*given.get("before", ()), *given.get("after", ())}
+    own = [of_source, {*given.get("first", ())}]
+    special, sides = own[0] | own[1], (tokenizers.source, tokenizers.target)
+    wanted: list[dict[str, Form]] = [{}, {}]
+    for piece in pieces:
+        places = [i for i, each in enumerate(own) if piece in each] or ([0] if piece in tags else [0, 1])
+        places = [0, 1] if tokenizers.same_ids else places
+        missing = [i for i in places if not is_known(sides[i], piece)]
+        if not missing:
+            raise ConfigError(
+                KEY, f"{show_value(piece)} given, which is a piece of the vocabulary already; leave it out"
+            )
+        for i in missing:
+            wanted[i][piece] = "tag" if piece in tags else form_in(sides[i], piece) if piece in special else "word"
+    if tokenizers.same_ids:
+        wanted, words = [wanted[0] | wanted[1]] * 2, [[*words[0], *words[1]]] * 2
+    wanted = [
+        {**each, **{word: "word" for word in new if word not in each}} for each, new in zip(wanted, words, strict=True)
+    ]
+    source = extend_side(sides[0], wanted[0])
+    target = source if tokenizers.joint else extend_side(sides[1], wanted[1])
+    after = Tokenizers(source.after) if tokenizers.joint else Tokenizers(source.after, target.after)
+    return Extension(tokenizers, after, source, target)
+
+
+def form_in(tokenizer: Tokenizer, piece: str) -> Form:
+    """Return what a piece around a text is: a tag where pieces of its form are tags, else special."""
+    form = form_of(piece)
+    return "tag" if form is not None and form in map(form_of, tokenizer.tags.values()) else "special"
+
+
+def is_known(tokenizer: Tokenizer, piece: str) -> bool:
+    """Return whether a vocabulary has a piece of this name, or one for the whole word."""
+    if piece in tokenizer.names or (MARK + piece in tokenizer.names and tokenizer.kind != "word"):
+        return True
+    ids = tokenizer.encode_bare([piece])[0]
+    return len(ids) == 1 and ids[0] != UNKNOWN
+
+
+def extend_side(tokenizer: Tokenizer, wanted: Mapping[str, Form]) -> ExtendedSide:
+    """Add pieces to one vocabulary: in the place of fillers, then behind all others."""
+    if not wanted:
+        return ExtendedSide(tokenizer, tokenizer)
+    content = copy.deepcopy(tokenizer.content)
+    added: list[dict[str, Any]] = content.setdefault("added_tokens", [])
+    places = {token["id"]: place for place, token in enumerate(added) if is_filler(token["content"])}
+    free, size = sorted(places), tokenizer.size
+    words: list[str] = []
+    pieces: dict[int, list[int]] = {}
+    for piece, form in wanted.items():
+        name = piece if form != "word" else name_word(tokenizer, piece)
+        if name in words:  # of two that are normalised to one
+            continue
+        i = free.pop(0) if free else size
+        token = describe(i, name, special=form != "tag", single_word=form == "word")
+        if i in places:
+            added[places[i]] = token
+        else:
+            added.append(token)
+            size += 1
+        if form == "word":
+            words.append(name)
+        pieces[i] = [each for each in tokenizer.encode_bare([piece])[0] if each > UNKNOWN] or ordinary(tokenizer)
+    rounded = -(-size // MULTIPLE) * MULTIPLE if not tokenizer.size % MULTIPLE else size
+    added += [describe(i, FILLER.format(i), special=True) for i in range(size, rounded)]
+    if len(added) > ADDED:
+        raise ConfigError(
+            KEY, f"{len(wanted):,} pieces given, expected fewer: with those that were added before, at most {ADDED:,}"
+        )
+    return ExtendedSide(tokenizer, open_tokenizer(content, KEY), pieces, [*range(size, rounded)])
+
+
+def name_word(tokenizer: Tokenizer, word: str) -> str:
+    """Return what a vocabulary calls a word; a ConfigError says why it cannot have it."""
+    check_words(tokenizer, f"{show_value(word)} given")
+    text = tokenizer.normalise(word)
+    if text.split(" ") != [text] or not text or MARK in text:
+        raise ConfigError(KEY, f"{show_value(word)} given, expected one word, which the tokenizer reads as it is")
+    return text if tokenizer.kind == "word" else MARK + text
+
+
+def check_words(tokenizer: Tokenizer, given: str, key: str = KEY) -> None:
+    """Refuse a tokenizer in whose texts no words can be found."""
+    if tokenizer.kind == "character":
+        raise ConfigError(key, f'{given} with a tokenizer of kind "character", which has no words')
+    model = tokenizer.sentencepiece
+    if not (tokenizer.separable if model is None else model.separable):
+        raise ConfigError(
+            key,
+            f"{given} with a tokenizer made elsewhere that does not cut word by word, expected only pieces of "
+            "tokenizer.before, after or first",
+        )
+
+
+def ordinary(tokenizer: Tokenizer) -> list[int]:
+    """Return the ids of all pieces that texts are made of."""
+    return [i for i in range(UNKNOWN + 1, tokenizer.size) if i not in tokenizer.hidden]
+
+
+def frequent_words(
+    tokenizers: Tokenizers, sources: Iterable[str], targets: Iterable[str], most: int
+) -> tuple[list[str], list[str]]:
+    """Return the most frequent words of each side that its tokenizer splits, or does not know.
+
+    With one vocabulary for both sides, these are at most so many in all, counted in the texts of both.
+    """
+    counts = [count_split(tokenizers.source, sources), count_split(tokenizers.target, targets)]
+    if tokenizers.same_ids:
+        return top(counts[0] + counts[1], most), []
+    return top(counts[0], most), top(counts[1], most)
+
+
+def count_split(tokenizer: Tokenizer, texts: Iterable[str]) -> Counter[str]:
+    """Count the words that a tokenizer has no piece for, without the punctuation that follows them."""
+    check_words(tokenizer, "given", WORDS)
+    split = Counter(word for text in texts for word in text.split())
+    counts: Counter[str] = Counter()
+    for text, count in split.items():
+        word = tokenizer.normalise(text)
+        word = word if tokenizer.kind == "word" else leading_word(word)
+        if word and len(word) <= LONGEST and " " not in word and MARK not in word:
+            counts[word] += count
+    known, words = set(tokenizer.names), list(counts)
+    rows = tokenizer.encode_bare(words)
+    split_up = (word for word, ids in zip(words, rows, strict=True) if len(ids) > 1 or ids == [UNKNOWN])
+    return Counter({word: counts[word] for word in split_up if known.isdisjoint((word, MARK + word))})
+
+
+def top(counts: Counter[str], most: int) -> list[str]:
+    """Return the most frequent words; equal counts in the order of their characters."""
+    return sorted(counts, key=lambda word: (-counts[word], word))[:most]

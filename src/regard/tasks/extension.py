@@ -1,0 +1,132 @@
+"""Extending the vocabulary of a run that another begins with: which pieces, and which weights have a row for each.
+
+Weights are found by how a model's shapes answer to the sizes of its vocabularies, and by no names: so every kind with
+tables of pieces is served, one of your own, too.
+"""
+
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from regard.config import visible
+from regard.data import builtin_text
+from regard.data.extension import ExtendedSide, Extension, extend_tokenizers, frequent_words
+from regard.data.rows import Reading
+from regard.data.tokenizer import Tokenizers
+from regard.errors import ArgumentError, ConfigError
+from regard.models.kinds import build
+from regard.tasks.settings import Settings, check_extension
+from regard.tasks.sizes import Counting
+from regard.tasks.task import vocabulary_sizes
+from regard.training.extend_rows import extend_rows
+from regard.training.objective import Prediction
+from regard.training.weights import weights_of
+
+__all__ = ["describe_extension", "extend_run", "extend_weights"]
+
+SHOWN = 10  # new pieces that are named
+STEP = 8  # pieces by which a vocabulary is made larger to see which weights grow with it
+MANY = 2**62  # calls of torch that building a model may take
+Shapes = Mapping[str, tuple[int, ...]]
+
+
+def extend_run(settings: Settings, tokenizers: Tokenizers | None, *, based: bool) -> Extension | None:
+    """Add the pieces that the settings name to the tokenizers of a run to begin with; None where they name none.
+
+    `based` says that there is such a run: a new vocabulary has nothing to be added to.
+    """
+    check_extension(settings, based=based)
+    own = settings.tokenizer
+    if not (own.extend or own.extend_words):
+        return None
+    if tokenizers is None:
+        raise ConfigError("tokenizer.extend", f'given with task = "{settings.task}", which has no vocabulary')
+    words: tuple[list[str], list[str]] = ([], [])
+    if own.extend_words:
+        words = frequent_words(tokenizers, *training_texts(settings), own.extend_words)
+    tags = {corpus.tag for corpus in settings.data.training if corpus.tag}
+    return extend_tokenizers(tokenizers, own.extend, around=own.around, tags=tags, words=words)
+
+
+def describe_extension(extension: Extension) -> str:
+    """Return what was added, in a line."""
+    names = extension.names
+    listed = ", ".join(visible(name) for name in names[:SHOWN])
+    more = f" and {len(names) - SHOWN:,} more" if len(names) > SHOWN else ""
+    pieces = f"{len(names):,} {'piece' if len(names) == 1 else 'pieces'}"
+    return f"Added {pieces} to the vocabulary{': ' * bool(names)}{listed}{more}"
+
+
+def training_texts(settings: Settings) -> tuple[list[str], list[str]]:
+    """Return both sides of the corpus, or of the sample of it that a tokenizer would be trained on."""
+    data = settings.data
+    data.require()
+    reading = Reading(data, settings.tokenizer)
+    with tempfile.TemporaryDirectory(prefix="regard-") as folder:
+        training, validation = reading.training, reading.validation
+        if data.builtin:
+            training, validation = builtin_text.write_builtin(Path(folder) / "drawn", data)
+        survey = reading.survey(training, hold_out=not validation and bool(data.held_out), tokenizer=True)
+        return survey.training_texts()
+
+
+def extend_weights(
+    settings: Settings, extension: Extension, labels: tuple[str, ...], weights: Mapping[str, Tensor]
+) -> dict[str, Tensor]:
+    """Return the weights of a run with a row for every new piece."""
+    return extend_rows(weights, find_tables(settings, extension, labels))
+
+
+def find_tables(settings: Settings, extension: Extension, labels: tuple[str, ...]) -> dict[str, ExtendedSide]:
+    """Return the weights that have a row for every piece, by name, each with its side."""
+    before, row = extension.before, settings.row
+    sizes = vocabulary_sizes(settings, before, labels)
+    shapes = shapes_of(settings, *sizes)
+    more = 0 if row.alone or not sizes[0] else STEP, 0 if row.labels else STEP  # labels are no pieces
+
+    def grown(source: int, target: int) -> list[str]:
+        size = (sizes[0] + target, sizes[1] + target) if row.alone else (sizes[0] + source, sizes[1] + target)
+        return compare(shapes, shapes_of(settings, *size), settings.kind)
+
+    if all(more) and not before.joint:
+        try:
+            return dict.fromkeys(grown(more[0], 0), extension.source) | dict.fromkeys(
+                grown(0, more[1]), extension.target
+            )
+        except ArgumentError:  # one table for both sides
+            pass
+    return dict.fromkeys(grown(*more), extension.source if more[0] else extension.target)
+
+
+def shapes_of(settings: Settings, source: int, target: int) -> Shapes:
+    """Return the shapes of a model's weights with vocabularies of these sizes, by their names in a checkpoint."""
+
+    def make() -> Prediction:
+        return Prediction(build(settings.kind, settings.model, source, target))
+
+    return {name: tuple(tensor.shape) for name, tensor in weights_of(without_memory(make)).items()}
+
+
+def without_memory(make: Callable[[], Prediction]) -> Prediction:
+    """Build a model without memory for its numbers, where it can be built so."""
+    try:
+        with torch.device("meta"), Counting(MANY):
+            return make()
+    except NotImplementedError:  # a backbone made elsewhere may need numbers while it is built
+        return make()
+
+
+def compare(small: Shapes, large: Shapes, kind: str) -> list[str]:
+    """Return the names of the weights that have more rows; other changes cannot be served."""
+    names = [name for name, shape in large.items() if shape != small.get(name)]
+    for name in names:
+        before, after = small.get(name, ()), large[name]
+        if len(before) != len(after) or after[1:] != before[1:] or after[0] - before[0] != STEP:
+            raise ConfigError(
+                "tokenizer.extend",
+                f"given, but a model of kind {kind} has weights without a row a piece, such as {name}",
+            )
+    return names

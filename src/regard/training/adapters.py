@@ -1,0 +1,247 @@
+r"""Low-rank adapters: fine-tuning that changes a few numbers beside each large matrix, and none of the matrix itself.
+
+Hu et al. 2021 (arXiv:2106.09685), section 4.1: $W + B A$, with $A$ [r e] drawn at random and $B$ [d r] zero, so that
+training begins with the model as it is. The paper's factor α/r is 1 here: it is one with the learning rate. Beside the
+attention's projections, which the paper adapts, those of the feed-forward nets are adapted; embeddings, norms, biases
+and the readout stay as they are.
+
+A layer's `weight` is then a tensor that is computed from the three, in float32, and whoever reads it needs to know
+nothing. A checkpoint holds A and B alone, and the run folder W, once, in base.safetensors. Read for use they are plain
+weights again: `merge_weights`.
+"""
+
+# d width out · e width in · r rank
+import contextlib
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn.utils import parametrize
+
+from regard.attention.block import Block, MixingBlock
+from regard.attention.heads import Heads
+from regard.errors import CheckpointError, ConfigError
+from regard.models.weights import check_weight
+from regard.training.average import mean_weights
+from regard.training.weights import weights_of
+
+__all__ = [
+    "Adapter",
+    "adapted_weights",
+    "add_adapters",
+    "describe_adapters",
+    "fold_adapters",
+    "has_adapters",
+    "load_mean_adapters",
+    "mean_adapters",
+    "merge_adapters",
+    "merge_weights",
+    "plain_weights",
+    "trained_weights",
+]
+
+KEY = "model.adapter"
+PLACE = ".parametrizations.weight.0."  # between the names of a layer and of a matrix of its adapter
+
+
+class Adapter(nn.Module):
+    """A change of rank r to a weight [d e]: the product of `up` (the paper's B) and `down` (its A)."""
+
+    down: Float[Tensor, "r e"]
+    up: Float[Tensor, "d r"]
+
+    def __init__(self, weight: Tensor, rank: int, generator: torch.Generator | None = None):
+        super().__init__()
+        rows, columns = weight.shape
+        down = torch.empty(rank, columns, dtype=weight.dtype)
+        # The paper's own code draws A as torch draws a linear layer.
+        nn.init.kaiming_uniform_(down, a=math.sqrt(5), generator=generator)
+        self.down = nn.Parameter(down.to(weight.device))
+        self.up = nn.Parameter(torch.zeros(rows, rank, dtype=weight.dtype, device=weight.device))
+        self.merged = False  # the weight has the change in it already
+
+    def forward(self, weight: Float[Tensor, "d e"]) -> Float[Tensor, "d e"]:
+        """Compute W + B A, not in half precision: a small change would be lost beside W."""
+        if self.merged:
+            return weight
+        with torch.autocast(weight.device.type, enabled=False):
+            return torch.addmm(weight, self.up, self.down)
+
+
+# ---- in training
+
+
+def add_adapters(model: nn.Module, rank: int, seed: int = 0) -> int:
+    """Give the projections of a model's attentions and feed-forward nets adapters, and freeze everything else.
+
+    What is frozen already gets none. Return the number of weights that are left to train.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    layers = [layer for layer in adaptable_layers(model) if layer.weight.requires_grad]
+    if not layers:
+        raise ConfigError(
+            KEY, f"{rank} given, but there is no projection to adapt that training.freeze leaves to train; expected 0"
+        )
+    for layer in layers:
+        if rank > min(layer.weight.shape):
+            raise ConfigError(
+                KEY, f"{rank} given, expected at most {min(layer.weight.shape)}, the smaller side of a weight"
+            )
+    model.requires_grad_(False)
+    for layer in layers:
+        # `unsafe`: without a trial call, of a change that is zero.
+        parametrize.register_parametrization(layer, "weight", Adapter(layer.weight, rank, generator), unsafe=True)
+    return sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
+
+
+def adaptable_layers(model: nn.Module) -> list[nn.Linear]:
+    """List the layers that adapters change: projections of attentions, and feed-forward nets."""
+    found: list[nn.Module] = []
+    for module in model.modules():
+        if isinstance(module, Heads):
+            parts = (module.projection, module.query, module.key, module.value, module.output)
+            found += [part for part in parts if isinstance(part, nn.Linear)]
+        elif isinstance(module, Block | MixingBlock) and module.feed is not None:
+            found += [part for part in module.feed if isinstance(part, nn.Linear)]
+    return [layer for layer in dict.fromkeys(found) if isinstance(layer, nn.Linear)]
+
+
+class Adapted(NamedTuple):
+    """A layer with an adapter: the weight that it has beside it, and the adapter."""
+
+    layer: nn.Module
+    weight: nn.Parameter
+    adapter: Adapter
+
+
+def adapters_of(model: nn.Module) -> dict[str, Adapted]:
+    """Return the layers that have adapters, by their names."""
+    found: dict[str, Adapted] = {}
+    for name, module in model.named_modules():
+        if parametrize.is_parametrized(module, "weight"):
+            parts: Any = module.parametrizations
+            if isinstance(parts.weight[0], Adapter):
+                found[name] = Adapted(module, parts.weight.original, parts.weight[0])
+    return found
+
+
+def has_adapters(model: nn.Module) -> bool:
+    """Return whether a model has adapters."""
+    return any(isinstance(module, Adapter) for module in model.modules())
+
+
+def adapted_weights(model: nn.Module) -> list[nn.Parameter]:
+    """List the weights beside which adapters stand."""
+    return [each.weight for each in adapters_of(model).values()]
+
+
+def trained_weights(model: nn.Module) -> dict[str, Tensor]:
+    """Return the weights that a checkpoint holds: all of them or, with adapters, those that are trained."""
+    weights = weights_of(model)
+    if not has_adapters(model):
+        return weights
+    return {name: tensor for name, tensor in weights.items() if PLACE in name or tensor.requires_grad}
+
+
+def plain_weights(model: nn.Module) -> dict[str, Tensor]:
+    """Return the weights that adapters change, and all that they do not, under the names that a plain model has."""
+    return {
+        name.replace(".parametrizations.weight.original", ".weight"): tensor.detach()
+        for name, tensor in weights_of(model).items()
+        if PLACE not in name
+    }
+
+
+@contextlib.contextmanager
+def merge_adapters(model: nn.Module) -> Iterator[None]:
+    """Put what adapters change into the weights themselves inside the block, for a search that reads them often."""
+    adapters = list(adapters_of(model).values())
+    saved = [each.weight.detach().clone() for each in adapters]
+    try:
+        with torch.no_grad():
+            for each in adapters:
+                each.weight.copy_(each.adapter(each.weight))
+                each.adapter.merged = True
+        yield
+    finally:
+        with torch.no_grad():
+            for each, before in zip(adapters, saved, strict=True):
+                each.weight.copy_(before)
+                each.adapter.merged = False
+
+
+def fold_adapters(model: nn.Module) -> None:
+    """Make a model with adapters an ordinary one, with plain weights that have the changes in them."""
+    for each in adapters_of(model).values():
+        parametrize.remove_parametrizations(each.layer, "weight", leave_parametrized=True)
+
+
+def describe_adapters(model: nn.Module) -> list[tuple[str, str]]:
+    """Describe the adapters of a model for the facts of a run, where it has any."""
+    adapters = adapters_of(model)
+    if not adapters:
+        return []
+    own = {id(parameter) for each in adapters.values() for parameter in each.adapter.parameters()}
+    count = sum(parameter.numel() for parameter in model.parameters() if id(parameter) in own)
+    others = sum(parameter.numel() for parameter in model.parameters() if id(parameter) not in own)
+    rank = len(next(iter(adapters.values())).adapter.down)
+    return [("adapter", f"{count:,} weights of rank {rank} ({100 * count / others:.2g} %)")]
+
+
+# ---- in checkpoints
+
+
+def merge_weights(base: Mapping[str, Tensor], trained: Mapping[str, Tensor], where: str) -> dict[str, Tensor]:
+    """Return plain weights: the base's, with what an adapter that was read from `where` changes."""
+    weights = dict(base)
+    layers = dict.fromkeys(name.partition(PLACE)[0] for name in trained if PLACE in name)
+    for layer in layers:
+        name, (up, down) = f"{layer}.weight", (f"{layer}{PLACE}{part}" for part in ("up", "down"))
+        for each in (up, down):
+            if each not in trained:
+                raise CheckpointError(f"{where}: weight {each} is missing")
+        if name not in base:
+            raise CheckpointError(f"{where}: weight {up} given, but there is no {name} in base.safetensors")
+        check_product(base[name], trained[up], trained[down], up, where)
+        for each in (up, down):
+            check_weight(each, trained[each], base[name].dtype, where)
+        weights[name] = torch.addmm(base[name], trained[up].to(base[name]), trained[down].to(base[name]))
+    for name, tensor in trained.items():
+        if PLACE in name and name.partition(PLACE)[2] in ("up", "down"):
+            continue
+        if name not in base:
+            raise CheckpointError(f"{where}: weight {name} given, which base.safetensors does not have")
+        weights[name] = tensor
+    return weights
+
+
+def check_product(weight: Tensor, up: Tensor, down: Tensor, name: str, where: str) -> None:
+    """Refuse two matrices whose product has another shape than a weight."""
+    right = weight.ndim == up.ndim == down.ndim == 2 and up.shape[1] == down.shape[0]
+    if not right or (up.shape[0], down.shape[1]) != tuple(weight.shape):
+        actual, expected = f"{list(up.shape)} × {list(down.shape)}", list(weight.shape)
+        raise CheckpointError(f"{where}: weight {name} and its other half are {actual}, expected a product {expected}")
+
+
+def mean_adapters(checkpoints: Sequence[dict[str, Tensor]]) -> dict[str, Tensor]:
+    """Average the weights of several checkpoints; adapters so that their products are averaged.
+
+    The mean of n products of rank r is one of rank n r: $[B_1 … B_n] / n$ times the $A_i$ below each other.
+    """
+    mean = mean_weights(checkpoints)
+    for name in mean:
+        if PLACE in name:
+            parts = [each[name] for each in checkpoints]
+            mean[name] = torch.cat(parts, 0) if name.endswith(".down") else torch.cat(parts, 1) / len(parts)
+    return mean
+
+
+def load_mean_adapters(model: nn.Module, mean: Mapping[str, Tensor]) -> None:
+    """Load a mean of checkpoints, whose adapters are of a higher rank; the model cannot be trained on."""
+    for name, each in adapters_of(model).items():
+        for part in ("up", "down"):
+            old = getattr(each.adapter, part)
+            setattr(each.adapter, part, nn.Parameter(mean[f"{name}{PLACE}{part}"].to(old), requires_grad=False))
