@@ -1,11 +1,9 @@
 """Folders for Transformers, opened again: the same as their run, and every fault of the writer is seen."""
 
 import json
-import shutil
 from pathlib import Path
 
 import pytest
-import torch
 from cli.typing_in import Command
 from pretrained import TEXTS, m2m100_folder, marian_folder
 from safetensors.torch import load_file, save_file
@@ -83,19 +81,6 @@ def test_runs_that_were_trained_here(name, model, tmp_path):
     assert found is not None
     assert found.log_prob_difference < 1e-4
     assert verify_export(tmp_path / "out") == found
-
-
-def test_a_folder_that_regard_wrote_is_imported_with_sentencepiece_beside_it(desk, family, tmp_path):
-    export_model(desk / family, tmp_path / "out", to=family)
-    with pytest.raises(DataError, match=r"out/(source\.spm|sentencepiece\.bpe\.model): "):
-        import_model(tmp_path / "out", tmp_path / "run")
-    names = {"marian": ("source.spm", "target.spm"), "m2m100": ("sentencepiece.bpe.model", "tokenizer_config.json")}
-    for name in names[family]:
-        shutil.copy(desk / f"theirs-{family}" / name, tmp_path / "out")
-    import_model(tmp_path / "out", tmp_path / "run")
-    one, other = (load(each) for each in (desk / family, tmp_path / "run"))
-    assert one.tokenizers.hash == other.tokenizers.hash
-    assert all(torch.equal(tensor, other.model.state_dict()[name]) for name, tensor in one.model.state_dict().items())
 
 
 # ---- faults

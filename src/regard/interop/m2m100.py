@@ -44,6 +44,7 @@ from regard.interop.stacks import (
     whole,
     write_json,
 )
+from regard.interop.tokenizer_files import write_m2m100_files
 from regard.models.config import LONGEST
 from regard.models.transformer.model import TransformerModel
 from regard.run import Run
@@ -175,7 +176,8 @@ def write_m2m100(run: Run, folder: Path) -> None:
     tensors: dict[str, Tensor] = spread_blocks(weights, StackSizes.of(config), True)
     tensors[SHARED] = weights["source.tokens.weight"][order]
     (folder / "model.safetensors").write_bytes(save(tensors, metadata={"format": "pt"}))
-    write_json(folder / "vocab.json", {"<s>" if i == first else tokenizer.names[i]: row for row, i in enumerate(order)})
+    names = ["<s>" if i == first else tokenizer.names[i] for i in order]
+    write_m2m100_files(run.tokenizers, names, folder)
     table = {
         "architectures": ["M2M100ForConditionalGeneration"],
         "model_type": "m2m_100",

@@ -43,6 +43,7 @@ from regard.interop.stacks import (
     whole,
     write_json,
 )
+from regard.interop.tokenizer_files import write_marian_files
 from regard.models.config import LONGEST
 from regard.models.transformer.model import TransformerModel
 from regard.run import Run
@@ -210,6 +211,7 @@ def write_marian(run: Run, folder: Path) -> None:
     tensors = marian_tensors(run.model, *order)
     (folder / "model.safetensors").write_bytes(save(tensors, metadata={"format": "pt"}))
     write_vocabulary(run.tokenizers, order, folder)
+    write_marian_files(run.tokenizers, run.settings.data.languages, folder)
     table = config_of(run, run.model, order)
     write_json(folder / "config.json", table)
     generation = {key: table[key] for key in ("pad_token_id", "eos_token_id", "decoder_start_token_id")}

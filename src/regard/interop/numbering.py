@@ -6,10 +6,12 @@ is found by its name.
 """
 
 import copy
+import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from regard.config import show_value
 from regard.data.special_pieces import FILLER, MULTIPLE, describe
 from regard.data.tokenizer import SPECIAL, Tokenizers, open_tokenizer, read
 from regard.data.tokenizer_checks import LARGEST, check_ids, check_vocabulary
@@ -18,6 +20,9 @@ from regard.interop.sentencepiece import convert, is_code, read_model
 from regard.reading import SMALL, Unreadable, parse_json, read_bytes
 
 __all__ = [
+    "LANGUAGE_CODES",
+    "MADE_UP",
+    "MODEL",
     "m2m100_ids",
     "m2m100_rows",
     "m2m100_tokenizers",
@@ -28,6 +33,7 @@ __all__ = [
     "nllb_rows",
     "nllb_tokenizers",
     "round_up",
+    "written_rows",
 ]
 
 MODEL = "sentencepiece.bpe.model"  # of M2M-100 and NLLB
@@ -38,6 +44,10 @@ M2M100 = """
     ro ru sd si sk sl so sq sr ss su sv sw ta th tl tn tr uk ur uz vi wo xh yi yo zh zu
 """
 WMT21 = "en ha is ja cs ru zh de"
+LANGUAGE_CODES = {  # the pieces of M2M-100's languages, by what its tokenizer_config.json calls the list
+    name: [f"__{code}__" for code in codes.split()] for name, codes in (("m2m100", M2M100), ("wmt21", WMT21))
+}
+MADE_UP = "madeupword"  # begins the names of rows that nothing is called by
 NLLB = """
     ace_Arab ace_Latn acm_Arab acq_Arab aeb_Arab afr_Latn ajp_Arab aka_Latn amh_Ethi apc_Arab arb_Arab ars_Arab
     ary_Arab arz_Arab asm_Beng ast_Latn awa_Deva ayr_Latn azb_Arab azj_Latn bak_Cyrl bam_Latn ban_Latn bel_Cyrl
@@ -98,8 +108,9 @@ def round_up(tokenizers: Tokenizers, place: str) -> Tokenizers:
 
 def m2m100_rows(folder: Path) -> dict[str, int]:
     """Return the row of every piece in M2M-100's folder: vocab.json, the languages, and what fills the matrix up."""
-    rows = append(read_table(folder / "vocab.json"), m2m100_languages(folder))
-    return fill_up(rows, len(rows) + FILLED, folder)
+    rows = append(read_table(folder / "vocab.json"), listed_languages(folder))
+    size = len(rows) + FILLED
+    return fill_up(append_added(rows, folder), size, folder)
 
 
 def m2m100_ids(folder: Path) -> dict[str, int]:
@@ -114,9 +125,14 @@ def m2m100_tokenizers(folder: Path) -> Tokenizers:
 
 
 def m2m100_languages(folder: Path) -> list[str]:
-    """Return the languages of M2M-100's folder as pieces: a hundred, or the eight of WMT 2021."""
-    codes = WMT21 if read_settings(folder).get("language_codes") == "wmt21" else M2M100
-    return [f"__{code}__" for code in codes.split()]
+    """Return the languages of M2M-100's folder as pieces: those of its list, and those that were added."""
+    listed = listed_languages(folder)
+    return [*listed, *(name for name in added_rows(folder) if name not in listed and re.fullmatch(r"__\w+__", name))]
+
+
+def listed_languages(folder: Path) -> list[str]:
+    """Return the languages that stand behind the pieces of vocab.json: a hundred, or the eight of WMT 2021."""
+    return LANGUAGE_CODES["wmt21" if read_settings(folder).get("language_codes") == "wmt21" else "m2m100"]
 
 
 def nllb_rows(folder: Path) -> dict[str, int]:
@@ -133,9 +149,12 @@ def nllb_rows(folder: Path) -> dict[str, int]:
             raise DataError(f"{folder / 'tokenizer.json'}: not NLLB's: its pieces are a list, expected a table")
         added = {token["content"]: token["id"] for token in content.get("added_tokens") or []}
         return fill_up({**vocabulary, **added}, 0, folder)
-    pieces = [piece for piece, _, _ in read_model(folder / MODEL).pieces[3:]]
-    rows = append({}, ["<s>", "<pad>", "</s>", "<unk>", *pieces])
-    return fill_up(append(rows, [*nllb_languages(folder), "<mask>"]), 0, folder)
+    pieces, added = [piece for piece, _, _ in read_model(folder / MODEL).pieces[3:]], added_rows(folder)
+    languages = nllb_languages(folder)
+    rows = append({}, ["<s>", "<pad>", "</s>", "<unk>", *(piece for piece in pieces if piece not in added)])
+    if not added.keys() >= {*languages, "<mask>"}:
+        rows = append(rows, [*languages, "<mask>"])
+    return fill_up(append_added(rows, folder), 0, folder)
 
 
 def nllb_ids(folder: Path) -> dict[str, int]:
@@ -168,6 +187,13 @@ def nllb_languages(folder: Path) -> list[str]:
     return NLLB.split()
 
 
+def written_rows(folder: Path) -> dict[str, int]:
+    """Return the row of every piece in a folder that Regard wrote for M2M-100 or NLLB."""
+    if not (folder / "vocab.json").exists():
+        return nllb_rows(folder)
+    return m2m100_rows(folder) if "language_codes" in read_settings(folder) else read_table(folder / "vocab.json")
+
+
 # ---- what they share
 
 
@@ -188,12 +214,40 @@ def append(rows: Mapping[str, int], pieces: Iterable[str]) -> dict[str, int]:
     return rows
 
 
+def added_rows(folder: Path) -> dict[str, int]:
+    """Return the rows that tokenizer_config.json names, in their order."""
+    table = read_settings(folder).get("added_tokens_decoder")
+    rows: dict[str, int] = {}
+    for row, token in table.items() if isinstance(table, dict) else ():
+        if not (row.isdecimal() and isinstance(token, dict) and isinstance(token.get("content"), str)):
+            path = folder / "tokenizer_config.json"
+            raise DataError(f"{path}: added_tokens_decoder has {show_value(row)}, expected rows with their pieces")
+        rows[token["content"]] = int(row)
+    return dict(sorted(rows.items(), key=lambda item: item[1]))
+
+
+def append_added(rows: Mapping[str, int], folder: Path) -> dict[str, int]:
+    """Add the pieces whose rows tokenizer_config.json names, where they stand behind all others."""
+    rows = dict(rows)
+    for piece, row in added_rows(folder).items():
+        if piece not in rows and len(rows) <= row <= len(rows) + MOST_FILLED:
+            rows = make_up(rows, row)
+            rows[piece] = row
+    return rows
+
+
+def make_up(rows: Mapping[str, int], size: int) -> dict[str, int]:
+    """Name rows behind all others, up to a size."""
+    first = sum(name.startswith(MADE_UP) for name in rows)
+    return append(rows, [f"{MADE_UP}{first + i:04d}" for i in range(size - len(rows))])
+
+
 def fill_up(rows: Mapping[str, int], size: int, folder: Path) -> dict[str, int]:
     """Name the rows that stand behind all pieces, up to `size` or to the size that config.json gives."""
     said = read_object(folder / "config.json").get("vocab_size")
     # The matrix is what was trained: it may be larger than the vocabulary, never smaller.
     size = max(said, len(rows)) if type(said) is int and said <= len(rows) + MOST_FILLED else max(size, len(rows))
-    return append(rows, [f"madeupword{i:04d}" for i in range(size - len(rows))])
+    return make_up(rows, size)
 
 
 MOST_FILLED = 10_000

@@ -1,8 +1,8 @@
 """Folders that were written for Transformers, opened again: what verification decodes and scores with, beside the run.
 
 Transformers is no part of Regard, so Regard's own importer reads the folder, which the tests hold against Transformers.
-Regard writes no SentencePiece files; pieces keep the numbers that they have in the run, and vocab.json of the folder
-says which row of it is a piece's.
+Texts are cut by the run: pieces keep the numbers that they have there, and the folder's vocabulary says which row of it
+is a piece's.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ from regard.decoding.options import GREEDY
 from regard.errors import DataError
 from regard.interop import m2m100, marian
 from regard.interop.formats import Imported, model_type
-from regard.interop.numbering import marian_rows
+from regard.interop.numbering import written_rows
 from regard.run import Run
 from regard.tasks.engine import ModelEngine
 from regard.tasks.settings import read_settings
@@ -61,8 +61,7 @@ def open_marian(folder: Path, run: Run) -> Reopened:
 def open_m2m100(folder: Path, run: Run) -> Reopened:
     """Open a folder of M2M-100 that was written from a run."""
     check_type(folder, "m2m_100")
-    table = marian_rows(folder)  # a vocab.json that has all pieces, the languages too
-    return reopen(folder, m2m100.read_rows(folder, run.tokenizers, table), run)
+    return reopen(folder, m2m100.read_rows(folder, run.tokenizers, written_rows(folder)), run)
 
 
 def check_type(folder: Path, expected: str) -> None:

@@ -1,0 +1,170 @@
+"""Tokenizers of exported folders: Transformers' own open them, and cut texts as the run does."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+import torch
+from cli.typing_in import Command
+from pretrained import TEXTS, m2m100_folder, marian_folder
+
+from regard import export_model, import_model, load
+from regard.bench.serving import write_run
+from regard.data.special_pieces import is_filler
+from regard.data.tokenizer import END
+from regard.errors import DataError
+from regard.interop.numbering import added_rows, marian_rows, written_rows
+
+transformers = pytest.importorskip("transformers")
+pytestmark = pytest.mark.filterwarnings("ignore:Recommended. pip install sacremoses")
+FAMILIES = {
+    "marian": (marian_folder, {}, {}),
+    "m2m100": (m2m100_folder, {}, {"source_language": "en", "target_language": "de"}),
+    "nllb": (m2m100_folder, {"family": "nllb"}, {"source_language": "eng_Latn", "target_language": "deu_Latn"}),
+}
+CODES = {"marian": (">>gsw<<", "before"), "m2m100": ("__gsw__", "first"), "nllb": ("gsw_Latn", "first")}
+ALL = [*TEXTS["source"], *TEXTS["target"], "Grüezi , the dog", "a  b ½ ﬁn", "猫 the dog"]
+
+
+def export_as(family: str, run: Path, out: Path) -> None:
+    export_model(run, out, to="marian" if family == "marian" else "m2m100")
+
+
+@pytest.fixture(scope="module", params=FAMILIES)
+def family(request) -> str:
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def desk(family, tmp_path_factory) -> Path:
+    """A folder of Transformers', the run that was made of it, and what was written of that."""
+    write, options, languages = FAMILIES[family]
+    desk = tmp_path_factory.mktemp(family)
+    write(desk / "theirs", **options)
+    import_model(desk / "theirs", desk / "run", **languages)
+    export_as(family, desk / "run", desk / "out")
+    return desk
+
+
+@pytest.fixture(scope="module")
+def grown(desk, family) -> Path:
+    """A run with a word and a language more, and its export."""
+    code, key = CODES[family]
+    for side in ("source", "target"):
+        (desk / side).write_text("".join(f"Grüezi , {text}\n" for text in TEXTS[side] * 2))
+    shown = Command("train").typed(
+        "--from", desk / "run", "--source", desk / "source", "--target", desk / "target", "--out", desk / "grown",
+        "--steps", "1", "--set", "training.threads=1", "--set", f"data.cache={desk / 'cache'}", "--quiet",
+        "--set", f'tokenizer.extend=["Grüezi", "{code}"]', "--set", f'tokenizer.{key}=["{code}"]',
+    )  # fmt: skip
+    assert shown.exit_code == 0, shown.output
+    export_as(family, desk / "grown", desk / "grown-out")
+    return desk / "grown-out"
+
+
+def opened(folder: Path):
+    return transformers.AutoTokenizer.from_pretrained(folder)
+
+
+def test_transformers_cuts_texts_with_it_as_with_the_folder_that_was_imported(desk, family):
+    """By names: without rows in its configuration, Transformers numbers NLLB's <mask> before the languages."""
+    one, other = opened(desk / "theirs"), opened(desk / "out")
+    assert type(one) is type(other)
+    for each in (one, other) if family != "marian" else ():
+        each.src_lang, each.tgt_lang = FAMILIES[family][2].values()
+    for text in ALL:
+        for side in ("text", "text_target"):
+            ids = [each(**{side: text}).input_ids for each in (one, other)]
+            assert one.convert_ids_to_tokens(ids[0]) == other.convert_ids_to_tokens(ids[1]), text
+            texts = [each.decode(row, skip_special_tokens=True) for each, row in zip((one, other), ids, strict=True)]
+            assert texts[0] == texts[1]
+
+
+def test_transformers_cuts_texts_into_the_rows_of_the_run(desk, family):
+    """The languages that the run was imported with are chosen already."""
+    tokenizer, both = opened(desk / "out"), load(desk / "run").tokenizers
+    rows = written_rows(desk / "out") if family != "marian" else marian_rows(desk / "out")
+    for text in TEXTS["source"]:
+        assert tokenizer(text).input_ids == [rows[name] for name in both.source.pieces(both.source.encode(text))]
+    for text in TEXTS["target"]:
+        ours = both.target.pieces([*both.target.encode(text), END])
+        assert tokenizer(text_target=text).input_ids == [rows[name] for name in ours]
+
+
+def test_texts_to_texts_in_both(desk, family):
+    """From a text to a text by Transformers alone, in the folder that was written, and by the run."""
+    net = transformers.MarianMTModel if family == "marian" else transformers.M2M100ForConditionalGeneration
+    net, tokenizer, run = net.from_pretrained(desk / "out").eval(), opened(desk / "out"), load(desk / "run")
+    texts = TEXTS["source"][:4]
+    inputs = tokenizer(texts, padding=True, return_tensors="pt")
+    with torch.no_grad():
+        ids = net.generate(**inputs, num_beams=1, do_sample=False, max_new_tokens=8)
+    theirs = tokenizer.batch_decode(ids, skip_special_tokens=True)
+    ours = run.translate(texts, beam=1, longest=8)
+    # A language in the middle of a text, where M2M100Tokenizer writes it: no spaces around.
+    assert [re.sub(r" *__[a-z]+__ *", "", text) for text in ours] == [re.sub("__[a-z]+__", "", each) for each in theirs]
+    assert any(re.sub(r" *__[a-z]+__ *", "", text) for text in ours)
+
+
+def test_what_was_written_is_imported(desk, family):
+    import_model(desk / "out", desk / "again", **FAMILIES[family][2])
+    one, other = (load(desk / name) for name in ("run", "again"))
+    assert one.tokenizers.source.names == other.tokenizers.source.names
+    for text in ALL:
+        assert one.tokenizers.source.encode(text) == other.tokenizers.source.encode(text)
+        assert one.tokenizers.target.encode(text) == other.tokenizers.target.encode(text)
+    assert all(torch.equal(tensor, other.model.state_dict()[name]) for name, tensor in one.model.state_dict().items())
+
+
+def test_new_pieces_have_their_rows(grown, family):
+    """Transformers knows what was added by its row, reads it back, and cuts no text into it."""
+    tokenizer, run, code = opened(grown), load(grown.parent / "grown"), CODES[family][0]
+    names, rows = run.tokenizers.target.names, written_rows(grown) if family != "marian" else None
+    rows = rows or json.loads((grown / "vocab.json").read_text())
+    assert not any(map(is_filler, rows))
+    for piece in ("▁Grüezi", code):
+        assert tokenizer.convert_tokens_to_ids(piece) == rows[piece]
+        assert tokenizer.convert_ids_to_tokens(rows[piece]) == piece
+        assert piece in names
+    known = [name for name in rows if not name.startswith("madeup") and name in tokenizer.get_vocab()]
+    assert len(known) > 50
+    assert all(tokenizer.get_vocab()[name] == rows[name] for name in known)
+    ids = tokenizer("the dog", add_special_tokens=False).input_ids
+    assert tokenizer.decode([*ids, rows["▁Grüezi"], *ids], skip_special_tokens=True) == "the dog Grüezi the dog"
+    before = opened(grown.parent / "theirs")
+    for text in ALL:
+        assert tokenizer(text, add_special_tokens=False).input_ids == before(text, add_special_tokens=False).input_ids
+
+
+def test_new_languages_are_imported_again(grown, family):
+    import_model(grown, grown.parent / "grown-again", **FAMILIES[family][2])
+    one, other = load(grown.parent / "grown"), load(grown.parent / "grown-again")
+    code = CODES[family][0]
+    other.set_languages(None, code.strip("_><"))
+    side = other.tokenizers.source if family == "marian" else other.tokenizers.target
+    assert code in side.pieces(side.before)
+    rows = [each.model.source.tokens.weight[each.tokenizers.source.names.index(code)] for each in (one, other)]
+    assert torch.equal(*rows)
+
+
+@pytest.mark.parametrize("token", [3, {"content": 3}, {}])
+def test_rows_that_are_none_are_named(token, tmp_path):
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"added_tokens_decoder": {"7": token}}))
+    with pytest.raises(DataError, match=r'tokenizer_config\.json: added_tokens_decoder has "7", expected rows with'):
+        added_rows(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("to", "model"),
+    [
+        ("marian", {"norm": "post"}),
+        ("m2m100", {"norm": "pre", "tied": "all", "sines": "fairseq", "output_bias": False}),
+    ],
+)
+def test_a_tokenizer_that_was_trained_here_is_a_vocabulary_alone(to, model, tmp_path):
+    write_run(tmp_path / "run", {"size": 8, "heads": 2, "layers": 1, "hidden": 8, **model}, 20)
+    export_model(tmp_path / "run", tmp_path / "out", to=to)
+    names = load(tmp_path / "run").tokenizers.source.names
+    assert set(json.loads((tmp_path / "out" / "vocab.json").read_text())) == {*names}
+    assert not (tmp_path / "out" / "tokenizer_config.json").exists()
