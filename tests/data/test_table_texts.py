@@ -74,6 +74,21 @@ def test_the_translation_is_left_out(name, data, line, place):
     assert said == [f"{name}: reading the sources in {place}; translations are ignored"]
 
 
+@pytest.mark.parametrize(
+    ("name", "data", "line", "place"),
+    [
+        ("new.tsv", None, "The text .\tDer Text .\t0-0", "column 2"),
+        ("new.tsv", DataSettings(corpora=(OBJECTS, PAIRS)), "Der Text .\ty\tThe text .", "column 1"),
+        ("new.jsonl", DataSettings(corpora=(PAIRS,)), '{"target": "Der Text .", "source": "x"}', "the key 'target'"),
+    ],
+)
+def test_the_source_is_left_out(name, data, line, place):
+    said = []
+    texts = TableTexts.of(name, data, said.append, "target")
+    assert texts([line, "", line]) == ["Der Text .", "", "Der Text ."]
+    assert said == [f"{name}: reading the targets in {place}; sources are ignored"]
+
+
 def test_a_line_without_a_tab_is_a_text():
     assert TableTexts.of("new.tsv", TRAINED, quiet)(["No label here .", "good\tIt has ."]) == [
         "No label here .",

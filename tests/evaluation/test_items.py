@@ -32,6 +32,22 @@ def test_lines_are_items(files):
     assert list(items.pairs()) == [("a b", "x"), ("c\u2028d", "y")]
 
 
+def test_both_sides_of_a_table(tmp_path):
+    (tmp_path / "test.tsv").write_text("a b\tx y\t0-0\n\nc\tz\n")
+    (tmp_path / "test.jsonl").write_text('{"source": "a b", "target": "x y"}\n\n{"source": "c", "target": "z"}\n')
+    for name, places in (
+        ("test.tsv", ("column 2", "column 1")),
+        ("test.jsonl", ("the key 'target'", "the key 'source'")),
+    ):
+        said, path = [], tmp_path / name
+        items = read_items(path, path, say=said.append)
+        assert (items.sources, items.references) == (["a b", "", "c"], [("x y",), ("",), ("z",)])
+        assert said == [
+            f"{path}: reading the targets in {places[0]}; sources are ignored",
+            f"{path}: reading the sources in {places[1]}; translations are ignored",
+        ]
+
+
 def test_the_same_source_is_one_item(files):
     source, reference = files(source="read\ncat\nread \ndog\nread", reference="R EH D\nK AE T\nR IY D\nD AO G\nR EH D")
     items = read_items(source, reference, alternatives=True)

@@ -1,43 +1,51 @@
-"""The texts in a table, line by line: what `classify`, `translate` and `look` read where training also reads a label or
-a translation.
-"""
+"""The texts in a table, line by line: what commands read of it where training also reads a label or the other side."""
 
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 from regard.data.corpus import field, parse_line
 from regard.data.settings import TABLES, CorpusSettings, DataSettings
 from regard.errors import DataError
+from regard.io.inputs import LinePairs
 from regard.io.lines import GivenText, Say
 
-__all__ = ["TableTexts"]
+__all__ = ["Side", "TableTexts", "read_tables"]
+
+Side = Literal["source", "target"]
+OTHER_SIDE = {"source": "translations", "target": "sources"}
 
 
 class TableTexts:
     """A function from the lines of a table to the texts in them; a line without a tab is a text as it stands.
 
     The text is in the column, or under the key, that the run was trained on. By default that is, of documents, the
-    second column of a TSV or the key "text" of JSON lines, and of pairs the first column or the key "source". A line
-    that cannot be read is an empty text, and `say` is told of the first.
+    second column of a TSV or the key "text" of JSON lines, and of pairs the first column or the key "source", for
+    targets the second or the key "target". A line that cannot be read is an empty text, and `say` is told of the first.
     """
 
-    def __init__(self, path: str, corpus: CorpusSettings, say: Say):
+    def __init__(self, path: str, corpus: CorpusSettings, say: Say, side: Side = "source"):
         self.path, self.corpus, self.say = path, corpus, say
+        column = corpus.column if corpus.form == ".tsv" else corpus.key
+        self.column = column("source_column" if side == "source" else "target_column")  # or the key
         self.count, self.unreadable = 0, False
 
     @classmethod
-    def of(cls, path: str, data: DataSettings, say: Say) -> "TableTexts | None":
-        """Return the reader of a file that is a table by its name, and report it; None for every other one."""
+    def of(cls, path: str, data: DataSettings | None, say: Say, side: Side = "source") -> "TableTexts | None":
+        """Return the reader of a file that is a table by its name, and report it; None for every other one.
+
+        `data` says which columns the run was trained on, and `side` which of a pair is wanted.
+        """
         if isinstance(path, GivenText) or ending(path) not in TABLES:
             return None
-        labelled = data.reads == "documents"
-        corpus = document_columns(path, data) if labelled else source_columns(path, data)
-        column = corpus.column if corpus.form == ".tsv" else corpus.key
-        kind = "column {}" if corpus.form == ".tsv" else "the key {!r}"
-        what, rest = ("documents", "labels") if labelled else ("sources", "translations")
-        say(f"{path}: reading the {what} in {kind.format(column('source_column'))}; {rest} are ignored")
-        return cls(path, corpus, say)
+        labelled = data is not None and data.reads == "documents"
+        corpus = document_columns(path, data) if data is not None and labelled else pair_columns(path, data)
+        texts = cls(path, corpus, say, side)
+        place = f"column {texts.column}" if corpus.form == ".tsv" else f"the key {texts.column!r}"
+        what, rest = ("documents", "labels") if labelled else (f"{side}s", OTHER_SIDE[side])
+        say(f"{path}: reading the {what} in {place}; {rest} are ignored")
+        return texts
 
     def __call__(self, lines: Sequence[str]) -> list[str]:
         """Return the text of each line."""
@@ -49,17 +57,24 @@ class TableTexts:
         if not line.strip():
             return ""
         try:
-            if self.corpus.form != ".tsv":
-                return field(parse_line(line), self.corpus.key("source_column"))
-            cells, column = line.split("\t"), self.corpus.column("source_column")
-            if len(cells) > 1 and len(cells) < column:
-                raise DataError(f"{len(cells)} columns, expected at least {column}")
-            return cells[column - 1] if len(cells) > 1 else line
+            if not isinstance(self.column, int):
+                return field(parse_line(line), self.column)
+            cells = line.split("\t")
+            if len(cells) > 1 and len(cells) < self.column:
+                raise DataError(f"{len(cells)} columns, expected at least {self.column}")
+            return cells[self.column - 1] if len(cells) > 1 else line
         except DataError as error:
             if not self.unreadable:
                 self.say(f"{self.path}, line {self.count:,}: {error}")
             self.unreadable = True
             return ""
+
+
+def read_tables(pairs: LinePairs, data: DataSettings | None, say: Say) -> None:
+    """Have the texts of pairs read from tables, where their files are that."""
+    if pairs.source is not None:
+        pairs.source_texts = TableTexts.of(pairs.source, data, say) or list
+    pairs.target_texts = TableTexts.of(pairs.target, data, say, "target") or list
 
 
 def document_columns(path: str, data: DataSettings) -> CorpusSettings:
@@ -69,11 +84,11 @@ def document_columns(path: str, data: DataSettings) -> CorpusSettings:
     return data.labelled(path)
 
 
-def source_columns(path: str, data: DataSettings) -> CorpusSettings:
-    """Return where the sources of pairs stand, as in the first file of this form that was trained on."""
-    for corpus in data.corpora:
+def pair_columns(path: str, data: DataSettings | None) -> CorpusSettings:
+    """Return where the two sides of pairs stand, as in the first file of this form that was trained on."""
+    for corpus in () if data is None else data.corpora:
         if corpus.form is not None and (corpus.form == ".tsv") == (ending(path) == ".tsv"):
-            return CorpusSettings(file=path, source_column=corpus.source_column)
+            return CorpusSettings(file=path, source_column=corpus.source_column, target_column=corpus.target_column)
     return CorpusSettings(file=path)
 
 

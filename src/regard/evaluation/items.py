@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from regard.data.table_texts import Side, TableTexts
 from regard.errors import DataError
 from regard.evaluation.text import normalise_text
 from regard.io.lines import Say, display_name, ignore, read_chunks, unequal_lines
@@ -66,14 +67,14 @@ class Items:
 def read_items(
     source: str | Path | None, reference: str | Path, *, alternatives: bool = False, say: Say = ignore
 ) -> Items:
-    """A test set from its files, plain text or gzip; without a source there are only references.
+    """A test set from its files, plain text, tables of pairs, or gzip; without a source there are only references.
 
     `say` is told of lines that were cut.
     """
-    references = read_texts(reference, say)
+    references = read_texts(reference, say, "target")
     if source is None:
         return Items(Path(reference), None, [(text,) for text in references], list(range(len(references))))
-    sources = read_texts(source, say)
+    sources = read_texts(source, say, "source")
     if len(sources) != len(references):
         raise unequal_lines(source, len(sources), reference, len(references))
     if not alternatives:
@@ -88,9 +89,13 @@ def read_items(
     return Items(Path(reference), list(numbers), [tuple(each) for each in grouped], line_items)
 
 
-def read_texts(path: str | Path, say: Say = ignore) -> list[str]:
-    """The lines of a text file or a pipe; a DataError where there are none, or where it is no text."""
-    lines = [line for chunk in read_chunks(path, say=say) for line in chunk]
+def read_texts(path: str | Path, say: Say = ignore, side: Side | None = None) -> list[str]:
+    """The lines of a text file or a pipe; a DataError where there are none, or where it is no text.
+
+    Of a table of pairs, it is the texts of one side: of a TSV column 1 or 2, of JSON lines `source` or `target`.
+    """
+    texts = None if side is None else TableTexts.of(str(path), None, say, side)
+    lines = [line for chunk in read_chunks(path, say=say) for line in (chunk if texts is None else texts(chunk))]
     if not lines:
         raise DataError(f"{display_name(path)}: empty, expected one sentence per line")
     return lines

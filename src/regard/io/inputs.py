@@ -139,10 +139,13 @@ class LinePairs:
     """Line i of one file with line i of the other; without a source, only the lines of the target.
 
     Files that can be read twice are looked at in advance; `total` is the number of pairs, and None of pipes. `say` is
-    told of lines that were cut.
+    told of lines that were cut. `source_texts` and `target_texts` may be set: they make texts of lines that are not
+    that already.
     """
 
     def __init__(self, source: str | None, target: str | None, say: Say = ignore):
+        self.source_texts: Callable[[list[str]], list[str]] = list
+        self.target_texts: Callable[[list[str]], list[str]] = list
         if target is None:
             raise CommandError("--target: missing, expected a text to score, or a file of them")
         if source == target == "-":
@@ -165,7 +168,7 @@ class LinePairs:
         if self.source is None:
             count = 0
             for lines in read_chunks(self.target, CHUNK, self.say):
-                yield None, lines
+                yield None, self.target_texts(lines)
                 count += len(lines)
             check_unchanged(self.target, self.total, count)
             return
@@ -176,7 +179,7 @@ class LinePairs:
             own = list(islice(targets, len(sources)))
             if len(own) < len(sources):
                 raise unequal_lines(names[0], count + len(sources) + sum(map(len, sides)), names[1], count + len(own))
-            yield sources, own
+            yield self.source_texts(sources), self.target_texts(own)
             count += len(sources)
         more = sum(1 for _ in targets)
         if more:

@@ -59,6 +59,12 @@ def test_a_line_a_pair(at_desk, tmp_path):
     assert list(run.links(zip(SOURCES, TARGETS, strict=True), chunk=2)) == [parse_pharaoh(line) for line in lines]
 
 
+def test_both_sides_of_a_table(at_desk, tmp_path):
+    rows = tmp_path / "pairs.tsv"
+    rows.write_text("".join(f"{source}\t{target}\n" for source, target in zip(SOURCES, TARGETS, strict=True)))
+    assert said("run", "--source", rows, "--target", rows) == said("run", *PAIR)
+
+
 def test_what_is_translated_just_now(at_desk, tmp_path):
     found = [outputs[0] for outputs in load("run").stream(SOURCES, alignment=True, beam=2)]
     lines = said("run", "--source", "-", "--translations", tmp_path / "said", "--beam", 2, stdin="\n".join(SOURCES))

@@ -57,6 +57,16 @@ def test_a_line_a_pair(at_desk):
     assert shown.stderr == f"{unseen}4 pairs, {count} tokens, perplexity {perplexity:.4g}\n"
 
 
+def test_both_sides_of_a_table(at_desk, tmp_path):
+    rows = tmp_path / "pairs.tsv"
+    rows.write_text("".join(f"{source}\t{target}\n" for source, target in zip(SOURCES, TARGETS, strict=True)))
+    assert said("run", "--source", rows, "--target", rows) == said(
+        "run", "--source", "source.txt", "--target", "target.txt"
+    )
+    shown = typed("run", "--source", "source.txt", "--target", rows)
+    assert f"{rows}: reading the targets in column 2; sources are ignored" in shown.stderr
+
+
 def test_pieces_and_means(at_desk):
     files = ["--source", "source.txt", "--target", "target.gz"]
     scored = load("run").score(SOURCES, TARGETS)

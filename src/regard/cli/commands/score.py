@@ -53,6 +53,7 @@ def score(
 
     It writes one natural logarithm per line; the number of pairs and tokens and the perplexity go to standard error.
     """
+    from regard.data.table_texts import read_tables
     from regard.io.formats import ScoredTarget
     from regard.io.inputs import LinePairs, check_lengths, text_or_file
     from regard.io.output import check_output, open_output
@@ -65,6 +66,7 @@ def score(
 
     run = open_run(*runs, checkpoint=checkpoint, device=device, languages=languages)
     line_pairs.check(str(run.folder), run.settings.row.alone, run.settings.row.reads)
+    read_tables(line_pairs, run.settings.data, print_message)
     limit, pairs, count, total = run.model.limit, 0, 0, 0.0
     with open_output(out) as write, progress_bar(line_pairs.total, out is not None) as advance:
         for sources, targets in line_pairs.chunks():

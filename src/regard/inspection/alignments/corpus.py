@@ -9,7 +9,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeVar
 
-from regard.data.table_texts import TableTexts
+from regard.data.table_texts import TableTexts, read_tables
 from regard.data.tokenizer import Tokenizers
 from regard.decoding.ensemble import first_model
 from regard.decoding.translate_file import LineFitter
@@ -104,6 +104,7 @@ def read_pairs(
     """The number of pairs where it is known, and the pairs chunk by chunk; without a target they are translated."""
     if target is not None:
         pairs = LinePairs(source, target, say)
+        read_tables(pairs, run.settings.data, say)
         return pairs.total, read_translations(run, pairs, source, target)
     lines = SourceLines(source, say=say)
     lines.texts = TableTexts.of(source, run.settings.data, say) or list
