@@ -81,7 +81,7 @@ def test_a_copy_is_equal(run):
     found = verify(run, Copy(run))
     assert (found.sentences, found.equal, found.ties) == ("validation", found.count, 0)
     assert found.log_prob_difference == 0
-    assert str(found).endswith(f"validation sentences; {found.count} outputs equal; log-probabilities 0 apart")
+    assert str(found).endswith(f"validation sentences; {found.count} outputs equal; log-probabilities differ by 0")
     rounded = verify(run, Copy(run, exact=False))
     assert (rounded.bleu, rounded.chrf, rounded.equal) == (100.0, 100.0, found.count)
 
@@ -114,9 +114,9 @@ def test_a_tie_is_let_pass_and_counted(run, monkeypatch):
 
 
 def test_the_same_words_with_other_probabilities(run):
-    with pytest.raises(VerificationError, match="log-probabilities are 0.*apart, expected 0.001 at most"):
+    with pytest.raises(VerificationError, match="log-probabilities differ by 0.*, expected at most 0.001"):
         verify(run, Copy(run, shift=0.5))
-    with pytest.raises(VerificationError, match="log-probabilities are nan apart"):
+    with pytest.raises(VerificationError, match="log-probabilities differ by nan"):
         verify(run, Copy(run, shift=float("nan")))
 
 
@@ -152,6 +152,6 @@ def test_pieces_that_were_drawn():
     assert (found.sentences, found.count, found.equal) == ("drawn", 200, None)
     assert verify(run, Copy(run, exact=False, shift=0.01)).log_prob_difference == pytest.approx(0.01, rel=0.9)
     for copy in (Copy(run, shift=0.1), Copy(run, exact=False, shift=5.0)):
-        with pytest.raises(VerificationError, match="log-probabilities are .* by the run and .* by the export"):
+        with pytest.raises(VerificationError, match="log-probabilities differ by .* by the run and .* by the export"):
             verify(run, copy)
     assert START < END < min(min(row) for row in find_sentences(run, None).sources)

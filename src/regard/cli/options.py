@@ -142,7 +142,7 @@ def with_languages(command: Command) -> Command:
     helps = {"source": "Language of the sources", "target": "Language to translate into"}
     options = {
         f"{side}_language": (
-            Annotated[str | None, text_option(f"{text}, of a run that knows several, such as de.", metavar="CODE")],
+            Annotated[str | None, text_option(f"{text}, such as de, for a run that knows several.", metavar="CODE")],
             None,
         )
         for side, text in helps.items()

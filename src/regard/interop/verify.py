@@ -81,14 +81,14 @@ class Verification:
     chrf: float | None = None
 
     def __str__(self) -> str:
-        where = {"file": "sentences of the file", "validation": "validation sentences", "drawn": "drawn sentences"}
-        parts = [f"{self.count:,} {where[self.sentences]}"]
+        where = {"file": "{} of the file", "validation": "validation {}", "drawn": "random {}"}
+        parts = [f"{self.count:,} " + where[self.sentences].format("sentence" + "s" * (self.count != 1))]
         if self.equal is not None:
-            parts.append(f"{self.equal:,} outputs equal" + (f", {self.ties:,} by a tie" if self.ties else ""))
+            parts.append(f"{self.equal:,} output{'s' * (self.equal != 1)} equal" + (f", {self.ties:,} by a tie" if self.ties else ""))
         if self.bleu is not None and self.chrf is not None:
             parts.append(f"BLEU {self.bleu:.1f} and chrF {self.chrf:.1f} between the two")
         if self.log_prob_difference is not None:
-            parts.append(f"log-probabilities {self.log_prob_difference:.1g} apart")
+            parts.append(f"log-probabilities differ by {self.log_prob_difference:.1g}")
         return "; ".join(parts)
 
 
@@ -180,7 +180,7 @@ def compare_scores(run: Run, opened: Opened, sources: Ids, targets: Ids) -> floa
         one, two = mine[worst].log_prob, others[worst].log_prob
         pieces = " ".join(run.tokenizers.source.pieces(sources[worst]))
         raise VerificationError(
-            f"{run.folder}: not verified, as log-probabilities are {found:.2g} apart, expected {most:g} at most; those "
+            f"{run.folder}: not verified: log-probabilities differ by {found:.2g}, expected at most {most:g}; those "
             f"of “{pieces}” are {one:.4f} by the run and {two:.4f} by the export"
         )
     return found

@@ -8,6 +8,7 @@ import pytest
 from cli.typing_in import Command
 
 from regard.bench.serving import write_run
+from regard.interop.formats import FORMATS
 
 pytestmark = pytest.mark.unchecked  # typer's own classes are not those it documents
 EXPORT, TRANSLATE, EVAL = Command("export"), Command("translate"), Command("eval")
@@ -105,7 +106,7 @@ def test_a_folder_for_marian(marian_desk):
     assert (marian_desk / "out" / "marian" / "config.json").exists()
     verified = typed("--verify", "out/marian")
     assert verified.exit_code == 0
-    assert verified.stdout.startswith("out/marian verified: 200 drawn sentences; log-probabilities ")
+    assert verified.stdout.startswith("out/marian verified: 200 random sentences; log-probabilities differ by ")
 
 
 def test_a_folder_for_marian_is_checked_with_sentences_of_a_file(marian_desk):
@@ -130,6 +131,13 @@ def test_a_folder_for_marian_is_checked_with_sentences_of_a_file(marian_desk):
 def test_mistakes_are_one_sentence_for_marian_too(marian_desk, arguments, problem):
     assert refused(*arguments).startswith(problem)
     assert not (marian_desk / "out").exists()
+
+
+def test_help_lists_every_format_that_can_be_written():
+    shown = typed("--help").stdout
+    listed = re.search(r"Format to write: (.*?)\.", " ".join(shown.split()))
+    assert listed is not None
+    assert set(re.findall(r"[a-z0-9]{3,}", listed[1])) == {row.name for row in FORMATS.values() if row.writer}
 
 
 # ---- engines

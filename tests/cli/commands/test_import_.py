@@ -108,5 +108,5 @@ def test_fine_tuned_and_exported(at_desk):
     assert load("tuned").settings.tokenizer.after == ("</s>",)
     assert not (at_desk / "tuned" / "words.txt").exists()  # it knows more words than these
     shown = said("export", "tuned", "--to", "marian", "--out", "exported")
-    assert re.match(r"exported: marian, 5 files, ", shown)
+    assert re.match(r"exported: marian, 8 files, ", shown)
     assert Command("export").refused("tuned", "--to", "marian", "--out", "exported").startswith("--out: exported alr")

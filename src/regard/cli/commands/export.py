@@ -20,7 +20,7 @@ RunArgument = Annotated[
 def export(
     run: RunArgument = None,
     *,
-    to: Annotated[str | None, text_option("Format to write: ctranslate2 or marian.", metavar="NAME")] = None,
+    to: Annotated[str | None, text_option("Format to write: ctranslate2, marian or m2m100.", metavar="NAME")] = None,
     out: Annotated[Path | None, out_option("Folder to make.", metavar="FOLDER")] = None,
     quantize: Annotated[
         str | None,
@@ -31,7 +31,7 @@ def export(
     ] = None,
     check: Annotated[
         Path | None,
-        file_option("Text file of sentences to verify with; default: validation sentences, or drawn ones."),
+        file_option("Text file of sentences to verify with; default: validation sentences, or random ones."),
     ] = None,
     verify: Annotated[Path | None, folder_option("Exported folder to verify again, instead of writing one.")] = None,
     checkpoint: CheckpointOption = "best",

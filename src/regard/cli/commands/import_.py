@@ -28,7 +28,7 @@ def import_(
 ) -> None:
     """Make a run from a pretrained translation model.
 
-    Nothing is downloaded: FOLDER holds the model's files. Every command takes the run, and train --from begins with it.
+    Nothing is downloaded: FOLDER holds the model's files. Every command takes the run, and train --from fine-tunes it.
     """
     from regard.interop.folders import check_model_folder, check_new
     from regard.interop.formats import find_format, recognise
