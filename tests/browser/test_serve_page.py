@@ -323,6 +323,22 @@ def test_twenty_pages_stay_usable_and_come_in_order(page):
     page.settle()
 
 
+def test_a_text_that_was_just_typed_outlives_a_reload(browser, server):
+    """Also with a link in the address, whose text the page has taken over."""
+    with open_served(browser, server.address) as page:
+        page.open()
+        for text in ("we were here .", "I sleep .", ""):
+            page.source.fill(text)
+            page.tab.reload()
+            page.tab.wait_for_selector("html[data-ready]", state="attached")
+            assert page.source.input_value() == text
+        page.tab.evaluate("location.hash = 'text=we+sleep'")
+        page.until(lambda: page.source.input_value() == "we sleep", "the text of the link")
+        page.tab.reload()
+        page.tab.wait_for_selector("html[data-ready]", state="attached")
+        assert page.source.input_value() == "we sleep"
+
+
 def test_history_copy_download_and_links(browser, server):
     with open_served(browser, server.address, permissions=["clipboard-read", "clipboard-write"]) as page:
         page.open()

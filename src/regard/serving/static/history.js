@@ -42,8 +42,23 @@ const remember = settled(1500, (model, source, target) => {
   writeStore(lasting, PAST, [{ model, source, target, time: Date.now() }, ...rest].slice(0, MOST));
 });
 
-// The text itself outlives a reload of the page, until the tab is closed.
-const saveDraft = settled(300, (model, text) => writeStore(passing, DRAFT, { model, text }));
+// The text itself outlives a reload of the page, until the tab is closed. It is written a moment after the last key, or
+// when the page is left before that.
+let draft = null;
+
+function writeDraft() {
+  if (draft) writeStore(passing, DRAFT, draft);
+  draft = null;
+}
+
+const writeDraftSoon = settled(300, writeDraft);
+
+function saveDraft(model, text) {
+  draft = { model, text };
+  writeDraftSoon();
+}
+
+addEventListener("pagehide", writeDraft);
 
 function showHistory(open) {
   const past = pastEntries();
