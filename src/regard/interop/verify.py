@@ -84,7 +84,10 @@ class Verification:
         where = {"file": "{} of the file", "validation": "validation {}", "drawn": "random {}"}
         parts = [f"{self.count:,} " + where[self.sentences].format("sentence" + "s" * (self.count != 1))]
         if self.equal is not None:
-            parts.append(f"{self.equal:,} output{'s' * (self.equal != 1)} equal" + (f", {self.ties:,} by a tie" if self.ties else ""))
+            parts.append(
+                f"{self.equal:,} output{'s' * (self.equal != 1)} equal"
+                + (f", {self.ties:,} by a tie" if self.ties else "")
+            )
         if self.bleu is not None and self.chrf is not None:
             parts.append(f"BLEU {self.bleu:.1f} and chrF {self.chrf:.1f} between the two")
         if self.log_prob_difference is not None:

@@ -27,5 +27,17 @@ def test_everything_about_a_run_with_the_command_that_trained_it(tmp_path):
     assert summary["commands"] == [rows["command"]]
 
 
+def test_a_run_that_started_from_another_is_trained_again_from_it(tmp_path):
+    (tmp_path / "config.toml").write_text(tomli_w.dumps(table(tmp_path, training__steps=2)))
+    one, two, three = (str(tmp_path / name) for name in ("a run", "tuned", "new"))
+    assert Command("train").typed(tmp_path / "config.toml", "-o", one).exit_code == 0
+    data = ["--set", "data.count=60", "--set", "training.steps=2"]
+    assert Command("train").typed(tmp_path / "config.toml", "--from", one, "-o", two, *data).exit_code == 0
+    (again,) = (line for line in typed(two).stdout.splitlines() if line.startswith("again"))
+    words = shlex.split(again)[1:]
+    assert words == ["regard", "train", f"{two}/config.toml", "--from", one, "--out", "NEW"]
+    assert Command("train").typed(*words[2:-1], three).exit_code == 0
+
+
 def test_what_is_no_run(tmp_path):
     assert refused(tmp_path) == f"{tmp_path}: not a run folder, it has no config.toml; regard runs lists run folders"

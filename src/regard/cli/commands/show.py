@@ -1,6 +1,9 @@
 """`regard show`: everything about one run."""
 
+import itertools
 import json
+import shlex
+from collections.abc import Sequence
 from pathlib import Path
 
 from regard.cli.messages import print_table
@@ -42,5 +45,14 @@ def show(run: RunArgument, as_json: JsonOption = False) -> None:
     if is_pack(run):
         rows.append(("licence", summary.licence or "none stated"))
     elif summary.step:
-        rows.append(("again", f"regard train {Path(run) / 'config.toml'} --out NEW"))
+        rows.append(("again", f"regard train {Path(run) / 'config.toml'}{start_of(summary.commands)} --out NEW"))
     print_table(None, rows, numbers_right=False)
+
+
+def start_of(commands: Sequence[str]) -> str:
+    """Return the option that names the run that a training started from, as it was typed."""
+    try:
+        words = shlex.split(commands[0]) if commands else []
+    except ValueError:
+        return ""
+    return next((f" --from {shlex.quote(run)}" for flag, run in itertools.pairwise(words) if flag == "--from"), "")
