@@ -1,8 +1,10 @@
 """What is written of a run in progress, and what is restored: whole checkpoints, averages, and a disk that is full."""
 
 import errno
+import gc
 import os
 import subprocess
+import threading
 
 import pytest
 import torch
@@ -83,6 +85,10 @@ def test_a_disk_that_really_is_full(tmp_path, what):
         assert train(Line(), training(steps=last.step + 4), run, resume=True).step == last.step + 4
     finally:
         subprocess.run(["umount", "-l", disk], check=True)
+        for thread in threading.enumerate():  # of TensorBoard: what it dies of is not to be said of a later test
+            if type(thread).__name__ == "_AsyncWriterThread":
+                thread.join(10)
+        gc.collect()
 
 
 @pytest.mark.parametrize("keep", [1, 2, 3])
