@@ -50,7 +50,7 @@ def quality_table(figures: Mapping[str, "EncoderFigures"]) -> Table:
     return Table(
         caption="BLEU of the validation set by the share of the updates and of the test set, and what they cost",
         columns=[
-            "encoder", *parts, "at the end", "test", "perplexity", "ms an update", "seconds of updates",
+            "encoder", *parts, "at the end", "test", "perplexity", "ms per update", "seconds of updates",
             "million parameters", "of the encoder",
         ],
         rows=[

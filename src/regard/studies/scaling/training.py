@@ -66,7 +66,7 @@ def run(setting: Setting) -> Part:
         measured=[
             f"{corpus.name}: Transformers of two layers with one head, whose queries and keys are d_k wide, trained "
             f"with dot products, scaled or not ({step:,} updates each, the same data and rates), and with additive "
-            "scores at the smallest and the largest d_k. BLEU of greedy translations, perplexity a token, and before "
+            "scores at the smallest and the largest d_k. BLEU of greedy translations, perplexity per token, and before "
             "and after training: the entropy of the weights (as a share of the logarithm of the number of keys), the "
             "median norm of the softmax's Jacobian, and the norm of the gradient of the query projections.",
         ],
