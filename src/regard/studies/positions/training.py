@@ -107,7 +107,8 @@ def run(setting: Setting) -> Part:
     return Part(
         measured=[
             f"{corpus.name}: Transformers that differ in how positions are told, trained with the same data, rates and "
-            f"number of updates ({next(iter(systems.values()))[0].step:,}); BLEU with a beam of 5, perplexity per token.",
+            f"number of updates ({next(iter(systems.values()))[0].step:,}); BLEU with a beam of 5, perplexity per "
+            "token.",
             f"Then Transformers of two layers that copy sequences of {symbols(setting)} symbols, trained on 3 to "
             f"{most} of them and tested on {count} sequences each of {', '.join(str(round(most * t)) for t in TIMES)}: "
             "the share of symbols that are right before the first mistake, written greedily; the share of sequences "
