@@ -78,8 +78,8 @@ def run(setting: Setting) -> Page:
         measured=[
             f"{corpus.name}: {len(corpus.sources):,} sentences translated with a beam of 5, and the perplexity per "
             f"token of their references. Systems with the same data, rates and number of updates ({step:,}), which "
-            "differ in the number of heads, in d_k, the width of a head's queries and keys, or in that each head sees a "
-            "slice of the input.",
+            "differ in the number of heads, in d_k, the width of a head's queries and keys, or in that each head sees "
+            "a slice of the input.",
             f"Then, of the system with {label_of(ablated_system(figures))}, each head silenced in turn: zeros in the "
             "place of "
             "what it gives, and how much log-probability a token of the references loses. Last, more and more heads "
