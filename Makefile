@@ -46,7 +46,7 @@ test: $(READY)  ## the tests, about seven minutes on two cores
 	@$(PYTEST) -m "$(FAST) and not compile and shapes" $(CHECKED)
 	@REGARD_NO_TYPECHECK=1 $(PYTEST) -m "$(FAST) and (compile or not shapes)"
 
-test-all: $(READY)  ## the tests in full, an hour and a half on two cores
+test-all: $(READY)  ## the tests in full, an hour and a quarter on two cores
 	@$(PYTEST) -m "$(FULL) and not compile and shapes" $(CHECKED)
 	@REGARD_NO_TYPECHECK=1 $(PYTEST) -m "$(FULL) and (compile or not shapes) and not browser"
 	@REGARD_NO_TYPECHECK=1 $(PYTEST) -m "$(FULL) and browser"

@@ -148,10 +148,15 @@ def test_new_languages_are_imported_again(grown, family):
     assert torch.equal(*rows)
 
 
-@pytest.mark.parametrize("token", [3, {"content": 3}, {}])
-def test_rows_that_are_none_are_named(token, tmp_path):
-    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"added_tokens_decoder": {"7": token}}))
-    with pytest.raises(DataError, match=r'tokenizer_config\.json: added_tokens_decoder has "7", expected rows with'):
+@pytest.mark.parametrize(
+    ("row", "token"),
+    [("7", 3), ("7", {"content": 3}), ("7", {}), ("x", {"content": "a"}), ("9" * 5000, {"content": "a"})],
+)
+def test_rows_that_are_none_are_named(row, token, tmp_path):
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"added_tokens_decoder": {row: token}}))
+    with pytest.raises(
+        DataError, match=rf'tokenizer_config\.json: added_tokens_decoder has "{row[0]}.*, expected rows with'
+    ):
         added_rows(tmp_path)
 
 

@@ -47,6 +47,7 @@ WMT21 = "en ha is ja cs ru zh de"
 LANGUAGE_CODES = {  # the pieces of M2M-100's languages, by what its tokenizer_config.json calls the list
     name: [f"__{code}__" for code in codes.split()] for name, codes in (("m2m100", M2M100), ("wmt21", WMT21))
 }
+DIGITS = 10  # of a row's number, fewer
 MADE_UP = "madeupword"  # begins the names of rows that nothing is called by
 NLLB = """
     ace_Arab ace_Latn acm_Arab acq_Arab aeb_Arab afr_Latn ajp_Arab aka_Latn amh_Ethi apc_Arab arb_Arab ars_Arab
@@ -151,7 +152,7 @@ def nllb_rows(folder: Path) -> dict[str, int]:
         return fill_up({**vocabulary, **added}, 0, folder)
     pieces, added = [piece for piece, _, _ in read_model(folder / MODEL).pieces[3:]], added_rows(folder)
     languages = nllb_languages(folder)
-    rows = append({}, ["<s>", "<pad>", "</s>", "<unk>", *(piece for piece in pieces if piece not in added)])
+    rows = append({}, ["<s>", "<pad>", "</s>", "<unk>", *pieces])
     if not added.keys() >= {*languages, "<mask>"}:
         rows = append(rows, [*languages, "<mask>"])
     return fill_up(append_added(rows, folder), 0, folder)
@@ -219,7 +220,8 @@ def added_rows(folder: Path) -> dict[str, int]:
     table = read_settings(folder).get("added_tokens_decoder")
     rows: dict[str, int] = {}
     for row, token in table.items() if isinstance(table, dict) else ():
-        if not (row.isdecimal() and isinstance(token, dict) and isinstance(token.get("content"), str)):
+        named = isinstance(token, dict) and isinstance(token.get("content"), str)
+        if not (named and row.isdecimal() and len(row) < DIGITS):
             path = folder / "tokenizer_config.json"
             raise DataError(f"{path}: added_tokens_decoder has {show_value(row)}, expected rows with their pieces")
         rows[token["content"]] = int(row)

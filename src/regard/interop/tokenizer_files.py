@@ -57,7 +57,11 @@ def m2m100_table(tokenizers: Tokenizers, names: Sequence[str]) -> dict[str, Any]
         if tokenizers.source.sentencepiece is not None and names[first:behind] == languages:
             made_up = sum(name.startswith(MADE_UP) for name in names[behind:])
             table = {"tokenizer_class": "M2M100Tokenizer", "language_codes": key, "num_madeup_words": made_up}
-            return {**table, **describe_added(tokenizers.source, names, behind + made_up), **chosen(tokenizers)}
+            return {
+                **table,
+                **describe_added(tokenizers.source, names, behind + made_up),
+                **language_choice(tokenizers),
+            }
     return None
 
 
@@ -73,7 +77,7 @@ def nllb_table(tokenizers: Tokenizers, names: Sequence[str]) -> dict[str, Any] |
     languages = known_languages(tokenizer)
     table = {"tokenizer_class": "NllbTokenizer"}
     special = {"additional_special_tokens": [name for name in names if name in languages]}
-    return {**table, **special, **describe_added(tokenizer, names, first), **chosen(tokenizers)}
+    return {**table, **special, **describe_added(tokenizer, names, first), **language_choice(tokenizers)}
 
 
 def describe_added(tokenizer: Tokenizer, names: Sequence[str], first: int) -> dict[str, Any]:
@@ -90,7 +94,7 @@ def words_of(tokenizer: Tokenizer) -> list[str]:
     return tokenizer.pieces(tokenizer.added.values())
 
 
-def chosen(tokenizers: Tokenizers) -> Mapping[str, str]:
+def language_choice(tokenizers: Tokenizers) -> Mapping[str, str]:
     """Return the languages that the run translates from and to, where it has chosen them."""
     sides = {"src_lang": tokenizers.source, "tgt_lang": tokenizers.target}
     codes = {key: [code_of(piece) for piece in side.pieces(side.before)] for key, side in sides.items()}
