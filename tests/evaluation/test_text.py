@@ -14,10 +14,12 @@ from regard.errors import ArgumentError
 from regard.evaluation.text import (
     TOKENIZERS,
     bleu,
+    bleu_tokenizer,
     chrf,
     edit_distance,
     error_rate,
     exact,
+    is_installed,
     measure_bleu,
     measure_chrf,
     measure_errors,
@@ -62,7 +64,7 @@ def test_scores_and_signatures_are_those_of_its_command(tmp_path):
         assert score.signature == each["signature"]
 
 
-@pytest.mark.parametrize("tokenize", TOKENIZERS)
+@pytest.mark.parametrize("tokenize", [name for name in TOKENIZERS if name != "auto" and is_installed(name)])
 def test_options(tokenize):
     measured = measure_bleu(OUTPUTS, REFERENCES, lowercase=True, tokenize=tokenize)
     theirs = sacrebleu.BLEU(lowercase=True, tokenize=tokenize, force=True)
@@ -71,6 +73,46 @@ def test_options(tokenize):
     assert f"case:lc|eff:no|tok:{tokenize}" in measured.signature
     lower = measure_chrf(OUTPUTS, REFERENCES, lowercase=True)
     assert lower.score().value == sacrebleu.CHRF(lowercase=True).corpus_score(OUTPUTS, [REFERENCES]).score
+
+
+JAPANESE = ["犬が庭で走っています。", "彼は昨日ピザを食べました。", "とても良い天気ですね。"]
+KOREAN = ["개가 정원에서 뛰고 있습니다.", "그는 어제 피자를 먹었습니다."]
+
+
+@pytest.mark.parametrize(
+    ("texts", "expected"),
+    [
+        (REFERENCES, "13a"),
+        (["Собака бежит.", "Он ел пиццу."], "13a"),
+        (["狗在花园里跑。", "他昨天吃了比萨饼。"], "zh"),
+        (["他昨天在カラオケ店里唱了很久的歌，然后和朋友们一起回家了。今天天气非常好，我们去公园散步吧。"], "zh"),
+        (JAPANESE, "ja-mecab"),
+        (KOREAN, "ko-mecab"),
+        (["หมาวิ่งในสวน", "เขากินพิซซ่าเมื่อวาน"], "char"),
+        (["狗 在 花园 里 跑 。", "他 昨天 吃 了 比萨饼 。"], "13a"),  # cut into words beforehand
+        ([""], "13a"),
+        ([], "13a"),
+    ],
+)
+def test_the_tokenisation_suits_the_script(texts, expected):
+    expected = expected if is_installed(expected) else "char"
+    assert bleu_tokenizer(texts) == expected
+    if texts:
+        assert f"tok:{expected}" in measure_bleu(texts, texts).signature
+
+
+@pytest.mark.parametrize("texts", [JAPANESE, KOREAN])
+def test_a_text_without_spaces_is_not_one_word(texts):
+    almost = [text[:-3] + text[-1] for text in texts]
+    assert 30 < bleu(almost, texts) < 100
+    assert bleu(texts, texts) == pytest.approx(100)
+
+
+def test_a_tokenisation_that_is_not_installed_is_named():
+    for name, extra in (("ja-mecab", "ja"), ("ko-mecab", "ko")):
+        if not is_installed(name):
+            with pytest.raises(ArgumentError, match=rf"tokenize: {name} needs MeCab .* 'sacrebleu\[{extra}\]'"):
+                measure_bleu(["a"], ["a"], tokenize=name)
 
 
 def test_a_tokenizer_that_is_none():

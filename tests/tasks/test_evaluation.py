@@ -5,7 +5,7 @@ from tiny import table
 
 from regard import load
 from regard.errors import ArgumentError
-from regard.tasks.evaluation import AlignmentTest, TextTest, describe_search, drop_slow_metrics
+from regard.tasks.evaluation import AlignmentTest, TextTest, describe_search, drop_unfit_metrics, lead_with
 from regard.tasks.start import start
 
 
@@ -24,7 +24,11 @@ def test_a_run_translates_and_is_compared(home):
     outputs = run.translate(["1 2 3", "", "9 8 7 6"], beam=5)
     assert kept == outputs
     assert report.heading == f"{home / 'run'}, beam 5, length penalty 0.6: 3 sentences, 1 of them with an empty source"
-    assert list(report.json["scores"])[:2] == ["bleu", "chrf"]
+    assert list(report.json["scores"])[:3] == [
+        "perplexity",
+        "bleu",
+        "chrf",
+    ]  # its best checkpoint is that of least loss
     assert report.json["search"] == {"beam": 5, "length_penalty": 0.6}
     assert [table.title for table in report.tables] == ["", "BLEU by source length"]
     assert [row[0] for row in report.tables[0].rows] == [each["name"] for each in report.json["scores"].values()]
@@ -57,10 +61,45 @@ def test_what_a_task_is_not_measured_on_is_refused(home):
 
 def test_ter_is_left_out_of_long_texts_unless_it_is_asked_for():
     said = []
-    assert drop_slow_metrics(["bleu", "ter"], ["a b"], said.append) == ["bleu", "ter"]
+    assert drop_unfit_metrics(["bleu", "ter"], ["a b c d"], say=said.append) == ["bleu", "ter"]
     assert said == []
-    assert drop_slow_metrics(["bleu", "ter"], ["a " * 1000], said.append) == ["bleu"]
+    assert drop_unfit_metrics(["bleu", "ter"], ["a " * 1000], say=said.append) == ["bleu"]
     assert said[0].startswith("TER is skipped")
+
+
+@pytest.mark.parametrize("references", [["Hund", "Katze"], [("to be", "be"), ("a house",)], [""], ["犬が", "猫"]])
+def test_bleu_is_left_out_where_hardly_a_reference_has_four_words(references):
+    said = []
+    assert drop_unfit_metrics(["bleu", "chrf", "lengths"], references, say=said.append) == ["chrf"]
+    assert said[0].startswith("BLEU is skipped, because it counts runs of four words")
+
+
+@pytest.mark.parametrize(
+    "references", [["Hund", "ein Hund bellt laut"], ["犬が庭で寝ています", "猫"], ["a b c d"] + ["a"] * 8]
+)
+def test_bleu_stays_where_some_have_four(references):
+    assert drop_unfit_metrics(["bleu", "chrf"], references) == ["bleu", "chrf"]
+
+
+@pytest.mark.parametrize(
+    ("metric", "first"),
+    [("chrf", "chrf"), ("exact", "exact"), ("loss", "perplexity"), ("bleu", "bleu"), (None, "bleu")],
+)
+def test_the_metric_that_chose_the_best_checkpoint_comes_first(home, metric, first):
+    keys = ["bleu", "chrf", "exact", "perplexity", "lengths"]
+    ordered = lead_with(metric, keys)
+    assert ordered[0] == first
+    assert [key for key in keys if key != first] == ordered[1:]
+
+
+def test_an_evaluation_begins_with_the_metric_of_the_run(home):
+    start(table(home, training__steps=2, training__metric="chrf"), home / "by-chrf")
+    files = {"source": home / "source", "reference": home / "reference"}
+    report = load(home / "by-chrf").evaluate(**files)
+    assert next(iter(report.json["scores"])) == "chrf"
+    assert report.tables[0].rows[0][0] == "chrF"
+    asked = load(home / "by-chrf").evaluate(**files, metrics="exact,chrf")  # an order that somebody chose stays
+    assert list(asked.json["scores"]) == ["exact", "chrf"]
 
 
 def test_words():

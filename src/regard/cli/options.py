@@ -225,7 +225,12 @@ AlternativesOption = Annotated[
     bool, flag_option("--alternatives", "Treat lines with the same source as one item with several references.")
 ]
 LowercaseOption = Annotated[bool, flag_option("--lowercase", "Ignore case.")]
-TokenizeOption = Annotated[str, name_option("Tokenisation that BLEU uses: 13a, intl, zh, char or none.")]
+TokenizeOption = Annotated[
+    str,
+    name_option(
+        "Tokenisation that BLEU uses: 13a, intl, zh, ja-mecab, ko-mecab, char or none; auto: what suits the script."
+    ),
+]
 FromOneOption = Annotated[bool, flag_option("--from-one", "Count words of the gold links from 1.")]
 MetricsOption = Annotated[
     str | None,

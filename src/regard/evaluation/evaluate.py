@@ -83,17 +83,19 @@ def evaluate(
     keys: Sequence[str],
     *,
     lowercase: bool = False,
-    tokenize: str = "13a",
+    tokenize: str = "auto",
     tokens: Iterable[Sequence[float]] = (),
     tokenizer: str = "",
 ) -> Evaluation:
     """Measure outputs by the scores that `keys` name (see metric.py).
 
     For "perplexity", `tokens` has the log-probabilities of each reference's tokens, and outputs are not looked at.
+    "lengths" is BLEU by source length; chrF where that is asked for and BLEU is not.
     """
     if outputs is not None and len(outputs) != len(items):
         raise ArgumentError(f"outputs: {len(outputs)} given, expected one for each of {len(items)} items")
-    of_text = dict.fromkeys("bleu" if key == "lengths" else key for key in keys if key != "perplexity")
+    by_length = "bleu" if "bleu" in keys or "chrf" not in keys else "chrf"
+    of_text = dict.fromkeys(by_length if key == "lengths" else key for key in keys if key != "perplexity")
     if of_text and outputs is None:
         raise ArgumentError(f"outputs: none given, expected them for {', '.join(of_text)}")
     measurements = {
@@ -108,7 +110,7 @@ def evaluate(
     if "lengths" in keys and items.sources is None:
         raise ArgumentError("lengths: no sources given, expected them to measure their lengths")
     lengths = (
-        score_by_length(measurements["bleu"], items.sources)
+        score_by_length(measurements[by_length], items.sources)
         if "lengths" in keys and items.sources is not None
         else None
     )

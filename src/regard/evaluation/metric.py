@@ -78,7 +78,7 @@ class Measurement:
 class Metric(NamedTuple):
     """A row of METRICS: what counts a score from outputs and references alone, and what can be said to it.
 
-    The function is `(outputs, references, **options) -> Measured`, or its dotted name, imported when it is asked for.
+    The function is `(outputs, references, **options) -> Measurement`, or its dotted name, imported when it is asked for.
     """
 
     function: Callable[..., Measurement] | str
@@ -117,7 +117,7 @@ def measure(
     references: Sequence[Reference],
     *,
     lowercase: bool = False,
-    tokenize: str = "13a",
+    tokenize: str = "auto",
 ) -> Measurement:
     """Measure outputs by a row of METRICS."""
     metric, options = METRICS[key], {"lowercase": lowercase, "tokenize": tokenize}

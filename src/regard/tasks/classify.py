@@ -388,8 +388,10 @@ def compare_labels(
         (name, f"{row['count']:,}", *(f"{row[key]:.2%}" for key in ("precision", "recall", "f1")))
         for name, row in facts["labels"].items()
     ]
-    shares = f"accuracy {report.accuracy:.2%}, macro-F1 {report.macro_f1:.2%}"
-    tables = [Table(shares, ("label", what, "precision", "recall", "F1"), each, blank_line=True)]
+    shares = [f"accuracy {report.accuracy:.2%}", f"macro-F1 {report.macro_f1:.2%}"]
+    if run.settings.training.metric == "f1":
+        shares.reverse()  # first that by which the best checkpoint was chosen
+    tables = [Table(", ".join(shares), ("label", what, "precision", "recall", "F1"), each, blank_line=True)]
     if len(each) <= MOST:
         counts = zip(run.labels, facts["confusion"], strict=True)
         rows = [(name, *(f"{count:,}" for count in row)) for name, row in counts]

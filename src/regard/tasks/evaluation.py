@@ -10,7 +10,7 @@ from regard.evaluation.alignment import Gold, Link, check_links, measure_links, 
 from regard.evaluation.evaluate import Evaluation, Lengths, evaluate
 from regard.evaluation.items import Items, read_items
 from regard.evaluation.metric import Reference, Score, choose_metrics, finite, metric_names
-from regard.evaluation.text import check_tokenizer, ter_takes_minutes
+from regard.evaluation.text import bleu_says_nothing, check_tokenizer, ter_takes_minutes
 from regard.io.formats import BREAKS
 from regard.io.lines import Say, ignore, unequal_lines
 
@@ -23,8 +23,9 @@ __all__ = [
     "Table",
     "TextTest",
     "describe_search",
-    "drop_slow_metrics",
+    "drop_unfit_metrics",
     "evaluate_texts",
+    "lead_with",
     "possible_metrics",
     "translate_sources",
 ]
@@ -74,12 +75,26 @@ def possible_metrics(metrics: str | None, *, outputs: bool, run: bool, source: b
     return [key for key in can if can[key]]
 
 
-def drop_slow_metrics(keys: list[str], references: Sequence[Reference], say: Say = ignore) -> list[str]:
-    """Leave out TER where nobody asked for it and it would take minutes."""
-    if "ter" not in keys or not ter_takes_minutes(references):
-        return keys
-    say("TER is skipped, because it takes minutes on text as long as this; ask for it with --metrics ter")
-    return [key for key in keys if key != "ter"]
+def drop_unfit_metrics(
+    keys: list[str], references: Sequence[Reference], tokenize: str = "auto", say: Say = ignore
+) -> list[str]:
+    """Leave out, where nobody asked for them, TER that would take minutes and BLEU that would be 0 whatever is right."""
+    if "ter" in keys and ter_takes_minutes(references):
+        say("TER is skipped, because it takes minutes on text as long as this; ask for it with --metrics ter")
+        keys = [key for key in keys if key != "ter"]
+    if "bleu" in keys and bleu_says_nothing(references, tokenize):
+        say(
+            "BLEU is skipped, because it counts runs of four words and hardly any reference has four; "
+            "ask for it with --metrics bleu"
+        )
+        keys = [key for key in keys if key not in ("bleu", "lengths")]
+    return keys
+
+
+def lead_with(metric: str | None, keys: list[str]) -> list[str]:
+    """Put the metric by which the best checkpoint was chosen before all others, where it is among them."""
+    first = "perplexity" if metric == "loss" else metric
+    return sorted(keys, key=lambda key: key != first)
 
 
 def watch_nothing(things: Iterable[T], count: int, what: str) -> Iterable[T]:
@@ -95,7 +110,8 @@ class TextTest:
     keys: list[str]  # of the metrics
     outputs: list[str] | None = None  # of a system whose outputs are known
     lowercase: bool = False
-    tokenize: str = "13a"
+    tokenize: str = "auto"
+    ordered: bool = False  # the metrics' order is somebody's choice
 
     @classmethod
     def read(
@@ -107,19 +123,19 @@ class TextTest:
         metrics: str | None = None,
         alternatives: bool = False,
         lowercase: bool = False,
-        tokenize: str = "13a",
+        tokenize: str = "auto",
         run: bool = True,
         lengths: bool = False,
         say: Say = ignore,
     ) -> "TextTest":
         """Read a test set from text files. `run`: there is a model to use; `lengths`: also BLEU by source length."""
         keys = possible_metrics(metrics, outputs=bool(source or hypothesis), run=run, source=source is not None)
-        keys += ["lengths"] * (lengths and "lengths" not in keys)
         check_tokenizer(tokenize)
         items = read_items(source, reference, alternatives=alternatives, say=say)
-        keys = drop_slow_metrics(keys, items.references, say) if metrics is None else keys
+        keys = drop_unfit_metrics(keys, items.references, tokenize, say) if metrics is None else keys
+        keys += ["lengths"] * (lengths and "lengths" not in keys)
         outputs = None if hypothesis is None else items.read_outputs(hypothesis, say)
-        return cls(items, keys, outputs, lowercase, tokenize)
+        return cls(items, keys, outputs, lowercase, tokenize, ordered=metrics is not None)
 
     @property
     def needs_run(self) -> bool:
@@ -150,7 +166,8 @@ class TextTest:
             tokens = score_references(run, list(items.pairs()), say, watch)
         kind = f"{run.settings.tokenizer.kind}[{run.tokenizers.target.size}]" if run is not None else ""
         options: dict[str, Any] = {"lowercase": self.lowercase, "tokenize": self.tokenize}
-        evaluation = evaluate(items, outputs, self.keys, **options, tokens=tokens, tokenizer=kind)
+        keys = self.keys if run is None or self.ordered else lead_with(run.settings.training.metric, self.keys)
+        evaluation = evaluate(items, outputs, keys, **options, tokens=tokens, tokenizer=kind)
         return describe_evaluation(evaluation, system, search if self.outputs is None else None)
 
 

@@ -116,7 +116,7 @@ def test_mistakes(home, tmp_path):
         ),
         (
             [good, poor, *given, "--tokenize", "x"],
-            "--tokenize: 'x' given, no such tokenisation; expected one of 13a, intl",
+            "--tokenize: 'x' given, no such tokenisation; expected one of auto, 13a, intl",
         ),
         ([good, poor, *given, "--alternatives"], f"{home / 'source'}: none of its 12 lines occurs twice"),
     ):

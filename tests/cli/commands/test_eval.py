@@ -50,7 +50,8 @@ def test_a_run(home):
     first, _, head, *rest = shown.stdout.splitlines()
     assert first == f"{home / 'run'}, beam 5, length penalty 0.6: 5 sentences, 1 of them with an empty source"
     assert head.split() == ["metric", "score", "signature"]
-    names = ["BLEU", "chrF", "TER", "exact match", "character error rate", "token error rate", "perplexity"]
+    # The best checkpoint of this run is that of least loss.
+    names = ["perplexity", "BLEU", "chrF", "TER", "exact match", "character error rate", "token error rate"]
     assert [line[: len(name)] for line, name in zip(rest, names, strict=False)] == names
     assert all("|" in line for line in rest[: len(names)])
     assert rest[len(names) + 1] == "BLEU by source length"
@@ -137,6 +138,21 @@ def test_options_of_the_scores(tmp_path):
     assert said["bleu"]["signature"].startswith("nrefs:1|case:lc|eff:no|tok:char|")
     assert said["chrf"]["value"] == 100
     assert json.loads(right(*given).stdout)["scores"]["exact"]["value"] == 0
+
+
+def test_scripts_without_spaces_and_single_words(tmp_path):
+    files = ["--hypothesis", tmp_path / "out", "--reference", tmp_path / "reference"]
+    (tmp_path / "out").write_text("犬が庭で走っています。\n彼は昨日ピザを買いました。\n")
+    (tmp_path / "reference").write_text("犬が庭で走っています。\n彼は昨日ピザを食べました。\n")
+    said = json.loads(right(*files, "--json").stdout)["scores"]["bleu"]
+    assert 60 < said["value"] < 100
+    assert "tok:char|" in said["signature"] or "tok:ja-mecab" in said["signature"]
+    for name in ("out", "reference"):
+        (tmp_path / name).write_text("Hund\nKatze\n")
+    shown = right(*files)
+    assert shown.stderr.startswith("regard: BLEU is skipped, because it counts runs of four words")
+    assert "BLEU" not in shown.stdout
+    assert "BLEU" in right(*files, "--metrics", "bleu").stdout
 
 
 def test_sources_that_are_too_long_are_cut(home, tmp_path):

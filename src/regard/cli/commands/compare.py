@@ -1,7 +1,7 @@
 """`regard compare`: two systems, tested for a difference."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -30,6 +30,7 @@ from regard.packs import is_folder
 if TYPE_CHECKING:
     from regard.evaluation.items import Items
     from regard.evaluation.significance import Comparison
+    from regard.run import Run
 
 Compared = Annotated[
     Path, typer.Argument(metavar="B", help="Run folder, or text file of outputs, to compare with.", show_default=False)
@@ -69,7 +70,7 @@ def compare(
     seed: Annotated[int, number_option("Seed of the resamples.", least=0, most=SEED)] = 12345,
     alternatives: AlternativesOption = False,
     lowercase: LowercaseOption = False,
-    tokenize: TokenizeOption = "13a",
+    tokenize: TokenizeOption = "auto",
     as_json: JsonOption = False,
     search: dict[str, Any],
     batch_tokens: BatchTokensOption = None,
@@ -93,14 +94,17 @@ def compare(
     from regard.evaluation.metric import METRICS, choose_metrics
     from regard.evaluation.significance import compare_outputs
     from regard.evaluation.text import check_tokenizer
-    from regard.tasks.evaluation import drop_slow_metrics
+    from regard.tasks.evaluation import drop_unfit_metrics, lead_with
 
     keys = list(METRICS) if metrics is None else choose_metrics(metrics, list(METRICS))
     check_tokenizer(tokenize)
     items = read_items(source, reference, alternatives=alternatives, say=print_message)
-    keys = drop_slow_metrics(keys, items.references, print_message) if metrics is None else keys
+    keys = drop_unfit_metrics(keys, items.references, tokenize, print_message) if metrics is None else keys
     opening = {"checkpoint": checkpoint, "device": device}
-    first, second = collect_outputs((a, b), items, search, batch_tokens, lowercase, opening)
+    runs = {system: open_run(system, **opening) for system in (a, b) if is_folder(system)}
+    if metrics is None and runs:
+        keys = lead_with(next(iter(runs.values())).settings.training.metric, keys)
+    first, second = collect_outputs((a, b), runs, items, search, batch_tokens, lowercase)
     options: dict[str, Any] = {"lowercase": lowercase, "tokenize": tokenize, "resamples": resamples, "seed": seed}
     options["examples"] = examples
     comparison = compare_outputs(first, second, items.sources or [], items.references, keys, **options)
@@ -113,16 +117,15 @@ def compare(
 
 def collect_outputs(
     systems: Sequence[Path],
+    runs: Mapping[Path, "Run"],
     items: "Items",
     search: dict[str, Any],
     batch_tokens: int | None,
     lowercase: bool,
-    opening: dict[str, Any],
 ) -> list[list[str]]:
     """Collect the outputs of each system; files are read, and refused, before any run translates."""
     from regard.tasks.evaluation import translate_sources
 
-    runs = {system: open_run(system, **opening) for system in systems if is_folder(system)}
     for run in runs.values():
         warn_of_lowercase(run, lowercase)
     outputs = {system: items.read_outputs(system, print_message) for system in systems if system not in runs}

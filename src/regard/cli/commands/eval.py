@@ -64,7 +64,7 @@ def eval(
     metrics: MetricsOption = None,
     alternatives: AlternativesOption = False,
     lowercase: LowercaseOption = False,
-    tokenize: TokenizeOption = "13a",
+    tokenize: TokenizeOption = "auto",
     out: Annotated[Path | None, out_option("File to write the outputs to.")] = None,
     plot: PlotOption = None,
     as_json: JsonOption = False,
