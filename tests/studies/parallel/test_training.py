@@ -98,6 +98,10 @@ def test_verdicts_follow_the_figures():
 def test_a_line_is_linear_on_a_cpu():
     steady = {**TIMES, "attention": [n**2 / 1e3 for n in LENGTHS], "window": [n / 1e3 for n in LENGTHS]}
     assert verdicts(PAPER, steady, LENGTHS, 256, on_gpu=False)[-1].agrees
+    steady["window"] = [n**0.25 / 1e3 for n in LENGTHS]  # × 1.19 for twice the length: that is noise, or a fixed cost
+    assert not verdicts(PAPER, steady, LENGTHS, 256, on_gpu=False)[-1].agrees
+    shrunk = {**TIMES, "window": [2.0, 2.0, 2.0, 1.8, 1.5, 1.0]}
+    assert not verdicts(PAPER, shrunk, LENGTHS, 256, on_gpu=True)[-1].agrees
     level = {**TIMES, "attention": [1.05] * 6, "window": [1.0] * 6}  # nothing grows: the window is not the reason
     assert not verdicts(PAPER, level, LENGTHS, 256, on_gpu=True)[-1].agrees
     steady["window"] = steady["attention"]
