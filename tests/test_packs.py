@@ -2,6 +2,7 @@
 
 import hashlib
 import random
+import stat
 import threading
 import zipfile
 
@@ -79,6 +80,38 @@ def test_twice_the_same_name(tmp_path):
     (tmp_path / "pack").write_bytes(content + hashlib.sha256(content).hexdigest().encode())
     with pytest.raises(CheckpointError, match="a member is called 'a'"):
         packs.open_pack(tmp_path / "pack")
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("config.toml", "Config.toml"),
+        ("config.toml", "CONFIG.TOML"),
+        ("checkpoints/best.json", "Checkpoints/last.json"),
+        ("notes", "notes/a"),
+        ("notes/a", "Notes"),
+    ],
+)
+def test_names_that_differ_by_case_alone_or_are_file_and_folder(tmp_path, names):
+    pack = write(tmp_path / "pack", dict.fromkeys(names, b""))
+    with pytest.raises(CheckpointError, match="the same to some systems, expected other names"):
+        packs.open_pack(pack)
+
+
+@pytest.mark.parametrize("kind", [stat.S_IFLNK, stat.S_IFDIR, stat.S_IFCHR, stat.S_IFBLK, stat.S_IFIFO, stat.S_IFSOCK])
+def test_a_member_that_is_no_file(tmp_path, kind):
+    path = tmp_path / "pack"
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in MEMBERS.items():
+            archive.writestr(name, content)
+        link = zipfile.ZipInfo("words.txt")
+        link.external_attr = (kind | 0o777) << 16
+        archive.writestr(link, b"/etc/passwd")
+        archive.comment = MARK + b"0" * DIGITS
+    content = path.read_bytes()[:-DIGITS]
+    path.write_bytes(content + hashlib.sha256(content).hexdigest().encode())
+    with pytest.raises(CheckpointError, match=r"words\.txt is a link or a device, expected the files of a run folder"):
+        packs.open_pack(path)
 
 
 def test_members_that_would_have_to_be_unpacked(tmp_path):

@@ -3,6 +3,7 @@
 A weight has finite numbers in any of torch's usual floats; anything else in a file is refused by name.
 """
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -17,6 +18,7 @@ __all__ = ["FLOATS", "check_weight", "load_weights", "read_weights"]
 
 FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)  # that weights may be kept in
 WRAPPERS = ("state_dict", "model", "model_state_dict")  # keys under which files of weights hold them
+CODE = re.compile(r"GLOBAL ([\w.]{1,80})")  # what a pickle asks to be imported, in what torch says of it
 
 
 def check_weight(name: str, weight: Tensor, dtype: torch.dtype, where: str) -> None:
@@ -62,6 +64,15 @@ def unify_name(name: str) -> str:
     return name.removeprefix("module.").replace(".", "_")
 
 
+def refusal(error: str) -> str:
+    """Say in our words what torch says of a file; torch advises to turn the check off, which runs code."""
+    if "TorchScript" in error:
+        return "a TorchScript archive, which holds code; expected weights: save its state_dict() as .safetensors"
+    if name := CODE.search(error):
+        return f"holds {name[1]} beside weights, which is not run; save its state_dict() as .safetensors, and give that"
+    return "not a file that holds only weights; it may be cut or of another kind, expected a state_dict() in it"
+
+
 def read_weights(path: str) -> Mapping[str, Tensor]:
     """Read the tensors of a .safetensors file, or of a state_dict in a .pt file; no code in it is run."""
     try:
@@ -73,8 +84,7 @@ def read_weights(path: str) -> Mapping[str, Tensor]:
     except safetensors.SafetensorError as error:
         raise CheckpointError(f"{path}: not a safetensors file ({error})") from None
     except Exception as error:  # what torch raises at other bytes, and at code among them, has no narrower name
-        why = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise CheckpointError(f"{path}: not a file that holds only weights ({why})") from None
+        raise CheckpointError(f"{path}: {refusal(str(error))}") from None
     for name in WRAPPERS:
         if isinstance(content, dict) and isinstance(content.get(name), dict):
             content = content[name]
