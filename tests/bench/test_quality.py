@@ -109,7 +109,9 @@ def test_from_a_run_to_the_page(data, tmp_path, monkeypatch):
     assert page.read_text() == once
     assert "old" not in once
     (row,) = [line for line in once.splitlines() if line.startswith("| SCAN simple")]
-    assert row.startswith("| SCAN simple | `luong` | exact | 0.00 ± 0.00 | ≥ 99.8 | 99.8 |")
+    assert row.startswith(
+        "| SCAN simple | `luong` | exact | 0.00 ± 0.00 | ≥ 99.8 | 99.8 (LSTM, Lake and Baroni 2018) |"
+    )
     assert "regard train configs/scan.toml --set training.seed=1 --out runs/quality/scan-1" in once
 
 

@@ -19,7 +19,7 @@ def test_it_runs_and_names_who_is_not_there(monkeypatch):
     assert torch_result.ratio > 0
     assert torch_result.details["ours_parameters"] == torch_result.details["peer_parameters"]
     assert torch_result.details["ours_first_loss"] == pytest.approx(torch_result.details["peer_first_loss"], rel=0.1)
-    for result, name in ((marian, "Marian"), (joey, "JoeyNMT"), (gru, "JoeyNMT GRU")):
+    for result, name in ((marian, "MarianMT"), (joey, "JoeyNMT"), (gru, "JoeyNMT GRU")):
         assert result.peer == f"{name} is not installed"
         assert result.ratio is None
         assert not result.reached

@@ -40,17 +40,17 @@ CHECKED = 2  # batches whose outputs are compared
 ROUNDED = "CTranslate2 int8"  # whose weights are no longer the same
 
 PACKAGES = {
-    "Transformers' Marian": "transformers",
+    "Transformers' MarianMT": "transformers",
     "JoeyNMT": "joeynmt",
     "CTranslate2 float32": "ctranslate2",
     ROUNDED: "ctranslate2",
     "JoeyNMT GRU": "joeynmt",
 }
-TRANSFORMERS = ("Regard", "Transformers' Marian", "JoeyNMT", "CTranslate2 float32", ROUNDED)
+TRANSFORMERS = ("Regard", "Transformers' MarianMT", "JoeyNMT", "CTranslate2 float32", ROUNDED)
 RNNS = ("Regard rnnsearch", "JoeyNMT GRU")
 GOALS = {  # × the peer's speed, greedy and with a beam; what is not here is for comparison
-    ("Transformers' Marian", 1): 1.3,
-    ("Transformers' Marian", 5): 2.0,
+    ("Transformers' MarianMT", 1): 1.3,
+    ("Transformers' MarianMT", 5): 2.0,
     ("JoeyNMT GRU", 1): 2.0,
     ("JoeyNMT GRU", 5): 2.0,
 }
@@ -93,7 +93,7 @@ def make(name: str, sizes: Sizes, seed: int, length: int) -> Decoder:
     if name == "JoeyNMT GRU":
         return decoding_peers.JoeyDecoder(training_peers.JoeyRNN(sizes), length)
     model = transformer(sizes)
-    if name == "Transformers' Marian":
+    if name == "Transformers' MarianMT":
         return decoding_peers.MarianDecoder(model, sizes, length)
     if name == "JoeyNMT":
         return decoding_peers.JoeyDecoder(training_peers.JoeyTransformer(sizes, "post"), length, model)

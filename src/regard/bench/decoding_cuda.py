@@ -157,7 +157,7 @@ def ctranslate2(model: TransformerModel, sizes: Sizes, device: str) -> Decoder:
 
 
 PEERS = (
-    Peer("Transformers' Marian, bf16", "transformers", marian, marian_in_half),
+    Peer("Transformers' MarianMT, bf16", "transformers", marian, marian_in_half),
     Peer("JoeyNMT, bf16", "joeynmt", joey, Cast),
     Peer("CTranslate2, float16", "ctranslate2", ctranslate2, lambda peer: peer, exact=False),
 )

@@ -52,16 +52,28 @@ class Line:
 FLICKR = ("multi30k/test_2016_flickr.en.gz", "multi30k/test_2016_flickr.de.gz")
 LENGTH = ('data.corpora=[{file="data/scan/length.train.tsv"}]',)
 MULTI30K, SEARCH = "Multi30k en-de, test 2016", (("longest", LONGEST),)
-TINY, TEXT_RNN = "41.0 (fairseq's Transformer-tiny, tokenised)", "38.1 (text-only RNN, tokenised)"
+TINY, TEXT_RNN = "41.0 (fairseq's Transformer-tiny, tokenised text)", "38.1 (text-only RNN, tokenised text)"
+BILSTM = "5.45 / 23.55 (bidirectional LSTM that reads alignments, Yao and Zweig 2015)"
+SHARED = "97.43 (the shared task's baseline); 97.98 (its best submission, rescored on the same items)"
+ACTIONS = "13.8 (LSTM); 20.8 (the best model of Lake and Baroni 2018)"
 LINES = {
     "multi30k": Line(MULTI30K, "multi30k", FLICKR, ("BLEU",), (39.5,), TINY),
     "multi30k-rnnsearch": Line(MULTI30K, "multi30k-rnnsearch", FLICKR, ("BLEU",), (36.0,), TEXT_RNN),
     "multi30k-luong": Line(MULTI30K, "multi30k-luong", FLICKR, ("BLEU",), (36.0,), TEXT_RNN),
     "multi30k-rnn": Line(MULTI30K, "multi30k-rnn", FLICKR, ("BLEU",)),
-    "cmudict": Line("CMUdict", "cmudict", ("cmudict/test.tsv.gz",), ("PER", "WER"), (5.5, 24.0), "5.45 / 23.55"),
-    "inflection": Line("SIGMORPHON 2021 German", "inflection", ("inflection/test.tsv",), ("exact",), (97.4,), "97.43"),
-    "scan": Line("SCAN simple", "scan", ("scan/simple.test.tsv",), ("exact",), (99.8,), "99.8", (), SEARCH),
-    "scan-length": Line("SCAN length", "scan", ("scan/length.test.tsv",), ("exact",), (None,), "13.8", LENGTH, SEARCH),
+    "cmudict": Line("CMUdict", "cmudict", ("cmudict/test.tsv.gz",), ("PER", "WER"), (5.5, 24.0), BILSTM),
+    "inflection": Line("SIGMORPHON 2021 German", "inflection", ("inflection/test.tsv",), ("exact",), (97.4,), SHARED),
+    "scan": Line(
+        "SCAN simple",
+        "scan",
+        ("scan/simple.test.tsv",),
+        ("exact",),
+        (99.8,),
+        "99.8 (LSTM, Lake and Baroni 2018)",
+        (),
+        SEARCH,
+    ),
+    "scan-length": Line("SCAN length", "scan", ("scan/length.test.tsv",), ("exact",), (None,), ACTIONS, LENGTH, SEARCH),
 }
 
 

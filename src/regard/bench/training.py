@@ -62,11 +62,11 @@ def rnnsearch(sizes: Sizes) -> RegardLearner:
 TRANSFORMERS: dict[str, Callable[[Sizes], Learner]] = {
     "Regard": transformer,
     "nn.Transformer": TorchTransformer,
-    "Marian": MarianLearner,
+    "MarianMT": MarianLearner,
     "JoeyNMT": JoeyTransformer,
 }
 RNNS: dict[str, Callable[[Sizes], Learner]] = {"Regard rnnsearch": rnnsearch, "JoeyNMT GRU": JoeyRNN}
-PACKAGES = {"Marian": "transformers", "JoeyNMT": "joeynmt", "JoeyNMT GRU": "joeynmt"}
+PACKAGES = {"MarianMT": "transformers", "JoeyNMT": "joeynmt", "JoeyNMT GRU": "joeynmt"}
 
 
 def run(

@@ -148,7 +148,7 @@ def run(rounds: int = 9, seed: int = 0, sizes: Sizes = BASE) -> Iterator[Result]
         rates = peer_rate(make, sizes, batches, rounds) if importlib.util.find_spec(package) is not None else None
         yield compare_rates(what, text, mine, name, rates)
     rates = in_time(sizes, batches[:1], rounds) if importlib.util.find_spec("transformers") is not None else None
-    yield compare_rates(what, text, mine, "Marian, compiled for one shape", rates)
+    yield compare_rates(what, text, mine, "MarianMT, compiled for one shape", rates)
 
 
 def compare_rates(
@@ -165,7 +165,7 @@ def compare_rates(
 
 
 PEERS: tuple[tuple[str, Callable[[Sizes], Learner], str], ...] = (
-    ("Marian", MarianLearner, "transformers"),
+    ("MarianMT", MarianLearner, "transformers"),
     ("JoeyNMT", JoeyTransformer, "joeynmt"),
 )
 
