@@ -3,7 +3,7 @@
 import pytest
 
 from regard.data.bpe_dropout import Cutter
-from regard.data.sentencepiece import SentencePiece, merge_unknown
+from regard.data.sentencepiece import SentencePiece, spell_unknown
 from regard.data.tokenizer import SPECIAL, Tokenizer
 from regard.errors import ArgumentError
 
@@ -23,7 +23,8 @@ SECTION = {
     "unused": {},
     "pieces": PIECES,
 }
-IDS = {piece: i for i, piece in enumerate([*SPECIAL, *PIECES, "<ctl>", *(f"<0x{byte:02X}>" for byte in range(256))])}
+OTHERS = ("<ctl>", "á", "í", "xá", *(f"<0x{byte:02X}>" for byte in range(256)))  # numbered, and not in the segmentation
+IDS = {piece: i for i, piece in enumerate([*SPECIAL, *PIECES, *OTHERS])}
 MANY = 1000
 
 
@@ -58,7 +59,15 @@ def test_pieces(kind, text, pieces):
 def test_runs_of_unknown_signs_join_over_words_without_a_piece_for_the_mark():
     segmentation = read(pieces={"b": -1.0})
     assert names(segmentation.encode("x y b", MANY)) == ["<unk>", "b"]
-    assert merge_unknown([-1, -1, 3, -1, 5, -1, -1]) == [3, 3, 3, 5, 3]
+    x, y = map(spell_unknown, "xy")
+    assert segmentation.merge_unknown([x, y, 3, x, 5, y, y]) == [3, 3, 3, 5, 3]
+
+
+def test_what_no_piece_spells_is_looked_up_by_its_text():
+    """The numbering may know characters that this segmentation does not; SentencePiece gives a run of them out as one."""
+    segmentation = read(pieces={"▁": -2.0, "b": -1.0})
+    assert names(segmentation.encode("bábíxb", MANY)) == ["▁", "b", "á", "b", "<unk>", "b"]
+    assert names(segmentation.encode("á xá áí b", MANY)) == ["▁", "á", "▁", "xá", "▁", "<unk>", "▁", "b"]
 
 
 def test_characters_without_a_piece_are_bytes():

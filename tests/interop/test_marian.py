@@ -210,7 +210,10 @@ def test_two_segmentations_of_one_vocabulary(beside):
     assert source.names == target.names
     own = set(target.pieces(target.encode(" ".join(TEXTS["target"]))))
     assert own != set(source.pieces(source.encode(" ".join(TEXTS["target"]))))
-    assert UNKNOWN in source.encode("ü")
+    for text in ("ü", "üb", "für ü x", "ß Ü", "日本 ü日"):  # what the other side alone spells, and nobody
+        theirs = beside.tokenizer([text])["input_ids"][0]
+        assert beside.to_rows(source.encode(text), "source") == theirs, text
+    assert UNKNOWN in source.encode("日")
 
 
 def test_a_code_is_one_piece(tmp_path):

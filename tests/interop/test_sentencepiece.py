@@ -375,6 +375,10 @@ def test_a_changed_file_is_refused_by_its_key(tmp_path, model):
     for changed, problem in [
         ({**content, "regard": {"sentencepiece": rest}}, "regard.sentencepiece.squeeze is missing"),
         ({**content, "regard": []}, "its key regard is"),
+        *(
+            ({**content, "regard": {"sentencepiece": section, "rows": rows}}, "its regard.rows is")
+            for rows in ([], {"<s>": 1}, {"<pad>": -1}, {"</s>": "1"}, {"<unk>": 2**40})
+        ),
         ({**content, "normalizer": {"type": "NFC"}}, "parts beside regard.sentencepiece"),
     ]:
         with pytest.raises(DataError, match=problem):

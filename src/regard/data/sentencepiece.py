@@ -2,8 +2,9 @@
 
 Such a file has two parts that need not agree. `model` is the numbering: an id for every piece that can be written.
 `regard.sentencepiece` is the segmentation: how a text is normalised and cut into pieces. Two models over one numbering
-(as in Marian's folders) are two files with the same `model`. A piece that is chosen but has no number is unknown; one
-that has a number but is not in the segmentation is never chosen, and is written as it reads.
+(as in Marian's folders) are two files with the same `model`. A piece that is chosen but has no number is unknown.
+Characters that no piece of the segmentation spells are one piece for each run of them, as SentencePiece gives them out,
+and are looked up by their text as any piece is: the numbering may know what this side's segmentation does not.
 
 Words are cut one by one and remembered where nothing in them depends on their neighbours.
 """
@@ -33,7 +34,7 @@ CODE = re.compile(">>.*?<<", re.DOTALL)
 
 
 class Word(NamedTuple):
-    """A word in pieces: its normalised text, its ids (-1 where no piece fits), and how it was cut."""
+    """A word in pieces: its normalised text, its ids (`spell_unknown` where no piece fits), and how it was cut."""
 
     text: str
     ids: list[int]
@@ -64,6 +65,8 @@ class SentencePiece:
         choices = [*normal, *fixed]
         self.numbers = {piece: max(vocabulary.get(piece, UNKNOWN), UNKNOWN) for piece in choices}
         self.bytes = [vocabulary.get(f"<0x{byte:02X}>", UNKNOWN) for byte in range(256)] if section["bytes"] else None
+        silent = {*section["control"], *unused, *tags, *(words or ())}
+        self.others = {piece: i for piece, i in vocabulary.items() if i > UNKNOWN and piece not in silent}
         self.leading: bool = section["leading"]
         self.tag_ids = dict(tags)
         anywhere = [tag for tag in tags if not (self.leading and CODE.fullmatch(tag))]
@@ -169,18 +172,18 @@ class SentencePiece:
 
     def cut_rest(self, text: str) -> list[int]:
         """Cut what follows an added word: normalised, and without a mark."""
-        return merge_unknown(self.cut_unit(text).ids)
+        return self.merge_unknown(self.cut_unit(text).ids)
 
     def encode_plain(self, text: str, remembered: int) -> list[int]:
         """Encode a text in which nothing was added."""
         if not self.separable:
-            return merge_unknown(self.cut_units(text, remembered))
+            return self.merge_unknown(self.cut_units(text, remembered))
         split, sure = text.split(" "), self.sure
         if len(text) <= USUAL and all(word in sure for word in split):
             ids = [i for word in split for i in sure[word]]
         else:
             ids = self.cut_words(split, remembered)
-        return merge_unknown(ids) if -1 in ids else ids
+        return self.merge_unknown(ids)
 
     def cut_words(self, split: Sequence[str], remembered: int) -> list[int]:
         """Cut words that are not all known, or not all surely cut in the same way wherever they stand."""
@@ -255,7 +258,7 @@ class SentencePiece:
         return ids
 
     def number(self, pieces: Iterable[str]) -> list[int]:
-        """Return the ids of pieces: bytes for a character without one, or -1."""
+        """Return the ids of pieces: bytes for a character without one, or a negative number that spells it."""
         ids: list[int] = []
         for piece in pieces:
             i = self.numbers.get(piece)
@@ -264,8 +267,23 @@ class SentencePiece:
             elif self.bytes is not None:
                 ids += [self.bytes[byte] for byte in piece.encode()]
             else:
-                ids.append(-1)
+                ids += map(spell_unknown, piece)
         return ids
+
+    def merge_unknown(self, ids: Sequence[int]) -> list[int]:
+        """Make every run of characters without a piece one piece: what the numbering calls by that text, or unknown."""
+        if not ids or min(ids) >= 0:
+            return [*ids]
+        merged, run = list[int](), list[str]()
+        for i in (*ids, UNKNOWN):
+            if i < 0:
+                run.append(chr(-1 - i))
+                continue
+            if run:
+                merged.append(self.others.get("".join(run), UNKNOWN))
+                run = []
+            merged.append(i)
+        return merged[:-1]
 
     # ---- ids to text
 
@@ -308,9 +326,9 @@ def in_single_precision(scores: Mapping[str, float]) -> dict[str, float]:
     return dict(zip(scores, np.array([*scores.values()], np.float32).tolist(), strict=True))
 
 
-def merge_unknown(ids: Sequence[int]) -> list[int]:
-    """Make every run of characters without a piece one unknown piece."""
-    return [UNKNOWN if i < 0 else i for at, i in enumerate(ids) if i >= 0 or at == 0 or ids[at - 1] >= 0]
+def spell_unknown(character: str) -> int:
+    """Return the negative number of a character that no piece spells."""
+    return -1 - ord(character)
 
 
 def replace_byte(error: UnicodeError) -> tuple[str, int]:

@@ -168,6 +168,7 @@ def forms() -> list[tuple[dict[str, Any], dict[str, Any]]]:
 # ---- SentencePiece's form
 
 
+ROWS = "rows"  # beside `sentencepiece`
 FLAGS_OF_SENTENCEPIECE = ("bytes", "escape", "leading", "prefix", "squeeze", "suffix")
 KEYS_OF_SENTENCEPIECE = {"kind", "pieces", "fixed", "unused", "control", "unknown", "charsmap", *FLAGS_OF_SENTENCEPIECE}
 
@@ -175,9 +176,11 @@ KEYS_OF_SENTENCEPIECE = {"kind", "pieces", "fixed", "unused", "control", "unknow
 def check_sentencepiece(content: Mapping[str, Any], place: str) -> None:
     """Refuse a tokenizer.json with a segmentation of its own (`regard.data.sentencepiece`) that cannot be used."""
     both = content["regard"]
-    section = both.get("sentencepiece") if isinstance(both, dict) and len(both) == 1 else None
+    section = both.get("sentencepiece") if isinstance(both, dict) and {*both} <= {"sentencepiece", ROWS} else None
     if not isinstance(section, dict):
         raise DataError(f"{place}: its key regard is {short(both)}, expected a table with sentencepiece alone")
+    if not is_numbering(rows := both.get(ROWS, {})):
+        raise DataError(f"{place}: its regard.{ROWS} is {short(rows)}, expected the rows of special pieces")
     odd = sorted({*section} ^ KEYS_OF_SENTENCEPIECE)
     if odd:
         state = "unknown" if odd[0] in section else "missing"
@@ -209,6 +212,12 @@ def check_sentencepiece(content: Mapping[str, Any], place: str) -> None:
     model = {key: value for key, value in content["model"].items() if key != "vocab"}
     if (rest, model) != NUMBERING or not flags_off(content):
         raise DataError(f"{place}: its parts beside regard.sentencepiece are not the numbering that stands there")
+
+
+def is_numbering(table: Any) -> bool:
+    """Return whether a table has the rows that special pieces had where a vocabulary was imported from."""
+    right = isinstance(table, dict) and all(isinstance(piece, str) and type(i) is int for piece, i in table.items())
+    return right and {*table} <= {"<pad>", "</s>", "<unk>"} and all(0 <= i < LARGEST for i in table.values())
 
 
 def is_scored(table: Any) -> bool:

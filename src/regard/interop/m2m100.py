@@ -27,7 +27,7 @@ from regard.data.special_pieces import describe, is_filler
 from regard.data.tokenizer import END, PAD, SPECIAL, START, UNKNOWN, Tokenizer, Tokenizers, open_tokenizer
 from regard.errors import ArgumentError, ConfigError, DataError
 from regard.interop.formats import Imported, read_table
-from regard.interop.numbering import m2m100_rows, m2m100_tokenizers, nllb_rows, nllb_tokenizers, round_up
+from regard.interop.numbering import THEIR_START, m2m100_rows, m2m100_tokenizers, nllb_rows, nllb_tokenizers, round_up
 from regard.interop.stacks import (
     NEVER,
     StackSizes,
@@ -51,7 +51,6 @@ from regard.run import Run
 
 __all__ = ["read_m2m100", "read_rows", "write_m2m100"]
 
-THEIR_START = "<their-s>"  # what their <s> is called here, where <s> begins an output
 SHARED, HEAD = "model.shared.weight", "lm_head.weight"
 ALSO = ("model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight", HEAD)  # the same matrix
 FIXED = ("model.encoder.embed_positions.weights", "model.decoder.embed_positions.weights")

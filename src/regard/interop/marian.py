@@ -3,8 +3,9 @@
 A folder holds config.json, the weights, two SentencePiece models (source.spm, target.spm) and one vocab.json, or one a
 side. Junczys-Dowmunt et al. 2018 (arXiv:1804.00344); Tiedemann and Thottingal 2020. What differs from Regard:
 
-- There is no <s>: decoding begins with <pad>, whose score stays in the softmax. It becomes Regard's START; Regard's own
-  PAD is a new piece that is never written.
+- Decoding begins with <pad>, whose score stays in the softmax. It becomes Regard's START; Regard's own PAD is a new
+  piece that is never written. Most vocabularies have no <s>; where one has it (OPUS-MT's tc-big models), it stays a
+  piece of its own: decoder_start_token_id says what begins an output.
 - A source ends with </s> (tokenizer.after).
 - Norms stand after the residual, sines before cosines, and the last layer has a bias (final_logits_bias).
 """
@@ -23,9 +24,10 @@ from regard.config import show_value
 from regard.data.settings import LANGUAGES
 from regard.data.special_pieces import is_filler
 from regard.data.tokenizer import END, PAD, SPECIAL, START, UNKNOWN, Tokenizer, Tokenizers
+from regard.data.tokenizer_checks import ROWS
 from regard.errors import ArgumentError, DataError
 from regard.interop.formats import Imported, read_table
-from regard.interop.numbering import marian_rows, marian_tokenizers, round_up
+from regard.interop.numbering import THEIR_START, marian_rows, marian_tokenizers, round_up
 from regard.interop.stacks import (
     NEVER,
     StackSizes,
@@ -146,8 +148,10 @@ def check_special(config: Mapping[str, Any], table: Mapping[str, int], path: Pat
 
 def rows_of(tokenizer: Tokenizer, table: Mapping[str, int]) -> list[int | None]:
     """Return the row of Marian's that each id has; None for padding and other pieces that it does not have."""
-    rows: list[int | None] = [table.get(tokenizer.names[i]) for i in range(tokenizer.size)]
-    if rows[START] is None:  # decoding begins with <pad>
+    theirs = tokenizer.library.token_to_id(THEIR_START)
+    names = ["<s>" if i == theirs else tokenizer.names[i] for i in range(tokenizer.size)]
+    rows: list[int | None] = [table.get(name) for name in names]
+    if theirs is not None or rows[START] is None:  # decoding begins with <pad>
         rows[PAD], rows[START] = None, table["<pad>"]
     return rows
 
@@ -249,16 +253,24 @@ def marian_tensors(
 
 
 def order_of(tokenizer: Tokenizer, model: TransformerModel) -> list[int]:
-    """Return the ids of Regard in the order of the rows: Marian's own where PAD is never written, else all."""
+    """Return the ids of Regard in the order of the rows: Marian's own where PAD is never written, else all.
+
+    </s> and <unk> come first and <pad> last, unless the folder that the run was imported from had them elsewhere.
+    """
     ids = [i for i in range(tokenizer.size) if not is_filler(tokenizer.names[i])]
     if not model.config.output_bias or float(model.readout.bias[PAD]) > NEVER_SCORE:
         return [*ids]
-    return [END, UNKNOWN, *ids[len(SPECIAL) :], START]
+    order = ids[len(SPECIAL) :]
+    rows = {"</s>": 0, "<unk>": 1, "<pad>": len(order) + 2, **tokenizer.content.get("regard", {}).get(ROWS, {})}
+    for row, i in sorted((rows[piece], i) for piece, i in (("</s>", END), ("<unk>", UNKNOWN), ("<pad>", START))):
+        order.insert(row, i)
+    return order
 
 
 def pieces_of(tokenizer: Tokenizer, order: Sequence[int]) -> dict[str, int]:
     """Return the row of every piece; START is called <pad> where there is no other."""
     names = ["<pad>" if i == START and PAD not in order else tokenizer.names[i] for i in order]
+    names = ["<s>" if name == THEIR_START else name for name in names]
     return {name: row for row, name in enumerate(names)}
 
 
@@ -290,7 +302,7 @@ def config_of(run: Run, model: TransformerModel, order: Sequence[Sequence[int]])
         **FIXED,
         "pad_token_id": pieces["<pad>"],
         "eos_token_id": pieces["</s>"],
-        "decoder_start_token_id": pieces.get("<s>", pieces["<pad>"]),
+        "decoder_start_token_id": pieces["<s>" if PAD in order[1] else "<pad>"],
         "bos_token_id": pieces.get("<s>"),
         "forced_eos_token_id": None,
         "dtype": "float32",

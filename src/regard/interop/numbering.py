@@ -6,15 +6,15 @@ is found by its name.
 """
 
 import copy
-import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from regard.config import show_value
+from regard.data.pre_tokenizer import MARK
 from regard.data.special_pieces import FILLER, MULTIPLE, describe
 from regard.data.tokenizer import SPECIAL, Tokenizers, open_tokenizer, read
-from regard.data.tokenizer_checks import LARGEST, check_ids, check_vocabulary
+from regard.data.tokenizer_checks import LARGEST, ROWS, check_ids, check_vocabulary
 from regard.errors import DataError
 from regard.interop.sentencepiece import convert, is_code, read_model
 from regard.reading import SMALL, Unreadable, parse_json, read_bytes
@@ -23,6 +23,7 @@ __all__ = [
     "LANGUAGE_CODES",
     "MADE_UP",
     "MODEL",
+    "THEIR_START",
     "m2m100_ids",
     "m2m100_rows",
     "m2m100_tokenizers",
@@ -37,6 +38,7 @@ __all__ = [
 ]
 
 MODEL = "sentencepiece.bpe.model"  # of M2M-100 and NLLB
+THEIR_START = "<their-s>"  # what a folder's <s> is called here, where its outputs begin with another piece
 FILLED = 8  # rows behind M2M-100's languages that nothing is called by
 M2M100 = """
     af am ar ast az ba be bg bn br bs ca ceb cs cy da de el en es et fa ff fi fr fy ga gd gl gu ha he hi hr ht hu
@@ -71,24 +73,56 @@ NLLB = """
 
 
 def marian_rows(folder: Path, file: str = "vocab.json") -> dict[str, int]:
-    """Return the row of every piece in Marian's folder: what its vocab.json says."""
-    return read_table(folder / file)
+    """Return the row of every piece in Marian's folder: what its vocab.json says, and pieces that were added later."""
+    rows = read_table(folder / file)
+    rows = append_added(rows, folder) if file == "vocab.json" else rows
+    return fill_up(rows, 0, folder, size_key(file))
+
+
+def size_key(file: str) -> str:
+    """Return the key of config.json that says how many rows a vocabulary has."""
+    return "vocab_size" if file == "vocab.json" else "decoder_vocab_size"
 
 
 def marian_ids(folder: Path, file: str = "vocab.json") -> dict[str, int]:
-    """Return the ids of Marian's pieces, <s> among them, which its folders do not have."""
-    return renumber(marian_rows(folder, file), str(folder / file), optional=("<s>",))
+    """Return the ids of Marian's pieces, with START, which most of its folders have no <s> for.
+
+    Where decoding begins with another piece, as in OPUS-MT's tc-big models, a folder's <s> is an ordinary piece.
+    """
+    rows = marian_rows(folder, file)
+    if not begins_with_start(folder):
+        rows = {THEIR_START if piece == "<s>" else piece: row for piece, row in rows.items()}
+    return renumber(rows, str(folder / file), optional=("<s>",))
+
+
+def begins_with_start(folder: Path) -> bool:
+    """Return whether Marian's outputs begin with <s>: that is what decoder_start_token_id says, not the vocabulary."""
+    file = "target_vocab.json" if (folder / "target_vocab.json").exists() else "vocab.json"
+    rows = marian_rows(folder, file)
+    own = rows.get("<s>")
+    return own is not None and read_object(folder / "config.json").get("decoder_start_token_id", own) == own
 
 
 def marian_tokenizers(folder: Path) -> Tokenizers:
     """Return the tokenizers of both sides: two segmentations, and one numbering unless there is a second vocabulary."""
     files = ["vocab.json", "target_vocab.json"] if (folder / "target_vocab.json").exists() else ["vocab.json"]
-    tables = [marian_ids(folder, file) for file in files]
-    sides = []
-    for name, ids in (("source.spm", tables[0]), ("target.spm", tables[-1])):
-        content = convert(folder / name, ids, tags=[piece for piece in ids if is_code(piece)])
+    added, sides = added_texts(folder), []
+    for name, file in (("source.spm", files[0]), ("target.spm", files[-1])):
+        ids = marian_ids(folder, file)
+        content = convert(folder / name, ids, tags=[piece for piece in ids if is_code(piece) or piece in added])
+        if THEIR_START in ids:
+            content["added_tokens"].append(describe(ids[THEIR_START], THEIR_START, special=True))
+        if rows := special_rows(marian_rows(folder, file)):
+            content["regard"][ROWS] = rows
         sides.append(open_tokenizer(content, str(folder / name)))
     return Tokenizers(*sides) if sides[0].content != sides[1].content else Tokenizers(sides[0])
+
+
+def special_rows(rows: Mapping[str, int]) -> dict[str, int]:
+    """Return the rows of </s>, <unk> and <pad>, where they are not the first two and the last, as in most folders."""
+    usual = {"</s>": 0, "<unk>": 1, "<pad>": len(rows) - 1}
+    own = {piece: rows[piece] for piece in usual}
+    return {} if own == usual else own
 
 
 def round_up(tokenizers: Tokenizers, place: str) -> Tokenizers:
@@ -126,9 +160,9 @@ def m2m100_tokenizers(folder: Path) -> Tokenizers:
 
 
 def m2m100_languages(folder: Path) -> list[str]:
-    """Return the languages of M2M-100's folder as pieces: those of its list, and those that were added."""
+    """Return the languages of M2M-100's folder as pieces: those of its list, and what was added."""
     listed = listed_languages(folder)
-    return [*listed, *(name for name in added_rows(folder) if name not in listed and re.fullmatch(r"__\w+__", name))]
+    return [*listed, *sorted(added_texts(folder).difference(listed))]
 
 
 def listed_languages(folder: Path) -> list[str]:
@@ -171,7 +205,8 @@ def nllb_tokenizers(folder: Path) -> Tokenizers:
     if not (folder / MODEL).exists() and (folder / "tokenizer.json").exists():
         return Tokenizers.load(folder / "tokenizer.json")
     ids = nllb_ids(folder)
-    tags = [code for code in nllb_languages(folder) if code in ids]
+    own = {*nllb_languages(folder), *added_texts(folder)}
+    tags = [piece for piece in ids if piece in own]
     return Tokenizers(open_tokenizer(convert(folder / MODEL, ids, tags=tags), str(folder / MODEL)))
 
 
@@ -216,9 +251,14 @@ def append(rows: Mapping[str, int], pieces: Iterable[str]) -> dict[str, int]:
 
 
 def added_rows(folder: Path) -> dict[str, int]:
-    """Return the rows that tokenizer_config.json names, in their order."""
-    table = read_settings(folder).get("added_tokens_decoder")
+    """Return the rows that added_tokens.json and tokenizer_config.json name, in their order."""
     rows: dict[str, int] = {}
+    for piece, number in read_object(folder / "added_tokens.json").items():
+        if type(number) is not int or not 0 <= number < 10**DIGITS or not piece:
+            path = folder / "added_tokens.json"
+            raise DataError(f"{path}: {show_value(piece)} has no row, expected pieces with theirs")
+        rows[piece] = number
+    table = read_settings(folder).get("added_tokens_decoder")
     for row, token in table.items() if isinstance(table, dict) else ():
         named = isinstance(token, dict) and isinstance(token.get("content"), str)
         if not (named and row.isdecimal() and len(row) < DIGITS):
@@ -229,12 +269,20 @@ def added_rows(folder: Path) -> dict[str, int]:
 
 
 def append_added(rows: Mapping[str, int], folder: Path) -> dict[str, int]:
-    """Add the pieces whose rows tokenizer_config.json names, where they stand behind all others."""
+    """Add the pieces whose rows a folder names beside its vocabulary, where they stand behind all others."""
     rows = dict(rows)
     for piece, row in added_rows(folder).items():
-        if piece not in rows and len(rows) <= row <= len(rows) + MOST_FILLED:
-            rows = make_up(rows, row)
-            rows[piece] = row
+        if piece in rows:
+            continue
+        if not len(rows) <= row <= len(rows) + MOST_FILLED:
+            other = next((name for name, own in rows.items() if own == row), None)
+            taken = "which no row leads up to" if other is None else f"which is that of {show_value(other)}"
+            raise DataError(
+                f"{folder}: the added piece {show_value(piece)} has row {row:,}, {taken}; give it one behind the "
+                f"{len(rows):,} others"
+            )
+        rows = make_up(rows, row)
+        rows[piece] = row
     return rows
 
 
@@ -244,9 +292,15 @@ def make_up(rows: Mapping[str, int], size: int) -> dict[str, int]:
     return append(rows, [f"{MADE_UP}{first + i:04d}" for i in range(size - len(rows))])
 
 
-def fill_up(rows: Mapping[str, int], size: int, folder: Path) -> dict[str, int]:
-    """Name the rows that stand behind all pieces, up to `size` or to the size that config.json gives."""
-    said = read_object(folder / "config.json").get("vocab_size")
+def added_texts(folder: Path) -> set[str]:
+    """Return the pieces that were added later and that texts are searched for, as Transformers does; not words."""
+    none = (*SPECIAL, "<mask>")
+    return {piece for piece in added_rows(folder) if piece not in none and not piece.startswith((MARK, MADE_UP))}
+
+
+def fill_up(rows: Mapping[str, int], size: int, folder: Path, key: str = "vocab_size") -> dict[str, int]:
+    """Name the rows that stand behind all pieces, up to `size` or to the size that a key of config.json gives."""
+    said = read_object(folder / "config.json").get(key)
     # The matrix is what was trained: it may be larger than the vocabulary, never smaller.
     size = max(said, len(rows)) if type(said) is int and said <= len(rows) + MOST_FILLED else max(size, len(rows))
     return make_up(rows, size)
