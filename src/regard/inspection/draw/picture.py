@@ -8,6 +8,7 @@ import difflib
 import math
 import textwrap
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import torch
 from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
 from matplotlib.patches import Rectangle
@@ -27,14 +29,15 @@ from regard.inspection.collect.exhibit import Exhibit, Side, View
 from regard.inspection.collect.from_look import as_exhibit
 from regard.inspection.collect.sides import merge
 from regard.inspection.draw.arcs import draw_dependencies
-from regard.inspection.draw.heatmap import FAINT, INK, RULE, SEQUENTIAL, Drawing, fonts, heatmap, save
+from regard.inspection.draw.colours import FAINT, INK, RULE, SEQUENTIAL, draw_bar, is_dark, weight_scale
+from regard.inspection.draw.heatmap import Drawing, fonts, heatmap, save
 
 __all__ = ["picture"]
 
 ABLATION = "ablation"
 DIM, LIFT = 0.72, 0.18  # how dark a picture is where nothing looks, and how light where something does
 ACROSS = 7  # pictures side by side
-SCALE_ENDS = (0.1, 0.2, 0.25, 0.5)  # of the bars of sentences, from 0; else 1
+SCALE_ENDS = (0.1, 0.2, 0.25, 0.5)  # of the bars of sentences, from 0, where they are stretched; else 1
 
 
 def picture(
@@ -46,6 +49,7 @@ def picture(
     head: int | None = None,
     pieces: bool = False,
     against: Exhibit | None = None,
+    stretch: bool = False,
     path: str | Path | None = None,
 ) -> Figure:
     """A picture of an exhibit, or of a look with the words that it stands between.
@@ -55,36 +59,35 @@ def picture(
     one that is nearest to an alignment, with the exhibit's own head; a view without a `head` (from 0) is drawn with all
     of them, and one head of self-attention with the text's dependency tree, where that is known. view="ablation" draws
     what is lost without each head. `against` another exhibit, of another model or of another input, the words that both
-    wrote or read are drawn for one, for the other, and as the difference. With a `path` the figure is also saved; the
-    suffix chooses PNG, SVG or PDF.
+    wrote or read are drawn for one, for the other, and as the difference. Colours go from 0 to 1 or, with `stretch`, to
+    the largest weight of the picture. With a `path` the figure is also saved; the suffix chooses PNG, SVG or PDF.
     """
     exhibit = as_exhibit(what, source, target)
     if view == ABLATION:
         figure = _draw_ablation(exhibit)
     elif against is not None:
-        figure = _draw_difference(exhibit, against, view, head)
+        figure = _draw_difference(exhibit, against, view, head, stretch)
     else:
-        figure = _draw_view(exhibit, *_select(exhibit, view, head), pieces)
+        figure = _draw_view(exhibit, *_select(exhibit, view, head), pieces, stretch)
     if path is not None:
         save(figure, path)
     return figure
 
 
-def _draw_view(exhibit: Exhibit, view: View, heads: list[int | None], pieces: bool) -> Figure:
+def _draw_view(exhibit: Exhibit, view: View, heads: list[int | None], pieces: bool, stretch: bool) -> Figure:
     rows, columns = exhibit.sides.get(view.rows), exhibit.sides.get(view.columns)
     weights = _heads(view, heads)
     if columns is not None and columns.grid is not None:
-        return _draw_places(
-            exhibit, view, weights.mean(0), columns.grid, with_places=rows is not None and rows.grid is not None
-        )
+        with_places = rows is not None and rows.grid is not None
+        return _draw_places(exhibit, view, weights.mean(0), columns.grid, with_places=with_places, stretch=stretch)
     if view.role in ("words", "sentences"):
-        return _draw_document(exhibit, weights.mean(0)[0] if view.role == "words" else None)
+        return _draw_document(exhibit, weights.mean(0)[0] if view.role == "words" else None, stretch)
     merged, down, across = _merge_words(exhibit, view, weights, pieces)
     name = view.title if len(heads) > 1 else _panel_title(view, heads[0])  # panels of heads have their numbers
     tree = exhibit.dependencies
     if tree is not None and view.rows == view.columns == tree.side and len(heads) == 1 and not pieces:
-        return draw_dependencies(merged[0], down, tree.heads, tree.relations, name)
-    figure = heatmap(merged, across, down, title=name)
+        return draw_dependencies(merged[0], down, tree.heads, tree.relations, name, stretch=stretch)
+    figure = heatmap(merged, across, down, title=name, stretch=stretch)
     for axes, each in zip(figure.axes, heads, strict=False):
         _marks(axes, exhibit, view, each, pieces)
     return figure
@@ -193,7 +196,13 @@ def _marks(axes: Axes, exhibit: Exhibit, view: View, head: int | None, pieces: b
 
 
 def _draw_places(
-    exhibit: Exhibit, view: View, weights: Float[Tensor, "n m"], grid: tuple[int, int], *, with_places: bool
+    exhibit: Exhibit,
+    view: View,
+    weights: Float[Tensor, "n m"],
+    grid: tuple[int, int],
+    *,
+    with_places: bool,
+    stretch: bool,
 ) -> Figure:
     """A panel a word; or a panel each of five places, framed, that look at the others."""
     if with_places:
@@ -203,9 +212,11 @@ def _draw_places(
     else:
         rows, names = _units(exhibit.sides.get(view.rows), len(weights), False)
         maps, at = merge(weights, list(rows), list(range(weights.shape[-1]))), []
+    maps = maps.clamp(min=0).cpu().double()
+    scale = replace(weight_scale(maps, stretch), colours=VEIL)
     across = min(ACROSS, len(maps) + 1)
     down = -(-(len(maps) + 1) // across)
-    figure = Drawing(figsize=(1.45 * across + 0.1, 1.75 * down + 0.1), layout="constrained", facecolor="white")
+    figure = Drawing(figsize=(1.45 * across + 0.1, 1.75 * down + 0.45), layout="constrained", facecolor="white")
     panels = list(figure.subplots(down, across, squeeze=False).flat)
     background = None if exhibit.picture is None else exhibit.picture.movedim(0, -1).numpy()
     height, width = grid if background is None else background.shape[:2]
@@ -218,16 +229,34 @@ def _draw_places(
         if index == 0:
             continue
         axes.set_title(names[index - 1], fontsize=9, color=INK, pad=3, fontfamily=fonts(), parse_math=False)
-        share = maps[index - 1].reshape(grid).clamp(min=0).cpu().double()
-        veil = np.zeros((*grid, 4))
-        # Dark where nothing looks, thinly light where all do: seen on dark pictures, too.
-        bright = (share / share.max().clamp(min=1e-30)).sqrt().numpy()
-        veil[..., :3] = (0.05 + 0.95 * bright)[..., None]
-        veil[..., 3] = DIM * (1 - bright) + LIFT * bright
+        veil = _veil((maps[index - 1].reshape(grid) / scale.high).numpy())
         axes.imshow(veil, extent=(0, width, height, 0), interpolation="bilinear")
         if with_places:
             _frame(axes, at[index - 1], grid, height, width)
+    draw_bar(figure, scale, panels, (1.45 * across, 0.0))
     return figure
+
+
+def _veil(shares: Any) -> Any:
+    """Red, green, blue and opacity over a picture: dark where nothing looks, thinly light where all do.
+
+    Brightness grows with the root of a weight, as the bar shows: a picture has so many places that most weights are
+    small.
+    """
+    bright = np.sqrt(np.clip(shares, 0.0, 1.0))
+    veil = np.zeros((*bright.shape, 4))
+    veil[..., :3] = (0.05 + 0.95 * bright)[..., None]
+    veil[..., 3] = DIM * (1 - bright) + LIFT * bright
+    return veil
+
+
+def _veil_colours(grey: float = 0.6) -> ListedColormap:
+    """The colours of the veil over grey, for the bar."""
+    veil = _veil(np.linspace(0.0, 1.0, 256))
+    return ListedColormap(veil[..., :3] * veil[..., 3:] + grey * (1 - veil[..., 3:]))
+
+
+VEIL = _veil_colours()
 
 
 def _frame(axes: Axes, place: int, grid: tuple[int, int], height: int, width: int) -> None:
@@ -240,7 +269,7 @@ def _frame(axes: Axes, place: int, grid: tuple[int, int], height: int, width: in
 # ---- documents
 
 
-def _draw_document(exhibit: Exhibit, words: Float[Tensor, " m"] | None) -> Figure:
+def _draw_document(exhibit: Exhibit, words: Float[Tensor, " m"] | None, stretch: bool) -> Figure:
     """Words shaded by √(sentence) × word as in Yang et al. 2016, a bar before each sentence."""
     by_role: dict[str, View] = {view.role: view for view in exhibit.views}
     whole = by_role.get("sentences")
@@ -249,7 +278,7 @@ def _draw_document(exhibit: Exhibit, words: Float[Tensor, " m"] | None) -> Figur
         if "words" not in by_role:
             assert whole is not None
             texts = _units(exhibit.sides.get(whole.columns), whole.weights.shape[-1], True)[1]
-            return heatmap(whole.weights.mean(0), texts, [""], title=whole.title)
+            return heatmap(whole.weights.mean(0), texts, [""], title=whole.title, stretch=stretch)
         words = by_role["words"].weights.float().mean(0)[0]
     side = exhibit.sides[by_role["words"].columns]
     ids, names = _units(side, len(words), False)
@@ -260,17 +289,18 @@ def _draw_document(exhibit: Exhibit, words: Float[Tensor, " m"] | None) -> Figur
         number = side.sentences[own[0]] if side.sentences is not None and own else 0
         strength = share * math.sqrt(counts[number]) if counts is not None else share
         lines.setdefault(number, []).append((name, strength))
-    return _draw_shaded(lines, counts)
+    return _draw_shaded(lines, counts, stretch)
 
 
-def _draw_shaded(lines: dict[int, list[tuple[str, float]]], counts: list[float] | None) -> Figure:
+def _draw_shaded(lines: dict[int, list[tuple[str, float]]], counts: list[float] | None, stretch: bool) -> Figure:
     size, wide, step, left = 9.5, 6.6, 0.24, 1.0 if counts is not None else 0.1  # points, and inches
     font = FontProperties(family=fonts(), size=size)
     renderer = FigureCanvasAgg(Figure(dpi=72)).get_renderer()
-    top = max((strength for line in lines.values() for _, strength in line), default=0.0) or 1.0
+    strengths = torch.tensor([strength for line in lines.values() for _, strength in line])
+    scale = weight_scale(strengths, stretch, "√(sentence) × word" if counts is not None else "weight of a word")
     placed: list[tuple[float, float, float, str, float]] = []
     firsts: dict[int, float] = {}
-    y = 0.2 if counts is None else 0.3
+    y = 0.65  # below the bar of the scale
     for number, line in lines.items():
         x, firsts[number] = left, y
         for word, strength in line:
@@ -285,14 +315,18 @@ def _draw_shaded(lines: dict[int, list[tuple[str, float]]], counts: list[float] 
     axes.set(xlim=(0, wide + 0.1), ylim=(y + 0.1, 0))
     axes.set_axis_off()
     for number, (x, at, width, word, strength) in enumerate(placed):
-        shade = SEQUENTIAL(0.62 * strength / top)  # light enough for dark letters
+        shade = scale.colours(strength / scale.high)
         box = Rectangle((x - 0.03, at - 0.1), width + 0.06, 0.2, facecolor=shade, linewidth=0)
         box.set_gid(f"shade-{number}")  # a page turns it around on dark paper, where letters are light
         axes.add_patch(box)
-        axes.text(x, at + 0.005, word, fontproperties=font, color=INK, va="center_baseline", parse_math=False)
+        ink = "white" if is_dark(shade) else INK
+        axes.text(x, at + 0.005, word, fontproperties=font, color=ink, va="center_baseline", parse_math=False)
+    size = (1.8, 0.09)
+    where = (wide - 1.85) / (wide + 0.1), 1 - 0.18 / (y + 0.1), size[0] / (wide + 0.1), size[1] / (y + 0.1)
+    draw_bar(figure, scale, [figure.add_axes(where)], size, within=True)
     if counts is not None:
-        end = next((each for each in SCALE_ENDS if max(counts) <= each), 1.0)
-        axes.text(0.1, 0.06, f"share of the document, 0 to {end:g}", fontsize=6.5, color=FAINT, va="center")
+        end = next((each for each in SCALE_ENDS if stretch and max(counts) <= each), 1.0)
+        axes.text(0.1, 0.4, f"share of the document, 0 to {end:g}", fontsize=6.5, color=FAINT, va="center")
     for number, at in firsts.items() if counts is not None else ():
         assert counts is not None
         length = 0.5 * counts[number] / end
@@ -314,15 +348,18 @@ def _draw_ablation(exhibit: Exhibit) -> Figure:
         raise ArgumentError("view: the exhibit's ablation holds no heads")
     most = max(map(len, changes.values()))
     rows = [[*heads, *[0.0] * (most - len(heads))] for heads in changes.values()]
+    table = torch.tensor(rows)
+    reach = float(table.abs().max()) or 1.0
     return heatmap(
-        torch.tensor(rows),
+        table,
         [f"head {index + 1}" for index in range(most)] if most > 1 else [""],
         [titles.get(name, name) for name in changes],
         title=f"log-probability without a head, less {exhibit.ablation.log_prob:.2f} with all",
+        limits=(-reach, reach),
     )
 
 
-def _draw_difference(exhibit: Exhibit, other: Exhibit, view: str | None, head: int | None) -> Figure:
+def _draw_difference(exhibit: Exhibit, other: Exhibit, view: str | None, head: int | None, stretch: bool) -> Figure:
     tables: list[tuple[Any, list[str], list[str]]] = []
     for each in (exhibit, other):
         its_view, heads = _select(each, view, head)
@@ -345,8 +382,11 @@ def _draw_difference(exhibit: Exhibit, other: Exhibit, view: str | None, head: i
     names = [_label(exhibit, "A", inputs), _label(other, "B", inputs), "A less B"]
     panels = torch.stack([first, second, first - second])
     # Weights are shares: on a scale to 1 a small difference is faint in every picture.
-    top = max(1.0, float(panels.abs().max()))
-    return heatmap(panels, words, [down[i] for i, _ in pairs], title=names, limits=(-top, top))
+    most = float(panels[2].abs().max())
+    top = most if stretch and most else max(1.0, most)
+    return heatmap(
+        panels, words, [down[i] for i, _ in pairs], title=names, limits=[None, None, (-top, top)], stretch=stretch
+    )
 
 
 def _merge_places(one: list[str], two: list[str]) -> list[tuple[int | None, int | None]]:
