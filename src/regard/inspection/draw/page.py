@@ -29,6 +29,7 @@ from regard.disk import write_whole
 from regard.errors import ArgumentError, ShapeError
 from regard.inspection.collect.exhibit import Exhibit, Gates, Side, View, Walk
 from regard.inspection.collect.from_look import as_exhibit
+from regard.inspection.collect.sides import separate_marks
 from regard.inspection.draw.graph import GRAPH_STYLE, draw_graph
 from regard.inspection.draw.half_numbers import pack_numbers
 
@@ -244,7 +245,11 @@ def _gates(gates: Gates, packed: bytearray) -> dict[str, Any]:
 def _side(side: Side) -> dict[str, Any]:
     if len(side.words) != len(side.pieces):
         raise ShapeError(f"words: {len(side.pieces)} were expected, one for each piece, got {len(side.words)}")
-    return {
+    apart = separate_marks(side)
+    parts = {} if apart.words == side.words else {"apart": {"words": apart.words, "texts": apart.texts}}
+    if parts:
+        parts["apart"]["unknown"] = apart.unknown
+    return parts | {
         "pieces": side.pieces,
         "words": side.words,
         "texts": side.texts,

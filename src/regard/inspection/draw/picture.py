@@ -16,10 +16,8 @@ import numpy as np
 import torch
 from jaxtyping import Float
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
-from matplotlib.font_manager import FontProperties
 from matplotlib.patches import Rectangle
 from torch import Tensor
 
@@ -29,7 +27,8 @@ from regard.inspection.collect.exhibit import Exhibit, Side, View
 from regard.inspection.collect.from_look import as_exhibit
 from regard.inspection.collect.sides import merge
 from regard.inspection.draw.arcs import draw_dependencies
-from regard.inspection.draw.colours import FAINT, INK, RULE, SEQUENTIAL, draw_bar, is_dark, weight_scale
+from regard.inspection.draw.colours import INK, draw_bar, weight_scale
+from regard.inspection.draw.document import draw_document, replace_surrogates, units_of
 from regard.inspection.draw.heatmap import Drawing, fonts, heatmap, save
 
 __all__ = ["picture"]
@@ -37,7 +36,6 @@ __all__ = ["picture"]
 ABLATION = "ablation"
 DIM, LIFT = 0.72, 0.18  # how dark a picture is where nothing looks, and how light where something does
 ACROSS = 7  # pictures side by side
-SCALE_ENDS = (0.1, 0.2, 0.25, 0.5)  # of the bars of sentences, from 0, where they are stretched; else 1
 
 
 def picture(
@@ -81,12 +79,15 @@ def _draw_view(exhibit: Exhibit, view: View, heads: list[int | None], pieces: bo
         with_places = rows is not None and rows.grid is not None
         return _draw_places(exhibit, view, weights.mean(0), columns.grid, with_places=with_places, stretch=stretch)
     if view.role in ("words", "sentences"):
-        return _draw_document(exhibit, weights.mean(0)[0] if view.role == "words" else None, stretch)
-    merged, down, across = _merge_words(exhibit, view, weights, pieces)
+        return draw_document(exhibit, weights.mean(0)[0] if view.role == "words" else None, stretch)
     name = view.title if len(heads) > 1 else _panel_title(view, heads[0])  # panels of heads have their numbers
     tree = exhibit.dependencies
     if tree is not None and view.rows == view.columns == tree.side and len(heads) == 1 and not pieces:
+        words = exhibit.sides[tree.side]  # those that the tree counts
+        merged = merge(weights, words.words, words.words)
+        down = list(map(replace_surrogates, words.texts))
         return draw_dependencies(merged[0], down, tree.heads, tree.relations, name, stretch=stretch)
+    merged, down, across = _merge_words(exhibit, view, weights, pieces)
     figure = heatmap(merged, across, down, title=name, stretch=stretch)
     for axes, each in zip(figure.axes, heads, strict=False):
         _marks(axes, exhibit, view, each, pieces)
@@ -133,35 +134,27 @@ def _rows_of(exhibit: Exhibit, view: View) -> Side | None:
     return exhibit.sides.get("read" if reads and "read" in exhibit.sides else view.rows)
 
 
-def _units(side: Side | None, count: int, pieces: bool) -> tuple[Sequence[int | None], list[str]]:
-    """Return for each piece the unit it is drawn in, and the units' names."""
-    if side is None:
-        return range(count), [str(index + 1) for index in range(count)]
-    if pieces or all(word is None for word in side.words):
-        return range(count), list(map(_replace_surrogates, side.pieces))
-    last = max(word for word in side.words if word is not None)
-    return side.words, [*map(_replace_surrogates, side.texts), *[""] * (last + 1)][: last + 1]
+def _columns_of(exhibit: Exhibit, view: View, pieces: bool) -> tuple[Sequence[int | None], list[str]]:
+    return units_of(exhibit.sides.get(view.columns), view.weights.shape[2], pieces, whole=True)
 
 
-def _replace_surrogates(text: str) -> str:
-    """A text without halves of letters, which no font can draw."""
-    return text.encode("utf-8", "replace").decode()
+def _down_of(exhibit: Exhibit, view: View, pieces: bool) -> tuple[Sequence[int | None], list[str]]:
+    """The rows' units: whole where a text looks at itself, so that rows and columns are the same."""
+    return units_of(_rows_of(exhibit, view), view.weights.shape[1], pieces, whole=view.rows == view.columns)
 
 
 def _merge_words(
     exhibit: Exhibit, view: View, weights: Float[Tensor, "h n m"], pieces: bool
 ) -> tuple[Float[Tensor, "h i j"], list[str], list[str]]:
-    n, m = weights.shape[1:]
-    rows, down = _units(_rows_of(exhibit, view), n, pieces)
-    columns, across = _units(exhibit.sides.get(view.columns), m, pieces)
+    rows, down = _down_of(exhibit, view, pieces)
+    columns, across = _columns_of(exhibit, view, pieces)
     return merge(weights, list(rows), list(columns)), down, across
 
 
 def _marks(axes: Axes, exhibit: Exhibit, view: View, head: int | None, pieces: bool) -> None:
     """Windows of local attention as a bracket with a diamond at the centre; what hard attention took as a ring."""
-    n, m = view.weights.shape[1:]
-    rows = list(_units(_rows_of(exhibit, view), n, pieces)[0])
-    columns = list(_units(exhibit.sides.get(view.columns), m, pieces)[0])
+    m = view.weights.shape[2]
+    rows, columns = list(_down_of(exhibit, view, pieces)[0]), list(_columns_of(exhibit, view, pieces)[0])
     last = max((column for column in columns if column is not None), default=0)
 
     def along(place: float) -> float:
@@ -210,7 +203,7 @@ def _draw_places(
         at = sorted({int(y * grid[0]) * grid[1] + int(x * grid[1]) for y, x in spread})
         maps, names = weights[at], [f"{place // grid[1] + 1}, {place % grid[1] + 1}" for place in at]
     else:
-        rows, names = _units(exhibit.sides.get(view.rows), len(weights), False)
+        rows, names = units_of(exhibit.sides.get(view.rows), len(weights), False)
         maps, at = merge(weights, list(rows), list(range(weights.shape[-1]))), []
     maps = maps.clamp(min=0).cpu().double()
     scale = replace(weight_scale(maps, stretch), colours=VEIL)
@@ -264,76 +257,6 @@ def _frame(axes: Axes, place: int, grid: tuple[int, int], height: int, width: in
     where = (place % grid[1] * wide, place // grid[1] * tall)
     for colour, line in (("black", 2.6), ("white", 1.2)):
         axes.add_patch(Rectangle(where, wide, tall, fill=False, edgecolor=colour, linewidth=line))
-
-
-# ---- documents
-
-
-def _draw_document(exhibit: Exhibit, words: Float[Tensor, " m"] | None, stretch: bool) -> Figure:
-    """Words shaded by √(sentence) × word as in Yang et al. 2016, a bar before each sentence."""
-    by_role: dict[str, View] = {view.role: view for view in exhibit.views}
-    whole = by_role.get("sentences")
-    counts = None if whole is None else whole.weights.float().mean(0)[0].tolist()
-    if words is None:
-        if "words" not in by_role:
-            assert whole is not None
-            texts = _units(exhibit.sides.get(whole.columns), whole.weights.shape[-1], True)[1]
-            return heatmap(whole.weights.mean(0), texts, [""], title=whole.title, stretch=stretch)
-        words = by_role["words"].weights.float().mean(0)[0]
-    side = exhibit.sides[by_role["words"].columns]
-    ids, names = _units(side, len(words), False)
-    shares = merge(words[None], [0], list(ids))[0].tolist()
-    lines: dict[int, list[tuple[str, float]]] = {}
-    for unit, (name, share) in enumerate(zip(names, shares, strict=True)):
-        own = [piece for piece, each in enumerate(ids) if each == unit]
-        number = side.sentences[own[0]] if side.sentences is not None and own else 0
-        strength = share * math.sqrt(counts[number]) if counts is not None else share
-        lines.setdefault(number, []).append((name, strength))
-    return _draw_shaded(lines, counts, stretch)
-
-
-def _draw_shaded(lines: dict[int, list[tuple[str, float]]], counts: list[float] | None, stretch: bool) -> Figure:
-    size, wide, step, left = 9.5, 6.6, 0.24, 1.0 if counts is not None else 0.1  # points, and inches
-    font = FontProperties(family=fonts(), size=size)
-    renderer = FigureCanvasAgg(Figure(dpi=72)).get_renderer()
-    strengths = torch.tensor([strength for line in lines.values() for _, strength in line])
-    scale = weight_scale(strengths, stretch, "√(sentence) × word" if counts is not None else "weight of a word")
-    placed: list[tuple[float, float, float, str, float]] = []
-    firsts: dict[int, float] = {}
-    y = 0.65  # below the bar of the scale
-    for number, line in lines.items():
-        x, firsts[number] = left, y
-        for word, strength in line:
-            width = renderer.get_text_width_height_descent(word, font, False)[0] / 72
-            if x > left and x + width > wide:
-                x, y = left, y + step
-            placed.append((x, y, width, word, strength))
-            x += width + 0.09
-        y += step * (1.3 if counts is not None else 1.0)
-    figure = Drawing(figsize=(wide + 0.1, y + 0.1), facecolor="white")
-    axes = figure.add_axes((0.0, 0.0, 1.0, 1.0))
-    axes.set(xlim=(0, wide + 0.1), ylim=(y + 0.1, 0))
-    axes.set_axis_off()
-    for number, (x, at, width, word, strength) in enumerate(placed):
-        shade = scale.colours(strength / scale.high)
-        box = Rectangle((x - 0.03, at - 0.1), width + 0.06, 0.2, facecolor=shade, linewidth=0)
-        box.set_gid(f"shade-{number}")  # a page turns it around on dark paper, where letters are light
-        axes.add_patch(box)
-        ink = "white" if is_dark(shade) else INK
-        axes.text(x, at + 0.005, word, fontproperties=font, color=ink, va="center_baseline", parse_math=False)
-    size = (1.8, 0.09)
-    where = (wide - 1.85) / (wide + 0.1), 1 - 0.18 / (y + 0.1), size[0] / (wide + 0.1), size[1] / (y + 0.1)
-    draw_bar(figure, scale, [figure.add_axes(where)], size, within=True)
-    if counts is not None:
-        end = next((each for each in SCALE_ENDS if stretch and max(counts) <= each), 1.0)
-        axes.text(0.1, 0.4, f"share of the document, 0 to {end:g}", fontsize=6.5, color=FAINT, va="center")
-    for number, at in firsts.items() if counts is not None else ():
-        assert counts is not None
-        length = 0.5 * counts[number] / end
-        axes.add_patch(Rectangle((0.1, at - 0.05), 0.5, 0.1, facecolor="none", edgecolor=RULE, linewidth=0.6))
-        axes.add_patch(Rectangle((0.1, at - 0.05), length, 0.1, facecolor=SEQUENTIAL(0.8), linewidth=0))
-        axes.text(0.88, at, f"{counts[number]:.2f}", fontsize=7.5, color=FAINT, va="center", ha="right")
-    return figure
 
 
 # ---- heads, and two models
