@@ -1,6 +1,7 @@
 """Exhibits made up on the spot, of every kind that a page or a picture draws."""
 
 import math
+from dataclasses import replace
 
 import torch
 
@@ -298,3 +299,9 @@ def encoder(texts, layers=2, heads=3, seed=0):
         log_prob=math.log(max(good, 1 - good)),
         labels={"negative": 1 - good, "positive": good},
     )
+
+
+def replace_view(exhibit, weights):
+    """The exhibit with other weights in its only view."""
+    (shown,) = exhibit.views
+    return replace(exhibit, views=(replace(shown, weights=weights),))

@@ -69,11 +69,14 @@ def write_exhibits(
     search: dict[str, Any],
     shown: dict[str, Any],
     beside: "tuple[Run, Sequence[str]] | None" = None,
+    *,
+    stretch: bool = False,
+    relations: bool = False,
 ) -> None:
-    """Write what a run looked at in each input, to its path and with its tree, and print where; then what was found.
+    """Write what a run looked at in each input, to its path and with its tree, and print where.
 
     `search` holds the options of the search, and of `beside`, another run or the same with an input for each; `shown`
-    holds what only the first is asked for.
+    holds what only the first is asked for. With `relations` the table of heads that follow the trees is printed, too.
     """
     from regard.inspection.collect.ablation import ablation_table
     from regard.inspection.collect.dependency_trees import relation_table
@@ -91,6 +94,6 @@ def write_exhibits(
             print(ablation_table(exhibit.ablation, exhibit.views))
         if exhibit.dependencies is not None:
             dependencies.append(exhibit.dependencies)
-        print(write_exhibit(exhibit, path, against=against, view=which.view, head=which.head))
-    if any(each.follows for each in dependencies):
+        print(write_exhibit(exhibit, path, against=against, view=which.view, head=which.head, stretch=stretch))
+    if relations and any(each.follows for each in dependencies):
         print(relation_table(dependencies, exhibit.views))

@@ -9,7 +9,7 @@ from matplotlib.patches import PathPatch
 
 from regard.inspection import svg
 from regard.inspection.draw.arcs import LOOK, arc_levels, draw_dependencies
-from regard.inspection.draw.heatmap import FAINT, INK
+from regard.inspection.draw.colours import FAINT, INK
 
 WORDS, HEADS, RELATIONS = ("She", "ate", "the", "pizza."), (1, -1, 3, 1), ("nsubj", "root", "det", "obj")
 

@@ -108,13 +108,14 @@ def test_a_caption_is_a_film_strip():
 def test_places_documents_and_lost_heads():
     assert len([axes for axes in picture(exhibits.convnet()).axes if len(axes.images) == 2]) == 5
     document = exhibits.han()
-    (axes,) = picture(document).axes
+    axes, scale = picture(document).axes
+    assert scale.get_xlabel() == "√(sentence) × word"
     said = [text.get_text() for text in axes.texts][: len(document.sides["source"].texts)]
     assert said == list(document.sides["source"].texts)
     assert sum(isinstance(patch, Rectangle) for patch in axes.patches) == len(said) + 2 * 6
     shares = exhibits.han().views[1].weights[0, 0]
     bars = [patch for patch in axes.patches if patch.get_x() == 0.1][1::2]  # each behind its frame
-    assert [bar.get_width() for bar in bars] == pytest.approx((shares * 0.5 / 0.5).tolist())  # half an inch is .5
+    assert [bar.get_width() for bar in bars] == pytest.approx((shares * 0.5).tolist())  # half an inch is 1
     exhibit = exhibits.transformer(layers=1, heads=4)
     shown = drawn(picture(exhibit, view="ablation").axes[0])
     assert torch.allclose(shown.float(), torch.tensor(list(exhibit.ablation.changes.values())), atol=1e-6)

@@ -55,8 +55,15 @@ AblateOption = Annotated[bool, flag_option("--ablate", "Ablate every head in tur
 GraphOption = Annotated[
     bool, flag_option("--graph", "Draw the parts of the model: to graph.svg or, with a text, on its page.")
 ]
+StretchOption = Annotated[
+    bool, flag_option("--stretch", "Colour relative to the largest weight of each map, not on the scale from 0 to 1.")
+]
 TreeOption = Annotated[
-    str | None, file_option("File of the texts' dependency trees: CoNLL-U, or heads by word, one line per text.")
+    str | None,
+    file_option(
+        "File of the texts' dependency trees: CoNLL-U, or heads by word, one line per text; also prints which head "
+        "follows which relation."
+    ),
 ]
 CountOption = Annotated[int, number_option("Number of texts of a file, or of pictures, to show.", least=1, most=10_000)]
 EXAMPLES = (
@@ -83,6 +90,7 @@ def look(
     ablate: AblateOption = False,
     graph: GraphOption = False,
     tree: TreeOption = None,
+    stretch: StretchOption = False,
     count: CountOption = 10,
     languages: dict[str, str | None],
     search: dict[str, Any],
@@ -97,7 +105,7 @@ def look(
     check_folders(run)
     if graph and not items:
         check_alone({"--walk": walk, "--ablate": ablate, "--against": against, "--target": target, "--view": view})
-        check_alone({"--tree": tree})
+        check_alone({"--tree": tree, "--stretch": stretch})
         print_graph(run, checkpoint, out, format)
         return
 
@@ -120,5 +128,6 @@ def look(
     places = list(zip(paths.list_paths(len(inputs), inputs + seconds), trees, strict=True))
     shown: dict[str, Any] = {"walk": which if walk else False, "ablate": ablate, "graph": graph}
     beside = None if against is None else (other, seconds)
-    write_exhibits(opened, inputs, places, which, {"target": target, **search}, shown, beside)
+    options = {"target": target, **search}
+    write_exhibits(opened, inputs, places, which, options, shown, beside, stretch=stretch, relations=tree is not None)
     print_unknown_words(opened)

@@ -2,17 +2,20 @@
 
 # h heads · n target pieces · m source pieces · i target words · j source words
 import itertools
+import unicodedata
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.data.tokenizer import END, START, UNKNOWN, Tokenizer
+from regard.data.pre_tokenizer import MARK
+from regard.data.tokenizer import BYTE_MARK, END, START, UNKNOWN, Tokenizer
 from regard.errors import ArgumentError, ShapeError
 from regard.inspection.collect.exhibit import Side
 
-__all__ = ["document_sides", "grid_side", "merge", "slots_side", "text_side"]
+__all__ = ["count_specials", "document_sides", "grid_side", "merge", "separate_marks", "slots_side", "text_side"]
 
 
 def text_side(
@@ -43,6 +46,76 @@ def split_words(
     texts = typed if len(typed) == len(texts) else texts
     count = max((word for word in words if word is not None), default=-1) + 1
     return words, tuple(texts[:count]) + ("",) * (count - len(texts))
+
+
+def separate_marks(side: Side) -> Side:
+    """The side with punctuation as words of its own, where it stands at the beginning or the end of a word.
+
+    So it is drawn: the weight of a full stop is not that of the word before it. Pieces inside a word stay, such as the
+    apostrophe of "don't". Links and trees count the words of the text, as `side` has them.
+    """
+    if side.grid is not None or all(word is None for word in side.words):
+        return side
+    last = max(word for word in side.words if word is not None)
+    owned: list[list[int]] = [[] for _ in range(last + 1)]
+    for piece, word in enumerate(side.words):
+        if word is not None:
+            owned[word].append(piece)
+    words, texts, unknown = list(side.words), list[str](), list[int]()
+    for word, pieces in enumerate(owned):
+        text = side.texts[word] if word < len(side.texts) else ""
+        for part, own in split_marks(text, [(piece, bare_piece(side.pieces[piece])) for piece in pieces]):
+            for piece in own:
+                words[piece] = len(texts)
+            # Of a word with an unknown piece, that is the part with letters.
+            if word in side.unknown and (len(own) == len(pieces) or not is_mark(part)):
+                unknown.append(len(texts))
+            texts.append(part)
+    return replace(side, words=tuple(words), texts=tuple(texts), unknown=tuple(unknown))
+
+
+def count_specials(side: Side) -> Side:
+    """The side with START, END and the like as words of their own, where they stand."""
+    if None not in side.words:
+        return side
+    words, texts, place = list[int | None](), list[str](), dict[int, int]()
+    for piece, word in zip(side.pieces, side.words, strict=True):
+        if word is None:
+            words.append(len(texts))
+            texts.append(piece)
+            continue
+        for each in range(len(place), word + 1):
+            place[each] = len(texts)
+            texts.append(side.texts[each] if each < len(side.texts) else "")
+        words.append(place[word])
+    return replace(side, words=tuple(words), texts=tuple(texts), unknown=tuple(place[word] for word in side.unknown))
+
+
+def split_marks(text: str, pieces: Sequence[tuple[int, str]]) -> list[tuple[str, list[int]]]:
+    """Split a word into the punctuation before it, the word and the punctuation after it, each with its pieces."""
+    inside = [at for at, (_, bare) in enumerate(pieces) if bare and not is_mark(bare)]
+    whole = [(text, [piece for piece, _ in pieces])]
+    if not inside:
+        return whole
+    first, end = inside[0], inside[-1] + 1
+    while first and not pieces[first - 1][1]:  # the mark of the word's start alone goes with what follows it
+        first -= 1
+    before, after = ("".join(bare for _, bare in some) for some in (pieces[:first], pieces[end:]))
+    middle = text[len(before) : len(text) - len(after)]
+    if not middle or text != before + middle + after:
+        return whole
+    parts = [(before, pieces[:first]), (middle, pieces[first:end]), (after, pieces[end:])]
+    return [(part, [piece for piece, _ in own]) for part, own in parts if part]
+
+
+def bare_piece(piece: str) -> str:
+    """A piece without the marks of where words begin and end."""
+    return piece.lstrip(MARK + BYTE_MARK).removeprefix("##").removesuffix("@@").removesuffix("</w>")
+
+
+def is_mark(text: str) -> bool:
+    """Whether a text is punctuation alone."""
+    return all(unicodedata.category(letter).startswith("P") for letter in text)
 
 
 def document_sides(

@@ -13,17 +13,8 @@ from matplotlib.patches import PathPatch
 from matplotlib.path import Path
 from torch import Tensor
 
-from regard.inspection.draw.heatmap import (
-    FAINT,
-    INK,
-    LONGEST,
-    SEQUENTIAL,
-    Drawing,
-    cut_word,
-    draw_panel,
-    fonts,
-    text_width,
-)
+from regard.inspection.draw.colours import FAINT, INK, SEQUENTIAL, draw_bar, weight_scale
+from regard.inspection.draw.heatmap import LONGEST, Drawing, cut_word, draw_panel, fonts, text_width
 
 __all__ = ["draw_dependencies"]
 
@@ -34,7 +25,13 @@ LOOK = SEQUENTIAL(0.85)
 
 
 def draw_dependencies(
-    weights: Float[Tensor, "n n"], words: Sequence[str], heads: Sequence[int], relations: Sequence[str], title: str
+    weights: Float[Tensor, "n n"],
+    words: Sequence[str],
+    heads: Sequence[int],
+    relations: Sequence[str],
+    title: str,
+    *,
+    stretch: bool = False,
 ) -> Figure:
     """Draw the tree of words, each with its head (-1 for the root) and relation, beside weights between them."""
     words = [cut_word(word, LONGEST) for word in words]
@@ -47,7 +44,7 @@ def draw_dependencies(
     left, top = 0.085 * max(map(text_width, words)) + 0.3, 0.062 * max(map(text_width, words)) + 0.2
     size = CELL * len(words)
     high = max(above + 0.5 + below, top + size + 0.35)
-    total = wide + left + size + 0.2
+    total = wide + left + size + 0.62
     figure = Drawing(figsize=(total, high), facecolor="white")
     base = high / 2 - (above - below) / 2  # the line that the words stand on
     axes = figure.add_axes((0.0, 0.0, wide / total, 1.0))
@@ -80,7 +77,10 @@ def draw_dependencies(
         if at == word:
             axes.plot([centres[word] + 0.08], [base - 0.26], "o", ms=4, mfc="none", mec=LOOK)
     panel = figure.add_axes(((wide + left) / total, (high - top - size) / high, size / total, size / high))
-    draw_panel(panel, weights.double(), list(words), list(words), title, CELL, (SEQUENTIAL, 0.0, 1.0))
+    scale = weight_scale(weights, stretch)
+    draw_panel(panel, weights.double(), list(words), list(words), title, CELL, scale)
+    x, y = (wide + left + size + 0.12) / total, (high - top - size) / high
+    draw_bar(figure, scale, [figure.add_axes((x, y, 0.09 / total, size / high))], (0.09, size), within=True)
     return figure
 
 

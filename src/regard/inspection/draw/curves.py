@@ -10,7 +10,7 @@ from matplotlib.patches import Rectangle
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from regard.inspection.draw import plot
-from regard.inspection.draw.heatmap import INK
+from regard.inspection.draw.colours import INK
 from regard.training.metrics import format_value, metric_name
 
 __all__ = ["Curve", "capitalise", "curves", "thin_points"]

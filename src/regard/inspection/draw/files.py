@@ -100,12 +100,13 @@ def write_exhibit(
     against: Exhibit | None = None,
     view: str | None = None,
     head: int | None = None,
+    stretch: bool = False,
 ) -> Path:
     """Write the page of an exhibit, or the picture of one view, or of its ablation, by the suffix of the path."""
     if path.suffix == ".html":
-        return page(exhibit, against=against).save(path)
+        return page(exhibit, against=against, stretch=stretch).save(path)
     # As the guide says: the attention that is nearest to an alignment, with all of its heads.
     first = exhibit.aligned if against is None else None
     name = first if view is None else find_view(exhibit.views, view).name
     view_name = ABLATION if exhibit.ablation is not None else name
-    return save(picture(exhibit, view=view_name, head=head, against=against), path)
+    return save(picture(exhibit, view=view_name, head=head, against=against, stretch=stretch), path)

@@ -19,29 +19,17 @@ import torch
 from matplotlib import font_manager
 from matplotlib.axes import Axes
 from matplotlib.backend_bases import RendererBase
-from matplotlib.colors import Colormap, LinearSegmentedColormap
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 from torch import Tensor
 
 from regard.disk import write_whole
 from regard.errors import ArgumentError, ShapeError
+from regard.inspection.draw.colours import INK, RULE, Limits, Scale, draw_bar, is_dark, list_scales, share
 
 __all__ = ["Drawing", "bars", "heatmap", "save", "svg"]
 
-INK = "#23272f"
-FAINT = "#6b7280"
-RULE = "#d5d9e0"
 LONGEST = 60  # letters of a word beside a picture
-
-# One hue from white to dark: lightness alone carries the value, so that every kind of colour vision reads it.
-SEQUENTIAL = LinearSegmentedColormap.from_list(
-    "regard", ["#ffffff", "#dbe9f6", "#a9cbe6", "#5fa0d0", "#2271b3", "#0b3c6f"]
-)
-# Plain weights and raw scores have a sign: blue above zero, orange below (a pair that no colour blindness confuses).
-DIVERGING = LinearSegmentedColormap.from_list(
-    "regard-signed", ["#8a3b00", "#d55e00", "#f5c6a0", "#ffffff", "#a9cbe6", "#2271b3", "#0b3c6f"]
-)
 
 SHADES = " ░▒▓█"
 STEPS = (0.05, 0.25, 0.5, 0.75)
@@ -74,15 +62,18 @@ def heatmap(
     target: Sequence[str] | None = None,
     *,
     title: str | Sequence[str] | None = None,
-    limits: tuple[float, float] | None = None,
+    limits: Limits | Sequence[Limits] = None,
+    stretch: bool = False,
     path: str | Path | None = None,
 ) -> Figure:
     """Draw attention weights as a heat map; several heads become small multiples.
 
     `weights` is a Look, or anything that reads as a matrix [n, m] or a stack [h, n, m]; leading dimensions of one are
     dropped. `source` names the m columns and `target` the n rows. `title` is one title, or one for each panel.
-    `limits` are the lowest and the highest value of the scale; by default those of the weights. With a `path` the
-    figure is also saved; the suffix chooses PNG, SVG or PDF.
+    The colours of weights go from 0 to 1 in every picture, as the bar beside them says; with `stretch` to the largest
+    that is drawn, which the bar names. What cannot be weights, such as scores, has a scale of its own. `limits` are the
+    lowest and the highest value of another scale, for all panels or for each (None: as above). With a `path` the figure
+    is also saved; the suffix chooses PNG, SVG or PDF.
     """
     stack = _stack(weights)
     panels, n, m = stack.shape
@@ -92,7 +83,7 @@ def heatmap(
     )
     heading, names = _titles(title, panels)
 
-    colours, low, high = _scale(stack, limits)
+    scales = list_scales(stack, limits, stretch)
     columns = min(panels, _across(panels, m))
     rows = -(-panels // columns)
     cell = min(0.46, max(0.11, 6.5 / max(n, m))) if panels == 1 else min(0.36, max(0.09, 4.0 / max(n, m)))
@@ -100,21 +91,25 @@ def heatmap(
         0.085 * max(map(text_width, target), default=0) + 0.25,
         0.07 * max(map(text_width, source), default=0) + 0.5,
     )
-    size = (max(columns * (m * cell + 0.2) + left + 0.5, 2.2), max(rows * (n * cell + top + 0.35) + 0.3, 1.4))
+    apart = 0.5 * len(set(scales))  # the room of bars
+    size = (
+        max(columns * (m * cell + 0.2) + left + 0.2 + apart, 2.2),
+        max(rows * (n * cell + top + 0.35) + 0.3 + (apart if rows * n * cell < 1.1 else 0.0), 1.4),
+    )
 
     figure = Drawing(figsize=size, layout="constrained", facecolor="white")
     figure.get_layout_engine().set(h_pad=0.06, w_pad=0.05)  # type: ignore[union-attr, call-arg]
-    grid = figure.subplots(rows, columns, squeeze=False)
-    for index, axes in enumerate(grid.flat):
+    grid = list(figure.subplots(rows, columns, squeeze=False).flat)
+    for index, axes in enumerate(grid):
         if index >= panels:
             axes.set_axis_off()
             continue
         down = target if index % columns == 0 else [""] * n
-        image = draw_panel(axes, stack[index], source, down, names[index], cell, (colours, low, high))
-    if cell < 0.28:
-        bar = figure.colorbar(image, ax=grid, shrink=0.7, aspect=24, pad=0.02)
-        bar.outline.set_visible(False)
-        bar.ax.tick_params(labelsize=7, colors=FAINT, length=0)
+        draw_panel(axes, stack[index], source, down, names[index], cell, scales[index])
+    for scale in dict.fromkeys(scales):
+        own = [axes for axes, each in zip(grid, scales, strict=False) if each == scale]
+        beside = grid if len(set(scales)) == 1 else own
+        draw_bar(figure, scale, beside, (m * cell * min(columns, len(own)), n * cell * rows))
     if heading:
         figure.suptitle(heading, fontsize=11, color=INK, fontfamily=fonts(), parse_math=False)
     if path is not None:
@@ -129,14 +124,13 @@ def draw_panel(
     target: list[str],
     name: str,
     cell: float,
-    scale: tuple[Colormap, float, float],
+    scale: Scale,
 ) -> AxesImage:
-    """Draw one matrix with its words, `cell` inches a number, in colours from the lowest to the highest."""
-    colours, low, high = scale
-    image = axes.imshow(matrix.numpy(), cmap=colours, vmin=low, vmax=high, aspect="equal")
+    """Draw one matrix with its words, `cell` inches per number, in the colours of its scale."""
+    image = axes.imshow(matrix.numpy(), cmap=scale.colours, vmin=scale.low, vmax=scale.high, aspect="equal")
     _dress(axes, source, target, name, cell)
     if cell >= 0.28:
-        _write_values(axes, matrix, colours, low, high, size=min(8.0, cell * 17.5))
+        _write_values(axes, matrix, scale, size=min(8.0, cell * 17.5))
     return image
 
 
@@ -172,7 +166,7 @@ def bars(
                 cells = "".join(gap + _shade(value) * size for value, size in zip(row, wide, strict=True))
                 lines.append((_pad(word, margin, right=True) + cells).rstrip())
             lines.append("")
-    key = "  ".join(f"{shade} {_share(step * unit)}" for shade, step in zip(SHADES[1:], STEPS, strict=True))
+    key = "  ".join(f"{shade} {share(step * unit)}" for shade, step in zip(SHADES[1:], STEPS, strict=True))
     lines.append(" " * margin + gap + key + " and more")
     return "\n".join(lines)
 
@@ -265,14 +259,6 @@ def _titles(title: str | Sequence[str] | None, panels: int) -> tuple[str, list[s
     return "", [str(name) for name in title]
 
 
-def _scale(stack: Tensor, limits: tuple[float, float] | None) -> tuple[Colormap, float, float]:
-    low, high = limits or (float(stack.min()), float(stack.max()))
-    if low < 0.0:
-        reach = max(-low, high)
-        return DIVERGING, -reach, reach
-    return SEQUENTIAL, 0.0, high if high > 0.0 else 1.0
-
-
 def _across(panels: int, m: int) -> int:
     """Choose how many panels stand side by side: a row where they fit, at most four; four are two by two."""
     if m > 24 or panels == 4:
@@ -308,23 +294,15 @@ def _dress(axes: Axes, source: list[str], target: list[str], name: str, cell: fl
         )
 
 
-def _write_values(axes: Axes, matrix: Tensor, colours: Colormap, low: float, high: float, size: float) -> None:
+def _write_values(axes: Axes, matrix: Tensor, scale: Scale, size: float) -> None:
     for i, row in enumerate(matrix.tolist()):
         for j, value in enumerate(row):
-            text = _share(value)
+            text = share(value)
             if text in ("0", "-0"):
                 continue
-            red, green, blue, _ = colours((value - low) / (high - low))
-            dark = 0.2126 * red + 0.7152 * green + 0.0722 * blue < 0.55
-            axes.text(j, i, text, ha="center", va="center", fontsize=size, color="white" if dark else INK)
-
-
-def _share(value: float) -> str:
-    """.83 rather than 0.83, 1 rather than 1.00; large numbers with three digits."""
-    if abs(value) >= 10:
-        return f"{value:.3g}"
-    text = f"{value:.2f}"
-    return text[: -len(".00")] if text.endswith(".00") else text.replace("0.", ".", 1)
+            dark = is_dark(scale.colours((value - scale.low) / (scale.high - scale.low)))
+            style = {"fontsize": size, "fontfamily": "DejaVu Sans", "color": "white" if dark else INK}
+            axes.text(j, i, text, ha="center", va="center", **style)
 
 
 def _shade(value: float) -> str:

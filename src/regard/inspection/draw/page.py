@@ -29,6 +29,7 @@ from regard.disk import write_whole
 from regard.errors import ArgumentError, ShapeError
 from regard.inspection.collect.exhibit import Exhibit, Gates, Side, View, Walk
 from regard.inspection.collect.from_look import as_exhibit
+from regard.inspection.collect.sides import separate_marks
 from regard.inspection.draw.graph import GRAPH_STYLE, draw_graph
 from regard.inspection.draw.half_numbers import pack_numbers
 
@@ -38,6 +39,7 @@ __all__ = ["Page", "page"]
 SCRIPTS = (
     "data",
     "draw",
+    "scale",
     "heat",
     "figure",
     "lecture",
@@ -103,17 +105,19 @@ def page(
     target: Sequence[str] | None = None,
     *,
     against: Exhibit | Look | None = None,
+    stretch: bool = False,
 ) -> Page:
     """The page of an exhibit, or of a look with the words that it stands between.
 
     `against` is another one, of the same input and another model, or of another input: the two are shown side by side,
-    and where they differ is marked.
+    and where they differ is marked. `stretch` opens the page with its switch "Stretch" on, which colours relative to
+    the largest weight of each map in place of the scale from 0 to 1.
     """
     exhibits = [as_exhibit(what, source, target)]
     if against is not None:
         exhibits.append(as_exhibit(against, *((None, None) if isinstance(against, Exhibit) else (source, target))))
     style, script = look_style(), look_script()
-    data = page_data(exhibits, len(style.encode()) + len(script.encode()))
+    data = page_data(exhibits, len(style.encode()) + len(script.encode())) | ({"stretch": True} if stretch else {})
     title = " · ".join(filter(None, [_short(exhibits[0].title), exhibits[0].kind])) or "What was looked at"
     # As ASCII and without "<": no text of an exhibit can end the element that holds it, or be lost on the way.
     embedded = json.dumps(data, ensure_ascii=True, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
@@ -241,7 +245,11 @@ def _gates(gates: Gates, packed: bytearray) -> dict[str, Any]:
 def _side(side: Side) -> dict[str, Any]:
     if len(side.words) != len(side.pieces):
         raise ShapeError(f"words: {len(side.pieces)} were expected, one for each piece, got {len(side.words)}")
-    return {
+    apart = separate_marks(side)
+    parts = {} if apart.words == side.words else {"apart": {"words": apart.words, "texts": apart.texts}}
+    if parts:
+        parts["apart"]["unknown"] = apart.unknown
+    return parts | {
         "pieces": side.pieces,
         "words": side.words,
         "texts": side.texts,

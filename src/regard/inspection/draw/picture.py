@@ -8,6 +8,7 @@ import difflib
 import math
 import textwrap
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,8 @@ import numpy as np
 import torch
 from jaxtyping import Float
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
-from matplotlib.font_manager import FontProperties
 from matplotlib.patches import Rectangle
 from torch import Tensor
 
@@ -27,14 +27,15 @@ from regard.inspection.collect.exhibit import Exhibit, Side, View
 from regard.inspection.collect.from_look import as_exhibit
 from regard.inspection.collect.sides import merge
 from regard.inspection.draw.arcs import draw_dependencies
-from regard.inspection.draw.heatmap import FAINT, INK, RULE, SEQUENTIAL, Drawing, fonts, heatmap, save
+from regard.inspection.draw.colours import INK, draw_bar, weight_scale
+from regard.inspection.draw.document import draw_document, replace_surrogates, units_of
+from regard.inspection.draw.heatmap import Drawing, fonts, heatmap, save
 
 __all__ = ["picture"]
 
 ABLATION = "ablation"
 DIM, LIFT = 0.72, 0.18  # how dark a picture is where nothing looks, and how light where something does
 ACROSS = 7  # pictures side by side
-SCALE_ENDS = (0.1, 0.2, 0.25, 0.5)  # of the bars of sentences, from 0; else 1
 
 
 def picture(
@@ -46,6 +47,7 @@ def picture(
     head: int | None = None,
     pieces: bool = False,
     against: Exhibit | None = None,
+    stretch: bool = False,
     path: str | Path | None = None,
 ) -> Figure:
     """A picture of an exhibit, or of a look with the words that it stands between.
@@ -55,36 +57,38 @@ def picture(
     one that is nearest to an alignment, with the exhibit's own head; a view without a `head` (from 0) is drawn with all
     of them, and one head of self-attention with the text's dependency tree, where that is known. view="ablation" draws
     what is lost without each head. `against` another exhibit, of another model or of another input, the words that both
-    wrote or read are drawn for one, for the other, and as the difference. With a `path` the figure is also saved; the
-    suffix chooses PNG, SVG or PDF.
+    wrote or read are drawn for one, for the other, and as the difference. Colours go from 0 to 1 or, with `stretch`, to
+    the largest weight of the picture. With a `path` the figure is also saved; the suffix chooses PNG, SVG or PDF.
     """
     exhibit = as_exhibit(what, source, target)
     if view == ABLATION:
         figure = _draw_ablation(exhibit)
     elif against is not None:
-        figure = _draw_difference(exhibit, against, view, head)
+        figure = _draw_difference(exhibit, against, view, head, stretch)
     else:
-        figure = _draw_view(exhibit, *_select(exhibit, view, head), pieces)
+        figure = _draw_view(exhibit, *_select(exhibit, view, head), pieces, stretch)
     if path is not None:
         save(figure, path)
     return figure
 
 
-def _draw_view(exhibit: Exhibit, view: View, heads: list[int | None], pieces: bool) -> Figure:
+def _draw_view(exhibit: Exhibit, view: View, heads: list[int | None], pieces: bool, stretch: bool) -> Figure:
     rows, columns = exhibit.sides.get(view.rows), exhibit.sides.get(view.columns)
     weights = _heads(view, heads)
     if columns is not None and columns.grid is not None:
-        return _draw_places(
-            exhibit, view, weights.mean(0), columns.grid, with_places=rows is not None and rows.grid is not None
-        )
+        with_places = rows is not None and rows.grid is not None
+        return _draw_places(exhibit, view, weights.mean(0), columns.grid, with_places=with_places, stretch=stretch)
     if view.role in ("words", "sentences"):
-        return _draw_document(exhibit, weights.mean(0)[0] if view.role == "words" else None)
-    merged, down, across = _merge_words(exhibit, view, weights, pieces)
+        return draw_document(exhibit, weights.mean(0)[0] if view.role == "words" else None, stretch)
     name = view.title if len(heads) > 1 else _panel_title(view, heads[0])  # panels of heads have their numbers
     tree = exhibit.dependencies
     if tree is not None and view.rows == view.columns == tree.side and len(heads) == 1 and not pieces:
-        return draw_dependencies(merged[0], down, tree.heads, tree.relations, name)
-    figure = heatmap(merged, across, down, title=name)
+        words = exhibit.sides[tree.side]  # those that the tree counts
+        merged = merge(weights, words.words, words.words)
+        down = list(map(replace_surrogates, words.texts))
+        return draw_dependencies(merged[0], down, tree.heads, tree.relations, name, stretch=stretch)
+    merged, down, across = _merge_words(exhibit, view, weights, pieces)
+    figure = heatmap(merged, across, down, title=name, stretch=stretch)
     for axes, each in zip(figure.axes, heads, strict=False):
         _marks(axes, exhibit, view, each, pieces)
     return figure
@@ -130,35 +134,27 @@ def _rows_of(exhibit: Exhibit, view: View) -> Side | None:
     return exhibit.sides.get("read" if reads and "read" in exhibit.sides else view.rows)
 
 
-def _units(side: Side | None, count: int, pieces: bool) -> tuple[Sequence[int | None], list[str]]:
-    """Return for each piece the unit it is drawn in, and the units' names."""
-    if side is None:
-        return range(count), [str(index + 1) for index in range(count)]
-    if pieces or all(word is None for word in side.words):
-        return range(count), list(map(_replace_surrogates, side.pieces))
-    last = max(word for word in side.words if word is not None)
-    return side.words, [*map(_replace_surrogates, side.texts), *[""] * (last + 1)][: last + 1]
+def _columns_of(exhibit: Exhibit, view: View, pieces: bool) -> tuple[Sequence[int | None], list[str]]:
+    return units_of(exhibit.sides.get(view.columns), view.weights.shape[2], pieces, whole=True)
 
 
-def _replace_surrogates(text: str) -> str:
-    """A text without halves of letters, which no font can draw."""
-    return text.encode("utf-8", "replace").decode()
+def _down_of(exhibit: Exhibit, view: View, pieces: bool) -> tuple[Sequence[int | None], list[str]]:
+    """The rows' units: whole where a text looks at itself, so that rows and columns are the same."""
+    return units_of(_rows_of(exhibit, view), view.weights.shape[1], pieces, whole=view.rows == view.columns)
 
 
 def _merge_words(
     exhibit: Exhibit, view: View, weights: Float[Tensor, "h n m"], pieces: bool
 ) -> tuple[Float[Tensor, "h i j"], list[str], list[str]]:
-    n, m = weights.shape[1:]
-    rows, down = _units(_rows_of(exhibit, view), n, pieces)
-    columns, across = _units(exhibit.sides.get(view.columns), m, pieces)
+    rows, down = _down_of(exhibit, view, pieces)
+    columns, across = _columns_of(exhibit, view, pieces)
     return merge(weights, list(rows), list(columns)), down, across
 
 
 def _marks(axes: Axes, exhibit: Exhibit, view: View, head: int | None, pieces: bool) -> None:
     """Windows of local attention as a bracket with a diamond at the centre; what hard attention took as a ring."""
-    n, m = view.weights.shape[1:]
-    rows = list(_units(_rows_of(exhibit, view), n, pieces)[0])
-    columns = list(_units(exhibit.sides.get(view.columns), m, pieces)[0])
+    m = view.weights.shape[2]
+    rows, columns = list(_down_of(exhibit, view, pieces)[0]), list(_columns_of(exhibit, view, pieces)[0])
     last = max((column for column in columns if column is not None), default=0)
 
     def along(place: float) -> float:
@@ -193,7 +189,13 @@ def _marks(axes: Axes, exhibit: Exhibit, view: View, head: int | None, pieces: b
 
 
 def _draw_places(
-    exhibit: Exhibit, view: View, weights: Float[Tensor, "n m"], grid: tuple[int, int], *, with_places: bool
+    exhibit: Exhibit,
+    view: View,
+    weights: Float[Tensor, "n m"],
+    grid: tuple[int, int],
+    *,
+    with_places: bool,
+    stretch: bool,
 ) -> Figure:
     """A panel a word; or a panel each of five places, framed, that look at the others."""
     if with_places:
@@ -201,11 +203,13 @@ def _draw_places(
         at = sorted({int(y * grid[0]) * grid[1] + int(x * grid[1]) for y, x in spread})
         maps, names = weights[at], [f"{place // grid[1] + 1}, {place % grid[1] + 1}" for place in at]
     else:
-        rows, names = _units(exhibit.sides.get(view.rows), len(weights), False)
+        rows, names = units_of(exhibit.sides.get(view.rows), len(weights), False)
         maps, at = merge(weights, list(rows), list(range(weights.shape[-1]))), []
+    maps = maps.clamp(min=0).cpu().double()
+    scale = replace(weight_scale(maps, stretch), colours=VEIL)
     across = min(ACROSS, len(maps) + 1)
     down = -(-(len(maps) + 1) // across)
-    figure = Drawing(figsize=(1.45 * across + 0.1, 1.75 * down + 0.1), layout="constrained", facecolor="white")
+    figure = Drawing(figsize=(1.45 * across + 0.1, 1.75 * down + 0.45), layout="constrained", facecolor="white")
     panels = list(figure.subplots(down, across, squeeze=False).flat)
     background = None if exhibit.picture is None else exhibit.picture.movedim(0, -1).numpy()
     height, width = grid if background is None else background.shape[:2]
@@ -218,16 +222,34 @@ def _draw_places(
         if index == 0:
             continue
         axes.set_title(names[index - 1], fontsize=9, color=INK, pad=3, fontfamily=fonts(), parse_math=False)
-        share = maps[index - 1].reshape(grid).clamp(min=0).cpu().double()
-        veil = np.zeros((*grid, 4))
-        # Dark where nothing looks, thinly light where all do: seen on dark pictures, too.
-        bright = (share / share.max().clamp(min=1e-30)).sqrt().numpy()
-        veil[..., :3] = (0.05 + 0.95 * bright)[..., None]
-        veil[..., 3] = DIM * (1 - bright) + LIFT * bright
+        veil = _veil((maps[index - 1].reshape(grid) / scale.high).numpy())
         axes.imshow(veil, extent=(0, width, height, 0), interpolation="bilinear")
         if with_places:
             _frame(axes, at[index - 1], grid, height, width)
+    draw_bar(figure, scale, panels, (1.45 * across, 0.0))
     return figure
+
+
+def _veil(shares: Any) -> Any:
+    """Red, green, blue and opacity over a picture: dark where nothing looks, thinly light where all do.
+
+    Brightness grows with the root of a weight, as the bar shows: a picture has so many places that most weights are
+    small.
+    """
+    bright = np.sqrt(np.clip(shares, 0.0, 1.0))
+    veil = np.zeros((*bright.shape, 4))
+    veil[..., :3] = (0.05 + 0.95 * bright)[..., None]
+    veil[..., 3] = DIM * (1 - bright) + LIFT * bright
+    return veil
+
+
+def _veil_colours(grey: float = 0.6) -> ListedColormap:
+    """The colours of the veil over grey, for the bar."""
+    veil = _veil(np.linspace(0.0, 1.0, 256))
+    return ListedColormap(veil[..., :3] * veil[..., 3:] + grey * (1 - veil[..., 3:]))
+
+
+VEIL = _veil_colours()
 
 
 def _frame(axes: Axes, place: int, grid: tuple[int, int], height: int, width: int) -> None:
@@ -235,71 +257,6 @@ def _frame(axes: Axes, place: int, grid: tuple[int, int], height: int, width: in
     where = (place % grid[1] * wide, place // grid[1] * tall)
     for colour, line in (("black", 2.6), ("white", 1.2)):
         axes.add_patch(Rectangle(where, wide, tall, fill=False, edgecolor=colour, linewidth=line))
-
-
-# ---- documents
-
-
-def _draw_document(exhibit: Exhibit, words: Float[Tensor, " m"] | None) -> Figure:
-    """Words shaded by √(sentence) × word as in Yang et al. 2016, a bar before each sentence."""
-    by_role: dict[str, View] = {view.role: view for view in exhibit.views}
-    whole = by_role.get("sentences")
-    counts = None if whole is None else whole.weights.float().mean(0)[0].tolist()
-    if words is None:
-        if "words" not in by_role:
-            assert whole is not None
-            texts = _units(exhibit.sides.get(whole.columns), whole.weights.shape[-1], True)[1]
-            return heatmap(whole.weights.mean(0), texts, [""], title=whole.title)
-        words = by_role["words"].weights.float().mean(0)[0]
-    side = exhibit.sides[by_role["words"].columns]
-    ids, names = _units(side, len(words), False)
-    shares = merge(words[None], [0], list(ids))[0].tolist()
-    lines: dict[int, list[tuple[str, float]]] = {}
-    for unit, (name, share) in enumerate(zip(names, shares, strict=True)):
-        own = [piece for piece, each in enumerate(ids) if each == unit]
-        number = side.sentences[own[0]] if side.sentences is not None and own else 0
-        strength = share * math.sqrt(counts[number]) if counts is not None else share
-        lines.setdefault(number, []).append((name, strength))
-    return _draw_shaded(lines, counts)
-
-
-def _draw_shaded(lines: dict[int, list[tuple[str, float]]], counts: list[float] | None) -> Figure:
-    size, wide, step, left = 9.5, 6.6, 0.24, 1.0 if counts is not None else 0.1  # points, and inches
-    font = FontProperties(family=fonts(), size=size)
-    renderer = FigureCanvasAgg(Figure(dpi=72)).get_renderer()
-    top = max((strength for line in lines.values() for _, strength in line), default=0.0) or 1.0
-    placed: list[tuple[float, float, float, str, float]] = []
-    firsts: dict[int, float] = {}
-    y = 0.2 if counts is None else 0.3
-    for number, line in lines.items():
-        x, firsts[number] = left, y
-        for word, strength in line:
-            width = renderer.get_text_width_height_descent(word, font, False)[0] / 72
-            if x > left and x + width > wide:
-                x, y = left, y + step
-            placed.append((x, y, width, word, strength))
-            x += width + 0.09
-        y += step * (1.3 if counts is not None else 1.0)
-    figure = Drawing(figsize=(wide + 0.1, y + 0.1), facecolor="white")
-    axes = figure.add_axes((0.0, 0.0, 1.0, 1.0))
-    axes.set(xlim=(0, wide + 0.1), ylim=(y + 0.1, 0))
-    axes.set_axis_off()
-    for number, (x, at, width, word, strength) in enumerate(placed):
-        shade = SEQUENTIAL(0.62 * strength / top)  # light enough for dark letters
-        box = Rectangle((x - 0.03, at - 0.1), width + 0.06, 0.2, facecolor=shade, linewidth=0)
-        box.set_gid(f"shade-{number}")  # a page turns it around on dark paper, where letters are light
-        axes.add_patch(box)
-        axes.text(x, at + 0.005, word, fontproperties=font, color=INK, va="center_baseline", parse_math=False)
-    if counts is not None:
-        end = next((each for each in SCALE_ENDS if max(counts) <= each), 1.0)
-        axes.text(0.1, 0.06, f"share of the document, 0 to {end:g}", fontsize=6.5, color=FAINT, va="center")
-    for number, at in firsts.items() if counts is not None else ():
-        assert counts is not None
-        length = 0.5 * counts[number] / end
-        axes.add_patch(Rectangle((0.1, at - 0.05), 0.5, 0.1, facecolor="none", edgecolor=RULE, linewidth=0.6))
-        axes.add_patch(Rectangle((0.1, at - 0.05), length, 0.1, facecolor=SEQUENTIAL(0.8), linewidth=0))
-        axes.text(0.88, at, f"{counts[number]:.2f}", fontsize=7.5, color=FAINT, va="center", ha="right")
-    return figure
 
 
 # ---- heads, and two models
@@ -314,15 +271,18 @@ def _draw_ablation(exhibit: Exhibit) -> Figure:
         raise ArgumentError("view: the exhibit's ablation holds no heads")
     most = max(map(len, changes.values()))
     rows = [[*heads, *[0.0] * (most - len(heads))] for heads in changes.values()]
+    table = torch.tensor(rows)
+    reach = float(table.abs().max()) or 1.0
     return heatmap(
-        torch.tensor(rows),
+        table,
         [f"head {index + 1}" for index in range(most)] if most > 1 else [""],
         [titles.get(name, name) for name in changes],
         title=f"log-probability without a head, less {exhibit.ablation.log_prob:.2f} with all",
+        limits=(-reach, reach),
     )
 
 
-def _draw_difference(exhibit: Exhibit, other: Exhibit, view: str | None, head: int | None) -> Figure:
+def _draw_difference(exhibit: Exhibit, other: Exhibit, view: str | None, head: int | None, stretch: bool) -> Figure:
     tables: list[tuple[Any, list[str], list[str]]] = []
     for each in (exhibit, other):
         its_view, heads = _select(each, view, head)
@@ -345,8 +305,11 @@ def _draw_difference(exhibit: Exhibit, other: Exhibit, view: str | None, head: i
     names = [_label(exhibit, "A", inputs), _label(other, "B", inputs), "A less B"]
     panels = torch.stack([first, second, first - second])
     # Weights are shares: on a scale to 1 a small difference is faint in every picture.
-    top = max(1.0, float(panels.abs().max()))
-    return heatmap(panels, words, [down[i] for i, _ in pairs], title=names, limits=(-top, top))
+    most = float(panels[2].abs().max())
+    top = most if stretch and most else max(1.0, most)
+    return heatmap(
+        panels, words, [down[i] for i, _ in pairs], title=names, limits=[None, None, (-top, top)], stretch=stretch
+    )
 
 
 def _merge_places(one: list[str], two: list[str]) -> list[tuple[int | None, int | None]]:

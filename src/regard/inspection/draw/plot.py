@@ -7,7 +7,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from regard.evaluation.evaluate import FEW, Lengths
-from regard.inspection.draw.heatmap import FAINT, INK, RULE, Drawing
+from regard.inspection.draw.colours import FAINT, INK, RULE
+from regard.inspection.draw.heatmap import Drawing
 
 __all__ = ["BLUE", "DARK", "GREEN", "GREY", "ORANGE", "PINK", "RED", "band", "draw_lengths", "legend", "panels"]
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from regard.inspection.alignments.selection import Reading
 from regard.inspection.draw import plot
-from regard.inspection.draw.heatmap import FAINT, INK, SEQUENTIAL
+from regard.inspection.draw.colours import FAINT, INK, SEQUENTIAL
 from regard.inspection.draw.table import Cell
 from regard.studies.alignment.measure import SystemFigures
 from regard.studies.alignment.verdicts import LABELS

@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Float
 
 from regard.inspection.draw import plot
-from regard.inspection.draw.heatmap import FAINT
+from regard.inspection.draw.colours import FAINT
 from regard.inspection.draw.table import Cell
 from regard.studies.ending.measure import Endings, wasted
 from regard.studies.page import Plot, Table

@@ -4,7 +4,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 
 from regard.inspection.draw import plot
-from regard.inspection.draw.heatmap import FAINT
+from regard.inspection.draw.colours import FAINT
 from regard.inspection.draw.table import Cell
 from regard.studies.heads.head_ablation import KINDS, AblationLoss, attention_kind
 from regard.studies.page import Plot, Table

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from regard.inspection.draw import plot
-from regard.inspection.draw.heatmap import FAINT
+from regard.inspection.draw.colours import FAINT
 from regard.inspection.draw.table import Cell
 from regard.studies.corpora.sentences import Sentences
 from regard.studies.documents.measure import ClassifierFigures

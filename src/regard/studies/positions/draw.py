@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from regard.inspection.draw import plot
-from regard.inspection.draw.heatmap import DIVERGING, FAINT, INK
+from regard.inspection.draw.colours import DIVERGING, FAINT, INK
 from regard.inspection.draw.table import Cell
 from regard.studies.page import Plot, Table
 from regard.studies.positions.measure import product_by_distance

@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 
 from regard.inspection.draw import plot
-from regard.inspection.draw.heatmap import INK
+from regard.inspection.draw.colours import INK
 from regard.inspection.draw.table import Cell
 from regard.studies.page import Plot, Table
 from regard.studies.seed_statistics import SeedStatistics

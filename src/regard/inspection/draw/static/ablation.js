@@ -61,7 +61,7 @@ function ablationSection(exhibit, state) {
           painted(() => {
             const level = Math.min(1, Math.abs(change ?? 0) / most),
               ramp = change < 0 ? palette().up : palette().down;
-            const colour = mixed(ramp, level * 0.9);
+            const colour = mixed(ramp, level);
             cell.style.backgroundColor = `rgb(${colour.join(" ")})`;
             cell.style.color = inkOn(colour);
           });
@@ -71,11 +71,14 @@ function ablationSection(exhibit, state) {
     );
   }
   table.append(body);
-  node.figures = [["the table", () => table]];
+  const bar = scaleBar(() => ({ top: most, signed: true, colours: "change" }));
+  painters.add(bar.paint);
+  const figure = el("div", { class: "scaled" }, table, bar.node);
+  node.figures = [["the table", () => figure]];
   all.sort((a, b) => a.change - b.change);
   const needed = all.filter(({ change }) => change < -0.005).slice(0, 5);
   node.append(
-    el("div", { class: "scroll" }, table),
+    el("div", { class: "scroll" }, figure),
     needed.length
       ? el(
           "p",

@@ -51,7 +51,7 @@ function addressingOf(view, head, at, unit, columns) {
           number(beta * stages[0][j]),
           stages.slice(1, -1).map((stage) => number(stage[j])),
           number(weight, weight === top),
-          el("td", {}, barOf(weight, 1, false)),
+          el("td", {}, barOf(weight, topOf(top), false)),
         ),
       ),
     ),

@@ -16,6 +16,8 @@ function captionSection(exhibit, state, image) {
     frames = [];
   const grid = () => exhibit.sides[view.columns].grid;
   const canvas = el("canvas", { class: "picture", role: "img" });
+  const bar_ = veilScale(() => (at === null ? null : mapOf(view, head, words[at].pieces))),
+    framed = el("div", { class: "framed" }, canvas, bar_.node);
   const list = el("div", { class: "caption", role: "group", "aria-label": "the caption" }),
     film = el("div", { class: "film" });
   const told = readout("Point at a word, or Tab to one and use the arrows.");
@@ -44,6 +46,7 @@ function captionSection(exhibit, state, image) {
     });
     film.querySelectorAll(".frame").forEach((each, k) => each.classList.toggle("active", k === at));
     maps?.draw(view, head);
+    bar_.paint();
     if (!unit) {
       told.say();
       return;
@@ -89,11 +92,12 @@ function captionSection(exhibit, state, image) {
     roving(buttons, { onfocus: (k) => show(k) });
     frames = words.map((unit, k) => {
       const small = el("canvas", { "aria-hidden": "true" });
-      spotlight(small, image, mapOf(view, head, unit.pieces), grid(), {
+      const map = mapOf(view, head, unit.pieces);
+      spotlight(small, image, map, grid(), {
         size: 150,
         picked: view.picked ? view.picked[head ?? 0][unit.pieces[0]] : null,
       });
-      return el("figure", { class: "frame", onclick: () => show(k) }, small, said(unit.text, {}, "figcaption"));
+      return el("figure", { class: "frame", onclick: () => show(k) }, small, el("figcaption", {}, said(unit.text), largestNamed(map)));
     });
     film.dir = list.dir;
     film.replaceChildren(...frames);
@@ -131,7 +135,7 @@ function captionSection(exhibit, state, image) {
   controls();
   node.append(
     bar,
-    el("div", { class: "seen" }, canvas, el("div", { class: "beside" }, list, told.node, maps?.node)),
+    el("div", { class: "seen" }, framed, el("div", { class: "beside" }, list, told.node, maps?.node)),
     film,
   );
   let merged = state.merged;
@@ -142,9 +146,10 @@ function captionSection(exhibit, state, image) {
     }
   });
   node.figures = [
-    ["the picture", () => canvas],
+    ["the picture", () => framed],
     ["every word", () => film],
   ];
+  onStretch(all);
   node.step = (by) => show(Math.min(words.length - 1, Math.max(0, (at ?? -by) + by)));
   node.showRow = (piece) => {
     const word = words.findIndex((unit) => unit.pieces.includes(piece));

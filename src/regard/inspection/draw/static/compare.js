@@ -132,9 +132,10 @@ function sharedDrawing(exhibits) {
       const other = exhibits[1 - exhibits.indexOf(exhibit)],
         beside = other.views.find((each) => each.role === view.role);
       if (!beside) return null;
-      const merged = table.n === unitsOf(exhibit.sides[view.rows], view.n, true).length;
-      const lineOf = (units, name) => {
-        const others = unitsOf(other.sides[name], 0, merged),
+      const same = view.rows === view.columns,
+        merged = table.n === unitsOf(exhibit.sides[view.rows], view.n, true, same).length;
+      const lineOf = (units, name, whole) => {
+        const others = unitsOf(other.sides[name], 0, merged, whole),
           first = exhibit === exhibits[0],
           places = mergedPlaces(...(first ? [textsOf(units), textsOf(others)] : [textsOf(others), textsOf(units)]));
         const line = Array(units.length).fill(null);
@@ -144,7 +145,7 @@ function sharedDrawing(exhibits) {
         });
         return line;
       };
-      return { rows: lineOf(table.rows, view.rows), columns: lineOf(table.columns, view.columns) };
+      return { rows: lineOf(table.rows, view.rows, same), columns: lineOf(table.columns, view.columns, true) };
     },
   };
 }
@@ -220,31 +221,6 @@ function countedWords(a, b) {
           ),
       ),
     ),
-  );
-}
-
-// What the colours of a difference mean, from the lowest to the highest that it could be.
-function scaleBar(top, most) {
-  const canvas = el("canvas", { class: "scale", "aria-hidden": "true" });
-  canvas.width = 511;
-  canvas.height = 1;
-  painted(() => {
-    const context = canvas.getContext("2d"),
-      image = context.createImageData(511, 1),
-      { up, down } = tints();
-    for (let k = 0; k < 511; k++) {
-      const [red, green, blue] = k < 255 ? down[255 - k] : up[k - 255];
-      image.data.set([red, green, blue, 255], 4 * k);
-    }
-    context.putImageData(image, 0, 0);
-  });
-  return el(
-    "p",
-    { class: "scale-row faint small" },
-    share(-top),
-    canvas,
-    share(top),
-    el("span", { class: "largest" }, `the largest difference here is ${share(most)}`),
   );
 }
 
@@ -333,8 +309,10 @@ function compared([a, b], x, y, view) {
       values,
     });
     table.signed = true;
-    const most = table.top;
-    table.top = Math.max(1, most); // weights are shares: a small difference is faint on every page
+    table.shares = false;
+    table.note = `the largest difference here is ${share(table.largest)}`;
+    // Weights are shares: a small difference is faint on every page.
+    Object.defineProperty(table, "top", { get: () => topOf(table.largest) });
     const told = readout("Point at a cell, or focus the map and use the arrows.");
     const drawn = heat(table, {
       label: "A less B",
@@ -350,7 +328,6 @@ function compared([a, b], x, y, view) {
         { class: "faint small" },
         `blue: A looks there more; orange with a dash: B does${alone}`,
       ),
-      scaleBar(table.top, most),
       el("div", { class: "scroll" }, drawn.node),
       told.node,
     );

@@ -2,6 +2,9 @@
 
 // ---- weights
 
+// Whether colours are relative to the largest weight of each map, in place of the scale from 0 to 1.
+const stretching = { on: false };
+
 async function unpacked(text) {
   const bytes = Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
   const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
@@ -56,7 +59,8 @@ function marksOf(unit) {
 }
 
 // What stands along an edge: words with the pieces they are made of, or every piece by itself.
-function unitsOf(side, count, merged) {
+// `whole` keeps START, END and the like, each by itself: what they take of a row is seen.
+function unitsOf(side, count, merged, whole = false) {
   if (!side) return Array.from({ length: count }, (_, i) => ({ text: count === 1 ? "" : String(i + 1), pieces: [i] }));
   if (!merged || side.grid || side.words.every((word) => word === null)) {
     return side.pieces.map((text, i) => ({
@@ -66,14 +70,27 @@ function unitsOf(side, count, merged) {
       unknown: text === UNKNOWN,
     }));
   }
-  const known = side.words.filter((word) => word !== null);
+  const { words, texts, unknown } = side.apart ?? side,
+    known = words.filter((word) => word !== null);
   const units = Array.from({ length: largest(known, -1) + 1 }, (_, i) => ({
-    text: side.texts[i] ?? "",
+    text: texts[i] ?? "",
     pieces: [],
-    unknown: side.unknown.includes(i),
+    unknown: unknown.includes(i),
   }));
-  side.words.forEach((word, piece) => word !== null && units[word].pieces.push(piece));
-  return units;
+  words.forEach((word, piece) => word !== null && units[word].pieces.push(piece));
+  if (!whole) return units;
+  const all = [];
+  let next = 0;
+  words.forEach((word, piece) => {
+    if (word === null) all.push({ text: side.pieces[piece], pieces: [piece], special: true, unknown: false });
+    else while (next <= word) all.push(units[next++]);
+  });
+  return [...all, ...units.slice(next)];
+}
+
+// The side by the words of its text, as links and trees count them: punctuation belongs to the word that it stands at.
+function withoutParts(side) {
+  return side && { ...side, apart: null };
 }
 
 // Every piece by itself, but a word that is one unknown piece as it was written, so that two of them are told apart.
@@ -85,12 +102,13 @@ function namedPieces(side, count) {
   });
 }
 
-// A view as it is shown: summed over the pieces of a column's word, averaged over those of a row's.
+// A view as it is shown: summed over the pieces of a column's word, averaged over those of a row's. Columns are whole,
+// so that a row shows all that it gives; so are rows, where a text looks at itself.
 function tableOf(exhibit, view, head, merged) {
   // Content scores may align the word that is read: then a row is named by it.
   const read = exhibit.offset === 1 && view.name === exhibit.aligned && view.rows === "written" && exhibit.sides.read;
-  const rows = unitsOf(read || exhibit.sides[view.rows], view.n, merged);
-  const columns = unitsOf(exhibit.sides[view.columns], view.m, merged);
+  const rows = unitsOf(read || exhibit.sides[view.rows], view.n, merged, view.rows === view.columns);
+  const columns = unitsOf(exhibit.sides[view.columns], view.m, merged, true);
   const pieces = weightsOf(view, head),
     n = rows.length,
     m = columns.length;
@@ -130,7 +148,13 @@ function finished(table) {
     high = Math.max(high, value);
   }
   table.signed = low < -1e-6;
-  table.top = Math.max(-low, high) || 1;
+  table.largest = Math.max(-low, high);
+  table.shares = !table.signed && high <= 1.02; // weights, with what rounding adds to sums of pieces
+  // What the strongest colour stands for: 1 of weights, unless they are stretched; scores have a scale of their own.
+  Object.defineProperty(table, "top", {
+    get: () => (table.shares && !stretching.on ? 1 : table.largest) || 1,
+    configurable: true,
+  });
   table.at = (row, column) => table.values[row * table.m + column];
   return table;
 }

@@ -71,11 +71,15 @@ function dependenciesSection(exhibit) {
 
 // Of each word the word that a head looks at most, and how much.
 function strongest(exhibit, { view, head }) {
-  const table = tableOf({ ...exhibit, offset: 0 }, view, head, true);
-  return table.rows.map((_, i) => {
+  const words = withoutParts(exhibit.sides[view.rows]),
+    table = tableOf({ ...exhibit, offset: 0, sides: { [view.rows]: words } }, view, head, true),
+    own = [...table.rows.keys()].filter((i) => !table.rows[i].special); // START and the like are no words of the tree
+  return own.map((i) => {
     let best = -1;
-    for (let j = 0; j < table.m; j++) if (table.at(i, j) > (best < 0 ? 0 : table.at(i, best))) best = j;
-    return { at: best, weight: best < 0 ? 0 : table.at(i, best) };
+    own.forEach((j, at) => {
+      if (table.at(i, j) > (best < 0 ? 0 : table.at(i, own[best]))) best = at;
+    });
+    return { at: best, weight: best < 0 ? 0 : table.at(i, own[best]) };
   });
 }
 

@@ -16,6 +16,9 @@ function documentSection(exhibit, state) {
     list = el("ol", { class: `document${whole ? "" : " plain"}` });
   const axis = el("div", { class: "axis faint small", "aria-hidden": "true" }),
     spread = el("p", { class: "faint small" });
+  let most_ = 0;
+  const scale = scaleBar(() => ({ top: topOf(most_), note: stretchedTo(most_) }));
+  painters.add(scale.paint);
   const told = readout("Point at a word or a sentence, or Tab to the first word and use the arrows.");
   let head = view.heads > 1 ? null : 0;
   if (view.heads > 1)
@@ -37,16 +40,19 @@ function documentSection(exhibit, state) {
       groups.get(number).push({ unit, at, value: table.at(0, at) });
     });
     const strong = (word, number) => (sums ? Math.sqrt(sums[number] ?? 0) * word.value : word.value);
-    let top = 1e-9,
+    let strongest_ = 1e-9,
       most = 0;
     groups.forEach((words, number) => {
       words.forEach((word) => {
-        top = Math.max(top, strong(word, number));
+        strongest_ = Math.max(strongest_, strong(word, number));
       });
       most = Math.max(most, sums?.[number] ?? 0);
     });
+    most_ = strongest_;
+    scale.paint();
     const buttons = [],
-      end = [0.1, 0.2, 0.25, 0.5].find((each) => most <= each) ?? 1; // where the scale of the bars ends
+      top = topOf(strongest_),
+      end = [0.1, 0.2, 0.25, 0.5].find((each) => stretching.on && most <= each) ?? 1; // where the scale of the bars ends
     axis.replaceChildren(
       ...(sums
         ? [el("span", { class: "what" }, "share of the document"), el("span", {}, "0"), el("span", {}, String(end).replace(/^0/, ""))]
@@ -68,10 +74,10 @@ function documentSection(exhibit, state) {
             {
               type: "button",
               class: `word${marksOf(word.unit)}`,
-              style: { "--w": (strong(word, number) / top).toFixed(3) },
             },
             said(word.unit.text, { class: "text" }),
           );
+          shade(button, strong(word, number) / top);
           if (word.unit.unknown) button.title = NOT_KNOWN;
           const tell = () =>
             told.say(
@@ -128,7 +134,8 @@ function documentSection(exhibit, state) {
       render();
     }
   });
-  const figure = el("div", {}, axis, list); // the scale belongs to the bars
+  onStretch(render);
+  const figure = el("div", {}, scale.node, axis, list); // the scales belong to the words and the bars
   node.figures = [["the document", () => figure]];
   node.step = (by) => {
     const words = [...list.querySelectorAll(".word")],

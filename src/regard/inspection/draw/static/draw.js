@@ -117,20 +117,21 @@ function roving(nodes, { columns = () => 1, onfocus = () => {} } = {}) {
   });
 }
 
-// ---- colours: one hue, whose lightness alone carries the value; below zero another, and a sign beside it
+// ---- colours: one hue, whose lightness alone carries the value, in equal steps; below zero another, and a sign beside
+// it. Pictures have the same (colours.py).
 
 const RAMPS = {
   light: {
-    up: ["#ffffff", "#dbe9f6", "#a9cbe6", "#5fa0d0", "#2271b3", "#0b3c6f"],
-    down: ["#ffffff", "#fbe3d0", "#f5c6a0", "#e58a45", "#c25400", "#8a3b00"],
+    up: ["#ffffff", "#d7e6f5", "#aecee8", "#87b6db", "#5c9dce", "#3f84bf", "#1f6bab", "#15538c", "#0b3c6f"],
+    down: ["#ffffff", "#fbe4d1", "#f6c8a4", "#f0ac78", "#e7904d", "#d8752e", "#c65b0c", "#aa4900", "#8a3b00"],
     ink: "#23272f",
     paper: "#ffffff",
     accent: "#0b5fa5",
     over: "#ffffff",
   },
   dark: {
-    up: ["#1a1e25", "#1c3247", "#22517a", "#3a83bd", "#7fbdf0", "#dceefd"],
-    down: ["#1a1e25", "#3d2a1c", "#6b401c", "#b06624", "#f0965a", "#fde3cf"],
+    up: ["#1a1e25", "#1d354c", "#224d74", "#2c6797", "#3982bb", "#5b9dd4", "#7ab9ec", "#acd3f6", "#dceefd"],
+    down: ["#1a1e25", "#452e1c", "#6a401c", "#8e5320", "#b36827", "#d48142", "#f29b62", "#fabf98", "#fde3cf"],
     ink: "#e4e7ec",
     paper: "#14171c",
     accent: "#6db6f0",

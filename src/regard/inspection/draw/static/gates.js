@@ -39,6 +39,7 @@ function gatesSection(exhibit) {
         el("summary", {}, capital(gates.title), el("span", { class: "faint" }, `  ${cellName(gates)}`)),
         el("p", { class: "small remark" }, ...remarkOf(gates)),
         el("div", { class: "scroll" }, gatesTable(gates)),
+        ...gatesScales(gates),
       ),
     );
   });
@@ -67,6 +68,24 @@ function remarkOf(gates) {
     words.push(", writes most at ", said(gates.pieces[high], { class: "who" }), ` (i = ${share(write.means[high])})`);
   }
   return words.length ? [...words, "."] : words;
+}
+
+// How far what is held reaches: of a gate, which lets through between nothing and all, 1.
+function reachOf(part) {
+  return isGate(part.symbol) ? 1 : Math.max(Math.abs(part.low), Math.abs(part.low + 255 * part.step)) || 1;
+}
+
+// The bar of the gates, and one for each of what is held.
+function gatesScales(gates) {
+  const held = gates.parts.filter((part) => !isGate(part.symbol)),
+    scales = held.map((part) => ({ top: reachOf(part), signed: true, note: part.symbol }));
+  const open = gates.parts.filter((part) => isGate(part.symbol)).map((part) => part.symbol);
+  if (open.length) scales.unshift({ top: 1, note: open.join(", ") });
+  return scales.map((scale) => {
+    const bar = scaleBar(() => scale);
+    painters.add(bar.paint);
+    return bar.node;
+  });
 }
 
 function gatesTable(gates) {
@@ -105,10 +124,9 @@ function gatesTable(gates) {
 
 function unitsCanvas(gates, part, column) {
   const n = gates.pieces.length,
-    { width } = part,
-    gate = isGate(part.symbol);
+    { width } = part;
   const value = (i, k) => part.low + part.step * part.levels[i * width + k];
-  const most = gate ? 1 : Math.max(Math.abs(part.low), Math.abs(part.low + 255 * part.step)) || 1;
+  const most = reachOf(part);
   const canvas = el("canvas", {
     class: "units",
     role: "img",

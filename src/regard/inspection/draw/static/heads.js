@@ -34,6 +34,7 @@ function headsSection(exhibit, state) {
       const own = views.filter((view) => view.role === role);
       if (own.length) small.append(multiples(exhibit, state, own, name, buttons));
     }
+    small.append(multiplesScale(views));
     body.append(small);
   }
   body.append(large);
@@ -63,7 +64,7 @@ function headsSection(exhibit, state) {
         [
           view.how,
           entropy !== null ? `entropy ${decimal(entropy)} of ${decimal(table.most)} nats` : null,
-          `largest ${share(table.top)}`,
+          `largest ${share(table.largest)}`,
           table.windows ? "◆ centre and ⊢⊣ window" : null,
           table.picked ? "○ what was taken" : null,
         ]
@@ -134,7 +135,6 @@ function multiples(exhibit, state, views, name, buttons) {
           class: "multiple",
           "aria-pressed": "false",
           "aria-label": `${view.title}, head ${head + 1}${view.entropy ? `, entropy ${decimal(entropy)} nats` : ""}`,
-          title: `${view.title}, head ${head + 1}${view.entropy ? `: entropy ${decimal(entropy)} nats` : ""}`,
           onclick: () => {
             state.choose({ view: view.name, head: view.heads > 1 ? head : state.head });
             if (innerWidth < 900) node.closest(".heads")?.querySelector(".large").scrollIntoView({ block: "nearest" });
@@ -143,7 +143,12 @@ function multiples(exhibit, state, views, name, buttons) {
         canvas,
         view.entropy && el("span", { class: "entropy", style: { width: `${((100 * entropy) / most).toFixed(1)}%` } }),
       );
-      const draw = () => dots(canvas, tableOf(exhibit, view, head, state.merged && view.n * view.m < 20000));
+      const draw = () => {
+        const table = tableOf(exhibit, view, head, state.merged && view.n * view.m < 20000),
+          spread = view.entropy ? `entropy ${decimal(entropy)} nats, ` : "";
+        dots(canvas, table);
+        node.title = `${view.title}, head ${head + 1}: ${spread}largest ${share(table.largest)}`;
+      };
       made.push(node);
       buttons.push({ node, view, head, draw });
       grid.append(node);
@@ -154,4 +159,17 @@ function multiples(exhibit, state, views, name, buttons) {
   const size = [layers, heads > 1 ? `${heads} heads` : ""].filter(Boolean).join(", ");
   const title = el("h3", {}, name, size ? el("span", { class: "faint" }, ` · ${size}`) : "");
   return el("div", { class: "role" }, title, grid);
+}
+
+// The bar of small maps: one for all, of weights; what is no weight has a scale of its own, which the large map shows.
+function multiplesScale(views) {
+  const others = views.some((view) =>
+    view.low.some((low, head) => low < -1e-6 || low + 255 * view.step[head] > 1.02),
+  );
+  const bar = scaleBar(() => ({
+    top: 1,
+    note: [stretching.on ? STRETCHED_EACH : "", others ? "scores: each on its own scale" : ""].filter(Boolean).join("; "),
+  }));
+  painters.add(bar.paint);
+  return bar.node;
 }

@@ -17,6 +17,7 @@ function dots(canvas, table) {
 }
 
 // A heat map with its words, a cursor that follows pointer and arrows, entropy a row, windows and picks.
+// Its bar stands below it.
 function heat(table, { label, oncell = () => {}, width = 620, full = false } = {}) {
   const { rows, columns, n, m } = table,
     most = full ? Infinity : 16;
@@ -30,7 +31,10 @@ function heat(table, { label, oncell = () => {}, width = 620, full = false } = {
     above = named ? Math.min(full ? Infinity : 120, long(columns) * 6.1 + 18) : 26;
   const margin = named ? left : 40;
   const wide = margin + m * cell + bars + (named ? 46 : 0),
-    high = above + n * cell + 6;
+    high = above + n * cell + 34,
+    bar = scaleBar(() => tableScale(table));
+  bar.node.style.setProperty("top", `${above + n * cell + 9}px`);
+  bar.node.style.setProperty("left", `${margin}px`);
   const canvas = el("canvas", {
     class: "cells",
     "aria-hidden": "true",
@@ -83,19 +87,23 @@ function heat(table, { label, oncell = () => {}, width = 620, full = false } = {
       over.append(lines);
     }
   }
-  if (table.signed && named) {
-    // Below zero is told by a dash, too: for those who do not see the hue, and on grey paper.
+  // Below zero is told by a dash, too: for those who do not see the hue, and on grey paper.
+  const dashes = svg("g");
+  over.append(dashes);
+  const dash = () => {
+    dashes.replaceChildren();
+    if (!table.signed || !named) return;
     for (let i = 0; i < n; i++)
       for (let j = 0; j < m; j++) {
         if (table.at(i, j) < -0.12 * table.top)
-          over.append(
+          dashes.append(
             svg("path", {
               d: `M${margin + (j + 0.32) * cell} ${above + (i + 0.5) * cell}h${cell * 0.36}`,
               class: "minus",
             }),
           );
       }
-  }
+  };
   over.append(
     svg("rect", { x: margin - 0.5, y: above - 0.5, width: m * cell + 1, height: n * cell + 1, class: "frame" }),
   );
@@ -154,8 +162,13 @@ function heat(table, { label, oncell = () => {}, width = 620, full = false } = {
     },
     canvas,
     over,
+    bar.node,
   );
-  const paint = () => dots(canvas, table);
+  const paint = () => {
+    dots(canvas, table);
+    dash();
+    bar.paint();
+  };
   paint();
   let at = null;
   const move = (i, j) => {

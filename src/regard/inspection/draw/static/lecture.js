@@ -7,7 +7,12 @@ function lecture(node) {
   const others = [...document.querySelectorAll("main header, main nav, main section, main footer")].filter(
     (each) => each !== node && !each.contains(node) && !node.contains(each),
   );
-  const close = el("button", { type: "button", class: "plain close", onclick: leave }, "Esc  Close");
+  const close = el(
+    "div",
+    { class: "close" },
+    node.querySelector(".scale-row") ? stretchSwitch() : "",
+    el("button", { type: "button", class: "plain", onclick: leave }, "Esc  Close"),
+  );
   const before = document.activeElement;
   others.forEach((each) => (each.inert = true));
   document.body.classList.add("lecturing");
@@ -36,7 +41,7 @@ function fillWindow(node) {
     return;
   }
   figure.style.zoom = "";
-  if (["OL", "CANVAS"].includes(figure.tagName)) return; // a long list scrolls, and a picture fills its column
+  if (figure.matches("ol, canvas, .framed")) return; // a long list scrolls, and a picture fills its column
   // What is drawn grows until one of its sides is full; words break into other lines as it grows.
   const around = figure.closest(".large") ?? figure.parentElement,
     bottom = innerHeight - 80;

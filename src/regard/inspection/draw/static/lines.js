@@ -10,7 +10,7 @@ function hueOf(head, heads) {
 // Draws tables as words and lines; returns the words, and a function that lights one of them. `tables` has one entry, or
 // one for each head: {head, table}. `slots` gives each word its line where two drawings stand side by side.
 function lines(stage, tables, view, told, options = {}) {
-  const { marked, onrow = () => {}, slots = null, down: forced = false, toward = false, long = false } = options;
+  const { marked, onrow = () => {}, slots = null, down: forced = false, toward = false, long = false, scale } = options;
   const table = tables[0].table,
     several = tables.length > 1;
   const same = view.rows === view.columns;
@@ -70,8 +70,9 @@ function lines(stage, tables, view, told, options = {}) {
     }
   }
   const down = stage.classList.contains("down");
+  if (scale) stage.append(scale.node);
   const weight = (i, j, which = 0) => tables[which].table.at(i, j),
-    strength = (i, j, which = 0) => Math.abs(weight(i, j, which)) / (tables[which].table.signed ? tables[which].table.top : 1),
+    strength = (i, j, which = 0) => Math.abs(weight(i, j, which)) / tables[which].table.top,
     strongest = (i, j) => Math.max(...tables.map((_, which) => strength(i, j, which)));
 
   const box = stage.getBoundingClientRect();
@@ -126,7 +127,7 @@ function lines(stage, tables, view, told, options = {}) {
   }
   let active = null,
     pinned = false;
-  const wash = (word, w) => word.node.style.setProperty("--w", Math.min(1, w).toFixed(3));
+  const wash = (word, part) => shade(word.node, part);
   const shadow = flow && same ? (at) => below[at] : (at) => above[at];
 
   // Of a long text, how much each word is looked at by all.
@@ -134,12 +135,13 @@ function lines(stage, tables, view, told, options = {}) {
     flow && same
       ? Float32Array.from(below, (_, j) => {
           let sum = 0;
-          for (let i = 0; i < table.n; i++) sum += strength(i, j);
+          for (let i = 0; i < table.n; i++) sum += Math.abs(weight(i, j));
           return sum;
         })
       : null;
   const resting = () => {
-    if (sums) below.forEach((word, j) => wash(word, (0.8 * sums[j]) / largest(sums)));
+    if (sums) below.forEach((word, j) => wash(word, sums[j] / largest(sums)));
+    scale?.show(sums ? { top: largest(sums), note: "all weights that a word gets, added up" } : null);
   };
   resting();
 
@@ -148,6 +150,7 @@ function lines(stage, tables, view, told, options = {}) {
     if (force && word === null) pinned = false;
     if (word === active && !force) return;
     active = word;
+    if (word) scale?.show(null);
     for (const each of words) {
       wash(each, 0);
       each.number.textContent = "";
@@ -175,7 +178,7 @@ function lines(stage, tables, view, told, options = {}) {
       other.node.classList.add("lit");
       if (several) other.node.append(chips(tables, (which) => strong(k, which)));
       else {
-        wash(other, Math.sqrt(most));
+        wash(other, most);
         if (other !== word) other.number.textContent = share(value(k));
       }
       if (flow) continue;
@@ -277,6 +280,8 @@ function lines(stage, tables, view, told, options = {}) {
   };
   return {
     words: flow && same ? below : words,
+    table,
+    several,
     below,
     light,
     flow,

@@ -22,6 +22,8 @@ function pieceOf(exhibit, view, word) {
 }
 
 function openLink(exhibit, state, sections) {
+  const stretch = new URLSearchParams(location.hash.replace(/^#/, "")).get("stretch");
+  if (stretch !== null) setStretch(stretch === "1");
   const link = readLink(exhibit, location.hash);
   if (!link) return;
   const view = link.view ?? exhibit.views.find((each) => each.name === state.view);
@@ -37,13 +39,13 @@ function openLink(exhibit, state, sections) {
 
 // The address says what is chosen, so that it can be copied at any time.
 function writeLink(exhibit, state) {
-  const view = exhibit.views.find((each) => each.name === state.view);
-  if (!view) return;
-  const given = new URLSearchParams({ attention: view.role, layer: view.layer + 1 });
-  if (view.heads > 1) given.set("head", state.head === null ? "mean" : state.head === "all" ? "all" : state.head + 1);
-  const side = exhibit.sides[view.rows],
-    word = state.row === null ? null : side ? side.words[state.row] : state.row;
+  const view = exhibit.views.find((each) => each.name === state.view),
+    given = new URLSearchParams(view ? { attention: view.role, layer: view.layer + 1 } : {});
+  if (view && view.heads > 1) given.set("head", state.head === null ? "mean" : state.head === "all" ? "all" : state.head + 1);
+  const side = view && exhibit.sides[view.rows],
+    word = !view || state.row === null ? null : side ? side.words[state.row] : state.row;
   if (word !== null && word !== undefined) given.set("word", word + 1);
+  if (stretching.on || stretching.first) given.set("stretch", stretching.on ? "1" : "0");
   try {
     history.replaceState(null, "", `${location.href.split("#")[0]}#${given}`);
   } catch {

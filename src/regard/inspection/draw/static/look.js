@@ -178,6 +178,7 @@ async function shownIn(column, exhibit, letter, both) {
   state.on(link);
   state.on(() => lecturing?.node.fit()); // what was drawn anew is as large as before
   state.onRow(link);
+  onStretch(link);
   if (image && !exhibit.views.length)
     spotlight(column.querySelector("canvas.picture"), image, null, [1, 1], { size: 420 });
   if (!exhibit.views.length)
@@ -185,7 +186,7 @@ async function shownIn(column, exhibit, letter, both) {
   const links = sections.map((each) => el("a", { href: `#${each.id}` }, each.title_));
   bar.append(
     el("div", { class: "links" }, sections.length > 1 ? links : []),
-    ...[unitsChoice(exhibit, state)].filter(Boolean),
+    el("div", { class: "switches" }, ...[unitsChoice(exhibit, state), !letter && exhibit.views.length ? stretchSwitch() : null].filter(Boolean)),
   );
   if (!bar.textContent) bar.remove();
 }
@@ -216,6 +217,7 @@ async function begin(data, alone) {
       for (const part of gates.parts)
         part.levels = bytes.subarray(part.at, part.at + gates.pieces.length * part.width);
   }
+  stretching.on = stretching.first = data.stretch === true;
   main.replaceChildren();
   if (data.exhibits.length === 1) await shownIn(main, data.exhibits[0], "");
   else {
@@ -240,6 +242,7 @@ async function begin(data, alone) {
           : a.title
             ? el("h1", {}, folded(a.title, a.title.length > 420))
             : "",
+        [a, b].some((each) => each.views.length) ? stretchSwitch() : "",
       ),
     );
     const compare = compareSection(data.exhibits);

@@ -240,6 +240,7 @@ function numbersSection(exhibit, state) {
     show();
   });
   state.on(draw);
+  onStretch(() => view && show());
   node.addEventListener("keydown", (event) => {
     if (event.target.matches("select") || event.altKey || event.ctrlKey || event.metaKey) return;
     const key = event.key.toLowerCase(),
@@ -335,7 +336,7 @@ function numbersOf(view, head, at, unit, columns, all) {
           row.bias ? number(each.biased, each.allowed) : null,
           row.gate ? number(each.share) : null,
           el("td", { class: `number${each.weight === top ? " most" : ""}` }, share(each.weight, 3)),
-          el("td", {}, barOf(each.weight, Math.max(1, top), false)),
+          el("td", {}, barOf(each.weight, topOf(top), false)),
           each.value ? el("td", {}, bars(each.value, values, `v of ${columns[j].text}`)) : null,
         ),
       ),

@@ -31,12 +31,25 @@ function pairSection(exhibit, state, both = null) {
   const legend = el("div", { class: "legend", role: "group", "aria-label": "heads that are drawn" });
   const stage = el("div", { class: "pair" });
   const told = readout(
-    "Point at a word, or Tab to one and use the arrows. H and L change head and layer, Esc lets go.",
+    "Point at a word, or Tab to one and use the arrows. H and L change head and layer, S stretches colours, Esc lets go.",
   );
   const matrix = matrixPicker(exhibit, state, views);
   node.append(lead, bar, legend, ...[matrix?.node].filter(Boolean), stage, told.node);
   let drawn = null,
-    toward = false;
+    toward = false,
+    added = null; // what colours mean where they are no weights
+  const bar_ = scaleBar(() => {
+    if (!drawn || (added === null && drawn.several)) return null; // each head has its colour
+    return added ?? tableScale(drawn.table);
+  });
+  const scale = {
+    node: bar_.node,
+    show: (other) => {
+      added = other;
+      bar_.paint();
+    },
+  };
+  painters.add(bar_.paint);
   const hidden = new Set();
 
   const pick =
@@ -103,6 +116,7 @@ function pairSection(exhibit, state, both = null) {
       toward,
       slots: both?.slotsOf(exhibit, tables[0].table, view) ?? null,
       down: both?.isDown() ?? false,
+      scale,
       onrow: (unit) => state.chooseRow(unit.pieces[0] ?? null),
     };
     drawn = lines(stage, tables, view, told, options);
@@ -113,6 +127,7 @@ function pairSection(exhibit, state, both = null) {
     }
     if (drawn.flow && drawn.same && !turns) bar.append(direction.node);
     Object.assign(drawn, { view, head: state.head, merged: state.merged });
+    bar_.paint();
     both?.fitted(node, drawn.fits || drawn.flow);
     lead.textContent = leadOf(drawn, view) + (drawn.meant ? " There is no room for lines of all heads: this is their mean." : "");
     if (focus >= 0) drawn.words[Math.min(focus, drawn.words.length - 1)].node.focus();
@@ -132,6 +147,7 @@ function pairSection(exhibit, state, both = null) {
     } else if (event.key === "Escape") drawn.light(null, true);
   });
   state.on(render);
+  onStretch(() => node.draw());
   let wide = 0;
   node.draw = () => render(true);
   node.ready = () => {
@@ -221,6 +237,7 @@ function matrixPicker(exhibit, state, views) {
         const own = views.filter((view) => view.role === role);
         if (own.length) body.append(multiples(exhibit, state, own, name, buttons));
       }
+    if (!body.querySelector(".scale-row")) body.append(multiplesScale(views));
     buttons.forEach((button) => button.draw());
     press();
   };

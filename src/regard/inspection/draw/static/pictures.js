@@ -13,6 +13,28 @@ function loaded(address) {
   });
 }
 
+// Grey and opacity of the veil over a place, of 255: dark where nothing looks, thinly light where all do, so that it is
+// seen on dark pictures, too. Brightness grows with the root of a weight, as the bar shows: a picture has so many places
+// that most weights are small.
+function veilOf(part) {
+  const bright = Math.sqrt(Math.min(1, Math.max(0, part)));
+  return [Math.round(12 + 243 * bright), Math.round(180 * (1 - bright) + 46 * bright)];
+}
+
+// The bar of pictures; `map` gives the weights of the one that is shown, or null.
+function veilScale(map) {
+  return scaleBar(() => {
+    const weights = map(),
+      most = weights ? largest(weights) : 1;
+    return { top: topOf(most), colours: "veil", note: weights ? stretchedTo(most) : "" };
+  });
+}
+
+// Below a small picture: its largest weight, where colours are relative to it.
+function largestNamed(map) {
+  return stretching.on ? el("span", { class: "faint" }, ` to ${endText(largest(map))}`) : "";
+}
+
 // The picture, dimmed where it is not looked at; weights are smoothed from the grid up to its size.
 function spotlight(canvas, image, weights, [height, width], { size, place = null, picked = null, smooth = true }) {
   const ratio = image ? image.naturalHeight / image.naturalWidth : height / width,
@@ -28,7 +50,7 @@ function spotlight(canvas, image, weights, [height, width], { size, place = null
     context.fillRect(0, 0, wide, high);
   }
   if (weights) {
-    const top = largest(weights),
+    const top = topOf(largest(weights)),
       mask = document.createElement("canvas");
     // A border of the same values, so that smoothing ends at the middle of a place and not before.
     mask.width = width + 2;
@@ -38,10 +60,7 @@ function spotlight(canvas, image, weights, [height, width], { size, place = null
     for (let y = 0; y < height + 2; y++)
       for (let x = 0; x < width + 2; x++) {
         const own = Math.min(height - 1, Math.max(0, y - 1)) * width + Math.min(width - 1, Math.max(0, x - 1));
-        // A dark veil where nothing looks, a thin light one where all do: seen on dark pictures, too.
-        const bright = Math.sqrt(Math.max(0, weights[own]) / top);
-        const grey = Math.round(12 + 243 * bright),
-          veil = Math.round(180 * (1 - bright) + 46 * bright);
+        const [grey, veil] = veilOf(weights[own] / top);
         image_.data.set([grey, grey, grey, veil], 4 * (y * (width + 2) + x));
       }
     small.putImageData(image_, 0, 0);

@@ -14,6 +14,8 @@ function placesSection(exhibit, state, image) {
   const grid = () => exhibit.sides[view.rows].grid;
   const canvas = el("canvas", { class: "picture", tabindex: "0", role: "img" }),
     told = readout("Point at the picture, or focus it and use the arrows.");
+  const bar_ = veilScale(() => mapOf(view, head, [at])),
+    framed = el("div", { class: "framed" }, canvas, bar_.node);
   const maps = headMaps(
     views,
     (small, each, h) => spotlight(small, image, mapOf(each, h, [at]), exhibit.sides[each.columns].grid, { size: 72 }),
@@ -49,6 +51,7 @@ function placesSection(exhibit, state, image) {
         : "",
     );
     maps?.draw(view, head);
+    bar_.paint();
     shown_.forEach(({ small, place: own }) => small.parentElement.classList.toggle("active", own === place));
   };
   const place = (event) => {
@@ -88,12 +91,13 @@ function placesSection(exhibit, state, image) {
       ...[...new Set(spread())].map((own) => {
         const small = el("canvas", { "aria-hidden": "true" }),
           [, width] = grid();
-        spotlight(small, image, mapOf(view, head, [own]), grid(), { size: 150, place: own });
+        const map = mapOf(view, head, [own]);
+        spotlight(small, image, map, grid(), { size: 150, place: own });
         const frame = el(
           "figure",
           { class: "frame", onclick: () => show(own) },
           small,
-          el("figcaption", {}, `${Math.floor(own / width) + 1}, ${(own % width) + 1}`),
+          el("figcaption", {}, `${Math.floor(own / width) + 1}, ${(own % width) + 1}`, largestNamed(map)),
         );
         shown_.push({ small, place: own });
         return frame;
@@ -134,14 +138,18 @@ function placesSection(exhibit, state, image) {
     el(
       "div",
       { class: "seen" },
-      canvas,
+      framed,
       el("div", { class: "beside" }, told.node, el("p", { class: "faint small" }, view.how), maps?.node, film),
     ),
   );
   node.figures = [
-    ["the picture", () => canvas],
+    ["the picture", () => framed],
     ["five places", () => film],
   ];
+  onStretch(() => {
+    strip();
+    show(at);
+  });
   node.step = (by) => show(Math.min(view.n - 1, Math.max(0, at + by)));
   node.ready = () => {
     strip();

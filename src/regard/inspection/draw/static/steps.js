@@ -204,7 +204,7 @@ function stripOf(row, reach, name) {
     context.clearRect(0, 0, row.length * step, high);
     row.forEach((value, k) => {
       const tall = (Math.abs(value ?? 0) / reach) * (high / 2 - 1);
-      context.fillStyle = value < 0 ? down[3] : up[4];
+      context.fillStyle = value < 0 ? down[5] : up[6];
       context.fillRect(k * step, value < 0 ? high / 2 : high / 2 - tall, Math.max(1, step - 1), tall);
     });
     context.fillStyle = ink;
