@@ -94,10 +94,11 @@ class Metrics:
             if record is None or not line.endswith(b"\n"):
                 continue
             step = record.get("step")
-            if resume_step is None or not isinstance(step, int | float):
-                lines.append(line)
-            elif step < resume_step or (step == resume_step and (validated or record.get("kind") != "valid")):
-                lines.append(line)
+            if resume_step is not None and isinstance(step, int | float):
+                again = step == resume_step and not validated and record.get("kind") == "valid"
+                if step > resume_step or again:
+                    continue
+            lines.append(line)
         complete = b"".join(lines)
         if complete != before:
             try:
