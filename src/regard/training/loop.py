@@ -50,6 +50,7 @@ class Result:
     best_step: int
     why: str  # finished, patience, minutes or signal
     seconds: float
+    signal: int | None = None  # its number, where one stopped the run
 
 
 def train(
@@ -114,7 +115,8 @@ class Trainer:
                     f"step {self.now.step:,}: out of memory: make training.batch_tokens or the model smaller; the last "
                     f"checkpoint is {last}"
                 ) from error
-        return Result(self.now.step, self.now.best, self.now.best_step, why, self.now.seconds)
+        signal = criteria.signal_number if why == "signal" else None
+        return Result(self.now.step, self.now.best, self.now.best_step, why, self.now.seconds, signal)
 
     def open_metrics(self) -> Metrics:
         """Open the records of the run, without what is to come again."""
