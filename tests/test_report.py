@@ -1,5 +1,6 @@
 """Training with its last words and its report: how it ended, and how to resume it."""
 
+import shlex
 from dataclasses import replace
 from pathlib import Path
 
@@ -114,3 +115,17 @@ def test_what_next_names_the_plugins_and_measures_as_the_task_that_it_is_like(tm
     use, evaluate, *_ = [command for command, _ in report.next_commands(tmp_path, Trained())]
     assert use == f"""regard translate {tmp_path} "A SENTENCE" --plugin 'my plugins/noisy.py'"""
     assert evaluate == f"regard eval {tmp_path} --source A --reference B --plugin 'my plugins/noisy.py'"
+
+
+def test_commands_to_copy_are_quoted(tmp_path):
+    """A folder with spaces and quotes in its name: each command has it as one word."""
+    run = tmp_path / "my mother's run"
+    report.train_and_report(table(tmp_path, training__steps=1), run, display="quiet")
+    said = (run / "log.txt").read_text().splitlines()
+    commands = [line[line.index("  regard ") :].strip().split("  ")[0] for line in said if "  regard " in line]
+    assert len(commands) == 3
+    for line in commands:
+        assert str(run) in shlex.split(line), line
+    with pytest.raises(regard.RegardError) as refused:
+        report.train_and_report(table(tmp_path), run)
+    assert str(run) in shlex.split(str(refused.value).partition("resume it with ")[2].partition(", or give")[0])

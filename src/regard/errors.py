@@ -15,6 +15,7 @@ RegardError
 ├── VerificationError                   an export that does not do what its run does; names the first difference
 ├── MissingExtraError                   an optional dependency is not installed; names the extra
 └── CommandError                        a person's mistake on the command line; exit status 2
+    └── StoppedError                    a signal stopped the command, which has saved its work; exit status 128 + signal
 """
 
 __all__ = [
@@ -30,6 +31,7 @@ __all__ = [
     "NotFiniteError",
     "RegardError",
     "ShapeError",
+    "StoppedError",
     "TrainingError",
     "VerificationError",
     "WatchError",
@@ -108,3 +110,16 @@ class MissingExtraError(RegardError):
 
 class CommandError(RegardError):
     """A person's mistake on the command line."""
+
+    status = 2  # of the command's exit
+
+
+class StoppedError(CommandError):
+    """A signal stopped a command that has saved its work: `status` is what the command ends with."""
+
+    def __init__(self, message: str, status: int):
+        super().__init__(message)
+        self.status = status
+
+    def __reduce__(self) -> tuple[type, tuple[str, int]]:
+        return type(self), (str(self), self.status)

@@ -15,6 +15,7 @@ import importlib
 import importlib.util
 import json
 import os
+import shlex
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -193,6 +194,6 @@ def check_loaded(names: object, where: str) -> None:
         known |= {modules[name] for name in LOADED.values() if name in modules}
         missing = [name for name in missing if modules.get(name, name).removesuffix(".py") not in known]
     if missing:
-        flags = " ".join(f"--plugin {name}" for name in missing)
+        flags = " ".join(f"--plugin {shlex.quote(name)}" for name in missing)
         what = f"the plugin{'s' * (len(missing) > 1)} {' and '.join(missing)}"
         raise CommandError(f"{where}: it needs {what}; give {flags}, or import it in Python")

@@ -30,7 +30,7 @@ from regard.training.loop import Result
 from regard.training.metrics import format_duration
 from regard.training.progress import Progress
 
-__all__ = ["train", "train_and_report"]
+__all__ = ["exit_status", "train", "train_and_report"]
 
 ITEMS = {"text": '"A SENTENCE"', "documents": '"A TEXT"', "pictures": "PICTURE"}
 OTHER = {"text": "--source A --target B", "documents": "--documents A.tsv", "pictures": "--images A --captions B"}
@@ -151,6 +151,14 @@ def train_and_report(
     return started.result
 
 
+def exit_status(result: Result) -> int:
+    """Return the status that a command ends with: 128 + the signal that stopped it, as the shell has it, or 0.
+
+    Under torchrun it is 0: that starts workers anew that end with anything else.
+    """
+    return 0 if result.signal is None or "TORCHELASTIC_RUN_ID" in os.environ else 128 + result.signal
+
+
 def describe_end(result: Result) -> str:
     """Describe how a training ended, and what it took."""
     ended = {
@@ -169,22 +177,22 @@ def describe_end(result: Result) -> str:
 
 def next_commands(out: Path, started: Started) -> list[tuple[str, str]]:
     """List what a person may do next, as it is typed, the likeliest first."""
-    result, settings = started.result, started.settings
+    result, settings, run = started.result, started.settings, shlex.quote(str(out))
     training, row, reads = settings.training, settings.row, settings.data.reads or "text"
     if result.why == "signal":
-        longer = (f"regard train --resume {out}", "Resume where it stopped.")
+        longer = (f"regard train --resume {run}", "Resume where it stopped.")
     else:
         more = f"--steps {2 * max(result.step, training.steps)}"
         more += " --set training.patience=0" if result.why == "patience" else ""
         more += f" --minutes {2 * (training.minutes or 0):g}" if result.why == "minutes" else ""
-        longer = (f"regard train --resume {out} {more}", "Train it longer.")
+        longer = (f"regard train --resume {run} {more}", "Train it longer.")
     item = "" if row.alone else f" {ITEMS[reads]}"
     labels = "--documents A.tsv" if reads == "documents" else "--images A"
     test = TESTS.get(row.served_as(list(TESTS)) or "", labels)
-    use = (f"{row.command} {out}{item}", "Use it.")
-    evaluate = (f"regard eval {out} {test}", "Measure it on a test set.")
-    look = (f"regard look {out} {ITEMS[reads]}", "See what it attends to.")
-    tune = (f"regard train --from {out} {OTHER[reads]} --out RUN", "Fine-tune it on other data.")
+    use = (f"{row.command} {run}{item}", "Use it.")
+    evaluate = (f"regard eval {run} {test}", "Measure it on a test set.")
+    look = (f"regard look {run} {ITEMS[reads]}", "See what it attends to.")
+    tune = (f"regard train --from {run} {OTHER[reads]} --out RUN", "Fine-tune it on other data.")
     commands = [longer, use, evaluate, look, tune] if result.why == "signal" else [use, evaluate, look, longer, tune]
     # Every command needs the plugins that the run needs, by the names that they were loaded by.
     needs = [name for name, plugin in plugins.LOADED.items() if plugin in settings.plugins]

@@ -13,8 +13,9 @@ import time
 import pytest
 import torch
 from forked import forked
-from tiny import Line, same_tensors, training
+from tiny import TIMES, Line, StopAt, records, same_tensors, table, training
 
+from regard import report
 from regard.training import metrics
 from regard.training.checkpoint import Checkpoints, load_weights, read_checkpoint
 from regard.training.loop import train
@@ -223,3 +224,128 @@ def test_a_kill_at_every_call_of_a_second_writing(tmp_path):
             break
     assert call > 8
     assert seen == {0.0, 3.0}
+
+
+# ---- between the last step and the end
+
+
+class Curved(Line):
+    """Its score is near to what the weights sum up to at `best`, so that a test decides which checkpoint is best."""
+
+    metric = "bleu"
+
+    def __init__(self, best: float = 0.0):
+        super().__init__()
+        self.best = best
+
+    def total(self):
+        return sum(float(each.detach().double().sum()) for each in self.objective.parameters())
+
+    def validate(self):
+        # By the weights, which a resumed run has too: nothing is remembered from one process to the next.
+        return {"bleu": -abs(self.total() - self.best), "loss": 1.0}
+
+
+ENDS = {"steps": 6, "validate_every": 3, "log_every": 3, "keep": 2, "average": 2, "ema": 0.9, "metric": "bleu"}
+
+
+class DieAtTheEnd(Progress):
+    """Dies at a call behind the last step, before or after its validation is recorded."""
+
+    def __init__(self, call: int):
+        self.call, self.step_now, self.armed = call, 0, False
+
+    def tick(self, step, seconds):
+        self.step_now = step
+
+    def step(self, record):
+        self.step_now = record["step"]
+
+    def begin_validation(self):
+        if self.step_now == ENDS["steps"] and not self.armed:
+            self.armed = True
+            dying_at(self.call)
+
+
+def ended_like(run, unhurt) -> None:
+    """Everything of a run that somebody reads later is as in the run that nobody killed."""
+    for name in ("step-000003", "step-000006", "average"):
+        mine, its = (read_checkpoint(each / "checkpoints" / name) for each in (run, unhurt))
+        assert same_tensors(mine.model, its.model), name
+        assert same_tensors(mine.trainer, its.trainer), name
+    assert Checkpoints(run).best().name == Checkpoints(unhurt).best().name
+    for link in ("best", "last"):
+        assert Checkpoints(run).linked(link) == Checkpoints(unhurt).linked(link)
+    mine, its = (records(of, TIMES | {"steps"}) for of in (run, unhurt))
+    # A kill between the two records of the average may leave the first one twice.
+    assert [each for i, each in enumerate(mine) if each not in mine[:i]] == its
+
+
+@pytest.mark.parametrize("best", ["average", pytest.param("step-000006", marks=pytest.mark.slow)])
+def test_a_kill_between_the_last_step_and_the_end(tmp_path, best):
+    """Killed at every call that changes the disk from there on; the resumed run ends as the one nobody killed."""
+    train(Curved(), training(**ENDS), tmp_path / "measured")
+    model = read_checkpoint(tmp_path / "measured/checkpoints" / best).model
+    target = sum(float(each.double().sum()) for each in model.values())
+    unhurt = tmp_path / "unhurt"
+    train(Curved(target), training(**ENDS), unhurt)
+    assert Checkpoints(unhurt).best().name == best
+    for call in range(1, 300):
+        run = tmp_path / str(call)
+
+        def work(call=call, run=run):
+            train(Curved(target), training(**ENDS), run, progress=DieAtTheEnd(call))
+            os._exit(0)
+
+        status = os.waitpid(forked(work), 0)[1]
+        assert status in (0, signal.SIGKILL)
+        result = train(Curved(target), training(**ENDS), run, resume=True)
+        assert (result.step, result.why) == (ENDS["steps"], "finished")
+        ended_like(run, unhurt)
+        before = (run / "metrics.jsonl").read_bytes(), (run / "checkpoints/best.json").read_bytes()
+        train(Curved(target), training(**ENDS), run, resume=True)  # and once more, which does nothing
+        assert ((run / "metrics.jsonl").read_bytes(), (run / "checkpoints/best.json").read_bytes()) == before
+        ended_like(run, unhurt)
+        shutil.rmtree(run)
+        if status == 0:
+            break
+    assert call > 25, "it did not die often enough to show anything"
+
+
+def test_a_kill_before_the_report(tmp_path):
+    """The report and the average come with the resume, through everything that the command does."""
+    run = tmp_path / "run"
+    given = table(tmp_path, training__average=2, training__keep=2, training__ema=0.9)
+
+    def work():
+        report.report = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+        report.train_and_report(given, run)
+
+    assert os.waitpid(forked(work), 0)[1] == signal.SIGKILL
+    assert not (run / "report.html").exists()
+    before = records(run)
+    assert before[-1]["kind"] == "average"
+    (run / "metrics.jsonl").write_text("".join((run / "metrics.jsonl").read_text().splitlines(True)[:-2]))
+    if Checkpoints(run).best().name != "average":
+        shutil.rmtree(run / "checkpoints/average")  # as of a kill before the average, too
+    report.train_and_report(given, run, resume=True)
+    assert (run / "checkpoints/average").is_dir()
+    assert records(run) == before
+    assert (run / "report.html").read_text().rstrip().endswith("</html>")
+
+
+def test_a_validation_that_is_due_comes_with_the_resume(tmp_path):
+    """Stopped by a signal where the limit of a later command is: that step was saved and not measured."""
+    run = tmp_path / "run"
+    train(Curved(), training(**ENDS), tmp_path / "whole")
+    stopped = train(Curved(), training(**{**ENDS, "steps": 12}), run, progress=StopAt(6))
+    assert (stopped.step, stopped.why) == (6, "signal")
+    run2 = tmp_path / "early"
+    assert train(Curved(), training(**{**ENDS, "steps": 12, "log_every": 5}), run2, progress=StopAt(5)).step == 5
+    for each, steps in ((run, 6), (run2, 5)):
+        resumed = train(Curved(), training(**{**ENDS, "steps": steps}), each, resume=True)
+        assert (resumed.step, resumed.why) == (steps, "finished")
+        assert resumed.best is not None
+        assert records(each)[-1]["kind"] == "average"
+        assert [record["step"] for record in records(each) if record["kind"] == "valid"] == [3, steps, steps]
+    ended_like(run, tmp_path / "whole")

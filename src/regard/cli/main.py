@@ -57,7 +57,7 @@ def handle_errors() -> Iterator[None]:
         yield
     except RegardError as error:
         print_message(shorten(str(error)))
-        sys.exit(2)
+        sys.exit(error.status if isinstance(error, CommandError) else 2)
     except (MemoryError, RuntimeError) as error:  # of torch's own kinds one is for GPUs, and none for CPUs
         if not is_out_of_memory(error):
             raise

@@ -1,15 +1,16 @@
 """`regard demo`: the smallest Transformer learns the phrasebook, English to German, in minutes on two CPU cores."""
 
+import shlex
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from regard.data.builtin import Example, generate
-from regard.errors import CommandError
+from regard.errors import CommandError, StoppedError
 from regard.evaluation.text import exact
 from regard.inspection.draw.heatmap import heatmap
-from regard.report import train_and_report
+from regard.report import exit_status, train_and_report
 from regard.run import Aligned, Run, load
 from regard.training.loop import Result
 
@@ -78,8 +79,10 @@ def train_marked(table: dict[str, Any], out: Path) -> Result:
     (out / MARK).touch()
     result = train_and_report(table, out, advise=False)
     if result.why == "signal":
-        raise CommandError(
-            f"stopped; another regard demo starts from the beginning; resume this one with: regard train --resume {out}"
+        raise StoppedError(
+            "stopped; another regard demo starts from the beginning; resume this one with: "
+            f"{shlex.join(['regard', 'train', '--resume', str(out)])}",
+            exit_status(result),
         )
     return result
 

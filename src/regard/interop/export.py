@@ -1,5 +1,7 @@
 """Export: a folder that another toolkit opens, made from a run, and verified before it gets its name.
 
+import shlex
+
 from regard import export_model
 export_model("runs/en-de", "exported", to="ctranslate2", quantize="int8")
 
@@ -88,7 +90,7 @@ def verify_export(folder: str | Path, run: str | Path | None = None, check: str 
     if not is_file(path / "manifest.json"):
         raise CheckpointError(
             f"{place}: no checkpoint {name}, which {folder} was exported from; give its run, as in: "
-            f"regard export RUN --verify {folder}"
+            f"regard export RUN --verify {shlex.quote(str(folder))}"
         )
     if hash_file(path / "manifest.json")["sha256"] != origin.get("sha256"):
         raise CheckpointError(f"{path}: another checkpoint than {folder} was exported from")

@@ -15,6 +15,7 @@ from jaxtyping import Int
 
 from regard.data.prepare import Prepared
 from regard.models.kinds import KINDS
+from regard.tasks.model_choice import choose_model
 from regard.tasks.settings import Settings
 
 __all__ = [
@@ -50,9 +51,10 @@ def data_defaults(settings: Settings) -> Settings:
             data["longest"] = LONGEST
         if settings.data.reads == "pictures":
             data["crop"] = 0.1
-    if not {"file", "source_file", "kind"} & settings.overrides.get("tokenizer", {}).keys():
+    if not settings.tokenizer.has_file:
         tokenizer["kind"] = "auto"
-        if not KINDS[settings.kind].shares_vocabulary:
+        # One vocabulary, where the model needs it.
+        if not KINDS[settings.kind].shares_vocabulary and not settings.model.ties_both_sides():
             tokenizer |= settings.row.defaults.get("tokenizer", {})
     return settings.suggest(data=data, tokenizer=tokenizer)
 
@@ -74,9 +76,7 @@ class Corpus:
 
 
 def model_defaults(settings: Settings, corpus: Corpus, device: str) -> Settings:
-    """Choose a model for the corpus where the settings name no more than its kind."""
-    if set(settings.overrides.get("model", {})) - {"kind"}:
-        return settings
+    """Choose a model for the corpus: every option of it that nobody set."""
     model: dict[str, Any] = {}
     reads, few, gpu = settings.data.reads, corpus.examples < 2_000, device == "cuda"
     if reads == "pictures":
@@ -92,7 +92,7 @@ def model_defaults(settings: Settings, corpus: Corpus, device: str) -> Settings:
         model |= settings.model.choose(corpus.tokens > LONG * corpus.examples, bool(settings.tokenizer.joint))
     if model["preset"] not in KINDS[settings.kind].presets:  # a kind of one's own may have none
         del model["preset"]
-    return settings.suggest(model={**model, **settings.row.defaults.get("model", {})})
+    return choose_model(settings, {**model, **settings.row.defaults.get("model", {})})
 
 
 def training_defaults(

@@ -32,6 +32,7 @@ from regard.tasks.defaults import (
 )
 from regard.tasks.extension import describe_extension, extend_run, extend_weights
 from regard.tasks.footprint import check_batches, check_weights
+from regard.tasks.model_choice import drop_attention_dropout
 from regard.tasks.rehearsal import choose_earlier
 from regard.tasks.settings import Settings, complete_run_table, read_settings
 from regard.tasks.sizes import check_run_sizes
@@ -172,6 +173,10 @@ def plan_run(
     settings = decide_pieces(settings, prepared)
     if choose:
         settings = picture_defaults(settings, prepared.references)
+    if choose and base is None:  # whose model it is otherwise
+        settings, line = drop_attention_dropout(settings, group.device.type, prepared.train.lengths)
+        if line is not None:
+            progress.say(line)
         settings = model_defaults(settings, Corpus.of(prepared), group.device.type)
     check_lengths(settings, prepared)
     if run is not None:

@@ -7,6 +7,7 @@ Nothing is written outside the folder, whatever links somebody put into it. A ru
 import contextlib
 import errno
 import os
+import shlex
 import shutil
 import stat
 from collections.abc import Iterator
@@ -66,7 +67,8 @@ def claim_alone(out: Path, resume: bool) -> Iterator[None]:
     """Hold a run folder for this process alone; remove what a refused run made."""
     if resume and is_pack(out):
         raise CheckpointError(
-            f"{out}: a pack cannot be resumed, it has no optimiser's state; fine-tune it: --from {out}"
+            f"{out}: a pack cannot be resumed, it has no optimiser's state; fine-tune it: "
+            f"--from {shlex.quote(str(out))}"
         )
     if is_no_folder(out):
         raise ConfigError("--out", f"{out} is a file, expected a folder")
@@ -124,7 +126,8 @@ def check_content(out: Path, resume: bool) -> None:
         raise CheckpointError(f"{out}: no checkpoint to resume from")
     if not resume and checkpoint is not None:
         raise TrainingError(
-            f"{out}: already holds a run ({checkpoint.name}); resume it with --resume {out}, or give another --out"
+            f"{out}: already holds a run ({checkpoint.name}); resume it with --resume {shlex.quote(str(out))}, or give "
+            "another --out"
         )
 
 

@@ -12,7 +12,7 @@ restored from one, `regard.training.saver`.
 import contextlib
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ from regard.training.average import MovingAverage
 from regard.training.checkpoint import step_name
 from regard.training.distributed import Group, allow_tf32, describe_device
 from regard.training.folder import claim
-from regard.training.metrics import Metrics, mean_losses, metric_name
+from regard.training.metrics import Metrics, mean_losses, metric_name, read_records
 from regard.training.prefetch import Prefetch
 from regard.training.progress import Progress
 from regard.training.saver import Saver
@@ -50,6 +50,7 @@ class Result:
     best_step: int
     why: str  # finished, patience, minutes or signal
     seconds: float
+    signal: int | None = None  # its number, where one stopped the run
 
 
 def train(
@@ -93,9 +94,7 @@ class Trainer:
         self.group.wait()
         if resumed and self.group.first:
             self.saver.checkpoints.mend(step_name(self.now.step))
-        metrics = (
-            Metrics(self.folder / "metrics.jsonl", self.now.step, self.settings.track) if self.group.first else None
-        )
+        metrics = self.open_metrics() if self.group.first else None
         device, bf16 = self.group.device, self.updater.bf16
         facts = [
             *self.task.facts(),
@@ -116,7 +115,15 @@ class Trainer:
                     f"step {self.now.step:,}: out of memory: make training.batch_tokens or the model smaller; the last "
                     f"checkpoint is {last}"
                 ) from error
-        return Result(self.now.step, self.now.best, self.now.best_step, why, self.now.seconds)
+        signal = criteria.signal_number if why == "signal" else None
+        return Result(self.now.step, self.now.best, self.now.best_step, why, self.now.seconds, signal)
+
+    def open_metrics(self) -> Metrics:
+        """Open the records of the run, without what is to come again."""
+        now = self.now
+        return Metrics(
+            self.folder / "metrics.jsonl", now.step, self.settings.track, validated=now.validated == now.step
+        )
 
     def prepare(self, resume: bool) -> bool:
         """Set up weights, optimiser and counters, new or from the last checkpoint; return whether there was one."""
@@ -154,8 +161,10 @@ class Trainer:
                     # The pace is that of training alone.
                     now.sums["since"] = now.sums.get("since", 0.0) + time.monotonic() - began - now.seconds
                 why = criteria.reason(now)
-        if self.saver.step != now.step:
-            self.save(self.validate(metrics) if why == "minutes" else False)
+        # Also what a run that was killed, or stopped by a signal, at this very step did not come to.
+        due = why != "signal" and now.validated != now.step
+        if due or self.saver.step != now.step:
+            self.save(self.validate(metrics) if due else False)
         if why != "signal":
             self.read_sums()
             self.check_finite(now.skipped - skipped, now.step - first)
@@ -164,7 +173,7 @@ class Trainer:
                     f"step {now.step:,}: the validation loss is not finite, and never was; lower training.rate, or "
                     f"check the data; {self.saver.last_checkpoint()}"
                 )
-        if why != "signal" and settings.average > 1 and now.step > first:
+        if why != "signal" and settings.average > 1:
             self.average(metrics)
         return why
 
@@ -230,20 +239,26 @@ class Trainer:
 
     def validate(self, metrics: Metrics | None) -> bool:
         """Measure the model on held-out data; return whether it is the best so far, which is remembered."""
-        self.progress.begin_validation()
         figures, samples = self.measure()
         now = self.now
         self.loss_is_finite = math.isfinite(figures.get("loss", 0.0))
-        better = now.compare(figures, self.task.metric)
-        record = {"step": now.step, **figures, "best": better}
+        better, now.validated = now.compare(figures, self.task.metric), now.step
+        self.record_validation(metrics, figures, samples, better)
+        return better
+
+    def record_validation(
+        self, metrics: Metrics | None, figures: Mapping[str, float], samples: Sequence[Any], better: bool
+    ) -> None:
+        """Record the figures and samples of a validation, and show them."""
+        record = {"step": self.now.step, **figures, "best": better}
         if metrics is not None:
             metrics.write("valid", {**record, "samples": [sample._asdict() for sample in samples]})
         self.progress.valid(record)
         self.progress.samples(samples)
-        return better
 
     def measure(self) -> tuple[dict[str, float], list[Any]]:
         """Return the task's figures and samples, the same on every process."""
+        self.progress.begin_validation()
         averaged = contextlib.nullcontext() if self.ema is None else self.ema.swap_in(self.updater.parameters)
         self.objective.eval()
         try:
@@ -261,15 +276,32 @@ class Trainer:
         self.saver.save(self.now, self.updater, self.ema, best)
 
     def average(self, metrics: Metrics | None) -> None:
-        """Measure the mean of the last checkpoints' weights, and save it as `average`, and as the best if it is."""
+        """Measure the mean of the last checkpoints' weights, and save it as `average`, and as the best if it is.
+
+        It is recorded last, so that a run which was killed before does what is left when it is resumed, and one that
+        was not does nothing twice.
+        """
         folders = self.saver.checkpoints.steps()[-self.settings.average :]
-        if len(folders) < 2:
+        done = {"step": self.now.step, "checkpoints": " ".join(folder.name for folder in folders)}
+        if len(folders) < 2 or self.group.same(self.group.first and self.is_recorded(done)):
             return
         mean, self.ema = self.saver.load_mean(folders, self.objective), None
-        best = self.validate(metrics)
-        self.saver.save_mean(mean, self.now, best)
+        figures, samples = self.measure()
+        best = self.now.compare(figures, self.task.metric)
+        if self.group.same(self.saver.mean_is_best(folders)):  # a kill came behind its saving
+            best = True
+        else:
+            self.saver.save_mean(mean, folders, self.now, best)
+        self.record_validation(metrics, figures, samples, best)
+        if metrics is not None:
+            metrics.write("average", {**done, "best": best})
         verdict = "better" if best else "not better"
         self.progress.say(f"average of the last {len(folders)} checkpoints: {verdict}")
+
+    def is_recorded(self, average: Mapping[str, Any]) -> bool:
+        """Return whether this average was measured, saved and recorded already."""
+        records = [each for each in read_records(self.folder / "metrics.jsonl") if each.get("kind") == "average"]
+        return any(average.items() <= each.items() for each in records)
 
 
 def mix_seeds(*numbers: int) -> int:

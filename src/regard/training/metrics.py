@@ -32,15 +32,18 @@ class Metrics:
     """A writer of a run's records to metrics.jsonl, which mirrors them to the trackers named in `track`.
 
     `path` is the file, or the run folder that it stands in. A last line that a crash tore is cut off. After a resume at
-    `resume_step`, records of later steps are cut off too, so that a curve has no point twice.
+    `resume_step`, records of later steps are cut off too, so that a curve has no point twice, and where that step's
+    validation is still to come (not `validated`), what was recorded of one.
     """
 
-    def __init__(self, path: str | Path, resume_step: int | None = None, track: Sequence[str] = ()):
+    def __init__(
+        self, path: str | Path, resume_step: int | None = None, track: Sequence[str] = (), *, validated: bool = True
+    ):
         path = Path(path)
         self.path = path / "metrics.jsonl" if path.is_dir() else path
         self.path.parent.mkdir(parents=True, exist_ok=True)
         if self.path.exists():
-            self._mend(resume_step)
+            self._mend(resume_step, validated)
         self._file = open(self.path, "ab", buffering=0, opener=no_link)  # noqa: SIM115
         self._trackers = open_trackers(track, self.path.parent, resume_step)
 
@@ -65,7 +68,8 @@ class Metrics:
                 for key, value in record.items()
                 if isinstance(value, int | float) and not isinstance(value, bool) and key not in ("step", "steps")
             }
-            self._trackers.log(step, figures)
+            if figures:
+                self._trackers.log(step, figures)
 
     def close(self) -> None:
         """Close the file, and let trackers send what they hold."""
@@ -81,7 +85,7 @@ class Metrics:
     def _write_error(self, error: OSError) -> TrainingError:
         return TrainingError(f"{self.path}: not written, {reason(error)}. Make room, then resume with --resume")
 
-    def _mend(self, resume_step: int | None) -> None:
+    def _mend(self, resume_step: int | None, validated: bool = True) -> None:
         """Keep only complete records, up to and including the step of the resume."""
         before = _bytes(self.path)
         lines = []
@@ -90,8 +94,11 @@ class Metrics:
             if record is None or not line.endswith(b"\n"):
                 continue
             step = record.get("step")
-            if resume_step is None or not isinstance(step, int | float) or step <= resume_step:
-                lines.append(line)
+            if resume_step is not None and isinstance(step, int | float):
+                again = step == resume_step and not validated and record.get("kind") == "valid"
+                if step > resume_step or again:
+                    continue
+            lines.append(line)
         complete = b"".join(lines)
         if complete != before:
             try:

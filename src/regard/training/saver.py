@@ -3,6 +3,7 @@
 The first process writes. What it could not write is an error on every process, so that none waits for the others.
 """
 
+import contextlib
 import hashlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -26,6 +27,7 @@ from regard.training.checkpoint import (
     Checkpoint,
     Checkpoints,
     read_checkpoint,
+    read_manifest,
     step_name,
 )
 from regard.training.distributed import Group, gather_all, spread_like
@@ -132,13 +134,21 @@ class Saver:
                 tensor.copy_(spread_like(mean[name], tensor.detach()))
         return mean
 
-    def save_mean(self, mean: Mapping[str, Tensor], now: Counters, best: bool) -> None:
+    def mean_is_best(self, folders: list[Path]) -> bool:
+        """Return whether the best checkpoint is the mean of these, saved already."""
+        with contextlib.suppress(CheckpointError):
+            best = self.checkpoints.best()
+            return best is not None and read_manifest(best).get("mean_of") == names_of(folders)
+        return False
+
+    def save_mean(self, mean: Mapping[str, Tensor], folders: list[Path], now: Counters, best: bool) -> None:
         """Write the mean of checkpoints as `average`, and as the best if it is."""
 
         def write() -> None:
             record = self.checkpoints.best_record()
             if best or record is None or record.name != "average":  # one of an earlier end may still be the best
-                self.checkpoints.write("average", mean, {}, self.manifest(now, best))
+                manifest = {**self.manifest(now, best), "mean_of": names_of(folders)}
+                self.checkpoints.write("average", mean, {}, manifest)
             if best:
                 self.checkpoints.mark_best("average")
 
@@ -185,3 +195,8 @@ class Saver:
         """Name the checkpoint to resume from, for a message."""
         last = self.checkpoints.last()
         return "no checkpoint was saved" if last is None else f"the last checkpoint is {last}"
+
+
+def names_of(folders: list[Path]) -> list[str]:
+    """Return the names of checkpoints, as the manifest of their mean holds them."""
+    return [folder.name for folder in folders]

@@ -39,6 +39,11 @@ class StopCriteria:
         for number, handler in self.before.items():
             signal.signal(number, handler)
 
+    @property
+    def signal_number(self) -> int:
+        """Return the number of the signal that asked to stop; of SIGTERM where another process was asked."""
+        return int(signal.Signals[self.signal_name] if self.signal_name else signal.SIGTERM)
+
     def note(self, number: int, frame: FrameType | None) -> None:
         """Remember that a signal asked to stop."""
         if self.signal_name is not None and number == signal.SIGINT:

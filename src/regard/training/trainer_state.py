@@ -45,6 +45,7 @@ class Counters:
     waited: int = 0  # validations since the best, or since the lowest loss
     sums: dict[str, float] = field(default_factory=dict)  # of the losses since the last record
     skipped: int = 0
+    validated: int | None = None  # the step of the last validation
 
     def compare(self, figures: Mapping[str, float], metric: str) -> bool:
         """Note a validation, and return whether it is the best so far.
@@ -86,15 +87,19 @@ def is_sums(value: object) -> bool:
     return isinstance(value, dict) and all(map(is_number, value.values()))
 
 
-OPTIONAL = ("best_loss", "lowest")  # that runs of before do not have
+OPTIONAL = ("best_loss", "lowest", "validated")  # that runs of before do not have
 COUNTER_CHECKS = (
     ("position", is_position, "an epoch and a batch"),
     ("seconds", is_number, "a number"),
-    *((key, lambda value: value is None or is_number(value), "a number or null") for key in ("best", *OPTIONAL)),
+    *(
+        (key, lambda value: value is None or is_number(value), "a number or null")
+        for key in ("best", "best_loss", "lowest")
+    ),
     ("best_step", is_count, "a number of steps"),
     ("waited", is_count, "a number of validations"),
     ("sums", is_sums, "a table of numbers"),
     ("skipped", is_count, "a number of steps"),
+    ("validated", lambda value: value is None or is_count(value), "a number of steps or null"),
 )
 
 
@@ -108,7 +113,10 @@ def read_counters(folder: Path, manifest: Mapping[str, Any]) -> Counters:
     for key, right, expected in COUNTER_CHECKS:
         if key not in OPTIONAL or key in table:
             check_key(table, key, right, expected, where, "counters.")
-    return Counters.of(manifest["step"], table)
+    now = Counters.of(manifest["step"], table)
+    if "validated" not in table:  # of an earlier version, of which nobody knows
+        now.validated = now.step
+    return now
 
 
 def optimiser_tensors(

@@ -1,5 +1,6 @@
 """`regard demo`: a small model trained, used and shown."""
 
+import shlex
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -58,14 +59,15 @@ def demo(
         print(f"\n{example.source}\n{output}   ({right})\n")
         print(bars(aligned.weights, aligned.source, aligned.target))
     print(f"\nIt translates {result.exact:.1%} of {result.tests:,} held-out sentences exactly.")
+    run = shlex.quote(str(folder))
     following = {
         str(result.report): "see how the training went",
         str(result.picture): "see one alignment as a picture",
-        f'regard translate {folder} "I ate pizza yesterday"': "translate a sentence of yours",
-        f'regard look {folder} "I ate pizza yesterday"': "see everything it attended to",
+        f'regard translate {run} "I ate pizza yesterday"': "translate a sentence of yours",
+        f'regard look {run} "I ate pizza yesterday"': "see everything it attended to",
         "regard demo --lineage": "compare it with models that came before it",
         "regard train --source A --target B --out RUN": "train on two text files of your own",
-        f"regard serve {folder} --open": "translate in your browser, as you type",
+        f"regard serve {run} --open": "translate in your browser, as you type",
     }
     print("\nWhat next:")
     print_commands(following)

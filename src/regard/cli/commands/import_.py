@@ -44,6 +44,7 @@ def import_(
     for note in report.notes:
         print_message(note)
     print(f"{report.folder}: {report.format}, {report.parameters:,} parameters, {report.pieces:,} pieces")
-    print(f'translate: regard translate {out} "…"')
-    print(f'look:      regard look {out} "…"')
-    print(f"fine-tune: regard train --from {out} --source FILE --target FILE --out NEW")
+    run = shlex.quote(str(out))
+    print(f'translate: regard translate {run} "…"')
+    print(f'look:      regard look {run} "…"')
+    print(f"fine-tune: regard train --from {run} --source FILE --target FILE --out NEW")

@@ -1,5 +1,6 @@
 """`regard pack`: a run in one file."""
 
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -33,6 +34,6 @@ def pack(
     from regard.interop.pack import pack as write_pack
 
     path = write_pack(run, out, checkpoint=checkpoint, licence=licence, scores=scores)
-    print_message(f"{path} written, {path.stat().st_size / 1e6:,.1f} MB; try: regard show {path}")
+    print_message(f"{path} written, {path.stat().st_size / 1e6:,.1f} MB; try: regard show {shlex.quote(str(path))}")
     if licence is None:
         print_message("the card states no licence; others need one to know what they may do: --licence NAME")

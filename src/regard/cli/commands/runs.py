@@ -1,6 +1,7 @@
 """`regard runs`: a table of run folders."""
 
 import json
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -38,7 +39,9 @@ def runs(
             print(json.dumps(each.table(), ensure_ascii=False, allow_nan=False))
         return
     if not summaries:
-        print_message(f"{folder}: no run folders in it; regard train --out {folder / 'NAME'} makes one")
+        print_message(
+            f"{folder}: no run folders in it; regard train --out {shlex.quote(str(folder / 'NAME'))} makes one"
+        )
         return
     columns = ("run", "kind", "task", "data", "steps", "best score", "date", "size")
     rows = [

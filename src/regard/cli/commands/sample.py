@@ -1,5 +1,6 @@
 """`regard sample`: texts from a language model."""
 
+import shlex
 from typing import Annotated, Any
 
 from regard.cli.options import (
@@ -50,7 +51,8 @@ def sample(
     run = open_run(*runs, checkpoint=checkpoint, device=device)
     if run.can("translate"):
         raise CommandError(
-            f"{run.folder}: it translates; sample translations with: regard translate {run.folder} --sample"
+            f"{run.folder}: it translates; sample translations with: "
+            f"regard translate {shlex.quote(str(run.folder))} --sample"
         )
     with open_output(out) as write:
         write("".join(sample_line(each, scores, as_json) for each in run.sample(count, prefix=prefix, **search)))

@@ -45,7 +45,8 @@ def show(run: RunArgument, as_json: JsonOption = False) -> None:
     if is_pack(run):
         rows.append(("licence", summary.licence or "none stated"))
     elif summary.step:
-        rows.append(("again", f"regard train {Path(run) / 'config.toml'}{start_of(summary.commands)} --out NEW"))
+        config = shlex.quote(str(Path(run) / "config.toml"))
+        rows.append(("again", f"regard train {config}{start_of(summary.commands)} --out NEW"))
     print_table(None, rows, numbers_right=False)
 
 
