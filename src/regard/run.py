@@ -120,6 +120,7 @@ class Run:
         prefixes: Iterable[str] | None = None,
         alignment: bool = False,
         replace_unknown: bool = False,
+        coverage: bool = False,
         chunk: int | None = None,
         batch_tokens: int | None = None,
         **options: Any,
@@ -129,12 +130,14 @@ class Run:
         `chunk` texts are read at a time, by default 1,024 and on a GPU 16,384, and searched together, in batches of
         `batch_tokens` source tokens for each hypothesis (8,192, and on a GPU as many as fit). Each output begins with
         the text's prefix where there are `prefixes`, one a text. `replace_unknown` puts the source word that was looked
-        at most in the place of each unknown word. A text without words has one empty translation.
+        at most in the place of each unknown word. With `coverage` each translation names the rows of three and more
+        source words that it leaves out (`untranslated`). A text without words has one empty translation.
         """
         check_texts(texts=texts, prefixes=prefixes)
         self.require("translate")
         texts = self.unknown.watch(texts)
         extras: dict[str, Any] = {"prefixes": prefixes, "alignment": alignment, "replace_unknown": replace_unknown}
+        extras["coverage"] = coverage
         return translate.translate(self, texts, **extras, chunk=chunk, batch_tokens=batch_tokens, **options)
 
     def score(self, sources: Iterable[str], targets: Iterable[str] | None = None) -> list[Scored]:
