@@ -16,7 +16,7 @@ import torch
 from regard import plugins
 from regard.config import read
 from regard.data.language_pieces import choose_languages
-from regard.data.tokenizer import Tokenizers
+from regard.data.tokenizer import Tokenizer, Tokenizers
 from regard.data.unknown_words import UnknownWords, read_words
 from regard.decoding.batches import Scored
 from regard.decoding.ensemble import Ensemble, first_model
@@ -102,7 +102,7 @@ class Run:
     @functools.cached_property
     def unknown(self) -> UnknownWords:
         """The words read so far that did not occur in training."""
-        return UnknownWords(self.tokenizers.source, read_words(self.folder), self._warn)
+        return UnknownWords(read_tokenizer(self), read_words(self.folder), self._warn)
 
     @functools.cached_property
     def task(self) -> type[RunTask]:
@@ -267,6 +267,11 @@ def surround_run(run: Run, around: Mapping[str, tuple[str, ...]]) -> Run:
     other = copy.copy(run)
     other._surround(around)
     return other
+
+
+def read_tokenizer(run: Run) -> Tokenizer:
+    """Return the tokenizer of what a run reads: a language model reads the target side of its corpus."""
+    return run.tokenizers.target if run.settings.row.alone else run.tokenizers.source
 
 
 def check_texts(**arguments: Iterable[str] | None) -> None:
