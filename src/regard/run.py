@@ -16,7 +16,7 @@ import torch
 from regard import plugins
 from regard.config import read
 from regard.data.language_pieces import choose_languages
-from regard.data.tokenizer import Tokenizers
+from regard.data.tokenizer import Tokenizer, Tokenizers
 from regard.data.unknown_words import UnknownWords, read_words
 from regard.decoding.batches import Scored
 from regard.decoding.ensemble import Ensemble, first_model
@@ -102,7 +102,7 @@ class Run:
     @functools.cached_property
     def unknown(self) -> UnknownWords:
         """The words read so far that did not occur in training."""
-        return UnknownWords(self.tokenizers.source, read_words(self.folder), self._warn)
+        return UnknownWords(read_tokenizer(self), read_words(self.folder), self._warn)
 
     @functools.cached_property
     def task(self) -> type[RunTask]:
@@ -120,6 +120,7 @@ class Run:
         prefixes: Iterable[str] | None = None,
         alignment: bool = False,
         replace_unknown: bool = False,
+        coverage: bool = False,
         chunk: int | None = None,
         batch_tokens: int | None = None,
         **options: Any,
@@ -129,12 +130,14 @@ class Run:
         `chunk` texts are read at a time, by default 1,024 and on a GPU 16,384, and searched together, in batches of
         `batch_tokens` source tokens for each hypothesis (8,192, and on a GPU as many as fit). Each output begins with
         the text's prefix where there are `prefixes`, one a text. `replace_unknown` puts the source word that was looked
-        at most in the place of each unknown word. A text without words has one empty translation.
+        at most in the place of each unknown word. With `coverage` each translation names the rows of three and more
+        source words that it leaves out (`untranslated`). A text without words has one empty translation.
         """
         check_texts(texts=texts, prefixes=prefixes)
         self.require("translate")
         texts = self.unknown.watch(texts)
         extras: dict[str, Any] = {"prefixes": prefixes, "alignment": alignment, "replace_unknown": replace_unknown}
+        extras["coverage"] = coverage
         return translate.translate(self, texts, **extras, chunk=chunk, batch_tokens=batch_tokens, **options)
 
     def score(self, sources: Iterable[str], targets: Iterable[str] | None = None) -> list[Scored]:
@@ -264,6 +267,11 @@ def surround_run(run: Run, around: Mapping[str, tuple[str, ...]]) -> Run:
     other = copy.copy(run)
     other._surround(around)
     return other
+
+
+def read_tokenizer(run: Run) -> Tokenizer:
+    """Return the tokenizer of what a run reads: a language model reads the target side of its corpus."""
+    return run.tokenizers.target if run.settings.row.alone else run.tokenizers.source
 
 
 def check_texts(**arguments: Iterable[str] | None) -> None:

@@ -1,5 +1,6 @@
 """Lines that do not fit: cut or split, and put together again."""
 
+import dataclasses
 import itertools
 
 from hypothesis import given
@@ -105,6 +106,20 @@ def test_links_count_words_of_the_whole_line():
     assert [part.text for part in parts] == ["abc", "d", "ef"]
     outputs = [[output(part.text, -1, [(0, 0)])] for part in parts]
     assert join_outputs("abcd ef", parts, outputs, 1)[0].alignment == ((0, 0), (0, 1), (1, 2))
+
+
+def test_words_that_were_left_out_are_counted_in_the_whole_line():
+    def left_out(*spans: tuple[int, int]) -> Translation:
+        return dataclasses.replace(output("a", -1), untranslated=spans)
+
+    line = "One two three four. Five six seven eight."
+    parts = pieces(line, lambda text: len(text.split()), 4)
+    outputs = [[left_out((0, 3))], [left_out((1, 4))]]
+    assert join_outputs(line, parts, outputs, 1)[0].untranslated == ((0, 3), (5, 8))
+    assert join_outputs(line, parts, [[output("a", -1)], outputs[1]], 1)[0].untranslated is None
+    tagged = [Piece(0, 19, f"<2de> {parts[0].text}"), parts[1]]  # a tag before a piece is no word of the line
+    outputs = [[left_out((1, 4))], [left_out()]]
+    assert join_outputs(line, tagged, outputs, 1)[0].untranslated == ((0, 3),)
 
 
 def test_samples_are_put_together_in_their_order():

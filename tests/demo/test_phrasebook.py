@@ -100,3 +100,17 @@ def test_demo_reads_what_people_type(shown):
         source: output for source, output in zip(TYPED, outputs, strict=True) if strip_stop(output) not in TYPED[source]
     }
     assert len(wrong) <= 2, wrong
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_what_demo_translates_right_is_rarely_reported_and_what_it_leaves_out_is(shown):
+    tests = list(phrasebook.generate("phrasebook", phrasebook.TEST, split="test", pair="en-de", seed=0))
+    outputs = [each[0] for each in shown.run.stream([example.source for example in tests], coverage=True)]
+    right = [output for example, output in zip(tests, outputs, strict=True) if output.text == example.target]
+    assert sum(bool(output.untranslated) for output in right) <= 0.01 * len(right)
+    two = [f"{first.source} {second.source}" for first, second in zip(tests[::2], tests[1::2], strict=True)]
+    found = [each[0] for each in shown.run.stream(two, coverage=True)]
+    short = [each for text, each in zip(two, found, strict=True) if len(each.text.split()) < 0.7 * len(text.split())]
+    assert len(short) > 100
+    assert sum(bool(output.untranslated) for output in short) >= len(short) / 2

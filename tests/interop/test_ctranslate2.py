@@ -44,6 +44,10 @@ def test_the_head_that_is_chosen_comes_first_and_changes_nothing(tmp_path, layer
     for one, two in zip(mine.word_weights(pairs, settings), other.word_weights(pairs, settings), strict=True):
         assert one.shape == two.shape
         torch.testing.assert_close(one, two, atol=1e-5, rtol=0)
+    if head is not None:  # of all heads an export has the mean alone
+        both = (engine.word_attention(pairs, settings) for engine in (mine, other))
+        for one, two in zip(*both, strict=True):
+            torch.testing.assert_close(one.received, two.received, atol=1e-4, rtol=0)
     for one, two in zip(mine.score(sources, targets), other.score(sources, targets), strict=True):
         assert two.tokens == pytest.approx(one.tokens, abs=1e-4)
 

@@ -165,7 +165,7 @@ def test_samples_are_those_of_the_run(served, runs, options):
 def test_documents_are_labelled(served, runs):
     texts = ["This pizza is not too bad.", "", "I am here. We are not."]
     found = served.results("/v1/classify", {"model": "han", "texts": texts})
-    assert found[1] == {"label": None, "probability": None, "probabilities": None}
+    assert found[1] == {"label": None, "probability": None, "probabilities": None, "unknown": []}
     for number in (0, 2):
         (expected,) = runs["han"].classify([texts[number]])
         assert found[number]["label"] == expected.label

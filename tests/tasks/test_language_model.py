@@ -5,6 +5,8 @@ import torch
 from tiny import table
 
 from regard import load
+from regard.config import parse
+from regard.decoding.options import Options
 from regard.errors import ArgumentError
 from regard.tasks.language_model import LanguageModel
 from regard.tasks.settings import read_settings
@@ -41,3 +43,26 @@ def test_a_run_samples_scores_and_is_measured(tmp_path):
         run.translate(texts)
     with pytest.raises(ArgumentError, match="its task is language-model, expected classify; use regard sample"):
         run.evaluate(documents="a.tsv")
+
+
+@pytest.mark.parametrize("joint", [False, True])
+def test_its_known_words_are_those_that_it_writes(tmp_path, joint):
+    """Of a corpus of pairs it reads the target side alone: words of the other side are new to it."""
+    data = {"builtin": "phrasebook", "pair": "en-de", "count": 400, "cache": str(tmp_path / "cache")}
+    tokenizer = {"kind": "bpe", "joint": joint, "size": 600}
+    given = {"data": data, "tokenizer": tokenizer, "training__steps": 2}
+    start(table(tmp_path, **given), tmp_path / "translator")
+    start(table(tmp_path, task="language-model", model=ENCODER, **given), tmp_path / "run")  # from the same cache
+    written, read = "Ich habe nicht das.", "I have not the."
+    for run, own, other in ((load(tmp_path / "run"), written, read), (load(tmp_path / "translator"), read, written)):
+        assert run.unknown.list_words(own) == []
+        assert run.unknown.list_words(other) == [word.strip(".") for word in other.split()]
+    run = load(tmp_path / "run")
+    run.score([written])
+    assert run.unknown.message() is None
+    run.score([read])
+    assert run.unknown.message() == "I, have, not and the were never seen in training"
+    said = list[str]()
+    run = load(tmp_path / "run", warn=said.append)
+    run.force(f"{written} zorp", None, parse(Options, {}), False)  # as `look` does
+    assert said == ["zorp was never seen in training"]

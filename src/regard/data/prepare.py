@@ -34,6 +34,7 @@ __all__ = ["Prepared", "cached_valid_pairs", "prepare", "prepare_rows"]
 CHUNK = 5_000  # pairs encoded at a time
 CHARACTERS = 4_000_000  # of such pairs at most
 TEXTS = 5_000  # validation pairs whose text is kept
+TARGET_WORDS = "target-words.txt"  # in the cache, beside those of the sources
 
 Say = Callable[[str], None]
 
@@ -53,6 +54,7 @@ class Prepared:
     pictures: Pixels | None = None  # of a corpus of pictures: a source is an index of one
     references: list[list[str]] = field(default_factory=list)  # of pictures: all captions of each in `valid`
     words: frozenset[str] | None = None  # of the sources that are trained on, where they are not too many
+    target_words: frozenset[str] | None = None  # and of the targets
 
 
 def prepare(
@@ -118,6 +120,7 @@ def open_cache(folder: Path, reading: Reading, say: Say, note: str = "") -> Prep
         counts=manifest["counts"],
         labels=tuple(manifest.get("labels", ())),
         words=read_words(folder),
+        target_words=read_words(folder, TARGET_WORDS),
     )
 
 
@@ -243,9 +246,10 @@ def build(folder: Path, reading: Reading, tokenizers: Tokenizers | None) -> dict
     tokenizers.save(folder / "tokenizer.json")
     rows = "".join(json.dumps(pair) + "\n" for pair in valid.texts)
     (folder / "valid.jsonl").write_text(rows, encoding="utf-8", newline="\n")
-    words = None if train.words.words is None else format_words(train.words.words)
-    if words is not None:
-        (folder / unknown_words.FILE).write_text(words, encoding="utf-8", newline="\n")
+    for collector, name in ((train.words, unknown_words.FILE), (train.target_words, TARGET_WORDS)):
+        words = None if collector.words is None else format_words(collector.words)
+        if words is not None:
+            (folder / name).write_text(words, encoding="utf-8", newline="\n")
     return {"starts": starts, "counts": counts, "remarks": reading.remarks, **manifest}
 
 
@@ -256,7 +260,7 @@ class Side:
         self.writer, self.reading, self.tokenizers = Writer(folder, links=reading.linked), reading, tokenizers
         self.counts: Counter[str] = Counter()
         self.texts: list[Pair] = []  # of the first rows
-        self.words = WordCollector()
+        self.words, self.target_words = WordCollector(), WordCollector()
 
     def __enter__(self) -> "Side":
         return self
@@ -269,6 +273,7 @@ class Side:
         encoded = self.reading.encode(rows, tag, self.tokenizers, self.counts)
         self.writer.write(encoded.sources, encoded.targets, encoded.links)
         self.words.add(row[0] for row in encoded.texts)
+        self.target_words.add(row[1] for row in encoded.texts)
         if len(self.texts) < TEXTS:
             self.texts = [*self.texts, *(row[:2] for row in encoded.texts)][:TEXTS]
 

@@ -1,7 +1,8 @@
 """Unknown words: words that did not occur in training are reported, so that people know where the model guesses.
 
-A run keeps the words of its training sources in words.txt, where they are not too many: in lower case, one a line,
-under a heading with their checksum. A word of an input is unknown where one of its parts (letters between apostrophes,
+A run keeps the words that it was trained to read in words.txt, where they are not too many: those of its sources, or of
+the texts of a language model, which reads what it writes; in lower case, one per line, under a heading with their
+checksum. A word of an input is unknown where one of its parts (letters between apostrophes,
 hyphens and the like) is not among them, or where the tokenizer has no piece for it, or none for one of its letters.
 Numbers, and scripts without spaces, have no words to look for. Models of characters are asked for letters alone.
 """
@@ -70,10 +71,10 @@ def parse_words(text: str) -> frozenset[str] | None:
     return frozenset(body.split("\n")) - {""}
 
 
-def read_words(folder: Path) -> frozenset[str] | None:
+def read_words(folder: Path, name: str = FILE) -> frozenset[str] | None:
     """Read the words that a run was trained on; None where it keeps none, or the file is damaged."""
     try:
-        return parse_words(read_bytes(folder / FILE, LARGEST + 1000).decode())
+        return parse_words(read_bytes(folder / name, LARGEST + 1000).decode())
     except (OSError, Unreadable, UnicodeDecodeError):
         return None
 
@@ -106,15 +107,23 @@ class UnknownWords:
         """Check the words of texts, and report nothing yet."""
         for text in texts:
             for word in text.split():
-                unknown = self.verdicts.get(word)
-                if unknown is None:
-                    if len(self.verdicts) >= REMEMBERED:
-                        self.verdicts.clear()
-                    unknown = self.is_unknown(word)
-                    if len(word) <= LONGEST:  # a longer one hardly comes again, and may be as long as a book
-                        self.verdicts[word] = unknown
-                if unknown and len(self.words) < COUNTED:
+                if self.judge(word) and len(self.words) < COUNTED:
                     self.words.setdefault(strip_marks(word)[: LONGEST + 1])
+
+    def list_words(self, text: str) -> list[str]:
+        """List the unknown words of one text, each once, without marks around it; they are not kept for a report."""
+        return list(dict.fromkeys(strip_marks(word) for word in text.split() if self.judge(word)))
+
+    def judge(self, word: str) -> bool:
+        """Return whether a word is unknown, and remember that."""
+        unknown = self.verdicts.get(word)
+        if unknown is None:
+            if len(self.verdicts) >= REMEMBERED:
+                self.verdicts.clear()
+            unknown = self.is_unknown(word)
+            if len(word) <= LONGEST:  # a longer one hardly comes again, and may be as long as a book
+                self.verdicts[word] = unknown
+        return unknown
 
     def is_unknown(self, word: str) -> bool:
         """Return whether a word did not occur in training; marks alone are no words."""

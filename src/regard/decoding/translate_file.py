@@ -125,10 +125,12 @@ def join_outputs(
 
 def forget_tag(output: Any) -> Any:
     """Count the words of a source without the tag that was put before it."""
-    if output.alignment is None:
-        return output
-    links = tuple((source - 1, target) for source, target in output.alignment if source > 0)
-    return dataclasses.replace(output, alignment=links)
+    links, spans = output.alignment, output.untranslated
+    if links is not None:
+        links = tuple((source - 1, target) for source, target in links if source > 0)
+    if spans is not None:
+        spans = tuple((max(0, start - 1), end - 1) for start, end in spans)
+    return dataclasses.replace(output, alignment=links, untranslated=spans)
 
 
 def join_two(first: Any, second: Any, words: int, between: str = " ") -> Any:
@@ -137,6 +139,9 @@ def join_two(first: Any, second: Any, words: int, between: str = " ") -> Any:
     if alignment is not None and second.alignment is not None:
         before = len(first.text.split())
         alignment += tuple((source + words, target + before) for source, target in second.alignment)
+    spans = first.untranslated
+    if spans is not None and second.untranslated is not None:
+        spans += tuple((start + words, end + words) for start, end in second.untranslated)
     log_probs = first.token_log_probs
     if log_probs is not None and second.token_log_probs is not None:
         log_probs += second.token_log_probs
@@ -149,6 +154,7 @@ def join_two(first: Any, second: Any, words: int, between: str = " ") -> Any:
         finished=first.finished and second.finished,
         alignment=alignment,
         token_log_probs=log_probs,
+        untranslated=spans,
     )
 
 
@@ -161,10 +167,12 @@ def translate_file(
     *,
     nbest: int = 1,
     ranked: bool = True,
+    look: Callable[[int, str, Sequence[Any]], None] | None = None,
 ) -> Iterator[tuple[int, str]]:
     """Translate a file block by block; yield how many lines were done, and the text to write for them.
 
-    `translate` is given texts and their prefixes, and gives the outputs of each.
+    `translate` is given texts and their prefixes, and gives the outputs of each. `look` is shown every line with its
+    number, from 1, and its outputs.
     """
     import torch  # by now loaded, with the model
 
@@ -184,6 +192,8 @@ def translate_file(
         rows = []
         for i, (line, each) in enumerate(zip(block.lines, parts, strict=True), block.first - 1):
             outputs = join_outputs(line, each, list(islice(results, len(each))), nbest, ranked)
+            if look is not None:
+                look(i + 1, line, outputs)
             rows.append(form.lines(i, line, outputs))
         return len(block.lines), "".join(rows)
 

@@ -33,6 +33,7 @@ from regard.decoding.options import Options
 from regard.decoding.outputs import Output, SearchResult, check_outputs
 from regard.decoding.scoring import length_penalty
 from regard.errors import ArgumentError, ConfigError
+from regard.inspection.alignments.coverage import WordAttention, content_rows, sum_received
 from regard.inspection.alignments.extraction import Links, Pair, extract_links, merge_batch, word_ids
 from regard.inspection.alignments.settings import AlignmentSettings
 from regard.interop.ctranslate2 import pieces_of
@@ -256,12 +257,16 @@ class CTranslate2Engine:
         return answers
 
     def word_weights(self, pairs: Sequence[Pair], settings: AlignmentSettings) -> list[Tensor]:
-        """Return how much each target word of a pair looked at each source word, in a pass along the target.
+        """Return how much each target word of a pair looked at each source word, in a pass along the target."""
+        return [each.weights for each in self.word_attention(pairs, settings)]
+
+    def word_attention(self, pairs: Sequence[Pair], settings: AlignmentSettings) -> list[WordAttention]:
+        """Return these weights, and how much each source word received in all.
 
         CTranslate2 writes the target as a forced prefix, and one token more, whose row is END's.
         """
         self.check_alignment(settings)
-        weights: list[Tensor] = [torch.empty(0, 0)] * len(pairs)
+        attention = [WordAttention(torch.empty(0, 0), torch.empty(0))] * len(pairs)
         for chunk in pair_batches(pairs):
             results = self.translator.translate_batch(
                 [self.spell(pairs[i][0], self.source) for i in chunk],
@@ -280,8 +285,11 @@ class CTranslate2Engine:
                 columns, source_words = word_ids([source], torch.device("cpu"))
                 words = [None, *target] if settings.offset else [*target, None]
                 places, target_words = word_ids([words], torch.device("cpu"))
-                weights[i] = merge_batch(rows[None, None], places, columns, (target_words, source_words))[0, 0]
-        return weights
+                weights = merge_batch(rows[None, None], places, columns, (target_words, source_words))[0, 0]
+                content = torch.tensor([content_rows(self.tokenizers.target, pairs[i][1], len(rows), settings.offset)])
+                received = sum_received(rows[None, None], content, columns, source_words)[0]
+                attention[i] = WordAttention(weights, received)
+        return attention
 
     def link_words(self, pairs: Sequence[Pair], settings: AlignmentSettings) -> list[Links]:
         """Return the links between the words of each pair."""

@@ -40,6 +40,8 @@ class TextOutput(Protocol):
     def finished(self) -> bool: ...
     @property
     def alignment(self) -> tuple[tuple[int, int], ...] | None: ...
+    @property
+    def untranslated(self) -> tuple[tuple[int, int], ...] | None: ...
 
 
 @dataclass(frozen=True)
@@ -75,7 +77,7 @@ class OutputFormat:
 
 def as_json_object(output: TextOutput) -> dict[str, Any]:
     """An output as JSON has it."""
-    return {
+    row = {
         "text": output.text,
         "score": json_number(output.score),
         "log_prob": json_number(output.log_prob),
@@ -83,6 +85,8 @@ def as_json_object(output: TextOutput) -> dict[str, Any]:
         "finished": output.finished,
         "alignment": None if output.alignment is None else [list(link) for link in output.alignment],
     }
+    spans = output.untranslated
+    return row if spans is None else row | {"untranslated": [list(span) for span in spans]}
 
 
 def sample_line(output: TextOutput, scores: bool = False, as_json: bool = False) -> str:

@@ -13,7 +13,7 @@ from regard.serving.requests import ApiError
 from regard.serving.texts import SplitText
 from regard.tasks.results import Translation, to_translation
 
-__all__ = ["as_table", "check_pairs", "error_of", "join_texts", "replace_scores", "write_texts"]
+__all__ = ["add_unknown", "as_table", "check_pairs", "error_of", "join_texts", "replace_scores", "write_texts"]
 
 
 def join_texts(
@@ -53,6 +53,11 @@ def write_texts(
     return answers
 
 
+def add_unknown(answers: Sequence[dict[str, Any]], unknown: Sequence[list[str]]) -> list[dict[str, Any]]:
+    """Add to the answer for each text those of its words that did not occur in training."""
+    return [{**answer, "unknown": words} for answer, words in zip(answers, unknown, strict=True)]
+
+
 def check_pairs(texts: Sequence[str], targets: Sequence[str]) -> None:
     """Refuse lists of other lengths."""
     if len(texts) != len(targets):
@@ -71,6 +76,8 @@ def as_table(output: Translation) -> dict[str, Any]:
     }
     if output.alignment is not None:
         table["alignment"] = [list(link) for link in output.alignment]
+    if output.untranslated is not None:
+        table["untranslated"] = [list(span) for span in output.untranslated]
     if output.token_log_probs is not None:
         table["scores"] = [finite(each) for each in output.token_log_probs]
     return table

@@ -12,12 +12,12 @@ import torch
 
 from regard.data.language_pieces import choose_languages, spoken_languages
 from regard.data.languages import languages_of
-from regard.data.unknown_words import IgnoredWords
+from regard.data.unknown_words import IgnoredWords, UnknownWords, read_words
 from regard.decoding.ensemble import first_model
 from regard.decoding.processes import Processes
 from regard.errors import ConfigError
 from regard.interop.manifest import is_export
-from regard.run import Run, load, surround_run
+from regard.run import Run, load, read_tokenizer, surround_run
 from regard.serving.jobs import Update, WaitingLine
 from regard.serving.process_worker import ProcessWorker
 from regard.serving.settings import ServeSettings
@@ -81,6 +81,15 @@ class ServedModel:
         """The run: its tokenizers, settings and labels, and the facts of its model, to compute nothing with."""
         assert self.opened is not None
         return self.opened
+
+    @functools.cached_property
+    def unknown_words(self) -> UnknownWords:
+        """What knows the words that the run was trained to read."""
+        return UnknownWords(read_tokenizer(self.run), read_words(self.run.folder))
+
+    def list_unknown(self, texts: Sequence[str]) -> list[list[str]]:
+        """List the words of each text that did not occur in training."""
+        return [self.unknown_words.list_words(text) for text in texts]
 
     def run_between(self, languages: Languages) -> Run:
         """The run as it is for two languages; a CommandError names one that the model does not know."""

@@ -83,6 +83,9 @@ class TranslateRequest(LanguageRequest):
     )
     split: bool = option(True, "split texts into sentences; false: cut what is too long, and say so")
     alignment: bool = option(False, "add word links, pairs of a source word and a target word, counted from 0")
+    coverage: bool = option(
+        False, "add where an output leaves source words out (untranslated), which alignment adds as well"
+    )
     scores: bool = option(False, "add the log-probability of every token")
     replace_unknown: bool = option(False, "replace each unknown word with the source word it attended to most")
     stream: bool = option(False, "answer with server-sent events: what is certain so far, then the whole answer")

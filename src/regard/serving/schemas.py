@@ -33,15 +33,22 @@ OUTPUT = table(
     tokens=array(TEXT),
     finished={"type": "boolean"},
     alignment_=LINKS,
+    untranslated_={
+        **LINKS,
+        "description": "rows of source words that are left out: the first, and the one behind them",
+    },
     scores_=array(NUMBER),
 )
 EVENT = table(event={"type": "string", "enum": ["partial", "result", "error"]}, data=TEXT)  # its data are JSON
 ERROR = table(error=table(code=TEXT, message=TEXT, field={"type": ["string", "null"]}))
+UNKNOWN = {**array(TEXT), "description": "words of the text that did not occur in training"}
 ANSWERS: dict[str, dict[str, Any]] = {
-    "translate": table(model=TEXT, results=array(table(text=TEXT, cut={"type": "boolean"}, outputs=array(OUTPUT)))),
+    "translate": table(
+        model=TEXT, results=array(table(text=TEXT, cut={"type": "boolean"}, unknown=UNKNOWN, outputs=array(OUTPUT)))
+    ),
     "sample": table(model=TEXT, results=array(OUTPUT)),
-    "score": table(model=TEXT, results=array(table(log_prob=NUMBER, tokens=array(NUMBER)))),
-    "align": table(model=TEXT, results=array(table(alignment=LINKS))),
+    "score": table(model=TEXT, results=array(table(log_prob=NUMBER, tokens=array(NUMBER), unknown=UNKNOWN))),
+    "align": table(model=TEXT, results=array(table(alignment=LINKS, unknown=UNKNOWN))),
     "classify": table(
         model=TEXT,
         results=array(
@@ -49,11 +56,12 @@ ANSWERS: dict[str, dict[str, Any]] = {
                 label={"type": ["string", "null"]},
                 probability=NUMBER,
                 probabilities={"type": ["object", "null"], "additionalProperties": {"type": "number"}},
+                unknown_=UNKNOWN,
             )
         ),
     ),
     "caption": table(model=TEXT, results=array(table(text=TEXT, outputs=array(OUTPUT)))),
-    "look": table(model=TEXT, page={"type": "object"}),
+    "look": table(model=TEXT, page={"type": "object"}, unknown_=UNKNOWN),
     "models": table(
         models=array(
             table(

@@ -12,7 +12,7 @@ from regard.decoding.options import Options
 from regard.decoding.outputs import SearchResult
 from regard.errors import ArgumentError
 from regard.run import Run
-from regard.serving.answers import as_table, check_pairs, join_texts, replace_scores, write_texts
+from regard.serving.answers import add_unknown, as_table, check_pairs, join_texts, replace_scores, write_texts
 from regard.serving.calls import collect_page, list_alignments, list_links, score_tokens
 from regard.serving.jobs import Job
 from regard.serving.models import NONE, Languages, ServedModel
@@ -91,7 +91,7 @@ class Service(ModelRegistry):
             device = model.device_type
             raise ArgumentError(f"precision: bf16 given, expected fp32 or auto: a search on {device} is in fp32")
         run.engine.check(options)
-        if request.alignment or request.replace_unknown:
+        if request.alignment or request.replace_unknown or request.coverage:
             check_attention(run)
         with self.stage("prepare"):
             source, target = run.tokenizers.source, run.tokenizers.target
@@ -126,13 +126,15 @@ class Service(ModelRegistry):
         """Put the outputs of sentences together, with what was asked for beside them."""
         with self.stage("finish"):
             outputs = [result.outputs for result in results]
+            unknown = await self.list_unknown(model, request.texts)
             target = model.run_between(request.languages).tokenizers.target
-            if not (request.alignment or request.replace_unknown or request.scores):
+            attended = request.alignment or request.replace_unknown or request.coverage
+            if not (attended or request.scores):
                 answers = await self.apart(len(outputs), write_texts, texts, outputs, target, options)
-                return {"model": model.name, "results": answers}
-            if request.alignment or request.replace_unknown:
+                return {"model": model.name, "results": add_unknown(answers, unknown)}
+            if attended:
                 pieces, translations = [piece for each in texts for piece in each.texts], []
-                wanted = request.alignment, request.replace_unknown
+                wanted = request.alignment, request.replace_unknown, request.alignment or request.coverage
                 for first in range(0, len(pieces), PAIRS):
                     some = slice(first, first + PAIRS)
 
@@ -144,7 +146,11 @@ class Service(ModelRegistry):
             if request.scores:
                 translations = await self.add_scores(model, sources, outputs, translations)
             answers = await self.apart(len(outputs), join_texts, texts, translations, options)
-        return {"model": model.name, "results": answers}
+        return {"model": model.name, "results": add_unknown(answers, unknown)}
+
+    async def list_unknown(self, model: ServedModel, texts: Sequence[str]) -> list[list[str]]:
+        """List the words of each text that did not occur in training."""
+        return await self.apart(sum(map(len, texts)) // SENTENCE, model.list_unknown, texts)
 
     async def add_scores(
         self, model: ServedModel, sources: Any, outputs: Any, translations: list[list[Translation]]
@@ -216,10 +222,8 @@ class Service(ModelRegistry):
             some, written = list(texts[first : first + PAIRS]), list(targets[first : first + PAIRS])
             score = functools.partial(Run.score, sources=some, targets=written or None)
             results += await self.call(model, score, request.languages)
-        return {
-            "model": model.name,
-            "results": [{"log_prob": each.log_prob, "tokens": list(each.tokens)} for each in results],
-        }
+        scored = [{"log_prob": each.log_prob, "tokens": list(each.tokens)} for each in results]
+        return {"model": model.name, "results": add_unknown(scored, await self.list_unknown(model, texts))}
 
     async def align(self, request: AlignRequest) -> dict[str, Any]:
         """Align the words of given translations."""
@@ -232,7 +236,7 @@ class Service(ModelRegistry):
             pairs = list(zip(texts, targets, strict=True))[first : first + PAIRS]
             links = await self.call(model, functools.partial(list_links, pairs=pairs), request.languages)
             results += [{"alignment": [list(link) for link in each]} for each in links]
-        return {"model": model.name, "results": results}
+        return {"model": model.name, "results": add_unknown(results, await self.list_unknown(model, texts))}
 
     async def classify(self, name: str | None, items: Sequence[Any]) -> dict[str, Any]:
         """Label documents, or pictures as they were decoded."""
@@ -242,15 +246,15 @@ class Service(ModelRegistry):
         for first in range(0, len(items), PAIRS):
             some = list(items[first : first + PAIRS])
             labels += await self.call(model, functools.partial(Run.classify, items=some))
-        return {
-            "model": model.name,
-            "results": [
-                {"label": None, "probability": None, "probabilities": None}
-                if each is None
-                else {"label": each.label, "probability": each.probability, "probabilities": each.probabilities}
-                for each in labels
-            ],
-        }
+        results = [
+            {"label": None, "probability": None, "probabilities": None}
+            if each is None
+            else {"label": each.label, "probability": each.probability, "probabilities": each.probabilities}
+            for each in labels
+        ]
+        if model.run.settings.data.reads != "pictures":
+            results = add_unknown(results, await self.list_unknown(model, items))
+        return {"model": model.name, "results": results}
 
     async def caption(self, name: str | None, pictures: Sequence[np.ndarray], options: Options) -> dict[str, Any]:
         """Caption pictures as they were decoded."""
@@ -310,7 +314,8 @@ class Service(ModelRegistry):
         """Collect what a page shows of one item."""
         self.admit(model, 1)
         look = functools.partial(collect_page, item=item, target=target, table=dict(table))
-        return {"model": model.name, "page": await self.call(model, look, languages)}
+        answer = {"model": model.name, "page": await self.call(model, look, languages)}
+        return answer | ({"unknown": model.list_unknown([item])[0]} if isinstance(item, str) else {})
 
     def check_words(self, field: str, *texts: str | None) -> None:
         """Refuse a text that is too long to be looked into."""

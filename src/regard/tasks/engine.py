@@ -17,6 +17,7 @@ from regard.decoding.ensemble import first_model
 from regard.decoding.options import Options
 from regard.decoding.outputs import SearchResult
 from regard.decoding.replay import Replay
+from regard.inspection.alignments.coverage import WordAttention, word_attention
 from regard.inspection.alignments.extraction import Links, Pair, link_words, word_weights
 from regard.inspection.alignments.settings import AlignmentSettings
 from regard.models.contract import Model
@@ -42,6 +43,9 @@ class Engine(Protocol):
 
     def word_weights(self, pairs: Sequence[Pair], settings: AlignmentSettings) -> list[Tensor]:
         """Return how much each target word of a pair looked at each source word, by the settings of alignment."""
+
+    def word_attention(self, pairs: Sequence[Pair], settings: AlignmentSettings) -> list[WordAttention]:
+        """Return these weights, and how much each source word received in all."""
 
     def link_words(self, pairs: Sequence[Pair], settings: AlignmentSettings) -> list[Links]:
         """Return the links between the words of each pair."""
@@ -73,6 +77,10 @@ class ModelEngine:
     def word_weights(self, pairs: Sequence[Pair], settings: AlignmentSettings) -> list[Tensor]:
         """Read the weights in a teacher-forced pass."""
         return word_weights(first_model(self.model), self.tokenizers, pairs, settings)
+
+    def word_attention(self, pairs: Sequence[Pair], settings: AlignmentSettings) -> list[WordAttention]:
+        """Read the weights and what each source word received in a teacher-forced pass."""
+        return word_attention(first_model(self.model), self.tokenizers, pairs, settings)
 
     def link_words(self, pairs: Sequence[Pair], settings: AlignmentSettings) -> list[Links]:
         """Read the links in a teacher-forced pass."""

@@ -23,6 +23,7 @@ class Translation:
     finished: bool  # it ended by itself, and not at the limit of its length
     alignment: tuple[tuple[int, int], ...] | None = None  # links of a source word and a target word, from 0
     token_log_probs: tuple[float, ...] | None = None  # of each of its tokens, without END, where they were asked for
+    untranslated: tuple[tuple[int, int], ...] | None = None  # rows of source words, [from, to), that it leaves out
 
 
 @dataclass(frozen=True)

@@ -169,7 +169,7 @@ def plan_run(
     check_weights(settings, group.device, processes=group.world)  # before the corpus is read, as small as it can be
     prepared = prepare_shared(settings, tokenizers, labels_of(manifest), group, progress)
     if base is not None and not (base / unknown_words.FILE).is_file():
-        prepared = replace(prepared, words=None)  # the run knows more words than it is trained on now
+        prepared = replace(prepared, words=None, target_words=None)  # the run knows more than it is trained on now
     settings = decide_pieces(settings, prepared)
     if choose:
         settings = picture_defaults(settings, prepared.references)
@@ -224,7 +224,7 @@ def train_planned(planned: PlannedRun, out: Path, group: Group, progress: Progre
         write_config(out / "config.toml", settings)
         if prepared.tokenizers is not None:
             save_tokenizers(out / "tokenizer.json", prepared.tokenizers)
-        save_words(out / unknown_words.FILE, prepared.words)
+        save_words(out / unknown_words.FILE, prepared.target_words if settings.row.alone else prepared.words)
         if "translate" in planned.task.actions:
             data = settings.data
             tags = [*([corpus.tag for corpus in data.training] or [None]), *(corpus.tag for corpus in data.rehearsed)]
@@ -363,7 +363,7 @@ def save_tokenizers(path: Path, tokenizers: Tokenizers) -> None:
 
 
 def save_words(path: Path, words: frozenset[str] | None) -> None:
-    """Write the words of the training sources, where they are kept, replacing those of an earlier training."""
+    """Write the words that training reads, where they are kept, replacing those of an earlier training."""
     content = None if words is None else unknown_words.format_words(words)
     try:
         if content is None:

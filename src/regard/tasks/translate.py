@@ -20,12 +20,14 @@ from regard.decoding.sources import tokens_of
 from regard.decoding.translate_file import LineFitter, translate_file
 from regard.errors import ArgumentError, ConfigError
 from regard.evaluation.text import bleu, chrf, exact
+from regard.inspection.alignments.coverage import untranslated_spans
 from regard.inspection.alignments.extraction import Links, extract_links
 from regard.inspection.collect.sides import text_side
 from regard.inspection.collect.teacher_forcing import ForcedExample, Item, encode_text, output_sides, search_tree
 from regard.io.formats import OutputFormat
 from regard.io.inputs import SourceLines
 from regard.io.lines import CHUNK, CHUNK_CUDA, Say, ignore
+from regard.io.untranslated import UntranslatedReport, is_typed
 from regard.models.kinds import KINDS
 from regard.tasks.evaluation import EvaluationReport, evaluate_texts
 from regard.tasks.guided import Guided, guided_at
@@ -116,6 +118,7 @@ def translate(
     prefixes: Iterable[str] | None = None,
     alignment: bool = False,
     replace_unknown: bool = False,
+    coverage: bool = False,
     chunk: int | None = None,
     batch_tokens: int | None = None,
     **options: Any,
@@ -127,9 +130,10 @@ def translate(
         raise ArgumentError(f"chunk: {chunk} given, expected at least 1")
     parsed = parse(Options, options)
     run.engine.check(parsed)
-    if alignment or replace_unknown:
+    if alignment or replace_unknown or coverage:
         check_attention(run)
-    return translate_chunks(run, texts, prefixes, alignment, replace_unknown, chunk, batch_tokens, parsed)
+    extras = (alignment, replace_unknown, coverage) if alignment or replace_unknown or coverage else None
+    return translate_chunks(run, texts, prefixes, extras, chunk, batch_tokens, parsed)
 
 
 def translate_lines(
@@ -139,14 +143,19 @@ def translate_lines(
     processes: Processes,
     *,
     split: bool = False,
+    coverage: bool | None = None,
     warn: Say = ignore,
     **options: Any,
 ) -> Iterator[tuple[int, str]]:
     """Translate a file or a pipe; yield, block by block, how many lines are done, and the text to write for them.
 
     With `split` a line is translated sentence by sentence; else one that is too long is cut, and `warn` is told. In a
-    table the sources are read. The other `options` are those of `translate`.
+    table the sources are read. With `coverage`, by default of texts that are typed, `warn` is told of source words that
+    outputs leave out. The other `options` are those of `translate`.
     """
+    typed = is_typed(lines.path)
+    if coverage is None:
+        coverage = typed and bool(first_model(run.model).cross_attentions)
     if run.device.type == "cuda" and processes.world == 1:
         lines.size = CHUNK_CUDA
     data = run.settings.data
@@ -155,10 +164,24 @@ def translate_lines(
     fit = LineFitter.of(run.tokenizers.source, data.longest, run.model.limit, split=split, tags=tags, warn=warn)
 
     def search(texts: list[str], prefixes: list[str] | None) -> Iterator[list[Translation]]:
-        return run.stream(texts, prefixes=prefixes, **options)
+        return run.stream(texts, prefixes=prefixes, coverage=coverage, **options)
 
-    ranked = not options.get("sample", Options.sample)
-    return translate_file(lines, search, fit, form, processes, nbest=options.get("nbest", Options.nbest), ranked=ranked)
+    ranked, report = not options.get("sample", Options.sample), UntranslatedReport(warn, lines.total)
+    blocks = translate_file(
+        lines,
+        search,
+        fit,
+        form,
+        processes,
+        nbest=options.get("nbest", Options.nbest),
+        ranked=ranked,
+        look=report.look if coverage else None,
+    )
+    for block in blocks:
+        yield block
+        if typed:  # below the translation that it is about
+            report.tell()
+    report.tell()
 
 
 def check_attention(run: TrainedRun) -> None:
@@ -171,8 +194,7 @@ def translate_chunks(
     run: TrainedRun,
     texts: Iterable[str],
     prefixes: Iterable[str] | None,
-    alignment: bool,
-    replace_unknown: bool,
+    extras: tuple[bool, bool, bool] | None,
     chunk: int,
     budget: int | None,
     options: Options,
@@ -195,8 +217,8 @@ def translate_chunks(
         sources = run.tokenizers.source.encode_batch(rows)
         results = run.engine.search(sources, options, prefixes=begun, budget=budget)
         outputs = [each.outputs for each in results]
-        if alignment or replace_unknown:
-            yield from add_alignments(run, rows, sources, outputs, alignment, replace_unknown)
+        if extras is not None:
+            yield from add_alignments(run, rows, sources, outputs, *extras)
         else:
             yield from ([to_translation(output, run.tokenizers.target) for output in each] for each in outputs)
     if prefix_texts is not None and next(prefix_texts, None) is not None:
@@ -216,27 +238,32 @@ def add_alignments(
     outputs: Sequence[list[Output]],
     alignment: bool,
     replace_unknown: bool,
+    coverage: bool = False,
 ) -> Iterator[list[Translation]]:
-    """Convert outputs to text, with their alignments."""
+    """Convert outputs to text, with their alignments, and with the source words that they leave out."""
     needed = [
         (i, j)
         for i, each in enumerate(outputs)
         for j, output in enumerate(each)
-        if sources[i] and output.tokens and (alignment or UNKNOWN in output.tokens)
+        if sources[i] and output.tokens and (alignment or coverage or UNKNOWN in output.tokens)
     ]
     pairs = [(sources[i], outputs[i][j].tokens) for i, j in needed]
-    settings = run.alignment_settings
-    weights = dict(zip(needed, run.engine.word_weights(pairs, settings), strict=True))
+    settings, tags = run.alignment_settings, [*run.tokenizers.source.tags.values()]
+    attention = dict(zip(needed, run.engine.word_attention(pairs, settings), strict=True))
     for i, each in enumerate(outputs):
         words = run.tokenizers.source.normalise(texts[i]).split()
         translations = []
         for j, output in enumerate(each):
-            translation, weight = to_translation(output, run.tokenizers.target), weights.get((i, j))
+            translation, own = to_translation(output, run.tokenizers.target), attention.get((i, j))
+            weight = None if own is None else own.weights
             if replace_unknown and weight is not None and UNKNOWN in output.tokens:
                 translation = replace(translation, text=replace_unknown_words(run, output, words, weight))
             if alignment:
                 links = [] if weight is None else extract_links(weight[None], settings)[0]
                 translation = replace(translation, alignment=tuple(links))
+            if coverage:
+                received = [] if own is None else own.received.tolist()
+                translation = replace(translation, untranslated=untranslated_spans(words, received, tags))
             translations.append(translation)
         yield translations
 

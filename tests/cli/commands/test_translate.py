@@ -426,3 +426,47 @@ def test_a_text_is_translated_as_it_is_typed(at_desk):
     assert said("run", "1 2\n3 4") == said("run", stdin="1 2\n3 4\n")
     assert refused("run", "7") == "7: no such file; if it is a text, add --text"
     assert refused("run", "--text") == "--text: missing a text; give one after the run folder"
+
+
+LONG = " ".join(["we were here and the dog sleeps"] * 3)
+STORED = Path(__file__).parents[2] / "stored_runs"
+
+
+def test_what_a_typed_text_says_and_its_output_leaves_out_is_reported(tmp_path):
+    """One token of output gives its source one of attention in all: most of 21 words got next to nothing."""
+    shown = typed(STORED / "transformer", LONG, "--longest", 1)
+    assert shown.exit_code == 0
+    (said,) = [line for line in shown.stderr.splitlines() if "not translated" in line]
+    assert said.startswith("regard: perhaps not translated: “")
+    assert "line" not in said
+    shown = typed(STORED / "transformer", f"we were\n{LONG}", "--longest", 1)
+    (said,) = [line for line in shown.stderr.splitlines() if "not translated" in line]
+    assert said.endswith("(line 2)")
+    assert "(line 1)" not in said
+    assert "not translated" not in typed(STORED / "transformer", LONG, "--longest", 1, "--no-coverage").stderr
+
+
+def test_of_files_and_pipes_it_is_reported_where_it_is_asked_for(tmp_path):
+    file = tmp_path / "file"
+    file.write_text(f"we were\n{LONG}\n")
+    for path, stdin in ((file, None), ("-", file.read_text())):
+        silent = typed(STORED / "transformer", path, "--longest", 1, stdin=stdin)
+        assert "not translated" not in silent.stderr
+        asked = typed(STORED / "transformer", path, "--longest", 1, "--coverage", "--json", stdin=stdin)
+        assert asked.stderr.count("perhaps not translated") == 1
+        assert "(line 2)" in asked.stderr
+        first, second = (json.loads(line)["translations"][0] for line in asked.stdout.splitlines())
+        assert first["untranslated"] == []
+        assert all(end - start >= 3 for start, end in second["untranslated"])
+        assert second["untranslated"]
+        # The result is the same, whether or not somebody asks what is missing in it.
+        assert [json.loads(line)["translations"][0]["text"] for line in asked.stdout.splitlines()] == (
+            silent.stdout.splitlines()
+        )
+
+
+def test_a_run_without_attention_says_nothing_of_what_is_missing():
+    shown = typed(STORED / "rnn", LONG, "--longest", 1)
+    assert shown.exit_code == 0
+    assert "not translated" not in shown.stderr
+    assert "a model of kind rnn has no attention to its source" in refused(STORED / "rnn", LONG, "--coverage")

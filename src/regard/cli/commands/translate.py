@@ -45,6 +45,14 @@ AlignmentOption = Annotated[bool, flag_option("--alignment", "Also write word li
 SplitOption = Annotated[
     bool, flag_option("--split", "Split lines into sentences, so that long lines are not truncated.")
 ]
+CoverageOption = Annotated[
+    bool | None,
+    typer.Option(
+        "--coverage/--no-coverage",
+        help="Report source words that were perhaps not translated; default: for typed texts, not for files and pipes.",
+        show_default=False,
+    ),
+]
 PrefixesOption = Annotated[
     str | None, file_option("Text file of prefixes, one per line, for the outputs to begin with.")
 ]
@@ -69,6 +77,7 @@ def translate(
     alignment: AlignmentOption = False,
     as_json: JsonLinesOption = False,
     split: SplitOption = False,
+    coverage: CoverageOption = None,
     prefix: Annotated[str | None, text_option("Text that every output begins with.")] = None,
     prefixes: PrefixesOption = None,
     replace_unknown: ReplaceUnknownOption = False,
@@ -108,9 +117,17 @@ def translate(
         opened.set_languages(**languages)
         check_served(opened, search)
         form = OutputFormat(scores, alignment, search["nbest"] > 1, as_json)
-        extras = {"alignment": alignment, "replace_unknown": replace_unknown, "batch_tokens": batch_tokens}
+        extras: dict[str, Any] = {"alignment": alignment, "replace_unknown": replace_unknown, "coverage": coverage}
         blocks = translate_lines(
-            opened, source_lines, form, processes, split=split, warn=print_message, **extras, **search
+            opened,
+            source_lines,
+            form,
+            processes,
+            split=split,
+            warn=print_message,
+            batch_tokens=batch_tokens,
+            **extras,
+            **search,
         )
         write_blocks(blocks, out, source_lines.total, processes.first)
         if processes.first:
