@@ -103,7 +103,7 @@ def test_a_run_says_what_it_is(trained):
 
 
 NAMES = """align alignment_settings can caption captions classify device engine evaluate folder force labels links model
-require sample score set_languages settings step stream task tokenizers translate unknown"""
+require sample score sentence_share set_languages settings step stream task tokenizers translate unknown"""
 
 
 def test_the_names_of_a_run_are_few_and_there(trained):

@@ -7,6 +7,7 @@ run.translate(["I ate pizza yesterday."], beam=5)
 
 import copy
 import functools
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ import torch
 from regard import plugins
 from regard.config import read
 from regard.data.language_pieces import choose_languages
+from regard.data.sentence_share import SentenceCounter, SentenceShare, describe_several
 from regard.data.tokenizer import Tokenizer, Tokenizers
 from regard.data.unknown_words import UnknownWords, read_words
 from regard.decoding.batches import Scored
@@ -105,6 +107,11 @@ class Run:
         return UnknownWords(read_tokenizer(self), read_words(self.folder), self._warn)
 
     @functools.cached_property
+    def sentence_share(self) -> SentenceShare:
+        """How many of the sources that it was trained on have several sentences; of an ensemble, those of the first."""
+        return SentenceShare.read(self.folder)
+
+    @functools.cached_property
     def task(self) -> type[RunTask]:
         """The class of the run's task, a subclass of `RunTask`."""
         return self.settings.row.load()
@@ -118,6 +125,7 @@ class Run:
         texts: Iterable[str],
         *,
         prefixes: Iterable[str] | None = None,
+        split: bool | None = None,
         alignment: bool = False,
         replace_unknown: bool = False,
         coverage: bool = False,
@@ -132,12 +140,18 @@ class Run:
         the text's prefix where there are `prefixes`, one a text. `replace_unknown` puts the source word that was looked
         at most in the place of each unknown word. With `coverage` each translation names the rows of three and more
         source words that it leaves out (`untranslated`). A text without words has one empty translation.
+
+        With `split` each text is translated sentence by sentence, and its outputs are joined. It is off by default:
+        then one line on standard error, or to `warn` of `load`, counts the texts with several sentences, of which a
+        model that was trained on single ones may leave some out. With `split=False` nobody is told.
         """
         check_texts(texts=texts, prefixes=prefixes)
         self.require("translate")
         texts = self.unknown.watch(texts)
+        if split is None and self.sentence_share.single:
+            texts = self._watch_sentences(texts)
         extras: dict[str, Any] = {"prefixes": prefixes, "alignment": alignment, "replace_unknown": replace_unknown}
-        extras["coverage"] = coverage
+        extras |= {"coverage": coverage, "split": bool(split)}
         return translate.translate(self, texts, **extras, chunk=chunk, batch_tokens=batch_tokens, **options)
 
     def score(self, sources: Iterable[str], targets: Iterable[str] | None = None) -> list[Scored]:
@@ -225,6 +239,14 @@ class Run:
             yield pair
         self.unknown.tell()
 
+    def _watch_sentences(self, texts: Iterable[str]) -> Iterator[str]:
+        """Pass texts on, and report in the end how many have several sentences."""
+        counter = SentenceCounter([corpus.tag for corpus in self.settings.data.corpora if corpus.tag])
+        yield from counter.watch(texts)
+        if counter.several:
+            say = self._warn or print_to_stderr
+            say(describe_several(counter, "texts", "split=True, or --split on the command line, translates each"))
+
     @property
     def engine(self) -> Engine:
         """What searches, scores and aligns: the model."""
@@ -272,6 +294,11 @@ def surround_run(run: Run, around: Mapping[str, tuple[str, ...]]) -> Run:
 def read_tokenizer(run: Run) -> Tokenizer:
     """Return the tokenizer of what a run reads: a language model reads the target side of its corpus."""
     return run.tokenizers.target if run.settings.row.alone else run.tokenizers.source
+
+
+def print_to_stderr(message: str) -> None:
+    """Print a message of a run that nobody else listens to."""
+    print(f"regard: {message}", file=sys.stderr)
 
 
 def check_texts(**arguments: Iterable[str] | None) -> None:

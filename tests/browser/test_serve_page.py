@@ -10,7 +10,7 @@ from browser.served_pages import open_served
 from serving.served import STORED, serve_process, stored
 
 from regard import load
-from regard.data.sentence_split import CLOSING, OPENING, SHORT, sentences
+from regard.data.sentence_split import CLOSING, OPENING, QUOTES, SHORT, SHORTENED, source_sentences
 from regard.serving.page import read_static
 
 pytestmark = pytest.mark.browser
@@ -384,12 +384,20 @@ def test_sentences_are_cut_as_the_server_cuts_them(browser):
         "I am I. You are you. It was I.",
         "Wait... What? No!! Yes?! ok. Fine.",
         "x" * 30 + ". Y",
+        "i see the dog. it is big! are they there? I like it.",
+        " I see the dog .  i see the cat ! tu vois le chien ? oui",
+        "approx. drei usw. und etc. so weiter. z. b. ja. nein, wait... what",
+        '"i see him." "i see her." "stop!" he said. (yes, him.) no',
+        "I. part one. then more. ① see that. ok then. I'm here. he is not.",
+        "ich sehe den Hund. er schläft! warum? Weil. er müde ist.",
+        "он видит собаку. она спит. 5 тыс. или больше. _so it is. and so on",
         "",
         " ",
         ".",
     ]
-    rules = {"sentences": {"short": SHORT.pattern, "closing": CLOSING, "opening": OPENING}}
-    prelude = f"const SETTINGS = {json.dumps(rules)}; const LIMITS = {{ characters: 20000 }};"
+    rules = {"short": SHORT.pattern, "closing": CLOSING, "opening": OPENING}
+    rules |= {"shortened": SHORTENED.pattern, "quotes": QUOTES}
+    prelude = f"const SETTINGS = {json.dumps({'sentences': rules})}; const LIMITS = {{ characters: 20000 }};"
     tab = browser.new_page()
     found = tab.evaluate(
         f"(texts) => {{ {prelude}\n{read_static('sentences.js')}\n"
@@ -398,7 +406,7 @@ def test_sentences_are_cut_as_the_server_cuts_them(browser):
     )
     tab.close()
     for text, own in zip(texts, found, strict=True):
-        assert [tuple(each) for each in own] == [tuple(each) for each in sentences(text)], text
+        assert [tuple(each) for each in own] == [tuple(each) for each in source_sentences(text)], text
 
 
 def test_whatever_is_typed_where_the_two_sides_stay_in_step(page):

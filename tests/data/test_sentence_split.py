@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.data.sentence_split import EDITION, END, cut, find_ends, pieces, sentences
+from regard.data.sentence_split import EDITION, END, cut, find_ends, has_several, pieces, sentences, source_sentences
 
 
 def words(text: str) -> int:
@@ -129,3 +129,59 @@ def test_ten_thousand_words_are_cut_in_no_time():
     assert cut(text, count, 200) == " ".join(["word"] * 200)
     assert max(looked) < 1100
     assert [words(each.text) for each in pieces(text, words, 200)] == [200] * 50
+
+
+# ---- texts that are to be translated
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "i see the dog.|i see the cat.",
+        "I see the dog.|it is big!|are they there?|I like it.",
+        "ich sehe den Hund.|er schläft!|warum?|weil er müde ist.|Gut.",
+        "i see the dog .|i see the cat !|tu vois le chien ?|oui, je le vois .",
+        "3 dogs sleep.|they eat.|Then they sleep.",
+        "(i see the dog.)|i see the cat.",
+        '"i see him there."|"i see her there."|"stop!" he said.',
+        "wir sehen hunde, katzen usw. und approx. drei vögel.|sie singen etc. und schlafen.",
+        "z. b. dieser hund, vgl. dort.|jener nicht, d. h. nie.",
+        "wait... what now|",
+        "we were in the u.s. and saw her.|they left.",
+        "он видит собаку.|она спит.|их 5 тыс. или больше.",
+        "él ve el perro, pág. 3 y aprox. dos.|ella duerme.",
+        "do you see it? he does.",  # in doubt a text stays whole
+        "Univ. of that city. and no more",  # as it does where it was begun with a capital
+        '"Stop!" he said.|Then he left.',
+        "I. introduction here. then more",
+        "他来了。|她走了！",
+        "see example.com today.|it works at v2.org. ok",
+        "",
+    ],
+)
+def test_texts_in_lower_case_are_split_too(text):
+    expected = [each for each in text.split("|") if each]
+    given = text.replace("|", " ")
+    if text.startswith("see example"):
+        expected[1:] = ["it works at v2.org.", "ok"]
+    found = source_sentences(given)
+    assert [each.text for each in found] == expected
+    assert all(given[each.start : each.end] == each.text for each in found)
+    assert has_several(given) == (len(expected) > 1)
+
+
+def test_a_tag_is_no_word_of_its_text():
+    assert [each.text for each in source_sentences("<2de> i see her. i see him.", ["<2de>"])] == [
+        "<2de> i see her.",
+        "i see him.",
+    ]
+    text = "<2de> i see her. i see him."
+    assert [each.text for each in pieces(text, words, 99, ["<2de>"])] == ["<2de> i see her.", "i see him."]
+
+
+@given(st.text(st.sampled_from(".!? \t\"'()aBcdeé1I…。"), max_size=60))
+def test_no_letter_is_lost_and_sentences_of_others_stay(text):
+    found = source_sentences(text)
+    assert squeezed("".join(each.text for each in found)) == squeezed(text)
+    ends = {each.end for each in found}
+    assert {each.end for each in sentences(text)} <= ends

@@ -1,7 +1,6 @@
 """Lines whose outputs leave source words out are named in one sentence."""
 
-from regard.io.lines import GivenText
-from regard.io.untranslated import LISTED, UntranslatedReport, is_typed, quote
+from regard.io.untranslated import LISTED, UntranslatedReport, quote
 from regard.run import Translation
 
 
@@ -47,17 +46,3 @@ def test_words_are_quoted_on_one_line_that_moves_no_cursor():
     assert long.startswith("“word0 word1")
     assert long.endswith("word99”")
     assert " … " in long
-
-
-def test_a_text_is_typed_and_a_file_or_a_pipe_is_not(monkeypatch, tmp_path):
-    assert is_typed(GivenText("some words"))
-    assert not is_typed(str(tmp_path / "file"))
-
-    class Keyboard:
-        def isatty(self) -> bool:
-            return True
-
-    monkeypatch.setattr("sys.stdin", Keyboard())
-    assert is_typed("-")
-    monkeypatch.setattr("sys.stdin", None)
-    assert not is_typed("-")

@@ -82,6 +82,7 @@ def test_what_is_told_of_a_model(opened):
         "actions": list(run.task.actions),
         "languages": {"source": "en", "targets": ["de"]},
         "known_languages": None,
+        "split": True,
         "labels": None,
         "step": 100,
         "parameters": sum(each.numel() for each in run.model.parameters()),

@@ -216,13 +216,13 @@ def profile_corpus(train: Encoded, tokenizers: Tokenizers, tags: Sequence[str | 
     )
 
 
-def decode_some(rows: Sequence[Any], tokenizer: Tokenizer, tag: str = "") -> list[str]:
-    """The texts of rows of tokens up to CHARACTERS, without a tag and without what stands for unknown words."""
+def decode_some(rows: Sequence[Any], tokenizer: Tokenizer, tag: str = "", most: float = CHARACTERS) -> list[str]:
+    """The texts of rows of tokens up to `most` characters, without a tag and without what stands for unknown words."""
     texts, characters = list[str](), 0
     for first in range(0, len(rows), 500):
         for text in tokenizer.decode_batch([row.tolist() for row in rows[first : first + 500]]):
             texts.append(text.removeprefix(tag).replace(SPECIAL[UNKNOWN], " "))
             characters += len(text)
-        if characters >= CHARACTERS:
+        if characters >= most:
             break
     return texts

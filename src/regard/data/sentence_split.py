@@ -4,6 +4,10 @@ A sentence ends with . ! ? … (or । ؟ ۔) where white space and then no lowe
 included, and with 。！？ wherever they stand. It does not end after an abbreviation ("Mr.", "z. B.", "J. S. Bach") or a
 number of one or two digits ("am 3. Mai"). In doubt a text stays whole: two sentences can be translated together, and
 half of one cannot. A tag such as <2de> at the beginning of a text holds for all of it: it is put before every part.
+
+Texts that are to be translated may be typed without capitals: `source_sentences` also splits a sentence that begins in
+lower case (or with "I") after . ! ? before a lowercase letter, where the word before has three letters or more and is
+no abbreviation.
 """
 
 import re
@@ -12,7 +16,19 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import NamedTuple
 
-__all__ = ["EDITION", "Piece", "cut", "leading_tag", "pieces", "put_tags", "room_beside", "sentences", "tagged_pieces"]
+__all__ = [
+    "EDITION",
+    "Piece",
+    "cut",
+    "has_several",
+    "leading_tag",
+    "pieces",
+    "put_tags",
+    "room_beside",
+    "sentences",
+    "source_sentences",
+    "tagged_pieces",
+]
 
 # Part of the cache key of documents: to be changed whenever `sentences` cuts any text differently. The first edition is
 # the SHA-256 of the file that wrote the first caches, so that those stay valid.
@@ -37,6 +53,25 @@ SHORT = re.compile(
     "hr|fr|frl|nr|bzw|ca|vgl|sog|evtl|ggf|inkl|exkl|abb|bd|hrsg|kap|ing|dipl|str|okt|dez|mio|mrd|geb|gest|zzgl|"
     "bld|sr|sra|srta|ud|uds|núm|pág"
 )
+# Shortened words of three letters or more, after which a lowercase letter begins no sentence, in the languages that
+# models often read. Words that are also whole ones ("art", "max", "red") are not among them.
+SHORTENED = re.compile(
+    "etc|approx|appt|assn|assoc|asst|attn|ave|blvd|bros|corp|esp|excl|ext|hrs|hwy|inc|incl|intl|jnr|lbs|ltd|mins|"
+    "misc|mfg|pkg|pkwy|pty|resp|secs|snr|tbsp|tel|tsp|univ|abbr|"  # English
+    "abk|abs|allg|anm|ausg|betr|bez|bspw|bzgl|dgl|dtsch|einschl|engl|entspr|etw|evang|evt|exkl|ggfs|gegr|ges|"
+    "herg|insb|insbes|jhd|jhdt|jmd|jmdn|kath|kfm|lfd|mwst|nachm|österr|schweiz|sogen|spez|std|stck|tgl|"
+    "tsd|ugs|urspr|usf|usw|verh|vern|verw|vorm|wiss|zit|zus|zusf|zzt|"  # German
+    "afb|afd|bijv|bijz|blz|dhr|enz|evtl|hfst|mevr|ong|zgn|"  # Dutch
+    "apr|boul|dép|déc|éd|env|févr|hab|janv|juil|mlles|mmes|tél|"  # French
+    "admón|aprox|apdo|apto|avda|avdo|cía|ctra|dcha|depto|dpto|dra|dto|ecc|egr|excmo|exma|geom|gral|izda|izq|ltda|máx|"
+    "mín|pag|pagg|ptas|segg|sigg|spett|teléf|tfno|avv|dott|"  # Spanish, Italian, Portuguese
+    "osv|dvs|jfr|forts|ekskl|"  # Scandinavian
+    "atd|apod|např|popř|příp|srov|tzn|tzv|tzw|itd|itp|inż|mgr|godz|mln|tys|pkt|"  # Czech, Polish
+    "esim|jne|yms|huom|vrt|stb|örn|doç|yrd|"  # Finnish, Hungarian, Turkish
+    "тыс|млн|млрд|руб|коп|проф|доц|акад|стр|напр|тел|мин|сек|тис|грн|див|гос|изд|табл"  # Russian, Ukrainian
+)
+PRONOUN = re.compile(r"I(?=['’\s])")
+QUOTES = "\"'”’»›」』"
 
 
 class Piece(NamedTuple):
@@ -49,9 +84,40 @@ class Piece(NamedTuple):
 
 def sentences(text: str) -> list[Piece]:
     """Split a text into sentences, without the white space between them."""
+    return split_where(text, ends)
+
+
+def source_sentences(text: str, tags: Sequence[str] = ()) -> list[Piece]:
+    """Split a text that is to be translated into sentences: those that begin in lower case before lower case, too.
+
+    Before its first letter may stand one of `tags`.
+    """
+    found = list[Piece]()
+    for piece in sentences(text):
+        if begins_in_lowercase(piece.text[len(leading_tag(piece.text, tags) or "") :]):
+            parts = split_where(piece.text, ends_in_lowercase)
+            found += [Piece(piece.start + part.start, piece.start + part.end, part.text) for part in parts]
+        else:
+            found.append(piece)
+    return found
+
+
+def begins_in_lowercase(text: str) -> bool:
+    """Return whether the first word of a text is written without a capital, or is "I"."""
+    first = next((place for place, character in enumerate(text) if character.isalpha()), None)
+    return first is not None and (text[first].islower() or PRONOUN.match(text, first) is not None)
+
+
+def has_several(text: str, tags: Sequence[str] = ()) -> bool:
+    """Return whether a text that is to be translated has several sentences."""
+    return len(source_sentences(text, tags)) > 1
+
+
+def split_where(text: str, is_end: Callable[[str, int, re.Match[str]], bool]) -> list[Piece]:
+    """Split a text where `is_end` says so: it is given the text, where the sentence began, and what may end it."""
     bounds, start = [], 0
     for end in find_ends(text):
-        if end.end() < len(text) and ends(text, start, end):
+        if end.end() < len(text) and is_end(text, start, end):
             opens = end["alone"] and text.count(end["alone"][-1], start, end.start()) % 2 == 0
             stop = end.start("alone") if opens else end.end()
             bounds.append((start, stop))
@@ -91,10 +157,24 @@ def ends(text: str, start: int, end: re.Match[str]) -> bool:
     return not initial and SHORT.fullmatch(word.casefold()) is None
 
 
-def pieces(text: str, count: Count, limit: int) -> list[Piece]:
+def ends_in_lowercase(text: str, start: int, end: re.Match[str]) -> bool:
+    """Return whether a sentence ends here that the next one follows in lower case."""
+    mark, following = end[0], NEXT.match(text, end.end())
+    if mark[0] not in ".!?" or mark.startswith("..") or following is None or not following[1].islower():
+        return False
+    if text[end.end()] == following[1] and any(each in QUOTES for each in mark):
+        return False  # "Stop!" he said
+    words = text[max(start, end.start() - 40) : end.start()].split()
+    word = words[-1].strip(OPENING.replace("\\", "") + CLOSING.replace("\\", "")).casefold() if words else ""
+    if SHORT.fullmatch(word) or SHORTENED.fullmatch(word):
+        return False
+    return sum(map(str.isalpha, word.rsplit(".")[-1])) >= 3
+
+
+def pieces(text: str, count: Count, limit: int, tags: Sequence[str] = ()) -> list[Piece]:
     """Split a text into sentences, and those of more than `limit` tokens into pieces that fit."""
     parts: list[Piece] = []
-    for sentence in sentences(text):
+    for sentence in source_sentences(text, tags):
         parts += [sentence] if count(sentence.text) <= limit else fitting(text, sentence, count, limit)
     return parts
 
@@ -106,7 +186,7 @@ def tagged_pieces(
 
     `tag` is the one that held before. A piece of nothing but a tag is left out.
     """
-    return put_tags(pieces(text, count, room_beside(leading_tag(text, tags) or tag, count, limit)), tags, tag)
+    return put_tags(pieces(text, count, room_beside(leading_tag(text, tags) or tag, count, limit), tags), tags, tag)
 
 
 def put_tags(parts: Sequence[Piece], tags: Sequence[str], tag: str | None) -> tuple[list[Piece], str | None]:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import Any, TypeVar
 
+from regard.data.sentence_share import SentenceCounter, describe_several
 from regard.data.sentence_split import Piece, cut, tagged_pieces
 from regard.data.tokenizer import Tokenizer
 from regard.decoding.processes import Processes
@@ -15,7 +16,7 @@ from regard.io.formats import OutputFormat
 from regard.io.inputs import Block, SourceLines
 from regard.io.lines import display_name
 
-__all__ = ["LineFitter", "join_outputs", "translate_file"]
+__all__ = ["LineFitter", "first_prefixes", "join_outputs", "translate_file"]
 
 Translate = Callable[[list[str], list[str] | None], Iterator[Sequence[Any]]]
 
@@ -28,7 +29,8 @@ class LineFitter:
     """The treatment of lines that have more than `limit` tokens.
 
     `measure` says how many tokens texts have. With `split` every line becomes its sentences, and the long ones of those
-    pieces, each with the one of `tags` that its line begins with; else long lines are cut, and `warn` is told of each.
+    pieces, each with the one of `tags` that its line begins with; where it is None only long lines do. Else long lines
+    are cut, and `warn` is told of each. A `counter` counts the lines with several sentences, of which it is told, too.
     """
 
     def __init__(
@@ -36,12 +38,13 @@ class LineFitter:
         measure: Callable[[list[str]], list[int]],
         limit: int,
         *,
-        split: bool = False,
+        split: bool | None = False,
         tags: Sequence[str] = (),
         warn: Callable[[str], None] = lambda text: None,
     ):
         self.measure, self.limit, self.split, self.tags, self.warn = measure, limit, split, tags, warn
         self.cut = 0  # lines so far
+        self.counter: SentenceCounter | None = None
 
     @classmethod
     def of(
@@ -50,7 +53,7 @@ class LineFitter:
         longest: int,
         limit: int | None,
         *,
-        split: bool = False,
+        split: bool | None = False,
         tags: Sequence[str] = (),
         warn: Callable[[str], None] = lambda text: None,
     ) -> "LineFitter":
@@ -63,11 +66,15 @@ class LineFitter:
 
     def parts(self, lines: list[str], name: str, first: int = 1) -> list[list[Piece]]:
         """Split each line into pieces, at least one; the line `first` of the file `name` is the first of them."""
+        if self.counter is not None:
+            self.counter.add(lines)
         if self.split:
-            split = [tagged_pieces(line, self.count, self.limit, self.tags)[0] for line in lines]
-            return [each or [Piece(0, 0, "")] for each in split]
-        fitted = []
+            return [self.pieces(line) for line in lines]
+        fitted = list[list[Piece]]()
         for number, (line, length) in enumerate(zip(lines, self.measure(lines), strict=True), first):
+            if length > self.limit and self.split is None:
+                fitted.append(self.pieces(line))
+                continue
             text = line if length <= self.limit else cut(line, self.count, self.limit)
             fitted.append([Piece(0, len(text), text)])
             if length > self.limit:
@@ -79,6 +86,10 @@ class LineFitter:
                     )
         return fitted
 
+    def pieces(self, line: str) -> list[Piece]:
+        """Split a line into sentences and what fits of them, at least one."""
+        return tagged_pieces(line, self.count, self.limit, self.tags)[0] or [Piece(0, 0, "")]
+
     def count(self, text: str) -> int:
         """Count the tokens of one text."""
         return self.measure([text])[0]
@@ -87,6 +98,16 @@ class LineFitter:
         """Report how many lines were cut without being named."""
         if self.cut > NAMED:
             self.warn(f"{self.cut - NAMED:,} more lines were truncated to {self.limit:,} tokens")
+
+    def end_counting(self, processes: Processes) -> None:
+        """Report how many lines of all processes have several sentences."""
+        if self.counter is None:
+            return
+        total = SentenceCounter()
+        for texts, several in processes.gather((self.counter.texts, self.counter.several)):
+            total.texts, total.several = total.texts + texts, total.several + several
+        if processes.first and total.several:
+            self.warn(describe_several(total, "lines", "--split translates each"))
 
 
 def join_outputs(
@@ -180,9 +201,8 @@ def translate_file(
         parts = fit.parts(block.lines, display_name(lines.path), block.first)
         texts = [piece.text for each in parts for piece in each]
         prefixes = None
-        if block.prefixes is not None:  # of the first piece of a line
-            begins = zip(parts, block.prefixes, strict=True)
-            prefixes = [text for each, prefix in begins for text in (prefix, *[""] * (len(each) - 1))]
+        if block.prefixes is not None:
+            prefixes = first_prefixes(parts, block.prefixes)
         try:
             results = iter(list(translate(texts, prefixes)))
         except torch.OutOfMemoryError:
@@ -199,3 +219,9 @@ def translate_file(
 
     yield from processes.share(lines.blocks(), work)
     fit.end()
+    fit.end_counting(processes)
+
+
+def first_prefixes(parts: Sequence[Sequence[Piece]], prefixes: Sequence[str]) -> list[str]:
+    """Return what the outputs of all pieces begin with: a line's prefix is that of its first piece."""
+    return [text for each, own in zip(parts, prefixes, strict=True) for text in (own, *[""] * (len(each) - 1))]

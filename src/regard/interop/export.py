@@ -60,7 +60,8 @@ def export_model(
     with whole_folder(out) as temporary:
         facts = row.write(opened, temporary, **options)
         about: dict[str, Any] = {"format": row.name, "facts": facts}
-        about["run"] = describe_run(opened.folder, path, opened.step, out)
+        origin = describe_run(opened.folder, path, opened.step, out)
+        about["run"] = {**origin, "sentences": asdict(opened.sentence_share)}
         write_manifest(temporary, **about, verification=None)
         verification, other = None, open_written(row, temporary, opened, out)
         if other is not None:

@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 
+from regard.data.sentence_share import SentenceShare
 from regard.data.settings import cache_folder
 from regard.data.tokenizer import Tokenizers
 from regard.decoding.batches import Scored
@@ -50,6 +51,7 @@ class ExportedRun(Run):
         step = int(manifest["run"]["step"])
         super().__init__(folder, settings, engine.tokenizers, engine.model, step, warn=warn)
         self._engine = engine
+        self.sentence_share = SentenceShare.from_table(manifest["run"].get("sentences"))
         if engine.alignment is not None:
             self.alignment_settings = engine.alignment
 

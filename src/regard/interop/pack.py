@@ -15,7 +15,7 @@ import tomli_w
 
 import regard
 from regard.config import read
-from regard.data import language_profile, unknown_words
+from regard.data import language_profile, sentence_share, unknown_words
 from regard.disk import reason, replacing
 from regard.errors import CommandError, RegardError
 from regard.evaluation.metric import METRICS, measure
@@ -28,7 +28,13 @@ from regard.training.manifest import BASE, read_manifest
 
 __all__ = ["pack"]
 
-ALONGSIDE = ("tokenizer.json", unknown_words.FILE, language_profile.FILE, alignment_settings.FILE)
+ALONGSIDE = (
+    "tokenizer.json",
+    unknown_words.FILE,
+    language_profile.FILE,
+    sentence_share.FILE,
+    alignment_settings.FILE,
+)
 DATE = (1980, 1, 1, 0, 0, 0)  # of every member: the earliest that a zip file can say
 
 

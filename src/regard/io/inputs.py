@@ -23,7 +23,16 @@ from regard.io.lines import (
     unequal_lines,
 )
 
-__all__ = ["Block", "DocumentLines", "LinePairs", "SourceLines", "announce_keyboard", "one_input", "text_or_file"]
+__all__ = [
+    "Block",
+    "DocumentLines",
+    "LinePairs",
+    "SourceLines",
+    "announce_keyboard",
+    "is_keyboard",
+    "one_input",
+    "text_or_file",
+]
 
 
 NAMED = 10  # documents without words that are named; more are counted
@@ -62,8 +71,13 @@ def one_input(arguments: Sequence[str]) -> str:
 
 def announce_keyboard(path: str, what: str) -> None:
     """Print that lines are read from the keyboard, where standard input is one: `what` is what a line holds."""
-    if path == "-" and sys.stdin is not None and sys.stdin.isatty():
+    if is_keyboard(path):
         print(f"reading from the keyboard: one {what} per line, Ctrl-D to end", file=sys.stderr)
+
+
+def is_keyboard(path: str) -> bool:
+    """Return whether lines are typed while they are read: standard input is a terminal."""
+    return path == "-" and sys.stdin is not None and sys.stdin.isatty()
 
 
 class Block(NamedTuple):

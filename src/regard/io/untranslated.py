@@ -1,13 +1,12 @@
 """Source words that outputs leave out, named line by line as they are translated."""
 
-import sys
 from collections.abc import Sequence
 from typing import Protocol
 
 from regard.config import visible
-from regard.io.lines import GivenText, Say
+from regard.io.lines import Say
 
-__all__ = ["UntranslatedReport", "is_typed"]
+__all__ = ["UntranslatedReport"]
 
 LISTED = 6  # lines that a message names
 LONGEST = 80  # characters of words in a row that are shown
@@ -59,10 +58,3 @@ def quote(words: Sequence[str]) -> str:
         half = LONGEST // 2
         text = f"{text[:half].rstrip()} … {text[-half:].lstrip()}"
     return f"“{visible(text)}”"
-
-
-def is_typed(path: str) -> bool:
-    """Return whether lines are a text that was given in place of a file, or are typed in a terminal."""
-    if isinstance(path, GivenText):
-        return True
-    return path == "-" and sys.stdin is not None and sys.stdin.isatty()

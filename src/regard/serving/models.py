@@ -173,6 +173,7 @@ class ServedModel:
             "actions": actions_of(run),
             "languages": None if languages is None else {"source": languages[0], "targets": list(languages[1])},
             "known_languages": describe_languages(run),
+            "split": run.sentence_share.single if run.can("translate") else None,
             "labels": list(run.labels) or None,
             "step": run.step,
             "parameters": sum(parameter.numel() for parameter in run.model.parameters()),

@@ -80,6 +80,8 @@ def build_page(settings: ServeSettings) -> tuple[str, dict[str, str]]:
         "short": sentence_split.SHORT.pattern,
         "closing": sentence_split.CLOSING,
         "opening": sentence_split.OPENING,
+        "shortened": sentence_split.SHORTENED.pattern,
+        "quotes": sentence_split.QUOTES,
     }
     # As ASCII and without "<": nothing in it can end the element that holds it.
     embedded = json.dumps({"limits": told, "sentences": rules}, ensure_ascii=True).replace("<", "\\u003c")

@@ -81,7 +81,11 @@ class TranslateRequest(LanguageRequest):
     prefixes: tuple[str, ...] = field(
         default=(), metadata={"help": "texts that the outputs begin with, one for each text; may be empty"}
     )
-    split: bool = option(True, "split texts into sentences; false: cut what is too long, and say so")
+    split: bool | None = option(
+        None,
+        "translate each sentence of a text by itself; null: as the model was trained, so that nothing is left out; "
+        "false: cut what is too long, and say so",
+    )
     alignment: bool = option(False, "add word links, pairs of a source word and a target word, counted from 0")
     coverage: bool = option(
         False, "add where an output leaves source words out (untranslated), which alignment adds as well"

@@ -72,6 +72,7 @@ ANSWERS: dict[str, dict[str, Any]] = {
                 actions=array(TEXT),
                 languages={"type": ["object", "null"]},
                 known_languages={"type": ["object", "null"]},
+                split={"type": ["boolean", "null"]},
                 labels={"type": ["array", "null"]},
                 step={"type": "integer"},
                 parameters={"type": "integer"},

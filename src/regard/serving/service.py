@@ -102,7 +102,7 @@ class Service(ModelRegistry):
                 request.texts,
                 source,
                 model.longest,
-                request.split,
+                (run.sentence_share.single or None) if request.split is None else request.split,
                 tags,
             )
             prefixes: dict[int, list[int]] = {}

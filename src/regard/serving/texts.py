@@ -1,15 +1,16 @@
 """Texts of any length as sentences that a model takes, and the outputs of these as texts again.
 
 The lines of a text are kept. Each is split into its sentences, and a sentence that is too long into pieces, as
-`regard translate --split` does; without `split` a line that is too long is cut, and the answer says so. A tag such as
-<2de> at the beginning holds for all that follows: it is put before every piece.
+`regard translate --split` does; where `split` is None only lines that are too long are split. Without `split` such a
+line is cut, and the answer says so. A tag such as <2de> at the beginning holds for all that follows: it is put before
+every piece.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from regard.data.sentence_split import Piece, cut, leading_tag, put_tags, room_beside, sentences, tagged_pieces
+from regard.data.sentence_split import Piece, cut, leading_tag, put_tags, room_beside, source_sentences, tagged_pieces
 from regard.data.tokenizer import Tokenizer
 from regard.decoding.translate_file import join_outputs
 from regard.tasks.results import Translation
@@ -51,13 +52,13 @@ class SplitText:
 
 
 def split_texts(
-    texts: Sequence[str], tokenizer: Tokenizer, longest: int, split: bool, tags: Sequence[str] = ()
+    texts: Sequence[str], tokenizer: Tokenizer, longest: int, split: bool | None, tags: Sequence[str] = ()
 ) -> tuple[list[SplitText], list[list[int]]]:
     """Split texts into what a model of this length takes; and the tokens of all pieces, in order."""
     whole, ids, again = [], tokenizer.encode_batch(list(texts)), list[str]()
     tokens: list[list[int] | None] = []
     for text, own in zip(texts, ids, strict=True):
-        if len(own) <= longest and "\n" not in text and "\r" not in text and (not split or is_sentence(text)):
+        if len(own) <= longest and "\n" not in text and "\r" not in text and (not split or is_sentence(text, tags)):
             whole.append(SplitText(text, (text,), ((Piece(0, len(text), text),),), False))
             tokens.append(own)
             continue
@@ -68,7 +69,7 @@ def split_texts(
     return whole, [next(rest) if own is None else own for own in tokens]
 
 
-def split_text(text: str, tokenizer: Tokenizer, longest: int, split: bool, tags: Sequence[str]) -> SplitText:
+def split_text(text: str, tokenizer: Tokenizer, longest: int, split: bool | None, tags: Sequence[str]) -> SplitText:
     """Split a text into lines, and each line into pieces that a model takes, with the tag that holds for each."""
 
     def count(text: str) -> int:
@@ -77,10 +78,10 @@ def split_text(text: str, tokenizer: Tokenizer, longest: int, split: bool, tags:
     lines, parts = tuple(text.replace("\r\n", "\n").replace("\r", "\n").split("\n")), []
     tag, shorter = None, False
     for line in lines:
-        if split:
+        room = room_beside(leading_tag(line, tags) or tag, count, longest)
+        if split or (split is None and count(line) > room):
             found, tag = tagged_pieces(line, count, longest, tags, tag)
         else:
-            room = room_beside(leading_tag(line, tags) or tag, count, longest)
             fitting = line if count(line) <= room else cut(line, count, room)
             shorter |= len(fitting) < len(line)
             found, tag = put_tags([Piece(0, len(fitting), fitting)], tags, tag)
@@ -88,7 +89,7 @@ def split_text(text: str, tokenizer: Tokenizer, longest: int, split: bool, tags:
     return SplitText("\n".join(lines), lines, tuple(parts), shorter)
 
 
-def is_sentence(text: str) -> bool:
+def is_sentence(text: str, tags: Sequence[str] = ()) -> bool:
     """Return whether a line is one sentence, with nothing before or after it."""
-    found = sentences(text)
+    found = source_sentences(text, tags)
     return not found or (len(found) == 1 and found[0].text == text)

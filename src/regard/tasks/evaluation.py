@@ -228,7 +228,7 @@ def translate_sources(
     starts = range(0, len(sources), CHUNK)
     texts = (part[0].text for i in starts for part in fit.parts(list(sources[i : i + CHUNK]), ""))
     chunk = CHUNK if run.device.type == "cpu" else None  # on a GPU many more go together
-    stream = run.stream(texts, chunk=chunk, batch_tokens=batch_tokens, **search)
+    stream = run.stream(texts, split=False, chunk=chunk, batch_tokens=batch_tokens, **search)
     outputs = [best[0].text for best in watch(stream, len(sources), f"translating with {run.folder}")]
     if fit.cut:
         say(f"{fit.cut:,} of {len(sources):,} sources were truncated to the {fit.limit:,} tokens of {run.folder}")

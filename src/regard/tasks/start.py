@@ -12,7 +12,7 @@ import tomli_w
 import torch
 
 from regard.config import read
-from regard.data import language_profile, unknown_words
+from regard.data import language_profile, sentence_share, unknown_words
 from regard.data.prepare import Prepared
 from regard.data.settings import DataSettings
 from regard.data.tokenizer import Tokenizers
@@ -230,6 +230,8 @@ def train_planned(planned: PlannedRun, out: Path, group: Group, progress: Progre
             tags = [*([corpus.tag for corpus in data.training] or [None]), *(corpus.tag for corpus in data.rehearsed)]
             languages = language_profile.profile_corpus(prepared.train, prepared.tokenizers, tags)
             save_languages(out / language_profile.FILE, languages)
+            share = sentence_share.count_sentences(prepared.train, prepared.tokenizers.source, tags)
+            save_whole(out / sentence_share.FILE, share.dumps())
 
     how: dict[str, Any] = {"progress": progress, "resume": resume, "group": group, "claimed": True, "ready": ready}
     result = train(planned.task, settings.training, out, **how)
@@ -387,7 +389,12 @@ def save_languages(path: Path, languages: language_profile.RunLanguages) -> None
 
 def write_config(path: Path, settings: Settings) -> None:
     """Write the settings as TOML, whole or not at all."""
+    save_whole(path, tomli_w.dumps(settings.table()))
+
+
+def save_whole(path: Path, content: str) -> None:
+    """Write a file of a run folder, whole or not at all."""
     try:
-        write_whole(path, tomli_w.dumps(settings.table()))
+        write_whole(path, content)
     except OSError as error:
         raise TrainingError(f"{path}: not written, {reason(error)}") from error

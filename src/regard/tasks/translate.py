@@ -9,6 +9,7 @@ from typing import Any
 from torch import Tensor
 
 from regard.config import parse
+from regard.data.sentence_share import SentenceCounter
 from regard.data.table_texts import TableTexts
 from regard.data.tokenizer import UNKNOWN
 from regard.decoding.batches import Scored, greedy_in_batches, search_in_batches
@@ -17,7 +18,7 @@ from regard.decoding.options import Options
 from regard.decoding.outputs import Output
 from regard.decoding.processes import Processes
 from regard.decoding.sources import tokens_of
-from regard.decoding.translate_file import LineFitter, translate_file
+from regard.decoding.translate_file import LineFitter, first_prefixes, join_outputs, translate_file
 from regard.errors import ArgumentError, ConfigError
 from regard.evaluation.text import bleu, chrf, exact
 from regard.inspection.alignments.coverage import untranslated_spans
@@ -25,9 +26,9 @@ from regard.inspection.alignments.extraction import Links, extract_links
 from regard.inspection.collect.sides import text_side
 from regard.inspection.collect.teacher_forcing import ForcedExample, Item, encode_text, output_sides, search_tree
 from regard.io.formats import OutputFormat
-from regard.io.inputs import SourceLines
-from regard.io.lines import CHUNK, CHUNK_CUDA, Say, ignore
-from regard.io.untranslated import UntranslatedReport, is_typed
+from regard.io.inputs import SourceLines, is_keyboard
+from regard.io.lines import CHUNK, CHUNK_CUDA, GivenText, Say, ignore
+from regard.io.untranslated import UntranslatedReport
 from regard.models.kinds import KINDS
 from regard.tasks.evaluation import EvaluationReport, evaluate_texts
 from regard.tasks.guided import Guided, guided_at
@@ -116,6 +117,7 @@ def translate(
     texts: Iterable[str],
     *,
     prefixes: Iterable[str] | None = None,
+    split: bool = False,
     alignment: bool = False,
     replace_unknown: bool = False,
     coverage: bool = False,
@@ -133,7 +135,44 @@ def translate(
     if alignment or replace_unknown or coverage:
         check_attention(run)
     extras = (alignment, replace_unknown, coverage) if alignment or replace_unknown or coverage else None
-    return translate_chunks(run, texts, prefixes, extras, chunk, batch_tokens, parsed)
+    translate_all = translate_sentences if split else translate_chunks
+    return translate_all(run, texts, prefixes, extras, chunk, batch_tokens, parsed)
+
+
+def translate_sentences(
+    run: TrainedRun,
+    texts: Iterable[str],
+    prefixes: Iterable[str] | None,
+    extras: tuple[bool, bool, bool] | None,
+    chunk: int,
+    budget: int | None,
+    options: Options,
+) -> Iterator[list[Translation]]:
+    """Yield the translations of texts whose sentences are translated by themselves."""
+    fit, count = line_fitter(run, split=True), 0
+    texts, begins = iter(texts), None if prefixes is None else iter(prefixes)
+    while rows := list(itertools.islice(texts, chunk)):
+        parts, own = fit.parts(rows, ""), None
+        if begins is not None:
+            some = list(itertools.islice(begins, len(rows)))
+            if len(some) < len(rows):
+                raise ArgumentError("prefixes: fewer than texts given, expected one for each")
+            own = first_prefixes(parts, some)
+        pieces = [piece.text for each in parts for piece in each]
+        outputs = translate_chunks(run, pieces, own, extras, chunk, budget, options)
+        for row, each in zip(rows, parts, strict=True):
+            own_outputs = list(itertools.islice(outputs, len(each)))
+            yield join_outputs(row, each, own_outputs, options.nbest, not options.sample)
+        count += len(rows)
+    if begins is not None and next(begins, None) is not None:
+        raise ArgumentError(f"prefixes: more than the {count:,} texts given, expected one for each")
+
+
+def line_fitter(run: TrainedRun, *, split: bool | None = False, warn: Say = ignore) -> LineFitter:
+    """Fit lines to a run: to its lengths, and with the tags of its corpora."""
+    data = run.settings.data
+    tags = [corpus.tag for corpus in data.corpora if corpus.tag]
+    return LineFitter.of(run.tokenizers.source, data.longest, run.model.limit, split=split, tags=tags, warn=warn)
 
 
 def translate_lines(
@@ -142,29 +181,32 @@ def translate_lines(
     form: OutputFormat,
     processes: Processes,
     *,
-    split: bool = False,
+    split: bool | None = None,
     coverage: bool | None = None,
     warn: Say = ignore,
     **options: Any,
 ) -> Iterator[tuple[int, str]]:
     """Translate a file or a pipe; yield, block by block, how many lines are done, and the text to write for them.
 
-    With `split` a line is translated sentence by sentence; else one that is too long is cut, and `warn` is told. In a
-    table the sources are read. With `coverage`, by default of texts that are typed, `warn` is told of source words that
-    outputs leave out. The other `options` are those of `translate`.
+    With `split` a line is translated sentence by sentence; else one that is too long is cut, and `warn` is told. By
+    default texts that a person types are split, where the run was trained on single sentences, and files and pipes are
+    not: then `warn` is told how many lines have several sentences. In a table the sources are read. With `coverage`, by
+    default of texts that are typed, `warn` is told of source words that outputs leave out. The other `options` are
+    those of `translate`.
     """
-    typed = is_typed(lines.path)
+    typed = isinstance(lines.path, GivenText) or is_keyboard(lines.path)
     if coverage is None:
         coverage = typed and bool(first_model(run.model).cross_attentions)
     if run.device.type == "cuda" and processes.world == 1:
         lines.size = CHUNK_CUDA
-    data = run.settings.data
-    lines.texts = TableTexts.of(lines.path, data, lines.say) or list
-    tags = [corpus.tag for corpus in data.corpora if corpus.tag]
-    fit = LineFitter.of(run.tokenizers.source, data.longest, run.model.limit, split=split, tags=tags, warn=warn)
+    lines.texts = TableTexts.of(lines.path, run.settings.data, lines.say) or list
+    fit = line_fitter(run, split=split, warn=warn)
+    if split is None:  # a text that is typed is never cut
+        fit.split = (run.sentence_share.single or None) if typed else False
+        fit.counter = SentenceCounter(fit.tags) if run.sentence_share.single and not typed else None
 
     def search(texts: list[str], prefixes: list[str] | None) -> Iterator[list[Translation]]:
-        return run.stream(texts, prefixes=prefixes, coverage=coverage, **options)
+        return run.stream(texts, prefixes=prefixes, split=False, coverage=coverage, **options)
 
     ranked, report = not options.get("sample", Options.sample), UntranslatedReport(warn, lines.total)
     blocks = translate_file(

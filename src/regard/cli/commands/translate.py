@@ -43,7 +43,12 @@ MoreArgument = Annotated[
 ]
 AlignmentOption = Annotated[bool, flag_option("--alignment", "Also write word links, such as 0-0 1-2, after a tab.")]
 SplitOption = Annotated[
-    bool, flag_option("--split", "Split lines into sentences, so that long lines are not truncated.")
+    bool | None,
+    flag_option(
+        "--split/--no-split",
+        "Translate each sentence of a line by itself, so that none is left out and long lines are not truncated; "
+        "default: texts given as arguments or typed, not files and pipes.",
+    ),
 ]
 CoverageOption = Annotated[
     bool | None,
@@ -76,7 +81,7 @@ def translate(
     scores: ScoresOption = False,
     alignment: AlignmentOption = False,
     as_json: JsonLinesOption = False,
-    split: SplitOption = False,
+    split: SplitOption = None,
     coverage: CoverageOption = None,
     prefix: Annotated[str | None, text_option("Text that every output begins with.")] = None,
     prefixes: PrefixesOption = None,

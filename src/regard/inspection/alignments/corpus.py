@@ -133,7 +133,7 @@ def translate_lines(
     fit = LineFitter.of(run.tokenizers.source, run.settings.data.longest, run.model.limit, warn=say)
     for block in lines.blocks():
         texts = [each[0].text for each in fit.parts(block.lines, display_name(source), block.first)]
-        outputs = [each[0] for each in run.stream(texts, alignment=True, beam=beam)]
+        outputs = [each[0] for each in run.stream(texts, split=False, alignment=True, beam=beam)]
         yield [
             AlignedPair(text, output.text, list(output.alignment or ()))
             for text, output in zip(texts, outputs, strict=True)

@@ -10,7 +10,10 @@ const END = new RegExp(
   ),
   NEXT = new RegExp(`[${BLANK}${OPENING}]*([^${BLANK}])`, "uy"),
   SHORT = new RegExp(`^(?:${SETTINGS.sentences.short})$`, "u"),
+  SHORTENED = new RegExp(`^(?:${SETTINGS.sentences.short}|${SETTINGS.sentences.shortened})$`, "u"),
   OPENERS = new RegExp(`^[${OPENING}]+`, "u"),
+  AROUND = new RegExp(`^[${CLOSING}${OPENING}]+|[${CLOSING}${OPENING}]+$`, "gu"),
+  SMALL = new RegExp(`^[^\\p{L}]*(?=\\p{L})(?:I(?=['’${BLANK}])|\\p{Lowercase})`, "u"), // a beginning without capitals
   DIGITS = /^[\p{Nd}\u00b2\u00b3\u00b9\u2070-\u2079\u2080-\u2089]+$/u,
   WORD = new RegExp(`[^${BLANK}]+`, "gu"),
   LONGEST = Math.min(4000, Math.floor(LIMITS.characters / 2)); // characters of what is sent as one sentence
@@ -40,22 +43,29 @@ function ends(text, start, match) {
   return !initial && !SHORT.test(word.toLowerCase());
 }
 
-// The sentences of a line, with where each begins and ends in it.
-function sentencesOf(line) {
-  const found = [];
+// Whether a sentence ends here that the next one follows in lower case.
+function endsInLowercase(text, start, match) {
+  const mark = match[0],
+    stop = match.index + mark.length;
+  NEXT.lastIndex = stop;
+  const following = NEXT.exec(text)?.[1];
+  if (!".!?".includes(mark[0]) || mark.startsWith("..") || !/^\p{Lowercase}/u.test(following ?? "")) return false;
+  if (text.startsWith(following, stop) && [...mark].some((each) => SETTINGS.sentences.quotes.includes(each)))
+    return false; // "Stop!" he said
+  const words = text.slice(Math.max(start, match.index - 40), match.index).match(WORD),
+    word = (words?.at(-1) ?? "").replace(AROUND, "").toLowerCase();
+  return !SHORTENED.test(word) && (word.split(".").at(-1).match(/\p{L}/gu) ?? []).length >= 3;
+}
+
+// A part of a line where `isEnd` says that a sentence ends.
+function splitWhere(whole, isEnd) {
+  const found = [],
+    line = whole.text;
   let start = 0;
-  const add = (from, to) => {
-    while (to - from > LONGEST) {
-      const space = line.lastIndexOf(" ", from + LONGEST),
-        cut = space > from + LONGEST / 2 ? space : from + LONGEST;
-      found.push(trimmed(line, from, cut));
-      from = cut;
-    }
-    found.push(trimmed(line, from, to));
-  };
+  const add = (from, to) => found.push(trimmed(line, from, to));
   for (const match of line.matchAll(END)) {
     const stop = match.index + match[0].length;
-    if (stop >= line.length || !ends(line, start, match)) continue;
+    if (stop >= line.length || !isEnd(line, start, match)) continue;
     const alone = match.groups.alone;
     let to = stop;
     if (alone) {
@@ -67,7 +77,30 @@ function sentencesOf(line) {
     start = to;
   }
   add(start, line.length);
-  return found.filter((each) => each.text);
+  return found
+    .filter((each) => each.text)
+    .map((each) => ({ start: whole.start + each.start, end: whole.start + each.end, text: each.text }));
+}
+
+// The sentences of a line, with where each begins and ends in it; or the whole line, for a model that wants that.
+function sentencesOf(line, split = true) {
+  const whole = trimmed(line, 0, line.length);
+  if (!split) return whole.text ? fitting(line, whole) : [];
+  return splitWhere(whole, ends)
+    .flatMap((each) => (SMALL.test(each.text) ? splitWhere(each, endsInLowercase) : [each]))
+    .flatMap((each) => fitting(line, each));
+}
+
+// A sentence in parts that may be sent.
+function fitting(line, { start, end }) {
+  const parts = [];
+  while (end - start > LONGEST) {
+    const space = line.lastIndexOf(" ", start + LONGEST),
+      cut = space > start + LONGEST / 2 ? space : start + LONGEST;
+    parts.push(trimmed(line, start, cut));
+    start = cut;
+  }
+  return [...parts, trimmed(line, start, end)].filter((each) => each.text);
 }
 
 // The words of a text, counted as alignments count them.
@@ -86,15 +119,16 @@ function wordAt(words, place) {
 
 // A text in lines and sentences; lines that were seen before are not cut again.
 const cutLines = new Map();
-function cutText(text) {
+function cutText(text, split = true) {
   const sentences = [];
   let start = 0;
   text.split("\n").forEach((line, number) => {
-    if (!cutLines.has(line)) {
+    const key = `${split}\n${line}`;
+    if (!cutLines.has(key)) {
       if (cutLines.size > 5000) cutLines.clear();
-      cutLines.set(line, sentencesOf(line));
+      cutLines.set(key, sentencesOf(line, split));
     }
-    for (const each of cutLines.get(line))
+    for (const each of cutLines.get(key))
       sentences.push({ line: number, start: start + each.start, end: start + each.end, text: each.text });
     start += line.length + 1;
   });

@@ -89,7 +89,7 @@ class TranslateMode {
   edit() {
     const text = this.text,
       before = new Set(this.sentences.map((each) => each.name));
-    this.sentences = nameSentences(cutText(text), this.sentences, this.field.caret);
+    this.sentences = nameSentences(cutText(text, this.card.split), this.sentences, this.field.caret);
     // What is typed goes first; what is pasted comes in its order.
     const typed = this.field.focused && this.sentences.filter((each) => !before.has(each.name)).length <= FIRST,
       urgent = typed ? this.sentences.findIndex((each) => this.field.caret <= each.end + 1) : -1;
