@@ -52,6 +52,7 @@ def train(
     resume: bool = False,
     base: str | Path | None = None,
     choose: bool | None = None,
+    anyway: bool = False,
     **training: Any,
 ) -> Run:
     """Train a model into the folder `out`, and open the run: `train(source=texts, target=translations, out="runs/x")`.
@@ -59,7 +60,8 @@ def train(
     `source` and `target` are two lists of texts or two text files; lists are written into the run folder. Or `config`
     says it all, a TOML file or its tables. `model`, `preset` and keys of [training], such as steps=2000, device="cpu",
     come on top. `resume` continues the run that is there; `base` is a run whose weights and tokenizer it begins with.
-    `choose` lets the corpus decide what is left open; by default where there is no `config`.
+    `choose` lets the corpus decide what is left open; by default where there is no `config`. `anyway` trains on data
+    that cannot teach, which are refused.
     """
     if out is None:
         raise ArgumentError('out: missing, expected the run folder to write, such as out="runs/en-de"')
@@ -79,7 +81,8 @@ def train(
     with written_lists(folder, lists, resume) as files:
         table |= {"data": {**table.get("data", {}), **files}} if files else {}
         start_from = None if base is None else Path(base)
-        train_and_report(table, folder, resume=resume, base=start_from, choose=chosen, command="regard.train(…)")
+        how: dict[str, Any] = {"resume": resume, "base": start_from, "choose": chosen, "anyway": anyway}
+        train_and_report(table, folder, **how, command="regard.train(…)")
     return load(folder)
 
 
@@ -121,13 +124,15 @@ def train_and_report(
     resume: bool = False,
     base: Path | None = None,
     choose: bool = False,
+    anyway: bool = False,
     command: str | None = None,
     display: Display = "usual",
     advise: bool = True,
 ) -> Result:
     """Train into `out`, write the run's report.html, and print how it ended and, with `advise`, what to do next.
 
-    `command` is what a person typed, which is kept with the run; `display` is what is shown meanwhile.
+    `command` is what a person typed, which is kept with the run; `display` is what is shown meanwhile. `anyway` trains
+    on data that cannot teach.
     """
     first = os.environ.get("RANK", "0") == "0"
     with contextlib.ExitStack() as stack:
@@ -138,7 +143,8 @@ def train_and_report(
         progress = stack.enter_context(open_progress(out, display=display) if first else Progress())
         if first and command is not None:
             record_command(out, command)
-        started = start(config, out, resume=resume, base=base, progress=progress, choose=choose, claimed=True)
+        how: dict[str, Any] = {"resume": resume, "base": base, "choose": choose, "anyway": anyway}
+        started = start(config, out, progress=progress, claimed=True, **how)
         if first:
             lines = [describe_end(started.result)]
             try:
