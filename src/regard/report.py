@@ -20,9 +20,10 @@ from regard.errors import ArgumentError, CheckpointError, RegardError
 from regard.inspection.draw.report_page import LookPicture, write
 from regard.machine import peak_memory
 from regard.run import Run, load
+from regard.tasks.baseline import measure_baselines, save_baselines
 from regard.tasks.settings import Settings, complete_run_table
 from regard.tasks.start import Started, start
-from regard.tasks.summary import record_command
+from regard.tasks.summary import record_command, summarise
 from regard.tasks.task import RunTask
 from regard.training.display import Display, open_progress
 from regard.training.folder import check_content, claim, has_begun, remove_empty
@@ -146,7 +147,7 @@ def train_and_report(
         how: dict[str, Any] = {"resume": resume, "base": base, "choose": choose, "anyway": anyway}
         started = start(config, out, progress=progress, claimed=True, **how)
         if first:
-            lines = [describe_end(started.result)]
+            lines = [*compare_with_baselines(out, started), describe_end(started.result)]
             try:
                 lines.append(f"report: {report(out, started)}")
             finally:  # behind the display, which moves no more
@@ -155,6 +156,21 @@ def train_and_report(
                 lines += ["what next:"] * advise + [f"  {each:<{width}}  {about}" for each, about in commands]
                 progress.end("\n".join(lines))
     return started.result
+
+
+def compare_with_baselines(out: Path, started: Started) -> list[str]:
+    """Measure trivial baselines, keep them with the run, and describe them beside its score in one line."""
+    if started.result.why == "signal":
+        return []
+    baselines = measure_baselines(started.task)
+    save_baselines(out, baselines)
+    if baselines is None:
+        return []
+    what = {"text": "validation pairs", "documents": "documents held out", "pictures": "pictures held out"}
+    score = None
+    with contextlib.suppress(RegardError):
+        score = summarise(out).scores.get(baselines.metric)
+    return [baselines.as_text(what[started.settings.data.reads or "text"], score)]
 
 
 def describe_end(result: Result) -> str:

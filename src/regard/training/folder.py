@@ -30,6 +30,7 @@ FILES = (
     "log.txt",
     "metrics.jsonl",
     "report.html",
+    "baseline.json",
     "commands.jsonl",
     "trackers.json",
 )
