@@ -20,9 +20,10 @@ from regard.errors import ArgumentError, CheckpointError, RegardError
 from regard.inspection.draw.report_page import LookPicture, write
 from regard.machine import peak_memory
 from regard.run import Run, load
+from regard.tasks.baseline import measure_baselines, save_baselines
 from regard.tasks.settings import Settings, complete_run_table
 from regard.tasks.start import Started, start
-from regard.tasks.summary import record_command
+from regard.tasks.summary import record_command, summarise
 from regard.tasks.task import RunTask
 from regard.training.display import Display, open_progress
 from regard.training.folder import check_content, claim, has_begun, remove_empty
@@ -52,6 +53,7 @@ def train(
     resume: bool = False,
     base: str | Path | None = None,
     choose: bool | None = None,
+    anyway: bool = False,
     **training: Any,
 ) -> Run:
     """Train a model into the folder `out`, and open the run: `train(source=texts, target=translations, out="runs/x")`.
@@ -59,7 +61,8 @@ def train(
     `source` and `target` are two lists of texts or two text files; lists are written into the run folder. Or `config`
     says it all, a TOML file or its tables. `model`, `preset` and keys of [training], such as steps=2000, device="cpu",
     come on top. `resume` continues the run that is there; `base` is a run whose weights and tokenizer it begins with.
-    `choose` lets the corpus decide what is left open; by default where there is no `config`.
+    `choose` lets the corpus decide what is left open; by default where there is no `config`. `anyway` trains on data
+    that cannot teach, which are refused.
     """
     if out is None:
         raise ArgumentError('out: missing, expected the run folder to write, such as out="runs/en-de"')
@@ -79,7 +82,8 @@ def train(
     with written_lists(folder, lists, resume) as files:
         table |= {"data": {**table.get("data", {}), **files}} if files else {}
         start_from = None if base is None else Path(base)
-        train_and_report(table, folder, resume=resume, base=start_from, choose=chosen, command="regard.train(…)")
+        how: dict[str, Any] = {"resume": resume, "base": start_from, "choose": chosen, "anyway": anyway}
+        train_and_report(table, folder, **how, command="regard.train(…)")
     return load(folder)
 
 
@@ -121,13 +125,15 @@ def train_and_report(
     resume: bool = False,
     base: Path | None = None,
     choose: bool = False,
+    anyway: bool = False,
     command: str | None = None,
     display: Display = "usual",
     advise: bool = True,
 ) -> Result:
     """Train into `out`, write the run's report.html, and print how it ended and, with `advise`, what to do next.
 
-    `command` is what a person typed, which is kept with the run; `display` is what is shown meanwhile.
+    `command` is what a person typed, which is kept with the run; `display` is what is shown meanwhile. `anyway` trains
+    on data that cannot teach.
     """
     first = os.environ.get("RANK", "0") == "0"
     with contextlib.ExitStack() as stack:
@@ -138,9 +144,10 @@ def train_and_report(
         progress = stack.enter_context(open_progress(out, display=display) if first else Progress())
         if first and command is not None:
             record_command(out, command)
-        started = start(config, out, resume=resume, base=base, progress=progress, choose=choose, claimed=True)
+        how: dict[str, Any] = {"resume": resume, "base": base, "choose": choose, "anyway": anyway}
+        started = start(config, out, progress=progress, claimed=True, **how)
         if first:
-            lines = [describe_end(started.result)]
+            lines = [*compare_with_baselines(out, started), describe_end(started.result)]
             try:
                 lines.append(f"report: {report(out, started)}")
             finally:  # behind the display, which moves no more
@@ -157,6 +164,21 @@ def exit_status(result: Result) -> int:
     Under torchrun it is 0: that starts workers anew that end with anything else.
     """
     return 0 if result.signal is None or "TORCHELASTIC_RUN_ID" in os.environ else 128 + result.signal
+
+
+def compare_with_baselines(out: Path, started: Started) -> list[str]:
+    """Measure trivial baselines, keep them with the run, and describe them beside its score in one line."""
+    if started.result.why == "signal":
+        return []
+    baselines = measure_baselines(started.task)
+    save_baselines(out, baselines)
+    if baselines is None:
+        return []
+    what = {"text": "validation pairs", "documents": "documents held out", "pictures": "pictures held out"}
+    score = None
+    with contextlib.suppress(RegardError):
+        score = summarise(out).scores.get(baselines.metric)
+    return [baselines.as_text(what[started.settings.data.reads or "text"], score)]
 
 
 def describe_end(result: Result) -> str:

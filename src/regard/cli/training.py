@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from regard.cli.commands.configs import find_config
-from regard.cli.messages import print_table
+from regard.cli.messages import print_message, print_table
 from regard.cli.options import file_option, folder_option, number_option, text_option
 from regard.config import read
 from regard.errors import CommandError, ConfigError, RegardError
@@ -122,7 +122,20 @@ def read_checked(table: Mapping[str, Any], flags: Mapping[str, str], *, based: b
     return settings
 
 
-def print_dry_run(settings: "Settings", resumed: Path | None, base: Path | None, choose: bool) -> None:
+def print_data_check(settings: "Settings", based: bool, anyway: bool) -> None:
+    """Print what is wrong with the data; files that are not there are named, and do not make a configuration wrong."""
+    from regard.tasks.data_check import check_data, missing_files
+
+    if missing := missing_files(settings.data):
+        print_message(f"{missing[0]}: no such file, so the data are not checked")
+        return
+    for line in check_data(settings, based=based, anyway=anyway):
+        print_message(line)
+
+
+def print_dry_run(
+    settings: "Settings", resumed: Path | None, base: Path | None, choose: bool, anyway: bool = False
+) -> None:
     """Print what would be trained, how much memory it takes and how long, and what that was measured on."""
     from regard.report import report
     from regard.tasks.dry_run import dry_run
@@ -130,7 +143,7 @@ def print_dry_run(settings: "Settings", resumed: Path | None, base: Path | None,
     from regard.training.metrics import format_duration
 
     with open_progress(None, terminal=False) as progress:
-        found = dry_run(settings, progress, report, resumed=resumed, base=base, choose=choose)
+        found = dry_run(settings, progress, report, resumed=resumed, base=base, choose=choose, anyway=anyway)
     measured, training = found.measured, found.settings.training
     early = [f"{training.patience} validations without improvement"] if training.patience else []
     early += [f"{training.minutes:g} minutes"] if training.minutes else []

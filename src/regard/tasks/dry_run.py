@@ -20,6 +20,7 @@ import torch
 
 from regard.errors import CommandError, RegardError, TrainingError
 from regard.machine import peak_memory
+from regard.tasks.data_check import check_data
 from regard.tasks.settings import Settings
 from regard.tasks.start import PlannedRun, Started, open_group, plan_run, train_planned
 from regard.tasks.task import RunTask
@@ -77,16 +78,21 @@ def dry_run(
     resumed: Path | None = None,
     base: Path | None = None,
     choose: bool = False,
+    anyway: bool = False,
 ) -> DryRun:
     """Plan a run, and measure a few steps of it; `finish` is the work at the end of a training.
 
     Of a run that would be `resumed` the weights are those of its best checkpoint, and the steps those that are left.
+    `anyway` measures on data that cannot teach.
     """
     start = resumed or base
     with open_group(settings.training) as group:
         if group.world > 1:
             raise CommandError(f"--dry-run: {group.world} processes given, expected one; leave torchrun out")
+        remarks = [] if resumed is not None else check_data(settings, based=base is not None, anyway=anyway)
         planned = plan_run(settings, group, progress, base=start, choose=choose)
+    for remark in remarks:
+        progress.say(remark)
     steps = planned.settings.training.steps
     if resumed is not None:
         steps = max(0, steps - int(read_manifest(Checkpoints(resumed).find("last"))["step"]))

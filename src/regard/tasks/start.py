@@ -22,6 +22,7 @@ from regard.errors import CheckpointError, ConfigError, RegardError, TrainingErr
 from regard.machine import MPS, most_threads
 from regard.reading import Unreadable, read_bytes
 from regard.tasks.budget import token_budget
+from regard.tasks.data_check import check_shared
 from regard.tasks.defaults import (
     Corpus,
     chosen_words,
@@ -100,12 +101,13 @@ def start(
     progress: Progress | None = None,
     choose: bool = False,
     claimed: bool = False,
+    anyway: bool = False,
 ) -> Started:
     """Train what a configuration describes into the folder `out`.
 
     `resume` continues where the run in `out` stopped. `base` is a run whose weights and tokenizer are the beginning.
     With `choose`, what the configuration leaves open about model and training is chosen from the corpus. `claimed` says
-    that the caller holds the folder already (`regard.training.folder.claim`).
+    that the caller holds the folder already (`regard.training.folder.claim`). `anyway` trains on data that are refused.
     """
     settings = config if isinstance(config, Settings) else read_settings(config)
     if resume:
@@ -113,7 +115,10 @@ def start(
     with open_group(settings.training) as group:
         quiet = Progress() if progress is None or not group.first else progress
         with contextlib.nullcontext() if claimed else claim(out, resume, group):
+            remarks = [] if resume else check_shared(settings, base is not None, anyway, group)
             planned = plan_run(settings, group, quiet, resumed=out if resume else None, base=base, choose=choose)
+            for remark in remarks:
+                quiet.say(remark)
             return train_planned(planned, out, group, quiet, resume=resume)
 
 

@@ -32,6 +32,7 @@ FILES = (
     "log.txt",
     "metrics.jsonl",
     "report.html",
+    "baseline.json",
     "commands.jsonl",
     "trackers.json",
 )

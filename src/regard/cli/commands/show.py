@@ -18,6 +18,7 @@ EXAMPLES = (
 
 def show(run: RunArgument, as_json: JsonOption = False) -> None:
     """Show a run: data, model, scores, and the command that trained it."""
+    from regard.tasks.baseline import read_baselines
     from regard.tasks.summary import summarise
     from regard.training.metrics import format_duration, format_value, metric_name
 
@@ -41,6 +42,11 @@ def show(run: RunArgument, as_json: JsonOption = False) -> None:
     if summary.best_step is not None:
         rows.append(("best", f"step {summary.best_step:,}, by {metric_name(summary.metric or 'loss')}"))
     rows += [("", f"{metric_name(key)} {format_value(key, value)}") for key, value in summary.scores.items()]
+    baselines = None if is_pack(run) else read_baselines(Path(run))
+    if baselines is not None:
+        listed = [f"{name}: {format_value(baselines.metric, value)}" for name, value in baselines.scores.items()]
+        head = f"{metric_name(baselines.metric)} of"
+        rows += [("baselines" if number == 0 else "", f"{head} {each}") for number, each in enumerate(listed)]
     rows += [("command" if number == 0 else "", each) for number, each in enumerate(summary.commands)]
     if is_pack(run):
         rows.append(("licence", summary.licence or "none stated"))

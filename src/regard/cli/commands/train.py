@@ -9,7 +9,7 @@ import typer
 from regard.cli.command import TYPED
 from regard.cli.messages import print_message
 from regard.cli.options import flag_option, out_option, text_option, with_options
-from regard.cli.training import OPTIONS, print_dry_run, read_checked, read_table, tables_of
+from regard.cli.training import OPTIONS, print_data_check, print_dry_run, read_checked, read_table, tables_of
 from regard.config import assign
 from regard.errors import CommandError
 
@@ -30,6 +30,9 @@ DryRunOption = Annotated[
     bool,
     flag_option("--dry-run", "Measure a few steps, print what would be trained, with its memory and time, and exit."),
 ]
+AnywayOption = Annotated[
+    bool, flag_option("--anyway", "Train on data that are refused: shifted, copied, or with labels that are none.")
+]
 EXAMPLES = (
     "regard train --source train.en --target train.de --out runs/en-de",
     "regard train --pairs pairs.tsv --preset small --minutes 30 --dry-run",
@@ -47,8 +50,9 @@ def train(
     resume: Annotated[Path | None, text_option("Run folder to resume.", metavar="RUN")] = None,
     quiet: Annotated[bool, flag_option("--quiet", "Print only errors; log.txt has everything.")] = False,
     as_json: Annotated[bool, flag_option("--json", "Print one JSON object per record to standard output.")] = False,
-    check: Annotated[bool, flag_option("--check", "Check the configuration and exit.")] = False,
+    check: Annotated[bool, flag_option("--check", "Check the configuration and the data, and exit.")] = False,
     dry_run: DryRunOption = False,
+    anyway: AnywayOption = False,
 ) -> None:
     """Train a model into a run folder.
 
@@ -66,11 +70,13 @@ def train(
         table[name] = {**table.get(name, {}), **part}
     checked = read_checked(assign(table, settings or []), flags, based=base is not None)
     if check:
+        if resume is None:
+            print_data_check(checked, base is not None, anyway)
         print("the configuration is valid")
         return
     choose = config is None and resume is None
     if dry_run:
-        print_dry_run(checked, resume, base, choose)
+        print_dry_run(checked, resume, base, choose, anyway)
         return
     folder = resume or out
     if folder is None:
@@ -81,6 +87,7 @@ def train(
     from regard.report import exit_status, train_and_report
 
     typed = shlex.join(["regard", *TYPED])
-    how: dict[str, Any] = {"resume": resume is not None, "base": base, "choose": choose, "command": typed}
-    result = train_and_report(checked, folder, **how, display="json" if as_json else "quiet" if quiet else "usual")
+    how: dict[str, Any] = {"resume": resume is not None, "base": base, "choose": choose, "anyway": anyway}
+    display = "json" if as_json else "quiet" if quiet else "usual"
+    result = train_and_report(checked, folder, **how, command=typed, display=display)
     raise typer.Exit(exit_status(result))

@@ -1,0 +1,291 @@
+"""What is wrong with a corpus, found before anything is trained on it: `check_pairs`, `check_documents`, `check_texts`.
+
+Each reads rows once, keeps a sample of them in stretches that hang together, and returns a `DataReport`: what the rows
+are like, and a `Finding` for each thing that is wrong. It refuses nothing itself: a finding that is `fatal` is one from
+which nothing can be learned, and whoever trains decides.
+"""
+
+import re
+import statistics
+import zlib
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from regard.data.scripts import find_foreign
+from regard.data.shift import Shift, find_shift
+
+__all__ = ["SAMPLE", "DataReport", "Finding", "check_documents", "check_pairs", "check_texts"]
+
+SAMPLE = 100_000  # rows that are looked at
+READ = 1_000_000  # rows that are read for them, from the first on
+STRETCH = 500  # rows of a sample that follow each other
+WORTH = 0.0005  # share of rows from which what is wrong with them is worth a line
+RATIO = 3.0  # times that a pair may be longer on one side than is usual
+LONG = 20  # characters of the longer side from which that counts
+UNUSUAL = 0.005  # share of such pairs that every corpus has
+ONCE = 0.9  # share of labels with one example from which they are no labels
+MANY = 10  # different labels from which that can be said
+ENTITY = re.compile(r"&(?:[A-Za-z]{2,8}\d{0,2}|#\d{1,7}|#[xX][0-9A-Fa-f]{1,6});")
+TAGS = "a|abbr|b|body|br|center|code|div|em|font|h[1-6]|head|hr|html|i|img|li|link|meta|ol|p|pre|script|small|span|"
+TAGS += "strong|style|sub|sup|table|tbody|td|th|title|tr|tt|u|ul"
+MARKUP = re.compile(rf"</?(?:{TAGS})(?:\s[^<>]*)?/?>", re.IGNORECASE)
+BREAK = re.compile(r"<br\s*/?>", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that is wrong with a corpus: how many rows have it, and the line of one of them, from 1."""
+
+    name: str  # empty, duplicates, copies, same, lengths, entities, script, shift, labels, rare
+    text: str  # a sentence without its full stop
+    count: int
+    line: int
+    fatal: bool = False  # nothing can be learned from such rows
+
+
+@dataclass(frozen=True)
+class DataReport:
+    """The rows of a corpus in numbers, and what is wrong with them."""
+
+    rows: int  # that were read
+    sample: int  # that were looked at
+    findings: tuple[Finding, ...]
+    ratio: float | None = None  # characters of a target per character of its source: the median
+    shift: Shift | None = None
+    labels: int = 0  # different ones
+    words: float = 0.0  # of a target: the median
+
+    @property
+    def fatal(self) -> Finding | None:
+        """Return the first finding from which nothing can be learned."""
+        return next((each for each in self.findings if each.fatal), None)
+
+
+@dataclass
+class Sample:
+    """Rows of two texts, evenly taken in stretches, with their lines; and how many of all repeat an earlier one."""
+
+    rows: int = 0
+    lines: list[int] = field(default_factory=list)
+    firsts: list[str] = field(default_factory=list)
+    seconds: list[str] = field(default_factory=list)
+    hashed: int = 0  # rows among which repetitions were looked for
+    thinned: bool = False  # these are not all
+    repeated: list[int] = field(default_factory=list)  # lines
+
+    def __len__(self) -> int:
+        return len(self.lines)
+
+    @property
+    def share(self) -> float:
+        """Return how many rows each row of the sample stands for."""
+        return self.rows / max(1, len(self))
+
+    def scale(self, count: int) -> int:
+        """Scale a count in the sample to all rows."""
+        return round(count * self.share)
+
+
+def take_sample(rows: Iterable[tuple[str, ...]], most: int = SAMPLE, read: int = READ) -> Sample:
+    """Take a sample of rows: every stretch, every second, every fourth …, so that there are at most `most` rows.
+
+    Repetitions are looked for among rows that are chosen by their content, as all copies of a row are chosen together.
+    """
+    sample, step, mask = Sample(), 1, 0
+    known: dict[int, int] = {}  # a row's hash: by what it is chosen
+    repeated: list[tuple[int, int]] = []
+    for number, (first, second, *_) in enumerate(rows):
+        if number == read:
+            break
+        sample.rows += 1
+        if number // STRETCH % step == 0:
+            sample.lines.append(number + 1)
+            sample.firsts.append(first)
+            sample.seconds.append(second)
+            if len(sample.lines) > most:
+                step *= 2
+                keep = [i for i, line in enumerate(sample.lines) if (line - 1) // STRETCH % step == 0]
+                for name in ("lines", "firsts", "seconds"):
+                    setattr(sample, name, [getattr(sample, name)[i] for i in keep])
+        if not first or not second:
+            continue
+        choice = zlib.crc32(first.encode(), zlib.crc32(second.encode()))
+        if choice & mask:
+            continue
+        identity = hash((first, second))
+        if identity in known:
+            repeated.append((choice, number + 1))
+        else:
+            known[identity] = choice
+        if len(known) + len(repeated) > most:
+            mask = mask << 1 | 1
+            known = {key: each for key, each in known.items() if not each & mask}
+            repeated = [row for row in repeated if not row[0] & mask]
+    sample.hashed, sample.thinned = len(known) + len(repeated), mask > 0
+    sample.repeated = [line for _, line in repeated]
+    return sample
+
+
+def check_pairs(rows: Iterable[tuple[str, ...]], sides: Sequence[str] = ("the source", "the target")) -> DataReport:
+    """Check pairs of a source and a target; `sides` are the names of their files, where there are two."""
+    sample = take_sample(rows)
+    findings = [*find_empty(sample, "pairs"), *find_duplicates(sample, "pairs"), *find_copies(sample)]
+    ratio, lengths = find_lengths(sample)
+    findings += lengths
+    for texts, name in ((sample.firsts, "source"), (sample.seconds, "target")):
+        findings += find_markup(sample, texts, name)
+        findings += find_script(sample, texts, name)
+    shift = find_shift(sample.firsts, sample.seconds, sample.lines)
+    if shift is not None:
+        findings.append(describe_shift(shift, sample, sides))
+    words = statistics.median([len(text.split()) for text in sample.seconds] or [0])
+    return DataReport(sample.rows, len(sample), tuple(findings), ratio, shift, words=words)
+
+
+def check_texts(rows: Iterable[str], name: str = "text", what: str = "lines") -> DataReport:
+    """Check texts that have no other side, as a language model reads them."""
+    sample = take_sample((text, "-") for text in rows)
+    findings = [*find_duplicates(sample, what)]
+    findings += [*find_markup(sample, sample.firsts, name), *find_script(sample, sample.firsts, name)]
+    return DataReport(sample.rows, len(sample), tuple(findings))
+
+
+def check_documents(rows: Iterable[tuple[str, ...]], swap: str = "") -> DataReport:
+    """Check texts with labels; `swap` is what to do where the two are swapped."""
+    sample = take_sample(rows)
+    labels = Counter(label for label in sample.seconds if label)
+    findings = [*find_labels(sample, labels, swap)]
+    findings += [*find_empty(sample, "documents"), *find_duplicates(sample, "documents")]
+    texts = [BREAK.sub(" ", text) if "<" in text else text for text in sample.firsts]
+    findings += [*find_markup(sample, texts, "text"), *find_script(sample, texts, "text")]
+    return DataReport(sample.rows, len(sample), tuple(findings), labels=len(labels))
+
+
+def find_empty(sample: Sample, what: str) -> list[Finding]:
+    """Find rows of which one side is empty; where both are, it is a blank line."""
+    places = [
+        i for i, (one, two) in enumerate(zip(sample.firsts, sample.seconds, strict=True)) if (not one) != (not two)
+    ]
+    return report_rows("empty", f"{what} have an empty side and are dropped", places, sample)
+
+
+def find_duplicates(sample: Sample, what: str) -> list[Finding]:
+    """Find rows that repeat an earlier one, both sides the same."""
+    if not sample.repeated or len(sample.repeated) < WORTH * sample.hashed:
+        return []
+    count = len(sample.repeated)
+    if sample.thinned:
+        count = round(count * sample.rows / sample.hashed)
+    text = f"{amount(count, sample.rows, what)} repeat an earlier one, such as line {sample.repeated[0]:,}"
+    return [Finding("duplicates", text, count, sample.repeated[0])]
+
+
+def find_copies(sample: Sample) -> list[Finding]:
+    """Find pairs whose target is a copy of the source; where all are, nothing can be learned."""
+    both = [i for i, (one, two) in enumerate(zip(sample.firsts, sample.seconds, strict=True)) if one and two]
+    copies = [i for i in both if sample.firsts[i] == sample.seconds[i]]
+    if copies and len(copies) == len(both) and len(both) > 1:
+        text = "every target is a copy of its source; give the translations of the sources as targets"
+        return [Finding("same", text, sample.scale(len(copies)), sample.lines[copies[0]], fatal=True)]
+    return report_rows("copies", "pairs are copies: the target is the source", copies, sample)
+
+
+def find_lengths(sample: Sample) -> tuple[float | None, list[Finding]]:
+    """Find pairs of which one side is far longer than is usual, and the usual ratio."""
+    sizes = np.array([(len(one), len(two)) for one, two in zip(sample.firsts, sample.seconds, strict=True)]).reshape(
+        -1, 2
+    )
+    full = np.flatnonzero(sizes.all(1)) if len(sizes) else np.zeros(0, np.int64)
+    if not len(full):
+        return None, []
+    ratios = np.log((sizes[full, 1] + 3) / (sizes[full, 0] + 3))
+    usual = float(np.median(ratios))
+    far = (np.abs(ratios - usual) > np.log(RATIO)) & (sizes[full].max(1) >= LONG)
+    places = full[far].tolist()
+    ratio = float(np.median(sizes[full, 1] / sizes[full, 0]))
+    if len(places) < max(2, UNUSUAL * len(full)):
+        return ratio, []
+    what = f"pairs are over {RATIO:g} times longer on one side than is usual"
+    return ratio, report_rows("lengths", what, places, sample)
+
+
+def find_markup(sample: Sample, texts: Sequence[str], name: str) -> list[Finding]:
+    """Find texts with entities of HTML in them, or its tags."""
+    places, example = list[int](), ""
+    for i, text in enumerate(texts):
+        if ("&" in text and (match := ENTITY.search(text))) or ("<" in text and (match := MARKUP.search(text))):
+            places.append(i)
+            example = example or match[0]
+    return report_rows("entities", f"{name}s have HTML in them ({example[:30]})", places, sample, worth=0.0)
+
+
+def find_script(sample: Sample, texts: Sequence[str], name: str) -> list[Finding]:
+    """Find texts of another script than the rest of their side."""
+    foreign = find_foreign(texts)
+    if not foreign.lines:
+        return []
+    others, own = ", ".join(foreign.others[:3]), ", ".join(foreign.own)
+    what = f"{name}s are mostly in another script ({others}) than the rest ({own})"
+    return report_rows("script", what, foreign.lines, sample, worth=0.0)
+
+
+def describe_shift(shift: Shift, sample: Sample, sides: Sequence[str]) -> Finding:
+    """Describe a shift by its first line, and what to look for."""
+    first, last = sample.lines[shift.first], sample.lines[shift.last]
+    far = "one line" if abs(shift.by) == 1 else f"{abs(shift.by)} lines"
+    to_end = sample.rows - last <= STRETCH * max(1.0, sample.share)
+    start = f"from about line {first:,} on" if first > 1 + abs(shift.by) else "from the first line on"
+    start = start if to_end else f"from about line {first:,} to {last:,}"
+    # Target i belongs to source i + by: where by is positive, the target has lost lines, or the source has more.
+    more, less = (sides[0], sides[1]) if shift.by > 0 else (sides[1], sides[0])
+    text = (
+        f"the two sides are shifted by {far} {start} (lengths, numbers and names agree better with the line "
+        f"{'before' if shift.by < 0 else 'after'}); remove what {more} has too much there, or add what {less} lacks"
+    )
+    return Finding("shift", text, round((shift.last - shift.first + 1) * sample.share), first, fatal=True)
+
+
+def find_labels(sample: Sample, labels: Counter[str], swap: str) -> list[Finding]:
+    """Find labels that are none, as almost each occurs once, and labels with one example."""
+    if not labels:
+        return []
+    once = {label for label, count in labels.items() if count == 1}
+    place = next((i for i, label in enumerate(sample.seconds) if label in once), 0)
+    line = sample.lines[place]
+    if len(labels) >= MANY and len(once) >= ONCE * len(labels):
+        text = f"{len(once):,} of {len(labels):,} different labels occur once, so they are no labels"
+        if swap and looks_like_labels(sample.firsts):
+            kinds = len({*sample.firsts})
+            text += f"; the texts are only {kinds:,} different ones, so the two columns are swapped: {swap}"
+        else:
+            text += "; name the column of labels and that of texts (data.label_column, data.text_column)"
+        return [Finding("labels", text, len(once), line, fatal=True)]
+    if not once:
+        return []
+    named = ", ".join(sorted(once)[:3]) + (", …" if len(once) > 3 else "")
+    has = "labels have" if len(once) > 1 else "label has"
+    text = f"{len(once):,} {has} one example ({named[:60]}), too few to train on and to validate, such as line {line:,}"
+    return [Finding("rare", text, len(once), line)]
+
+
+def looks_like_labels(texts: Sequence[str]) -> bool:
+    """Return whether texts are few short ones that are repeated."""
+    counts = Counter(texts)
+    short = sum(map(len, counts)) <= 40 * len(counts)
+    return short and len(counts) <= max(2, 0.2 * len(texts))
+
+
+def report_rows(name: str, what: str, places: Sequence[int], sample: Sample, worth: float = WORTH) -> list[Finding]:
+    """Report rows of a sample in one line with their count, where they are enough."""
+    if not places or len(places) < worth * len(sample):
+        return []
+    count, line = sample.scale(len(places)), sample.lines[places[0]]
+    return [Finding(name, f"{amount(count, sample.rows, what)}, such as line {line:,}", count, line)]
+
+
+def amount(count: int, rows: int, what: str) -> str:
+    """Write how many of all rows there are."""
+    return f"{count:,} of {rows:,} {what}"

@@ -1,0 +1,251 @@
+"""Trivial baselines beside the score of a run, on the same validation examples: was anything learned?
+
+Of pairs they are a copy of the source, and the target of the training source that is most like it (cosine of
+tf-idf over the run's own pieces); of documents and pictures the most frequent label, and of documents a logistic
+regression over tf-idf. They are computed from the encoded data in a few seconds, from a sample of those for training
+where these are many, and the model is not asked anything.
+"""
+
+# n rows · v pieces · k labels · e entries that are not 0
+import contextlib
+import itertools
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from jaxtyping import Float64, Int, Int64
+
+from regard.disk import write_whole
+from regard.errors import RegardError
+from regard.reading import Unreadable, parse_json, read_bytes
+from regard.training.metrics import format_value, metric_name
+
+if TYPE_CHECKING:
+    from regard.data.cache import Encoded
+    from regard.tasks.task import RunTask
+
+__all__ = ["FILE", "Baselines", "measure_baselines", "read_baselines", "save_baselines"]
+
+FILE = "baseline.json"
+NEIGHBOURS = 50_000  # training pairs that are searched
+WORK = 20_000_000  # of them times validation pairs
+COMMON = 0.2  # share of rows from which a piece says nothing about which are alike
+DOCUMENTS = 20_000  # that a regression is trained on
+ENTRIES = 600_000  # of these documents: different pieces in each
+LABELLED = 20_000_000  # of them times labels
+TESTED = 1_000_000  # pieces of documents that it labels
+STEPS = 40  # of the regression
+PENALTY = 1.0  # on its weights, of all documents together
+
+
+@dataclass(frozen=True)
+class Baselines:
+    """The scores of trivial answers, by what they are, with the metric and the number of examples."""
+
+    metric: str
+    examples: int
+    scores: dict[str, float]
+
+    def as_text(self, what: str, score: float | None) -> str:
+        """Write the scores in one line, beside that of the run."""
+        name = metric_name(self.metric)
+        each = ", ".join(f"{title} {format_value(self.metric, value)}" for title, value in self.scores.items())
+        text = f"baselines on the same {self.examples:,} {what}, {name}: {each}"
+        if score is None:
+            return text
+        text += f"; the model {format_value(self.metric, score)}"
+        return text + ("" if score > max(self.scores.values()) else ", which is no better")
+
+
+def measure_baselines(task: "RunTask") -> Baselines | None:
+    """Measure the baselines of a trained task; None where there are none, such as for a language model."""
+    prepared = task.prepared
+    if not len(prepared.valid) or not len(prepared.train):
+        return None
+    if "classify" in task.actions:
+        return measure_label_baselines(task)
+    if "translate" in task.actions and prepared.tokenizers is not None:
+        return measure_pair_baselines(task)
+    return None
+
+
+def measure_pair_baselines(task: "RunTask") -> Baselines | None:
+    """Measure copies of the sources, and the targets of the nearest sources of training."""
+    from regard.evaluation.metric import measure
+    from regard.tasks.metric_choice import translation_metric
+
+    prepared, settings = task.prepared, task.settings
+    rows = min(settings.training.validate_rows, len(prepared.valid_pairs), len(prepared.valid))
+    pairs, target = prepared.valid_pairs[:rows], prepared.tokenizers.target
+    references = [target.normalise(text) for _, text in pairs]
+    metric = settings.training.metric
+    if metric in (None, "loss"):
+        metric = translation_metric(references)
+    if not pairs or metric is None or metric == "loss":
+        return None
+    tags = {corpus.tag for corpus in settings.data.training if corpus.tag}
+    copies = [target.normalise(without_tag(source, tags)) for source, _ in pairs]
+    queries = [prepared.valid.pair(i)[0] for i in range(rows)]
+    most = min(len(prepared.train), NEIGHBOURS, max(1, WORK // rows))
+    places = np.linspace(0, len(prepared.train) - 1, most).astype(np.int64)
+    nearest = find_nearest(queries, prepared.train, places)
+    answers = target.decode_batch([prepared.train.pair(int(i))[1].tolist() for i in nearest])
+    outputs = {"a copy of the source": copies, "the target of the nearest training source": answers}
+    scores = {name: measure(metric, texts, references).score().value for name, texts in outputs.items()}
+    return Baselines(metric, rows, scores)
+
+
+def without_tag(source: str, tags: set[str]) -> str:
+    """Return a source without the tag that the corpus puts before it."""
+    first, _, rest = source.partition(" ")
+    return rest if first in tags else source
+
+
+def measure_label_baselines(task: "RunTask") -> Baselines:
+    """Measure the most frequent label and, of documents, a logistic regression."""
+    from regard.evaluation.labels import measure_labels
+
+    prepared, labels = task.prepared, task.prepared.labels
+    truth, known = labels_of(prepared.valid), labels_of(prepared.train)
+    metric = task.settings.training.metric
+    metric = metric if metric in ("accuracy", "f1") else "accuracy"
+    majority = int(np.bincount(known, minlength=len(labels)).argmax())
+    answers = {f"the most frequent label ({labels[majority]})": np.full(len(truth), majority)}
+    if prepared.pictures is None:
+        most = int(max(1, TESTED / max(1.0, float(np.mean(prepared.valid.lengths[:, 0])))))
+        tested = np.linspace(0, len(truth) - 1, min(len(truth), most)).astype(np.int64)
+        answers["logistic regression"] = regress(prepared.train, prepared.valid, len(labels), tested)
+    scores = dict[str, float]()
+    for name, each in answers.items():
+        right = truth if len(each) == len(truth) else truth[tested]
+        report = measure_labels([labels[i] for i in each], [labels[i] for i in right], labels)
+        scores[name] = report.macro_f1 if metric == "f1" else report.accuracy
+    return Baselines(metric, len(truth), scores)
+
+
+def labels_of(encoded: "Encoded") -> Int64[np.ndarray, " n"]:
+    """Return the label of each row, which is all that its target holds."""
+    return np.asarray(encoded.tokens[encoded.offsets[1:] - 1], np.int64)
+
+
+@dataclass(frozen=True)
+class Entries:
+    """Rows of texts as weights of the pieces in them: entries by row, none of them 0."""
+
+    rows: Int64[np.ndarray, " e"]
+    pieces: Int64[np.ndarray, " e"]
+    counts: Int64[np.ndarray, " e"]
+
+    @classmethod
+    def of(cls, sources: Sequence[Int[np.ndarray, " _"]], vocabulary: int) -> "Entries":
+        """Count the pieces of each source."""
+        lengths = np.fromiter(map(len, sources), np.int64, len(sources))
+        pieces = np.concatenate([np.zeros(0, np.int64), *(np.asarray(each, np.int64) for each in sources)])
+        keys, counts = np.unique(np.repeat(np.arange(len(sources)), lengths) * vocabulary + pieces, return_counts=True)
+        return cls(keys // vocabulary, keys % vocabulary, counts)
+
+    def weigh(self, rarity: Float64[np.ndarray, " v"], count: int) -> Float64[np.ndarray, " e"]:
+        """Weigh pieces by how rare they are, each row to length 1."""
+        weights = (1 + np.log(self.counts)) * rarity[self.pieces]
+        norms = np.sqrt(np.bincount(self.rows, weights**2, count))
+        return weights / np.maximum(norms, 1e-12)[self.rows]
+
+
+def rarity_of(entries: Entries, count: int, vocabulary: int) -> Float64[np.ndarray, " v"]:
+    """Return how rare each piece is: log n / (1 + rows with it), at least 0."""
+    return np.maximum(0.0, np.log(count / (1 + np.bincount(entries.pieces, minlength=vocabulary))))
+
+
+def find_nearest(
+    queries: Sequence[Int[np.ndarray, " _"]], train: "Encoded", places: Int64[np.ndarray, " n"]
+) -> list[int]:
+    """Find for each query the training row, among those at `places`, whose source is most like it."""
+    sources = [train.pair(int(i))[0] for i in places]
+    vocabulary = 1 + max(int(each.max()) for each in (*sources, *queries) if len(each))
+    known, asked = Entries.of(sources, vocabulary), Entries.of(queries, vocabulary)
+    rarity = rarity_of(known, len(sources), vocabulary)
+    weights, wanted = known.weigh(rarity, len(sources)), asked.weigh(rarity, len(queries))
+    order = np.argsort(known.pieces, kind="stable")
+    rows, weights = known.rows[order], weights[order]
+    ends = np.cumsum(np.bincount(known.pieces, minlength=vocabulary))
+    starts = np.concatenate([[0], ends[:-1]])
+    bounds = np.searchsorted(asked.rows, np.arange(len(queries) + 1))
+    nearest = list[int]()
+    for first, last in itertools.pairwise(bounds.tolist()):
+        scores = np.zeros(len(sources))
+        pieces = asked.pieces[first:last]
+        rare = [i for i, piece in enumerate(pieces) if ends[piece] - starts[piece] <= COMMON * len(sources)]
+        for i in rare or range(len(pieces)):
+            part = slice(starts[pieces[i]], ends[pieces[i]])
+            scores[rows[part]] += weights[part] * wanted[first + i]  # a row has a piece once
+        nearest.append(int(places[int(scores.argmax())]))
+    return nearest
+
+
+def regress(
+    train: "Encoded", valid: "Encoded", labels: int, tested: Int64[np.ndarray, " n"]
+) -> Int64[np.ndarray, " n"]:
+    """Train a logistic regression over tf-idf, and return its label for the validation documents at `tested`."""
+    import torch
+    from torch.nn.functional import cross_entropy, embedding_bag
+
+    size = float(np.mean(train.lengths[:, 0]))
+    room = min(ENTRIES, LABELLED // labels)
+    most = int(min(len(train), DOCUMENTS, max(100, room / max(1.0, size))))
+    places = np.linspace(0, len(train) - 1, most).astype(np.int64)
+    sources = [train.pair(int(i))[0] for i in places]
+    tests = [valid.pair(int(i))[0] for i in tested]
+    vocabulary = 1 + max(int(each.max()) for each in (*sources, *tests) if len(each))
+    known, asked = Entries.of(sources, vocabulary), Entries.of(tests, vocabulary)
+    rarity = 1 + rarity_of(known, len(sources), vocabulary)
+
+    def bag(entries: Entries, count: int) -> dict[str, Any]:
+        """Return the arguments by which `embedding_bag` sums the weights of each row."""
+        return {
+            "input": torch.from_numpy(entries.pieces),
+            "offsets": torch.from_numpy(np.searchsorted(entries.rows, np.arange(count))),
+            "per_sample_weights": torch.from_numpy(entries.weigh(rarity, count)),
+            "mode": "sum",
+        }
+
+    features = bag(known, len(sources))
+    truth = torch.from_numpy(labels_of(train)[places])
+    with torch.enable_grad():
+        weights = torch.zeros(vocabulary, labels, dtype=torch.float64, requires_grad=True)
+        bias = torch.zeros(labels, dtype=torch.float64, requires_grad=True)
+        optimiser = torch.optim.LBFGS([weights, bias], max_iter=STEPS, line_search_fn="strong_wolfe")
+
+        def closure() -> torch.Tensor:
+            optimiser.zero_grad()
+            scores = embedding_bag(weight=weights, **features) + bias
+            loss = cross_entropy(scores, truth) + PENALTY / (2 * len(sources)) * weights.square().sum()
+            loss.backward()  # type: ignore[no-untyped-call]
+            return loss
+
+        optimiser.step(closure)  # type: ignore[no-untyped-call]
+    with torch.no_grad():
+        found = embedding_bag(weight=weights, **bag(asked, len(tests))) + bias
+    return np.asarray(found.argmax(1).numpy(), np.int64)
+
+
+def save_baselines(folder: Path, baselines: Baselines | None) -> None:
+    """Write the baselines into a run folder; those of an earlier training are removed where there are none."""
+    with contextlib.suppress(OSError):  # a full disk does not make a run a failure
+        if baselines is None:
+            (folder / FILE).unlink(missing_ok=True)
+            return
+        table = {"metric": baselines.metric, "examples": baselines.examples, "scores": baselines.scores}
+        write_whole(folder / FILE, json.dumps(table, ensure_ascii=False, indent=1) + "\n")
+
+
+def read_baselines(folder: Path) -> Baselines | None:
+    """Read the baselines of a run folder; None where it has none that can be read."""
+    try:
+        table = parse_json(read_bytes(folder / FILE))
+        scores = {str(name): float(value) for name, value in table["scores"].items()}
+        return Baselines(str(table["metric"]), int(table["examples"]), scores)
+    except (OSError, Unreadable, RegardError, KeyError, TypeError, ValueError, AttributeError):
+        return None
