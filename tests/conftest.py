@@ -12,10 +12,12 @@ from pathlib import Path
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # as the command line does, before torch is loaded
 gc.disable()  # until all is imported and collected, which leaves little garbage
 
+import draws
 import hypothesis
 import jaxtyping
 import pytest
 import torch
+from hypothesis.internal.conjecture import providers
 
 os.environ.setdefault("MPLBACKEND", "Agg")
 if not torch.cuda.is_available():
@@ -72,13 +74,29 @@ COMPILE = "tests/compile/"
 SHAPES = "tests/attention/", "tests/kernels/"
 TORCH_RANDOM = TorchRandom()  # Hypothesis keeps a weak reference only
 hypothesis.register_random(TORCH_RANDOM)
-hypothesis.settings.register_profile("regard", deadline=None, derandomize=False, print_blob=True)
+# What Hypothesis draws hangs on the seed alone (`derandomize` would make it hang on nothing): not on failures of an
+# earlier run, nor on how busy the machine is, nor on numbers in the modules that happen to be imported by then.
+hypothesis.settings.register_profile(
+    "regard",
+    deadline=None,
+    derandomize=False,
+    print_blob=True,
+    database=None,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+)
 hypothesis.settings.load_profile("regard")
+providers._get_local_constants = lambda: providers._local_constants
 
 
 def pytest_report_header() -> str:
     checks = "shapes checked" if TYPECHECK else "shapes not checked"
     return f"regard: seed {SEED} (REGARD_SEED={SEED} repeats it), {checks}, torch {torch.__version__}"
+
+
+@pytest.hookimpl(tryfirst=True)  # before Hypothesis reads its option
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("hypothesis_seed", None) is None:
+        config.option.hypothesis_seed = SEED
 
 
 def pytest_xdist_auto_num_workers() -> int | None:
@@ -106,6 +124,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("shapes")
         if file.endswith("/test_errors.py"):
             item.add_marker("unchecked")
+        if draws.at_random(item.path):
+            item.add_marker("draws")
         if not cuda and item.get_closest_marker("gpu"):
             item.add_marker(pytest.mark.skip(reason="no CUDA device"))
 

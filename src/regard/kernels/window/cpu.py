@@ -113,22 +113,25 @@ def attend_gathering(call: Call) -> Tensor:
     # The first key inside, moved back so that the whole slice exists; what is then outside the window is masked.
     first = torch.ceil(centre - window.radius).long().clamp(0, limits.keys - width)
     index = first[..., None] + torch.arange(width, device=limits.device)  # [r n w]
-    keys, values = gather_rows(call.keys, index), gather_rows(call.values, index)
+    keys, values = gather_rows(widen(call.keys), index), gather_rows(widen(call.values), index)
     if call.vector is None:
         scores = matmul_wide(keys, call.query[..., None]).squeeze(-1) * call.scale
     else:
-        hidden = torch.tanh(widen(call.query)[..., None, :] + widen(keys))
+        hidden = torch.tanh(widen(call.query)[..., None, :] + keys)
         scores = (hidden * call.vector[:, None, None].to(hidden.dtype)).sum(-1)
     weights = softmax(scores, limits.structured_mask(index), call.temperature)
     if window.sigma is not None:
         weights = weights * gaussian(window, limits.queries, index).to(weights.dtype)
     if call.dropout:
         weights = F.dropout(weights, call.dropout)
-    return matmul_wide(weights[..., None, :], values).squeeze(-2).to(values.dtype)
+    return matmul_wide(weights[..., None, :], values).squeeze(-2).to(call.values.dtype)
 
 
 def gather_rows(tensor: Tensor, index: Tensor) -> Tensor:
-    """Gather rows of [r m d] at [r n w] -> [r n w d], by one flat index_select (its backward adds into the rows)."""
+    """Gather rows of [r m d] at [r n w] -> [r n w d], by one flat index_select.
+
+    Its backward adds into the rows, on a GPU in the dtype it is given: many queries that share a key need float32.
+    """
     rows, m, d = tensor.shape
     offset = torch.arange(0, rows * m, m, device=index.device).view(-1, 1, 1)
     return tensor.reshape(-1, d).index_select(0, (index + offset).flatten()).view(*index.shape, d)
@@ -144,12 +147,14 @@ def attend_in_tiles(call: Call) -> Tensor:
     # Key j of the padded keys is key j + start - radius of the call.
     before, padded = radius - window.start, tiles * TILE + 2 * radius
     after = padded - before - limits.keys  # negative: those keys are beyond every window
-    keys, values = (overlapping_slices(F.pad(x, (0, 0, before, after)), radius) for x in (call.keys, call.values))
+    keys, values = (
+        overlapping_slices(F.pad(widen(x), (0, 0, before, after)), radius) for x in (call.keys, call.values)
+    )
     scores = matmul_wide(widen(query) * call.scale, keys)  # [r t TILE TILE+2r]
     weights = softmax(scores, tile_mask(limits, window, tiles), call.temperature)
     if call.dropout:
         weights = F.dropout(weights, call.dropout)
-    return matmul_wide(weights, values.mT).to(values.dtype).flatten(-3, -2)[..., : limits.queries, :]
+    return matmul_wide(weights, values.mT).to(call.values.dtype).flatten(-3, -2)[..., : limits.queries, :]
 
 
 def overlapping_slices(padded: Tensor, radius: int) -> Tensor:

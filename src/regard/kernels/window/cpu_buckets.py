@@ -34,7 +34,8 @@ def attend(call: Call) -> Tensor:
         return x.new_zeros(len(bucket) * GROUP, *x.shape[1:]).index_copy(0, slot, x).unflatten(0, (-1, GROUP))
 
     keys, values = (
-        cut(x, slices, width).index_select(0, bucket).unflatten(-1, (width, -1)) for x in (call.keys, call.values)
+        cut(widen(x), slices, width).index_select(0, bucket).unflatten(-1, (width, -1))  # whose backward adds
+        for x in (call.keys, call.values)
     )
     scores = matmul_wide(widen(grouped(call.query.flatten(0, 1))) * call.scale, keys.mT)  # [g GROUP w]
     j = (bucket % slices * TILE)[:, None, None] + torch.arange(width, device=limits.device)
@@ -44,7 +45,7 @@ def attend(call: Call) -> Tensor:
         weights = weights * torch.exp(distance.square() * (-0.5 / window.sigma**2)).to(weights.dtype)
     if call.dropout:
         weights = F.dropout(weights, call.dropout)
-    context = matmul_wide(weights, values).to(values.dtype).flatten(0, 1)
+    context = matmul_wide(weights, values).to(call.values.dtype).flatten(0, 1)
     return context.index_select(0, slot).unflatten(0, (rows, n))
 
 
