@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.errors import ConfigError
+from regard.serving.connection import REFUSAL
 from regard.serving.libretranslate.errors import FAULT as PROTOCOL_FAULT
 from regard.serving.libretranslate.errors import ProtocolError, is_open_path, is_protocol_path, to_protocol
 from regard.serving.page import FRAME, PAGE
@@ -103,7 +104,7 @@ class Guard:
         try:
             scope.setdefault("state", {})["keys"] = self.check(scope["path"], headers)
             with self.service.hold():
-                await self.app(scope, self.limited(scope["path"], headers, receive), send_counted)
+                await self.app(scope, self.limited(scope, headers, receive), send_counted)
         except ApiError as error:
             if not begun:
                 await answer(adapt(scope["path"], error), send_counted)
@@ -140,9 +141,9 @@ class Guard:
             self.keys.check(given)
         return None
 
-    def limited(self, path: str, headers: dict[str, str], receive: Receive) -> Receive:
-        """Count the bytes of a body, and refuse it when they are too many."""
-        settings = self.service.settings
+    def limited(self, scope: Message, headers: dict[str, str], receive: Receive) -> Receive:
+        """Count the bytes of a body, and refuse it when they are too many, or do not come."""
+        settings, path, state = self.service.settings, scope["path"], scope["state"]
         most = settings.body_bytes
         if path in UPLOADS and headers.get("content-type", "").lower().startswith("multipart/"):
             most += settings.pictures * settings.picture_bytes
@@ -155,6 +156,10 @@ class Guard:
         async def receive_limited() -> Message:
             nonlocal count
             message = await receive()
+            if REFUSAL in state and message.get("more_body"):  # its connection reads no more of it
+                if self.service.draining:
+                    raise stopping("the server is stopping; ask another one, or try again")
+                raise ApiError(*state[REFUSAL], headers={"Connection": "close"})
             count += len(message.get("body", b""))
             if count > most:
                 raise error

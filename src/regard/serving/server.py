@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import logging
 import signal
+import socket
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -16,10 +17,11 @@ from typing import Any
 
 import uvicorn
 
-from regard.errors import CommandError
 from regard.kernels.garbage import settle_memory
 from regard.serving.app import make_app
+from regard.serving.connection import Connection, ReadLimits
 from regard.serving.libretranslate.language_pairs import LanguageTable
+from regard.serving.listener import Listener, bind, fit_descriptors
 from regard.serving.models import parse_devices, share_threads
 from regard.serving.service import Service
 
@@ -32,7 +34,37 @@ log = logging.getLogger("regard.serving")
 
 
 class Server(uvicorn.Server):
-    """uvicorn's server, without its own handling of signals."""
+    """uvicorn's server with limits for connections and what is read from them, and without its handling of signals."""
+
+    def __init__(self, config: uvicorn.Config, service: Service, sockets: list[socket.socket], most: int):
+        super().__init__(config)
+        settings = service.settings
+        self.limits = ReadLimits(settings.header_bytes, settings.headers, settings.seconds)
+        self.listener = Listener(sockets, most, self.server_state.connections)
+        self.service = service
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Accept connections."""
+        await self.lifespan.startup()
+        self.listener.start(self.make_connection)
+        self.servers = [self.listener]  # type: ignore[list-item]
+        self.started = True
+
+    def make_connection(self) -> Connection:
+        """Make the protocol of a connection."""
+        return Connection(
+            self.limits,
+            self.listener,
+            lambda status: self.service.metrics.requests.labels("other", str(status)).inc(),
+            config=self.config,
+            server_state=self.server_state,
+            app_state=self.lifespan.state,
+        )
+
+    def hurry(self) -> None:
+        """Give requests that are on their way a moment to arrive."""
+        for connection in list(self.server_state.connections):
+            connection.hurry()  # type: ignore[union-attr]
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -53,6 +85,8 @@ def run_server(service: Service, say: Callable[[str], None], show: Callable[[str
 async def serve(service: Service, say: Callable[[str], None], show: Callable[[str], object] | None = None) -> None:
     """Listen, open the models, and wait for the end."""
     settings = service.settings
+    sockets = bind(settings.host, settings.port)
+    most = fit_descriptors(settings.connections)
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(THREADS, "regard texts"))
     config = uvicorn.Config(
         make_app(service),
@@ -62,12 +96,13 @@ async def serve(service: Service, say: Callable[[str], None], show: Callable[[st
         access_log=False,
         lifespan="off",
         server_header=False,
+        ws="none",
         timeout_keep_alive=30,
         timeout_graceful_shutdown=2,
     )
-    server = Server(config)
+    server = Server(config, service, sockets, most)
     handle_signals(service, server, say)
-    listening = asyncio.create_task(listen(server))
+    listening = asyncio.create_task(server.serve())
     while not server.started and not listening.done():
         await asyncio.sleep(0.01)
     if listening.done():
@@ -75,6 +110,8 @@ async def serve(service: Service, say: Callable[[str], None], show: Callable[[st
         return
     address = address_of(server)
     say(f"listening on {address}; opening {', '.join(service.folders)}")
+    if most < settings.connections:
+        say(f"at most {most:,} connections, not {settings.connections:,}: raise the limit of open files (ulimit -n)")
     opening = asyncio.create_task(service.start())
     await asyncio.wait({opening, listening}, return_when=asyncio.FIRST_COMPLETED)
     if opening.done() and opening.exception() is not None:
@@ -110,19 +147,9 @@ def describe_left_out(service: Service) -> list[str]:
     ]
 
 
-async def listen(server: Server) -> None:
-    """Run uvicorn; a port that is taken is a person's mistake."""
-    try:
-        await server.serve()
-    except SystemExit:
-        raise CommandError(
-            f"--port: {server.config.port} on {server.config.host} cannot be listened on; is another server running?"
-        ) from None
-
-
 def address_of(server: Server) -> str:
     """Return the address that the server listens on: port 0 is another one by now."""
-    host, port = server.servers[0].sockets[0].getsockname()[:2]
+    host, port = server.listener.sockets[0].getsockname()[:2]
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
@@ -155,6 +182,7 @@ def handle_signals(service: Service, server: Server, say: Callable[[str], None])
 async def drain(service: Service, server: Server, say: Callable[[str], None]) -> None:
     """Let requests finish that were admitted, for as long as there is grace."""
     service.draining = True
+    server.hurry()
     end = time.monotonic() + service.settings.grace
     in_flight = service.metrics.in_flight._value
     count = int(in_flight.get())

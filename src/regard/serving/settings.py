@@ -33,6 +33,8 @@ class ServeSettings:
     characters: int = option(20_000, "maximum number of characters in all texts of a request", least=1, most=10_000_000)
     texts: int = option(128, "maximum number of texts in a request", least=1, most=100_000)
     body_bytes: int = option(1_048_576, "maximum size of a request in bytes, pictures apart", least=1024, most=2**30)
+    header_bytes: int = option(32_768, "maximum size of a request's headers in bytes", least=1024, most=1_048_576)
+    headers: int = option(100, "maximum number of headers of a request", least=16, most=10_000)
     pictures: int = option(8, "maximum number of pictures in a request", least=1, most=1000)
     picture_bytes: int = option(10_485_760, "maximum size of a picture in bytes", least=1, most=2**30)
     beam: int = option(100, "largest beam size, or number of samples, that a request may ask for", least=1, most=10_000)
@@ -43,7 +45,12 @@ class ServeSettings:
     waiting: int = option(
         512, "sentences that may wait; beyond that a request is answered with 429", least=1, most=10**6
     )
-    seconds: float = option(30.0, "seconds that a request may take; then it is answered with 504", above=0, most=3600)
+    connections: int = option(
+        1000, "connections that may be open; beyond that idle ones are closed, or new ones wait", least=1, most=100_000
+    )
+    seconds: float = option(
+        30.0, "seconds that a request may take to arrive (then 408), and to be answered (then 504)", above=0, most=3600
+    )
     grace: float = option(20.0, "seconds that requests have to finish after SIGTERM", least=0, most=3600)
     keys: str | None = option(None, "file of API keys, one per line; without it no key is asked for")
     rate: int = option(0, "requests a minute that each API key may send; 0: any number", least=0, most=1_000_000)

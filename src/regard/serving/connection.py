@@ -1,0 +1,306 @@
+"""A connection: requests are read within limits of size and time, before anything of them is kept.
+
+uvicorn reads HTTP with httptools and has no limit for either. What is beyond a limit while the head of a request is
+read is answered here (431, 414, 408, 400); while its body is read, the guard answers, for the request is its own then.
+"""
+
+import asyncio
+import json
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import httptools
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+
+from regard.serving.listener import Listener
+
+__all__ = ["REFUSAL", "Connection", "ReadLimits"]
+
+SLICE = 16_384  # bytes that are parsed at once; limits are looked at in between
+CHUNK = 24  # bytes of the frame of a chunk: its size, and the ends of two lines
+PIPELINED = 16  # requests that may wait behind another on a connection
+LINGER = 1.0  # seconds for a client to read why it is refused, and for a request to be answered once it is
+DRAIN = 2.0  # seconds for requests to arrive whole when the server stops
+PACE = 1024  # bytes a second that a client has to take of its answer
+REFUSAL = "refusal"  # in the state of a request: why the rest of it is not read
+IDLE, HEAD, BODY = range(3)  # what of a request is being read
+log = logging.getLogger("regard.serving")
+Refusal = tuple[int, str, str]  # status, code and sentence
+
+
+@dataclass(frozen=True)
+class ReadLimits:
+    """What is read of a request: bytes and number of its headers, and the seconds that it may take to arrive."""
+
+    header_bytes: int
+    headers: int
+    seconds: float
+
+
+class Connection(HttpToolsProtocol):
+    """uvicorn's protocol with limits: a request is read in time and size, or refused."""
+
+    def __init__(self, limits: ReadLimits, listener: Listener, count: Callable[[int], None], **uvicorn: Any):
+        super().__init__(**uvicorn)
+        self.limits, self.listener, self.count_refused = limits, listener, count
+        self.phase, self.begun = IDLE, 0.0
+        self.size, self.lines, self.raw, self.payload, self.chunks = 0, 0, 0, 0, 0
+        self.refusal: Refusal | None = None
+        self.stopped = False  # nothing more is read
+        self.timer: asyncio.TimerHandle | None = None  # of reading
+        self.write_timer: asyncio.TimerHandle | None = None
+        self.unsent = 0
+
+    # ---- a connection comes and goes
+
+    def connection_made(self, transport: Any) -> None:
+        """Wait for the first request, not for ever."""
+        super().connection_made(transport)
+        self.listener.enter(self)
+        self.set_timer(self.limits.seconds)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Let everything go."""
+        self.listener.leave(self)
+        self.stopped = True
+        self.cancel_timer()
+        if self.write_timer is not None:
+            self.write_timer.cancel()
+        self._unset_keepalive_if_required()
+        super().connection_lost(exc)
+
+    def end(self) -> None:
+        """Close the connection, even if its client takes nothing any more."""
+        self.stopped = True
+        self.transport.close()
+        if self.is_flushing:
+            self.loop.call_later(LINGER, self.transport.abort)
+
+    @property
+    def is_flushing(self) -> bool:
+        """Whether something that was written has not been sent yet."""
+        return self.transport.get_write_buffer_size() > 0
+
+    # ---- reading
+
+    def data_received(self, data: bytes) -> None:
+        """Parse what has come, a piece at a time."""
+        for start in range(0, len(data), SLICE):
+            if self.stopped:
+                return
+            piece = data if len(data) <= SLICE else data[start : start + SLICE]
+            try:
+                self.feed(piece)
+            except httptools.HttpParserError:
+                self.refuse(*(self.refusal or (400, "invalid_http", "the request is not HTTP; send a valid one")))
+        if self.phase != IDLE and self.timer is None and not self.stopped:
+            self.set_timer(max(0.0, self.begun + self.limits.seconds - self.loop.time()))
+
+    def feed(self, piece: bytes) -> None:
+        """Parse a piece; what is beyond a limit is an error of the parser."""
+        while piece:
+            try:
+                self.parser.feed_data(piece)
+                break
+            except httptools.HttpParserUpgrade as upgrade:  # there is nothing to upgrade to: HTTP goes on
+                piece = piece[upgrade.args[0] :]
+        self.raw += len(piece)
+        beside = self.raw - self.payload - CHUNK * self.chunks
+        if self.phase != IDLE and beside > self.limits.header_bytes + SLICE:
+            if self.phase == HEAD:
+                self.stop_large()
+            self.stop(400, "invalid_http", "there is too much between the chunks of the body; send a plain one")
+
+    def stop(self, status: int, code: str, message: str) -> None:
+        """Stop the parser: it raises an error of its own, whatever a callback raises."""
+        self.refusal = (status, code, message)
+        raise httptools.HttpParserError(message)
+
+    def stop_large(self) -> None:
+        """Refuse headers that are too many or too large."""
+        most, number = self.limits.header_bytes, self.limits.headers
+        message = f"the headers are more than {most:,} bytes or {number:,} lines, the most that is allowed; send fewer"
+        self.stop(431, "headers_too_large", message)
+
+    def on_message_begin(self) -> None:
+        """Begin a request: its time counts from here."""
+        self._unset_keepalive_if_required()
+        self.cancel_timer()
+        self.listener.leave(self)
+        self.phase, self.begun = HEAD, self.loop.time()
+        self.size = self.lines = self.raw = self.payload = self.chunks = 0
+        super().on_message_begin()
+
+    def on_url(self, url: bytes) -> None:
+        """Take in a part of the address."""
+        self.size += len(url)
+        most = self.limits.header_bytes // 2
+        if self.size > most:
+            self.stop(414, "address_too_long", f"the address is longer than {most:,} bytes; send texts in the body")
+        super().on_url(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Take in a header; one after the body is counted, and dropped."""
+        self.size += len(name) + len(value) + 4
+        self.lines += 1
+        if self.size > self.limits.header_bytes or self.lines > self.limits.headers:
+            self.stop_large()
+        if self.phase == HEAD:
+            super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        """Let the request be answered, unless too many wait before it."""
+        if len(self.pipeline) >= PIPELINED:
+            self.stop(429, "overloaded", "too many requests were sent without waiting for an answer; send fewer")
+        super().on_headers_complete()
+        self.phase = BODY
+
+    def on_chunk_header(self) -> None:
+        """Count a chunk."""
+        self.chunks += 1
+
+    def on_body(self, body: bytes) -> None:
+        """Take in a part of the body."""
+        self.payload += len(body)
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        """End a request: it was read in time."""
+        self.phase = IDLE
+        self.cancel_timer()
+        super().on_message_complete()
+        if self.cycle.response_complete and not self.pipeline:  # it was answered before it was read
+            self.wait_for_next()
+
+    # ---- time
+
+    def set_timer(self, seconds: float) -> None:
+        """Expect the request within so many seconds."""
+        self.cancel_timer()
+        self.timer = self.loop.call_later(seconds, self.expire)
+
+    def cancel_timer(self) -> None:
+        """Expect nothing."""
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
+
+    def expire(self) -> None:
+        """Refuse a request that has not arrived in time."""
+        self.timer = None
+        if self.transport.is_closing():
+            return
+        if self.pipeline and self.flow.read_paused:  # nothing is read before an earlier request is answered
+            self.set_timer(self.limits.seconds)
+        elif self.stopped or (self.phase == IDLE and self.is_answered):
+            self.end()
+        else:
+            seconds = self.limits.seconds
+            self.refuse(408, "request_timeout", f"the request did not arrive within {seconds:g} s; send it again")
+
+    def hurry(self) -> None:
+        """The server stops: a request that is on its way has a moment to arrive."""
+        if self.phase != IDLE and not self.stopped:
+            self.limits = ReadLimits(self.limits.header_bytes, self.limits.headers, min(DRAIN, self.limits.seconds))
+            self.set_timer(self.limits.seconds)
+
+    # ---- answers
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether no request waits for its answer."""
+        return self.cycle is None or self.cycle.response_complete
+
+    def refuse(self, status: int, code: str, message: str) -> None:
+        """Read nothing more; say why, after what is being answered."""
+        self.stopped = True
+        self.cancel_timer()
+        if self.is_answered:
+            if self.phase == BODY:  # and so is this one
+                self.end()
+                return
+            self.write_refusal(status, code, message)
+        else:
+            self.cycle.keep_alive = False  # it closes the connection in the end
+            if self.phase == BODY:
+                self.cycle.scope["state"][REFUSAL] = (status, code, message)
+                self.cycle.message_event.set()
+                self.timer = self.loop.call_later(LINGER, self.give_up)
+            else:
+                self.count_refused(status)
+            self.flow.resume_reading()  # to drop what comes, and to see the client go
+
+    def give_up(self) -> None:
+        """Close what has not been answered though it could be."""
+        self.timer = None
+        if self.cycle is not None and not self.cycle.response_started and not self.pipeline:
+            self.end()
+
+    def write_refusal(self, status: int, code: str, message: str) -> None:
+        """Answer a request that never came to a route."""
+        self.count_refused(status)
+        log.info("- - %d", status)
+        body = json.dumps({"error": {"code": code, "message": message, "field": None}}).encode()
+        headers = [
+            *self.server_state.default_headers,
+            (b"content-type", b"application/json"),
+            (b"content-length", str(len(body)).encode()),
+            (b"connection", b"close"),
+        ]
+        lines = b"".join(name + b": " + value + b"\r\n" for name, value in headers)
+        self.transport.write(STATUS_LINE[status] + lines + b"\r\n" + body)
+        if self.transport.can_write_eof():
+            self.transport.write_eof()  # a close now would take the answer away from a client that still sends
+        self.timer = self.loop.call_later(LINGER, self.transport.abort)
+
+    def on_response_complete(self) -> None:
+        """Go on with the next request, or wait for one."""
+        super().on_response_complete()
+        if self.transport.is_closing():
+            self.watch_writing()
+            return
+        self.watch_writing()
+        if not self.pipeline and self.is_answered:
+            self._unset_keepalive_if_required()
+            if self.phase == IDLE:
+                self.wait_for_next()
+
+    def wait_for_next(self) -> None:
+        """Wait for the next request, for as long as connections are kept."""
+        self.listener.enter(self)
+        if self.timeout_keep_alive_task is None:
+            self.timeout_keep_alive_task = self.loop.call_later(
+                self.timeout_keep_alive, self.timeout_keep_alive_handler
+            )
+
+    def timeout_keep_alive_handler(self) -> None:
+        """Close a connection on which nothing comes."""
+        self.timeout_keep_alive_task = None
+        if not self.transport.is_closing():
+            self.end()
+
+    # ---- writing
+
+    def pause_writing(self) -> None:
+        """Wait for a client that reads slowly, while it reads."""
+        super().pause_writing()
+        self.watch_writing()
+
+    def watch_writing(self) -> None:
+        """Look again after a while, if something has not been sent."""
+        if self.write_timer is None and self.is_flushing:
+            self.unsent = self.transport.get_write_buffer_size()
+            self.write_timer = self.loop.call_later(self.limits.seconds, self.expire_writing)
+
+    def expire_writing(self) -> None:
+        """Drop a client that does not take its answer."""
+        self.write_timer = None
+        left = self.transport.get_write_buffer_size()
+        if not left:
+            return
+        if self.unsent - left < PACE * self.limits.seconds:
+            self.transport.abort()
+        else:
+            self.watch_writing()
