@@ -8,7 +8,7 @@ export_model("runs/en-de", "exported", to="ctranslate2", quantize="int8")
 Its manifest names the run's checkpoint by its hash, how the folder was verified, and the hash of every file.
 """
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from regard.errors import CheckpointError, CommandError, ConfigError, DataError,
 from regard.interop.folders import check_new, whole_folder
 from regard.interop.formats import Format, find_format
 from regard.interop.manifest import describe_run, hash_file, read_manifest, write_manifest
+from regard.interop.origin import compare_with_origin
 from regard.interop.verify import Verification, verify
 from regard.packs import is_file
 from regard.run import Run, load
@@ -65,7 +66,7 @@ def export_model(
         write_manifest(temporary, **about, verification=None)
         verification, other = None, open_written(row, temporary, opened, out)
         if other is not None:
-            verification = verify(opened, other, check)
+            verification = replace(verify(opened, other, check), origin=compare(opened, temporary, row, out))
             write_manifest(temporary, **about, verification=asdict(verification))
         elif check is not None:
             raise CommandError(f"--check: {check} given, but {row.name} is not verified")
@@ -96,7 +97,16 @@ def verify_export(folder: str | Path, run: str | Path | None = None, check: str 
     if hash_file(path / "manifest.json")["sha256"] != origin.get("sha256"):
         raise CheckpointError(f"{path}: another checkpoint than {folder} was exported from")
     opened = load(place, checkpoint=name)
-    return verify(opened, open_written(row, folder, opened, folder), check)
+    verification = verify(opened, open_written(row, folder, opened, folder), check)
+    return replace(verification, origin=compare(opened, folder, row, folder))
+
+
+def compare(run: Run, folder: Path, row: Format, out: Path) -> str | None:
+    """Compare what was written with the folder that the run was imported from; an error calls it `out`."""
+    try:
+        return compare_with_origin(run, folder, row.name)
+    except VerificationError as error:
+        raise VerificationError(f"{run.folder}: not verified: {str(error).replace(str(folder), str(out))}") from error
 
 
 def open_written(row: Format, folder: Path, run: Run, out: Path) -> Any:

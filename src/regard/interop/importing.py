@@ -4,7 +4,8 @@
     import_model("opus-mt-en-de", "runs/en-de")
 
 The run is like one that was trained here, at step 0: every command takes it, and `train --from` begins with it. The
-manifest of its checkpoint names the format and the files that were read, with their hashes.
+manifest of its checkpoint names the format and the files that were read, with their hashes; imported.json says where
+they are.
 """
 
 import hashlib
@@ -18,6 +19,7 @@ from regard.data.settings import AROUND, LANGUAGES
 from regard.errors import DataError
 from regard.interop.folders import check_model_folder, check_new, whole_folder
 from regard.interop.formats import Imported, find_format, recognise
+from regard.interop.origin import read_values, write_place
 from regard.tasks.settings import read_settings
 from regard.tasks.start import write_config
 from regard.tasks.summary import record_command
@@ -78,11 +80,13 @@ def import_model(
     facts = {"task": settings.task, "model": settings.table()["model"], "tokenizer": imported.tokenizers.hash}
     manifest = {"step": 0, "counters": Counters(0).table(), "task": facts}
     manifest["imported"] = {"format": row.name, "folder": folder.resolve().name, "files": hashes(imported, folder)}
+    manifest["imported"] |= read_values(folder)
     with whole_folder(out) as temporary:
         write_config(temporary / "config.toml", settings)
         imported.tokenizers.save(temporary / "tokenizer.json")
         if command is not None:
             record_command(temporary, command)
+        write_place(temporary, out, folder)
         Checkpoints(temporary).write(step_name(0), weights_of(objective), {}, manifest)
     count = sum(parameter.numel() for parameter in model.parameters())
     return ImportReport(out, row.name, settings.kind, count, imported.tokenizers.target.size, imported.notes)

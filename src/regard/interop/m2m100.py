@@ -28,6 +28,7 @@ from regard.data.tokenizer import END, PAD, SPECIAL, START, UNKNOWN, Tokenizer, 
 from regard.errors import ArgumentError, ConfigError, DataError
 from regard.interop.formats import Imported, read_table
 from regard.interop.numbering import THEIR_START, m2m100_rows, m2m100_tokenizers, nllb_rows, nllb_tokenizers, round_up
+from regard.interop.origin import recorded_values
 from regard.interop.stacks import (
     NEVER,
     StackSizes,
@@ -177,7 +178,9 @@ def write_m2m100(run: Run, folder: Path) -> None:
     (folder / "model.safetensors").write_bytes(save(tensors, metadata={"format": "pt"}))
     names = ["<s>" if i == first else tokenizer.names[i] for i in order]
     write_m2m100_files(run.tokenizers, names, folder)
+    recorded = recorded_values(run, "config")
     table = {
+        **recorded,
         "architectures": ["M2M100ForConditionalGeneration"],
         "model_type": "m2m_100",
         "is_encoder_decoder": True,
@@ -186,9 +189,7 @@ def write_m2m100(run: Run, folder: Path) -> None:
         "max_position_embeddings": run.settings.data.longest + 1,
         "dropout": config.dropout,
         "attention_dropout": config.attention_dropout,
-        "activation_dropout": 0.0,
-        "encoder_layerdrop": 0.0,
-        "decoder_layerdrop": 0.0,
+        **{key: recorded.get(key, 0.0) for key in ("activation_dropout", "encoder_layerdrop", "decoder_layerdrop")},
         "scale_embedding": config.scale_embeddings,
         "tie_word_embeddings": True,
         **{key: row for row, key in enumerate(("bos_token_id", "pad_token_id", "eos_token_id"))},
@@ -200,7 +201,7 @@ def write_m2m100(run: Run, folder: Path) -> None:
     generation["max_length"] = table["max_position_embeddings"]
     if len(tokenizer.before) == 1:
         generation["forced_bos_token_id"] = order.index(tokenizer.before[0])
-    write_json(folder / "generation_config.json", generation)
+    write_json(folder / "generation_config.json", {**recorded_values(run, "generation"), **generation})
 
 
 def check_bias(weights: Mapping[str, Tensor], written: Sequence[int], own_start: bool) -> None:

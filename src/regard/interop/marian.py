@@ -28,6 +28,7 @@ from regard.data.tokenizer_checks import ROWS
 from regard.errors import ArgumentError, DataError
 from regard.interop.formats import Imported, read_table
 from regard.interop.numbering import THEIR_START, marian_rows, marian_tokenizers, round_up
+from regard.interop.origin import recorded_values
 from regard.interop.stacks import (
     NEVER,
     StackSizes,
@@ -61,6 +62,7 @@ FIXED = {  # keys of config.json that have one value here
 }
 SHARED = ("model.shared.weight", "model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight")
 POSITIONS = ("model.encoder.embed_positions.weight", "model.decoder.embed_positions.weight")
+GENERATION = ("bad_words_ids", "forced_eos_token_id", "max_length", "num_beams")  # of generate, also in config.json
 HEAD, BIAS = "lm_head.weight", "final_logits_bias"
 
 
@@ -216,12 +218,14 @@ def write_marian(run: Run, folder: Path) -> None:
     (folder / "model.safetensors").write_bytes(save(tensors, metadata={"format": "pt"}))
     write_vocabulary(run.tokenizers, order, folder)
     write_marian_files(run.tokenizers, run.settings.data.languages, folder)
-    table = config_of(run, run.model, order)
+    table = {**recorded_values(run, "config"), **config_of(run, run.model, order)}
     write_json(folder / "config.json", table)
     generation = {key: table[key] for key in ("pad_token_id", "eos_token_id", "decoder_start_token_id")}
     never = sorted({table["pad_token_id"], table["decoder_start_token_id"]})
     generation |= {"bad_words_ids": [[i] for i in never], "max_length": table["max_position_embeddings"]}
-    write_json(folder / "generation_config.json", generation)
+    # A folder without such a file is read by what its config.json says.
+    generation |= {key: table[key] for key in GENERATION if table.get(key) is not None}
+    write_json(folder / "generation_config.json", {**generation, **recorded_values(run, "generation")})
 
 
 @torch.no_grad()
@@ -284,7 +288,7 @@ def write_vocabulary(tokenizers: Tokenizers, order: Sequence[Sequence[int]], fol
 def config_of(run: Run, model: TransformerModel, order: Sequence[Sequence[int]]) -> dict[str, Any]:
     """Return the config.json of a run."""
     config = model.config
-    pieces = pieces_of(run.tokenizers.target, order[1])
+    pieces, recorded = pieces_of(run.tokenizers.target, order[1]), recorded_values(run, "config")
     return {
         "architectures": ["MarianMTModel"],
         "model_type": "marian",
@@ -295,7 +299,7 @@ def config_of(run: Run, model: TransformerModel, order: Sequence[Sequence[int]])
         "max_position_embeddings": run.settings.data.longest + 1,
         "dropout": config.dropout,
         "attention_dropout": config.attention_dropout,
-        "activation_dropout": 0.0,
+        "activation_dropout": recorded.get("activation_dropout", 0.0),
         "scale_embedding": config.scale_embeddings,
         "share_encoder_decoder_embeddings": config.tied == "all",
         "tie_word_embeddings": config.tied != "none",
@@ -303,7 +307,7 @@ def config_of(run: Run, model: TransformerModel, order: Sequence[Sequence[int]])
         "pad_token_id": pieces["<pad>"],
         "eos_token_id": pieces["</s>"],
         "decoder_start_token_id": pieces["<s>" if PAD in order[1] else "<pad>"],
-        "bos_token_id": pieces.get("<s>"),
-        "forced_eos_token_id": None,
+        "bos_token_id": recorded.get("bos_token_id", pieces.get("<s>")),
+        "forced_eos_token_id": recorded.get("forced_eos_token_id"),
         "dtype": "float32",
     }

@@ -6,6 +6,9 @@ two tokens whose log-probabilities are 1e-4 apart. Where weights were rounded, t
 
 Sentences come from a file that a person names, from the run's validation pairs where they are still in the cache, or
 else there are none: then pieces are drawn at random for both sides, and the log-probabilities of the targets compared.
+
+That a run and its export agree says nothing of an import that went wrong: `regard.interop.origin` compares them with
+the folder that the run was imported from.
 """
 
 import hashlib
@@ -79,6 +82,7 @@ class Verification:
     log_prob_difference: float | None = None  # the largest of a token, or where weights were rounded the mean
     bleu: float | None = None
     chrf: float | None = None
+    origin: str | None = None  # what came of the comparison with the folder that the run was imported from
 
     def __str__(self) -> str:
         where = {"file": "{} of the file", "validation": "validation {}", "drawn": "random {}"}
@@ -92,6 +96,7 @@ class Verification:
             parts.append(f"BLEU {self.bleu:.1f} and chrF {self.chrf:.1f} between the two")
         if self.log_prob_difference is not None:
             parts.append(f"log-probabilities differ by {self.log_prob_difference:.1g}")
+        parts += [self.origin] if self.origin is not None else []
         return "; ".join(parts)
 
 

@@ -1,0 +1,277 @@
+"""Real OPUS-MT folders (../shared/data/pretrained) with random weights, and small ones of their form: as Transformers.
+
+The real ones have everything but the weights; where they are missing, small folders of the same form stand for them.
+"""
+
+import gzip
+import json
+import random
+import shutil
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import torch
+from documented import ROOT
+from pretrained import TEXTS, marian_folder
+
+from regard import export_model, import_model, load
+from regard.data.tokenizer import PAD, START
+from regard.errors import VerificationError
+from regard.interop.export import verify_export
+from regard.interop.marian import rows_of
+from regard.interop.numbering import THEIR_START, marian_rows
+from regard.run import Run
+
+transformers = pytest.importorskip("transformers")
+pytestmark = pytest.mark.filterwarnings("ignore:Recommended. pip install sacremoses")
+DATA = ROOT.parent / "shared" / "data"
+REAL = ("opus-mt-en-mg", "opus-mt-tc-big-en-pt")
+SMALL = {"d_model": 32, "encoder_layers": 2, "decoder_layers": 2, "num_hidden_layers": 2, "init_std": 0.3}
+SMALL |= {
+    f"{side}_{key}": size for side in ("encoder", "decoder") for key, size in (("ffn_dim", 48), ("attention_heads", 4))
+}
+LINES, SEARCHED, LONGEST = 2000, 24, 12
+needs_real = pytest.mark.skipif(not (DATA / "pretrained").is_dir(), reason="no ../shared/data/pretrained")
+
+
+def fill(folder: Path, source: Path, **sizes: Any) -> None:
+    """Copy a real folder, and give it small random weights; its configuration stays as it is but for these sizes."""
+    config = {**json.loads((source / "config.json").read_text()), **sizes}
+    torch.manual_seed(0)
+    model = transformers.MarianMTModel(transformers.MarianConfig(**config))
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if name.endswith(("bias", "norm.weight")):
+                parameter += 0.1 * torch.randn_like(parameter)
+        model.final_logits_bias.normal_()
+    model.save_pretrained(folder)
+    (folder / "generation_config.json").unlink()
+    for path in source.iterdir():
+        shutil.copyfile(path, folder / path.name)
+    (folder / "config.json").write_text(json.dumps(config))
+
+
+def lines_of(*names: str) -> list[str]:
+    """Read lines of real texts."""
+    lines = []
+    for name in names:
+        with gzip.open(DATA / name, "rt", encoding="utf-8") as file:
+            lines += [line.strip() for line in islice(file, LINES // len(names))]
+    return [line for line in lines if line]
+
+
+def odd_lines(rows: dict[str, int], count: int) -> list[str]:
+    """Spell lines of pieces that are drawn, the rare ones too, and of signs that are nobody's."""
+    draw, pieces = random.Random(0), [piece for piece in rows if not piece.startswith((">>", "<"))]
+    single = [piece for piece in pieces if len(piece) == 1]
+    lines = []
+    for _ in range(count):
+        words = [*draw.choices(pieces, k=8), *draw.choices(single, k=4), draw.choice("日ก😀\u0301~")]
+        draw.shuffle(words)
+        lines.append("".join(words).replace("▁", " "))
+    return lines
+
+
+class Both(NamedTuple):
+    """A model of Transformers, its tokenizer, and the run that was imported from its folder."""
+
+    net: Any
+    tokenizer: Any
+    run: Run
+    source: list[int | None]
+    target: list[int | None]
+
+    @classmethod
+    def open(cls, folder: Path, run: Path) -> "Both":
+        """Open a folder of one vocabulary, and its run."""
+        opened, rows = load(run), marian_rows(folder)
+        both = (rows_of(side, rows) for side in (opened.tokenizers.source, opened.tokenizers.target))
+        net = transformers.MarianMTModel.from_pretrained(folder).eval()
+        return cls(net, transformers.MarianTokenizer.from_pretrained(folder), opened, *both)
+
+    def compare_ids(self, lines: list[str]) -> None:
+        """Every line has the same rows on both sides."""
+        for side, key in (("source", "text"), ("target", "text_target")):
+            rows, tokenizer = getattr(self, side), getattr(self.run.tokenizers, side)
+            theirs = self.tokenizer(**{key: lines})["input_ids"]
+            for line, ids, right in zip(lines, tokenizer.encode_batch(lines), theirs, strict=True):
+                own = [rows[i] for i in ids]
+                assert own == (right if side == "source" and ids else right[:-1]), (side, line)
+
+    @torch.no_grad()
+    def compare_outputs(self, lines: list[str], beam: int) -> None:
+        """Greedy search finds the same rows; a beam finds them too, or what Transformers itself calls likelier."""
+        ids = {piece: i for i, piece in enumerate(self.run.tokenizers.target.names)}
+        outputs = self.run.stream(lines, beam=beam, length_penalty=0.0, longest=LONGEST)
+        own = [[self.target[ids[piece]] for piece in each[0].tokens] for each in outputs]
+        config = self.net.config
+        special = (config.eos_token_id, config.pad_token_id)
+        options = {"length_penalty": 0.0, "early_stopping": False} if beam > 1 else {}
+        found = self.net.generate(
+            **self.tokenizer(lines, padding=True, return_tensors="pt"), num_beams=beam, do_sample=False,
+            max_new_tokens=LONGEST, max_length=None, forced_eos_token_id=None, **options,
+        )  # fmt: skip
+        for line, one, row in zip(lines, own, found.tolist(), strict=True):
+            other = [i for i in row[1:] if i not in special]
+            if one != other:
+                assert beam > 1, (line, one, other)
+                assert self.total(line, one) >= self.total(line, other) - 1e-4, (line, one, other)
+
+    def total(self, line: str, rows: list[Any]) -> float:
+        """The log-probability of an output and its end by Transformers."""
+        read = torch.tensor([[self.net.config.decoder_start_token_id, *rows]])
+        inputs = self.tokenizer([line], return_tensors="pt")
+        likely = self.net(**inputs, decoder_input_ids=read).logits[0].log_softmax(-1)
+        labels = torch.tensor([*rows, self.net.config.eos_token_id])
+        return float(likely.gather(-1, labels[:, None]).sum())
+
+
+def compare_configurations(folder: Path, again: Path) -> None:
+    """What a folder's configuration says, its export says, and Transformers reads the same of both."""
+    for name in ("config.json", "generation_config.json"):
+        if (folder / name).exists():
+            theirs, ours = (json.loads((each / name).read_text()) for each in (folder, again))
+            ignored = ("transformers_version", "torch_dtype", "dtype", "architectures")
+            for key, value in theirs.items():
+                assert key.startswith("_") or key in ignored or ours.get(key) == value, key
+    one, other = (transformers.MarianMTModel.from_pretrained(each) for each in (folder, again))
+    for key in (
+        "bad_words_ids",
+        "decoder_start_token_id",
+        "eos_token_id",
+        "forced_eos_token_id",
+        "num_beams",
+        "pad_token_id",
+    ):
+        assert getattr(one.generation_config, key) == getattr(other.generation_config, key), key
+    weights = one.state_dict()
+    for name, tensor in other.state_dict().items():
+        assert torch.equal(tensor, weights[name]), name
+
+
+def compare_all(folder: Path, tmp_path: Path, lines: list[str], searched: list[str]) -> None:
+    """In, and out again: ids, outputs, configurations; an export is verified with the folder itself."""
+    import_model(folder, tmp_path / "run")
+    report = export_model(tmp_path / "run", tmp_path / "again", to="marian")
+    assert f"the same as {folder.name}, which it was imported from" in str(report.verification)
+    compare_configurations(folder, tmp_path / "again")
+    for each in (folder, tmp_path / "again"):
+        both = Both.open(each, tmp_path / "run")
+        both.compare_ids(lines)
+        for beam in (1, 4):
+            both.compare_outputs(searched, beam)
+
+
+@needs_real
+@pytest.mark.slow
+@pytest.mark.parametrize("name", REAL)
+def test_a_real_folder_is_as_transformers_has_it(name, tmp_path):
+    fill(tmp_path / name, DATA / "pretrained" / name, **SMALL)
+    lines = lines_of("multi30k/train.en.gz", "europarl/train.en.gz")
+    lines += odd_lines(marian_rows(tmp_path / name), 200)
+    compare_all(tmp_path / name, tmp_path, lines, lines[: SEARCHED // 2] + lines[-SEARCHED // 2 :])
+
+
+# ---- small folders of the same form, in any clone
+
+
+FORMS = {  # how the special pieces lie in vocab.json
+    "opus": ["</s>", "<unk>", *"-", "<pad>"],
+    "tc-big": [*"-", "</s>", "<s>", *"-", "<unk>", *"-", "<pad>"],
+    "pad inside": ["</s>", *"-", "<pad>", *"-", "<unk>"],
+    "<s> first": ["<s>", "<unk>", "</s>", *"-", "<pad>"],
+}
+
+
+def reorder(folder: Path, form: list[str]) -> None:
+    """Write a folder anew whose special pieces lie as in `form`, where - is a share of the others."""
+    rows = json.loads((folder / "vocab.json").read_text())
+    others = [piece for piece in rows if piece not in ("</s>", "<unk>", "<pad>")]
+    shares, names = form.count("-"), list[str]()
+    size = -(-len(others) // shares)
+    for piece in form:
+        names += [piece] if piece != "-" else others[:size]
+        others = others if piece != "-" else others[size:]
+    net = transformers.MarianMTModel.from_pretrained(folder)
+    table = {piece: row for row, piece in enumerate(names)}
+    numbers = {"pad_token_id": table["<pad>"], "eos_token_id": table["</s>"], "bos_token_id": 0}
+    numbers |= {"decoder_start_token_id": table["<pad>"], "forced_eos_token_id": table["</s>"]}
+    numbers |= {"vocab_size": len(names), "decoder_vocab_size": len(names), "num_beams": 4, "max_length": 64}
+    config = {**net.config.to_dict(), **numbers, "bad_words_ids": [[table["<pad>"]]]}
+    torch.manual_seed(1)
+    model = transformers.MarianMTModel(transformers.MarianConfig(**{**config, "bad_words_ids": None})).eval()
+    with torch.no_grad():
+        model.final_logits_bias.normal_()
+    model.save_pretrained(folder)
+    (folder / "generation_config.json").unlink()
+    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "vocab.json").write_text(json.dumps(table, ensure_ascii=False))
+
+
+@pytest.fixture(scope="module")
+def desk(tmp_path_factory) -> Path:
+    return tmp_path_factory.mktemp("forms")
+
+
+@pytest.fixture(scope="module", params=FORMS)
+def folder(request, desk) -> Path:
+    place = desk / request.param.replace(" ", "-").strip("<>")
+    marian_folder(place)
+    reorder(place, FORMS[request.param])
+    return place
+
+
+def test_a_small_folder_of_the_same_form_is_as_transformers_has_it(folder, tmp_path):
+    lines = [*TEXTS["source"], *TEXTS["target"], *odd_lines(marian_rows(folder), 40)]
+    compare_all(folder, tmp_path, lines, lines[:SEARCHED])
+    both = Both.open(folder, tmp_path / "run")
+    assert both.target[START] == both.net.config.decoder_start_token_id
+    assert both.target[PAD] is None
+    names = both.run.tokenizers.target.names
+    assert (THEIR_START in names) == ("<s>" in marian_rows(folder))
+    if THEIR_START in names:
+        assert both.target[names.index(THEIR_START)] == marian_rows(folder)["<s>"]
+        assert "<" not in both.run.tokenizers.target.decode([names.index(THEIR_START)])
+
+
+def test_an_import_that_went_wrong_is_seen_when_it_is_verified(desk, tmp_path):
+    """A run whose numbers or weights are not those of its folder; one whose folder has moved, changed or gone."""
+    marian_folder(desk / "mine")
+    import_model(desk / "mine", tmp_path / "run")
+    export_model(tmp_path / "run", tmp_path / "out", to="marian")
+    shutil.copytree(tmp_path / "out", tmp_path / "wrong")
+    config = json.loads((tmp_path / "wrong" / "config.json").read_text())
+    for key, value in (("pad_token_id", 3), ("num_beams", 9), ("activation_dropout", 0.5)):
+        reseal(tmp_path / "wrong", {**config, key: value})
+        if key == "pad_token_id":
+            with pytest.raises(VerificationError, match="pad_token_id is 3, expected the number of <pad>"):
+                verify_export(tmp_path / "wrong")
+            continue
+        theirs = json.loads((desk / "mine" / "config.json").read_text())
+        if key in theirs:
+            with pytest.raises(VerificationError, match=rf"config\.json: {key} is {value}, but .* imported from"):
+                verify_export(tmp_path / "wrong")
+    assert "the same as mine, which it was imported from" in str(verify_export(tmp_path / "out"))
+    assert f"{len(marian_tensors(tmp_path / 'out'))} tensors" in str(verify_export(tmp_path / "out"))
+    (desk / "mine" / "source.spm").write_bytes((desk / "mine" / "source.spm").read_bytes() + b"\0\0")
+    assert "it has changed since" in str(verify_export(tmp_path / "out"))
+    shutil.move(desk / "mine", desk / "elsewhere")
+    assert "it is not there any more" in str(verify_export(tmp_path / "out"))
+
+
+def marian_tensors(folder: Path) -> dict[str, torch.Tensor]:
+    from safetensors.torch import load_file
+
+    return load_file(folder / "model.safetensors")
+
+
+def reseal(folder: Path, config: dict[str, Any]) -> None:
+    """Write a configuration into an exported folder, and its hash into the manifest."""
+    from regard.interop.manifest import hash_file
+
+    (folder / "config.json").write_text(json.dumps(config))
+    manifest = json.loads((folder / "manifest.json").read_text())
+    manifest["files"]["config.json"] = hash_file(folder / "config.json")
+    (folder / "manifest.json").write_text(json.dumps(manifest))
