@@ -78,7 +78,8 @@ class Measurement:
 class Metric(NamedTuple):
     """A row of METRICS: what counts a score from outputs and references alone, and what can be said to it.
 
-    The function is `(outputs, references, **options) -> Measured`, or its dotted name, imported when it is asked for.
+    The function is `(outputs, references, **options) -> Measurement`, or its dotted name, imported when it is
+    asked for.
     """
 
     function: Callable[..., Measurement] | str
