@@ -1,5 +1,6 @@
 """The figures of `docs/inside/`: training is what it was, to the last bit."""
 
+import ast
 import importlib.util
 import json
 import re
@@ -61,3 +62,31 @@ def test_the_tree_is_what_is_there():
     there = {path.name for path in (root / "src" / "regard").iterdir() if path.is_dir() or path.suffix == ".py"}
     assert names == there | {"__pycache__"}
     assert all((root / name).exists() for name in beside)
+
+
+def test_a_new_name_is_there():
+    """Every name that the table of renamed things leads to: a module, or what its file speaks of."""
+    source = HOME.parents[1] / "src" / "regard"
+    rows = re.findall(r"^\| `[^`]+` \| (.+) \|$", (HOME / "names.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert len(rows) > 600
+    wrong = []
+    for name in {name for row in rows for name in re.findall(r"`([\w.]+)`", row)}:
+        parts = name.split(".")
+        files = [
+            (path, parts[count:])
+            for count in range(len(parts), 0, -1)
+            for path in (
+                source.joinpath(*parts[: count - 1], f"{parts[count - 1]}.py"),
+                source.joinpath(*parts[:count], "__init__.py"),
+            )
+            if path.is_file()
+        ]
+        if not files:
+            wrong.append(name)
+            continue
+        path, rest = files[0]
+        nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+        known = {word for node in nodes for word in (getattr(node, "name", None), getattr(node, "id", None))}
+        known |= {getattr(node, "attr", None) for node in nodes} | {getattr(node, "arg", None) for node in nodes}
+        wrong += [name] * (not set(rest) <= known)
+    assert wrong == []

@@ -39,3 +39,19 @@ def test_the_index_is_made_of_them(tmp_path):
     write_index(tmp_path)
     for file in ("index.md", "index.html"):
         assert (PAGES / file).read_text(encoding="utf-8") == (tmp_path / file).read_text(encoding="utf-8")
+
+
+CLAIMS = {"fixed-context", "ending", "heads", "positions", "relations"}  # whose title is one, and not a subject
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_a_title_that_is_a_claim_says_so(name):
+    title = results(name).get("title")
+    written = (PAGES / name / "README.md").read_text(encoding="utf-8").splitlines()[0].removeprefix("# ")
+    assert title in (written, None)
+    assert written.startswith("Claim: ") == (name in CLAIMS)
+    page = (PAGES / name / "index.html").read_text(encoding="utf-8")
+    assert f"<title>{written}</title>" in page
+    assert f"<h1>{written}</h1>" in page
+    (folder,) = {module.parent for module in (ROOT / "src/regard/studies").glob(f"{name.replace('-', '_')}/claim.py")}
+    assert f'title="{written}"' in (folder / "claim.py").read_text(encoding="utf-8")

@@ -8,6 +8,10 @@ from inspection.graphs import reads, stack
 from inspection.subjects import ALL, subject
 from torch import nn
 
+from regard.attention import Attention, Block, Heads
+from regard.attention.grid import GridSelfAttention
+from regard.attention.score import Dot
+from regard.errors import ArgumentError
 from regard.inspection.collect import tiny_pass
 from regard.inspection.collect.from_model import graph_of
 from regard.inspection.draw.graph import model_graph
@@ -170,3 +174,22 @@ def test_a_model_of_ones_own_is_drawn_by_its_classes():
     assert reads(graph, "cell, step before") == ["/mean"]
     assert reads(graph, "/mean") == ["layers.layers.0.norm2"]
     assert "Computational graph: Own" in made.svg
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        Heads(8, heads=2),
+        Attention(Dot()),
+        Block(8, heads=2),
+        GridSelfAttention(8),
+        nn.Linear(2, 2),
+        Model,
+        None,
+        "runs/demo",
+    ],
+    ids=lambda part: getattr(part, "__name__", type(part).__name__),
+)
+def test_a_part_is_refused_in_a_sentence(part):
+    with pytest.raises(ArgumentError, match=r"^model: .+ given, expected a whole model, such as load\(…\)\.model; "):
+        model_graph(part)

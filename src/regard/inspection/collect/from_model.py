@@ -15,6 +15,7 @@ from torch import nn
 from regard.attention.attention import Attention
 from regard.attention.heads import ProjectionRows
 from regard.attention.look import Attentive
+from regard.errors import ArgumentError
 from regard.inspection.collect.graph import Graph, GraphEdge, GraphGroup, GraphNode, fold_layers
 from regard.inspection.collect.layer_loops import split_layer_loops
 from regard.inspection.collect.symbols import (
@@ -40,6 +41,11 @@ LISTS = (nn.ModuleList, nn.Sequential)
 
 def graph_of(model: Model, source: Source | None = None, target: Tokens | None = None, *, fold: bool = True) -> Graph:
     """Build the graph of one pass over a source and a target, or over a small example where none is given."""
+    if not isinstance(model, Model):
+        raise ArgumentError(
+            f"model: {type(model).__name__} given, expected a whole model, such as load(…).model; the graph of a part "
+            "is not drawn yet"
+        )
     passed = run_tiny(model, source, target)
     split_layer_loops(passed.trace.units, passed.trace.modules)
     units = live_units(passed.trace)

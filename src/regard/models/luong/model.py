@@ -223,4 +223,4 @@ class WindowAt(Span):
         return limits.with_window(Window(self.radius, centre=self.centres))
 
     def __repr__(self) -> str:
-        return f"Around({self.radius}, of {list(self.centres.shape)})"
+        return f"WindowAt({self.radius}, of {list(self.centres.shape)})"

@@ -94,7 +94,7 @@ def run(setting: Setting) -> Page:
     truth["symbols"] = even_hazard(sizes["symbols"])
     return Page(
         name="ending",
-        title="The full stop knows when",
+        title="Claim: the full stop knows when",
         claim="The end of a sentence grows likelier the longer it is, and a model of attention has to be told where it "
         "stands to know.",
         source="Vaswani et al. 2017, Attention Is All You Need, section 3.5 (arXiv:1706.03762)",

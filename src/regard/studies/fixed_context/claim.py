@@ -74,7 +74,7 @@ def run(setting: Setting) -> Page:
     updates = next(iter(systems.values()))[0].step
     return Page(
         name="fixed-context",
-        title="A fixed context forgets long sentences",
+        title="Claim: a fixed context forgets long sentences",
         claim="Translation by a fixed context gets worse as sentences grow longer, and with attention it does not.",
         source="Cho et al. 2014, section 5 (arXiv:1409.1259); Bahdanau et al. 2015, figure 2 (arXiv:1409.0473)",
         measured=[

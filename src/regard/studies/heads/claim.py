@@ -70,7 +70,7 @@ def run(setting: Setting) -> Page:
     words = statistics.fmean(len(source.split()) for source in corpus.sources)
     return Page(
         name="heads",
-        title="Several heads are better than one",
+        title="Claim: several heads are better than one",
         claim="At the same computation, several attention heads translate better than one, and too many worse again; "
         "queries and keys that are too narrow hurt; and once trained, most heads can be taken out with little loss.",
         source="Vaswani et al. 2017, table 3, rows A and B (arXiv:1706.03762); Michel et al. 2019, sections 3 to 5 "

@@ -55,7 +55,7 @@ def run(seed: int = 0, quick: bool = False) -> Page:
         signature = clock.signature()
     return Page(
         name="positions",
-        title="Attention does not see order",
+        title="Claim: attention does not see order",
         claim="Without recurrence or convolution a model knows nothing of the order of its input; where each token "
         "stands, absolutely or relative to others, has to be put in.",
         source="Vaswani et al. 2017, Attention Is All You Need, section 3.5 (arXiv:1706.03762)",

@@ -78,7 +78,7 @@ def run(setting: Setting) -> Page:
     encoder = figures["encoder"]
     return Page(
         name="relations",
-        title="Self-attention finds what a word depends on",
+        title="Claim: self-attention finds what a word depends on",
         claim="Nobody tells a Transformer what a subject or an article is, and yet some of its attention heads look "
         "from a word at the word that it depends on: different ones for different relations, nearer and farther.",
         source="Clark et al. 2019, section 4.2 (arXiv:1906.04341); Vaswani et al. 2017, appendix (arXiv:1706.03762)",

@@ -40,7 +40,7 @@ def run(seed: int = 0, quick: bool = False) -> Page:
         signature = clock.signature()
     return Page(
         name="scaling",
-        title="Dot products are divided by √d",
+        title="Why dot products are divided by √d",
         claim="The wider the vectors, the larger their dot products, until the softmax saturates and passes on hardly "
         "any gradient; dividing by √d_k prevents it.",
         source="Vaswani et al. 2017, Attention Is All You Need, section 3.2.1 (arXiv:1706.03762)",

@@ -32,7 +32,7 @@ function veilScale(map) {
 
 // Below a small picture: its largest weight, where colours are relative to it.
 function largestNamed(map) {
-  return stretching.on ? el("span", { class: "faint" }, ` to ${endText(largest(map))}`) : "";
+  return stretching.on ? el("span", { class: "faint" }, ` (to ${endText(largest(map))})`) : "";
 }
 
 // The picture, dimmed where it is not looked at; weights are smoothed from the grid up to its size.

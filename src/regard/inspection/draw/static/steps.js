@@ -47,6 +47,14 @@ function walkSection(exhibit) {
       list = el("ol", { class: "stages" });
       node.append(part ? el("h3", {}, part) : "", list);
     }
+    const draw = () => stageOf(stage, few && stage.names.length === view.m ? few : null);
+    let body = draw();
+    if (isShare(stage))
+      onStretch(() => {
+        const other = draw();
+        body.replaceWith(other);
+        body = other;
+      });
     list.append(
       el(
         "li",
@@ -60,7 +68,7 @@ function walkSection(exhibit) {
             el("span", { class: "symbol" }, ...scripted(stage.formula || stage.symbol)),
             el("span", { class: "faint" }, ...scripted(stage.words)),
           ),
-          stageOf(stage, few && stage.names.length === view.m ? few : null),
+          body,
         ),
       ),
     );
@@ -86,13 +94,21 @@ function scripted(text) {
     );
 }
 
+// Weights and probabilities, and the steps between them.
+function isShare({ symbol, values }) {
+  return SHARES.has(symbol) && values.flat().every((value) => value <= 1.02);
+}
+
+const SHARES = new Set(["a", "softmax(e)", "p", "w^c", "w^g", "w̃", "w"]);
+
 function stageOf(stage, few = null) {
   let { values, names } = stage;
   if (values.length === 1 && names.length > 1 && values[0].length === names.length)
     values = values[0].map((value) => [value]);
   const flat = values.flat().filter((value) => typeof value === "number"),
-    reach = largest(flat.map(Math.abs)),
+    most = largest(flat.map(Math.abs)),
     negative = flat.some((value) => value < 0);
+  const reach = isShare(stage) && !negative ? topOf(most) : most; // a weight is as long in every walk
   const single = values[0]?.length === 1,
     alone = values.length === 1;
   const top = single && values.length > 1 && largest(flat, -Infinity);
