@@ -107,11 +107,6 @@ class Run:
         return UnknownWords(read_tokenizer(self), read_words(self.folder), self._warn)
 
     @functools.cached_property
-    def sentence_share(self) -> SentenceShare:
-        """How many of the sources that it was trained on have several sentences; of an ensemble, those of the first."""
-        return SentenceShare.read(self.folder)
-
-    @functools.cached_property
     def task(self) -> type[RunTask]:
         """The class of the run's task, a subclass of `RunTask`."""
         return self.settings.row.load()
@@ -282,6 +277,13 @@ class Run:
         """Build the error for a run of another task than expected."""
         row = self.settings.row
         return ArgumentError(f"{self.folder}: its task is {row.name}, expected {expected}; use {row.command}")
+
+    # ---- for other parts of Regard
+
+    @functools.cached_property
+    def sentence_share(self) -> SentenceShare:
+        """How many of the sources that it was trained on have several sentences; of an ensemble, those of the first."""
+        return SentenceShare.read(self.folder)
 
 
 def surround_run(run: Run, around: Mapping[str, tuple[str, ...]]) -> Run:

@@ -47,10 +47,10 @@ class SentenceShare:
     @classmethod
     def from_table(cls, table: Any) -> "SentenceShare":
         """Read the counts from a table; none where it has none, or what they cannot be."""
-        counts = [table.get(name) for name in ("sources", "several")] if isinstance(table, dict) else [None]
-        if any(type(each) is not int for each in counts) or not 0 <= counts[1] <= counts[0]:
-            return cls()
-        return cls(*counts)
+        sources, several = (table.get("sources"), table.get("several")) if isinstance(table, dict) else (None, None)
+        if type(sources) is int and type(several) is int and 0 <= several <= sources:
+            return cls(sources, several)
+        return cls()
 
     @classmethod
     def read(cls, folder: Path) -> "SentenceShare":

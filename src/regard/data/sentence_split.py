@@ -58,7 +58,7 @@ SHORT = re.compile(
 SHORTENED = re.compile(
     "etc|approx|appt|assn|assoc|asst|attn|ave|blvd|bros|corp|esp|excl|ext|hrs|hwy|inc|incl|intl|jnr|lbs|ltd|mins|"
     "misc|mfg|pkg|pkwy|pty|resp|secs|snr|tbsp|tel|tsp|univ|abbr|"  # English
-    "abk|abs|allg|anm|ausg|betr|bez|bspw|bzgl|dgl|dtsch|einschl|engl|entspr|etw|evang|evt|exkl|ggfs|gegr|ges|"
+    "abk|abs|allg|anm|ausg|betr|bez|bspw|bzgl|dgl|dtsch|einschl|endg|engl|entspr|etw|evang|evt|exkl|ggfs|gegr|ges|"
     "herg|insb|insbes|jhd|jhdt|jmd|jmdn|kath|kfm|lfd|mwst|nachm|österr|schweiz|sogen|spez|std|stck|tgl|"
     "tsd|ugs|urspr|usf|usw|verh|vern|verw|vorm|wiss|zit|zus|zusf|zzt|"  # German
     "afb|afd|bijv|bijz|blz|dhr|enz|evtl|hfst|mevr|ong|zgn|"  # Dutch
@@ -66,7 +66,7 @@ SHORTENED = re.compile(
     "admón|aprox|apdo|apto|avda|avdo|cía|ctra|dcha|depto|dpto|dra|dto|ecc|egr|excmo|exma|geom|gral|izda|izq|ltda|máx|"
     "mín|pag|pagg|ptas|segg|sigg|spett|teléf|tfno|avv|dott|"  # Spanish, Italian, Portuguese
     "osv|dvs|jfr|forts|ekskl|"  # Scandinavian
-    "atd|apod|např|popř|příp|srov|tzn|tzv|tzw|itd|itp|inż|mgr|godz|mln|tys|pkt|"  # Czech, Polish
+    "atd|apod|např|popř|příp|srov|tzn|tzv|tzw|itd|itp|inż|mgr|godz|mln|tys|pkt|proc|napr|"  # Czech, Polish
     "esim|jne|yms|huom|vrt|stb|örn|doç|yrd|"  # Finnish, Hungarian, Turkish
     "тыс|млн|млрд|руб|коп|проф|доц|акад|стр|напр|тел|мин|сек|тис|грн|див|гос|изд|табл"  # Russian, Ukrainian
 )

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 import torch
 
 from regard.data.prepare import Prepared, prepare
+from regard.data.sentence_share import SentenceShare
 from regard.data.tokenizer import Tokenizers
 from regard.decoding.batches import Scored
 from regard.decoding.options import Options
@@ -55,6 +56,10 @@ class TrainedRun(OpenRun, Protocol):
     @property
     def engine(self) -> "Engine":
         """What searches, scores and aligns for the run."""
+
+    @property
+    def sentence_share(self) -> SentenceShare:
+        """How many of the sources that it was trained on have several sentences."""
 
     def stream(
         self, texts: Iterable[str], *, chunk: int | None = None, batch_tokens: int | None = None, **options: Any

@@ -13,7 +13,8 @@ const END = new RegExp(
   SHORTENED = new RegExp(`^(?:${SETTINGS.sentences.short}|${SETTINGS.sentences.shortened})$`, "u"),
   OPENERS = new RegExp(`^[${OPENING}]+`, "u"),
   AROUND = new RegExp(`^[${CLOSING}${OPENING}]+|[${CLOSING}${OPENING}]+$`, "gu"),
-  SMALL = new RegExp(`^[^\\p{L}]*(?=\\p{L})(?:I(?=['’${BLANK}])|\\p{Lowercase})`, "u"), // a beginning without capitals
+  // The beginning of a text that is written without capitals.
+  SMALL = new RegExp(`^[^\\p{L}]*(?=\\p{L})(?:I(?=['’${BLANK}])|\\p{Lowercase})`, "u"),
   DIGITS = /^[\p{Nd}\u00b2\u00b3\u00b9\u2070-\u2079\u2080-\u2089]+$/u,
   WORD = new RegExp(`[^${BLANK}]+`, "gu"),
   LONGEST = Math.min(4000, Math.floor(LIMITS.characters / 2)); // characters of what is sent as one sentence
