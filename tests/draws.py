@@ -1,7 +1,7 @@
 """Which test files draw numbers, by their text: these get the mark `draws`, and `make test-seeds` repeats them.
 
-A file draws if it, or a module of the tests that it imports, speaks of random numbers, of Hypothesis or of layers, whose
-parameters begin at random. That is more than the tests whose result can hang on a draw, and never fewer.
+A file draws if it, or a module of the tests that it imports, speaks of random numbers, of Hypothesis or of layers,
+whose parameters begin at random. That is more than the tests whose result can hang on a draw.
 """
 
 import ast
@@ -10,10 +10,14 @@ from functools import cache
 from pathlib import Path
 
 TESTS = Path(__file__).parent
-RANDOM = re.compile(r"""
+RANDOM = re.compile(
+    r"""
     \bhypothesis\b | \bSEED\b | (?<!def\ )\brand\w* | \.(?:normal|uniform|bernoulli|exponential|random)_\(
-    | \bnn\.(?:[A-Z]\w*|init)\b | \b(?:Heads|Block|Blocks|Encoder|Decoder|Additive|General|Location|Learned|Predictive)\(
-""", re.VERBOSE)
+    | \bnn\.(?:[A-Z]\w*|init)\b
+    | \b(?:Heads|Block|Blocks|Encoder|Decoder|Additive|General|Location|Learned|Predictive)\(
+""",
+    re.VERBOSE,
+)
 
 
 @cache
