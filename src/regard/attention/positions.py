@@ -20,7 +20,7 @@ __all__ = ["Embedded", "Rotary", "Sinusoidal", "Sinusoidal2D"]
 
 Join = Literal["add", "concatenate"]
 Sines = Literal["interleaved", "halves", "fairseq"]
-FAIRSEQ_FIRST = 2  # the index of the first position there, behind a row for padding
+FIRST = {"fairseq": 2}  # the number of the first position, behind a row for padding; 0 in other forms
 
 
 class Sinusoidal(nn.Module):
@@ -28,14 +28,15 @@ class Sinusoidal(nn.Module):
 
     Vaswani et al. 2017 (arXiv:1706.03762), section 3.5. Nothing is learned, any position can be asked for.
     `sines` says how the numbers lie, for models of other toolkits: "interleaved" is the paper's; "halves" has all sines
-    before all cosines, as Marian; "fairseq" has halves of frequencies $10000^{-i/(d/2-1)}$, the first position being
-    number 2.
+    before all cosines, as Marian; "fairseq" has halves of frequencies $10000^{-i/(d/2-1)}$. `first` is the number of
+    the first position: 0, for "fairseq" 2, unless it is given.
     """
 
-    def __init__(self, size: int, join: Join = "add", *, sines: Sines = "interleaved"):
+    def __init__(self, size: int, join: Join = "add", *, sines: Sines = "interleaved", first: int | None = None):
         super().__init__()
         self.size = check_positive(size=size)[0]
         self.join, self.sines = check_join(join), check_sines(sines)
+        self.first = FIRST.get(sines, 0) if first is None else check_first(first)
 
     def forward(
         self, x: Float[Tensor, "*b n d"], start: Start = 0, span: Span | None = None
@@ -44,17 +45,19 @@ class Sinusoidal(nn.Module):
         index = position_index(x.shape[-2], x.device, start, span)
         packed, _ = split_packed(span)
         if packed is None or not isinstance(start, int) or x.shape[-2] <= start + packed.longest:
-            return join_encoding(x, sinusoids(index, self.size, self.sines), self.join)
+            return join_encoding(x, sinusoids(index, self.size, self.sines, self.first), self.join)
         # Sequences end to end have the same few positions over and over.
         table = self.table(start + packed.longest, x.device)
         return join_encoding(x, table.to(x.dtype)[index], self.join)
 
     def table(self, length: int, device: torch.device) -> Float[Tensor, "n e"]:
         """The encodings of the first positions, in float64 where the device has it."""
-        return sinusoids(torch.arange(length, device=device), self.size, self.sines)
+        return sinusoids(torch.arange(length, device=device), self.size, self.sines, self.first)
 
     def extra_repr(self) -> str:
-        return f"{self.size}, join={self.join!r}" + f", sines={self.sines!r}" * (self.sines != "interleaved")
+        sines = f", sines={self.sines!r}" * (self.sines != "interleaved")
+        first = f", first={self.first}" * (self.first != FIRST.get(self.sines, 0))
+        return f"{self.size}, join={self.join!r}{sines}{first}"
 
 
 class Embedded(nn.Module):
@@ -173,10 +176,11 @@ def angles(index: Tensor, size: int, dtype: torch.dtype, sines: Sines = "interle
     return (index[..., None] * torch.pow(10000.0, -power)).remainder(2 * torch.pi).to(dtype)
 
 
-def sinusoids(index: Tensor, size: int, sines: Sines = "interleaved") -> Tensor:
+def sinusoids(index: Tensor, size: int, sines: Sines = "interleaved", first: int | None = None) -> Tensor:
     """Sine and cosine in turn, or all sines first, [*b n size]; an odd size has one cosine less, or ends on a zero."""
+    index = index + (FIRST.get(sines, 0) if first is None else first)
     if sines == "fairseq":
-        angle = angles(index + FAIRSEQ_FIRST, size, torch.float64, sines)
+        angle = angles(index, size, torch.float64, sines)
         return nn.functional.pad(torch.cat((angle.sin(), angle.cos()), dim=-1), (0, size % 2))
     angle = angles(index, size, torch.float64)
     if sines == "halves":
@@ -198,6 +202,13 @@ def check_join(join: Join) -> Join:
     if join not in ("add", "concatenate"):
         raise ArgumentError(f"join: {join!r} given, expected 'add' or 'concatenate'")
     return join
+
+
+def check_first(first: int) -> int:
+    """Refuse what is no number of a position."""
+    if type(first) is not int or first < 0:
+        raise ArgumentError(f"first: {first!r} given, expected a whole number from 0 on")
+    return first
 
 
 def check_sines(sines: Sines) -> Sines:

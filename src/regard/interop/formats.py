@@ -153,9 +153,11 @@ register(
     format=Format(
         "ctranslate2",
         "CTranslate2, which runs Transformers fast on CPUs and GPUs",
+        reader="regard.interop.ctranslate2_import.read_ctranslate2",
         writer="regard.interop.ctranslate2.write_ctranslate2",
         options=("quantize",),
         opener="regard.interop.exported.open_ctranslate2",
+        recognise=lambda folder: (folder / "model.bin").is_file() and model_type(folder) is None,
         extra="export",
     )
 )

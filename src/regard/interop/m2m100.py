@@ -21,6 +21,7 @@ import torch
 from safetensors.torch import save
 from torch import Tensor
 
+from regard.attention.positions import FIRST
 from regard.config import show_value
 from regard.data.language_pieces import known_languages
 from regard.data.special_pieces import describe, is_filler
@@ -86,8 +87,6 @@ def read_rows(folder: Path, tokenizers: Tokenizers, table: Mapping[str, int]) ->
         if config.get(key) != table.get(piece):
             value = show_value(config.get(key))
             raise DataError(f"{path}: {key} is {value}, expected the number of {piece}, which is {table.get(piece)}")
-    if table["<pad>"] != 1:
-        raise DataError(f"{path}: pad_token_id is {table['<pad>']}, expected 1, behind which positions are counted")
     if whole(config, "vocab_size", 2**24, path) != len(table):
         raise DataError(f"{path}: vocab_size is {config['vocab_size']}, expected {len(table)}, as the vocabulary has")
     tensors, read = read_tensors(folder)
@@ -103,7 +102,10 @@ def read_rows(folder: Path, tokenizers: Tokenizers, table: Mapping[str, int]) ->
     own["source.tokens.weight"] = move_rows(weights[SHARED], rows)
     never = torch.tensor([i for i, row in enumerate(rows) if row is None or (copied and i == START)], dtype=torch.long)
     own["readout.bias"] = torch.zeros(len(rows)).index_fill(0, never, NEVER)
-    return Imported(settings_of(config, sizes, tokenizers, path), tokenizers, own, (path, *read))
+    settings = settings_of(config, sizes, tokenizers, path)
+    if (first := table["<pad>"] + 1) != FIRST["fairseq"]:  # positions are counted from behind the padding
+        settings["model"]["first_position"] = first
+    return Imported(settings, tokenizers, own, (path, *read))
 
 
 def read_vocabulary(folder: Path) -> tuple[Tokenizers, dict[str, int]]:

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from regard.attention.positions import FIRST
 from regard.config import show_value
 from regard.disk import write_whole
 from regard.errors import ConfigError, DataError
@@ -264,6 +265,7 @@ def check_exported(config: TransformerConfig, expected: Mapping[str, Sequence[An
         "residual": [True],
         "feed_forward": [True],
         "start_as_end": [False],
+        "first_position": [None, FIRST.get(config.sines, 0)],
         "depth": [None, config.size // config.heads],
     }
     for key, values in {**usual, **expected}.items():

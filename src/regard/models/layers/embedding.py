@@ -30,6 +30,7 @@ class Embedding(nn.Module):
         dropout: float,
         *,
         sines: Sines = "interleaved",
+        first: int | None = None,
         scaled: bool = True,
     ):
         super().__init__()
@@ -37,7 +38,7 @@ class Embedding(nn.Module):
         self.scale, self.dropout = math.sqrt(size) if scaled else 1.0, dropout
         self.positions: nn.Module | None = None
         if positions == "sinusoidal":
-            self.positions = Sinusoidal(size, join=join, sines=sines)  # type: ignore[arg-type]
+            self.positions = Sinusoidal(size, join=join, sines=sines, first=first)  # type: ignore[arg-type]
         elif positions == "learned":
             self.positions = Embedded(size, length, join=join)  # type: ignore[arg-type]
         self.mix = nn.Linear(2 * size, size) if join == "concatenate" else None

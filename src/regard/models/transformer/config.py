@@ -32,6 +32,12 @@ class TransformerConfig(ModelConfig):
         "order of sinusoidal positions: sine and cosine in turn (the paper), all sines first (Marian), or fairseq's "
         "(M2M-100, NLLB)",
     )
+    first_position: int | None = option(
+        None,
+        "number of the first sinusoidal position; default: 2 for fairseq's, 0 for the others",
+        least=0,
+        most=LONGEST,
+    )
     length: int = option(1024, "number of positions with learned embeddings", least=1, most=LONGEST)
     norm: Literal["pre", "post", "none"] = option(
         "pre", "layer norm before each sublayer, after its residual (the paper), or none"
@@ -120,6 +126,10 @@ class TransformerConfig(ModelConfig):
             )
         if self.sines != "interleaved" and self.positions != "sinusoidal":
             raise ConfigError("sines", f'{self.sines} given with positions = "{self.positions}", which has no sines')
+        if self.first_position is not None and self.positions != "sinusoidal":
+            raise ConfigError(
+                "first_position", f'{self.first_position} given with positions = "{self.positions}", which has no sines'
+            )
         if self.fixed_bias and not self.output_bias:
             raise ConfigError("fixed_bias", "true given with output_bias = false, which leaves no bias to fix")
         check_activation(self.activation, self.feed_forward)

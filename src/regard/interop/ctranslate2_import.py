@@ -1,0 +1,424 @@
+"""CTranslate2's folders, read: a Transformer becomes a run (https://opennmt.net/CTranslate2).
+
+A folder holds model.bin (`regard.interop.ctranslate2_file`), vocabularies and, since version 6 of that file, a
+config.json. The weights of the specification go where the same product stands; those in float16, bfloat16, int8 and
+int16 become float32. What Regard's Transformer has no form for is refused by the name of its variable. Where no table
+of positions is stored, CTranslate2 computes fairseq's sines, the first of which has number 1.
+"""
+
+import math
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from regard.attention.positions import FIRST, sinusoids
+from regard.config import show_value
+from regard.data.tokenizer import END, SPECIAL, START
+from regard.errors import DataError
+from regard.interop.ctranslate2_file import BINARY, dequantise, read_model_file
+from regard.interop.formats import Imported
+from regard.interop.numbering import read_object
+from regard.interop.piece_lists import PieceList, SideRows, find_row, read_lists, tokenizers_of
+from regard.interop.stacks import NEVER, move_rows
+from regard.models.config import DEEPEST, HEADS, LONGEST, WIDEST
+
+__all__ = ["read_ctranslate2"]
+
+SPECIFICATIONS = {"TransformerSpec": None, "TransformerBase": 8, "TransformerBig": 16}  # with the heads that it means
+NEWEST = 7  # revision of the specification
+ACTIVATIONS = {0: "relu", 2: "silu", 3: "gelu"}
+OTHERS = {1: "GELU by tanh", 4: "GELU by a sigmoid", 5: "tanh", 6: "sigmoid"}
+EPSILON = 1e-5  # of layer norms
+TOLERANCE = 2e-3  # between positions, which may be stored in half precision
+SIDES = ("encoder", "decoder")
+ATTENTIONS = {"self_attention": ("attention", "attention_norm", 2), "attention": ("cross", "cross_norm", 3)}
+ZERO = {  # attributes of a side or of a layer that have one value here
+    "alibi": "it has biases by distance (ALiBi)",
+    "scale_outputs": "its outputs are scaled",
+    "final_logit_softcapping": "its scores are capped",
+    "with_relative_position": "it has relative positions",
+    "layernorm_embedding": "it has a norm behind its embeddings",
+    "multi_query_attention": "its heads share keys and values",
+    "parallel_residual": "its residuals are parallel",
+    "sliding_window": "its attention is limited to a window",
+    "merged_encoder_attention": "its two attentions are merged",
+}
+UNUSED = ("alibi_use_positive_positions", "scale_alibi", "alignment_heads", "alignment_layer", "embeddings_merge")
+DEFAULTS = {"unk_token": "<unk>", "bos_token": "<s>", "eos_token": "</s>"}
+PADDING = ("<pad>", "<blank>")  # what it is called in lists of pieces
+
+
+def read_ctranslate2(folder: Path) -> Imported:
+    """Read a folder of CTranslate2 as a run of Regard."""
+    reader = SpecificationReader(folder / BINARY)
+    config = reader.config(folder)
+    lists = read_lists(folder, config["unk_token"])
+    reader.check_attributes()
+    sizes, weights = reader.sizes(), reader.blocks()
+    embeddings = reader.embeddings()
+    output, bias = reader.weight("decoder/projection"), reader.bias("decoder/projection")
+    for side, table, found in zip(("source", "target"), (*embeddings,), lists, strict=True):
+        if table.shape != (len(found.pieces), sizes["size"]):
+            expected = [len(found.pieces), sizes["size"]]
+            raise DataError(f"{reader.path}: the {side} embeddings are {list(table.shape)}, expected {expected}")
+    if output.shape != embeddings[1].shape:
+        problem = f"decoder/projection/weight is {list(output.shape)}, expected {list(embeddings[1].shape)}"
+        raise DataError(f"{reader.path}: {problem}")
+    zero = reader.flag("decoder/start_from_zero_embedding", False)
+    rows, as_end = special_rows(lists, config, zero)
+    tokenizers, ids, notes = tokenizers_of(folder, lists, rows)
+    positions, vectors = reader.positions(sizes["size"])
+    tied = tied_by(*embeddings, output)
+    if tied == "all" and (not tokenizers.same_ids or ids[0] != ids[1] or len({id(each) for each in vectors}) > 1):
+        tied = "output"
+    weights["source.tokens.weight"] = embedded(embeddings[0], ids[0], as_end)
+    if tied != "all":
+        weights["target.tokens.weight"] = embedded(embeddings[1], ids[1], as_end)
+    if tied == "none":
+        weights["readout.weight"] = embedded(output, ids[1], False)
+    scores = move_rows(torch.zeros(len(output), 1) if bias is None else bias[:, None], ids[1])[:, 0]
+    scores[torch.tensor([row is None for row in ids[1]])] = NEVER
+    weights["readout.bias"] = scores
+    for side, table in zip(("source", "target") if tied != "all" else ("source",), vectors, strict=False):
+        weights[f"{side}.positions.vectors"] = table
+    reader.check_used()
+    model = {"kind": "transformer", **sizes, **positions, "tied": tied, "start_as_end": as_end, "dropout": 0.1}
+    model |= {"scaled": reader.scaled}
+    tokenizer = {"kind": "auto", "joint": tokenizers.same_ids}
+    tokenizer |= {key: [SPECIAL[number]] for key, number in reader.around(config).items()}
+    longest = {"longest": max(1, positions["length"] - 1)} if "length" in positions else {}
+    table = {"task": "translate", "data": longest, "tokenizer": tokenizer, "model": model}
+    files = [folder / BINARY, *dict.fromkeys(each.path for each in lists)]
+    names = (
+        "config.json",
+        "tokenizer.json",
+        "source.spm",
+        "target.spm",
+        "sentencepiece.model",
+        "sentencepiece.bpe.model",
+    )
+    files += [folder / name for name in names if (folder / name).is_file()]
+    return Imported(table, tokenizers, weights, tuple(files), notes)
+
+
+def embedded(table: Tensor, rows: list[int | None], as_end: bool) -> Tensor:
+    """Return the rows of a table in the order of the ids; START's is END's where a target is read so."""
+    return move_rows(table, [rows[END] if as_end and i == START else row for i, row in enumerate(rows)])
+
+
+def tied_by(source: Tensor, target: Tensor, output: Tensor) -> str:
+    """Return which of the three matrices are one, in Regard's word."""
+    if not torch.equal(target, output):
+        return "none"
+    return "all" if source.shape == target.shape and torch.equal(source, target) else "output"
+
+
+def special_rows(
+    lists: tuple[PieceList, PieceList], config: Mapping[str, Any], zero: bool
+) -> tuple[list[SideRows], bool]:
+    """Return the rows of the special pieces on both sides, and whether a target begins with END's embedding."""
+    rows, first, same = [], config["decoder_start_token"], lists[0] is lists[1]
+    as_end = first == config["eos_token"] and not zero
+    if first is None and not zero:
+        path = lists[1].path.with_name("config.json")
+        raise DataError(f"{path}: decoder_start_token is null, expected the piece that a target begins with")
+    for side, found in zip(SIDES, lists, strict=True):
+        end, unknown = (find_row(found, config[key], key) for key in ("eos_token", "unk_token"))
+        begin: int | None = None
+        if side == "decoder" or same:
+            begin = None if zero or as_end else find_row(found, first, "decoder_start_token")
+        elif config["bos_token"] in found.pieces:
+            begin = find_row(found, config["bos_token"], "bos_token")
+        pad = next((found.pieces.index(piece) for piece in PADDING if piece in found.pieces), None)
+        rows.append(SideRows(None if pad in (begin, end, unknown) else pad, begin, end, unknown))
+    return rows, as_end
+
+
+class SpecificationReader:
+    """The variables of a Transformer's specification: each is asked for by its name, and none is left over."""
+
+    def __init__(self, path: Path):
+        """Read the file, refusing those of other specifications."""
+        self.path = path
+        file = read_model_file(path)
+        if file.specification not in SPECIFICATIONS:
+            name = show_value(file.specification)
+            raise DataError(f"{path}: CTranslate2's {name}, expected a TransformerSpec: encoder and decoder of text")
+        if not 2 <= file.revision <= NEWEST:
+            raise DataError(f"{path}: revision {file.revision} of {file.specification}, expected 2 to {NEWEST}")
+        self.version, self.variables = file.version, dict(file.variables)
+        for alias, name in file.aliases.items():
+            self.variables[alias] = self.variables[name]
+            if f"{name}_scale" in self.variables:
+                self.variables[f"{alias}_scale"] = self.variables[f"{name}_scale"]
+        heads = SPECIFICATIONS[file.specification]
+        if heads is not None and "num_heads" not in self.variables:
+            self.variables["num_heads"] = np.int8(heads)
+        for name in [name for name in self.variables if "/" not in name]:  # both sides', before revision 5
+            for side in SIDES:
+                self.variables.setdefault(f"{side}/{name}", self.variables[name])
+        self.used = {name for name in self.variables if "/" not in name}
+        self.scaled = True
+
+    # ---- attributes
+
+    def config(self, folder: Path) -> dict[str, Any]:
+        """Return what stands around texts: config.json's word, or attributes of the model in older files."""
+        config = {**DEFAULTS, "add_source_bos": False, "add_source_eos": False, "layer_norm_epsilon": None}
+        if self.version >= 6:
+            config |= {"decoder_start_token": "<s>", **read_object(folder / "config.json")}
+        else:
+            config |= {key: self.text(key, value) for key, value in DEFAULTS.items()}
+            config |= {f"add_source_{key}": self.flag(f"with_source_{key}", False) for key in ("bos", "eos")}
+            first = config["bos_token" if self.flag("with_target_bos", True) else "eos_token"]
+            config["decoder_start_token"] = None if self.flag("user_decoder_start_tokens", False) else first
+        place = folder / "config.json"
+        for key in DEFAULTS:
+            if not isinstance(config[key], str):
+                raise DataError(f"{place}: {key} is {show_value(config[key])}, expected a piece")
+        for key in ("add_source_bos", "add_source_eos"):
+            if type(config[key]) is not bool:
+                raise DataError(f"{place}: {key} is {show_value(config[key])}, expected true or false")
+        epsilon = config["layer_norm_epsilon"]
+        if epsilon is not None and not (type(epsilon) is float and math.isclose(epsilon, EPSILON, rel_tol=1e-4)):
+            raise DataError(f"{place}: layer_norm_epsilon is {show_value(epsilon)}, expected {EPSILON:g}")
+        if config.get("multi_query_attention") or config.get("quantization_type"):
+            key = "multi_query_attention" if config.get("multi_query_attention") else "quantization_type"
+            raise DataError(f"{place}: {key} is {show_value(config[key])}, which Regard's Transformer has no form for")
+        return config
+
+    def around(self, config: Mapping[str, Any]) -> dict[str, int]:
+        """Return what is put before and after every source."""
+        return ({"before": START} if config["add_source_bos"] else {}) | (
+            {"after": END} if config["add_source_eos"] else {}
+        )
+
+    def number(self, name: str, default: float) -> float:
+        """Return an attribute that is one number."""
+        value = self.variables.get(name)
+        self.used.add(name)
+        if value is None:
+            return default
+        if value.size != 1:
+            raise DataError(f"{self.path}: {name} is {list(value.shape)}, expected one number")
+        return float(np.asarray(value).reshape(()))
+
+    def flag(self, name: str, default: bool) -> bool:
+        """Return an attribute that is true or false."""
+        return bool(self.number(name, float(default)))
+
+    def text(self, name: str, default: str) -> str:
+        """Return an attribute that is a text."""
+        value = self.variables.get(name)
+        return default if value is None else bytes(value.astype(np.uint8)).decode(errors="replace")
+
+    def check_attributes(self) -> None:
+        """Refuse what has no form here, by its name."""
+        for name in list(self.variables):
+            reason = ZERO.get(name.rpartition("/")[2])
+            if reason is not None and "/" in name and (self.variables[name].size != 1 or self.flag(name, False)):
+                raise DataError(f"{self.path}: {name} is given: {reason}, which Regard's Transformer has no form for")
+        self.used |= {f"{side}/{name}" for side in SIDES for name in UNUSED}
+
+    def check_used(self) -> None:
+        """Refuse a variable that nothing has asked for: its part of the model would be missing."""
+        left = sorted(name for name in self.variables if name not in self.used and not name.endswith("_scale"))
+        left = [name for name in left if "/" in name and name.split("/")[0] in SIDES]
+        if left:
+            raise DataError(
+                f"{self.path}: {left[0]} is given{f' and {len(left) - 1:,} more' if len(left) > 1 else ''}, which "
+                "Regard's Transformer has no form for"
+            )
+
+    def both(self, name: str, default: float) -> float:
+        """Return an attribute that both sides have, with the same value."""
+        one, other = (self.number(f"{side}/{name}", default) for side in SIDES)
+        if one != other:
+            raise DataError(f"{self.path}: decoder/{name} is {other:g}, encoder/{name} {one:g}; expected the same")
+        return one
+
+    def sizes(self) -> dict[str, Any]:
+        """Return the sizes, as a [model] table has them."""
+        layers = [self.count_layers(side) for side in SIDES]
+        heads, activation, pre = (
+            int(self.both("num_heads", 8)),
+            int(self.both("activation", 0)),
+            self.both("pre_norm", 1),
+        )
+        hidden, size = self.array("encoder/layer_0/ffn/linear_0/weight", 2).shape
+        for what, value, most in (("heads", heads, HEADS), ("width", size, WIDEST), ("inner width", hidden, WIDEST)):
+            if not 1 <= value <= most:
+                raise DataError(f"{self.path}: its {what} is {value:,}, expected 1 to {most:,}")
+        if activation not in ACTIVATIONS:
+            name = OTHERS.get(activation, str(activation))
+            raise DataError(f"{self.path}: its activation is {name}, expected {', '.join(ACTIVATIONS.values())}")
+        if size % heads:
+            raise DataError(f"{self.path}: its width is {size}, which {heads} heads do not divide")
+        table = {"size": size, "heads": heads, "layers": layers[0], "hidden": hidden}
+        table |= {} if layers[1] == layers[0] else {"decoder_layers": layers[1]}
+        table |= {"activation": ACTIVATIONS[activation], "norm": "pre" if pre else "post"}
+        return {**table, "scale_embeddings": self.scales_embeddings(size)}
+
+    def count_layers(self, side: str) -> int:
+        """Count the layers of a side, which are numbered from 0 on."""
+        found = {int(match[1]) for name in self.variables if (match := re.match(rf"{side}/layer_(\d{{1,6}})/", name))}
+        if not found or found != set(range(len(found))) or len(found) > DEEPEST:
+            raise DataError(
+                f"{self.path}: {len(found):,} layers of the {side}, expected 1 to {DEEPEST:,}, numbered from 0"
+            )
+        return len(found)
+
+    def scales_embeddings(self, size: int) -> bool:
+        """Return whether embeddings are multiplied by √size."""
+        answers = set()
+        for side in SIDES:
+            names = [f"{side}/{name}" for name in ("scale_embeddings", "embeddings/multiply_by_sqrt_depth")]
+            names += [f"{side}/embeddings_0/multiply_by_sqrt_depth"]
+            name = next((name for name in names if name in self.variables), names[0])
+            self.used |= set(names)
+            value = self.number(name, 1.0)
+            whole = name not in self.variables or self.variables[name].dtype == np.int8
+            factor = (math.sqrt(size) if value else 1.0) if whole else value
+            if not any(math.isclose(factor, each, rel_tol=1e-3) for each in (1.0, math.sqrt(size))):
+                raise DataError(f"{self.path}: {name} is {factor:g}, expected 1 or √{size}")
+            answers.add(math.isclose(factor, math.sqrt(size), rel_tol=1e-3))
+        if len(answers) > 1:
+            raise DataError(f"{self.path}: scale_embeddings differs between encoder and decoder, expected the same")
+        return answers.pop()
+
+    # ---- weights
+
+    def array(self, name: str, rank: int) -> np.ndarray:
+        """Return a variable in float32, with so many dimensions."""
+        if name not in self.variables:
+            raise DataError(f"{self.path}: {name} is missing, which the model needs")
+        self.used.add(name)
+        value = dequantise(self.variables, name, self.path)
+        if value.ndim != rank:
+            raise DataError(f"{self.path}: {name} is {list(value.shape)}, expected {rank} dimensions")
+        return value
+
+    def weight(self, scope: str) -> Tensor:
+        """Return the weight of a layer."""
+        return torch.from_numpy(np.array(self.array(f"{scope}/weight", 2)))
+
+    def bias(self, scope: str) -> Tensor | None:
+        """Return the bias of a layer, where it has one."""
+        name = f"{scope}/bias"
+        return torch.from_numpy(np.array(self.array(name, 1))) if name in self.variables else None
+
+    def embeddings(self) -> tuple[Tensor, Tensor]:
+        """Return the embeddings of both sides."""
+        listed = [
+            name for name in ("encoder/embeddings/weight", "encoder/embeddings_0/weight") if name in self.variables
+        ]
+        if "encoder/embeddings_1/weight" in self.variables or not listed:
+            problem = "encoder/embeddings_1 is given: its sources have features" if listed else "it has no embeddings"
+            raise DataError(f"{self.path}: {problem}, expected one table of embeddings")
+        return self.weight(listed[0].removesuffix("/weight")), self.weight("decoder/embeddings")
+
+    def positions(self, size: int) -> tuple[dict[str, Any], list[Tensor]]:
+        """Return the keys of the positions, and the tables of those that were learned."""
+        names = [f"{side}/position_encodings/encodings" for side in SIDES]
+        tables = [torch.from_numpy(np.array(self.array(name, 2))) for name in names if name in self.variables]
+        if self.rotary(size):
+            return {"positions": "rotary"}, []
+        if not tables:
+            return {"positions": "sinusoidal", "sines": "fairseq", "first_position": 1}, []
+        if len(tables) < len(names) or tables[0].shape[1] != size or tables[1].shape[1] != size:
+            raise DataError(f"{self.path}: position_encodings of the two sides differ in form, expected the same")
+        forms = [computed_form(table) for table in tables]
+        if forms[0] is not None and forms[0] == forms[1]:
+            return forms[0], []
+        if tables[0].shape != tables[1].shape or len(tables[0]) > LONGEST:
+            shapes = " and ".join(str(list(table.shape)) for table in tables)
+            raise DataError(f"{self.path}: position_encodings are {shapes}, expected the same, at most {LONGEST:,}")
+        same = torch.equal(tables[0], tables[1])
+        return {"positions": "learned", "length": len(tables[0])}, [tables[0], tables[0] if same else tables[1]]
+
+    def rotary(self, size: int) -> bool:
+        """Return whether queries and keys are rotated; refuse another way than Regard's."""
+        names = [name for name in self.variables if name.rpartition("/")[2].startswith("rotary_")]
+        heads = int(self.number("encoder/num_heads", 8))
+        right = {"rotary_dim": (0, size // heads), "rotary_interleave": (1,), "rotary_base": (10000,)}
+        for name in names:
+            key = name.rpartition("/")[2]
+            if key not in right or self.number(name, 0) not in right[key]:
+                raise DataError(f"{self.path}: {name} is given, which rotary positions have no form for here")
+        given = [name for name in names if name.endswith("rotary_dim")]
+        attentions = sum(self.count_layers(side) for side in SIDES)
+        if given and len(given) != attentions:
+            raise DataError(f"{self.path}: {len(given)} of {attentions} layers have rotary positions, expected all")
+        return bool(given)
+
+    def blocks(self) -> dict[str, Tensor]:
+        """Return the weights of both stacks by their names here."""
+        weights: dict[str, Tensor] = {}
+        pre = self.both("pre_norm", 1)
+        for side in SIDES:
+            for layer in range(self.count_layers(side)):
+                there, here = f"{side}/layer_{layer}", f"{side}.blocks.{layer}"
+                for name, (own, norm, count) in ATTENTIONS.items():
+                    if name == "attention" and side == "encoder":
+                        continue
+                    weights |= self.attention(f"{there}/{name}", f"{here}.{own}", count)
+                    weights |= self.norm(f"{there}/{name}/layer_norm", f"{here}.{norm}")
+                for number, own in enumerate(("feed.0", "feed.2")):
+                    weights |= self.linear([f"{there}/ffn/linear_{number}"], f"{here}.{own}")
+                weights |= self.norm(f"{there}/ffn/layer_norm", f"{here}.feed_norm")
+            last = f"{side}/layer_norm"
+            if pre:
+                weights |= self.norm(last, f"{side}.final_norm")
+            elif f"{last}/gamma" in self.variables:
+                raise DataError(
+                    f"{self.path}: {last} is given with pre_norm of 0, expected no norm behind the last layer"
+                )
+        return weights
+
+    def attention(self, there: str, here: str, count: int) -> dict[str, Tensor]:
+        """Return the projections of an attention: queries, keys and values are one matrix here."""
+        name = f"{there}/queries_scale"
+        if name in self.variables:
+            size = self.array(f"{there}/linear_0/weight", 2).shape[1]
+            usual, value = 1 / math.sqrt(size / self.number("encoder/num_heads", 8)), self.number(name, 1)
+            if not any(math.isclose(value, each, rel_tol=1e-3) for each in (1.0, usual)):
+                raise DataError(f"{self.path}: {name} is {value:g}, expected 1, or {usual:g} as usual")
+            self.scaled = math.isclose(value, usual, rel_tol=1e-3)
+        linear = [f"{there}/linear_{number}" for number in range(count)]
+        return self.linear(linear[:-1], f"{here}.projection") | self.linear(linear[-1:], f"{here}.output")
+
+    def linear(self, scopes: list[str], name: str) -> dict[str, Tensor]:
+        """Return a matrix that stands in one part or several, and its bias; one that is missing is zero."""
+        matrices = [self.weight(scope) for scope in scopes]
+        if len({matrix.shape[1] for matrix in matrices}) > 1:
+            raise DataError(f"{self.path}: the matrices of {scopes[0]} and {scopes[1]} differ in width")
+        biases = [self.bias(scope) for scope in scopes]
+        parts = [torch.zeros(len(m)) if b is None else b for m, b in zip(matrices, biases, strict=True)]
+        return {f"{name}.weight": torch.cat(matrices), f"{name}.bias": torch.cat(parts)}
+
+    def norm(self, scope: str, name: str) -> dict[str, Tensor]:
+        """Return the gain and the bias of a layer norm."""
+        for part in ("gamma", "beta"):
+            if f"{scope}/{part}" not in self.variables:
+                why = "it is a root mean square norm" if part == "beta" and f"{scope}/gamma" in self.variables else ""
+                why = why or "the norm that Regard's Transformer has there"
+                raise DataError(f"{self.path}: {scope}/{part} is missing: {why}; expected a layer norm")
+        gain, bias = (torch.from_numpy(np.array(self.array(f"{scope}/{part}", 1))) for part in ("gamma", "beta"))
+        return {f"{name}.weight": gain, f"{name}.bias": bias}
+
+
+def computed_form(table: Tensor) -> dict[str, Any] | None:
+    """Return the keys of positions that need no table: none, or sines in one of the three forms; None for others."""
+    if not table.any():
+        return {"positions": "none"}
+    index = torch.arange(len(table))
+    for sines, first in (("interleaved", 0), ("halves", 0), *(("fairseq", first) for first in range(4))):
+        if torch.allclose(table, sinusoids(index, table.shape[1], sines, first).float(), rtol=0, atol=TOLERANCE):
+            form = {"positions": "sinusoidal", "sines": sines}
+            return form if first == FIRST.get(sines, 0) else {**form, "first_position": first}
+    return None
