@@ -2,24 +2,20 @@
 
 Nothing is repaired: what is not a text is written as it was read, byte for byte. Elements that are not translated
 (`translate="no"`, `class="notranslate"`, code, pre, script, style and the like) and attributes stay as they are. A
-`<br>` separates texts, as the end of a line does in plain text. Tags without a partner stay beside the word that they
-stood beside.
+`<br>` separates texts, as the end of a line does in plain text. Tags move with their words where that leaves the tree
+of the document as it was: where tags are nested. Where they are not, each text between two tags is a text of its own.
 """
 
 import html
 import re
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from regard.serving.libretranslate.html_tokens import Token, list_names, tokenise
 from regard.serving.libretranslate.tag_placement import Element, Link, Node, Point, place_tags
 
 __all__ = ["Document", "Segment", "parse_html"]
-
-
-def list_names(text: str) -> frozenset[str]:
-    """The names of elements in a text."""
-    return frozenset(re.findall(r"\w+", text))
 
 
 BLOCKS = list_names(
@@ -29,34 +25,15 @@ BLOCKS = list_names(
     "option p param plaintext pre script search section select source style summary svg table tbody td template "
     "textarea tfoot th thead title tr track ul video xmp math"
 )
-VOID = list_names("area base br col embed frame hr img input link meta param source track wbr")
-OPAQUE = list_names(
-    "code pre script style textarea svg math iframe noembed noframes xmp kbd samp var plaintext template"
+VOID = list_names(
+    "area base basefont bgsound br col embed frame hr image img input keygen link meta param source track wbr"
 )
-RAW = list_names("script style textarea title iframe noembed noframes xmp")  # no tags in them
+OPAQUE = list_names("code pre script style textarea iframe noembed noframes xmp kbd samp var template")
+FORMATTING = list_names("a b big code em font i nobr s small strike strong tt u")  # what the standard opens again
+ALONE = list_names("a nobr")  # not in one another
 NESTED = 60  # elements in elements that are carried; deeper ones are points
 SPACE = " \t\n\r\f"
 CLOSING = ".,;:!?)]}…»”’%。，、；：！？）」』"
-TAG = re.compile(
-    r"<(?P<end>/?)(?P<name>[a-zA-Z][^\s/>]*+)"
-    r"(?P<attributes>(?:[^>=]|=[ \t\n\r\f]*+(?:\"[^\"]*+\"|'[^']*+'|))*+)>"
-)
-COMMENT = re.compile(r"<!--(?:>|->|.*?(?:--!?>|\Z))", re.DOTALL)
-DECLARATION = re.compile(r"<!\[CDATA\[.*?(?:\]\]>|\Z)|<[!?][^>]*+(?:>|\Z)|</[^a-zA-Z][^>]*+(?:>|\Z)", re.DOTALL)
-STAYS = re.compile(
-    r"""[\s"']translate\s*=\s*["']?no(?=["'\s/>])"""
-    r"""|[\s"']class\s*=\s*(?:"[^"]*\bnotranslate\b|'[^']*\bnotranslate\b|notranslate\b)""",
-    re.IGNORECASE,
-)
-
-
-@dataclass(frozen=True)
-class Token:
-    """A piece of HTML: text, start, end, point (whole and inline) or block (whole, between texts)."""
-
-    kind: str
-    raw: str
-    name: str = ""
 
 
 @dataclass(frozen=True)
@@ -67,9 +44,12 @@ class Segment:
     nodes: tuple[Node, ...]
     before: str  # white space
     after: str
+    raw: str = ""  # instead of a translation without a character: the tree of what is not nested may need one
 
     def render(self, target: str, links: Sequence[Link]) -> str:
         """Write the translation of the text with the tags of the segment."""
+        if self.raw and not target.strip():
+            return self.raw
         return self.before + place_tags(self.text, target, links, self.nodes) + self.after
 
 
@@ -92,83 +72,82 @@ class Document:
 
 def parse_html(text: str) -> Document:
     """Parse HTML, a fragment or a page."""
+    tokens = tokenise(text)
+    ends, first_loose = match_elements(tokens)
     parts: list[Segment | str] = []
     run: list[Token] = []
-    for token in [*keep_whole(tokenise(text)), Token("block", "")]:
-        if token.kind != "block":
+    for number, token in keep_whole(tokens, ends):
+        if token.kind not in ("block", "tail"):
             run.append(token)
             continue
-        if run:
-            parts.append(make_segment(run))
-            run = []
+        parts += make_segments(run, nested=number <= first_loose)
         parts.append(token.raw)
+        run = []
+    parts += make_segments(run, nested=len(tokens) <= first_loose)
     return Document(tuple(part for part in parts if part))
 
 
-# ---- tokens
+# ---- elements
 
 
-def tokenise(text: str) -> list[Token]:
-    """Cut HTML into tokens; joined, they are the HTML again."""
-    tokens, at, begun, last = list[Token](), 0, 0, text.rfind(">")
+def match_elements(tokens: Sequence[Token]) -> tuple[dict[int, int], int]:
+    """The end tag of each start tag by their numbers, and the first formatting element that the standard repairs.
 
-    def end_text(end: int) -> None:
-        if begun < end:
-            tokens.append(Token("text", text[begun:end]))
-
-    while (at := text.find("<", at)) >= 0:
-        found = COMMENT.match(text, at) or DECLARATION.match(text, at)
-        if found:
-            end_text(at)
-            tokens.append(Token("point" if found[0].startswith("<!--") else "block", found[0]))
-        elif at < last and (found := TAG.match(text, at)):
-            end_text(at)
-            name = found["name"].lower()
-            tokens.append(Token("end" if found["end"] else "start", found[0], name))
-            if not found["end"] and name in RAW:
-                close = re.compile(rf"</{name}(?=[\s/>])", re.IGNORECASE).search(text, found.end())
-                stop = close.start() if close else len(text)
-                if stop > found.end():
-                    tokens.append(Token("text", text[found.end() : stop]))
-                at = begun = stop
-                continue
-        else:
-            at += 1
-            continue
-        at = begun = found.end()
-    end_text(len(text))
-    return tokens
-
-
-def keep_whole(tokens: Sequence[Token]) -> list[Token]:
-    """Join what is not translated into one token each, and tell blocks from inline tags."""
-    ends, opened = dict[int, int](), defaultdict[str, list[int]](list)
+    One that is not closed where it should be is opened again in the next block, and which text comes first there
+    matters. From it on no tag moves.
+    """
+    ends, stack, first_loose = dict[int, int](), list[int](), len(tokens)
+    opened: dict[str, int] = defaultdict(int)
     for number, token in enumerate(tokens):
-        if token.kind == "start" and token.name not in VOID and not token.raw.endswith("/>"):
-            opened[token.name].append(number)
+        if token.kind == "start" and token.name not in VOID:
+            if token.name in ALONE and opened[token.name]:
+                first_loose = min(first_loose, number, *(each for each in stack if tokens[each].name == token.name))
+            stack.append(number)
+            opened[token.name] += 1
         elif token.kind == "end" and opened[token.name]:
-            ends[opened[token.name].pop()] = number
-    result, number = list[Token](), 0
+            between = list[int]()
+            while tokens[stack[-1]].name != token.name:  # those have no end, or it comes too late
+                between.append(stack.pop())
+                opened[tokens[between[-1]].name] -= 1
+            start = stack.pop()
+            opened[token.name] -= 1
+            ends[start] = number
+            if between and token.name in FORMATTING:
+                between.append(start)
+            first_loose = min([first_loose, *(each for each in between if tokens[each].name in FORMATTING)])
+    return ends, min([first_loose, *(each for each in stack if tokens[each].name in FORMATTING)])
+
+
+def keep_whole(tokens: Sequence[Token], ends: dict[int, int]) -> Iterator[tuple[int, Token]]:
+    """Join what is not translated into one token each, and tell blocks from inline tags; with each the last number."""
+    number = 0
     while number < len(tokens):
         token = tokens[number]
         block = "block" if token.name in BLOCKS else "point"
-        if token.kind == "start" and stays(token) and (number in ends or token.name in RAW):
-            end = ends.get(number, min(number + 1, len(tokens) - 1))  # raw text without an end tag has no other tokens
-            result.append(Token(block, "".join(each.raw for each in tokens[number : end + 1]), token.name))
-            number = end
-        elif token.kind in ("start", "end") and token.name in BLOCKS:
-            result.append(Token("block", token.raw, token.name))
-        elif token.kind == "start" and (token.name in VOID or token.raw.endswith("/>")):
-            result.append(Token("point", token.raw, token.name))
+        if token.kind == "start" and number in ends and stays(token):
+            inner = tokens[number : ends[number] + 1]
+            if any(each.kind == "block" or each.name in BLOCKS for each in inner):
+                block = "block"
+            number = ends[number]
+            yield number, Token(block, "".join(each.raw for each in inner), token.name)
+        elif token.kind == "whole" or (token.kind in ("start", "end") and token.name in BLOCKS):
+            yield number, Token("block", token.raw, token.name)
+        elif token.kind == "start" and token.name in VOID:
+            yield number, Token("point", token.raw, token.name)
         else:
-            result.append(token)
+            yield number, token
         number += 1
-    return result
 
 
 def stays(token: Token) -> bool:
     """Return whether an element is not translated."""
-    return token.name in OPAQUE or STAYS.search(token.raw) is not None
+    if token.name in OPAQUE:
+        return True
+    if "translate" not in token.raw.lower():
+        return False
+    attributes = token.attributes
+    classes = html.unescape(attributes.get("class", "")).split()
+    return html.unescape(attributes.get("translate", "")).lower() == "no" or "notranslate" in classes
 
 
 # ---- segments
@@ -184,34 +163,40 @@ class OpenElement:
     raw: list[str] = field(default_factory=list)  # all that is in it
 
 
-def make_segment(tokens: Sequence[Token]) -> Segment | str:
-    """Make a segment of inline tokens, or the text as it is where it has no words."""
+def make_segments(tokens: Sequence[Token], nested: bool) -> list[Segment | str]:
+    """Make segments of inline tokens: one where all tags are nested, else one of each text between two tags."""
     partners = match_tags(tokens)
+    tags = sum(token.kind in ("start", "end") for token in tokens)
+    if nested and len(partners) == tags:
+        return [make_segment(tokens, partners)] if tokens else []
+    return [make_segment([token], set(), True) if token.kind == "text" else token.raw for token in tokens]
+
+
+def make_segment(tokens: Sequence[Token], partners: set[int], settled: bool = False) -> Segment | str:
+    """Make a segment of inline tokens, or the text as it is where it has no words."""
     builder = TextBuilder()
     for number, token in enumerate(tokens):
         builder.read(token, paired=number in partners)
     raw = "".join(token.raw for token in tokens)
-    if not any(map(str.isalnum, builder.text)):
+    text = builder.text
+    if not any(map(str.isalnum, text)):
         return raw
     before, after = raw[: len(raw) - len(raw.lstrip(SPACE))], raw[len(raw.rstrip(SPACE)) :]
-    return Segment(builder.text, tuple(builder.stack[0].nodes), before, after)
+    return Segment(text, tuple(builder.stack[0].nodes), before, after, raw if settled else "")
 
 
 def match_tags(tokens: Sequence[Token]) -> set[int]:
     """The numbers of the tags that have a partner, properly nested and not too deep."""
     paired, stack = set[int](), list[int]()
-    counts: dict[str, int] = defaultdict(int)
     for number, token in enumerate(tokens):
         if token.kind == "start":
             stack.append(number)
-            counts[token.name] += 1
-        elif token.kind == "end" and counts[token.name]:
-            while tokens[stack[-1]].name != token.name:  # those have no end, or it comes too late
-                counts[tokens[stack.pop()].name] -= 1
-            counts[token.name] -= 1
+        elif token.kind == "end" and stack and tokens[stack[-1]].name == token.name:
             start = stack.pop()
             if len(stack) < NESTED:
                 paired |= {start, number}
+        elif token.kind == "end":
+            break
     return paired
 
 
@@ -219,10 +204,21 @@ class TextBuilder:
     """The text of a segment as it grows, with white space as a browser shows it, and the markup on the way."""
 
     def __init__(self) -> None:
-        self.text, self.space = "", False  # a space is due before the next word
+        self.parts, self.length = list[str](), 0
+        self.space = False  # a space is due before the next word
         self.after_point = False  # nothing but points since the last text, not even a space
         self.joined = False  # neither a word nor a space since the last point
         self.stack = [OpenElement(Token("block", ""))]
+
+    @property
+    def text(self) -> str:
+        """All of it."""
+        return "".join(self.parts)
+
+    def add(self, text: str) -> None:
+        """Add characters."""
+        self.parts.append(text)
+        self.length += len(text)
 
     def read(self, token: Token, paired: bool) -> None:
         """Take in the next token."""
@@ -249,18 +245,18 @@ class TextBuilder:
             return
         # "Type <code>ls</code>." is read as "Type."
         glued = self.joined and core[0] in CLOSING
-        if self.space and self.text and not glued:
-            self.text += " "
+        if self.space and self.length and not glued:
+            self.add(" ")
         for each in self.stack:
             if each.first is None:
-                each.first = len(self.text)
-        self.text += core
+                each.first = self.length
+        self.add(core)
         self.space = text.endswith(" ")
         self.joined = False
 
     def add_point(self, raw: str) -> None:
         """Add markup that has no words to translate."""
-        self.stack[-1].nodes.append(Point(raw, len(self.text), before=self.space))
+        self.stack[-1].nodes.append(Point(raw, self.length, before=self.space))
         self.stack[-1].raw.append(raw)
         self.after_point = self.joined = True
 
@@ -280,6 +276,6 @@ class TextBuilder:
             return
         self.stack[-1].raw.append(raw)
         self.stack[-1].nodes.append(
-            Element(closed.token.raw, token.raw, closed.first, len(self.text), tuple(closed.nodes))
+            Element(closed.token.raw, token.raw, closed.first, self.length, tuple(closed.nodes))
         )
         self.after_point = False

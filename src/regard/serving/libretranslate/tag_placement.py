@@ -109,7 +109,7 @@ class Placement:
         parts, cursor = list[str](), place.first
         for (first, last), _, node in rows:
             if first > cursor:
-                parts.append(html.escape(self.target[cursor:first], quote=False))
+                parts.append(html.escape(self.target[cursor:first]))
                 cursor = first
             if isinstance(node, Element):
                 part = Range(cursor, max(cursor, last))
@@ -118,7 +118,7 @@ class Placement:
                 cursor = part.last
             else:
                 parts.append(self.with_spaces(node, cursor))
-        return "".join([*parts, html.escape(self.target[cursor : place.last], quote=False)])
+        return "".join([*parts, html.escape(self.target[cursor : place.last])])
 
     def with_spaces(self, point: Point, at: int) -> str:
         """Write a point with the spaces that it has in the source, where the translation has none there."""
