@@ -5,6 +5,7 @@ import os
 import platform
 import shlex
 import shutil
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from regard.tasks.settings import Settings, complete_run_table
 from regard.tasks.start import Started, start
 from regard.tasks.summary import record_command
 from regard.tasks.task import RunTask
+from regard.tasks.time_limit import set_by_hand
 from regard.training.display import Display, open_progress
 from regard.training.folder import check_content, claim, has_begun, remove_empty
 from regard.training.loop import Result
@@ -72,6 +74,8 @@ def train(
         config = complete_run_table(read(folder / "config.toml"))
     table = dict(config if isinstance(config, Mapping) else {} if config is None else read(Path(config)))
     parts = {"model": {"kind": model, "preset": preset}, "training": training}
+    if resume:
+        table = set_by_hand(table, training)
     for name, part in parts.items():
         given = {key: value for key, value in part.items() if value is not None}
         table |= {name: {**table.get(name, {}), **given}} if given else {}
@@ -129,7 +133,7 @@ def train_and_report(
 
     `command` is what a person typed, which is kept with the run; `display` is what is shown meanwhile.
     """
-    first = os.environ.get("RANK", "0") == "0"
+    began, first = time.monotonic(), os.environ.get("RANK", "0") == "0"
     with contextlib.ExitStack() as stack:
         if first:
             stack.enter_context(claim(out, resume))
@@ -138,9 +142,10 @@ def train_and_report(
         progress = stack.enter_context(open_progress(out, display=display) if first else Progress())
         if first and command is not None:
             record_command(out, command)
-        started = start(config, out, resume=resume, base=base, progress=progress, choose=choose, claimed=True)
+        how: dict[str, Any] = {"resume": resume, "base": base, "choose": choose, "claimed": True}
+        started = start(config, out, progress=progress, began=began, **how)
         if first:
-            lines = [describe_end(started.result)]
+            lines = [describe_end(started.result, started.settings.training.minutes)]
             try:
                 lines.append(f"report: {report(out, started)}")
             finally:  # behind the display, which moves no more
@@ -159,7 +164,7 @@ def exit_status(result: Result) -> int:
     return 0 if result.signal is None or "TORCHELASTIC_RUN_ID" in os.environ else 128 + result.signal
 
 
-def describe_end(result: Result) -> str:
+def describe_end(result: Result, minutes: float | None = None) -> str:
     """Describe how a training ended, and what it took."""
     ended = {
         "finished": f"finished after {result.step:,} steps",
@@ -167,6 +172,11 @@ def describe_end(result: Result) -> str:
         "minutes": f"stopped after {result.step:,} steps, because the time limit was reached (training.minutes)",
         "signal": f"saved at step {result.step:,}",
     }[result.why]
+    if result.why == "minutes" and result.step == result.first and minutes is not None:
+        ended = (
+            f"no step was taken, because the time limit of {minutes:g} minutes (training.minutes) is over; give "
+            f"more: --minutes {2 * minutes:g}; the run stands at step {result.step:,}"
+        )
     best = "" if result.best is None else f"; the best checkpoint is from step {result.best_step:,}"
     peak = peak_memory()
     if torch.cuda.is_available() and torch.cuda.max_memory_reserved():
@@ -182,10 +192,10 @@ def next_commands(out: Path, started: Started) -> list[tuple[str, str]]:
     if result.why == "signal":
         longer = (f"regard train --resume {run}", "Resume where it stopped.")
     else:
-        more = f"--steps {2 * max(result.step, training.steps)}"
-        more += " --set training.patience=0" if result.why == "patience" else ""
-        more += f" --minutes {2 * (training.minutes or 0):g}" if result.why == "minutes" else ""
-        longer = (f"regard train --resume {run} {more}", "Train it longer.")
+        more = [f"--steps {2 * max(result.step, training.steps)}"] if result.why != "minutes" else []
+        more += ["--set training.patience=0"] if result.why == "patience" else []
+        more += [f"--minutes {2 * training.minutes:g}"] if training.minutes else []
+        longer = (f"regard train --resume {run} {' '.join(more)}", "Train it longer.")
     item = "" if row.alone else f" {ITEMS[reads]}"
     labels = "--documents A.tsv" if reads == "documents" else "--images A"
     test = TESTS.get(row.served_as(list(TESTS)) or "", labels)
