@@ -5,6 +5,7 @@ import os
 import platform
 import shlex
 import shutil
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from regard.tasks.settings import Settings, complete_run_table
 from regard.tasks.start import Started, start
 from regard.tasks.summary import record_command, summarise
 from regard.tasks.task import RunTask
+from regard.tasks.time_limit import set_by_hand
 from regard.training.display import Display, open_progress
 from regard.training.folder import check_content, claim, has_begun, remove_empty
 from regard.training.loop import Result
@@ -75,6 +77,8 @@ def train(
         config = complete_run_table(read(folder / "config.toml"))
     table = dict(config if isinstance(config, Mapping) else {} if config is None else read(Path(config)))
     parts = {"model": {"kind": model, "preset": preset}, "training": training}
+    if resume:
+        table = set_by_hand(table, training)
     for name, part in parts.items():
         given = {key: value for key, value in part.items() if value is not None}
         table |= {name: {**table.get(name, {}), **given}} if given else {}
@@ -135,7 +139,7 @@ def train_and_report(
     `command` is what a person typed, which is kept with the run; `display` is what is shown meanwhile. `anyway` trains
     on data that cannot teach.
     """
-    first = os.environ.get("RANK", "0") == "0"
+    began, first = time.monotonic(), os.environ.get("RANK", "0") == "0"
     with contextlib.ExitStack() as stack:
         if first:
             stack.enter_context(claim(out, resume))
@@ -144,10 +148,11 @@ def train_and_report(
         progress = stack.enter_context(open_progress(out, display=display) if first else Progress())
         if first and command is not None:
             record_command(out, command)
-        how: dict[str, Any] = {"resume": resume, "base": base, "choose": choose, "anyway": anyway}
-        started = start(config, out, progress=progress, claimed=True, **how)
+        how: dict[str, Any] = {"resume": resume, "base": base, "choose": choose, "anyway": anyway, "claimed": True}
+        started = start(config, out, progress=progress, began=began, **how)
         if first:
-            lines = [*compare_with_baselines(out, started), describe_end(started.result)]
+            end = describe_end(started.result, started.settings.training.minutes)
+            lines = [*compare_with_baselines(out, started), end]
             try:
                 lines.append(f"report: {report(out, started)}")
             finally:  # behind the display, which moves no more
@@ -181,7 +186,7 @@ def compare_with_baselines(out: Path, started: Started) -> list[str]:
     return [baselines.as_text(what[started.settings.data.reads or "text"], score)]
 
 
-def describe_end(result: Result) -> str:
+def describe_end(result: Result, minutes: float | None = None) -> str:
     """Describe how a training ended, and what it took."""
     ended = {
         "finished": f"finished after {result.step:,} steps",
@@ -189,6 +194,11 @@ def describe_end(result: Result) -> str:
         "minutes": f"stopped after {result.step:,} steps, because the time limit was reached (training.minutes)",
         "signal": f"saved at step {result.step:,}",
     }[result.why]
+    if result.why == "minutes" and result.step == result.first and minutes is not None:
+        ended = (
+            f"no step was taken, because the time limit of {minutes:g} minutes (training.minutes) is over; give "
+            f"more: --minutes {2 * minutes:g}; the run stands at step {result.step:,}"
+        )
     best = "" if result.best is None else f"; the best checkpoint is from step {result.best_step:,}"
     peak = peak_memory()
     if torch.cuda.is_available() and torch.cuda.max_memory_reserved():
@@ -204,10 +214,10 @@ def next_commands(out: Path, started: Started) -> list[tuple[str, str]]:
     if result.why == "signal":
         longer = (f"regard train --resume {run}", "Resume where it stopped.")
     else:
-        more = f"--steps {2 * max(result.step, training.steps)}"
-        more += " --set training.patience=0" if result.why == "patience" else ""
-        more += f" --minutes {2 * (training.minutes or 0):g}" if result.why == "minutes" else ""
-        longer = (f"regard train --resume {run} {more}", "Train it longer.")
+        more = [f"--steps {2 * max(result.step, training.steps)}"] if result.why != "minutes" else []
+        more += ["--set training.patience=0"] if result.why == "patience" else []
+        more += [f"--minutes {2 * training.minutes:g}"] if training.minutes else []
+        longer = (f"regard train --resume {run} {' '.join(more)}", "Train it longer.")
     item = "" if row.alone else f" {ITEMS[reads]}"
     labels = "--documents A.tsv" if reads == "documents" else "--images A"
     test = TESTS.get(row.served_as(list(TESTS)) or "", labels)

@@ -232,7 +232,8 @@ def evaluate(runs: list[Path], data: Path, out: Path | None) -> None:
         outputs = (run / "test.txt").read_text(encoding="utf-8").split("\n")[:-1]
         values, signature = scores(LINES[facts["name"]], outputs, test_set(LINES[facts["name"]], data)[1])
         training = facts["config"]["training"]
-        limit = training.get("minutes") if facts["steps"] < training["steps"] else None  # one that made no difference
+        limited = training.get("fit") or facts["steps"] < training["steps"]  # by a limit that made a difference
+        limit = training.get("minutes") if limited else None
         command_line = shlex.join(command(facts["name"], facts["seed"], RUNS / run.name, limit))
         rounded = {key: round(value, 3) for key, value in values.items()}
         records.append({**facts, "command": command_line, "scores": rounded, "signature": signature})

@@ -56,7 +56,12 @@ OPTIONS: dict[str, Any] = {
     "model": Annotated[Text, text_option("Kind of model; `regard models` lists them.", metavar="KIND")],
     "preset": Annotated[Text, text_option("Preset of the model's size: tiny, small, base or big.", metavar="NAME")],
     "steps": Annotated[int | None, training_option("steps", "Number of training steps.")],
-    "minutes": Annotated[float | None, training_option("minutes", "Minutes after which to stop.")],
+    "minutes": Annotated[
+        float | None,
+        training_option(
+            "minutes", "Time limit in minutes, from reading the data to the last validation; the schedule fits it."
+        ),
+    ],
     "batch_tokens": Annotated[int | None, training_option("batch_tokens", "Number of tokens in a batch.")],
     "rate": Annotated[float | None, training_option("rate", "Highest learning rate.")],
     "seed": Annotated[
@@ -146,15 +151,18 @@ def print_dry_run(
         found = dry_run(settings, progress, report, resumed=resumed, base=base, choose=choose, anyway=anyway)
     measured, training = found.measured, found.settings.training
     early = [f"{training.patience} validations without improvement"] if training.patience else []
-    early += [f"{training.minutes:g} minutes"] if training.minutes else []
     until = f", or until {' or '.join(early)}" if early else ""
+    steps = f"{found.steps:,}"
+    if training.minutes:
+        steps = f"about {found.steps:,}, as many as fit into {training.minutes:g} minutes"
+        steps += f" and at most {training.steps:,}" * (not training.fit)
     memory = "unknown" if measured.memory is None else f"{measured.memory / 1e9:.2f} GB"
     longest = "at most " * bool(training.patience)
     many = found.validations != 1
     validations = f"each of {found.validations:,} validations" if many else "the validation"
     rows = [
         *found.facts,
-        ("steps", f"{found.steps:,}{until}; a validation every {training.validate_every:,}"),
+        ("steps", f"{steps}{until}; a validation every {found.every:,}"),
         ("memory", f"{memory} at most"),
         (
             "time",

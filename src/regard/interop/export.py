@@ -1,13 +1,12 @@
 """Export: a folder that another toolkit opens, made from a run, and verified before it gets its name.
 
-import shlex
-
 from regard import export_model
 export_model("runs/en-de", "exported", to="ctranslate2", quantize="int8")
 
 Its manifest names the run's checkpoint by its hash, how the folder was verified, and the hash of every file.
 """
 
+import shlex
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any

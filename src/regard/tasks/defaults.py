@@ -155,7 +155,10 @@ def chosen_words(settings: Settings) -> str:
     training, model = settings.training, settings.model
     size = f"width {model.size}, " if hasattr(model, "size") else ""
     layers = f"{model.layers} layer{'s' * (model.layers != 1)}, " if hasattr(model, "layers") else ""
+    steps = f"up to {training.steps:,} steps"
+    if training.fit:
+        steps = f"as many steps as fit into {training.minutes:g} minutes"
     return (
-        f"chosen from the corpus: {settings.kind}, {size}{layers}dropout {model.dropout:g}; up to {training.steps:,} "
-        f"steps, rate {training.rate:g}, {training.schedule} schedule (change any with --set)"
+        f"chosen from the corpus: {settings.kind}, {size}{layers}dropout {model.dropout:g}; {steps}, "
+        f"rate {training.rate:g}, {training.schedule} schedule (change any with --set)"
     )

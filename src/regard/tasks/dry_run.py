@@ -26,7 +26,10 @@ from regard.tasks.start import PlannedRun, Started, open_group, plan_run, train_
 from regard.tasks.task import RunTask
 from regard.training.checkpoint import Checkpoints, read_manifest
 from regard.training.progress import Progress
+from regard.training.settings import TrainingSettings
 from regard.training.task import Position
+from regard.training.timetable import Timetable
+from regard.training.trainer_state import Counters
 
 __all__ = ["DryRun", "Finish", "dry_run"]
 
@@ -57,17 +60,19 @@ class DryRun:
     measured: Measurement
     steps: int  # that are left to take
 
+    every: int  # of them there is a validation
+
     @property
     def validations(self) -> int:
         """Count the validations in these steps."""
-        return math.ceil(self.steps / self.settings.training.validate_every)
+        return math.ceil(self.steps / self.every)
 
     @property
     def seconds(self) -> float:
         """Estimate how long the training takes from its first step to its last, if it is not stopped early."""
         whole = self.steps * self.measured.step + self.validations * self.measured.validation
         minutes = self.settings.training.minutes
-        return whole if minutes is None else min(whole, 60 * minutes + self.measured.validation)
+        return whole if minutes is None else min(whole, 60 * minutes)
 
 
 def dry_run(
@@ -97,7 +102,19 @@ def dry_run(
     if resumed is not None:
         steps = max(0, steps - int(read_manifest(Checkpoints(resumed).find("last"))["step"]))
     measured = measure_apart(settings, start, choose, finish)
-    return DryRun(planned.settings, planned.facts, measured, steps)
+    steps, every = fit_steps(planned.settings.training, measured, steps)
+    return DryRun(planned.settings, planned.facts, measured, steps, every)
+
+
+def fit_steps(training: TrainingSettings, measured: Measurement, steps: int) -> tuple[int, int]:
+    """Return how many of the steps fit into a time limit, where there is one, and the steps between validations."""
+    every = training.validate_every
+    if training.minutes is None:
+        return steps, every
+    timetable = Timetable(training)
+    timetable.pace, timetable.validation = measured.step, measured.validation
+    fitted = timetable.fit(Counters())
+    return (fitted.steps if timetable.is_open else min(steps, fitted.steps)), fitted.validate_every
 
 
 def measure_apart(settings: Settings, base: Path | None, choose: bool, finish: Finish) -> Measurement:
@@ -158,6 +175,7 @@ def shorten(planned: PlannedRun) -> PlannedRun:
     few: dict[str, Any] = {
         "steps": STEPS,
         "minutes": MINUTES,
+        "fit": (),
         "validate_every": EVERY,
         "log_every": 1,
         "average": 0,

@@ -3,6 +3,7 @@
 import contextlib
 import hashlib
 import os
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -38,6 +39,7 @@ from regard.tasks.rehearsal import choose_earlier
 from regard.tasks.settings import Settings, complete_run_table, read_settings
 from regard.tasks.sizes import check_run_sizes
 from regard.tasks.task import RunTask, make_task, prepare_data, vocabulary_sizes
+from regard.tasks.time_limit import leave_open
 from regard.training.adapters import add_adapters, describe_adapters, fold_adapters
 from regard.training.checkpoint import (
     Checkpoints,
@@ -102,13 +104,17 @@ def start(
     choose: bool = False,
     claimed: bool = False,
     anyway: bool = False,
+    began: float | None = None,
 ) -> Started:
     """Train what a configuration describes into the folder `out`.
 
     `resume` continues where the run in `out` stopped. `base` is a run whose weights and tokenizer are the beginning.
     With `choose`, what the configuration leaves open about model and training is chosen from the corpus. `claimed` says
     that the caller holds the folder already (`regard.training.folder.claim`). `anyway` trains on data that are refused.
+    `began` is the `time.monotonic()` from which the run's seconds count, and training.minutes with them; by default it
+    is now.
     """
+    began = time.monotonic() if began is None else began
     settings = config if isinstance(config, Settings) else read_settings(config)
     if resume:
         settings = take_edition(settings, out / "config.toml")
@@ -119,7 +125,7 @@ def start(
             planned = plan_run(settings, group, quiet, resumed=out if resume else None, base=base, choose=choose)
             for remark in remarks:
                 quiet.say(remark)
-            return train_planned(planned, out, group, quiet, resume=resume)
+            return train_planned(planned, out, group, quiet, resume=resume, began=began)
 
 
 @contextlib.contextmanager
@@ -158,6 +164,8 @@ def plan_run(
     if group.automatic and group.device.type == "mps":
         progress.say(MPS)
     settings = choose_earlier(settings, base)
+    if resumed is None:
+        settings = leave_open(settings)
     check_adapter(settings, base is not None or resumed is not None)
     if choose:
         settings = data_defaults(settings)
@@ -221,7 +229,15 @@ def plan_run(
     return PlannedRun(settings, prepared, task, facts)
 
 
-def train_planned(planned: PlannedRun, out: Path, group: Group, progress: Progress, *, resume: bool = False) -> Started:
+def train_planned(
+    planned: PlannedRun,
+    out: Path,
+    group: Group,
+    progress: Progress,
+    *,
+    resume: bool = False,
+    began: float | None = None,
+) -> Started:
     """Train a planned run into a claimed folder."""
     settings, prepared = planned.settings, planned.prepared
 
@@ -239,7 +255,7 @@ def train_planned(planned: PlannedRun, out: Path, group: Group, progress: Progre
             save_whole(out / sentence_share.FILE, share.dumps())
 
     how: dict[str, Any] = {"progress": progress, "resume": resume, "group": group, "claimed": True, "ready": ready}
-    result = train(planned.task, settings.training, out, **how)
+    result = train(planned.task, settings.training, out, **how, began=began)
     fold_adapters(planned.task.model)
     return Started(result, planned.task, settings, planned.facts)
 

@@ -136,7 +136,7 @@ def summarise(folder: Path) -> RunSummary:
         data=describe_data(table_of(config, "data")) or describe_import(manifest),
         parameters=count_parameters(plain_weights_file(last, manifest)),
         step=manifest["step"],
-        steps=training.get("steps") if isinstance(training.get("steps"), int) else None,
+        steps=None if training.get("fit") or not isinstance(training.get("steps"), int) else training["steps"],
         metric=metric if isinstance(metric, str) else None,
         best=float(value) if is_finite(value) else None,  # type: ignore[arg-type]
         best_step=best.get("step"),

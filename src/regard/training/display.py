@@ -49,6 +49,10 @@ class ProgressGroup(Progress):
         for member in self.members:
             member.begin(title, facts, steps)
 
+    def limit(self, seconds: float | None) -> None:
+        for member in self.members:
+            member.limit(seconds)
+
     def step(self, record: Mapping[str, Any]) -> None:
         for member in self.members:
             member.step(record)

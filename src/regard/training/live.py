@@ -85,6 +85,9 @@ class LiveProgress(Progress):
             target=self._draw_every_second, args=(self._closed,), name="regard-display", daemon=True
         ).start()
 
+    def limit(self, seconds: float | None) -> None:
+        self._course.limit = seconds
+
     def step(self, record: Mapping[str, Any]) -> None:
         self._course.step(record)
         self._last_step_at = self._clock()

@@ -33,6 +33,7 @@ from regard.training.saver import Saver
 from regard.training.settings import TrainingSettings
 from regard.training.stop_criteria import StopCriteria
 from regard.training.task import Task
+from regard.training.timetable import Timetable
 from regard.training.trainer_state import Counters
 from regard.training.update import Updater, rate_at
 
@@ -51,6 +52,7 @@ class Result:
     why: str  # finished, patience, minutes or signal
     seconds: float
     signal: int | None = None  # its number, where one stopped the run
+    first: int = 0  # the step from which this process trained
 
 
 def train(
@@ -63,25 +65,38 @@ def train(
     group: Group | None = None,
     claimed: bool = False,
     ready: Callable[[], None] | None = None,
+    began: float | None = None,
 ) -> Result:
     """Train a task into a run folder; with `resume`, from its last checkpoint on.
 
     `claimed` says that the caller holds the folder already (`regard.training.folder.claim`). `ready` is called in the
-    first process when nothing is left that could be refused, before anything is written.
+    first process when nothing is left that could be refused, before anything is written. `began` is the
+    `time.monotonic()` from which the run's seconds count, where its data were prepared before.
     """
     group = group or Group(settings.device, settings.shard)
     with contextlib.nullcontext() if claimed else claim(run, resume, group):
-        return Trainer(task, settings, run, progress or Progress(), group).run(resume, ready)
+        return Trainer(task, settings, run, progress or Progress(), group, began).run(resume, ready)
 
 
 class Trainer:
     """A run in progress."""
 
-    def __init__(self, task: Task, settings: TrainingSettings, run: Path, progress: Progress, group: Group):
+    def __init__(
+        self,
+        task: Task,
+        settings: TrainingSettings,
+        run: Path,
+        progress: Progress,
+        group: Group,
+        began: float | None = None,
+    ):
         self.task, self.settings, self.folder, self.group = task, settings, run, group
         self.progress = progress if group.first else Progress()
         self.saver = Saver(task, settings, run, group)
         self.now = Counters()
+        self.began = began  # the moment from which this process's seconds count
+        self.origin = time.monotonic()  # that from which the run's would, had it never stopped
+        self.timetable = Timetable(settings)
         self.loss_is_finite = True  # of the last validation
 
     # ---- from the first step to the last
@@ -103,9 +118,10 @@ class Trainer:
         ]
         facts += [("device", describe_device(device, self.group.world, bf16))]
         title = f"{self.folder}" + (f", from step {self.now.step:,}" if resumed else "")
-        self.progress.begin(title, facts, self.settings.steps)
+        self.progress.begin(title, facts, None if self.timetable.is_open else self.settings.steps)
+        self.progress.limit(self.timetable.limit)
         self.objective.train()
-        criteria = StopCriteria(self.group, self.settings, self.progress)
+        criteria = StopCriteria(self.group, self.settings, self.progress, self.timetable)
         with metrics or contextlib.nullcontext(), criteria, allow_tf32(bf16 and device.type == "cuda"):
             try:
                 why = self.all_steps(metrics, criteria)
@@ -115,8 +131,8 @@ class Trainer:
                     f"step {self.now.step:,}: out of memory: make training.batch_tokens or the model smaller; the last "
                     f"checkpoint is {last}"
                 ) from error
-        signal = criteria.signal_number if why == "signal" else None
-        return Result(self.now.step, self.now.best, self.now.best_step, why, self.now.seconds, signal)
+        now, signal = self.now, criteria.signal_number if why == "signal" else None
+        return Result(now.step, now.best, now.best_step, why, now.seconds, signal, self.timetable.first_step)
 
     def open_metrics(self) -> Metrics:
         """Open the records of the run, without what is to come again."""
@@ -143,28 +159,37 @@ class Trainer:
 
     def all_steps(self, metrics: Metrics | None, criteria: StopCriteria) -> str:
         """Update, record, validate and save until there is a reason to stop, which is returned."""
-        now, settings = self.now, self.settings
-        began, first, skipped = time.monotonic() - now.seconds, now.step, now.skipped
-        why = criteria.reason(now)  # a run that is resumed may have had its time, or its patience, already
+        now, first, skipped = self.now, self.now.step, self.now.skipped
+        self.origin = (time.monotonic() if self.began is None else self.began) - now.seconds
+        self.count_apart(now.seconds)  # the preparation
+        self.timetable.first_step = first
+        # A run that is resumed may have had its time, or its patience, already.
+        over = self.group.same(self.timetable.is_over(now))
+        self.take_over(None if over else self.timetable.begin(now), criteria)
+        why = "minutes" if over else criteria.reason(now)
         self.progress.tick(now.step, now.seconds)
         with self.shares() as shares:
             while why is None:
                 self.update(shares)
-                now.seconds = time.monotonic() - began
-                if now.step % settings.log_every:
+                now.seconds = self.seconds
+                if now.step % self.settings.log_every:
                     self.progress.tick(now.step, now.seconds)
                 else:
                     now.sums["waited"], shares.waited = shares.waited, 0.0
                     self.record(metrics)
-                if now.step == settings.steps or now.step % settings.validate_every == 0:
-                    self.save(self.validate(metrics))
-                    # The pace is that of training alone.
-                    now.sums["since"] = now.sums.get("since", 0.0) + time.monotonic() - began - now.seconds
+                last = now.step >= self.settings.steps
+                validated = last or now.step % self.settings.validate_every == 0
+                if validated:
+                    self.validate_and_save(metrics)
+                if not last:
+                    self.fit(validated, criteria)
                 why = criteria.reason(now)
         # Also what a run that was killed, or stopped by a signal, at this very step did not come to.
         due = why != "signal" and now.validated != now.step
-        if due or self.saver.step != now.step:
-            self.save(self.validate(metrics) if due else False)
+        if due:
+            self.validate_and_save(metrics, why)
+        elif self.saver.step != now.step:
+            self.save(False)
         if why != "signal":
             self.read_sums()
             self.check_finite(now.skipped - skipped, now.step - first)
@@ -173,9 +198,48 @@ class Trainer:
                     f"step {now.step:,}: the validation loss is not finite, and never was; lower training.rate, or "
                     f"check the data; {self.saver.last_checkpoint()}"
                 )
-        if why != "signal" and settings.average > 1:
+        if why != "signal" and self.settings.average > 1:
             self.average(metrics)
+        now.seconds = self.seconds
         return why
+
+    # ---- the time
+
+    @property
+    def seconds(self) -> float:
+        """Return the seconds that the run has taken, in all its processes one after the other."""
+        return time.monotonic() - self.origin
+
+    def count_apart(self, since: float) -> None:
+        """Count the seconds since then as the run's, and not as those of training, whose pace is shown."""
+        now = self.now
+        now.seconds = self.seconds
+        now.sums["since"] = now.sums.get("since", 0.0) + now.seconds - since
+
+    def fit(self, validated: bool, criteria: StopCriteria) -> None:
+        """Fit the steps to a time limit, where that is due; the first process decides for all."""
+        now, group = self.now, self.group
+        if self.timetable.limit is None or (group.world > 1 and not validated and now.step % self.settings.log_every):
+            return
+        known = "steps" in now.fitted
+        due = self.timetable.is_due(now, validated)
+        settings = group.same(self.timetable.fit(now) if group.first and due else None)
+        self.take_over(settings, criteria)
+        if settings is not None and not known:
+            self.progress.say(
+                f"time limit of {self.settings.minutes:g} minutes: about {settings.steps:,} steps fit, with "
+                f"{settings.warmup:,} of warm-up and a validation every {settings.validate_every:,}"
+            )
+
+    def take_over(self, settings: TrainingSettings | None, criteria: StopCriteria) -> None:
+        """Continue with fitted settings."""
+        settings = self.group.same(settings)
+        if settings is None:
+            return
+        self.settings = self.updater.settings = self.saver.settings = criteria.settings = settings
+        self.now.fitted = self.group.same(self.timetable.record(settings))
+        ends = self.timetable.ends_with_the_time(self.now.fitted)
+        self.progress.limit(self.timetable.limit if ends else None)  # otherwise the steps that were set end before
 
     # ---- one update
 
@@ -205,7 +269,7 @@ class Trainer:
         interval = now.seconds - sums.get("since", 0.0)
         record = {
             "step": now.step,
-            "steps": self.settings.steps,
+            **({} if self.timetable.is_open and "steps" not in now.fitted else {"steps": self.settings.steps}),
             "epoch": now.position.epoch,
             **mean_losses(sums, count),
             "rate": rate_at(now.step, self.settings),
@@ -246,11 +310,27 @@ class Trainer:
         self.record_validation(metrics, figures, samples, better)
         return better
 
+    def validate_and_save(self, metrics: Metrics | None, why: str | None = None) -> None:
+        """Validate and save a checkpoint, and note how long both took; `why` the run ends, if that is known."""
+        now, before = self.now, self.now.seconds
+        better = self.validate(metrics)
+        self.count_apart(before)  # of the pace; but of the run
+        timetable, validated = self.timetable, now.seconds
+        timetable.note_validation(validated - before)
+        if timetable.limit is not None:
+            end = now.step >= self.settings.steps and timetable.ends_with_the_time(now.fitted)
+            over = {"over": timetable.limit} if why == "minutes" or end or timetable.is_late(now) else {}
+            fitted = timetable.record(self.settings) if now.fitted else {}
+            now.fitted = {**fitted, **over}  # also for who resumes it
+        self.save(better)
+        self.count_apart(validated)
+        timetable.note_validation(now.seconds - validated, more=True)
+
     def record_validation(
         self, metrics: Metrics | None, figures: Mapping[str, float], samples: Sequence[Any], better: bool
     ) -> None:
         """Record the figures and samples of a validation, and show them."""
-        record = {"step": self.now.step, **figures, "best": better}
+        record = {"step": self.now.step, **figures, "best": better, "seconds": round(self.seconds, 3)}
         if metrics is not None:
             metrics.write("valid", {**record, "samples": [sample._asdict() for sample in samples]})
         self.progress.valid(record)

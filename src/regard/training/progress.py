@@ -45,6 +45,9 @@ class Progress:
     def begin(self, title: str, facts: Sequence[tuple[str, str]], steps: int | None) -> None:
         """Report that training starts: its name, facts about it, and the number of steps, if known."""
 
+    def limit(self, seconds: float | None) -> None:
+        """Report the seconds after which the run ends at the latest, counted as in `tick`; None: there is no limit."""
+
     def step(self, record: Mapping[str, Any]) -> None:
         """Report a step: step, epoch, loss, rate, tokens_per_second, seconds, skipped, steps; any may be absent."""
 
@@ -84,6 +87,7 @@ class CurrentFigures:
 
     def __init__(self, steps: int | None = None):
         self.steps = steps
+        self.limit: float | None = None  # in seconds
         self.first: dict[str, Any] | None = None
         self.last: dict[str, Any] = {}
         self.checked: dict[str, Any] | None = None
@@ -124,7 +128,11 @@ class CurrentFigures:
 
     @property
     def seconds_left(self) -> float | None:
-        """Return the seconds left, at the pace since the first record; None where that is unknown."""
+        """Return the seconds left: to the time limit or, without one, at the pace since the first record; None where
+        that is unknown.
+        """
+        if self.limit is not None and "seconds" in self.last:
+            return float(max(0.0, self.limit - self.last["seconds"]))
         if self.steps is None:
             return None
         pace = self._pace()
@@ -140,6 +148,8 @@ class CurrentFigures:
     def seconds_left_after(self, since: float) -> float | None:
         """Return the seconds left `since` seconds after the last step: at least those of the steps after the next."""
         left, pace = self.seconds_left, self._pace()
+        if self.limit is not None and left is not None:
+            return max(left - since, 0.0)
         return None if left is None or pace is None else max(left - since, left - pace, 0.0)
 
     def place(self) -> str:
@@ -200,6 +210,9 @@ class PlainProgress(Progress):
         self._line(title)
         for name, fact in facts:
             self._line(f"{name}: {fact}")
+
+    def limit(self, seconds: float | None) -> None:
+        self._course.limit = seconds
 
     def step(self, record: Mapping[str, Any]) -> None:
         self._course.step(record)

@@ -115,7 +115,9 @@ class Saver:
             if best:
                 self.checkpoints.mark_best(name)
             self.checkpoints.point("last", name)
-            self.checkpoints.prune(self.settings.validate_every)
+            # Where validations are fitted to the time there is no regular distance.
+            fitted = "validate_every" in self.settings.fit
+            self.checkpoints.prune(1 if fitted else self.settings.validate_every)
 
         self.in_first(write)
 

@@ -18,7 +18,18 @@ class TrainingSettings:
     """The settings of training."""
 
     steps: int = option(8000, "number of updates of the weights", least=1, most=STEPS)
-    minutes: float | None = option(None, "stop after this many minutes, at whatever step", above=0, most=5_256_000)
+    minutes: float | None = option(
+        None,
+        "time limit: the schedule is fitted to this many minutes, from the start of the data's preparation to the end "
+        "of the last validation, over all resumes",
+        above=0,
+        most=5_256_000,
+    )
+    fit: tuple[str, ...] = option(
+        (),
+        "with minutes: which of steps, warmup and validate_every follow from the measured pace, as nobody set them; "
+        "written by regard train",
+    )
     batch_tokens: int | Literal["auto"] = option(
         "auto",
         "tokens per batch, for each side and process; auto: 4,096 on a CPU, found by trying on a GPU",
@@ -109,6 +120,11 @@ class TrainingSettings:
     threads: int | None = option(None, "number of CPU threads; default: torch's choice", least=1, most=1024)
 
     def __post_init__(self) -> None:
+        for name in self.fit:
+            if name not in ("steps", "warmup", "validate_every"):
+                raise ConfigError("fit", f'"{name}" given, expected steps, warmup or validate_every')
+        if self.fit and self.minutes is None:
+            raise ConfigError("fit", "given without training.minutes, the time that is fitted to")
         if len(self.betas) != 2:
             raise ConfigError("betas", f"{len(self.betas)} numbers given, expected two")
         if self.schedule == "noam" and self.warmup == 0:

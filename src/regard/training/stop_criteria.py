@@ -7,6 +7,7 @@ from typing import Any, Self
 from regard.training.distributed import Group
 from regard.training.progress import Progress
 from regard.training.settings import TrainingSettings
+from regard.training.timetable import Timetable
 from regard.training.trainer_state import Counters
 
 __all__ = ["StopCriteria"]
@@ -22,8 +23,9 @@ class StopCriteria:
     as with `&` in a script.
     """
 
-    def __init__(self, group: Group, settings: TrainingSettings, progress: Progress):
+    def __init__(self, group: Group, settings: TrainingSettings, progress: Progress, timetable: Timetable):
         self.group, self.settings, self.progress = group, settings, progress
+        self.timetable = timetable
         self.signal_name: str | None = None
         self.before: dict[signal.Signals, Any] = {}
 
@@ -55,12 +57,11 @@ class StopCriteria:
         """Return why to stop, the same on every process: finished, patience, signal or minutes; None to continue."""
         settings, group = self.settings, self.group
         if now.step >= settings.steps:
-            return "finished"
+            return "minutes" if self.timetable.ends_with_the_time(now.fitted) else "finished"
         if settings.patience and now.waited >= settings.patience:
             return "patience"
         if group.device.type == "cuda" and group.world > 1 and now.step % settings.log_every:
             return None  # asking the others costs a wait for the device
         if group.any(self.signal_name is not None):
             return "signal"
-        late = settings.minutes is not None and now.seconds > settings.minutes * 60
-        return "minutes" if group.any(late) else None
+        return "minutes" if group.any(self.timetable.is_late(now)) else None

@@ -20,6 +20,7 @@ from regard.training.task import Position, Task
 from regard.training.weights import FLOATS
 
 __all__ = [
+    "FITTED",
     "Counters",
     "check_fits",
     "check_same",
@@ -46,6 +47,7 @@ class Counters:
     sums: dict[str, float] = field(default_factory=dict)  # of the losses since the last record
     skipped: int = 0
     validated: int | None = None  # the step of the last validation
+    fitted: dict[str, float] = field(default_factory=dict)  # to a time limit (`regard.training.timetable`)
 
     def compare(self, figures: Mapping[str, float], metric: str) -> bool:
         """Note a validation, and return whether it is the best so far.
@@ -75,7 +77,15 @@ class Counters:
     @classmethod
     def of(cls, step: int, table: Mapping[str, Any]) -> "Counters":
         """Restore the counters from a manifest's table."""
-        return cls(step, **{**table, "position": Position(*table["position"]), "sums": dict(table["sums"])})
+        return cls(
+            step,
+            **{
+                **table,
+                "position": Position(*table["position"]),
+                "sums": dict(table["sums"]),
+                "fitted": dict(table.get("fitted", {})),
+            },
+        )
 
 
 def is_position(value: object) -> bool:
@@ -87,7 +97,18 @@ def is_sums(value: object) -> bool:
     return isinstance(value, dict) and all(map(is_number, value.values()))
 
 
-OPTIONAL = ("best_loss", "lowest", "validated")  # that runs of before do not have
+FITTED = ("steps", "warmup", "validate_every")  # keys of [training] that are fitted to a time limit
+
+
+def is_fitted(value: object) -> bool:
+    """Return whether a value is what was fitted to a time limit: whole numbers by keys, and seconds."""
+    return is_sums(value) and all(
+        is_count(each) if name in FITTED else math.isfinite(each) and each >= 0
+        for name, each in value.items()  # type: ignore[attr-defined]
+    )
+
+
+OPTIONAL = ("best_loss", "lowest", "validated", "fitted")  # that runs of before do not have
 COUNTER_CHECKS = (
     ("position", is_position, "an epoch and a batch"),
     ("seconds", is_number, "a number"),
@@ -99,6 +120,7 @@ COUNTER_CHECKS = (
     ("waited", is_count, "a number of validations"),
     ("sums", is_sums, "a table of numbers"),
     ("skipped", is_count, "a number of steps"),
+    ("fitted", is_fitted, "a table of numbers from 0 on"),
     ("validated", lambda value: value is None or is_count(value), "a number of steps or null"),
 )
 

@@ -66,8 +66,13 @@ def train(
     if base is not None and "model" in tables:
         raise CommandError("--from: uses the run's model; leave out --model and --preset")
     table, cached = read_table(config, resume, base)
+    from regard.tasks.time_limit import set_by_hand
+
     for name, part in tables.items():
         table[name] = {**table.get(name, {}), **part}
+    if resume is not None:
+        named = {each.partition("=")[0].strip().removeprefix("training.") for each in settings or []}
+        table = set_by_hand(table, {*tables.get("training", {}), *named})
     checked = read_checked(assign(table, settings or []), flags, based=base is not None)
     if check:
         if resume is None:

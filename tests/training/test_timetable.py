@@ -1,0 +1,275 @@
+"""A time limit: the schedule ends with the time, and everything lies within it."""
+
+import random
+import subprocess
+import sys
+import time
+from dataclasses import replace
+
+import pytest
+from tiny import Line, StopAt, records, table, training, write_pairs
+
+from regard import report
+from regard.config import read
+from regard.errors import ConfigError
+from regard.tasks.settings import read_settings
+from regard.tasks.time_limit import leave_open, set_by_hand
+from regard.training import loop, metrics
+from regard.training.checkpoint import Checkpoints, read_manifest
+from regard.training.loop import train
+from regard.training.progress import CurrentFigures, PlainProgress, Progress
+from regard.training.settings import TrainingSettings
+from regard.training.timetable import Timetable
+from regard.training.trackers import Trackers
+from regard.training.trainer_state import Counters
+from regard.training.update import rate_at
+
+
+@pytest.fixture(autouse=True)
+def _no_trackers(monkeypatch):
+    """TensorBoard takes seconds to be imported, and these runs have few."""
+    monkeypatch.setattr(metrics, "open_trackers", lambda names, folder, resume_step: Trackers({}))
+
+
+OPEN = ("steps", "warmup", "validate_every")
+
+
+def simulated(settings, pace, validation, prepared=0.0, average=0.0):
+    """A run on a clock of our own: its settings at the end, the step and the seconds it took, and the last rate.
+
+    `pace(step)` and `validation(step)` are seconds.
+    """
+    now, timetable = Counters(seconds=prepared), Timetable(settings)
+    timetable.begin(now)
+    rates = []
+    while True:
+        now.step += 1
+        rates.append(rate_at(now.step, settings))
+        now.seconds += pace(now.step)
+        last = now.step >= settings.steps
+        validated = last or now.step % settings.validate_every == 0
+        if validated:
+            now.seconds += validation(now.step)
+            timetable.note_validation(validation(now.step))
+        if not last and timetable.is_due(now, validated):
+            settings = timetable.fit(now)
+            now.fitted = timetable.record(settings)
+        late = now.seconds + timetable.reserve > timetable.limit
+        if last or late:
+            break
+    now.seconds += 0 if validated else validation(now.step)
+    return settings, now.step, now.seconds + average, rates
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_a_fitted_schedule_ends_with_the_time(seed):
+    """Paces and validations of all sizes, with noise and a drift: the time is met, and the rate is down at the end."""
+    draw = random.Random(seed)
+    minutes = draw.choice([0.5, 2, 30, 600])
+    step, drift = draw.uniform(0.001, 0.01) * minutes, draw.uniform(0.7, 1.4)
+    cost = draw.uniform(0, 0.03) * 60 * minutes
+    settings = TrainingSettings(minutes=minutes, fit=OPEN, schedule="cosine", steps=1000, warmup=100, validate_every=50)
+    expected = 60 * minutes / step
+
+    def pace(number):
+        late = min(1.0, number / expected)
+        return step * draw.uniform(0.8, 1.2) * (1 + (drift - 1) * late) * (20 if number == 1 else 1)
+
+    settings, steps, seconds, rates = simulated(settings, pace, lambda _: cost, prepared=draw.uniform(0, 3))
+    assert 0.93 * 60 * minutes - 2 * cost - 30 * step < seconds < 1.02 * 60 * minutes + 2 * step
+    assert rates[-1] < 0.06 * settings.rate, "the schedule was cut off"
+    assert steps <= settings.steps
+    assert max(rates) > 0.8 * settings.rate
+    assert settings.warmup <= max(1, steps // 5)
+
+
+def test_steps_that_were_set_are_the_most():
+    few = TrainingSettings(minutes=10, schedule="cosine", steps=50, warmup=5, validate_every=25)
+    settings, steps, seconds, _ = simulated(few, lambda _: 0.1, lambda _: 1.0)
+    assert (settings.steps, settings.warmup, steps) == (50, 5, 50)
+    assert seconds < 10
+    many = replace(few, steps=100_000, warmup=10_000, validate_every=500)
+    settings, steps, seconds, rates = simulated(many, lambda _: 0.1, lambda _: 1.0)
+    assert settings.validate_every == 500
+    assert 550 < seconds < 605
+    assert 0.05 < settings.warmup / settings.steps < 0.15  # as the schedule that was set has it
+    assert rates[-1] < 0.06 * settings.rate
+
+
+def test_validations_do_not_take_all_the_time():
+    slow = TrainingSettings(minutes=10, fit=OPEN, schedule="cosine", steps=1000, warmup=100)
+    _, steps, seconds, _ = simulated(slow, lambda _: 0.02, lambda _: 40.0)
+    assert seconds < 645
+    assert steps * 0.02 > 300
+
+
+class Clock:
+    """A clock that moves when a step or a validation is done, however busy the machine is."""
+
+    def __init__(self):
+        self.seconds = 100.0
+
+    def monotonic(self):
+        return self.seconds
+
+
+CLOCK = Clock()
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    monkeypatch.setattr(loop, "time", CLOCK)
+    return CLOCK
+
+
+class Slow(Line):
+    """Its steps and validations take a while."""
+
+    def move(self, batch, device):
+        CLOCK.seconds += 0.015
+        return batch
+
+    def validate(self):
+        CLOCK.seconds += 0.05
+        return super().validate()
+
+
+class Watching(Progress):
+    def __init__(self):
+        self.records, self.lines, self.limits = [], [], []
+
+    def step(self, record):
+        self.records.append(dict(record))
+
+    def say(self, text):
+        self.lines.append(text)
+
+    def limit(self, seconds):
+        self.limits.append(seconds)
+
+
+LIMITED = {"steps": 10**6, "warmup": 10**5, "fit": OPEN, "schedule": "cosine", "validate_every": 10**5, "log_every": 1}
+
+
+def test_a_run_ends_with_the_time(tmp_path, clock):
+    progress, seconds = Watching(), 3.0
+    settings = training(**LIMITED, minutes=seconds / 60)
+    began = clock.seconds - 0.4  # its data were prepared before
+    result = train(Slow(), settings, tmp_path, progress=progress, began=began)
+    taken = clock.seconds - began
+    assert result.why == "minutes"
+    assert result.seconds == pytest.approx(taken)
+    assert seconds - 0.2 < taken <= seconds + 0.01
+    last = [each for each in records(tmp_path, set()) if each["kind"] == "step"][-1]
+    assert last["rate"] < 0.1 * settings.rate
+    assert records(tmp_path)[-1]["kind"] == "valid"
+    assert sum(line.startswith("time limit of 0.05 minutes: about ") for line in progress.lines) == 1
+    assert "steps" not in progress.records[0]
+    assert progress.records[-1]["steps"] >= result.step
+    assert set(progress.limits) == {seconds}
+    fitted = read_manifest(Checkpoints(tmp_path).last())["counters"]["fitted"]
+    assert fitted["over"] == seconds
+    again = train(Slow(), settings, tmp_path, resume=True)
+    assert (again.step, again.first, again.why) == (result.step, result.step, "minutes")
+    more = train(Slow(), replace(settings, minutes=5 / 60), tmp_path, resume=True)
+    assert more.step > result.step
+    assert 4.8 < more.seconds <= 5.01
+
+
+def test_a_stopped_run_has_the_rest_of_its_time(tmp_path, clock):
+    settings = training(**LIMITED, minutes=2.5 / 60)
+    first = train(Slow(), settings, tmp_path, progress=StopAt(60))
+    assert first.why == "signal"
+    progress = Watching()
+    rest = train(Slow(), settings, tmp_path, resume=True, progress=progress)
+    assert rest.why == "minutes"
+    assert 2.3 < rest.seconds <= 2.51
+    assert "steps" in progress.records[0]  # what was fitted is known from the checkpoint
+
+
+def test_without_a_limit_nothing_is_fitted(tmp_path):
+    train(Line(), training(), tmp_path)
+    assert read_manifest(Checkpoints(tmp_path).last())["counters"]["fitted"] == {}
+    assert Timetable(training()).reserve == 0.0
+
+
+def test_what_nobody_set_is_left_open():
+    def fit(**given):
+        return leave_open(read_settings({"data": {"source": "a", "target": "b"}, "training": given})).training.fit
+
+    assert fit(minutes=3) == OPEN
+    assert fit(minutes=3, warmup=7) == ("steps", "validate_every")
+    assert fit(minutes=3, steps=100) == ()
+    assert fit() == ()
+    run = {"training": {"minutes": 3.0, "steps": 9, "fit": [*OPEN]}}
+    assert set_by_hand(run, {"minutes"})["training"]["fit"] == [*OPEN]
+    assert set_by_hand(run, {"warmup"})["training"]["fit"] == ["steps", "validate_every"]
+    assert set_by_hand(run, {"steps"})["training"]["fit"] == []
+    with pytest.raises(ConfigError, match=r"training\.fit: \"step\" given"):
+        read_settings({"training": {"minutes": 3, "fit": ["step"]}})
+    with pytest.raises(ConfigError, match=r"training\.fit: given without training\.minutes"):
+        read_settings({"training": {"fit": ["steps"]}})
+
+
+def test_the_time_left_counts_to_the_limit():
+    course = CurrentFigures(1000)
+    course.limit = 60.0
+    course.tick(0, 5.0)
+    assert course.seconds_left == 55
+    course.tick(10, 20.0)
+    assert course.seconds_left == 40
+    assert course.seconds_left_after(15) == 25
+    assert course.times() == ["40 s left"]
+
+
+def test_resuming_after_the_limit_says_to_give_more(tmp_path, capsys):
+    given = table(tmp_path, training__minutes=1.0 / 60, training__log_every=1)
+    del given["training"]["steps"]
+    run = tmp_path / "run"
+    first = report.train_and_report(given, run)
+    said = capsys.readouterr().err
+    assert first.why == "minutes"
+    assert f"regard train --resume {run} --minutes 0.0333333" in (run / "report.html").read_text()
+    assert "it took" in said
+    written = read(run / "config.toml")["training"]
+    assert written["fit"] == ["steps"]
+    report.train_and_report(read(run / "config.toml"), run, resume=True)
+    said = capsys.readouterr().err
+    assert (
+        "no step was taken, because the time limit of 0.0166667 minutes (training.minutes) is over; give more" in said
+    )
+    assert "--minutes 0.0333333" in said
+
+
+def test_plain_lines_show_the_time_that_is_left(tmp_path, clock):
+    lines = []
+
+    class Stream:
+        def write(self, text):
+            lines.append(text)
+
+        def flush(self):
+            pass
+
+        close = flush
+
+    train(Slow(), training(**LIMITED, minutes=1.5 / 60), tmp_path, progress=PlainProgress(Stream()))
+    assert any("2 s left" in line or "1 s left" in line for line in lines)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_a_real_command_takes_its_time(tmp_path):
+    """The whole command: half a minute of it, and what Python takes to start."""
+    source, target = write_pairs(tmp_path / "pairs", count=3000)
+    run, began = tmp_path / "run", time.monotonic()
+    command = ["train", "--source", source, "--target", target, "--minutes", "0.5", "--out", str(run)]
+    command += ["--set", f"data.cache={tmp_path / 'cache'}", "--device", "cpu"]
+    done = subprocess.run([sys.executable, "-m", "regard", *command], capture_output=True, text=True)
+    taken = time.monotonic() - began
+    assert done.returncode == 0, done.stderr
+    assert 25 < taken < 30 + 20
+    steps = [each for each in records(run, set()) if each["kind"] == "step"]
+    peak = max(each["rate"] for each in steps)
+    assert steps[-1]["rate"] < 0.1 * peak
+    assert records(run, set())[-1]["seconds"] == pytest.approx(30, abs=4)
