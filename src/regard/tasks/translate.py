@@ -193,8 +193,8 @@ def translate_lines(
     """
     if run.device.type == "cuda" and processes.world == 1:
         lines.size = CHUNK_CUDA
-    lines.texts = TableTexts.of(lines.path, run.settings.data, lines.say) or list
-    typed = isinstance(lines.path, GivenText) or is_keyboard(lines.path)
+    lines.texts = [TableTexts.of(path, run.settings.data, lines.say) or list for path in lines.paths]
+    typed = all(isinstance(path, GivenText) or is_keyboard(path) for path in lines.paths)
     fit = line_fitter(run, split=split, warn=warn)
     if split is None:  # a text that is typed is never cut
         fit.split = (run.sentence_share.single or None) if typed else False
