@@ -291,8 +291,8 @@ def read_chunks(
     read as �. `say` is told at the end how many lines had some, and how many were cut.
     """
     if isinstance(path, GivenText):
-        stream = io.BytesIO(path.encode(errors="surrogateescape") or b"\n")
-        yield from gather_chunks(stream, "the text", size, say, replace)
+        given = io.BytesIO(path.encode(errors="surrogateescape") or b"\n")
+        yield from gather_chunks(given, "the text", size, say, replace)
         return
     if str(path) == STANDARD:
         if sys.stdin is None:
