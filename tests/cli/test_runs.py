@@ -7,7 +7,7 @@ import sys
 import pytest
 from cli.typing_in import Command
 
-from regard.cli.runs import open_beside, open_run, split_runs_and_input
+from regard.cli.runs import open_beside, open_run, split_runs_and_inputs
 from regard.data.unknown_words import read_words
 from regard.errors import CheckpointError, CommandError
 from regard.io.lines import GivenText
@@ -23,17 +23,27 @@ def desk(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("paths", "runs", "file"),
+    ("paths", "runs", "inputs"),
     [
-        (["one"], ["one"], "-"),
-        (["one", "two"], ["one", "two"], "-"),
-        (["one", "-"], ["one"], "-"),
-        (["one", "two", "in.txt"], ["one", "two"], "in.txt"),
-        (["one", "A dog ."], ["one"], "A dog ."),
+        (["one"], ["one"], ["-"]),
+        (["one", "two"], ["one", "two"], ["-"]),
+        (["one", "-"], ["one"], ["-"]),
+        (["one", "two", "in.txt"], ["one", "two"], ["in.txt"]),
+        (["one", "in.txt", "in.txt", "-"], ["one"], ["in.txt", "in.txt", "-"]),
+        (["one", "A dog ."], ["one"], ["A dog ."]),
+        (["one", "two", "A dog .", "A cat .\n", "", "Dog"], ["one", "two"], ["A dog .\nA cat .\n\nDog\n"]),
+        (["one", ""], ["one"], [""]),
+        (["one", "", ""], ["one"], ["\n\n"]),
+        (["one", "", "two"], ["one"], None),
+        (["one", " "], ["one"], [" "]),
     ],
 )
-def test_the_file_stands_last(desk, paths, runs, file):
-    assert split_runs_and_input(paths) == (runs, file)
+def test_runs_lead_and_the_rest_are_texts_or_files(desk, paths, runs, inputs):
+    if inputs is None:
+        with pytest.raises(CommandError, match="^two: a folder behind ; give run folders first"):
+            split_runs_and_inputs(paths)
+    else:
+        assert split_runs_and_inputs(paths) == (runs, inputs)
 
 
 @pytest.mark.parametrize(
@@ -42,24 +52,38 @@ def test_the_file_stands_last(desk, paths, runs, file):
         (["in.txt"], "in.txt: a file, expected a run folder first"),
         (["-"], "-: a file, expected a run folder first"),
         (["none"], "none: no such folder, expected a run folder first"),
-        (["in.txt", "one"], "in.txt: a file before one"),
-        (["-", "in.txt"], "-: a file before in.txt"),
+        (["in.txt", "one"], "in.txt: a file, expected a run folder first"),
+        (["-", "in.txt"], "-: a file, expected a run folder first"),
         (["one", "none"], "none: no such file; if it is a text, add --text$"),
-        (["one", "A dog .", "A cat ."], "A dog .: no such run folder; give run folders first, and then one text"),
-        (["one", "nine", "in.txt"], "nine: no such run folder; give run folders first"),
+        (["one", "none", "nine"], "none: no such file; if these are texts, add --text$"),
+        (["one", "in.txt", "two"], "two: a folder behind in.txt; give run folders first, and then texts or files$"),
+        (
+            ["one", "A dog .", "in.txt"],
+            "A dog .: a text, beside the file in.txt; give run folders first, and then texts",
+        ),
+        (["one", "in.txt", ""], ": a text, beside the file in.txt"),
+        (["one", "nine", "in.txt"], "nine: no such file, beside the file in.txt; give run folders first"),
+        (["one", "-", "-"], "-: standard input given twice"),
+        (["A dog .", "one"], "A dog .: no such folder, expected a run folder first"),
+        (["", "one"], ": no such folder, expected a run folder first"),
     ],
 )
 def test_what_is_no_run(desk, paths, message):
     with pytest.raises(CommandError, match=f"^{message}"):
-        split_runs_and_input(paths)
+        split_runs_and_inputs(paths)
 
 
-def test_a_word_is_a_text_where_a_person_says_so(desk):
-    assert split_runs_and_input(["one", "none"], as_text=True) == (["one"], "none")
-    assert split_runs_and_input(["one", "in.txt"], as_text=True) == (["one"], "in.txt")
-    assert isinstance(split_runs_and_input(["one", "in.txt"], as_text=True)[1], GivenText)
-    with pytest.raises(CommandError, match="^--text: missing a text"):
-        split_runs_and_input(["one"], as_text=True)
+def test_a_word_is_a_text_where_a_person_says_so(desk, tmp_path):
+    (tmp_path / "two" / "config.toml").write_text("")
+    (tmp_path / "dog").mkdir()
+    assert split_runs_and_inputs(["one", "none"], as_text=True) == (["one"], ["none\n"])
+    assert split_runs_and_inputs(["one", "in.txt", "none", "-"], as_text=True) == (["one"], ["in.txt\nnone\n-\n"])
+    assert split_runs_and_inputs(["one", "two", "in.txt"], as_text=True) == (["one", "two"], ["in.txt\n"])
+    assert split_runs_and_inputs(["one", "dog", "two"], as_text=True) == (["one"], ["dog\ntwo\n"])
+    assert isinstance(split_runs_and_inputs(["one", "in.txt"], as_text=True)[1][0], GivenText)
+    for runs in (["one"], ["one", "two"]):
+        with pytest.raises(CommandError, match="^--text: missing a text"):
+            split_runs_and_inputs(runs, as_text=True)
 
 
 def test_a_run_is_opened_on_the_device_that_is_named(furnish):
@@ -168,5 +192,5 @@ def test_a_folder_that_is_no_run_is_refused_before_torch_is_imported(desk):
         [sys.executable, "-c", REFUSE, json.dumps(NO_RUN)], capture_output=True, text=True, timeout=120
     )
     assert shown.stdout.splitlines() == [f"{each[0]} 2 False" for each in NO_RUN]
-    message = "regard: none: not a run folder, it has no config.toml; regard runs lists run folders"
+    message = "regard: none: no such folder, expected a run folder; regard runs lists run folders"
     assert shown.stderr.splitlines() == [message] * len(NO_RUN)

@@ -138,7 +138,7 @@ def test_mistakes(plugin_desk):
         export_model("run", "out", to="notes", whisper=True)
     with pytest.raises(CommandError, match="--out: run already exists"):
         export_model("run", "run", to="notes")
-    with pytest.raises(CheckpointError, match="not a run folder"):
+    with pytest.raises(CheckpointError, match="nothing: no such folder"):
         export_model("nothing", "out", to="notes")
     assert not (plugin_desk / "out").exists()
 

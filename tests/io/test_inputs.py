@@ -156,6 +156,43 @@ def test_a_mistyped_name_is_no_text(tmp_path, monkeypatch, word):
         text_or_file(word)
 
 
-def test_a_text_that_is_not_unicode_is_refused():
-    with pytest.raises(DataError, match="^the text, line 1: byte 3 .* is not UTF-8"):
-        list(SourceLines(GivenText("a \udcff")).blocks())
+def test_odd_bytes_of_sources_are_read_as_a_mark_and_counted(tmp_path):
+    messages = []
+    lines = SourceLines(GivenText("a \udcff"), say=messages.append)
+    assert next(lines.blocks()).lines == ["a �"]
+    path = tmp_path / "odd"
+    path.write_bytes(b"one\ncaf\xe9 au lait\n\xff\xff two\nthree\n")
+    lines = SourceLines(str(path), say=messages.append)
+    assert lines.total == 4
+    assert next(lines.blocks()).lines == ["one", "caf� au lait", "�� two", "three"]
+    assert list(lines.blocks())
+    assert messages[-1] == (
+        f"{path}: 2 lines have bytes that are not UTF-8 and were read as �: the first is line 2, byte 4 (0xe9); "
+        "convert it to UTF-8"
+    )
+    (tmp_path / "half").write_bytes(b"one\ntwo\xe2\x82")
+    assert next(SourceLines(str(tmp_path / "half")).blocks()).lines == ["one", "two�"]
+    (tmp_path / "nul").write_bytes(b"one\n\xff\0\n")
+    with pytest.raises(DataError, match="line 2: byte 2 is NUL"):
+        SourceLines(str(tmp_path / "nul"))
+
+
+def test_several_inputs_are_read_one_after_the_other(tmp_path, monkeypatch):
+    paths = [file(tmp_path, "one", "a", "b"), file(tmp_path, "none"), file(tmp_path, "two", "c")]
+    messages = []
+    lines = SourceLines(paths, prefixes=file(tmp_path, "prefixes", *"xyz"), say=messages.append)
+    lines.texts[2] = lambda own: [text.upper() for text in own]
+    assert [tuple(block) for block in lines.blocks()] == [
+        (1, ["a", "b"], ["x", "y"], paths[0], 1),
+        (3, ["C"], ["z"], paths[2], 1),
+    ]
+    assert messages == [f"{paths[1]}: empty, nothing to translate"]
+    assert lines.total == 3
+    monkeypatch.setattr("regard.io.inputs.CHUNK", 1)
+    assert [(block.first, block.place) for block in SourceLines([paths[2], paths[0]]).blocks()] == [
+        (1, 1),
+        (2, 1),
+        (3, 2),
+    ]
+    with pytest.raises(DataError, match="has 1 line and .*one, .*none and .*two have 3; expected the same number"):
+        SourceLines(paths, prefixes=file(tmp_path, "few", "x"))

@@ -36,8 +36,8 @@ def test_arguments_name_models(at_desk, arguments, models):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["none"], "none: not a run folder, it has no config.toml; regard runs lists run folders"),
-        (["x=runs/one+none"], "none: not a run folder, it has no config.toml; regard runs lists run folders"),
+        (["none"], "none: no such folder, expected a run folder; regard runs lists run folders"),
+        (["x=runs/one+none"], "none: no such folder, expected a run folder; regard runs lists run folders"),
         (["=runs/one"], "=runs/one: expected RUN, NAME=RUN, or NAME=RUN\\+RUN for an ensemble"),
         (["x="], "x=: expected RUN, NAME=RUN"),
         (["x=runs/one+"], "x=runs/one\\+: expected RUN"),

@@ -46,6 +46,8 @@ def test_runs_are_found_wherever_they_stand(home, tmp_path):
 def test_what_is_no_run_is_refused(tmp_path):
     with pytest.raises(CheckpointError, match="not a run folder, it has no config.toml; regard runs lists run folders"):
         summarise(tmp_path)
+    with pytest.raises(CheckpointError, match="none: no such folder, expected a run folder; regard runs lists run"):
+        summarise(tmp_path / "none")
     (tmp_path / "config.toml").write_text("")
     with pytest.raises(CheckpointError, match="no checkpoint in it"):
         summarise(tmp_path)

@@ -1,5 +1,6 @@
 """Run folders on the command line: opened, and parted from a file or text to read."""
 
+import itertools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -101,25 +102,27 @@ def warn_of_lowercase(run: "Run", lowercase: bool) -> None:
         print_message(f"{run.folder} writes only lower case (data.lowercase); --lowercase compares without case")
 
 
-def split_runs_and_input(paths: Sequence[str], as_text: bool = False) -> tuple[list[str], str]:
-    """Part run folders from the file or text to read, which stands last; "-", standard input, where none is given."""
-    from regard.io.inputs import text_or_file
+def split_runs_and_inputs(paths: Sequence[str], as_text: bool = False) -> tuple[list[str], list[str]]:
+    """Part run folders from the texts or files to read behind them; "-", standard input, where none is given.
 
-    *runs, last = paths
-    for path in runs:
-        if path == "-" or is_file(path):
-            raise CommandError(f"{path}: a file before {last}; give run folders first, then at most one file")
-    if is_folder(last) and not (as_text and runs):
-        if as_text:
-            raise CommandError("--text: missing a text; give one after the run folder")
-        return [*runs, last], "-"
-    if not runs:
-        no_run = "a file" if last == "-" or is_file(last) else "no such folder"
-        raise CommandError(f"{last}: {no_run}, expected a run folder first, as in: regard translate runs/en-de FILE")
-    for path in runs:
-        if not is_folder(path):
-            raise CommandError(f"{path}: no such run folder; give run folders first, and then one text or one file")
-    return runs, text_or_file(last, as_text)
+    With `as_text` a folder that is no run may be a text.
+    """
+    from regard.io.inputs import texts_or_files
+
+    if not is_folder(paths[0]):
+        no_run = "a file" if paths[0] == "-" or is_file(paths[0]) else "no such folder"
+        raise CommandError(
+            f"{paths[0]}: {no_run}, expected a run folder first, as in: regard translate runs/en-de FILE"
+        )
+    belongs = is_run if as_text else is_folder
+    runs = [paths[0], *itertools.takewhile(belongs, paths[1:])]
+    inputs = list(paths[len(runs) :])
+    if as_text and not inputs:
+        raise CommandError("--text: missing a text; give one after the run folder")
+    folder = None if as_text else next(filter(is_folder, inputs), None)
+    if folder is not None:
+        raise CommandError(f"{folder}: a folder behind {inputs[0]}; give run folders first, and then texts or files")
+    return runs, texts_or_files(inputs, as_text)
 
 
 def is_file(path: str) -> bool:
@@ -133,6 +136,13 @@ def is_file(path: str) -> bool:
 def is_folder(path: str) -> bool:
     """Return whether there is a folder of this name, or a pack."""
     try:
-        return packs.is_folder(path)
+        return bool(path.strip()) and packs.is_folder(path)
     except (OSError, ValueError):
         return False
+
+
+def is_run(path: str) -> bool:
+    """Return whether there is a run of this name, a pack or an exported folder."""
+    from regard.interop.manifest import is_export
+
+    return is_folder(path) and (packs.is_file(Path(path) / "config.toml") or is_export(path))

@@ -198,7 +198,7 @@ def translate_file(
     import torch  # by now loaded, with the model
 
     def work(block: Block) -> tuple[int, str]:
-        parts = fit.parts(block.lines, display_name(lines.path), block.first)
+        parts = fit.parts(block.lines, display_name(block.path), block.place)
         texts = [piece.text for each in parts for piece in each]
         prefixes = None
         if block.prefixes is not None:
@@ -206,8 +206,8 @@ def translate_file(
         try:
             results = iter(list(translate(texts, prefixes)))
         except torch.OutOfMemoryError:
-            last = block.first + len(block.lines) - 1
-            place = f"{display_name(lines.path)}, lines {block.first:,} to {last:,}"
+            last = block.place + len(block.lines) - 1
+            place = f"{display_name(block.path)}, lines {block.place:,} to {last:,}"
             raise CommandError(f"{place}: out of memory; lower --batch-tokens or --beam") from None
         rows = []
         for i, (line, each) in enumerate(zip(block.lines, parts, strict=True), block.first - 1):

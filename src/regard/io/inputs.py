@@ -32,10 +32,12 @@ __all__ = [
     "is_keyboard",
     "one_input",
     "text_or_file",
+    "texts_or_files",
 ]
 
 
 NAMED = 10  # documents without words that are named; more are counted
+SHOWN = 60  # characters of an argument in a message
 DOCUMENTS = 256  # documents that are read together
 
 
@@ -45,19 +47,62 @@ def text_or_file(argument: str, as_text: bool = False) -> str:
     What is there is a file, and so is "-", standard input; what has white space in it is a text. A single word that is
     no file may be the name of one, mistyped: it is refused, unless the person says that it is a text (`--text`).
     """
-    if as_text or not argument.strip():
+    if as_text:
         return GivenText(argument)
-    try:
-        is_path = argument == "-" or Path(argument).exists()
-    except PermissionError:  # in a folder that may not be looked into: reading it says so
-        is_path = True
-    except (OSError, ValueError):  # too long for a name, or with a NUL in it
-        is_path = False
-    if is_path:
+    if is_there(argument):
         return argument
-    if any(map(str.isspace, argument)):
+    if is_clearly_text(argument):
         return GivenText(argument)
     raise CommandError(f"{argument}: no such file; if it is a text, add --text")
+
+
+def texts_or_files(arguments: Sequence[str], as_text: bool = False) -> list[str]:
+    """Decide whether a person gave texts or the names of files: one GivenText with all of them, or the names.
+
+    They are all texts or all files. Where one is clearly a text, being empty or having white space in it, single words
+    are texts, too.
+    """
+    if not arguments:
+        return ["-"]
+    if len(arguments) == 1 and not as_text:
+        return [text_or_file(arguments[0])]
+    files = [] if as_text else [each for each in arguments if is_there(each)]
+    if len(files) == len(arguments):
+        if files.count("-") > 1:
+            raise CommandError("-: standard input given twice, expected it once")
+        return files
+    if files:
+        other = next(each for each in arguments if each not in files)
+        what = "a text" if is_clearly_text(other) else "no such file"
+        raise CommandError(
+            f"{show_argument(other)}: {what}, beside the file {files[0]}; give run folders first, and then texts or "
+            "files, not both (--text makes texts of all)"
+        )
+    if not as_text and not any(map(is_clearly_text, arguments)):
+        raise CommandError(f"{show_argument(arguments[0])}: no such file; if these are texts, add --text")
+    return [GivenText("".join(each if each.endswith("\n") else f"{each}\n" for each in arguments))]
+
+
+def is_there(argument: str) -> bool:
+    """Return whether something of this name can be read: a file, a folder, or "-", standard input."""
+    if not argument.strip():
+        return False
+    try:
+        return argument == "-" or Path(argument).exists()
+    except PermissionError:  # in a folder that may not be looked into: reading it says so
+        return True
+    except (OSError, ValueError):  # too long for a name, or with a NUL in it
+        return False
+
+
+def is_clearly_text(argument: str) -> bool:
+    """Return whether an argument that is no file cannot be the name of one, mistyped."""
+    return not argument or any(map(str.isspace, argument))
+
+
+def show_argument(argument: str) -> str:
+    """Show the beginning of an argument in a message."""
+    return argument if len(argument) <= SHOWN else f"{argument[:SHOWN]}…"
 
 
 def one_input(arguments: Sequence[str]) -> str:
@@ -81,46 +126,55 @@ def is_keyboard(path: str) -> bool:
 
 
 class Block(NamedTuple):
-    """Lines that are translated together: the number of the first, from 1, and what each output begins with."""
+    """Lines that are translated together: the number of the first, from 1, and what each output begins with.
+
+    They are of one of the inputs, whose lines are counted by themselves, too.
+    """
 
     first: int
     lines: list[str]
     prefixes: list[str] | None
+    path: str = "-"
+    place: int = 1  # the number of the first line in that input
 
 
 class SourceLines:
-    """Lines to translate, and the prefixes of their outputs: one for all, or a file with one for each.
+    """Lines to translate, of one input or of several, and the prefixes of their outputs: one for all, or for each.
 
-    What can be read twice is looked at in advance: `total` is the number of its lines, and None of a pipe. `say` is
-    told of lines that were cut. `texts` may be set: it makes sources of lines that are not that already.
+    What can be read twice is looked at in advance: `total` is the number of its lines, and None of a pipe. Bytes that
+    are not UTF-8 are read as �; `say` is told of them, and of lines that were cut. `texts` may be set: each makes
+    sources of an input's lines that are not that already.
     """
 
     def __init__(
         self,
-        path: str,
+        path: str | Sequence[str],
         prefix: str | None = None,
         prefixes: str | None = None,
         processes: int = 1,
         say: Say = ignore,
     ):
-        self.path, self.prefix, self.prefixes, self.say = path, prefix, prefixes, say
-        self.texts: Callable[[list[str]], list[str]] = list
+        self.paths = [path] if isinstance(path, str) else list(path)
+        self.prefix, self.prefixes, self.say = prefix, prefixes, say
+        self.texts: list[Callable[[list[str]], list[str]]] = [list for _ in self.paths]
         if prefix is not None and prefixes is not None:
             raise CommandError("--prefix: given together with --prefixes; give one of them")
-        if prefixes == path == "-":
+        if prefixes == "-" and "-" in self.paths:
             raise CommandError("--prefixes: standard input is the text to translate, expected a file")
-        for each in (path, prefixes):
+        for each in (*self.paths, prefixes):
             if processes > 1 and each is not None and is_pipe(each):
                 raise CommandError(
                     f"{display_name(each)}: cannot be shared among {processes} processes, expected a file"
                 )
-        self.total = None if is_pipe(path) else count_lines(path)
+        totals = [None if is_pipe(each) else count_lines(each, replace=True) for each in self.paths]
+        self.totals, self.total = totals, None if None in totals else sum(filter(None, totals))
         begun = None if prefixes is None or is_pipe(prefixes) else count_lines(prefixes)
         if begun is not None and self.total is not None and begun != self.total:
             raise self.unequal(f"{self.total:,}", begun)
-        announce_keyboard(path, "sentence")
-        if self.total == 0:
-            say(f"{display_name(path)}: empty, nothing to translate")
+        for each, count in zip(self.paths, totals, strict=True):
+            announce_keyboard(each, "sentence")
+            if count == 0:
+                say(f"{display_name(each)}: empty, nothing to translate")
         # Each process has work to do even where the lines are few.
         self.size = CHUNK if processes == 1 else min(CHUNK, max(1, (self.total or 0) // (4 * processes)))
 
@@ -128,24 +182,28 @@ class SourceLines:
         """All lines, in order."""
         first = 1
         prefixes = None if self.prefixes is None else chain.from_iterable(read_chunks(self.prefixes, say=self.say))
-        for lines in read_chunks(self.path, self.size, self.say):
-            own = None if self.prefix is None else [self.prefix] * len(lines)
-            if prefixes is not None:
-                own = list(islice(prefixes, len(lines)))
-                if len(own) < len(lines):  # of pipes nobody knew
-                    raise self.unequal(f"at least {first - 1 + len(lines):,}", first - 1 + len(own))
-            yield Block(first, self.texts(lines), own)
-            first += len(lines)
+        for path, texts, total in zip(self.paths, self.texts, self.totals, strict=True):
+            before = first
+            for lines in read_chunks(path, self.size, self.say, replace=True):
+                own = None if self.prefix is None else [self.prefix] * len(lines)
+                if prefixes is not None:
+                    own = list(islice(prefixes, len(lines)))
+                    if len(own) < len(lines):  # of pipes nobody knew
+                        raise self.unequal(f"at least {first - 1 + len(lines):,}", first - 1 + len(own))
+                yield Block(first, texts(lines), own, path, first - before + 1)
+                first += len(lines)
+            check_unchanged(path, total, first - before)
         more = 0 if prefixes is None else sum(1 for _ in prefixes)
         if more:
             raise self.unequal(f"{first - 1:,}", first - 1 + more)
-        check_unchanged(self.path, self.total, first - 1)
 
     def unequal(self, lines: str, prefixes: int) -> DataError:
         """Build the error for a file of prefixes whose number of lines differs from the sources'."""
+        *names, last = map(display_name, self.paths)
+        given, have = (f"{', '.join(names)} and {last}", "have") if names else (last, "has")
         return DataError(
             f"--prefixes: {self.prefixes} has {prefixes:,} line{'s' * (prefixes != 1)} and "
-            f"{display_name(self.path)} has {lines}; expected the same number"
+            f"{given} {have} {lines}; expected the same number"
         )
 
 
@@ -212,13 +270,13 @@ def check_lengths(name: str | None, lines: Sequence[Sequence[int]], most: int | 
 class DocumentLines:
     """Documents to label, one per line, from a file, or from standard input ("-") as they arrive.
 
-    A file is looked at in advance: `total` is the number of its lines, and None of a pipe. `texts` makes documents of
-    its lines where they are not that already.
+    A file is looked at in advance: `total` is the number of its lines, and None of a pipe. Bytes that are not UTF-8 are
+    read as �, and counted. `texts` makes documents of its lines where they are not that already.
     """
 
     def __init__(self, path: str, warn: Callable[[str], None], texts: Callable[[list[str]], list[str]] | None = None):
         self.path, self.warn, self.texts = path, warn, texts or list
-        self.total = None if is_pipe(path) else count_lines(path)
+        self.total = None if is_pipe(path) else count_lines(path, replace=True)
         self.count = self.empty = 0
         announce_keyboard(path, "document")
         if self.total == 0:
@@ -228,7 +286,7 @@ class DocumentLines:
         self, classify: Callable[[list[str]], Sequence[LabelOutput | None]], scores: bool, as_json: bool
     ) -> Iterator[tuple[int, str]]:
         """Yield how many lines were labelled, and the text to write for them; a line without words stays empty."""
-        for lines in map(self.texts, read_chunks(self.path, DOCUMENTS, self.warn)):
+        for lines in map(self.texts, read_chunks(self.path, DOCUMENTS, self.warn, replace=True)):
             lines_out = []
             for text, output in zip(lines, classify(lines), strict=True):
                 self.count += 1

@@ -1,9 +1,10 @@
 """Decode lines of text from bytes, block by block: plain or gzip, from a file, a pipe or a device.
 
 A line ends at a line feed, with or without a carriage return before it, and nowhere else: U+2028 and its like are
-characters. Text is UTF-8 without NUL; a DataError names the line that is not, after the lines before it were given. A
-line is cut while it is read: LONGEST characters of it are kept, however long it is and however little it takes packed,
-so that memory is bounded. How many lines were cut is said once, with the number of the first.
+characters. Text is UTF-8 without NUL; a DataError names the line that is not, after the lines before it were given.
+Where odd bytes are to stop nothing, they are read as �, and how many lines have some is said once. A line is cut while
+it is read: LONGEST characters of it are kept, however long it is and however little it takes packed, so that memory is
+bounded. How many lines were cut is said once, with the number of the first.
 
 `read_chunks` reads what is there and does not wait for more: whoever types a line into a pipe is answered before the
 next one, and a file still comes in chunks that fill a batch.
@@ -14,6 +15,7 @@ import select
 import sys
 import zlib
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, cast, runtime_checkable
 
@@ -85,9 +87,13 @@ def check_file(path: str | Path) -> None:
         raise DataError(f"{path}: cannot be read: {error.strerror or error}") from None
 
 
-def read_lines(stream: Bytes, name: str, say: Say = ignore) -> Iterator[list[str]]:
-    """The lines that end in each block of bytes, and the last one; `name` is what the stream is called in messages."""
+def read_lines(stream: Bytes, name: str, say: Say = ignore, replace: bool = False) -> Iterator[list[str]]:
+    """The lines that end in each block of bytes, and the last one; `name` is what the stream is called in messages.
+
+    With `replace` bytes that are not UTF-8 are read as �.
+    """
     number = cut = first_cut = 0
+    odd = OddLines(name) if replace else None
     begun, length = bytearray(), 0  # a line whose end was not seen yet: what is kept of it, and its bytes so far
     try:
         for block in decompress(stream):
@@ -98,7 +104,7 @@ def read_lines(stream: Bytes, name: str, say: Say = ignore) -> Iterator[list[str
                 number += 1
                 raw = append_limited(begun, part) if begun else part
                 try:
-                    text, whole = decode_line(raw, length + len(part), f"{name}, line {number:,}", number)
+                    text, whole = decode_line(raw, length + len(part), f"{name}, line {number:,}", number, odd)
                 except DataError:
                     yield lines
                     raise
@@ -117,10 +123,12 @@ def read_lines(stream: Bytes, name: str, say: Say = ignore) -> Iterator[list[str
         raise DataError(f"{name}: broken gzip after line {number:,}: {reason(error)}") from None
     if begun:
         number += 1
-        text, whole = decode_line(begun, length, f"{name}, line {number:,}", number)
+        text, whole = decode_line(begun, length, f"{name}, line {number:,}", number, odd)
         if not whole:
             cut, first_cut = cut + 1, first_cut or number
         yield [text]
+    if odd is not None and odd.count:
+        say(odd.describe())
     if cut == 1:
         say(f"{name}: line {first_cut:,} has more than {LONGEST:,} characters and was truncated")
     elif cut:
@@ -134,7 +142,31 @@ def append_limited(begun: bytearray, more: bytes) -> bytearray:
     return begun
 
 
-def decode_line(raw: bytes | bytearray, length: int, place: str, number: int) -> tuple[str, bool]:
+@dataclass
+class OddLines:
+    """The lines of a stream that have bytes which are not UTF-8, and were replaced."""
+
+    name: str
+    count: int = 0
+    first: str = ""
+
+    def replace(self, line: bytes | bytearray, number: int, place: int) -> str:
+        """Decode a line with � in the place of odd bytes, the first of them at `place`."""
+        if not self.count:
+            self.first = f"line {number:,}, byte {place + 1:,} (0x{line[place]:02x})"
+        self.count += 1
+        return line.decode(errors="replace")
+
+    def describe(self) -> str:
+        """Describe them in one sentence."""
+        lines = "1 line has bytes that are" if self.count == 1 else f"{self.count:,} lines have bytes that are"
+        first = self.first if self.count == 1 else f"the first is {self.first}"
+        return f"{self.name}: {lines} not UTF-8 and were read as �: {first}; convert it to UTF-8"
+
+
+def decode_line(
+    raw: bytes | bytearray, length: int, place: str, number: int, odd: OddLines | None = None
+) -> tuple[str, bool]:
     """A line of `length` bytes, of which these are the first, as text; and whether it is all of it."""
     check_utf16(raw, place, number)
     whole = length == len(raw)
@@ -143,11 +175,14 @@ def decode_line(raw: bytes | bytearray, length: int, place: str, number: int) ->
     try:
         text = line.decode()
     except UnicodeDecodeError as error:
-        if whole or error.start < len(line) - 3:  # else half a character, at which it was cut
+        if not whole and error.start >= len(line) - 3:  # half a character, at which it was cut
+            text = line[: error.start].decode()
+        elif odd is not None:
+            text = odd.replace(line, number, error.start)
+        else:
             raise DataError(
                 f"{place}: byte {error.start + 1:,} (0x{line[error.start]:02x}) is not UTF-8; convert the file to UTF-8"
             ) from None
-        text = line[: error.start].decode()
     return text[:LONGEST], whole and len(text) <= LONGEST
 
 
@@ -236,9 +271,9 @@ def is_pipe(path: str | Path) -> bool:
     return str(path) == STANDARD or (Path(path).exists() and not Path(path).is_file() and not Path(path).is_dir())
 
 
-def count_lines(path: str | Path) -> int:
+def count_lines(path: str | Path, *, replace: bool = False) -> int:
     """The lines of a file, all of them looked at: what cannot be read is known before any work is done."""
-    return sum(map(len, read_chunks(path)))
+    return sum(map(len, read_chunks(path, replace=replace)))
 
 
 def check_unchanged(path: str | Path, before: int | None, lines: int) -> None:
@@ -247,37 +282,42 @@ def check_unchanged(path: str | Path, before: int | None, lines: int) -> None:
         raise DataError(f"{path}: changed while it was read: it had {before:,} lines, and then {lines:,}")
 
 
-def read_chunks(path: str | Path, size: int = CHUNK, say: Say = ignore) -> Iterator[list[str]]:
+def read_chunks(
+    path: str | Path, size: int = CHUNK, say: Say = ignore, *, replace: bool = False
+) -> Iterator[list[str]]:
     """The lines of a file or, for "-", of standard input: those that are there, `size` at most, one at least.
 
-    A DataError names the line that is not UTF-8 text; the lines before it are given first. `say` is told at the end how
-    many lines were cut.
+    A DataError names the line that is not UTF-8 text; the lines before it are given first. With `replace` odd bytes are
+    read as �. `say` is told at the end how many lines had some, and how many were cut.
     """
     if isinstance(path, GivenText):
-        yield from gather_chunks(io.BytesIO(path.encode(errors="surrogateescape") or b"\n"), "the text", size, say)
+        given = io.BytesIO(path.encode(errors="surrogateescape") or b"\n")
+        yield from gather_chunks(given, "the text", size, say, replace)
         return
     if str(path) == STANDARD:
         if sys.stdin is None:
             raise CommandError("standard input: closed, expected lines of text or a file's name")
-        yield from gather_chunks(cast(Stream, sys.stdin.buffer), "standard input", size, say)
+        yield from gather_chunks(cast(Stream, sys.stdin.buffer), "standard input", size, say, replace)
         return
     if Path(path).is_dir():
         raise DataError(f"{path}: a folder given, expected a file")
     try:
         with open(path, "rb") as stream:
-            yield from gather_chunks(stream, str(path), size, say)
+            yield from gather_chunks(stream, str(path), size, say, replace)
     except FileNotFoundError:
         raise DataError(f"{path}: no such file") from None
     except OSError as error:
         raise DataError(f"{path}: cannot be read: {error.strerror or error}") from None
 
 
-def gather_chunks(stream: Stream, name: str, size: int, say: Say = ignore) -> Iterator[list[str]]:
+def gather_chunks(
+    stream: Stream, name: str, size: int, say: Say = ignore, replace: bool = False
+) -> Iterator[list[str]]:
     """Yield as many lines at a time as can be had without waiting."""
     lines: list[str] = []
     characters = 0
     try:
-        for more in read_lines(stream, name, say):
+        for more in read_lines(stream, name, say, replace):
             lines += more
             characters += sum(map(len, more))
             while len(lines) >= size:

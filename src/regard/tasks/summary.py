@@ -108,6 +108,8 @@ def require_run(folder: str | Path) -> None:
         return
     if Path(folder).is_file():
         raise CheckpointError(f"{folder}: a file that is not a pack of a run, or a damaged one; expected a run folder")
+    if not os.path.lexists(folder):
+        raise CheckpointError(f"{folder}: no such folder, expected a run folder; regard runs lists run folders")
     raise CheckpointError(f"{folder}: not a run folder, it has no config.toml; regard runs lists run folders")
 
 

@@ -194,12 +194,12 @@ def translate_lines(
     default of texts that are typed, `warn` is told of source words that outputs leave out. The other `options` are
     those of `translate`.
     """
-    typed = isinstance(lines.path, GivenText) or is_keyboard(lines.path)
+    typed = all(isinstance(path, GivenText) or is_keyboard(path) for path in lines.paths)
     if coverage is None:
         coverage = typed and bool(first_model(run.model).cross_attentions)
     if run.device.type == "cuda" and processes.world == 1:
         lines.size = CHUNK_CUDA
-    lines.texts = TableTexts.of(lines.path, run.settings.data, lines.say) or list
+    lines.texts = [TableTexts.of(path, run.settings.data, lines.say) or list for path in lines.paths]
     fit = line_fitter(run, split=split, warn=warn)
     if split is None:  # a text that is typed is never cut
         fit.split = (run.sentence_share.single or None) if typed else False

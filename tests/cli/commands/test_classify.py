@@ -29,7 +29,7 @@ def desk(furnish) -> Path:
     folder = furnish(run="han", translator="transformer")
     (folder / "in.txt").write_text("".join(f"{text}\n" for text in TEXTS))
     (folder / "in.gz").write_bytes(gzip.compress((folder / "in.txt").read_bytes()))
-    (folder / "latin.txt").write_bytes(b"Good .\n\xe4\n")
+    (folder / "odd.txt").write_bytes(b"Good .\nsoup \xe4 .\nBad !\n")
     return folder
 
 
@@ -75,6 +75,15 @@ def test_documents_without_words_are_named_and_counted(at_desk):
     assert many.stderr.splitlines()[-1] == "regard: 30 of 30 documents have no words and get no label"
 
 
+def test_an_odd_byte_does_not_stop_the_documents_after_it(at_desk):
+    expected = [each.label for each in load("run").classify(["Good .", "soup � .", "Bad !"])]
+    for arguments, stdin in ((["odd.txt"], None), ([], (at_desk / "odd.txt").read_bytes())):
+        shown = typed("run", *arguments, stdin=stdin)
+        assert (shown.exit_code, shown.stdout.splitlines()) == (0, expected)
+        note = "1 line has bytes that are not UTF-8 and were read as �: line 2, byte 6 (0xe4); convert it to UTF-8"
+        assert f"{'odd.txt' if arguments else 'standard input'}: {note}\n" in shown.stderr
+
+
 def test_scores_and_json(at_desk, tmp_path):
     found = load("run").classify(TEXTS)
     for line, each in zip(said("run", "in.txt", "--scores"), found, strict=True):
@@ -109,7 +118,7 @@ def test_pictures(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["gone"], "gone: not a run folder"),
+        (["gone"], "gone: no such folder, expected a run folder"),
         (["translator", "in.txt"], "translator: its task is translate, expected classify; use regard translate"),
         (["run", "gone.txt"], "gone.txt: no such file"),
         (["run", "data"], "data: a folder given, expected a file"),
@@ -117,7 +126,6 @@ def test_pictures(tmp_path):
             ["run", "in.txt", "in.gz"],
             "in.gz: a second argument given, expected one text, or one file of a document a line",
         ),
-        (["run", "latin.txt"], "latin.txt, line 2: byte 1 (0xe4) is not UTF-8"),
         (["run", "in.txt", "--out", "in.txt"], "--out: in.txt is an input file"),
         (["run", "in.txt", "--device", "tpu"], "--device: 'tpu' given"),
         (["run", "in.txt", "--checkpoint", "first"], "run/checkpoints: no checkpoint first in it"),

@@ -121,7 +121,7 @@ def test_a_folder_for_marian_is_checked_with_sentences_of_a_file(marian_desk):
     [
         (["run", "--to", "merian", "--out", "out"], "--to: \"merian\" given, no such format; did you mean 'marian'?"),
         (["run", "--to", "marian", "--out", "run"], "--out: run already exists; give another name, or remove it"),
-        (["nothing", "--to", "marian", "--out", "out"], "nothing: not a run folder, it has no config.toml"),
+        (["nothing", "--to", "marian", "--out", "out"], "nothing: no such folder, expected a run folder"),
         (["rotary", "--to", "marian", "--out", "out"], 'model.positions: "rotary" given, but marian has only "sinuso'),
         (["run", "--to", "marian", "--out", "out", "--checkpoint", "step-3"], "run/checkpoints: no checkpoint step-3"),
         (["run", "--to", "marian", "--out", "out", "--check", "none.txt"], "none.txt: no such file"),

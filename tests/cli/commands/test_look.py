@@ -196,7 +196,7 @@ def test_pictures_and_documents(desk, tmp_path):
         (["run", "1 2", "--target", " "], "--target: nothing in it, expected words to look at"),
         (["captions", "missing.png"], "missing.png: no such file"),
         (["captions"], "which pictures? captions reads pictures; give files, or folders of them"),
-        (["nowhere", "1 2"], "nowhere: not a run folder, it has no config.toml; regard runs lists run folders"),
+        (["nowhere", "1 2"], "nowhere: no such folder, expected a run folder; regard runs lists run folders"),
         (["run", "1", "--out", "lines.txt"], "--out: lines.txt given, expected a name that ends in .html, .png, "),
         (["run", "1", "--out", "lines.txt/pages"], "--out: lines.txt/pages: Not a directory; expected another name"),
         (["run", "1", "--format", "gif"], "--format: 'gif' given, expected html, png, svg or pdf"),

@@ -72,7 +72,7 @@ def test_scores_are_log_probabilities(at_desk):
     ("arguments", "message"),
     [
         (["run"], "run: it translates; sample translations with: regard translate run --sample"),
-        (["none"], "none: not a run folder, it has no config.toml; regard runs lists run folders"),
+        (["none"], "none: no such folder, expected a run folder; regard runs lists run folders"),
         (["lm", "--temperature", "0"], "--temperature: 0.0 given, expected more than 0"),
         (["lm", "--top-p", "1.5"], "--top-p: 1.5 given, expected at most 1"),
         (["lm", "--seed", "-1"], "--seed: -1 given, expected at least 0"),

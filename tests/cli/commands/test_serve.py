@@ -17,8 +17,8 @@ RUN = Path(__file__).parents[2] / "stored_runs" / "ntm"
     ("arguments", "message"),
     [
         ([], "missing argument"),
-        (["none"], "none: not a run folder, it has no config.toml; regard runs lists run folders"),
-        (["a=none"], "none: not a run folder, it has no config.toml; regard runs lists run folders"),
+        (["none"], "none: no such folder, expected a run folder; regard runs lists run folders"),
+        (["a=none"], "none: no such folder, expected a run folder; regard runs lists run folders"),
         ([RUN, RUN], f"{RUN}: ntm is the name of another model; give it one of its own: NAME={RUN}"),
         (["=x"], "=x: expected RUN, NAME=RUN, or NAME=RUN+RUN for an ensemble"),
         ([RUN, "--port", "65536"], "--port: 65536 given, expected at most 65535"),

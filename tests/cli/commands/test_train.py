@@ -77,11 +77,11 @@ def test_checking_trains_nothing(tmp_path, config):
         (("--documents", "a.tsv", "--images", "b"), "--images: given together with --documents; give one of them"),
         (("--pairs", "a.tsv", "--documents", "b.tsv"), "--documents: given together with --pairs; give one of them"),
         (("--source", "a.txt", "--target", "b.txt", "--out", "RUN"), "a.txt: no such file"),
-        (("--resume", "NONE"), "NONE: not a run folder, it has no config.toml; regard runs lists run folders"),
+        (("--resume", "NONE"), "NONE: no such folder, expected a run folder; regard runs lists run folders"),
         (("CONFIG", "--resume", "NONE"), "--resume: uses the run's own configuration"),
         (
             ("CONFIG", "--from", "NONE", "--out", "RUN"),
-            "NONE: not a run folder, it has no config.toml; regard runs lists run folders",
+            "NONE: no such folder, expected a run folder; regard runs lists run folders",
         ),
         (("CONFIG", "--out", "CONFIG"), ""),
         (("CONFIG", "--set", "data.builtin=copy"), "data.builtin: given together with source"),

@@ -254,7 +254,7 @@ def test_a_file_is_written_whole(at_desk, tmp_path):
     assert said("run", "in.txt", "--out", os.devnull) == []
     assert Path(os.devnull).is_char_device()
     # The second line comes too late to be looked at in advance, and what stood there stays.
-    assert "line 2" in refused("run", "--out", tmp_path / "out.txt", stdin=b"1 2\n\xff\n")
+    assert "line 2" in refused("run", "--out", tmp_path / "out.txt", stdin=b"1 2\n\0\n")
     assert (tmp_path / "out.txt").read_text().split("\n")[:-1] == said("run", "in.txt")
     assert {path.name for path in tmp_path.iterdir()} == {"out.txt", "out.gz"}
 
@@ -343,8 +343,11 @@ def test_a_bar_is_drawn_on_a_terminal(at_desk, tmp_path, monkeypatch, capsys):
         (["in.txt"], "in.txt: a file, expected a run folder first"),
         (["data"], "data: not a run folder, it has no config.toml; regard runs lists run folders"),
         (["run", "none.txt"], "none.txt: no such file; if it is a text, add --text"),
-        (["in.txt", "run"], "in.txt: a file before run; give run folders first, then at most one file"),
-        (["run", "in.txt", "in.txt"], "in.txt: a file before in.txt"),
+        (["in.txt", "run"], "in.txt: a file, expected a run folder first, as in: regard translate runs/en-de FILE"),
+        (["run", "in.txt", "bpe"], "bpe: a folder behind in.txt; give run folders first, and then texts or files"),
+        (["run", "in.txt", "1 2"], "1 2: a text, beside the file in.txt; give run folders first, and then texts or"),
+        (["run", "in.txt", "none.txt"], "none.txt: no such file, beside the file in.txt; give run folders first"),
+        (["run", "none.txt", "none"], "none.txt: no such file; if these are texts, add --text"),
         (["run", "bpe", "in.txt"], "bpe: its tokenizer differs from that of run"),
         (["lm", "in.txt"], "lm: its task is language-model, expected translate; use regard sample"),
         (["run", "in.txt", "--beam", "0"], "--beam: 0 given, expected at least 1"),
@@ -424,6 +427,12 @@ def test_a_text_is_translated_as_it_is_typed(at_desk):
     assert said("run", "1 2 3") == said("run", stdin="1 2 3\n")
     assert said("run", "7", "--text") == said("run", stdin="7\n")
     assert said("run", "1 2\n3 4") == said("run", stdin="1 2\n3 4\n")
+    assert said("run", "1 2 3", "", "7", "4 5") == said("run", stdin="1 2 3\n\n7\n4 5\n")
+    assert said("run", "") == said("run", "  ") == said("run", "", "--text") == [""]
+    words = ("7", "in.txt", "-")
+    expected = [typed("run", each, "--text").stdout for each in words]
+    assert typed("run", *words, "--text").stdout == "".join(expected)
+    assert said("run", "run", "1 2 3", "4") == load("run", "run").translate(["1 2 3", "4"])
     assert refused("run", "7") == "7: no such file; if it is a text, add --text"
     assert refused("run", "--text") == "--text: missing a text; give one after the run folder"
 
@@ -470,3 +479,37 @@ def test_a_run_without_attention_says_nothing_of_what_is_missing():
     assert shown.exit_code == 0
     assert "not translated" not in shown.stderr
     assert "a model of kind rnn has no attention to its source" in refused(STORED / "rnn", LONG, "--coverage")
+
+
+def test_several_files_are_read_one_after_the_other(at_desk, tmp_path):
+    (tmp_path / "two.tsv").write_text("1 2\tx\n3 4\ty\n")
+    found = typed("run", "in.txt", tmp_path / "two.tsv", "-", "--nbest", 1, "--json", stdin="9 9\n")
+    assert found.exit_code == 0, found.output
+    rows = [json.loads(line) for line in found.stdout.splitlines()]
+    sources = [*LINES, "1 2", "3 4", "9 9"]
+    assert [row["source"] for row in rows] == sources
+    assert [row["translations"][0]["text"] for row in rows] == load("run").translate(sources)
+    numbers = [line.split(" ||| ")[0] for line in said("run", "in.txt", "in.txt", "--nbest", 2)]
+    assert list(dict.fromkeys(numbers)) == [str(i) for i in range(2 * len(LINES))]
+    (tmp_path / "long.txt").write_text(" ".join("12" * 40) + "\n")
+    shown = typed("run", "in.txt", tmp_path / "long.txt")
+    assert f"{tmp_path / 'long.txt'}, line 1: 80 tokens, truncated" in shown.stderr
+    assert refused("run", "in.txt", "in.txt", "--out", "in.txt") == "--out: in.txt is an input file, expected another"
+
+
+def test_one_odd_byte_does_not_stop_the_lines_after_it(at_desk, tmp_path):
+    """In a file, a pipe, packed and as an argument; it is reported, and the outputs are as many as the inputs."""
+    data = b"1 2 3\n4 \xe9 5\n6 7\n"
+    (tmp_path / "odd.txt").write_bytes(data)
+    (tmp_path / "odd.gz").write_bytes(gzip.compress(data))
+    expected = load("run").translate(["1 2 3", "4 � 5", "6 7"])
+    for arguments, stdin, name in (
+        ([tmp_path / "odd.txt"], None, tmp_path / "odd.txt"),
+        ([tmp_path / "odd.gz"], None, tmp_path / "odd.gz"),
+        ([], data, "standard input"),
+        ([os.fsdecode(data)], None, "the text"),
+    ):
+        shown = typed("run", *arguments, stdin=stdin)
+        assert (shown.exit_code, shown.stdout.splitlines()) == (0, expected)
+        note = "1 line has bytes that are not UTF-8 and were read as �: line 2, byte 3 (0xe9); convert it to UTF-8"
+        assert f"regard: {name}: {note}\n" in shown.stderr

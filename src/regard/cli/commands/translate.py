@@ -30,15 +30,15 @@ from regard.cli.runs import (
     check_served,
     open_with,
     print_unknown_words,
-    split_runs_and_input,
+    split_runs_and_inputs,
 )
 
 MoreArgument = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="[RUN]... [TEXT or FILE]",
-        help="Text to translate, or a text file, one sentence per line; default: standard input. Further run "
-        "folders before it make an ensemble.",
+        metavar="[RUN]... [TEXT or FILE]...",
+        help="Texts to translate, or text files, one sentence per line; default: standard input. Further run folders "
+        "before them make an ensemble.",
     ),
 ]
 AlignmentOption = Annotated[bool, flag_option("--alignment", "Also write word links, such as 0-0 1-2, after a tab.")]
@@ -94,7 +94,7 @@ def translate(
     engine: EngineOption = "regard",
     quantize: QuantizeOption = None,
 ) -> None:
-    """Translate a text, or a file line by line, with a trained run.
+    """Translate texts, or files line by line, with a trained run.
 
     Without a text or a file, it reads standard input as it comes. In a table (.tsv, .jsonl, .json), it reads the
     sources and ignores translations. Several runs make an ensemble.
@@ -106,12 +106,12 @@ def translate(
     from regard.io.output import check_output
 
     check_engine(engine, quantize)
-    runs, file = split_runs_and_input([run, *(more or [])], as_text)
+    runs, inputs = split_runs_and_inputs([run, *(more or [])], as_text)
     check_folders(*runs, engine=engine)
-    check_output(out, file, prefixes)
+    check_output(out, *inputs, prefixes)
     processes = Processes()
     source_lines = SourceLines(
-        file, prefix, prefixes, processes.world, say=print_message if processes.first else ignore
+        inputs, prefix, prefixes, processes.world, say=print_message if processes.first else ignore
     )
 
     from regard.tasks.translate import translate_lines

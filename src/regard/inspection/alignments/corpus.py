@@ -107,7 +107,7 @@ def read_pairs(
         read_tables(pairs, run.settings.data, say)
         return pairs.total, read_translations(run, pairs, source, target)
     lines = SourceLines(source, say=say)
-    lines.texts = TableTexts.of(source, run.settings.data, say) or list
+    lines.texts = [TableTexts.of(source, run.settings.data, say) or list]
     return lines.total, translate_lines(run, lines, source, beam, say)
 
 
