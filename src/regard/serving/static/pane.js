@@ -149,7 +149,9 @@ class TargetPane {
     this.node.dataset.left = left;
     const cut = this.spans.some((span) => span.output && !span.output.finished);
     this.state.textContent =
-      left && all > 8
+      left && this.translator.problem && this.field.text
+        ? "In grey: the last translation."
+        : left && all > 8
         ? `${count(all - left, "sentence")} of ${all.toLocaleString("en-GB")}`
         : left
           ? ""
