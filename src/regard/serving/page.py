@@ -29,6 +29,7 @@ SCRIPTS = (
     "server",
     "field",
     "marks",
+    "words",
     "translator",
     "alternatives",
     "frame",

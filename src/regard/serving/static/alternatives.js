@@ -31,6 +31,7 @@ async function openAlternatives(pane, event) {
     const question = {
         model: pane.card.name,
         texts: [span.sentence.text],
+        scores: true,
         prefixes: [span.output.text.slice(0, word.start).trimEnd()],
       },
       searches = SEARCHES.filter(({ beam }) => beam <= LIMITS.beam);
@@ -67,9 +68,21 @@ function alternativesOf(output, number, others) {
     const { text } = words[number];
     if (seen.has(text)) continue;
     seen.add(text);
-    found.push({ text, rest: words.slice(number + 1).map((word) => word.text) });
+    found.push({ text, rest: words.slice(number + 1).map((word) => word.text), chance: chanceOf(other, number) });
   }
-  return found;
+  // By what is shown; the sort keeps the order of those that say nothing.
+  return found.every(({ chance }) => chance !== null) ? found.sort((a, b) => b.chance - a.chance) : found;
+}
+
+// The probability of one word of an output, given what stands before it; null where its tokens cannot be told apart.
+function chanceOf(output, number) {
+  return probabilityOf(outputOf({ outputs: [output] }), number);
+}
+
+// As `percent`, with one digit of what is below one per cent: most alternatives are that rare.
+function smallPercent(share) {
+  if (share >= 0.01) return percent(share);
+  return share < 0.0001 ? "<0.01 %" : `${Number((100 * share).toPrecision(1))} %`;
 }
 
 let openMenu = null;
@@ -120,14 +133,19 @@ class AlternativesMenu {
       return;
     }
     const focused = document.activeElement === this.node;
-    this.items = found.map(({ text, rest }) =>
+    this.items = found.map(({ text, rest, chance }) =>
       el(
         "button",
         { type: "button", role: "menuitem", tabindex: "-1", dir: "auto", onclick: () => this.pick(text) },
-        el("b", {}, text),
-        rest.length
-          ? el("span", { class: "rest" }, ` ${rest.slice(0, 4).join(" ")}${rest.length > 4 ? " …" : ""}`)
-          : "",
+        el(
+          "span",
+          { class: "other" },
+          el("b", {}, text),
+          rest.length
+            ? el("span", { class: "rest" }, ` ${rest.slice(0, 4).join(" ")}${rest.length > 4 ? " …" : ""}`)
+            : "",
+        ),
+        chance === null ? "" : el("span", { class: "value", dir: "ltr" }, ` ${smallPercent(chance)}`),
       ),
     );
     this.node.replaceChildren(...this.items);

@@ -12,6 +12,8 @@ class DocumentMode {
     this.size = el("p", { class: "state" });
     this.problem = el("div", { class: "notice", role: "alert", hidden: true });
     this.labels = el("div", { class: "labels", role: "status" });
+    this.notes = new WordNotes("words");
+    this.field.area.setAttribute("aria-describedby", "words");
     this.shareButton = button("Share", () => shareLink(card.name, this.text, this.shareButton));
     this.node = el(
       "div",
@@ -39,9 +41,10 @@ class DocumentMode {
         { class: "pane", "aria-label": "Label" },
         el("h2", { class: "pane-title" }, "Label"),
         this.labels,
+        this.notes.node,
         this.problem,
       ),
-      el("p", { class: "hint" }, "The darker a word, the more it counted."),
+      el("p", { class: "hint" }, "The darker a word, the more it counted. A dotted line is below words that the model never saw in training."),
     );
     this.colour = settled(150, () => this.paint());
     this.follow = settled(350, () => this.look());
@@ -66,6 +69,7 @@ class DocumentMode {
     this.size.textContent = text.length > 200 ? count([...text].length, "character") : "";
     if (!text.trim()) {
       this.labels.replaceChildren();
+      this.notes.show({});
       showProblem(this.problem, null);
       return;
     }
@@ -73,6 +77,8 @@ class DocumentMode {
       const { results } = await ask("classify", { model: this.card.name, texts: [text] }, control.signal);
       showProblem(this.problem, null);
       this.labels.replaceChildren(labelBars(results[0]));
+      mark(this.field, "unknown", unknownParts(text, results[0].unknown));
+      this.notes.show({ unknown: results[0].unknown });
       if (results[0].label !== null) remember(this.card.name, text, results[0].label);
       this.colour();
       this.follow();

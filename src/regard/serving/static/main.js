@@ -88,10 +88,19 @@ async function start() {
   byId("models").hidden = false;
   byId("model").replaceChildren(...page.cards.map((card) => el("option", { value: card.name }, titleOf(card))));
   const link = readLink(),
-    draft = readStore(passing, DRAFT),
-    begun = link ?? (typeof draft?.text === "string" ? draft : null);
-  use(cardNamed(begun?.model) ?? page.cards[0], begun?.text ?? "");
+    stored = readStore(passing, DRAFT),
+    draft = typeof stored?.text === "string" ? stored : null;
+  use(cardNamed(link?.model ?? draft?.model) ?? page.cards[0], link?.text ?? draft?.text ?? "");
+  tellOfModel(link);
   document.documentElement.dataset.ready = "true";
+}
+
+// A link may name a model that is not served any more, or not here.
+function tellOfModel(link) {
+  const missing = Boolean(link?.model) && !cardNamed(link.model),
+    notice = byId("notice");
+  notice.hidden = !missing;
+  notice.replaceChildren(missing ? `There is no model ${link.model} on this server; this is ${page.card.name}.` : "");
 }
 
 // The text that is being worked on, whichever model it is for.
@@ -103,7 +112,9 @@ byId("model").addEventListener("change", () => use(cardNamed(byId("model").value
 byId("against").addEventListener("change", () => use(page.card, textNow(), cardNamed(byId("against").value)));
 addEventListener("hashchange", () => {
   const link = readLink();
-  if (link) use(cardNamed(link.model) ?? page.card, link.text);
+  if (!link || !page.card) return;
+  use(cardNamed(link.model) ?? page.card, link.text ?? textNow());
+  tellOfModel(link);
 });
 prepareHistory(openEntry);
 start();

@@ -24,6 +24,7 @@ class TargetPane {
     });
     this.field.area.setAttribute("aria-describedby", "how-to-alter");
     this.problem = el("div", { class: "notice", role: "alert", hidden: true });
+    this.notes = new WordNotes(`words${letter && `-${letter}`}`);
     this.state = el("p", { class: "state" });
     this.forget = button("Undo my changes", () => this.undo(), { hidden: true });
     this.copyButton = button("Copy", () => copyText(this.field.text, this.copyButton));
@@ -34,6 +35,7 @@ class TargetPane {
       el("h2", { class: "pane-title" }, language, letter ? el("span", { class: "by", dir: "auto" }, card.name) : ""),
       this.field.node,
       this.problem,
+      this.notes.node,
       el(
         "div",
         { class: "foot" },
@@ -77,13 +79,16 @@ class TargetPane {
     if (edited && !this.outputOf(edited)) return; // what a person has typed stays as it is
     if (this.field.composing) return; // and so does what is half written with an input method
     const old = this.spans,
+      all = this.sentences.length,
       [first, last] = sameEnds(old, this.sentences);
+    // A sentence has the place of the old one that it is, or of the one that stood there before others changed.
+    const before = (k) => (k >= all - last ? old[old.length - all + k] : k < first || k < old.length - last ? old[k] : null);
     let text = "",
       line = 0;
     this.spans = this.sentences.map((sentence, k) => {
       for (; line < sentence.line; line++) text += "\n";
       const output = this.outputOf(sentence),
-        stale = output ? null : k >= first && k < old.length - last ? old[k].output : null,
+        stale = output ? null : (before(k)?.output ?? null),
         shown = output ?? stale;
       if (shown?.text && text && !text.endsWith("\n")) text += " ";
       const start = text.length;
@@ -96,6 +101,7 @@ class TargetPane {
     this.field.write(text, here ? Math.min(here.end, here.start + this.editing.typed.length) : null);
     this.editing = null;
     this.paint();
+    this.note();
     this.tell();
     this.onchange(this);
   }
@@ -116,14 +122,36 @@ class TargetPane {
     mark(this.field, "fixed", fixed);
   }
 
+  // Which parts of the source are of a kind: of sentences whose translation stands here, and is no earlier one.
+  sourceParts(kind) {
+    const partsOf = kind === "unknown" ? unknownParts : rowParts;
+    return this.spans
+      .filter((span) => span.fresh)
+      .flatMap(({ sentence, output }) =>
+        partsOf(sentence.text, output[kind]).map(([from, to]) => [sentence.start + from, sentence.start + to]),
+      );
+  }
+
+  note() {
+    const rows = (span) => rowParts(span.sentence.text, span.output.untranslated),
+      fresh = this.spans.filter((span) => span.fresh);
+    this.notes.show({
+      untranslated: fresh.flatMap((span) => rows(span).map(([from, to]) => span.sentence.text.slice(from, to))),
+      unknown: fresh.flatMap((span) => span.output.unknown),
+    });
+  }
+
   tell() {
     const all = this.spans.length,
       left = this.spans.filter((span) => !span.fresh).length;
     this.node.classList.toggle("waiting", left > 0);
+    this.node.classList.toggle("gone", left > 0 && this.translator.problem !== null);
     this.node.dataset.left = left;
     const cut = this.spans.some((span) => span.output && !span.output.finished);
     this.state.textContent =
-      left && all > 8
+      left && this.translator.problem && this.field.text
+        ? "In grey: the last translation."
+        : left && all > 8
         ? `${count(all - left, "sentence")} of ${all.toLocaleString("en-GB")}`
         : left
           ? ""

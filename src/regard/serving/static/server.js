@@ -33,11 +33,14 @@ async function problemOf(answer) {
       if (code === "draining") return new Problem("stopping", "The server is stopping.", { wait, code });
       if (code === "worker_stopped")
         return new Problem("refused", "The model has stopped; the server's log says why.", { code });
+      if (!code) return new Problem("gone", "The server does not answer.", { wait, code });
       return new Problem("busy", "The server has no memory left for this.", { wait, code });
     case 504:
+      if (!code) return new Problem("gone", "The server does not answer.", { wait, code });
       return new Problem("slow", "The server took too long.", { code });
+    case 502: // what a proxy says of a server that is gone, as it says 503 and 504, without a code of the server's
+      return new Problem("gone", "The server does not answer.", { wait, code });
     case 500:
-    case 502:
       return new Problem("fault", "Something went wrong on the server.", { code });
     default:
       return new Problem("refused", `The server refuses this: ${said}`, { code });
@@ -65,7 +68,8 @@ async function send(path, options, signal) {
     return answer;
   } catch (error) {
     if (error instanceof Problem || signal?.aborted) throw error;
-    if (stop.signal.aborted) throw new Problem("slow", "The server took too long.");
+    // The server itself says when something took too long: one that says nothing for longer is not there.
+    if (stop.signal.aborted) throw new Problem("gone", "The server does not answer.", { wait: 2 });
     throw new Problem("gone", "The server does not answer.", { wait: 2 });
   } finally {
     clearTimeout(timer);

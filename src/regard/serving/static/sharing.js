@@ -1,18 +1,18 @@
 // Copies, files and links. A link holds the text behind its #, which no browser sends to a server.
 
-async function copyText(text, node) {
+async function copyText(text, node, done = "Copied") {
   try {
     await navigator.clipboard.writeText(text);
-    flash(node, "Copied");
+    flash(node, done);
   } catch {
     // Without the right to the clipboard, or over plain HTTP: the old way.
     const area = el("textarea", { class: "unseen" });
     area.value = text;
     document.body.append(area);
     area.select();
-    const done = document.execCommand("copy");
+    const copied = document.execCommand("copy");
     area.remove();
-    flash(node, done ? "Copied" : "Not copied");
+    flash(node, copied ? done : "Not copied");
   }
 }
 
@@ -40,7 +40,7 @@ function linkTo(model, text) {
 
 function readLink() {
   const given = new URLSearchParams(location.hash.slice(1));
-  return given.has("text") ? { model: given.get("model"), text: given.get("text") } : null;
+  return given.has("text") || given.has("model") ? { model: given.get("model"), text: given.get("text") } : null;
 }
 
 async function shareLink(model, text, node) {
@@ -53,5 +53,5 @@ async function shareLink(model, text, node) {
       if (error.name === "AbortError") return;
     }
   }
-  await copyText(url, node);
+  await copyText(url, node, "Link copied");
 }

@@ -28,6 +28,7 @@ class TranslateMode {
           onalter: openAlternatives,
         }),
     );
+    this.field.area.setAttribute("aria-describedby", this.panes.map((pane) => pane.notes.node.id).join(" "));
     this.node = el(
       "div",
       { class: `panes ${against ? "three" : ""}` },
@@ -59,7 +60,9 @@ class TranslateMode {
         "p",
         { class: "hint", id: "how-to-alter" },
         "Point at a word to see what it was made from. Edit the translation, and the rest follows; click a word, or ",
-        "press Alt and the down arrow, for other words. Shaded words are those that the model is less sure of.",
+        "press Alt and the down arrow, for other words. Shaded words are those that the model is less sure of. ",
+        "A wavy line is below words of the source that were perhaps not translated, a dotted one below words that the ",
+        "model never saw in training.",
         against ? " Words that only one of the two translations has are green." : "",
       ),
     );
@@ -67,7 +70,7 @@ class TranslateMode {
     this.follow = settled(350, () => this.look());
     this.readOut = settled(1200, () => {
       const [pane] = this.panes;
-      if (this.field.focused && !pane.translator.left && pane.field.text) announce(pane.field.text.slice(0, 400));
+      if (this.field.focused && !pane.translator.left && pane.field.text) announce([pane.field.text.slice(0, 400), pane.notes.text].filter(Boolean).join(" "));
     });
   }
 
@@ -104,6 +107,12 @@ class TranslateMode {
   changed(pane) {
     if (!this.panes) return;
     if (this.panes.length === 2) this.compare();
+    for (const kind of Object.keys(KINDS))
+      mark(
+        this.field,
+        kind,
+        this.panes.flatMap((each) => each.sourceParts(kind)),
+      );
     if (pane === this.panes[0] && !pane.translator.left) remember(this.card.name, this.text, pane.field.text);
     if (this.field.focused) this.pointSource(this.field.caret, "caret"); // its word has another translation now
     this.follow();

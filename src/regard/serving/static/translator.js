@@ -141,6 +141,8 @@ function outputOf(result) {
     places: best.scores ? placeTokens(text, best.tokens) : null,
     probabilities: (best.scores ?? []).map((score) => Math.exp(score ?? -Infinity)),
     links: best.alignment ?? [],
+    untranslated: best.untranslated ?? [],
+    unknown: result.unknown ?? [],
     finished: best.finished,
   };
 }
