@@ -31,9 +31,9 @@ function heat(table, { label, oncell = () => {}, width = 620, full = false } = {
     above = named ? Math.min(full ? Infinity : 120, long(columns) * 6.1 + 18) : 26;
   const margin = named ? left : 40;
   const wide = margin + m * cell + bars + (named ? 46 : 0),
-    high = above + n * cell + 48,
+    high = above + n * cell + 6 + 12 * (wide - margin < 340 ? 2 : 1), // room for the bar, and what may stand beside it
     bar = scaleBar(() => tableScale(table));
-  bar.node.style.setProperty("top", `${above + n * cell + 9}px`);
+  bar.node.style.setProperty("top", `${above + n * cell + 6}px`);
   bar.node.style.setProperty("left", `${margin}px`);
   bar.node.style.setProperty("width", `${Math.max(170, wide - margin)}px`);
   const canvas = el("canvas", {

@@ -39,7 +39,7 @@ function pairSection(exhibit, state, both = null) {
     toward = false,
     added = null; // what colours mean where they are no weights
   const bar_ = scaleBar(() => {
-    if (!drawn || (added === null && drawn.several)) return null; // each head has its colour
+    if (!drawn?.table || (added === null && drawn.several)) return null; // each head has its colour
     return added ?? tableScale(drawn.table);
   });
   const scale = {
