@@ -100,7 +100,7 @@ def compare(
     check_tokenizer(tokenize)
     items = read_items(source, reference, alternatives=alternatives, say=print_message)
     keys = drop_unfit_metrics(keys, items.references, tokenize, print_message) if metrics is None else keys
-    opening = {"checkpoint": checkpoint, "device": device}
+    opening: dict[str, Any] = {"checkpoint": checkpoint, "device": device}
     runs = {system: open_run(system, **opening) for system in (a, b) if is_folder(system)}
     if metrics is None and runs:
         keys = lead_with(next(iter(runs.values())).settings.training.metric, keys)

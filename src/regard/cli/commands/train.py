@@ -93,6 +93,6 @@ def train(
 
     typed = shlex.join(["regard", *TYPED])
     how: dict[str, Any] = {"resume": resume is not None, "base": base, "choose": choose, "anyway": anyway}
-    display = "json" if as_json else "quiet" if quiet else "usual"
-    result = train_and_report(checked, folder, **how, command=typed, display=display)
+    how["display"] = "json" if as_json else "quiet" if quiet else "usual"
+    result = train_and_report(checked, folder, **how, command=typed)
     raise typer.Exit(exit_status(result))
