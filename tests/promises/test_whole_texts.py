@@ -12,7 +12,7 @@ import subprocess
 import sys
 
 import pytest
-from child import regard
+from child import command, fork_ranks, regard
 from cli.typing_in import Command
 from serving.served import serve
 
@@ -147,6 +147,15 @@ def test_files_and_pipes_are_counted_and_not_split(at_desk):
                 assert shown.stdout.splitlines() == expected
     assert "several sentences" not in COMMAND.typed("book", stdin=f"{single}\n").stderr
     assert said("book", text, "--no-split") == expected[:1]
+
+
+def test_two_processes_count_together(at_desk):
+    text = " ".join(SENTENCES[:2])
+    (at_desk / "many.txt").write_text(f"{text}\n" * 9 + f"{SENTENCES[0]}\n")
+    ranks = fork_ranks(command("translate", "book", "many.txt", "--device", "cpu"))
+    assert {ended.status for ended in ranks} == {0}, ranks
+    notes = [line for ended in ranks for line in ended.stderr.splitlines() if "several sentences" in line]
+    assert notes == [f"regard: {NOTE.format(9, 10)} each"]
 
 
 def test_python_says_so_once_a_call(at_desk, capsys):
