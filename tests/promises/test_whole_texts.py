@@ -5,14 +5,13 @@ pipes are not split, one line on standard error says how many lines have several
 """
 
 import json
+import os
 import pty
 import random
 import re
-import subprocess
-import sys
 
 import pytest
-from child import regard
+from child import command, fork, fork_ranks, regard
 from cli.typing_in import Command
 from serving.served import serve
 
@@ -149,6 +148,15 @@ def test_files_and_pipes_are_counted_and_not_split(at_desk):
     assert said("book", text, "--no-split") == expected[:1]
 
 
+def test_two_processes_count_together(at_desk):
+    text = " ".join(SENTENCES[:2])
+    (at_desk / "many.txt").write_text(f"{text}\n" * 9 + f"{SENTENCES[0]}\n")
+    ranks = fork_ranks(command("translate", "book", "many.txt", "--device", "cpu"))
+    assert {ended.status for ended in ranks} == {0}, ranks
+    notes = [line for ended in ranks for line in ended.stderr.splitlines() if "several sentences" in line]
+    assert notes == [f"regard: {NOTE.format(9, 10)} each"]
+
+
 def test_python_says_so_once_a_call(at_desk, capsys):
     text, run, told = " ".join(SENTENCES[:2]), load("book"), []
     alone = run.translate([text], split=False)
@@ -188,18 +196,13 @@ def test_a_run_that_was_trained_on_several_sentences_reads_them_together(at_desk
 def test_what_is_typed_in_a_terminal_is_split(at_desk):
     text, run = " ".join(SENTENCES[:2]), load("book")
     master, slave = pty.openpty()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "regard", "translate", "book", "--device", "cpu"],
-        stdin=slave,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    with open(master, "w", closefd=True) as keyboard:
-        keyboard.write(f"{text}\n\x04")
-        keyboard.flush()
-        out, err = process.communicate(timeout=120)
-    assert out.splitlines() == [one_by_one(run, SENTENCES[:2])]
+    os.write(master, f"{text}\n\x04".encode())
+    child = fork(command("translate", "book", "--device", "cpu"), before=lambda: os.dup2(slave, 0))
+    status, out, err = child.wait()
+    os.close(master)
+    os.close(slave)
+    assert status == 0, err
+    assert out.splitlines() == [one_by_one(run, SENTENCES[:2])], err
     assert "several sentences" not in err
 
 
