@@ -152,12 +152,12 @@ class TargetPane {
       left && this.translator.problem && this.field.text
         ? "In grey: the last translation."
         : left && all > 8
-        ? `${count(all - left, "sentence")} of ${all.toLocaleString("en-GB")}`
-        : left
-          ? ""
-          : cut
-            ? "One output is as long as outputs may be, and breaks off."
-            : "";
+          ? `${count(all - left, "sentence")} of ${all.toLocaleString("en-GB")}`
+          : left
+            ? ""
+            : cut
+              ? "One output is as long as outputs may be, and breaks off."
+              : "";
     this.forget.hidden = !this.spans.some((span) => this.fixed.has(span.name));
     if (!left && all && this.wasLeft > 8) announce("All sentences are translated.");
     this.wasLeft = left;
