@@ -82,7 +82,8 @@ class TargetPane {
       all = this.sentences.length,
       [first, last] = sameEnds(old, this.sentences);
     // A sentence has the place of the old one that it is, or of the one that stood there before others changed.
-    const before = (k) => (k >= all - last ? old[old.length - all + k] : k < first || k < old.length - last ? old[k] : null);
+    const before = (k) =>
+      k >= all - last ? old[old.length - all + k] : k < Math.max(first, old.length - last) ? old[k] : null;
     let text = "",
       line = 0;
     this.spans = this.sentences.map((sentence, k) => {
