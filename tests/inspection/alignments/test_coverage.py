@@ -21,7 +21,7 @@ VIEW = "layers.0.cross"
 STORED = "tests/stored_runs"
 
 
-@given(st.lists(st.tuples(st.sampled_from(["a", "b.", ",", "—", "<2de>"]), st.sampled_from([0.0, 0.19, 0.2, 1.0]))))
+@given(st.lists(st.tuples(st.sampled_from(["an", "ox.", ",", "—", "<2de>"]), st.sampled_from([0.0, 0.19, 0.2, 1.0]))))
 def test_rows_of_three_words_as_a_person_would_find_them(row):
     """A letter for each word: low, enough, or nothing, as marks are; rows are found as text is searched."""
     words, received = [word for word, _ in row], [value for _, value in row]
@@ -30,6 +30,12 @@ def test_rows_of_three_words_as_a_person_would_find_them(row):
     )
     expected = tuple(match.span() for match in re.finditer(r"x *x *x(?: *x)*", letters))
     assert untranslated_spans(words, received, ["<2de>"]) == expected
+
+
+def test_a_text_that_is_spelled_has_no_words():
+    assert untranslated_spans(list("through"), [1, 1, 1, 1, 0, 0, 0]) == ()
+    assert untranslated_spans(list("12345"), [0] * 5) == ()
+    assert untranslated_spans(["I", "saw", "a", "b", "c"], [1, 1, 0, 0, 0]) == ((2, 5),)
 
 
 def test_of_an_output_without_words_everything_is_left_out():
@@ -90,6 +96,6 @@ def test_a_kind_without_attention_to_its_source_is_refused():
 
 
 def test_a_tag_is_no_word_of_a_row():
-    tokenizer = train(["a b c d"], "word", tags=["<2de>"])
-    assert untranslated_spans(["<2de>", "a", "b", "c"], [0, 0, 0, 0], [*tokenizer.tags.values()]) == ((1, 4),)
-    assert untranslated_spans(["<2de>", "a", "b"], [0, 0, 0], [*Tokenizers(tokenizer).source.tags.values()]) == ()
+    tokenizer = train(["ab cd ef gh"], "word", tags=["<2de>"])
+    assert untranslated_spans(["<2de>", "ab", "cd", "ef"], [0, 0, 0, 0], [*tokenizer.tags.values()]) == ((1, 4),)
+    assert untranslated_spans(["<2de>", "ab", "cd"], [0, 0, 0], [*Tokenizers(tokenizer).source.tags.values()]) == ()

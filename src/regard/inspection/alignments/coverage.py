@@ -25,6 +25,7 @@ __all__ = ["Spans", "WordAttention", "content_rows", "sum_received", "untranslat
 
 LEAST = 0.2  # attention, summed over an output, of a word that was translated
 ROW = 3  # words in a row that are reported: one or two are often said by the words around them
+SPELLED = 1.2  # letters of a word at most, in the mean, where words are single letters
 LETTER = re.compile(r"\w")
 Spans = tuple[tuple[int, int], ...]  # of words: the first, and the one behind the last
 
@@ -38,11 +39,16 @@ class WordAttention:
 
 
 def untranslated_spans(words: Sequence[str], received: Sequence[float], tags: Sequence[str] = ()) -> Spans:
-    """Return where three or more words in a row received too little; marks alone and tags count for nothing."""
+    """Return where three or more words in a row received too little; marks alone and tags count for nothing.
+
+    A text that is spelled, letter by letter, has no words: of "t h r o u g h" hardly anything is heard.
+    """
+    letters = {number: len(LETTER.findall(word)) for number, word in enumerate(words) if word not in tags}
+    counted = [number for number, count in letters.items() if count]
+    if sum(letters.values()) <= SPELLED * len(counted):
+        return ()
     spans, row = list[tuple[int, int]](), list[int]()
-    for number, word in enumerate(words):
-        if word in tags or not LETTER.search(word):
-            continue
+    for number in counted:
         if number < len(received) and received[number] >= LEAST:
             spans, row = add_row(spans, row), []
         else:

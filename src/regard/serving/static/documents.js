@@ -44,7 +44,11 @@ class DocumentMode {
         this.notes.node,
         this.problem,
       ),
-      el("p", { class: "hint" }, "The darker a word, the more it counted. A dotted line is below words that the model never saw in training."),
+      el(
+        "p",
+        { class: "hint" },
+        "The darker a word, the more it counted. A dotted line is below words that the model never saw in training.",
+      ),
     );
     this.colour = settled(150, () => this.paint());
     this.follow = settled(350, () => this.look());

@@ -2,7 +2,8 @@
 
 const MARKS = new Map(); // a name → a field → its ranges
 
-const ORDER = ["sentence", "doubt-1", "doubt-2", "doubt-3", "differs", "fixed", "unknown", "untranslated", "lit"]; // the later above the earlier
+// The later above the earlier.
+const ORDER = ["sentence", "doubt-1", "doubt-2", "doubt-3", "differs", "fixed", "unknown", "untranslated", "lit"];
 
 // Mark parts of a field, in the place of those that had this name; a part is a start and an end.
 function mark(field, name, parts) {

@@ -82,7 +82,8 @@ class TargetPane {
       all = this.sentences.length,
       [first, last] = sameEnds(old, this.sentences);
     // A sentence has the place of the old one that it is, or of the one that stood there before others changed.
-    const before = (k) => (k >= all - last ? old[old.length - all + k] : k < first || k < old.length - last ? old[k] : null);
+    const before = (k) =>
+      k >= all - last ? old[old.length - all + k] : k < Math.max(first, old.length - last) ? old[k] : null;
     let text = "",
       line = 0;
     this.spans = this.sentences.map((sentence, k) => {
@@ -152,12 +153,12 @@ class TargetPane {
       left && this.translator.problem && this.field.text
         ? "In grey: the last translation."
         : left && all > 8
-        ? `${count(all - left, "sentence")} of ${all.toLocaleString("en-GB")}`
-        : left
-          ? ""
-          : cut
-            ? "One output is as long as outputs may be, and breaks off."
-            : "";
+          ? `${count(all - left, "sentence")} of ${all.toLocaleString("en-GB")}`
+          : left
+            ? ""
+            : cut
+              ? "One output is as long as outputs may be, and breaks off."
+              : "";
     this.forget.hidden = !this.spans.some((span) => this.fixed.has(span.name));
     if (!left && all && this.wasLeft > 8) announce("All sentences are translated.");
     this.wasLeft = left;

@@ -70,7 +70,8 @@ class TranslateMode {
     this.follow = settled(350, () => this.look());
     this.readOut = settled(1200, () => {
       const [pane] = this.panes;
-      if (this.field.focused && !pane.translator.left && pane.field.text) announce([pane.field.text.slice(0, 400), pane.notes.text].filter(Boolean).join(" "));
+      if (this.field.focused && !pane.translator.left && pane.field.text)
+        announce([pane.field.text.slice(0, 400), pane.notes.text].filter(Boolean).join(" "));
     });
   }
 

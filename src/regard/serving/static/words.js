@@ -26,7 +26,9 @@ function unknownParts(text, unknown) {
 function rowParts(text, rows) {
   if (!rows.length) return [];
   const words = wordsOf(text);
-  return rows.filter(([from, to]) => words[from] && words[to - 1]).map(([from, to]) => [words[from].start, words[to - 1].end]);
+  return rows
+    .filter(([from, to]) => words[from] && words[to - 1])
+    .map(([from, to]) => [words[from].start, words[to - 1].end]);
 }
 
 // What is said of a text's words, below what came of it; it is hidden where there is nothing to say.
