@@ -98,10 +98,13 @@ def match_elements(tokens: Sequence[Token]) -> tuple[dict[int, int], int]:
     """
     ends, stack, first_loose = dict[int, int](), list[int](), len(tokens)
     opened: dict[str, int] = defaultdict(int)
+    outermost = dict[str, int]()  # start tags
     for number, token in enumerate(tokens):
         if token.kind == "start" and token.name not in VOID:
-            if token.name in ALONE and opened[token.name]:
-                first_loose = min(first_loose, number, *(each for each in stack if tokens[each].name == token.name))
+            if not opened[token.name]:
+                outermost[token.name] = number
+            elif token.name in ALONE:
+                first_loose = min(first_loose, outermost[token.name])
             stack.append(number)
             opened[token.name] += 1
         elif token.kind == "end" and opened[token.name]:
