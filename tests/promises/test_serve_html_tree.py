@@ -157,7 +157,7 @@ def list_blocks(rows):
 
 def list_text(tree):
     """The characters of all texts; in a word that is in several elements they may change places."""
-    return Counter("".join("".join(tree.itertext()).split()))
+    return Counter(each for each in "".join(tree.itertext()) if each.isprintable() and not each.isspace())
 
 
 def check(page, rng):
