@@ -4,18 +4,17 @@ import errno
 import socket
 
 import pytest
-from child import fork
-from serving.served import serve_process, stored
+from child import command, fork
+from serving.served import stored
 
 from regard.errors import CommandError
 from regard.serving.listener import RESERVE, bind, explain, fit_descriptors
 
 
-def test_a_port_that_is_taken_is_one_sentence(tmp_path):
+def test_a_port_that_is_taken_is_one_sentence():
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        with serve_process(*stored("ntm"), folder=tmp_path, ready=False, flags=["--port", str(port)]) as process:
-            ended = process.wait()
+        ended = fork(command("serve", *stored("ntm"), "--port", port, "--device", "cpu")).wait()
     assert ended.status == 2
     assert ended.stderr == (
         f"regard: --port: {port} on 127.0.0.1 is in use; stop what listens there, or choose another port (0: any free "

@@ -19,7 +19,8 @@ def kinds(text):
     [
         ("<a b='>'>x</a>", [("start", "a"), ("text", "x"), ("end", "a")]),
         ("<a b=\"'\" c='\">'>x", [("start", "a"), ("text", "x")]),
-        ("<p x=a=\"' title=\">y", [("start", "p"), ("text", "y")]),  # a value without quotes has them inside
+        ("<p x=a=\"'>y", [("start", "p"), ("text", "y")]),  # a value without quotes has them inside
+        ("<p x=a=\"' title=\">y", [("tail", "<p x=a=\"' title=\">y")]),
         ("<a =\">\">", [("start", "a"), ("text", '">')]),  # = begins a name here
         ("<a/b='>'/>x", [("start", "a"), ("text", "x")]),
         ("<A\fB>", [("start", "a")]),
@@ -37,7 +38,8 @@ def kinds(text):
          [("start", "script"), ("text", "<!--<script></script>-->"), ("end", "script")]),
         ("<script><!--<script></script></script>x",
          [("start", "script"), ("text", "<!--<script></script>"), ("end", "script"), ("text", "x")]),
-        ("<script><!--><script></script>x", [("start", "script"), ("text", "<!--><script>"), ("end", "script"), ("text", "x")]),
+        ("<script><!--><script></script>x",
+         [("start", "script"), ("text", "<!--><script>"), ("end", "script"), ("text", "x")]),
         ("<style>x", [("tail", "<style>x")]),
         ("<svg><title>a</title></svg>b", [("whole", "svg"), ("text", "b")]),
         ("<svg><style><![CDATA[a<b]]></style></svg>", [("tail", "<svg><style><![CDATA[a<b]]></style></svg>")]),
@@ -67,7 +69,8 @@ def test_all_of_the_text_is_in_the_tokens(text):
 
 
 UNITS = ("<a ", "<a =' ", "<!--", "<!---->", "<![CDATA[", "<b>", "<p x=1 y='2' ", "<svg>", "<svg><g>", "<noscript>",
-         "<script><!--", "<title>", "</b", "<a b=\"", "<", "&#", "<select><svg>", "<math><mi>", "<template><col>")  # fmt: skip
+         "<script><!--", "<title>", "</b", "<a b=\"", "<", "&#", "<select><svg>", "<math><mi>",
+         "<template><col>")  # fmt: skip
 
 
 def seconds(text):

@@ -83,11 +83,11 @@ def parse_html(text: str) -> Document:
         if token.kind not in ("block", "tail"):
             run.append(token)
             continue
-        parts += make_segments(run, nested=number <= first_loose and not tables.between_cells)
+        parts += make_segments(run, nested=number <= first_loose and not (tables.between_cells and len(run) > 1))
         parts.append(token.raw)
         tables.read(token)
         run = []
-    parts += make_segments(run, nested=len(tokens) <= first_loose and not tables.between_cells)
+    parts += make_segments(run, nested=len(tokens) <= first_loose and not (tables.between_cells and len(run) > 1))
     return Document(tuple(part for part in parts if part))
 
 
@@ -95,7 +95,7 @@ def parse_html(text: str) -> Document:
 
 
 class Tables:
-    """Where text is in a table and in no cell of it, or in a list to select from: the standard moves it, or the tags."""
+    """Where text is in a table and in none of its cells, or in a list of options: the standard moves it, or the tags."""
 
     def __init__(self) -> None:
         self.states = [False]  # of each table, the innermost last
