@@ -10,7 +10,6 @@ import pytest
 import schemathesis
 from hypothesis import HealthCheck, Phase, strategies
 from schemathesis import GenerationMode
-from schemathesis.specs.openapi.checks import negative_data_rejection, positive_data_acceptance
 from serving.raw_client import RawClient, head_of, status_of
 from serving.served import serve_process, stored
 

@@ -95,7 +95,7 @@ def parse_html(text: str) -> Document:
 
 
 class Tables:
-    """Where text is in a table and in none of its cells, or in a list of options: the standard moves it, or the tags."""
+    """Where text is in a table and in none of its cells, or in a list of options: the standard moves it or its tags."""
 
     def __init__(self) -> None:
         self.states = [False]  # of each table, the innermost last
