@@ -169,7 +169,8 @@ class Guard:
             if REFUSAL in state and message.get("more_body"):  # its connection reads no more of it
                 if self.service.draining:
                     raise stopping("the server is stopping; ask another one, or try again")
-                raise ApiError(*state[REFUSAL], headers={"Connection": "close"})
+                status, code, problem = state[REFUSAL]
+                raise ApiError(status, code, problem, headers={"Connection": "close"})
             count += len(message.get("body", b""))
             if count > most:
                 raise error

@@ -82,9 +82,9 @@ def seconds(text):
 @pytest.mark.parametrize("unit", UNITS)
 def test_the_time_is_linear(unit):
     """Ten times the length takes no more than thirty times as long; a square would be a hundred."""
-    short, long = (unit * (size // len(unit)) for size in (50_000, 500_000))
+    short, long = (unit * (size // len(unit)) for size in (20_000, 200_000))
     least = min(seconds(short) for _ in range(3))
-    assert min(seconds(long) for _ in range(3)) < 30 * max(least, 0.002)
+    assert min(seconds(long) for _ in range(2)) < 30 * max(least, 0.002)
 
 
 def test_random_pieces_are_all_there():
