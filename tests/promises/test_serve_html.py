@@ -27,8 +27,8 @@ def process(tmp_path_factory):
         yield found
 
 
-def draw_inline(rng, words, depth):
-    """Words with tags around some of them, and points between them."""
+def draw_inline(rng, words, depth, linked=False):
+    """Words with tags around some of them, and points between them; no link in a link, which the standard repairs."""
     parts = []
     at = 0
     while at < len(words):
@@ -36,13 +36,15 @@ def draw_inline(rng, words, depth):
         inner = words[at : at + count]
         at += count
         if depth and rng.random() < 0.6:
-            name = rng.choice(INLINE)
+            name = rng.choice([each for each in INLINE if each != "a" or not linked])
             value = html.escape(rng.choice(("x", "a b", "<b>", '"q"', "1&2")))
-            parts.append(f'<{name} data-x="{value}">{draw_inline(rng, inner, depth - 1)}</{name}>')
+            parts.append(
+                f'<{name} data-x="{value}">{draw_inline(rng, inner, depth - 1, linked or name == "a")}</{name}>'
+            )
         else:
             parts.append(" ".join(html.escape(word, quote=False) for word in inner))
         if rng.random() < 0.2:
-            parts.append(rng.choice(POINTS))
+            parts.append(rng.choice([each for each in POINTS if not (linked and each.startswith("<a"))]))
         if rng.random() < 0.1:
             parts.append(rng.choice(STAY))
     return " ".join(parts)

@@ -38,14 +38,19 @@ def open_many(process, number, opening):
 
 
 @pytest.mark.parametrize(
-    ("number", "opening"), [(1100, "nothing"), (1100, "half a head"), pytest.param(300, "half a body")]
+    ("number", "opening"),
+    [
+        (1100, "nothing"),
+        (300, "half a head"),
+        *(pytest.param(1100, each, marks=pytest.mark.slow) for each in ("half a head", "half a body")),
+    ],
 )
 def test_half_open_sockets_stop_nothing(tmp_path, number, opening):
     """Ten times as many as the process may open files; the answers come on what is open, and after."""
     with serve_process(
         *stored("transformer"),
         folder=tmp_path,
-        seconds=3.0,
+        seconds=1.5,
         before=limit_descriptors(300),
         flags=["--quiet"],
     ) as process:
@@ -123,13 +128,15 @@ def test_one_connection_serves_many_clients_in_turn(tmp_path):
 
 @pytest.mark.parametrize("opening", OPENINGS)
 def test_they_do_not_hold_its_end(tmp_path, opening):
-    with serve_process(*stored("transformer"), folder=tmp_path, grace=60.0, seconds=60.0) as process:
-        with open_many(process, 20, OPENINGS[opening]) as clients:
-            time.sleep(0.3)
-            start = time.monotonic()
-            process.signal(signal.SIGTERM)
-            assert process.wait(30).status == 0
-            assert time.monotonic() - start < 8
-            for each in clients:
-                assert status_of(each.receive()) == (503 if opening == "half a body" else None)
+    with (
+        serve_process(*stored("transformer"), folder=tmp_path, grace=60.0, seconds=60.0) as process,
+        open_many(process, 20, OPENINGS[opening]) as clients,
+    ):
+        time.sleep(0.3)
+        start = time.monotonic()
+        process.signal(signal.SIGTERM)
+        assert process.wait(30).status == 0
+        assert time.monotonic() - start < 8
+        for each in clients:
+            assert status_of(each.receive()) == (503 if opening == "half a body" else None)
     assert "Traceback" not in process.stderr

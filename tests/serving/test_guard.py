@@ -19,7 +19,7 @@ TEXT = {"texts": ["The child sleeps."], "model": "ntm", "beam": 1, "longest": 2}
 @pytest.fixture(scope="module")
 def keys(tmp_path_factory):
     path = tmp_path_factory.mktemp("keys") / "keys"
-    path.write_text("# of the first client\nkey-one\n\n  key-two  \n")
+    path.write_text("# of the first client\nkey-one\n\n  key-two  \nclé-ключ-鍵\nclé-un\n", encoding="utf-8")
     return str(path)
 
 
@@ -56,9 +56,27 @@ def ask(served, path="/v1/translate", key="key-one", host="localhost", **options
         ("127.0.0.1:1", "127.0.0.1"),
         ("[::1]:8080", "::1"),
         ("[::1]", "::1"),
-        ("", ""),
         ("example.org", "example.org"),
         ("localhost.example.org:80", "localhost.example.org"),
+        ("localhost.", "localhost"),
+        ("localhost:", "localhost"),  # RFC 9110 allows that
+        ("", None),
+        ("localhost:port", None),
+        ("localhost:65536", None),
+        ("localhost:80:80", None),
+        ("localhost:-1", None),
+        ("localhost:\u0663", None),
+        ("evil@localhost", None),
+        ("localhost@evil", None),
+        ("localhost/evil", None),
+        ("localhost evil", None),
+        ("localhost,evil", None),
+        ("::1", None),
+        ("[::1", None),
+        ("[::1]evil", None),
+        ("[::1]:8080:1", None),
+        ("[localhost]", None),
+        ("a" * 300, None),
     ],
 )
 def test_the_name_in_a_host_header(host, name):
@@ -72,13 +90,26 @@ def test_a_known_host_is_served(served, host):
     assert ask(served, host=host).status_code == 200
 
 
-@pytest.mark.parametrize("host", ["evil.example", "localhost.evil.example", "", "127.0.0.1.evil.example", "[::2]"])
+@pytest.mark.parametrize(
+    "host",
+    [
+        *("evil.example", "localhost.evil.example", "", "127.0.0.1.evil.example", "[::2]"),
+        *("localhost:x", "evil@localhost", "localhost@evil", "[::1]evil"),
+    ],
+)
 @pytest.mark.parametrize("path", ["/v1/translate", "/livez", "/metrics"])
 def test_another_host_is_refused(served, host, path):
     answer = ask(served, path, host=host) if path.startswith("/v1") else served.get(path, headers={"host": host})
     assert answer.status_code == 421
     assert answer.json()["error"]["code"] == "wrong_host"
     assert answer.json()["error"]["message"].startswith(f"Host: {host!r} is not served here")
+
+
+def test_a_host_is_given_once(served):
+    for hosts in (("localhost", "localhost"), ("localhost", "evil.example"), ("evil.example", "localhost")):
+        answer = served.call(served.client.get("/livez", headers=[("host", each) for each in hosts]))
+        assert answer.status_code == 400
+        assert answer.json()["error"]["message"] == "Host: given 2 times, expected one"
 
 
 def test_the_address_that_is_listened_on_is_a_host_of_its_own():
@@ -119,6 +150,38 @@ def test_without_a_key_there_is_no_answer(served, headers, problem):
     assert answer.headers["www-authenticate"] == "Bearer"
     message = f"the API key is {problem}; send it as Authorization: Bearer KEY"
     assert answer.json() == {"error": {"code": "unauthorised", "message": message, "field": None}}
+
+
+@pytest.mark.parametrize(
+    ("key", "status"),
+    [
+        ("clé-ключ-鍵".encode(), 200),
+        ("clé-un".encode(), 200),
+        ("clé-un".encode("latin-1"), 200),  # as some clients send what is in that code
+        ("clé-ключ-鍶".encode(), 401),
+        (b"cl", 401),
+        (b"\xff\xfe", 401),
+    ],
+)
+def test_a_key_need_not_be_ascii(served, key, status):
+    for headers in ({"authorization": b"Bearer " + key}, {"x-api-key": key}):
+        assert ask(served, key=None, headers=headers).status_code == status
+    try:
+        field = key.decode()
+    except UnicodeDecodeError:
+        return
+    fields = {"q": "a", "source": "en", "target": "de", "api_key": field}
+    for options in ({"json": fields}, {"data": fields}, {"params": fields, "data": {"x": ""}}):
+        answer = served.post("/translate", **options)
+        assert ("API key" in answer.text) == (status == 401), answer.text
+
+
+@pytest.mark.parametrize("key", ["\ud800", "a\udfff", ["key-one"], {"a": 1}, 5, True, "\0"], ids=ascii)
+def test_a_field_that_is_no_key_is_refused(served, key):
+    body = json.dumps({"q": "a", "source": "en", "target": "de", "api_key": key}).encode()
+    for path in ("/translate", "/detect", "/suggest"):
+        answer = served.post(path, content=body, headers={"content-type": "application/json"})
+        assert answer.status_code == 403, answer.text
 
 
 def test_pages_for_machines_need_no_key(served):
@@ -164,6 +227,20 @@ def test_a_key_may_be_used_so_many_times_a_minute(clock):
     for _ in range(3):  # no more at once, however long it was silent
         ring.check("a")
     with pytest.raises(ApiError):
+        ring.check("a")
+
+
+def test_the_seconds_to_wait_are_enough(clock):
+    """Whoever waits as long as the answer says is not refused again."""
+    for rate in (1, 7, 11, 40, 90, 1000):
+        ring = KeyRing(["a"], rate)
+        for _ in range(rate):
+            ring.check("a")
+        for part in (0.0, 0.3, 0.49):
+            clock[0] += part * 60 / rate
+            with pytest.raises(ApiError) as caught:
+                ring.check("a")
+        clock[0] += int(caught.value.headers["Retry-After"])
         ring.check("a")
 
 
@@ -277,6 +354,36 @@ def test_texts_are_logged_where_a_person_wants_them(caplog):
     with serve(*stored("ntm"), log_texts=True) as found, caplog.at_level(logging.INFO, logger="regard.serving"):
         found.post("/v1/translate", TEXT)
         assert "The child sleeps." in caplog.text
+
+
+def test_no_key_is_logged_with_the_texts(keys, caplog):
+    fields = {"q": "The child sleeps.", "source": "en", "target": "de", "api_key": "key-one"}
+    nested = {**fields, "API-Key": "key-one", "more": [{"apikey": "key-one", "x": {"token": ["key-one"]}}]}
+    with serve(*stored("ntm"), log_texts=True, keys=keys) as found, caplog.at_level(logging.INFO):
+        headers = {"authorization": "Bearer key-one", "x-api-key": "key-one"}
+        for options in (
+            {"json": fields},
+            {"json": nested},
+            {"json": nested, "headers": headers},
+            {"data": fields},
+            {"data": fields, "files": {"file": ("a.txt", b"text")}},
+            {"params": fields, "data": {"x": "y"}},
+            {"params": {"api_key": "key-one"}, "json": fields},
+        ):
+            for path in ("/translate", "/detect", "/translate_file", "/suggest"):
+                found.post(path, **options)
+        found.post("/v1/translate?api_key=key-one", TEXT, headers=headers)
+        found.post("/v1/translate", {**TEXT, "api_key": "key-one"}, headers=headers)
+    assert "The child sleeps." in caplog.text
+    assert "key-one" not in caplog.text.replace("POST /translate?", "")
+
+
+def test_texts_nested_as_deep_as_json_may_be_are_logged(caplog):
+    with serve(*stored("ntm"), log_texts=True, start=False) as found, caplog.at_level(logging.INFO):
+        for depth in (300, 480, 600, 900, 3000):
+            body = b'{"q": ' + b'{"a":' * depth + b"1" + b"}" * depth + b"}"
+            answer = found.post("/suggest", content=body, headers={"content-type": "application/json"})
+            assert answer.status_code in (400, 403), answer.text
 
 
 def test_an_error_of_its_own_is_answered_and_logged(caplog):

@@ -34,6 +34,7 @@ from regard.serving.requests import (
 )
 from regard.serving.schemas import describe_route, route_name
 from regard.serving.service import Service
+from regard.serving.text_log import log_texts
 
 __all__ = ["make_app"]
 
@@ -345,10 +346,3 @@ def read_field(text: str) -> Any:
     except (ValueError, RecursionError):
         return text
     return value if isinstance(value, bool | int | float) else text
-
-
-def log_texts(path: str, table: dict[str, Any]) -> None:
-    """Write the texts of a request into the log, where a person asked for that."""
-    from regard.serving.guard import log
-
-    log.info("%s %s", path, json.dumps(table, ensure_ascii=True)[:100_000])

@@ -262,10 +262,10 @@ class Connection(HttpToolsProtocol):
             self.watch_writing()
             return
         self.watch_writing()
-        if not self.pipeline and self.is_answered:
+        if self.is_answered and self.phase == IDLE:
+            self.listener.enter(self)
+        elif self.is_answered:  # the next request is being read, or the rest of this one
             self._unset_keepalive_if_required()
-            if self.phase == IDLE:
-                self.wait_for_next()
 
     def wait_for_next(self) -> None:
         """Wait for the next request, for as long as connections are kept."""

@@ -5,6 +5,8 @@ import hashlib
 import hmac
 import json
 import logging
+import math
+import re
 import time
 from collections.abc import Awaitable, Callable, MutableMapping
 from pathlib import Path
@@ -28,6 +30,9 @@ LOOPBACK = ("localhost", "127.0.0.1", "::1")
 OPEN = (PAGE, FRAME, "/livez", "/readyz", "/metrics", "/openapi.json")
 FAULT = "a fault of the server; see its log"
 UPLOADS = ("/v1/caption", "/v1/classify", "/v1/look")
+HOST = re.compile(
+    r"(?:\[(?P<address>[0-9A-Fa-f:.]{2,45})\]|(?P<name>[A-Za-z0-9_.-]{1,255}))(?::(?P<port>[0-9]{1,5})?)?", re.ASCII
+)
 log = logging.getLogger("regard.serving")
 
 
@@ -41,7 +46,7 @@ class KeyRing:
 
     def check(self, given: str | None) -> None:
         """Refuse a request without a key, and one that comes too soon; every key takes the same time."""
-        digest = hashlib.sha256((given or "").encode()).digest()
+        digest = hashlib.sha256((given or "").encode("utf-8", "surrogatepass")).digest()
         same = [hmac.compare_digest(digest, each) for each in self.digests]
         if given is None or not any(same):
             problem = "missing" if given is None else "not known here"
@@ -56,7 +61,7 @@ class KeyRing:
         earned = (now - self.counted[number]) * self.rate / 60
         self.left[number], self.counted[number] = min(float(self.rate), self.left[number] + earned), now
         if self.left[number] < 1:
-            seconds = max(1, round((1 - self.left[number]) * 60 / self.rate))
+            seconds = max(1, math.ceil((1 - self.left[number]) * 60 / self.rate))
             message = f"this API key may send {self.rate:,} requests a minute; try again in {seconds} s"
             raise ApiError(429, "rate_limited", message, headers={"Retry-After": str(seconds)})
         self.left[number] -= 1
@@ -65,7 +70,7 @@ class KeyRing:
 def read_keys(path: str) -> list[str]:
     """Read API keys: one a line, without those that begin with #."""
     try:
-        lines = [line.strip() for line in Path(path).read_text(encoding="utf-8").splitlines()]
+        lines = [line.strip() for line in Path(path).read_text(encoding="utf-8-sig").splitlines()]
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError("keys", f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
     keys = [line for line in lines if line and not line.startswith("#")]
@@ -91,6 +96,7 @@ class Guard:
             return
         start, status = time.perf_counter(), 500
         headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
+        hosts = [value.decode("latin-1") for name, value in scope["headers"] if name.lower() == b"host"]
         begun = False
 
         async def send_counted(message: Message) -> None:
@@ -102,7 +108,7 @@ class Guard:
         metrics = self.service.metrics
         metrics.in_flight.inc()
         try:
-            scope.setdefault("state", {})["keys"] = self.check(scope["path"], headers)
+            scope.setdefault("state", {})["keys"] = self.check(scope["path"], headers, hosts)
             with self.service.hold():
                 await self.app(scope, self.limited(scope, headers, receive), send_counted)
         except ApiError as error:
@@ -124,10 +130,14 @@ class Guard:
             metrics.seconds.labels(route).observe(seconds)
             log.info("%s %s %d %.0f ms", scope["method"], route, status, 1000 * seconds)
 
-    def check(self, path: str, headers: dict[str, str]) -> KeyRing | None:
+    def check(self, path: str, headers: dict[str, str], hosts: list[str]) -> KeyRing | None:
         """Refuse a request by its headers; return the keys of which its body must hold one, if its headers do not."""
-        if host_name(headers.get("host", "")) not in self.hosts:
-            message = f"Host: {headers.get('host', '')!r} is not served here; start the server with it in hosts"
+        if len(hosts) > 1:  # a proxy before the server may read one of them, and the server the other
+            raise ApiError(400, "invalid_http", f"Host: given {len(hosts)} times, expected one", "Host")
+        host = hosts[0] if hosts else ""
+        if host_name(host) not in self.hosts:
+            shown = host if len(host) <= 80 else host[:80] + "…"
+            message = f"Host: {shown!r} is not served here; start the server with it in hosts"
             raise ApiError(421, "wrong_host", message, "Host")
         if path in OPEN or is_open_path(path):
             return None
@@ -135,7 +145,7 @@ class Guard:
             raise stopping("the server is stopping; ask another one, or try again")
         if self.keys is not None:
             scheme, _, key = headers.get("authorization", "").partition(" ")
-            given = key.strip() if scheme.lower() == "bearer" else headers.get("x-api-key")
+            given = read_key(key.strip() if scheme.lower() == "bearer" else headers.get("x-api-key"))
             if given is None and is_protocol_path(path):
                 return self.keys
             self.keys.check(given)
@@ -159,7 +169,8 @@ class Guard:
             if REFUSAL in state and message.get("more_body"):  # its connection reads no more of it
                 if self.service.draining:
                     raise stopping("the server is stopping; ask another one, or try again")
-                raise ApiError(*state[REFUSAL], headers={"Connection": "close"})
+                status, code, problem = state[REFUSAL]
+                raise ApiError(status, code, problem, headers={"Connection": "close"})
             count += len(message.get("body", b""))
             if count > most:
                 raise error
@@ -180,11 +191,20 @@ def stopping(message: str) -> ApiError:
     return ApiError(503, "draining", message, headers={"Retry-After": "5", "Connection": "close"})
 
 
-def host_name(host: str) -> str:
-    """Take the name from a Host header, without its port."""
-    if host.startswith("["):
-        return host[1:].partition("]")[0].lower()
-    return host.partition(":")[0].lower()
+def host_name(host: str) -> str | None:
+    """Take the name from a Host header, without its port; None where it is no name with a port or without."""
+    found = HOST.fullmatch(host)
+    if found is None or int(found["port"] or 0) > 65_535:
+        return None
+    return (found["address"] or found["name"]).lower().removesuffix(".")
+
+
+def read_key(value: str | None) -> str | None:
+    """A key as it was sent: the bytes of a header are UTF-8, or else Latin-1."""
+    try:
+        return None if value is None else value.encode("latin-1").decode()
+    except UnicodeDecodeError:
+        return value
 
 
 async def answer(error: ApiError, send: Send) -> None:

@@ -109,11 +109,13 @@ STATUSES = {
     400: "The body is not JSON",
     401: "The API key is missing or not known",
     404: "There is no such model",
+    408: "The request did not arrive in time",
     413: "The request is too large",
     415: "The type of the body is not served",
     421: "This Host is not served",
     422: "A field has a value that cannot be used",
     429: "Too many requests; Retry-After says when to try again",
+    431: "The headers are too many or too large",
     503: "The server is loading or stopping, or a worker has stopped",
     504: "The request took too long",
 }

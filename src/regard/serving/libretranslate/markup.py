@@ -29,6 +29,8 @@ VOID = list_names(
     "area base basefont bgsound br col embed frame hr image img input keygen link meta param source track wbr"
 )
 OPAQUE = list_names("code pre script style textarea iframe noembed noframes xmp kbd samp var template")
+CELLS = list_names("td th caption")
+ROWS = CELLS | list_names("tr tbody thead tfoot colgroup col")
 FORMATTING = list_names("a b big code em font i nobr s small strike strong tt u")  # what the standard opens again
 ALONE = list_names("a nobr")  # not in one another
 NESTED = 60  # elements in elements that are carried; deeper ones are points
@@ -76,18 +78,43 @@ def parse_html(text: str) -> Document:
     ends, first_loose = match_elements(tokens)
     parts: list[Segment | str] = []
     run: list[Token] = []
+    tables = Tables()
     for number, token in keep_whole(tokens, ends):
         if token.kind not in ("block", "tail"):
             run.append(token)
             continue
-        parts += make_segments(run, nested=number <= first_loose)
+        parts += make_segments(run, nested=number <= first_loose and not (tables.between_cells and len(run) > 1))
         parts.append(token.raw)
+        tables.read(token)
         run = []
-    parts += make_segments(run, nested=len(tokens) <= first_loose)
+    parts += make_segments(run, nested=len(tokens) <= first_loose and not (tables.between_cells and len(run) > 1))
     return Document(tuple(part for part in parts if part))
 
 
 # ---- elements
+
+
+class Tables:
+    """Where text is in a table and in none of its cells, or in a list of options: the standard moves it or its tags."""
+
+    def __init__(self) -> None:
+        self.states = [False]  # of each table, the innermost last
+
+    @property
+    def between_cells(self) -> bool:
+        """Whether that is so here."""
+        return self.states[-1]
+
+    def read(self, token: Token) -> None:
+        """Take in the tag of a block."""
+        start = not token.raw.startswith("</")
+        if token.name in ("table", "select"):
+            if start:
+                self.states.append(True)
+            elif len(self.states) > 1:
+                self.states.pop()
+        elif token.name in ROWS and len(self.states) > 1:
+            self.states[-1] = not (start and token.name in CELLS)
 
 
 def match_elements(tokens: Sequence[Token]) -> tuple[dict[int, int], int]:
@@ -98,10 +125,13 @@ def match_elements(tokens: Sequence[Token]) -> tuple[dict[int, int], int]:
     """
     ends, stack, first_loose = dict[int, int](), list[int](), len(tokens)
     opened: dict[str, int] = defaultdict(int)
+    outermost = dict[str, int]()  # start tags
     for number, token in enumerate(tokens):
         if token.kind == "start" and token.name not in VOID:
-            if token.name in ALONE and opened[token.name]:
-                first_loose = min(first_loose, number, *(each for each in stack if tokens[each].name == token.name))
+            if not opened[token.name]:
+                outermost[token.name] = number
+            elif token.name in ALONE:
+                first_loose = min(first_loose, outermost[token.name])
             stack.append(number)
             opened[token.name] += 1
         elif token.kind == "end" and opened[token.name]:

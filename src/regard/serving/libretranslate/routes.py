@@ -27,6 +27,7 @@ from regard.serving.libretranslate.schema import describe_libretranslate
 from regard.serving.libretranslate.text_translation import translate_documents, translate_plain
 from regard.serving.requests import check_text, read_json, shorten
 from regard.serving.service import Service
+from regard.serving.text_log import log_texts
 
 __all__ = ["add_libretranslate"]
 
@@ -230,9 +231,7 @@ class Routes:
         if ring is not None:  # no header has a key
             ring.check(str(key) if key else None)
         if self.service.settings.log_texts:
-            from regard.serving.guard import log
-
-            log.info("%s %s", request.url.path, json.dumps(fields, ensure_ascii=True, default=str)[:100_000])
+            log_texts(request.url.path, fields)
         return fields
 
     def read_question(self, fields: dict[str, Any]) -> tuple[list[str], bool]:
@@ -319,6 +318,8 @@ class Routes:
                 if known is None:
                     raise
                 return JSONResponse(known.body, known.status, headers=known.headers)
+            finally:
+                await request.close()  # the files of a form, whichever route it was sent to
 
         respond.__name__ = answer.__name__
         return respond

@@ -57,6 +57,7 @@ STATUSES = {
     403: "The API key is not known here, or the server does not do this",
     413: "The request is too large",
     421: "This Host is not served",
+    408: "The request did not arrive in time",
     429: "Too many requests; Retry-After says when to try again",
     500: "A fault of the server",
     503: "The server is loading or stopping, or a worker has stopped",
