@@ -8,6 +8,7 @@ names. Scores and differences, which are no shares, keep a scale of their own, w
 # h heads · n queries · m keys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import cast
 
 from jaxtyping import Float
 from matplotlib.axes import Axes
@@ -26,7 +27,7 @@ FAINT = "#6b7280"
 RULE = "#d5d9e0"
 
 # From white to dark, each step as much darker as the one before it: every kind of colour vision reads it. The pages
-# have the same colours (static/scale.js).
+# have the same colours (static/draw.js).
 UP = ("#ffffff", "#d7e6f5", "#aecee8", "#87b6db", "#5c9dce", "#3f84bf", "#1f6bab", "#15538c", "#0b3c6f")
 DOWN = ("#ffffff", "#fbe4d1", "#f6c8a4", "#f0ac78", "#e7904d", "#d8752e", "#c65b0c", "#aa4900", "#8a3b00")
 SEQUENTIAL = LinearSegmentedColormap.from_list("regard", UP)
@@ -56,16 +57,16 @@ def list_scales(
     stack: Float[Tensor, "h n m"], limits: Limits | Sequence[Limits] = None, stretch: bool = False
 ) -> list[Scale]:
     """The scale of each panel: its limits, where they are given; weights share one, and what is no weight another."""
-    if limits is None or (len(limits) == 2 and isinstance(limits[0], int | float)):
-        limits = [limits] * len(stack)  # type: ignore[list-item]
-    if len(limits) != len(stack):
-        raise ShapeError(f"limits: one pair or one for each of {len(stack)} panels was expected, got {len(limits)}")
-    shares = [panel for panel, own in enumerate(limits) if own is None and are_shares(stack[panel])]
-    others = [panel for panel, own in enumerate(limits) if own is None and panel not in shares]
-    given = {own: own_scale(*own) for own in limits if own is not None}
+    one = limits is None or (len(limits) == 2 and isinstance(limits[0], int | float))
+    each = cast(list[Limits], [limits] * len(stack) if one else list(limits or ()))
+    if len(each) != len(stack):
+        raise ShapeError(f"limits: one pair or one for each of {len(stack)} panels was expected, got {len(each)}")
+    shares = [panel for panel, own in enumerate(each) if own is None and are_shares(stack[panel])]
+    others = [panel for panel, own in enumerate(each) if own is None and panel not in shares]
+    given = {own: own_scale(*own) for own in each if own is not None}
     rest = own_scale(float(stack[others].min()), float(stack[others].max())) if others else None
     weights = weight_scale(stack[shares], stretch) if shares else None
-    scales = [given[own] if own else weights if panel in shares else rest for panel, own in enumerate(limits)]
+    scales = [given[own] if own else weights if panel in shares else rest for panel, own in enumerate(each)]
     return [scale for scale in scales if scale is not None]
 
 

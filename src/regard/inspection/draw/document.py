@@ -96,9 +96,9 @@ def draw_shaded(lines: dict[int, list[tuple[str, float]]], counts: list[float] |
         axes.add_patch(box)
         ink = "white" if is_dark(shade) else INK
         axes.text(x, at + 0.005, word, fontproperties=font, color=ink, va="center_baseline", parse_math=False)
-    size = (1.8, 0.09)
-    where = (wide - 1.85) / (wide + 0.1), 1 - 0.18 / (y + 0.1), size[0] / (wide + 0.1), size[1] / (y + 0.1)
-    draw_bar(figure, scale, [figure.add_axes(where)], size, within=True)
+    room = (1.8, 0.09)
+    where = (wide - 1.85) / (wide + 0.1), 1 - 0.18 / (y + 0.1), room[0] / (wide + 0.1), room[1] / (y + 0.1)
+    draw_bar(figure, scale, [figure.add_axes(where)], room, within=True)
     if counts is not None:
         end = next((each for each in SCALE_ENDS if stretch and max(counts) <= each), 1.0)
         axes.text(0.1, 0.4, f"share of the document, 0 to {end:g}", fontsize=6.5, color=FAINT, va="center")
