@@ -97,8 +97,8 @@ BROKEN = """() => [...document.querySelectorAll("h1, h2, h3")].flatMap((heading)
       const range = document.createRange();
       range.setStart(node, word.index);
       range.setEnd(node, word.index + word[0].length);
-      const lines = new Set([...range.getClientRects()].filter((each) => each.width > 1).map((each) => Math.round(each.top)));
-      if (lines.size > 1) broken.push(word[0]);
+      const boxes = [...range.getClientRects()].filter((each) => each.width > 1);
+      if (new Set(boxes.map((each) => Math.round(each.top))).size > 1) broken.push(word[0]);
     }
   return broken;
 })"""
