@@ -25,6 +25,7 @@ __all__ = ["DIVERGING", "FAINT", "INK", "RULE", "SEQUENTIAL", "Limits", "Scale",
 INK = "#23272f"
 FAINT = "#6b7280"
 RULE = "#d5d9e0"
+BLACK = "#010101"  # of letters on a light colour, which is white where a page turns that colour around
 
 # From white to dark, each step as much darker as the one before it: every kind of colour vision reads it. The pages
 # have the same colours (static/draw.js).
@@ -128,6 +129,17 @@ def share(value: float) -> str:
 def end_text(value: float) -> str:
     """The end of a bar: as a share, but for numbers that are too small for two digits."""
     return share(value) if abs(value) >= 0.1 or value == 0 else f"{value:.2g}".replace("0.", ".", 1)
+
+
+def letters_on(colour: tuple[float, ...]) -> str:
+    """Black or white, whichever is easier to read on a colour: by WCAG's luminance, 4.5 to 1 or close to it.
+
+    On dark paper a page turns the colours around: black letters on light colours are white there, those on middle ones
+    stay black, and white ones turn dark.
+    """
+    parts = [each / 12.92 if each <= 0.04045 else ((each + 0.055) / 1.055) ** 2.4 for each in colour[:3]]
+    light = 0.2126 * parts[0] + 0.7152 * parts[1] + 0.0722 * parts[2]
+    return BLACK if light > 0.295 else "#000000" if light > 0.175 else "#ffffff"
 
 
 def is_dark(colour: tuple[float, ...]) -> bool:
