@@ -1,6 +1,7 @@
 """The report of a run in a browser: words that can be read on dark paper, commands that are not cut on a phone."""
 
 import io
+import re
 from pathlib import Path
 
 import pytest
@@ -30,18 +31,20 @@ def luminance(colour):
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
+@pytest.mark.parametrize("stretch", [False, True])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_words_of_a_document_stand_out_from_their_shades(tab, tmp_path, scheme):
-    look = LookPicture(picture(exhibits.han(sentences=3, length=6)), "a document", "seen")
+def test_words_of_a_document_stand_out_from_their_shades(tab, tmp_path, scheme, stretch):
+    look = LookPicture(picture(exhibits.han(sentences=3, length=6), stretch=stretch), "a document", "seen")
     tab.emulate_media(color_scheme=scheme)
     tab.goto(write(tmp_path, look=look).as_uri())
     boxes = tab.locator("svg [id*='shade-']")
     assert boxes.count() == 18
-    ink = tab.evaluate(  # of letters on the shades, as a browser resolves it
-        "getComputedStyle(document.documentElement).getPropertyValue('--c23272f').trim()"
+    inks = tab.evaluate(  # of the letters, which are drawn after all shades, as a browser resolves them
+        """() => [...document.querySelector("svg [id*='shade-']").closest("svg").querySelectorAll("text")]
+          .map((each) => getComputedStyle(each).fill)"""
     )
-    letters = luminance([int(ink[k : k + 2], 16) for k in (1, 3, 5)])
     for k in range(18):
+        letters = luminance([int(part) for part in re.findall(r"\d+", inks[k])[:3]])
         shot = Image.open(io.BytesIO(boxes.nth(k).screenshot())).convert("RGB")
         shade = luminance(shot.getpixel((2, shot.height // 2)))  # before the first letter
         light, dark = max(letters, shade), min(letters, shade)

@@ -266,8 +266,13 @@ def test_documents_have_a_label_and_the_colours_of_what_counted(page):
     page.source.fill(text)
     label = load(STORED / "han").classify([text])[0].label
     page.until(lambda: page.tab.locator(".bars .named").all_inner_texts() == [label], "the label")
-    page.until(lambda: page.marks().get("count-6"), "colours")
-    assert all(word in text for k in range(1, 7) for word in page.marks().get(f"count-{k}", []))
+    shades = [f"count-{k}" for k in range(1, 13)]
+    page.until(lambda: any(page.marks().get(shade) for shade in shades), "colours")
+    assert page.tab.locator(".count-scale").inner_text().split("counted:")[1].split()[:2] == ["0", "1"]
+    page.tab.get_by_label("Stretch colours").check()
+    page.until(lambda: page.marks().get("count-12"), "the darkest colour of the largest weight")
+    assert "stretched: the largest is ." in page.tab.locator(".count-scale").inner_text()
+    assert all(word in text for shade in shades for word in page.marks().get(shade, []))
 
 
 def test_a_language_model_continues_a_text(page):

@@ -63,7 +63,8 @@ def show_picture(page):
 def show_document(page):
     page.tab.select_option("#model", "han")
     page.source.fill("I did find the bread delicious . There were four of us .")
-    page.until(lambda: page.marks().get("count-6"), "colours")
+    page.tab.get_by_label("Stretch colours").check()
+    page.until(lambda: page.marks().get("count-12"), "colours")
 
 
 def show_sample(page):

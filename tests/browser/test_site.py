@@ -5,6 +5,7 @@ import http.server
 import subprocess
 import sys
 import threading
+from importlib import resources
 from pathlib import Path
 
 import pytest
@@ -76,4 +77,52 @@ def test_a_page_is_no_wider_than_a_phone(site, tab, page):
     tab.set_viewport_size({"width": 400, "height": 900})
     tab.goto(f"{site}/{page}.html")
     assert tab.evaluate("document.documentElement.scrollWidth") == 400
+    tab.set_viewport_size({"width": 1280, "height": 900})
+
+
+ACCESS = [
+    "index",
+    "guide/quickstart",
+    "results",
+    "reference/commands",
+    "attention/notebook",
+    "attention/self",
+    "inside/names",
+    "search",
+]
+BROKEN = """() => [...document.querySelectorAll("h1, h2, h3")].flatMap((heading) => {
+  const walker = document.createTreeWalker(heading, NodeFilter.SHOW_TEXT), broken = [];
+  for (let node = walker.nextNode(); node; node = walker.nextNode())
+    for (const word of node.data.matchAll(/[^\\s-]+/g)) {
+      const range = document.createRange();
+      range.setStart(node, word.index);
+      range.setEnd(node, word.index + word[0].length);
+      const boxes = [...range.getClientRects()].filter((each) => each.width > 1);
+      if (new Set(boxes.map((each) => Math.round(each.top))).size > 1) broken.push(word[0]);
+    }
+  return broken;
+})"""
+
+
+@pytest.mark.parametrize("width", [400, 1280])
+@pytest.mark.parametrize("page", ACCESS)
+def test_axe_finds_nothing(site, tab, page, width):
+    """Headings have a level, landmarks a name, and what scrolls can be reached with keys."""
+    package = pytest.importorskip("axe_playwright_python", reason="pip install 'regard[dev]' brings axe-core")
+    tab.set_viewport_size({"width": width, "height": 900})
+    tab.goto(f"{site}/{page}.html")
+    tab.wait_for_timeout(200)
+    tab.evaluate(resources.files(package).joinpath("axe.min.js").read_text())
+    found = tab.evaluate("async () => (await axe.run(document, { resultTypes: ['violations'] })).violations")
+    assert [(each["id"], [node["html"][:100] for node in each["nodes"][:3]]) for each in found] == []
+
+
+def test_no_title_is_broken_within_a_word(site, tab):
+    tab.set_viewport_size({"width": 400, "height": 900})
+    for path in sorted(DOCS.rglob("*.md")):
+        name = path.relative_to(DOCS).with_suffix("")
+        if "_build" in name.parts or "_static" in name.parts:
+            continue
+        tab.goto(f"{site}/{name}.html")
+        assert tab.evaluate(BROKEN) == [], name
     tab.set_viewport_size({"width": 1280, "height": 900})

@@ -8,6 +8,7 @@ names. Scores and differences, which are no shares, keep a scale of their own, w
 # h heads · n queries · m keys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import cast
 
 from jaxtyping import Float
 from matplotlib.axes import Axes
@@ -24,9 +25,10 @@ __all__ = ["DIVERGING", "FAINT", "INK", "RULE", "SEQUENTIAL", "Limits", "Scale",
 INK = "#23272f"
 FAINT = "#6b7280"
 RULE = "#d5d9e0"
+BLACK = "#010101"  # of letters on a light colour, which is white where a page turns that colour around
 
 # From white to dark, each step as much darker as the one before it: every kind of colour vision reads it. The pages
-# have the same colours (static/scale.js).
+# have the same colours (static/draw.js).
 UP = ("#ffffff", "#d7e6f5", "#aecee8", "#87b6db", "#5c9dce", "#3f84bf", "#1f6bab", "#15538c", "#0b3c6f")
 DOWN = ("#ffffff", "#fbe4d1", "#f6c8a4", "#f0ac78", "#e7904d", "#d8752e", "#c65b0c", "#aa4900", "#8a3b00")
 SEQUENTIAL = LinearSegmentedColormap.from_list("regard", UP)
@@ -56,16 +58,16 @@ def list_scales(
     stack: Float[Tensor, "h n m"], limits: Limits | Sequence[Limits] = None, stretch: bool = False
 ) -> list[Scale]:
     """The scale of each panel: its limits, where they are given; weights share one, and what is no weight another."""
-    if limits is None or (len(limits) == 2 and isinstance(limits[0], int | float)):
-        limits = [limits] * len(stack)  # type: ignore[list-item]
-    if len(limits) != len(stack):
-        raise ShapeError(f"limits: one pair or one for each of {len(stack)} panels was expected, got {len(limits)}")
-    shares = [panel for panel, own in enumerate(limits) if own is None and are_shares(stack[panel])]
-    others = [panel for panel, own in enumerate(limits) if own is None and panel not in shares]
-    given = {own: own_scale(*own) for own in limits if own is not None}
+    one = limits is None or (len(limits) == 2 and isinstance(limits[0], int | float))
+    each = cast(list[Limits], [limits] * len(stack) if one else list(limits or ()))
+    if len(each) != len(stack):
+        raise ShapeError(f"limits: one pair or one for each of {len(stack)} panels was expected, got {len(each)}")
+    shares = [panel for panel, own in enumerate(each) if own is None and are_shares(stack[panel])]
+    others = [panel for panel, own in enumerate(each) if own is None and panel not in shares]
+    given = {own: own_scale(*own) for own in each if own is not None}
     rest = own_scale(float(stack[others].min()), float(stack[others].max())) if others else None
     weights = weight_scale(stack[shares], stretch) if shares else None
-    scales = [given[own] if own else weights if panel in shares else rest for panel, own in enumerate(limits)]
+    scales = [given[own] if own else weights if panel in shares else rest for panel, own in enumerate(each)]
     return [scale for scale in scales if scale is not None]
 
 
@@ -127,6 +129,17 @@ def share(value: float) -> str:
 def end_text(value: float) -> str:
     """The end of a bar: as a share, but for numbers that are too small for two digits."""
     return share(value) if abs(value) >= 0.1 or value == 0 else f"{value:.2g}".replace("0.", ".", 1)
+
+
+def letters_on(colour: tuple[float, ...]) -> str:
+    """Black or white, whichever is easier to read on a colour: by WCAG's luminance, 4.5 to 1 or close to it.
+
+    On dark paper a page turns the colours around: black letters on light colours are white there, those on middle ones
+    stay black, and white ones turn dark.
+    """
+    parts = [each / 12.92 if each <= 0.04045 else ((each + 0.055) / 1.055) ** 2.4 for each in colour[:3]]
+    light = 0.2126 * parts[0] + 0.7152 * parts[1] + 0.0722 * parts[2]
+    return BLACK if light > 0.295 else "#000000" if light > 0.175 else "#ffffff"
 
 
 def is_dark(colour: tuple[float, ...]) -> bool:

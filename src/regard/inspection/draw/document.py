@@ -14,7 +14,7 @@ from torch import Tensor
 
 from regard.inspection.collect.exhibit import Exhibit, Side, View
 from regard.inspection.collect.sides import count_specials, merge, separate_marks
-from regard.inspection.draw.colours import FAINT, INK, RULE, SEQUENTIAL, draw_bar, is_dark, weight_scale
+from regard.inspection.draw.colours import FAINT, RULE, SEQUENTIAL, draw_bar, letters_on, weight_scale
 from regard.inspection.draw.heatmap import Drawing, fonts, heatmap
 
 __all__ = ["draw_document", "replace_surrogates", "units_of"]
@@ -94,11 +94,11 @@ def draw_shaded(lines: dict[int, list[tuple[str, float]]], counts: list[float] |
         box = Rectangle((x - 0.03, at - 0.1), width + 0.06, 0.2, facecolor=shade, linewidth=0)
         box.set_gid(f"shade-{number}")  # a page turns it around on dark paper, where letters are light
         axes.add_patch(box)
-        ink = "white" if is_dark(shade) else INK
+        ink = letters_on(shade)
         axes.text(x, at + 0.005, word, fontproperties=font, color=ink, va="center_baseline", parse_math=False)
-    size = (1.8, 0.09)
-    where = (wide - 1.85) / (wide + 0.1), 1 - 0.18 / (y + 0.1), size[0] / (wide + 0.1), size[1] / (y + 0.1)
-    draw_bar(figure, scale, [figure.add_axes(where)], size, within=True)
+    room = (1.8, 0.09)
+    where = (wide - 1.85) / (wide + 0.1), 1 - 0.18 / (y + 0.1), room[0] / (wide + 0.1), room[1] / (y + 0.1)
+    draw_bar(figure, scale, [figure.add_axes(where)], room, within=True)
     if counts is not None:
         end = next((each for each in SCALE_ENDS if stretch and max(counts) <= each), 1.0)
         axes.text(0.1, 0.4, f"share of the document, 0 to {end:g}", fontsize=6.5, color=FAINT, va="center")

@@ -301,7 +301,7 @@ def _write_values(axes: Axes, matrix: Tensor, scale: Scale, size: float) -> None
             if text in ("0", "-0"):
                 continue
             dark = is_dark(scale.colours((value - scale.low) / (scale.high - scale.low)))
-            style = {"fontsize": size, "fontfamily": "DejaVu Sans", "color": "white" if dark else INK}
+            style: dict[str, Any] = {"fontsize": size, "fontfamily": "DejaVu Sans", "color": "white" if dark else INK}
             axes.text(j, i, text, ha="center", va="center", **style)
 
 

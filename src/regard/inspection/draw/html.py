@@ -133,5 +133,5 @@ def _colour_variables() -> str:
     light = " ".join(f"--c{colour[1:]}: {colour};" for colour in DARK)
     dark = " ".join(f"--c{colour[1:]}: {partner};" for colour, partner in DARK.items())
     shades = 'svg image, svg [id*="QuadMesh"] { filter: invert(.91) hue-rotate(180deg); }'
-    shades += ' svg [id*="shade-"] { filter: invert(.91) hue-rotate(180deg) brightness(.85); }'  # letters stand on it
+    shades += ' svg [id*="shade-"] { filter: invert(.91) hue-rotate(180deg) }'  # letters stand on it
     return f":root {{ {light} }} @media screen and (prefers-color-scheme: dark) {{ :root {{ {dark} }} {shades} }}\n"

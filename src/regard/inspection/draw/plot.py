@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from regard.evaluation.evaluate import FEW, Lengths
-from regard.inspection.draw.colours import FAINT, INK, RULE
+from regard.inspection.draw.colours import BLACK, FAINT, INK, RULE
 from regard.inspection.draw.heatmap import Drawing
 
 __all__ = ["BLUE", "DARK", "GREEN", "GREY", "ORANGE", "PINK", "RED", "band", "draw_lengths", "legend", "panels"]
@@ -28,6 +28,7 @@ DARK = {
     PINK: "#e09cc2",
     SKY: "#7cc7f2",
     GREY: "#8b93a2",
+    BLACK: "#ffffff",
     "#ffffff": "#14171c",  # the paper itself, and what is written on a dark cell
 }
 

@@ -44,11 +44,8 @@ class DocumentMode {
         this.notes.node,
         this.problem,
       ),
-      el(
-        "p",
-        { class: "hint" },
-        "The darker a word, the more it counted. A dotted line is below words that the model never saw in training.",
-      ),
+      countScale(() => this.paint()),
+      el("p", { class: "hint" }, "A dotted line is below words that the model never saw in training."),
     );
     this.colour = settled(150, () => this.paint());
     this.follow = settled(350, () => this.look());
@@ -97,15 +94,17 @@ class DocumentMode {
     return { model: this.card.name, text: this.text };
   }
 
-  // The words of a document that counted, in six shades.
+  // The words of a document that counted, in twelve shades of a scale from 0 to 1.
   async paint() {
     const text = this.text,
       control = this.control;
-    if (text.split(/\s+/).length > LIMITS.look_words) return;
+    if (!text.trim() || text.split(/\s+/).length > LIMITS.look_words) return;
     try {
       const { page } = await ask("look", this.question, control.signal);
-      const shades = await countedWords(page, text);
-      if (text === this.text) shades.forEach((parts, k) => mark(this.field, `count-${k + 1}`, parts));
+      const { shades, most } = await countedWords(page, text);
+      if (text !== this.text) return;
+      shades.forEach((parts, k) => mark(this.field, `count-${k + 1}`, parts));
+      showScale(this.node, most);
     } catch (error) {
       if (!(error instanceof Problem) && !control.signal.aborted) throw error; // without colours the label is as good
     }
@@ -127,15 +126,47 @@ class DocumentMode {
   }
 }
 
-const SHADES = 6;
+const SHADES = 12;
 
-// Which parts of a text counted: for each shade, from faint to dark, the words that have it.
+// What the colours mean: a bar from 0 to 1, and the switch that colours relative to the largest weight. Views in the
+// frame have the same switch, and begin with it as it is here.
+function countScale(repaint) {
+  const input = el("input", {
+    type: "checkbox",
+    onchange: () => {
+      stretching.on = input.checked;
+      writeStore(passing, STRETCH, stretching.on);
+      repaint();
+    },
+  });
+  input.checked = stretching.on = readStore(passing, STRETCH) === true;
+  return el(
+    "p",
+    { class: "hint count-scale" },
+    "The darker a word, the more it counted: ",
+    el("span", {}, "0"),
+    el("span", { class: "count-bar", role: "img", "aria-label": "from faint to dark" }),
+    el("span", { class: "count-end" }, "1"),
+    el("span", { class: "count-note" }),
+    el("label", {}, input, " Stretch colours"),
+  );
+}
+
+const STRETCH = "regard.stretch";
+
+function showScale(node, most) {
+  const end = most >= 0.1 ? share(most) : share(most, 3);
+  node.querySelector(".count-end").textContent = stretching.on ? end : "1";
+  node.querySelector(".count-note").textContent = stretching.on ? `stretched: the largest is ${end}` : "";
+}
+
+// Which parts of a text counted: for each shade, from faint to dark, the words that have it; and the largest weight.
 async function countedWords(page, text) {
   const exhibit = page.exhibits[0],
     view = exhibit.views.find((each) => each.role === "words"),
     whole = exhibit.views.find((each) => each.role === "sentences"),
     shades = Array.from({ length: SHADES }, () => []);
-  if (!view) return shades;
+  if (!view) return { shades, most: 1 };
   const bytes = await unpacked(page.bytes);
   for (const each of [view, whole].filter(Boolean))
     each.levels = bytes.subarray(each.at, each.at + each.heads * each.n * each.m);
@@ -146,17 +177,18 @@ async function countedWords(page, text) {
     const sentence = side?.sentences && unit.pieces.length ? side.sentences[unit.pieces[0]] : 0;
     return unit.pieces.length ? table.at(0, at) * (sums ? Math.sqrt(sums[sentence] ?? 0) : 1) : 0;
   });
-  const top = largest(strengths),
+  const most = largest(strengths),
+    top = stretching.on ? most : 1,
     lower = text.toLowerCase();
   let at = 0;
   table.columns.forEach((unit, k) => {
     const start = lower.indexOf(unit.text.toLowerCase(), at);
     if (!unit.text || start < 0 || start > at + 80) return; // a word that the text does not have in this form
     at = start + unit.text.length;
-    const shade = Math.round((SHADES * strengths[k]) / top);
+    const shade = Math.min(SHADES, Math.round((SHADES * strengths[k]) / top));
     if (shade) shades[shade - 1].push([start, at]);
   });
-  return shades;
+  return { shades, most };
 }
 
 // Labels with their probabilities, the likeliest first.

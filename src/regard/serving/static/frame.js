@@ -70,8 +70,12 @@ async function lookInside(name, title, fetchPage, word = null) {
 // A frame of its own for each answer; the one before stays until the new one is drawn.
 function drawInside(page, word) {
   return new Promise((done) => {
+    const hash = new URLSearchParams(word === null ? {} : { word: word + 1 }),
+      before = byId("frames").querySelector("iframe.ready"); // its switch stays as it is
+    const stretch = before && new URLSearchParams(before.contentWindow.location.hash.slice(1)).get("stretch");
+    if (stretch === "1" || (!before && stretching.on)) hash.set("stretch", "1");
     const frame = el("iframe", {
-      src: word === null ? "look" : `look#word=${word + 1}`,
+      src: hash.size ? `look#${hash}` : "look",
       title: "What the model looked at",
       allow: "fullscreen",
     });

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from regard.inspection.alignments.selection import Reading
 from regard.inspection.draw import plot
-from regard.inspection.draw.colours import FAINT, INK, SEQUENTIAL
+from regard.inspection.draw.colours import FAINT, INK, SEQUENTIAL, Scale, draw_bar
 from regard.inspection.draw.table import Cell
 from regard.studies.alignment.measure import SystemFigures
 from regard.studies.alignment.verdicts import LABELS
@@ -105,6 +105,8 @@ def heat_map(readings: Sequence[Reading]) -> Plot:
         panel.set_yticks(range(len(grid)), [str(layer) for layer in range(1, len(grid) + 1)])
         panel.set_xlabel("head")
     axes[0].set_ylabel("layer")
+    scale = Scale(SEQUENTIAL.reversed(), low, high + 0.15 * (high - low), "AER, %")
+    draw_bar(figure, scale, axes, (6.5, 1.8))
     return Plot(
         "heads",
         figure,

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from regard.inspection.draw import plot
-from regard.inspection.draw.colours import DIVERGING, FAINT, INK
+from regard.inspection.draw.colours import FAINT, INK, draw_bar, own_scale
 from regard.inspection.draw.table import Cell
 from regard.studies.page import Plot, Table
 from regard.studies.positions.measure import product_by_distance
@@ -186,7 +186,11 @@ def error_plot(blind: dict[str, list[float]], seeing: dict[str, list[float]]) ->
 def wave_plot(waves: Tensor) -> Plot:
     titles = ["Sinusoidal table", "Dot product by distance"]
     figure, (left, right) = plot.panels(2, titles=titles, height=3.2)
-    left.imshow(waves.numpy(), aspect="auto", cmap=DIVERGING, vmin=-1, vmax=1, interpolation="nearest")
+    scale = own_scale(-1.0, 1.0)
+    left.imshow(
+        waves.numpy(), aspect="auto", cmap=scale.colours, vmin=scale.low, vmax=scale.high, interpolation="nearest"
+    )
+    draw_bar(figure, scale, [left], (3.0, 2.4))
     left.grid(visible=False)
     left.set(xlabel="dimension", ylabel="position")
     curve = product_by_distance(waves)
