@@ -6,6 +6,7 @@ import pickle
 import numpy as np
 import pytest
 import whose
+from conftest import SEED
 from PIL import Image
 
 from regard.data.images import cache
@@ -16,7 +17,7 @@ from regard.data.images.decode import read_picture
 @pytest.fixture
 def album(tmp_path):
     """A folder of pictures that are all different, and two files that are none."""
-    rng, folder = np.random.default_rng(), tmp_path / "images"
+    rng, folder = np.random.default_rng(SEED), tmp_path / "images"
     folder.mkdir()
     for i in range(9):
         Image.fromarray(rng.integers(0, 256, (20, 30, 3), dtype=np.uint8)).save(folder / f"{i}.png")
