@@ -55,7 +55,7 @@ def test_the_processes_are_others(album, monkeypatch):
     """Each chunk is decoded by a process that is not this one, and by more than one in all."""
     monkeypatch.setattr(cache, "WORTH", -1.0)
     monkeypatch.setattr(cache, "CHUNK", 1)
-    monkeypatch.setattr(cache, "decode_piece", whose.decoded_by)
+    monkeypatch.setattr(cache, "decode_piece", whose.decoded_by_both)
     found = [each.problem for each in decode(str(album), names(album) * 8, 8, workers=2)]
     assert found[0] == str(os.getpid())  # the first, to see how long it takes
     assert str(os.getpid()) not in found[1:]
