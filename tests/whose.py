@@ -2,6 +2,8 @@
 
 import multiprocessing
 import os
+import time
+from pathlib import Path
 
 from regard.data.images.cache import Picture
 
@@ -9,6 +11,18 @@ from regard.data.images.cache import Picture
 def decoded_by(folder, names, side):
     """Says who was asked."""
     return [Picture(name, None, str(os.getpid())) for name in names]
+
+
+def decoded_by_both(folder, names, side):
+    """Says who was asked; of two other processes, neither goes on before the other has been asked too."""
+    if multiprocessing.parent_process() is not None:
+        here = Path(f"{folder}-asked")
+        here.mkdir(exist_ok=True)
+        (here / str(os.getpid())).touch()
+        end = time.monotonic() + 60
+        while len(list(here.iterdir())) < 2 and time.monotonic() < end:
+            time.sleep(0.01)
+    return decoded_by(folder, names, side)
 
 
 def dies_elsewhere(folder, names, side):

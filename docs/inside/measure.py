@@ -2,6 +2,7 @@
 
     PYTHONPATH=src OMP_NUM_THREADS=1 .venv/bin/python docs/inside/measure.py all --json after.json
     PYTHONPATH=OTHER/src … docs/inside/measure.py files|losses|import|tree --json before.json
+    PYTHONPATH=src … docs/inside/measure.py page     # the counts of the tree, as they are now, into house.md
 
 It measures whichever checkout `PYTHONPATH` leads to, by built-in corpora alone, and adds to a file that is there.
 `before.json` was written at 8ff4b59, on one thread.
@@ -23,6 +24,7 @@ import collections
 import itertools
 import json
 import os
+import re
 import statistics
 import subprocess
 import sys
@@ -272,6 +274,32 @@ def measure_tree() -> dict[str, Any]:
     }
 
 
+def with_counts(page: str, tree: dict[str, Any]) -> str:
+    """Return house.md with the counts of the tree in the last column of its table; the words beside them stay."""
+    counts = {
+        "folders": tree["folders"],
+        "files": tree["files"],
+        "median length of a file, lines": round(tree["median"]),
+        "longest file": ", ".join(map(str, tree["longest"])),
+        "files over 420 lines": len(tree["over 420"]),
+        "file names in two or more folders": len(tree["same file name"]),
+        "class names in two or more files": len(tree["same class name"]),
+    }
+    for row, count in counts.items():
+        first = re.compile(rf"^(\| {re.escape(row)} \| [^|]* \| )(?:[\w/]+\.py, )?\d+", re.MULTILINE)
+        page, rows = first.subn(rf"\g<1>{count}", page)
+        if rows != 1:
+            raise RuntimeError(f"house.md: {rows} rows begin with {row!r}, expected one")
+    return page
+
+
+def write_counts() -> None:
+    """Count the tree and write house.md."""
+    home = Path(__file__).with_name("house.md")
+    text = with_counts(home.read_text(encoding="utf-8"), measure_tree())
+    home.write_text(text, encoding="utf-8", newline="\n")
+
+
 MEASURES: dict[str, Callable[[], dict[str, Any]]] = {
     "files": measure_files,
     "losses": measure_losses,
@@ -283,9 +311,12 @@ MEASURES: dict[str, Callable[[], dict[str, Any]]] = {
 def main() -> None:
     """Measure what is asked for, print it in short, and add it to a file."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=[*MEASURES, "all"])
+    parser.add_argument("what", choices=[*MEASURES, "all", "page"])
     parser.add_argument("--json", type=Path, help="the file to add the results to")
     given = parser.parse_args()
+    if given.what == "page":
+        write_counts()
+        return
     os.environ["REGARD_CACHE"] = ""
     results = json.loads(given.json.read_text(encoding="utf-8")) if given.json and given.json.exists() else {}
     for name in MEASURES if given.what == "all" else [given.what]:

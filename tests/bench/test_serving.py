@@ -1,5 +1,7 @@
 """The benchmark of a server: its model, its words, its figures; and, in full, a server that is driven."""
 
+import importlib.util
+
 import pytest
 
 from regard.bench import serving
@@ -54,7 +56,7 @@ def test_the_late_ones():
 
 
 def test_a_peer_that_is_not_installed_is_named_as_such(monkeypatch, tmp_path):
-    monkeypatch.setattr(serving.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     (result,) = serving.compare_peer(tmp_path, "cpu", "many clients", [], 4, 10.0, [])
     assert result.what == "many clients, beside CTranslate2"
     assert result.ratio is None

@@ -53,6 +53,13 @@ def test_the_tree_is_read(measure):
     assert found["median"] < found["longest"][1]
 
 
+def test_the_counts_are_those_of_the_tree(measure):
+    page = (HOME / "house.md").read_text(encoding="utf-8")
+    assert page == measure.with_counts(page, measure.measure_tree()), (
+        "run `PYTHONPATH=src .venv/bin/python docs/inside/measure.py page`"
+    )
+
+
 def test_the_tree_is_what_is_there():
     root = HOME.parents[1]
     page = (HOME / "house.md").read_text(encoding="utf-8")

@@ -84,7 +84,15 @@ def test_another_score_in_place_of_a_recurrent_models_own_is_what_it_computes(na
 
 
 def check(name, change, but="nothing"):
-    """All attentions of a model are changed: that changes what it computes, at once and step by step alike."""
+    """All attentions of a model are changed: that changes what it computes, at once and step by step alike.
+
+    Not with every draw: scores may be so large that soft attention is hard already, and the states of a layer all zero.
+    """
+    assert any(is_changed(name, change, but) for _ in range(10))
+
+
+def is_changed(name, change, but):
+    """Whether a model and sentences, drawn anew, give something else after the change; they agree in any case."""
     model, given = model_of(name), pair()
     with torch.no_grad():
         before, _ = logits(model, *given)
@@ -95,4 +103,4 @@ def check(name, change, but="nothing"):
         with use_backend("dense"):
             agree(together, logits(model, *given)[0])
     agree(together, one_by_one)
-    assert not torch.allclose(together, before)
+    return not torch.allclose(together, before)

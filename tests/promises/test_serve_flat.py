@@ -13,6 +13,7 @@ import types
 from collections import Counter
 
 import pytest
+from conftest import SEED
 from serving.served import STORED, serve, serve_process, stored
 
 from regard.decoding.options import Options
@@ -138,7 +139,7 @@ def test_words_that_never_come_again_are_forgotten(monkeypatch):
     monkeypatch.setattr(models, "WORDS", 15)
     names = ("transformer", "rnnsearch", "han")
     with serve(*stored(*names)) as served:
-        ask(served, random.Random(), 25, "score", "align", "classify")
+        ask(served, random.Random(SEED), 25, "score", "align", "classify")
         words = {text for text in texts_within(served.service) if re.fullmatch("[a-j]{9}", text)}
     assert 0 < len(words) <= 15 * len(names)  # of 75
 

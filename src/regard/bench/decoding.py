@@ -8,7 +8,6 @@ only lengths are compared. Each system has a process of its own; they take turns
 is the median of the turns' ratios. Weights are packed before, as a file of sentences would have it.
 """
 
-import importlib.util
 import statistics
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -21,6 +20,7 @@ from regard.bench import decoding_cuda, decoding_peers, training, training_peers
 from regard.bench.decoding_peers import Decoder, Outputs, transformer
 from regard.bench.measure import Result, elsewhere
 from regard.bench.pairs import make_pairs
+from regard.bench.peers import obstacle
 from regard.bench.process import DecoderProcess
 from regard.bench.training_peers import Sizes
 from regard.data.batching import Batch, collate
@@ -127,7 +127,7 @@ class Rate:
 
 def measure(systems: dict[str, Callable[[], Decoder]], batches: Sequence[Batch], steps: int) -> dict[str, Rate]:
     """Every system that is installed, in a process of its own, some batches of each in turn."""
-    there = [name for name in systems if name not in PACKAGES or importlib.util.find_spec(PACKAGES[name]) is not None]
+    there = [name for name in systems if name not in PACKAGES or obstacle(PACKAGES[name]) is None]
     rates = {name: Rate() for name in there}
     elsewhere.update(PACKAGES[name] for name in there if name in PACKAGES)
     processes: dict[str, DecoderProcess] = {}
@@ -233,7 +233,7 @@ def result(what: str, ours: Rate, peer: Rate | None, name: str, beam: int) -> Re
     text = f"Regard {speed:,.0f} sentences/s"
     details: dict[str, float] = {"beam": beam, "ours_sentences_s": speed}
     if peer is None:
-        return Result(what, text, f"{name} is not installed", None, goal, False, details)
+        return Result(what, text, f"{name} {obstacle(PACKAGES[name])}", None, goal, False, details)
     theirs = statistics.median(peer.rates[beam])
     ratios = [a / b for a, b in zip(ours.rates[beam], peer.rates[beam], strict=True)]
     ratio = statistics.median(ratios)

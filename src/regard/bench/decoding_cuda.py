@@ -7,7 +7,6 @@ lists of token numbers to lists of outputs, everything on the host included; pee
 """
 
 import copy
-import importlib.util
 import random
 import statistics
 import time
@@ -22,6 +21,7 @@ from regard.bench import decoding_peers, training_cuda, training_peers
 from regard.bench.decoding_peers import Decoder, transformer
 from regard.bench.gpu import ceilings
 from regard.bench.measure import Result, elsewhere
+from regard.bench.peers import obstacle
 from regard.bench.training_peers import Sizes
 from regard.data.batching import Batch, collate
 from regard.data.tokenizer import UNKNOWN
@@ -174,8 +174,8 @@ def beside(
 ) -> Iterator[Result]:
     """Time every installed peer with the same weights."""
     for peer in PEERS:
-        if importlib.util.find_spec(peer.package) is None:
-            yield Result(what, text, f"{peer.name.split(',')[0]} is not installed", None, "none", False)
+        if hindrance := obstacle(peer.package):
+            yield Result(what, text, f"{peer.name.split(',')[0]} {hindrance}", None, "none", False)
             continue
         elsewhere.add(peer.package)
         decoder = peer.make(copy.deepcopy(model).cpu(), sizes, "cuda")

@@ -7,7 +7,6 @@ the same. On a GPU it is a Transformer base with 32,000 words, measured by itsel
 serves the same model to the same clients behind a minimal server (`regard.bench.peer_server`).
 """
 
-import importlib.util
 import json
 import random
 import statistics
@@ -25,6 +24,7 @@ from typing import Any
 import torch
 
 from regard.bench.measure import Result
+from regard.bench.peers import obstacle
 from regard.data.tokenizer import Tokenizers
 from regard.data.vocabulary import train as train_vocabulary
 from regard.errors import RegardError
@@ -328,10 +328,9 @@ def compare_peer(
 
     Its search ends an output at the limit without weighing END, so that a few answers may differ; how many is printed.
     """
-    if importlib.util.find_spec("ctranslate2") is None:
-        yield Result(
-            f"{what}, beside CTranslate2", "", "CTranslate2 not installed: pip install 'regard[peers]'", None, "", True
-        )
+    if hindrance := obstacle("ctranslate2"):
+        advice = f"CTranslate2 {hindrance}: pip install 'regard[peers]'"
+        yield Result(f"{what}, beside CTranslate2", "", advice, None, "", True)
         return
     with start(["regard.bench.peer_server", str(folder), device]) as address:
         answers = {json.dumps(body): answer for body, answer in drive(address, bodies[:16], 16, 2, keep=64)["answers"]}

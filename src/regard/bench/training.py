@@ -6,7 +6,6 @@ target tokens a second, by the median of the rounds' ratios. Regard, nn.Transfor
 bucketed by length. JoeyNMT has no bucketing and gets the same pairs as it would batch them, by the same budget.
 """
 
-import importlib.util
 import statistics
 import time
 from collections.abc import Callable, Iterator
@@ -19,6 +18,7 @@ from torch.nn.utils import clip_grad_norm_
 
 from regard.bench.measure import Result, agree, peak_memory
 from regard.bench.pairs import join_at_random, make_buckets, make_pairs
+from regard.bench.peers import obstacle
 from regard.bench.training_peers import (
     JoeyRNN,
     JoeyTransformer,
@@ -158,7 +158,7 @@ def measure(
     """Every system that is installed, step by step in turn; each must learn."""
     rates = {}
     for name, make in systems.items():
-        if name not in PACKAGES or importlib.util.find_spec(PACKAGES[name]) is not None:
+        if name not in PACKAGES or obstacle(PACKAGES[name]) is None:
             torch.manual_seed(0)
             rates[name] = Rate(make(sizes), others if name.startswith("JoeyNMT") else batches)
     for _ in range(rounds + 2):
@@ -175,7 +175,9 @@ def compare_systems(what: str, ours: Rate, peer: Rate | None, name: str, least: 
     goal = f"at least {least:g} × its speed"
     mine = f"Regard {ours.median:,.0f} tokens/s"
     if peer is None:
-        return Result(what, mine, f"{name} is not installed", None, goal, False, {"ours_tokens_s": ours.median})
+        return Result(
+            what, mine, f"{name} {obstacle(PACKAGES[name])}", None, goal, False, {"ours_tokens_s": ours.median}
+        )
     ratio = statistics.median(a / b for a, b in zip(ours.rates[2:], peer.rates[2:], strict=True))
     details = {
         "ours_tokens_s": ours.median,
@@ -200,8 +202,8 @@ def memory(sizes: Sizes, budget: int, seed: int) -> Iterator[Result]:
         ours = peak_memory(partial(train_once, mine, sizes, budget, seed), partial(load, mine))
         for name in names:
             what, goal = f"peak memory of a training step beside {name}", "not above its"
-            if name in PACKAGES and importlib.util.find_spec(PACKAGES[name]) is None:
-                yield Result(what, f"{mine} {ours / MIB:.0f} MiB", f"{name} is not installed", None, goal, False)
+            if name in PACKAGES and (hindrance := obstacle(PACKAGES[name])):
+                yield Result(what, f"{mine} {ours / MIB:.0f} MiB", f"{name} {hindrance}", None, goal, False)
                 continue
             peer = peak_memory(partial(train_once, name, sizes, budget, seed), partial(load, name))
             ratio = ours / peer

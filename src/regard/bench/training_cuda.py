@@ -8,7 +8,6 @@ compiled has one shape of batch to be compiled for, and so long and no longer to
 """
 
 import contextlib
-import importlib.util
 import multiprocessing
 import os
 import signal
@@ -26,6 +25,7 @@ from torch.nn.utils import clip_grad_norm_
 from regard.bench.gpu import ceilings
 from regard.bench.measure import Result, agree
 from regard.bench.pairs import Pair, make_pairs
+from regard.bench.peers import obstacle
 from regard.bench.training_peers import JoeyTransformer, Learner, MarianLearner, Sizes, TorchTransformer
 from regard.data.batching import Batch, Order, collate
 from regard.data.packing import pack, pad_up, step_of
@@ -143,21 +143,19 @@ def run(rounds: int = 9, seed: int = 0, sizes: Sizes = BASE) -> Iterator[Result]
         line, figures = f"Regard {rate:,.0f} tokens/s", {"ours_tokens_s": rate}
         goal, whole = f"{RNN_GOAL:,} tokens/s", f"rnnsearch, one {cell}, all {sizes.size} wide, bf16, a whole update"
         yield Result(whole, line, card, rate / RNN_GOAL, goal, rate >= RNN_GOAL, figures)
-    rates: tuple[float, float, float] | str | None
+    rates: tuple[float, float, float] | str
     for name, make, package in PEERS:
-        rates = peer_rate(make, sizes, batches, rounds) if importlib.util.find_spec(package) is not None else None
+        rates = obstacle(package) or peer_rate(make, sizes, batches, rounds)
         yield compare_rates(what, text, mine, name, rates)
-    rates = in_time(sizes, batches[:1], rounds) if importlib.util.find_spec("transformers") is not None else None
+    rates = obstacle("transformers") or in_time(sizes, batches[:1], rounds)
     yield compare_rates(what, text, mine, "MarianMT, compiled for one shape", rates)
 
 
-def compare_rates(
-    what: str, text: str, mine: float, name: str, rates: tuple[float, float, float] | str | None
-) -> Result:
+def compare_rates(what: str, text: str, mine: float, name: str, rates: tuple[float, float, float] | str) -> Result:
     """One line: Regard beside a peer, if that is there and was ready in time."""
     goal = f"above {name}"
-    if rates is None or isinstance(rates, str):
-        return Result(what, text, f"{name} {rates or 'is not installed'}", None, goal, False)
+    if isinstance(rates, str):
+        return Result(what, text, f"{name} {rates}", None, goal, False)
     theirs, first, last = rates
     learns(name, first, last)
     details = {"ours_tokens_s": mine, "peer_tokens_s": theirs}

@@ -6,6 +6,7 @@ import pickle
 import numpy as np
 import pytest
 import whose
+from conftest import SEED
 from PIL import Image
 
 from regard.data.images import cache
@@ -16,7 +17,7 @@ from regard.data.images.decode import read_picture
 @pytest.fixture
 def album(tmp_path):
     """A folder of pictures that are all different, and two files that are none."""
-    rng, folder = np.random.default_rng(), tmp_path / "images"
+    rng, folder = np.random.default_rng(SEED), tmp_path / "images"
     folder.mkdir()
     for i in range(9):
         Image.fromarray(rng.integers(0, 256, (20, 30, 3), dtype=np.uint8)).save(folder / f"{i}.png")
@@ -54,7 +55,7 @@ def test_the_processes_are_others(album, monkeypatch):
     """Each chunk is decoded by a process that is not this one, and by more than one in all."""
     monkeypatch.setattr(cache, "WORTH", -1.0)
     monkeypatch.setattr(cache, "CHUNK", 1)
-    monkeypatch.setattr(cache, "decode_piece", whose.decoded_by)
+    monkeypatch.setattr(cache, "decode_piece", whose.decoded_by_both)
     found = [each.problem for each in decode(str(album), names(album) * 8, 8, workers=2)]
     assert found[0] == str(os.getpid())  # the first, to see how long it takes
     assert str(os.getpid()) not in found[1:]
