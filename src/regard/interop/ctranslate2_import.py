@@ -34,7 +34,7 @@ NEWEST = 7  # revision of the specification
 ACTIVATIONS = {0: "relu", 2: "silu", 3: "gelu"}
 OTHERS = {1: "GELU by tanh", 4: "GELU by a sigmoid", 5: "tanh", 6: "sigmoid"}
 EPSILON = 1e-5  # of layer norms
-TOLERANCE = 2e-3  # between positions, which may be stored in half precision
+TOLERANCE = 5e-3  # between positions, which may be stored in half precision
 SIDES = ("encoder", "decoder")
 ATTENTIONS = {"self_attention": ("attention", "attention_norm", 2), "attention": ("cross", "cross_norm", 3)}
 ZERO = {  # attributes of a side or of a layer that have one value here
@@ -83,12 +83,13 @@ def read_ctranslate2(folder: Path) -> Imported:
         weights["readout.weight"] = embedded(output, ids[1], False)
     scores = move_rows(torch.zeros(len(output), 1) if bias is None else bias[:, None], ids[1])[:, 0]
     scores[torch.tensor([row is None for row in ids[1]])] = NEVER
-    weights["readout.bias"] = scores
+    biased = bias is not None or None in ids[1]
+    weights |= {"readout.bias": scores} if biased else {}
     for side, table in zip(("source", "target") if tied != "all" else ("source",), vectors, strict=False):
         weights[f"{side}.positions.vectors"] = table
     reader.check_used()
     model = {"kind": "transformer", **sizes, **positions, "tied": tied, "start_as_end": as_end, "dropout": 0.1}
-    model |= {"scaled": reader.scaled}
+    model |= {"scaled": reader.scaled, "output_bias": biased}
     tokenizer = {"kind": "auto", "joint": tokenizers.same_ids}
     tokenizer |= {key: [SPECIAL[number]] for key, number in reader.around(config).items()}
     longest = {"longest": max(1, positions["length"] - 1)} if "length" in positions else {}
