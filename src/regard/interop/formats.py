@@ -113,7 +113,7 @@ def describe_folder(folder: Path) -> str:
         return "an empty folder"
     name = model_type(folder)
     if name is not None:
-        return f'its config.json has the model_type {show_value(name)}, which is not read'
+        return f"its config.json has the model_type {show_value(name)}, which is not read"
     if "config.toml" in files:
         return "a run of Regard already, which every command takes as it is"
     if "config.json" in files:

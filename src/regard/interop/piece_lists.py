@@ -23,7 +23,7 @@ __all__ = ["PieceList", "SideRows", "read_lists", "tokenizers_of"]
 
 MODELS = (("source.spm", "target.spm"), ("sentencepiece.model",) * 2, ("sentencepiece.bpe.model",) * 2)
 UNCUT = (
-    "The folder does not say how texts are cut: give them as its pieces, with spaces between. To have it done here, put "
+    "The folder does not say how texts are cut: give them as its pieces, with spaces between. To have it done, put "
     "SentencePiece's models (source.spm and target.spm, or sentencepiece.model) beside model.bin, and import it again."
 )
 

@@ -43,7 +43,11 @@ class TransformerModel(Model):
         self.config = config
         self.limit = config.length if config.positions == "learned" else None
         embed = (config.size, config.positions, config.join, config.length, config.dropout)
-        form: dict[str, Any] = {"sines": config.sines, "first": config.first_position, "scaled": config.scale_embeddings}
+        form: dict[str, Any] = {
+            "sines": config.sines,
+            "first": config.first_position,
+            "scaled": config.scale_embeddings,
+        }
         self.source = Embedding(source, *embed, **form)
         self.target = self.source if config.tied == "all" else Embedding(target, *embed, **form)
         shared = {
