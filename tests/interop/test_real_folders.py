@@ -18,10 +18,11 @@ from pretrained import TEXTS, marian_folder
 
 from regard import export_model, import_model, load
 from regard.data.tokenizer import PAD, START
-from regard.errors import VerificationError
+from regard.errors import DataError, VerificationError
 from regard.interop.export import verify_export
 from regard.interop.marian import rows_of
 from regard.interop.numbering import THEIR_START, marian_rows
+from regard.interop.tokenizer_json import FILE, listed_pieces, read_foreign
 from regard.run import Run
 
 transformers = pytest.importorskip("transformers")
@@ -275,3 +276,118 @@ def reseal(folder: Path, config: dict[str, Any]) -> None:
     manifest = json.loads((folder / "manifest.json").read_text())
     manifest["files"]["config.json"] = hash_file(folder / "config.json")
     (folder / "manifest.json").write_text(json.dumps(manifest))
+
+
+# ---- tokenizer.json in place of vocab.json
+
+
+def test_a_tokenizer_json_that_numbers_the_model_stands_for_its_vocabulary(tmp_path):
+    """Pieces in a list with scores, as converters to the library's form write them."""
+    marian_folder(tmp_path / "theirs")
+    import_model(tmp_path / "theirs", tmp_path / "run")
+    rows = json.loads((tmp_path / "theirs" / "vocab.json").read_text())
+    (tmp_path / "theirs" / "vocab.json").unlink()
+    content = {"version": "1.0", "added_tokens": [], "model": {"type": "Unigram", "unk_id": 1}}
+    content["model"]["vocab"] = [[piece, -float(row)] for piece, row in rows.items()]
+    (tmp_path / "theirs" / "tokenizer.json").write_text(json.dumps(content))
+    import_model(tmp_path / "theirs", tmp_path / "other")
+    one, other = load(tmp_path / "run"), load(tmp_path / "other")
+    assert one.tokenizers.dumps() == other.tokenizers.dumps()
+    assert one.translate(TEXTS["source"], longest=6) == other.translate(TEXTS["source"], longest=6)
+
+
+def check_foreign(folder: Path, tmp_path: Path, lines: list[str]) -> None:
+    """A tokenizer.json of another model cuts texts as the library does, with a note; the numbers stay the folder's."""
+    report = import_model(folder, tmp_path / "run")
+    assert "it may be another model's" in report.notes[0]
+    run, tokenizer = load(tmp_path / "run"), transformers.PreTrainedTokenizerFast(tokenizer_file=str(folder / FILE))
+    rows = rows_of(run.tokenizers.source, read_foreign(folder).rows)
+    net = transformers.MarianMTModel.from_pretrained(folder).eval()
+    for line, ids, right in zip(
+        lines, run.tokenizers.source.encode_batch(lines), tokenizer(lines)["input_ids"], strict=True
+    ):
+        assert [rows[i] for i in ids] == right, line
+    names = {piece: i for i, piece in enumerate(run.tokenizers.target.names)}
+    some = lines[:SEARCHED]
+    for line, each in zip(some, run.stream(some, beam=1, longest=LONGEST), strict=True):
+        inputs = torch.tensor([tokenizer(line)["input_ids"]])
+        found = net.generate(inputs, num_beams=1, do_sample=False, max_new_tokens=LONGEST, max_length=None,
+            forced_eos_token_id=None, bad_words_ids=[[net.config.pad_token_id]])  # fmt: skip
+        special = (net.config.eos_token_id, net.config.pad_token_id)
+        assert [rows[names[piece]] for piece in each[0].tokens] == [
+            i for i in found[0].tolist()[1:] if i not in special
+        ]
+    verification = export_model(tmp_path / "run", tmp_path / "again", to="marian").verification
+    assert "the same as" in str(verification)
+    compare_configurations(folder, tmp_path / "again")
+
+
+@needs_real
+@pytest.mark.slow
+def test_a_real_folder_with_a_foreign_tokenizer(tmp_path):
+    fill(tmp_path / "opus-mt-ar-fr", DATA / "pretrained" / "opus-mt-ar-fr", **SMALL)
+    lines = lines_of("multi30k/train.en.gz")[:1900]
+    pieces = listed_pieces(tmp_path / "opus-mt-ar-fr")
+    lines += odd_lines({piece: row for row, piece in enumerate(pieces)}, 200)
+    check_foreign(tmp_path / "opus-mt-ar-fr", tmp_path, lines)
+
+
+def test_a_small_folder_with_a_foreign_tokenizer(tmp_path):
+    folder = tmp_path / "theirs"
+    marian_folder(folder)
+    (folder / "vocab.json").unlink()
+    pieces = ["<s>X", "<pad>", "<unk>", "<unk>", "<s>", "</s>", "▁the", "▁", *"abcdeghmnorst"]
+    special = [(1, "<pad>"), (3, "<unk>"), (4, "<s>"), (5, "</s>")]
+    flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
+    edge = [{"SpecialToken": {"id": piece, "type_id": 0}} for piece in ("<s>", "</s>")]
+    single = [edge[0], {"Sequence": {"id": "A", "type_id": 0}}, edge[1]]
+    tokens = {piece: {"id": piece, "ids": [row], "tokens": [piece]} for row, piece in special[2:]}
+    content = {
+        "version": "1.0",
+        "added_tokens": [{"id": row, "special": True, "content": piece, **flags} for row, piece in special],
+        "pre_tokenizer": {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": True},
+        "decoder": {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": True},
+        "post_processor": {"type": "TemplateProcessing", "single": single, "pair": single, "special_tokens": tokens},
+        "model": {"type": "Unigram", "unk_id": 2, "vocab": [[piece, -float(row)] for row, piece in enumerate(pieces)]},
+    }
+    (folder / FILE).write_text(json.dumps(content))
+    check_foreign(folder, tmp_path, TEXTS["source"])
+
+
+# ---- pieces that were added
+
+
+def test_pieces_that_were_added_come_in(tmp_path):
+    """As add_tokens and resize_token_embeddings leave a folder."""
+    marian_folder(tmp_path / "old")
+    tokenizer = transformers.MarianTokenizer.from_pretrained(tmp_path / "old")
+    net = transformers.MarianMTModel.from_pretrained(tmp_path / "old")
+    tokenizer.add_tokens(["<foo>", "dog-cat", "Übel"])
+    net.resize_token_embeddings(len(tokenizer), mean_resizing=False)
+    net.save_pretrained(tmp_path / "theirs")
+    tokenizer.save_pretrained(tmp_path / "theirs")
+    import_model(tmp_path / "theirs", tmp_path / "run")
+    both = Both.open(tmp_path / "theirs", tmp_path / "run")
+    lines = ["the dog-cat sees <foo>bar Übel a man", "<foo>", "dog -cat Übel<foo> <foo>", *TEXTS["source"]]
+    both.compare_ids(lines)
+    for beam in (1, 4):
+        both.compare_outputs(lines, beam)
+    assert "the same as theirs" in str(export_model(tmp_path / "run", tmp_path / "again", to="marian").verification)
+    table = json.loads((tmp_path / "again" / "config.json").read_text())
+    assert (table["pad_token_id"], table["vocab_size"]) == (net.config.pad_token_id, net.config.vocab_size)
+
+
+@pytest.mark.parametrize(
+    ("added", "problem"),
+    [
+        ({"<foo>": 3}, 'the added piece "<foo>" has row 3, which is that of'),
+        ({"<foo>": 10**7}, "has row 10,000,000, which no row leads up to"),
+        ({"<foo>": -1}, 'added_tokens.json: "<foo>" has no row'),
+        ({"<foo>": "4"}, 'added_tokens.json: "<foo>" has no row'),
+    ],
+)
+def test_added_pieces_in_wrong_rows_are_named(added, problem, tmp_path):
+    marian_folder(tmp_path / "theirs")
+    (tmp_path / "theirs" / "added_tokens.json").write_text(json.dumps(added))
+    with pytest.raises(DataError, match=problem):
+        import_model(tmp_path / "theirs", tmp_path / "run")

@@ -36,6 +36,7 @@ class Imported:
     weights: Mapping[str, "Tensor"]  # by the names of the model's own state
     files: tuple[Path, ...]  # that were read
     notes: tuple[str, ...] = ()  # sentences for the person who imports it
+    values: Mapping[str, Any] = field(default_factory=dict)  # that an export needs, for the manifest
 
 
 @dataclass(frozen=True)

@@ -74,6 +74,10 @@ NLLB = """
 
 def marian_rows(folder: Path, file: str = "vocab.json") -> dict[str, int]:
     """Return the row of every piece in Marian's folder: what its vocab.json says, and pieces that were added later."""
+    if not (folder / file).exists() and (folder / "tokenizer.json").exists():  # which then stands for it
+        from regard.interop.tokenizer_json import listed_pieces
+
+        return fill_up({piece: row for row, piece in enumerate(listed_pieces(folder))}, 0, folder, size_key(file))
     rows = read_table(folder / file)
     rows = append_added(rows, folder) if file == "vocab.json" else rows
     return fill_up(rows, 0, folder, size_key(file))
