@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard.attention.positions import FIRST, sinusoids
+from regard.attention.positions import FIRST, Sines, sinusoids
 from regard.config import show_value
 from regard.data.tokenizer import END, SPECIAL, START
 from regard.errors import DataError
@@ -93,7 +93,7 @@ def read_ctranslate2(folder: Path) -> Imported:
     tokenizer = {"kind": "auto", "joint": tokenizers.same_ids}
     tokenizer |= {key: [SPECIAL[number]] for key, number in reader.around(config).items()}
     longest = {"longest": max(1, positions["length"] - 1)} if "length" in positions else {}
-    table = {"task": "translate", "data": longest, "tokenizer": tokenizer, "model": model}
+    settings = {"task": "translate", "data": longest, "tokenizer": tokenizer, "model": model}
     files = [folder / BINARY, *dict.fromkeys(each.path for each in lists)]
     names = (
         "config.json",
@@ -104,7 +104,7 @@ def read_ctranslate2(folder: Path) -> Imported:
         "sentencepiece.bpe.model",
     )
     files += [folder / name for name in names if (folder / name).is_file()]
-    return Imported(table, tokenizers, weights, tuple(files), notes)
+    return Imported(settings, tokenizers, weights, tuple(files), notes)
 
 
 def embedded(table: Tensor, rows: list[int | None], as_end: bool) -> Tensor:
@@ -159,7 +159,7 @@ class SpecificationReader:
                 self.variables[f"{alias}_scale"] = self.variables[f"{name}_scale"]
         heads = SPECIFICATIONS[file.specification]
         if heads is not None and "num_heads" not in self.variables:
-            self.variables["num_heads"] = np.int8(heads)
+            self.variables["num_heads"] = np.asarray(heads, np.int8)
         for name in [name for name in self.variables if "/" not in name]:  # both sides', before revision 5
             for side in SIDES:
                 self.variables.setdefault(f"{side}/{name}", self.variables[name])
@@ -170,7 +170,12 @@ class SpecificationReader:
 
     def config(self, folder: Path) -> dict[str, Any]:
         """Return what stands around texts: config.json's word, or attributes of the model in older files."""
-        config = {**DEFAULTS, "add_source_bos": False, "add_source_eos": False, "layer_norm_epsilon": None}
+        config: dict[str, Any] = {
+            **DEFAULTS,
+            "add_source_bos": False,
+            "add_source_eos": False,
+            "layer_norm_epsilon": None,
+        }
         if self.version >= 6:
             config |= {"decoder_start_token": "<s>", **read_object(folder / "config.json")}
         else:
@@ -195,9 +200,8 @@ class SpecificationReader:
 
     def around(self, config: Mapping[str, Any]) -> dict[str, int]:
         """Return what is put before and after every source."""
-        return ({"before": START} if config["add_source_bos"] else {}) | (
-            {"after": END} if config["add_source_eos"] else {}
-        )
+        pieces = {"before": ("add_source_bos", START), "after": ("add_source_eos", END)}
+        return {side: piece for side, (key, piece) in pieces.items() if config[key]}
 
     def number(self, name: str, default: float) -> float:
         """Return an attribute that is one number."""
@@ -315,9 +319,8 @@ class SpecificationReader:
 
     def embeddings(self) -> tuple[Tensor, Tensor]:
         """Return the embeddings of both sides."""
-        listed = [
-            name for name in ("encoder/embeddings/weight", "encoder/embeddings_0/weight") if name in self.variables
-        ]
+        names = ("encoder/embeddings/weight", "encoder/embeddings_0/weight")
+        listed = [name for name in names if name in self.variables]
         if "encoder/embeddings_1/weight" in self.variables or not listed:
             problem = "encoder/embeddings_1 is given: its sources have features" if listed else "it has no embeddings"
             raise DataError(f"{self.path}: {problem}, expected one table of embeddings")
@@ -418,7 +421,8 @@ def computed_form(table: Tensor) -> dict[str, Any] | None:
     if not table.any():
         return {"positions": "none"}
     index = torch.arange(len(table))
-    for sines, first in (("interleaved", 0), ("halves", 0), *(("fairseq", first) for first in range(4))):
+    forms: list[tuple[Sines, int]] = [("interleaved", 0), ("halves", 0), *(("fairseq", first) for first in range(4))]
+    for sines, first in forms:
         if torch.allclose(table, sinusoids(index, table.shape[1], sines, first).float(), rtol=0, atol=TOLERANCE):
             form = {"positions": "sinusoidal", "sines": sines}
             return form if first == FIRST.get(sines, 0) else {**form, "first_position": first}

@@ -134,8 +134,8 @@ def read_rows(folder: Path, tokenizers: Tokenizers, rows: Mapping[str, int] | No
     weights["readout.bias"] = bias
     settings = [folder / name for name in ("tokenizer_config.json",) if (folder / name).is_file()]
     table = describe(config, sizes, tied, tokenizers, path, read_table(settings[0]) if settings else {})
-    names = [name if (folder / name).is_file() else tokenizer_json.FILE for name in dict.fromkeys(files)]
-    vocabulary_files = (folder / name for name in names)
+    there = [name if (folder / name).is_file() else tokenizer_json.FILE for name in dict.fromkeys(files)]
+    vocabulary_files = (folder / name for name in there)
     return Imported(table, tokenizers, weights, (path, *vocabulary_files, *settings, *read))
 
 

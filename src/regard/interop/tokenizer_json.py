@@ -95,8 +95,8 @@ def read_foreign(folder: Path) -> Foreign:
     around = surroundings(content, names, own)
     content = {**content, "model": model, "added_tokens": added, "post_processor": None}
     note = (
-        f"{folder / FILE} has {len(names):,} pieces, and the model {size:,} rows: it may be another model's, and cut texts "
-        "into pieces that this one does not know; put the model's own vocab.json there, and import it again."
+        f"{folder / FILE} has {len(names):,} pieces, and the model {size:,} rows: it may be another model's, and cut "
+        "texts into pieces that this one does not know; put the model's own vocab.json there, and import it again."
     )
     return Foreign(Tokenizers(open_tokenizer(content, str(folder / FILE))), rows, around, note)
 
