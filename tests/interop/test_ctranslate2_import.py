@@ -60,7 +60,7 @@ def test_weights_and_scores_are_those_of_the_model_that_was_exported(options, tm
         assert two.tokens == pytest.approx(one.tokens, abs=1e-4)
 
 
-@pytest.mark.parametrize("tied", ["none", "output", "all"])
+@pytest.mark.parametrize("tied", [*(pytest.param(each, marks=pytest.mark.slow) for each in ("none", "output")), "all"])
 @pytest.mark.parametrize("quantize", ["float16", "bfloat16", "int16", "int8", "int8_float16"])
 def test_rounded_weights_are_what_ctranslate2_makes_of_them(quantize, tied, tmp_path):
     model = write_folder(tmp_path / "theirs", quantize=quantize, tied=tied)

@@ -23,7 +23,7 @@ from regard.errors import DataError
 from regard.interop.ctranslate2_file import BINARY, dequantise, read_model_file
 from regard.interop.formats import Imported
 from regard.interop.numbering import read_object
-from regard.interop.piece_lists import PieceList, SideRows, find_row, read_lists, tokenizers_of
+from regard.interop.piece_lists import read_lists, special_rows, tokenizers_of
 from regard.interop.stacks import NEVER, move_rows
 from regard.models.config import DEEPEST, HEADS, LONGEST, WIDEST
 
@@ -50,7 +50,6 @@ ZERO = {  # attributes of a side or of a layer that have one value here
 }
 UNUSED = ("alibi_use_positive_positions", "scale_alibi", "alignment_heads", "alignment_layer", "embeddings_merge")
 DEFAULTS = {"unk_token": "<unk>", "bos_token": "<s>", "eos_token": "</s>"}
-PADDING = ("<pad>", "<blank>")  # what it is called in lists of pieces
 
 
 def read_ctranslate2(folder: Path) -> Imported:
@@ -117,27 +116,6 @@ def tied_by(source: Tensor, target: Tensor, output: Tensor) -> str:
     if not torch.equal(target, output):
         return "none"
     return "all" if source.shape == target.shape and torch.equal(source, target) else "output"
-
-
-def special_rows(
-    lists: tuple[PieceList, PieceList], config: Mapping[str, Any], zero: bool
-) -> tuple[list[SideRows], bool]:
-    """Return the rows of the special pieces on both sides, and whether a target begins with END's embedding."""
-    rows, first, same = [], config["decoder_start_token"], lists[0] is lists[1]
-    as_end = first == config["eos_token"] and not zero
-    if first is None and not zero:
-        path = lists[1].path.with_name("config.json")
-        raise DataError(f"{path}: decoder_start_token is null, expected the piece that a target begins with")
-    for side, found in zip(SIDES, lists, strict=True):
-        end, unknown = (find_row(found, config[key], key) for key in ("eos_token", "unk_token"))
-        begin: int | None = None
-        if side == "decoder" or same:
-            begin = None if zero or as_end else find_row(found, first, "decoder_start_token")
-        elif config["bos_token"] in found.pieces:
-            begin = find_row(found, config["bos_token"], "bos_token")
-        pad = next((found.pieces.index(piece) for piece in PADDING if piece in found.pieces), None)
-        rows.append(SideRows(None if pad in (begin, end, unknown) else pad, begin, end, unknown))
-    return rows, as_end
 
 
 class SpecificationReader:
