@@ -21,8 +21,8 @@ from regard.data.tokenizer import PAD, START
 from regard.errors import DataError, VerificationError
 from regard.interop.export import verify_export
 from regard.interop.marian import rows_of
-from regard.interop.numbering import THEIR_START, marian_rows
-from regard.interop.tokenizer_json import FILE, listed_pieces, read_foreign
+from regard.interop.numbering import THEIR_START, listed_pieces, marian_rows
+from regard.interop.tokenizer_json import FILE, read_foreign
 from regard.run import Run
 
 transformers = pytest.importorskip("transformers")

@@ -14,10 +14,10 @@ from regard.data.special_pieces import describe
 from regard.data.tokenizer import SPECIAL, Tokenizers, open_tokenizer, read
 from regard.errors import DataError
 from regard.interop.formats import read_table
-from regard.interop.numbering import MADE_UP
+from regard.interop.numbering import MADE_UP, listed_pieces
 from regard.interop.stacks import whole
 
-__all__ = ["Foreign", "listed_pieces", "numbers_the_model", "read_foreign"]
+__all__ = ["Foreign", "numbers_the_model", "read_foreign"]
 
 FILE = "tokenizer.json"
 NEVER_CUT = -1e6  # the score of a piece that no text is cut into
@@ -30,27 +30,6 @@ class Foreign(NamedTuple):
     rows: dict[str, int]
     around: dict[str, list[str]]
     note: str
-
-
-def listed_pieces(folder: Path) -> list[str]:
-    """Return the pieces of a folder's tokenizer.json by row."""
-    content = read(folder / FILE)
-    vocabulary = content["model"].get("vocab") if isinstance(content["model"], dict) else None
-    if isinstance(vocabulary, list) and all(
-        isinstance(row, list) and row and isinstance(row[0], str) for row in vocabulary
-    ):
-        names = [row[0] for row in vocabulary]
-    elif isinstance(vocabulary, dict) and set(vocabulary.values()) == set(range(len(vocabulary))):
-        names = sorted(vocabulary, key=vocabulary.__getitem__)
-    else:
-        raise DataError(f"{folder / FILE}: its model has no vocabulary, expected pieces numbered from 0 on")
-    added = content.get("added_tokens") or []
-    for token in added if isinstance(added, list) else []:
-        row, piece = (token.get("id"), token.get("content")) if isinstance(token, dict) else (None, None)
-        if type(row) is not int or not isinstance(piece, str) or not 0 <= row <= len(names):
-            raise DataError(f"{folder / FILE}: its added token {show_value(piece)} has no row, expected one for each")
-        names += [piece] if row == len(names) else []
-    return names
 
 
 def numbers_the_model(folder: Path) -> bool:
