@@ -84,7 +84,8 @@ def marian_rows(folder: Path, file: str = "vocab.json") -> dict[str, int]:
 
 def listed_pieces(folder: Path) -> list[str]:
     """Return the pieces of a folder's tokenizer.json by row."""
-    content = read(folder / "tokenizer.json")
+    path = folder / "tokenizer.json"
+    content = read(path)
     vocabulary = content["model"].get("vocab") if isinstance(content["model"], dict) else None
     if isinstance(vocabulary, list) and all(
         isinstance(row, list) and row and isinstance(row[0], str) for row in vocabulary
