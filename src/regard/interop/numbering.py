@@ -91,17 +91,16 @@ def listed_pieces(folder: Path) -> list[str]:
         isinstance(row, list) and row and isinstance(row[0], str) for row in vocabulary
     ):
         names = [row[0] for row in vocabulary]
-    elif isinstance(vocabulary, dict) and set(vocabulary.values()) == set(range(len(vocabulary))):
+    elif isinstance(vocabulary, dict):
+        check_ids(vocabulary, str(path))
         names = sorted(vocabulary, key=vocabulary.__getitem__)
     else:
-        raise DataError(f"{folder / 'tokenizer.json'}: its model has no vocabulary, expected pieces numbered from 0 on")
+        raise DataError(f"{path}: its model has no vocabulary, expected pieces numbered from 0 on")
     added = content.get("added_tokens") or []
     for token in added if isinstance(added, list) else []:
         row, piece = (token.get("id"), token.get("content")) if isinstance(token, dict) else (None, None)
         if type(row) is not int or not isinstance(piece, str) or not 0 <= row <= len(names):
-            raise DataError(
-                f"{folder / 'tokenizer.json'}: its added token {show_value(piece)} has no row, expected one for each"
-            )
+            raise DataError(f"{path}: its added token {show_value(piece)} has no row, expected one for each")
         names += [piece] if row == len(names) else []
     return names
 
@@ -208,7 +207,7 @@ def nllb_rows(folder: Path) -> dict[str, int]:
         check_vocabulary(content, str(folder / "tokenizer.json"))
         vocabulary = content["model"]["vocab"]
         if not isinstance(vocabulary, dict):
-            raise DataError(f"{folder / 'tokenizer.json'}: not NLLB's: its pieces are a list, expected a table")
+            raise DataError(f"{path}: not NLLB's: its pieces are a list, expected a table")
         added = {token["content"]: token["id"] for token in content.get("added_tokens") or []}
         return fill_up({**vocabulary, **added}, 0, folder)
     pieces, added = [piece for piece, _, _ in read_model(folder / MODEL).pieces[3:]], added_rows(folder)
