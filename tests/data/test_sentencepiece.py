@@ -64,7 +64,7 @@ def test_runs_of_unknown_signs_join_over_words_without_a_piece_for_the_mark():
 
 
 def test_what_no_piece_spells_is_looked_up_by_its_text():
-    """The numbering may know characters that this segmentation does not; SentencePiece gives a run of them as one."""
+    """The numbering may know characters that this segmentation does not; a run of them is one piece."""
     segmentation = read(pieces={"▁": -2.0, "b": -1.0})
     assert names(segmentation.encode("bábíxb", MANY)) == ["▁", "b", "á", "b", "<unk>", "b"]
     assert names(segmentation.encode("á xá áí b", MANY)) == ["▁", "á", "▁", "xá", "▁", "<unk>", "▁", "b"]

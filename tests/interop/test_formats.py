@@ -27,11 +27,33 @@ def test_a_plugin_adds_a_format(desk):
 
 
 def test_a_folder_that_is_nothing(desk):
-    with pytest.raises(DataError, match="not recognised as marian.*; expected a folder with a config.json"):
+    with pytest.raises(DataError, match="an empty folder; expected a folder with .* of marian, m2m100, ctranslate2"):
         recognise(desk)
-    (desk / "config.json").write_text('{"model_type": "bert"}')
-    with pytest.raises(DataError, match="not recognised"):
+    for name in ("t5", "bart", "mbart", "whisper", "bert", "nllb-moe"):
+        (desk / "config.json").write_text(json.dumps({"model_type": name}))
+        with pytest.raises(DataError, match=f'its config.json has the model_type "{name}", which is not read'):
+            recognise(desk)
+
+
+@pytest.mark.parametrize(
+    ("files", "problem"),
+    [
+        (["config.json"], "its config.json names no model_type"),
+        (["model.safetensors", "notes"], "weights without a config.json"),
+        (["pytorch_model.bin"], "weights without a config.json"),
+        (["model.npz", "vocab.yml"], "a model as Marian itself stores it"),
+        (["model.onnx"], "a model in ONNX"),
+        (["model.gguf"], "a model in GGUF"),
+        (["config.toml", "tokenizer.json"], "a run of Regard already"),
+        (["a", "b", "c", "d"], "no config.json and no model.bin in it, but a, b, c …"),
+    ],
+)
+def test_a_folder_of_another_kind_is_named(files, problem, desk):
+    for name in files:
+        (desk / name).write_text("{}")
+    with pytest.raises(DataError, match=problem) as caught:
         recognise(desk)
+    assert str(caught.value).count("\n") == 0
 
 
 def test_a_folder_that_is_two_things(desk):

@@ -89,7 +89,7 @@ def test_nothing_is_left_of_what_failed(desk, mark, error, problem):
 
 def test_a_folder_that_is_none_or_a_name_that_is_taken(desk):
     shutil.rmtree(desk / "theirs" / "run")
-    with pytest.raises(DataError, match="theirs: not recognised as"):
+    with pytest.raises(DataError, match="theirs: an empty folder; expected a folder with"):
         import_model("theirs", "new")
     with pytest.raises(CommandError, match="--out: theirs already exists"):
         import_model("theirs", "theirs")

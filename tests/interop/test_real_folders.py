@@ -18,8 +18,7 @@ from pretrained import TEXTS, marian_folder
 
 from regard import export_model, import_model, load
 from regard.data.tokenizer import PAD, START
-from regard.errors import VerificationError
-from regard.interop.export import verify_export
+from regard.errors import DataError
 from regard.interop.marian import rows_of
 from regard.interop.numbering import THEIR_START, marian_rows
 from regard.run import Run
@@ -236,42 +235,40 @@ def test_a_small_folder_of_the_same_form_is_as_transformers_has_it(folder, tmp_p
         assert "<" not in both.run.tokenizers.target.decode([names.index(THEIR_START)])
 
 
-def test_an_import_that_went_wrong_is_seen_when_it_is_verified(desk, tmp_path):
-    """A run whose numbers or weights are not those of its folder; one whose folder has moved, changed or gone."""
-    marian_folder(desk / "mine")
-    import_model(desk / "mine", tmp_path / "run")
-    export_model(tmp_path / "run", tmp_path / "out", to="marian")
-    shutil.copytree(tmp_path / "out", tmp_path / "wrong")
-    config = json.loads((tmp_path / "wrong" / "config.json").read_text())
-    for key, value in (("pad_token_id", 3), ("num_beams", 9), ("activation_dropout", 0.5)):
-        reseal(tmp_path / "wrong", {**config, key: value})
-        if key == "pad_token_id":
-            with pytest.raises(VerificationError, match="pad_token_id is 3, expected the number of <pad>"):
-                verify_export(tmp_path / "wrong")
-            continue
-        theirs = json.loads((desk / "mine" / "config.json").read_text())
-        if key in theirs:
-            with pytest.raises(VerificationError, match=rf"config\.json: {key} is {value}, but .* imported from"):
-                verify_export(tmp_path / "wrong")
-    assert "the same as mine, which it was imported from" in str(verify_export(tmp_path / "out"))
-    assert f"{len(marian_tensors(tmp_path / 'out'))} tensors" in str(verify_export(tmp_path / "out"))
-    (desk / "mine" / "source.spm").write_bytes((desk / "mine" / "source.spm").read_bytes() + b"\0\0")
-    assert "it has changed since" in str(verify_export(tmp_path / "out"))
-    shutil.move(desk / "mine", desk / "elsewhere")
-    assert "it is not there any more" in str(verify_export(tmp_path / "out"))
+# ---- pieces that were added
 
 
-def marian_tensors(folder: Path) -> dict[str, torch.Tensor]:
-    from safetensors.torch import load_file
+def test_pieces_that_were_added_come_in(tmp_path):
+    """As add_tokens and resize_token_embeddings leave a folder."""
+    marian_folder(tmp_path / "old")
+    tokenizer = transformers.MarianTokenizer.from_pretrained(tmp_path / "old")
+    net = transformers.MarianMTModel.from_pretrained(tmp_path / "old")
+    tokenizer.add_tokens(["<foo>", "dog-cat", "Übel"])
+    net.resize_token_embeddings(len(tokenizer), mean_resizing=False)
+    net.save_pretrained(tmp_path / "theirs")
+    tokenizer.save_pretrained(tmp_path / "theirs")
+    import_model(tmp_path / "theirs", tmp_path / "run")
+    both = Both.open(tmp_path / "theirs", tmp_path / "run")
+    lines = ["the dog-cat sees <foo>bar Übel a man", "<foo>", "dog -cat Übel<foo> <foo>", *TEXTS["source"]]
+    both.compare_ids(lines)
+    for beam in (1, 4):
+        both.compare_outputs(lines, beam)
+    assert "the same as theirs" in str(export_model(tmp_path / "run", tmp_path / "again", to="marian").verification)
+    table = json.loads((tmp_path / "again" / "config.json").read_text())
+    assert (table["pad_token_id"], table["vocab_size"]) == (net.config.pad_token_id, net.config.vocab_size)
 
-    return load_file(folder / "model.safetensors")
 
-
-def reseal(folder: Path, config: dict[str, Any]) -> None:
-    """Write a configuration into an exported folder, and its hash into the manifest."""
-    from regard.interop.manifest import hash_file
-
-    (folder / "config.json").write_text(json.dumps(config))
-    manifest = json.loads((folder / "manifest.json").read_text())
-    manifest["files"]["config.json"] = hash_file(folder / "config.json")
-    (folder / "manifest.json").write_text(json.dumps(manifest))
+@pytest.mark.parametrize(
+    ("added", "problem"),
+    [
+        ({"<foo>": 3}, 'the added piece "<foo>" has row 3, which is that of'),
+        ({"<foo>": 10**7}, "has row 10,000,000, which no row leads up to"),
+        ({"<foo>": -1}, 'added_tokens.json: "<foo>" has no row'),
+        ({"<foo>": "4"}, 'added_tokens.json: "<foo>" has no row'),
+    ],
+)
+def test_added_pieces_in_wrong_rows_are_named(added, problem, tmp_path):
+    marian_folder(tmp_path / "theirs")
+    (tmp_path / "theirs" / "added_tokens.json").write_text(json.dumps(added))
+    with pytest.raises(DataError, match=problem):
+        import_model(tmp_path / "theirs", tmp_path / "run")

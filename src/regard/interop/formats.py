@@ -36,6 +36,7 @@ class Imported:
     weights: Mapping[str, "Tensor"]  # by the names of the model's own state
     files: tuple[Path, ...]  # that were read
     notes: tuple[str, ...] = ()  # sentences for the person who imports it
+    values: Mapping[str, Any] = field(default_factory=dict)  # that an export needs, for the manifest
 
 
 @dataclass(frozen=True)
@@ -99,11 +100,29 @@ def recognise(folder: Path) -> Format:
     """Recognise the one format that a folder is of."""
     rows = [row for row in FORMATS.values() if row.reader is not None and row.recognise(folder)]
     if not rows:
-        raise DataError(f"{folder}: not recognised as {names('reader')}; expected {EXPECTED}")
+        raise DataError(f"{folder}: {describe_folder(folder)}; expected {EXPECTED}, of {names('reader')}")
     if len(rows) > 1:
         both = " and ".join(row.name for row in rows)
         raise DataError(f"{folder}: recognised as {both}; say which with --format")
     return rows[0]
+
+
+def describe_folder(folder: Path) -> str:
+    """Say what a folder that nobody recognises is, as far as its files tell."""
+    files = sorted(path.name for path in folder.iterdir())
+    if not files:
+        return "an empty folder"
+    name = model_type(folder)
+    if name is not None:
+        return f"its config.json has the model_type {show_value(name)}, which is not read"
+    if "config.toml" in files:
+        return "a run of Regard already, which every command takes as it is"
+    if "config.json" in files:
+        return "its config.json names no model_type"
+    for end, what in OTHERS.items():
+        if any(file.endswith(end) for file in files):
+            return what
+    return f"no config.json and no model.bin in it, but {', '.join(files[:3])}{' …' if len(files) > 3 else ''}"
 
 
 def model_type(folder: Path) -> str | None:
@@ -127,7 +146,17 @@ def read_table(path: Path) -> dict[str, Any]:
     return content
 
 
-EXPECTED = "a folder with a config.json that names its model_type, and the model's weights and vocabulary"
+EXPECTED = "a folder with the weights, the vocabulary and the config.json of a model"
+OTHERS = {  # what files are, by how their names end, where there is no config.json
+    ".npz": "a model as Marian itself stores it (.npz); convert it with Transformers or CTranslate2 first",
+    ".onnx": "a model in ONNX, which is not read",
+    ".gguf": "a model in GGUF, which is not read",
+    ".h5": "a model of TensorFlow, which is not read",
+    ".tflite": "a model of TensorFlow, which is not read",
+    ".pt": "weights of PyTorch without a config.json, which do not say what model they are of",
+    ".bin": "weights without a config.json, which do not say what model they are of",
+    ".safetensors": "weights without a config.json, which do not say what model they are of",
+}
 FORMATS: dict[str, Format] = table("format")
 register(
     format=Format(

@@ -79,8 +79,8 @@ def import_model(
     load_weights(objective, weights, str(folder))
     facts = {"task": settings.task, "model": settings.table()["model"], "tokenizer": imported.tokenizers.hash}
     manifest = {"step": 0, "counters": Counters(0).table(), "task": facts}
-    manifest["imported"] = {"format": row.name, "folder": folder.resolve().name, "files": hashes(imported, folder)}
-    manifest["imported"] |= read_values(folder)
+    origin = {"format": row.name, "folder": folder.resolve().name, "files": hashes(imported, folder)}
+    manifest["imported"] = {**origin, **read_values(folder), **imported.values}
     with whole_folder(out) as temporary:
         write_config(temporary / "config.toml", settings)
         imported.tokenizers.save(temporary / "tokenizer.json")

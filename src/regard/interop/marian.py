@@ -26,9 +26,10 @@ from regard.data.special_pieces import is_filler
 from regard.data.tokenizer import END, PAD, SPECIAL, START, UNKNOWN, Tokenizer, Tokenizers
 from regard.data.tokenizer_checks import ROWS
 from regard.errors import ArgumentError, DataError
+from regard.interop import tokenizer_json
 from regard.interop.formats import Imported, read_table
 from regard.interop.numbering import THEIR_START, marian_rows, marian_tokenizers, round_up
-from regard.interop.origin import recorded_values
+from regard.interop.origin import imported_part, recorded_values
 from regard.interop.stacks import (
     NEVER,
     StackSizes,
@@ -71,24 +72,37 @@ HEAD, BIAS = "lm_head.weight", "final_logits_bias"
 
 def read_marian(folder: Path) -> Imported:
     """Read a folder of Marian's as a run of Regard."""
-    for name in ("source.spm", "target.spm", "vocab.json"):
+    listed = not (folder / "vocab.json").is_file() and (folder / tokenizer_json.FILE).is_file()
+    if listed and not tokenizer_json.numbers_the_model(folder):
+        return read_foreign(folder)
+    for name in ("source.spm", "target.spm", tokenizer_json.FILE if listed else "vocab.json"):
         if not (folder / name).is_file():
             raise DataError(f"{folder / name}: missing, expected Marian's vocabulary")
     imported = read_rows(folder, round_up(marian_tokenizers(folder), str(folder)))
     return replace(imported, files=(*imported.files, folder / "source.spm", folder / "target.spm"))
 
 
-def read_rows(folder: Path, tokenizers: Tokenizers) -> Imported:
+def read_foreign(folder: Path) -> Imported:
+    """Read a folder whose tokenizer.json is not that of its model."""
+    foreign = tokenizer_json.read_foreign(folder)
+    imported = read_rows(folder, round_up(foreign.tokenizers, str(folder)), foreign.rows)
+    tokenizer = {key: value for key, value in imported.table["tokenizer"].items() if key != "after"} | foreign.around
+    special = {piece: foreign.rows[piece] for piece in ("</s>", "<unk>", "<pad>")}
+    table = {**imported.table, "tokenizer": tokenizer}
+    return replace(imported, table=table, notes=(foreign.note,), values={ROWS: special})
+
+
+def read_rows(folder: Path, tokenizers: Tokenizers, rows: Mapping[str, int] | None = None) -> Imported:
     """Read a folder of Marian's whose pieces are those of known tokenizers; SentencePiece's files are not read.
 
-    Ids are the tokenizers', and vocab.json gives the row of each.
+    Ids are the tokenizers', and vocab.json gives the row of each, unless `rows` does.
     """
     path = folder / "config.json"
     config = read_table(path)
     sizes, tied = StackSizes.read(config, path), check_config(config, path)
     second = folder / "target_vocab.json"
     files = ("vocab.json", "target_vocab.json" if second.exists() else "vocab.json")
-    tables = [marian_rows(folder, file) for file in files]
+    tables = [marian_rows(folder, file) if rows is None else rows for file in files]
     if tied == "all" and not tokenizers.same_ids:
         raise DataError(f"{path}: share_encoder_decoder_embeddings is true, but there are two vocabularies")
     vocabulary = [len(table) for table in tables]
@@ -106,21 +120,22 @@ def read_rows(folder: Path, tokenizers: Tokenizers) -> Imported:
     shapes[BIAS] = (1, vocabulary[1])
     tensors.setdefault(BIAS, torch.zeros(shapes[BIAS]))
     check_tensors(tensors, shapes, read[0])
-    rows = [rows_of(side, table) for side, table in zip((tokenizers.source, tokenizers.target), tables, strict=True)]
-    for side, table, file in zip(rows, tables, files, strict=True):
+    order = [rows_of(side, table) for side, table in zip((tokenizers.source, tokenizers.target), tables, strict=True)]
+    for side, table, file in zip(order, tables, files, strict=True):
         check_rows(side, len(table), folder / file)
     weights = collect_blocks(tensors, sizes, False)
-    weights["source.tokens.weight"] = move_rows(tensors[names[0]], rows[0])
+    weights["source.tokens.weight"] = move_rows(tensors[names[0]], order[0])
     if tied != "all":
-        weights["target.tokens.weight"] = move_rows(tensors[names[1]], rows[1])
+        weights["target.tokens.weight"] = move_rows(tensors[names[1]], order[1])
     if tied == "none":
-        weights["readout.weight"] = move_rows(tensors[HEAD], rows[1])
-    bias = move_rows(tensors[BIAS][0, :, None], rows[1])[:, 0]
-    bias[torch.tensor([row is None for row in rows[1]])] = NEVER
+        weights["readout.weight"] = move_rows(tensors[HEAD], order[1])
+    bias = move_rows(tensors[BIAS][0, :, None], order[1])[:, 0]
+    bias[torch.tensor([row is None for row in order[1]])] = NEVER
     weights["readout.bias"] = bias
     settings = [folder / name for name in ("tokenizer_config.json",) if (folder / name).is_file()]
     table = describe(config, sizes, tied, tokenizers, path, read_table(settings[0]) if settings else {})
-    vocabulary_files = (folder / name for name in dict.fromkeys(files))
+    there = [name if (folder / name).is_file() else tokenizer_json.FILE for name in dict.fromkeys(files)]
+    vocabulary_files = (folder / name for name in there)
     return Imported(table, tokenizers, weights, (path, *vocabulary_files, *settings, *read))
 
 
@@ -213,7 +228,9 @@ def write_marian(run: Run, folder: Path) -> None:
     """
     if not isinstance(run.model, TransformerModel):
         raise ArgumentError(f"{run.folder}: a model of kind {run.settings.kind} given, but marian has only transformer")
-    order = [order_of(side, run.model) for side in (run.tokenizers.source, run.tokenizers.target)]
+    recorded = imported_part(run).get(ROWS)
+    special = recorded if isinstance(recorded, dict) else {}
+    order = [order_of(side, run.model, special) for side in (run.tokenizers.source, run.tokenizers.target)]
     tensors = marian_tensors(run.model, *order)
     (folder / "model.safetensors").write_bytes(save(tensors, metadata={"format": "pt"}))
     write_vocabulary(run.tokenizers, order, folder)
@@ -256,7 +273,7 @@ def marian_tensors(
     return permute_stream(tensors, torch.cat([evens, odds]))
 
 
-def order_of(tokenizer: Tokenizer, model: TransformerModel) -> list[int]:
+def order_of(tokenizer: Tokenizer, model: TransformerModel, special: Mapping[str, int] = {}) -> list[int]:
     """Return the ids of Regard in the order of the rows: Marian's own where PAD is never written, else all.
 
     </s> and <unk> come first and <pad> last, unless the folder that the run was imported from had them elsewhere.
@@ -265,7 +282,8 @@ def order_of(tokenizer: Tokenizer, model: TransformerModel) -> list[int]:
     if not model.config.output_bias or float(model.readout.bias[PAD]) > NEVER_SCORE:
         return [*ids]
     order = ids[len(SPECIAL) :]
-    rows = {"</s>": 0, "<unk>": 1, "<pad>": len(order) + 2, **tokenizer.content.get("regard", {}).get(ROWS, {})}
+    rows = {"</s>": 0, "<unk>": 1, "<pad>": len(order) + 2, **special}
+    rows |= tokenizer.content.get("regard", {}).get(ROWS, {})
     for row, i in sorted((rows[piece], i) for piece, i in (("</s>", END), ("<unk>", UNKNOWN), ("<pad>", START))):
         order.insert(row, i)
     return order

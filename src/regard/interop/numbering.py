@@ -23,6 +23,7 @@ __all__ = [
     "LANGUAGE_CODES",
     "MADE_UP",
     "MODEL",
+    "listed_pieces",
     "THEIR_START",
     "m2m100_ids",
     "m2m100_rows",
@@ -74,9 +75,34 @@ NLLB = """
 
 def marian_rows(folder: Path, file: str = "vocab.json") -> dict[str, int]:
     """Return the row of every piece in Marian's folder: what its vocab.json says, and pieces that were added later."""
+    if not (folder / file).exists() and (folder / "tokenizer.json").exists():  # which then stands for it
+        return fill_up({piece: row for row, piece in enumerate(listed_pieces(folder))}, 0, folder, size_key(file))
     rows = read_table(folder / file)
     rows = append_added(rows, folder) if file == "vocab.json" else rows
     return fill_up(rows, 0, folder, size_key(file))
+
+
+def listed_pieces(folder: Path) -> list[str]:
+    """Return the pieces of a folder's tokenizer.json by row."""
+    path = folder / "tokenizer.json"
+    content = read(path)
+    vocabulary = content["model"].get("vocab") if isinstance(content["model"], dict) else None
+    if isinstance(vocabulary, list) and all(
+        isinstance(row, list) and row and isinstance(row[0], str) for row in vocabulary
+    ):
+        names = [row[0] for row in vocabulary]
+    elif isinstance(vocabulary, dict):
+        check_ids(vocabulary, str(path))
+        names = sorted(vocabulary, key=vocabulary.__getitem__)
+    else:
+        raise DataError(f"{path}: its model has no vocabulary, expected pieces numbered from 0 on")
+    added = content.get("added_tokens") or []
+    for token in added if isinstance(added, list) else []:
+        row, piece = (token.get("id"), token.get("content")) if isinstance(token, dict) else (None, None)
+        if type(row) is not int or not isinstance(piece, str) or not 0 <= row <= len(names):
+            raise DataError(f"{path}: its added token {show_value(piece)} has no row, expected one for each")
+        names += [piece] if row == len(names) else []
+    return names
 
 
 def size_key(file: str) -> str:
@@ -181,7 +207,7 @@ def nllb_rows(folder: Path) -> dict[str, int]:
         check_vocabulary(content, str(folder / "tokenizer.json"))
         vocabulary = content["model"]["vocab"]
         if not isinstance(vocabulary, dict):
-            raise DataError(f"{folder / 'tokenizer.json'}: not NLLB's: its pieces are a list, expected a table")
+            raise DataError(f"{path}: not NLLB's: its pieces are a list, expected a table")
         added = {token["content"]: token["id"] for token in content.get("added_tokens") or []}
         return fill_up({**vocabulary, **added}, 0, folder)
     pieces, added = [piece for piece, _, _ in read_model(folder / MODEL).pieces[3:]], added_rows(folder)

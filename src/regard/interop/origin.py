@@ -27,7 +27,7 @@ from regard.run import Run
 from regard.tasks.settings import read_settings
 from regard.training.checkpoint import Checkpoints, read_manifest, step_name
 
-__all__ = ["compare_with_origin", "read_values", "recorded_values", "write_place"]
+__all__ = ["compare_with_origin", "imported_part", "read_values", "recorded_values", "write_place"]
 
 FILE = "imported.json"
 VALUES = {"config": "config.json", "generation": "generation_config.json"}

@@ -19,11 +19,12 @@ from regard.interop.numbering import THEIR_START
 from regard.interop.sentencepiece import convert
 from regard.reading import Unreadable, parse_json, read_bytes
 
-__all__ = ["PieceList", "SideRows", "read_lists", "tokenizers_of"]
+__all__ = ["PieceList", "SideRows", "read_lists", "special_rows", "tokenizers_of"]
 
 MODELS = (("source.spm", "target.spm"), ("sentencepiece.model",) * 2, ("sentencepiece.bpe.model",) * 2)
+PADDING = ("<pad>", "<blank>")  # what it is called in lists of pieces
 UNCUT = (
-    "The folder does not say how texts are cut: give them as its pieces, with spaces between. To have it done here, put "
+    "The folder does not say how texts are cut: give them as its pieces, with spaces between. To have it done, put "
     "SentencePiece's models (source.spm and target.spm, or sentencepiece.model) beside model.bin, and import it again."
 )
 
@@ -199,3 +200,24 @@ def find_row(side: PieceList, piece: Any, key: str) -> int:
             f"{side.path}: no {show_value(piece)} in it, expected the piece that config.json names as {key}"
         )
     return side.pieces.index(piece)
+
+
+def special_rows(
+    lists: tuple[PieceList, PieceList], config: Mapping[str, Any], zero: bool
+) -> tuple[list[SideRows], bool]:
+    """Return the rows of the special pieces on both sides, and whether a target begins with END's embedding."""
+    rows, first, same = [], config["decoder_start_token"], lists[0] is lists[1]
+    as_end = first == config["eos_token"] and not zero
+    if first is None and not zero:
+        path = lists[1].path.with_name("config.json")
+        raise DataError(f"{path}: decoder_start_token is null, expected the piece that a target begins with")
+    for side, found in zip(("encoder", "decoder"), lists, strict=True):
+        end, unknown = (find_row(found, config[key], key) for key in ("eos_token", "unk_token"))
+        begin: int | None = None
+        if side == "decoder" or same:
+            begin = None if zero or as_end else find_row(found, first, "decoder_start_token")
+        elif config["bos_token"] in found.pieces:
+            begin = find_row(found, config["bos_token"], "bos_token")
+        pad = next((found.pieces.index(piece) for piece in PADDING if piece in found.pieces), None)
+        rows.append(SideRows(None if pad in (begin, end, unknown) else pad, begin, end, unknown))
+    return rows, as_end

@@ -59,7 +59,7 @@ def test_what_was_made_and_what_to_do_next(at_desk):
         (["opus-mt-en-de", "--out", "source.txt"], "--out: source.txt already exists; give another name, or remove it"),
         (["a/b", "--out", "new"], "a/b: no such folder, and nothing is downloaded; run hf download a/b"),
         (["source.txt", "--out", "new"], "source.txt: a file, expected a folder with a model in it"),
-        (["cache", "--out", "new"], "cache: not recognised as"),
+        (["cache", "--out", "new"], "cache: an empty folder; expected a folder with"),
         (["opus-mt-en-de", "--out", "new", "--format", "marien"], '--format: "marien" given, no such format; did you'),
     ],
 )

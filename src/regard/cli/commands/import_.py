@@ -12,6 +12,7 @@ from regard.cli.options import out_option, text_option, with_languages
 
 EXAMPLES = (
     "regard import opus-mt-en-de --out runs/en-de",
+    "regard import aren-transliteration --out runs/names",
     "regard import m2m100 -o runs/m2m100 --source-language en --target-language de",
 )
 
@@ -21,14 +22,16 @@ def import_(
     folder: Annotated[str, typer.Argument(metavar="FOLDER", help="Folder with a model in it.", show_default=False)],
     out: Annotated[Path, out_option("Run folder to make.", metavar="RUN")],
     format: Annotated[
-        str | None, text_option("Format of the folder, such as marian; default: recognised.", metavar="NAME")
+        str | None,
+        text_option("Format of the folder: marian, m2m100 or ctranslate2; default: recognised.", metavar="NAME"),
     ] = None,
     *,
     languages: dict[str, str | None],
 ) -> None:
     """Make a run from a pretrained translation model.
 
-    Nothing is downloaded: FOLDER holds the model's files. Every command takes the run, and train --from fine-tunes it.
+    Nothing is downloaded: FOLDER holds the files of a model of Marian (OPUS-MT), M2M-100 or NLLB as Transformers stores
+    them, or of a Transformer in CTranslate2's format. Every command takes the run, and train --from fine-tunes it.
     """
     from regard.interop.folders import check_model_folder, check_new
     from regard.interop.formats import find_format, recognise
