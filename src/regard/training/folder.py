@@ -27,6 +27,7 @@ FILES = (
     "tokenizer.json",
     "words.txt",
     "languages.json",
+    "sources.json",
     "alignment.json",
     "log.txt",
     "metrics.jsonl",

@@ -83,7 +83,9 @@ class Metrics:
         self.close()
 
     def _write_error(self, error: OSError) -> TrainingError:
-        return TrainingError(f"{self.path}: not written, {reason(error)}. Make room, then resume with --resume")
+        begun = any((self.path.parent / "checkpoints").glob("step-*"))  # before the first there is nothing to resume
+        again = "resume with --resume" if begun else "start again"
+        return TrainingError(f"{self.path}: not written, {reason(error)}. Make room, then {again}")
 
     def _mend(self, resume_step: int | None, validated: bool = True) -> None:
         """Keep only complete records, up to and including the step of the resume."""
