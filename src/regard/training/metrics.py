@@ -57,7 +57,7 @@ class Metrics:
         try:
             while line:
                 line = line[self._file.write(line) :]
-            if kind == "valid":  # a checkpoint follows, and is to find the records before it
+            if kind in ("valid", "average"):  # a checkpoint follows, or a resumed run asks whether it did
                 os.fsync(self._file.fileno())
         except OSError as error:
             raise self._write_error(error) from error
