@@ -70,26 +70,6 @@ def test_other_data_is_not_a_resume(tmp_path):
         start(given, tmp_path / "run", resume=True)
 
 
-@pytest.mark.parametrize("known", [True, False])
-def test_data_that_changed_are_named(tmp_path, known):
-    """The file, whether the run has hashes of its files or, as one of an earlier version, none."""
-    given = table(tmp_path, training__steps=1)
-    start(given, tmp_path / "run")
-    if not known:
-        (tmp_path / "run/sources.json").unlink()
-    target = tmp_path / "pairs/target.txt"
-    before = target.read_text()
-    target.write_text("1 2 3\n" + before.partition("\n")[2])
-    with pytest.raises(
-        CheckpointError, match=r"^\S+pairs/target\.txt: has changed since \S+run was trained; put the old one back"
-    ):
-        start({**given, "training": {**given["training"], "steps": 2}}, tmp_path / "run", resume=True)
-    target.write_text(before)
-    assert (
-        start({**given, "training": {**given["training"], "steps": 2}}, tmp_path / "run", resume=True).result.step == 2
-    )
-
-
 def test_from_another_run(tmp_path):
     first = start(table(tmp_path), tmp_path / "first")
     given = table(tmp_path, training__steps=1, training__rate=1e-30)

@@ -10,9 +10,6 @@ from tiny import Line, StopAt, records, table, training, write_pairs
 
 from regard import report
 from regard.config import read
-from regard.errors import ConfigError
-from regard.tasks.settings import read_settings
-from regard.tasks.time_limit import leave_open, set_by_hand
 from regard.training import loop, metrics
 from regard.training.checkpoint import Checkpoints, read_manifest
 from regard.training.loop import train
@@ -190,24 +187,6 @@ def test_without_a_limit_nothing_is_fitted(tmp_path):
     train(Line(), training(), tmp_path)
     assert read_manifest(Checkpoints(tmp_path).last())["counters"]["fitted"] == {}
     assert Timetable(training()).reserve == 0.0
-
-
-def test_what_nobody_set_is_left_open():
-    def fit(**given):
-        return leave_open(read_settings({"data": {"source": "a", "target": "b"}, "training": given})).training.fit
-
-    assert fit(minutes=3) == OPEN
-    assert fit(minutes=3, warmup=7) == ("steps", "validate_every")
-    assert fit(minutes=3, steps=100) == ()
-    assert fit() == ()
-    run = {"training": {"minutes": 3.0, "steps": 9, "fit": [*OPEN]}}
-    assert set_by_hand(run, {"minutes"})["training"]["fit"] == [*OPEN]
-    assert set_by_hand(run, {"warmup"})["training"]["fit"] == ["steps", "validate_every"]
-    assert set_by_hand(run, {"steps"})["training"]["fit"] == []
-    with pytest.raises(ConfigError, match=r"training\.fit: \"step\" given"):
-        read_settings({"training": {"minutes": 3, "fit": ["step"]}})
-    with pytest.raises(ConfigError, match=r"training\.fit: given without training\.minutes"):
-        read_settings({"training": {"fit": ["steps"]}})
 
 
 def test_the_time_left_counts_to_the_limit():

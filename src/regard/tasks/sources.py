@@ -13,8 +13,8 @@ from regard.reading import Unreadable, parse_json, read_bytes
 __all__ = ["FILE", "changed_files", "check_unchanged", "record_sources"]
 
 FILE = "sources.json"  # in a run folder
-KEYS = ("source", "target", "valid_source", "valid_target", "documents", "valid_documents", "captions")
-KEYS += ("valid_captions", "labels", "train_list", "valid_list")
+KEYS = ["source", "target", "valid_source", "valid_target", "documents", "valid_documents", "captions"]
+KEYS += ["valid_captions", "labels", "train_list", "valid_list"]
 LARGEST = 2**20  # bytes of the record that is read
 
 

@@ -108,7 +108,7 @@ class LiveProgress(Progress):
         self._draw(now=True)
 
     def samples(self, samples: Sequence[Sample]) -> None:
-        self._samples, self._wrapped = [Sample(*map(legible, sample[:3]), sample.label) for sample in samples], None
+        self._samples, self._wrapped = [each.map(legible) for each in samples], None
         self._draw(now=True)
 
     def say(self, text: str) -> None:

@@ -4,7 +4,7 @@ import bisect
 import difflib
 import itertools
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 __all__ = ["Sample", "bracketed", "clip", "differing", "legible", "nearest"]
@@ -22,6 +22,10 @@ class Sample(NamedTuple):
     reference: str
     output: str
     label: bool = False  # the output is one of a few labels: it is right or wrong as a whole
+
+    def map(self, change: Callable[[str], str]) -> "Sample":
+        """Return the sample with each of its texts changed."""
+        return Sample(change(self.source), change(self.reference), change(self.output), self.label)
 
     def record(self) -> dict[str, Any]:
         """Return the sample as records hold it."""

@@ -220,8 +220,15 @@ def _recorded(valids: Sequence[dict[str, Any]]) -> list[Sample]:
         samples = record.get("samples")
         if isinstance(samples, list) and samples:
             keep = [each for each in samples if isinstance(each, dict)]
-            texts = [[str(each.get(key, "")) for key in Sample._fields[:3]] for each in keep]
-            return [Sample(*text, each.get("label") is True) for text, each in zip(texts, keep, strict=True)]
+            return [
+                Sample(
+                    source=str(each.get("source", "")),
+                    reference=str(each.get("reference", "")),
+                    output=str(each.get("output", "")),
+                    label=each.get("label") is True,
+                )
+                for each in keep
+            ]
     return []
 
 
