@@ -28,7 +28,22 @@ else:
 
 def started(folder, *words, program=("-c", MAIN), **environment):
     quiet = {**os.environ, "OMP_NUM_THREADS": "1", "REGARD_CACHE": str(folder / "cache"), **environment}
-    return subprocess.Popen([sys.executable, *program, *words], stderr=subprocess.PIPE, text=True, env=quiet)
+    process = subprocess.Popen([sys.executable, *program, *words], stderr=subprocess.PIPE, text=True, env=quiet)
+    STARTED.append(process)
+    return process
+
+
+STARTED = list[subprocess.Popen]()
+
+
+@pytest.fixture(autouse=True)
+def _ended():
+    """No process outlives its test, also where that fails."""
+    yield
+    while STARTED:
+        process = STARTED.pop()
+        process.kill()
+        process.communicate()
 
 
 def stopped(process, run, number, seconds=120):
@@ -80,7 +95,7 @@ def test_the_demonstration_too(tmp_path, number):
     [
         ({"minutes": 1 / 60}, "because the time limit was reached"),
         pytest.param(
-            {"patience": 1, "validate_every": 1, "rate": 1e-12}, "because validation did not improve", marks=SLOW
+            {"patience": 1, "validate_every": 1, "rate": 1e-30}, "because validation did not improve", marks=SLOW
         ),
         pytest.param({"steps": 3}, "finished after 3 steps", marks=SLOW),
     ],

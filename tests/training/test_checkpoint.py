@@ -11,6 +11,7 @@ from regard.training.checkpoint import (
     read_checkpoint,
     read_manifest,
 )
+from regard.training.metrics import Metrics
 
 
 def test_what_is_read_is_what_was_written(tmp_path):
@@ -124,3 +125,15 @@ def test_a_folder_that_cannot_be_written(tmp_path):
     (tmp_path / "checkpoints").write_text("a file in the way")
     with pytest.raises(TrainingError, match="step-000004: not written, .*; no checkpoint was written before"):
         written(tmp_path)
+
+
+def test_a_full_disk_says_to_resume_only_where_there_is_something_to_resume(tmp_path):
+    full = OSError(28, "No space left on device")
+    first = str(Checkpoints(tmp_path).write_error(tmp_path / "x", full))
+    assert first.endswith("no checkpoint was written before. Make room, then start again")
+    metrics = Metrics(tmp_path / "metrics.jsonl")
+    assert str(metrics._write_error(full)).endswith("Make room, then start again")
+    Checkpoints(tmp_path).write("step-000001", {"w": torch.zeros(1)}, {}, {"step": 1})
+    assert "Make room, then resume with --resume" in str(Checkpoints(tmp_path).write_error(tmp_path / "x", full))
+    assert str(metrics._write_error(full)).endswith("Make room, then resume with --resume")
+    metrics.close()

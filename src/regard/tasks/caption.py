@@ -58,7 +58,7 @@ from regard.tasks.results import Translation, to_translation
 from regard.tasks.settings import Settings
 from regard.tasks.task import TrainedRun, halve, spread_out
 from regard.training.objective import next_token
-from regard.training.sample import Sample
+from regard.training.sample import Sample, nearest
 from regard.training.task import Loss
 
 __all__ = ["Caption", "Captioning", "caption", "doubly_stochastic"]
@@ -188,7 +188,7 @@ class Caption(NextToken):
         return (self.load(valid, plan, train=False) for plan in plans)
 
     def write(self, rows: int) -> tuple[list[Sample], dict[str, float]]:
-        """Write captions and compare each with all references of its picture; the first is shown beside it."""
+        """Write captions and compare each with all references of its picture; the nearest is shown beside it."""
         caption_sets, valid = self.prepared.references[:rows], self.prepared.valid
         references = [[self.tokenizer.normalise(each) for each in captions] for captions in caption_sets]
         chunks = (range(i, min(i + PICTURES, rows)) for i in range(0, rows, PICTURES))
@@ -196,7 +196,8 @@ class Caption(NextToken):
         results = search_pictures(self.model, pixels, GREEDY, device=self.device, rows=PICTURES)
         outputs = [self.tokenizer.decode(each.outputs[0].tokens) for each in results]
         names = [name for name, _ in self.prepared.valid_pairs[:rows]]
-        samples = zip(names, (each[0] for each in references), outputs, strict=True)
+        closest = [nearest(output, each) for output, each in zip(outputs, references, strict=True)]
+        samples = zip(names, closest, outputs, strict=True)
         return [Sample(*each) for each in samples], caption_scores(outputs, references)
 
     def samples(self) -> list[Sample]:

@@ -229,7 +229,7 @@ class Classify(RunTask):
             for (text, label), prediction in zip(self.prepared.valid_pairs, self.predictions, strict=False)
         ]
         by_length = sorted(range(len(rows)), key=lambda i: (len(rows[i][0]), i))
-        return [Sample(beginning(rows[i][0]), *rows[i][1:]) for i in spread_out(by_length)]
+        return [Sample(beginning(rows[i][0]), *rows[i][1:], label=True) for i in spread_out(by_length)]
 
     def facts(self) -> list[tuple[str, str]]:
         """Model, data and labels."""

@@ -22,6 +22,7 @@ from regard.disk import reason, write_whole
 from regard.errors import CheckpointError, ConfigError, RegardError, TrainingError
 from regard.machine import MPS, most_threads
 from regard.reading import Unreadable, read_bytes
+from regard.tasks import sources
 from regard.tasks.budget import token_budget
 from regard.tasks.data_check import check_shared
 from regard.tasks.defaults import (
@@ -220,6 +221,8 @@ def plan_run(
     if rank := settings.model.adapter_rank():
         add_adapters(task.model, rank, settings.training.seed)
     if resumed is not None and last is not None:  # before the run's own configuration is written over
+        trained_on = manifest.get("task", {}).get("data")
+        sources.check_unchanged(resumed, settings.data, trained_on, prepared.hash, last)
         check_fits(task, manifest, last)
         check_best(resumed, progress)
     bf16 = uses_bf16(settings.training, group.device)
@@ -246,6 +249,7 @@ def train_planned(
         if prepared.tokenizers is not None:
             save_tokenizers(out / "tokenizer.json", prepared.tokenizers)
         save_words(out / unknown_words.FILE, prepared.target_words if settings.row.alone else prepared.words)
+        sources.record_sources(out, settings.data)
         if "translate" in planned.task.actions:
             data = settings.data
             tags = [*([corpus.tag for corpus in data.training] or [None]), *(corpus.tag for corpus in data.rehearsed)]

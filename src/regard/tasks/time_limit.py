@@ -1,10 +1,10 @@
-"""What a time limit (training.minutes) leaves to the measured pace: every key of the schedule that nobody set."""
+"""What a time limit (training.minutes) leaves to the measured pace: what nobody set of a schedule. Imports no torch."""
 
 from collections.abc import Collection, Mapping
 from typing import Any
 
 from regard.tasks.settings import Settings
-from regard.training.trainer_state import FITTED
+from regard.training.settings import FITTED
 
 __all__ = ["leave_open", "set_by_hand"]
 

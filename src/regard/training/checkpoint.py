@@ -237,7 +237,8 @@ class Checkpoints:
         """Build the error for a checkpoint that could not be written."""
         last = self.last()
         safe = f"the last complete checkpoint is {last}" if last else "no checkpoint was written before"
-        return TrainingError(f"{target}: not written, {reason(error)}; {safe}. Make room, then resume with --resume")
+        again = "resume with --resume" if last else "start again"
+        return TrainingError(f"{target}: not written, {reason(error)}; {safe}. Make room, then {again}")
 
     def mark_best(self, name: str) -> None:
         """Record a checkpoint as the best one."""

@@ -28,6 +28,7 @@ FILES = (
     "words.txt",
     "languages.json",
     "sentences.json",
+    "sources.json",
     "alignment.json",
     "log.txt",
     "metrics.jsonl",

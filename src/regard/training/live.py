@@ -24,7 +24,7 @@ from rich.text import Text
 
 from regard.training.metrics import format_clock
 from regard.training.progress import CurrentFigures, Progress, SafeStream, Stream, format_scores
-from regard.training.sample import MISSING, Sample, differing, legible
+from regard.training.sample import MISSING, Sample, legible
 
 __all__ = ["LiveProgress"]
 
@@ -108,7 +108,7 @@ class LiveProgress(Progress):
         self._draw(now=True)
 
     def samples(self, samples: Sequence[Sample]) -> None:
-        self._samples, self._wrapped = [Sample(*map(legible, sample)) for sample in samples], None
+        self._samples, self._wrapped = [each.map(legible) for each in samples], None
         self._draw(now=True)
 
     def say(self, text: str) -> None:
@@ -250,7 +250,7 @@ def _bar(share: float, size: int, encoding: str) -> Text:
 def _sample_lines(sample: Sample, width: int, depth: int, console: Console) -> list[Text]:
     """Lay out a sample in lines: each text on at most `depth` of them, and an empty line above."""
     output = Text()
-    for piece, differs in differing(sample.output, sample.reference):
+    for piece, differs in sample.pieces:
         output.append(piece or (MISSING if differs else ""), style="bold underline yellow" if differs else "")
     texts = {"source": Text(sample.source), "reference": Text(sample.reference, style="dim"), "output": output}
     margin = MARGIN if width >= NARROW else 3

@@ -332,7 +332,7 @@ class Trainer:
         """Record the figures and samples of a validation, and show them."""
         record = {"step": self.now.step, **figures, "best": better, "seconds": round(self.seconds, 3)}
         if metrics is not None:
-            metrics.write("valid", {**record, "samples": [sample._asdict() for sample in samples]})
+            metrics.write("valid", {**record, "samples": [sample.record() for sample in samples]})
         self.progress.valid(record)
         self.progress.samples(samples)
 

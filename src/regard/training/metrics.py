@@ -57,7 +57,7 @@ class Metrics:
         try:
             while line:
                 line = line[self._file.write(line) :]
-            if kind == "valid":  # a checkpoint follows, and is to find the records before it
+            if kind in ("valid", "average"):  # a checkpoint follows, or a resumed run asks whether it did
                 os.fsync(self._file.fileno())
         except OSError as error:
             raise self._write_error(error) from error
@@ -83,7 +83,9 @@ class Metrics:
         self.close()
 
     def _write_error(self, error: OSError) -> TrainingError:
-        return TrainingError(f"{self.path}: not written, {reason(error)}. Make room, then resume with --resume")
+        begun = any((self.path.parent / "checkpoints").glob("step-*"))  # before the first there is nothing to resume
+        again = "resume with --resume" if begun else "start again"
+        return TrainingError(f"{self.path}: not written, {reason(error)}. Make room, then {again}")
 
     def _mend(self, resume_step: int | None, validated: bool = True) -> None:
         """Keep only complete records, up to and including the step of the resume."""

@@ -7,13 +7,14 @@ pipe, a narrow encoding) never stops training.
 import contextlib
 import json
 import math
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Protocol, Self, runtime_checkable
 
 from regard.training.metrics import Metrics, format_duration, format_value, metric_name
-from regard.training.sample import Sample, bracketed, legible
+from regard.training.sample import Sample, bracketed, clip, legible
 
 __all__ = [
     "CurrentFigures",
@@ -26,6 +27,8 @@ __all__ = [
     "Stream",
     "format_scores",
 ]
+
+WIDTH = 120  # columns of a sample's line in a log
 
 
 @runtime_checkable
@@ -193,6 +196,14 @@ def format_scores(record: Mapping[str, Any]) -> list[str]:
     return [f"{metric_name(key)} {format_value(key, record[key])}" for key in keys]
 
 
+def screen_width(stream: Stream) -> int:
+    """Return the columns of the terminal that a stream is, or of a page to read, whichever is narrower."""
+    try:
+        return min(WIDTH, os.get_terminal_size(stream.fileno()).columns) or WIDTH  # type: ignore[attr-defined]
+    except (AttributeError, OSError, ValueError):
+        return WIDTH
+
+
 class PlainProgress(Progress):
     """Progress as one line now and then, for logs and pipes.
 
@@ -230,11 +241,12 @@ class PlainProgress(Progress):
         self._line(" · ".join([f"validation at step {record.get('step', 0):,}", *format_scores(record), *best]))
 
     def samples(self, samples: Sequence[Sample]) -> None:
+        width = screen_width(self._stream)
         for sample in samples:
-            source, reference, output = map(legible, sample)
-            self._line(f"  source     {source}")
-            self._line(f"  reference  {reference}")
-            self._line(f"  output     {bracketed(output, reference)}")
+            source, reference, output = map(legible, sample[:3])
+            self._line(clip(f"  source     {source}", width))
+            self._line(clip(f"  reference  {reference}", width))
+            self._line(clip(f"  output     {bracketed(output, reference, sample.label)}", width))
 
     def say(self, text: str) -> None:
         self._line(text)
@@ -270,7 +282,7 @@ class JsonProgress(Progress):
 
     def samples(self, samples: Sequence[Sample]) -> None:
         for sample in samples:
-            self._write("sample", sample._asdict())
+            self._write("sample", sample.record())
 
     def say(self, text: str) -> None:
         self._write("message", {"text": text})

@@ -1,10 +1,13 @@
 """A translation beside its reference, and where the two differ."""
 
+import bisect
 import difflib
+import itertools
 import unicodedata
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
-__all__ = ["Sample", "bracketed", "differing", "legible"]
+__all__ = ["Sample", "bracketed", "clip", "differing", "legible", "nearest"]
 
 MISSING = "‸"
 ALIKE = 0.6  # of one word's letters and another's, above which their letters are compared: not of two labels
@@ -18,6 +21,21 @@ class Sample(NamedTuple):
     source: str
     reference: str
     output: str
+    label: bool = False  # the output is one of a few labels: it is right or wrong as a whole
+
+    def map(self, change: Callable[[str], str]) -> "Sample":
+        """Return the sample with each of its texts changed."""
+        return Sample(change(self.source), change(self.reference), change(self.output), self.label)
+
+    def record(self) -> dict[str, Any]:
+        """Return the sample as records hold it."""
+        texts = {"source": self.source, "reference": self.reference, "output": self.output}
+        return {**texts, "label": True} if self.label else texts
+
+    @property
+    def pieces(self) -> list[tuple[str, bool]]:
+        """Split the output into pieces, each with whether the reference differs there."""
+        return [(self.output, self.output != self.reference)] if self.label else differing(self.output, self.reference)
 
 
 def differing(output: str, reference: str) -> list[tuple[str, bool]]:
@@ -41,11 +59,32 @@ def differing(output: str, reference: str) -> list[tuple[str, bool]]:
     return pieces
 
 
-def bracketed(output: str, reference: str) -> str:
+def bracketed(output: str, reference: str, label: bool = False) -> str:
     """Format the output as plain text, with differences in [brackets] and gaps as ‸."""
-    return "".join(
-        f"[{text}]" if differs and text else text or MISSING for text, differs in differing(output, reference)
-    )
+    pieces = Sample("", reference, output, label).pieces
+    return "".join(f"[{text}]" if differs and text else text or MISSING for text, differs in pieces)
+
+
+def nearest(output: str, references: Sequence[str]) -> str:
+    """Return the reference that an output has most in common with, by words; the first of those alike."""
+
+    def likeness(reference: str) -> float:
+        return difflib.SequenceMatcher(None, output.split(), reference.split(), autojunk=False).ratio()
+
+    return max(references, key=likeness)
+
+
+def clip(text: str, width: int) -> str:
+    """Cut a line where a screen of this width ends; letters of Chinese, Japanese and Korean take two columns."""
+    ends = list(itertools.accumulate(map(columns_of, text)))
+    if not ends or ends[-1] <= width:
+        return text
+    return f"{text[: bisect.bisect_right(ends, width - 2)].rstrip()} …"
+
+
+def columns_of(letter: str) -> int:
+    """Return how many columns of a screen a letter takes."""
+    return 0 if unicodedata.combining(letter) else 2 if unicodedata.east_asian_width(letter) in "WF" else 1
 
 
 def letters(word: str) -> list[str]:

@@ -8,9 +8,10 @@ from regard.config import option
 from regard.errors import ConfigError
 from regard.plugins import added
 
-__all__ = ["TrainingSettings"]
+__all__ = ["FITTED", "TrainingSettings"]
 
 STEPS = 1_000_000_000
+FITTED = ("steps", "warmup", "validate_every")  # keys that are fitted to a time limit, where nobody set them
 
 
 @dataclass(frozen=True)
@@ -121,7 +122,7 @@ class TrainingSettings:
 
     def __post_init__(self) -> None:
         for name in self.fit:
-            if name not in ("steps", "warmup", "validate_every"):
+            if name not in FITTED:
                 raise ConfigError("fit", f'"{name}" given, expected steps, warmup or validate_every')
         if self.fit and self.minutes is None:
             raise ConfigError("fit", "given without training.minutes, the time that is fitted to")

@@ -10,8 +10,8 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from regard.training.settings import TrainingSettings
-from regard.training.trainer_state import FITTED, Counters
+from regard.training.settings import FITTED, TrainingSettings
+from regard.training.trainer_state import Counters
 
 __all__ = ["Timetable", "steps_that_fit", "validations_apart"]
 

@@ -16,11 +16,11 @@ from regard.errors import CheckpointError, ConfigError
 from regard.models.kinds import complete_table
 from regard.training.distributed import spread_like
 from regard.training.manifest import check_key, is_count, is_number
+from regard.training.settings import FITTED
 from regard.training.task import Position, Task
 from regard.training.weights import FLOATS
 
 __all__ = [
-    "FITTED",
     "Counters",
     "check_fits",
     "check_same",
@@ -95,9 +95,6 @@ def is_position(value: object) -> bool:
 
 def is_sums(value: object) -> bool:
     return isinstance(value, dict) and all(map(is_number, value.values()))
-
-
-FITTED = ("steps", "warmup", "validate_every")  # keys of [training] that are fitted to a time limit
 
 
 def is_fitted(value: object) -> bool:

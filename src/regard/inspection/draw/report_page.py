@@ -13,7 +13,7 @@ from regard.inspection.draw.html import document, figure_element, svg_element, t
 from regard.inspection.draw.table import Table
 from regard.reading import CONFIG, Unreadable, parse_toml, read_bytes
 from regard.training.metrics import format_duration, format_value, metric_name, read_records
-from regard.training.sample import MISSING, Sample, differing
+from regard.training.sample import MISSING, Sample
 
 __all__ = ["LookPicture", "write"]
 
@@ -220,7 +220,15 @@ def _recorded(valids: Sequence[dict[str, Any]]) -> list[Sample]:
         samples = record.get("samples")
         if isinstance(samples, list) and samples:
             keep = [each for each in samples if isinstance(each, dict)]
-            return [Sample(*(str(each.get(key, "")) for key in Sample._fields)) for each in keep]
+            return [
+                Sample(
+                    source=str(each.get("source", "")),
+                    reference=str(each.get("reference", "")),
+                    output=str(each.get("output", "")),
+                    label=each.get("label") is True,
+                )
+                for each in keep
+            ]
     return []
 
 
@@ -251,7 +259,7 @@ def _samples(samples: Sequence[Sample]) -> list[str]:
         return []
     elements = []
     for sample in samples:
-        pieces = differing(sample.output, sample.reference)
+        pieces = sample.pieces
         same = sample.output.split() == sample.reference.split()
         output = "".join(_piece(*piece) for piece in pieces) or '<span class="note">nothing</span>'
         right = ' <span class="right">✓ as the reference</span>' if same else ""

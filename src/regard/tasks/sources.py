@@ -1,0 +1,72 @@
+"""The files that a run was trained on, by their hashes, so that one which has changed is named when it is resumed."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+from regard.data import cache
+from regard.data.settings import DataSettings
+from regard.disk import reason, write_whole
+from regard.errors import CheckpointError, TrainingError
+from regard.reading import Unreadable, parse_json, read_bytes
+
+__all__ = ["FILE", "changed_files", "check_unchanged", "record_sources"]
+
+FILE = "sources.json"  # in a run folder
+KEYS = ["source", "target", "valid_source", "valid_target", "documents", "valid_documents", "captions"]
+KEYS += ["valid_captions", "labels", "train_list", "valid_list"]
+LARGEST = 2**20  # bytes of the record that is read
+
+
+def data_files(data: DataSettings) -> Iterator[Path]:
+    """List the files of the data; pictures, of which there are many, are not among them."""
+    names = [getattr(data, key) for key in KEYS]
+    names += [None if data.builtin else data.alignment]
+    for corpus in (*data.corpora, *data.earlier, *data.valid):
+        names += [*corpus.files, corpus.alignment]
+    return (path for path in dict.fromkeys(Path(name) for name in names if name) if path.is_file())
+
+
+def record_sources(run: Path, data: DataSettings) -> None:
+    """Write the hash of every file of the data into a run folder."""
+    path = run / FILE
+    try:
+        hashes = {str(each.absolute()): cache.digest(each) for each in data_files(data)}
+        write_whole(path, json.dumps(hashes, indent=1, ensure_ascii=False) + "\n")
+    except OSError as error:
+        raise TrainingError(f"{path}: not written, {reason(error)}") from error
+
+
+def changed_files(run: Path, data: DataSettings, last: Path) -> list[str]:
+    """List the files that have changed since a run was trained on them.
+
+    A run of an earlier version has no hashes; there it is the files that are newer than its last checkpoint.
+    """
+    try:
+        hashes = parse_json(read_bytes(run / FILE, LARGEST))
+    except (OSError, Unreadable):
+        hashes = None
+    changed = list[str]()
+    for path in data_files(data):
+        try:
+            if isinstance(hashes, dict):
+                before = hashes.get(str(path.absolute()))
+                differs = isinstance(before, str) and before != cache.digest(path)
+            else:
+                differs = path.stat().st_mtime > (last / "manifest.json").stat().st_mtime
+        except OSError:
+            continue
+        changed += [str(path)] * differs
+    return changed
+
+
+def check_unchanged(run: Path, data: DataSettings, stored: object, prepared: str, last: Path) -> None:
+    """Refuse to resume a run on files that have changed, by their names; the hashes of all data are given."""
+    if stored is None or stored == prepared:
+        return
+    if changed := changed_files(run, data, last):
+        verb, old = ("has", "the old one") if len(changed) == 1 else ("have", "the old ones")
+        raise CheckpointError(
+            f"{', '.join(changed)}: {verb} changed since {run} was trained; put {old} back, or train another run on "
+            "the new data, with --from and --out"
+        )
