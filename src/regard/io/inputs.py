@@ -6,9 +6,10 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar, cast
 
 from regard.errors import CommandError, DataError
+from regard.io.encodings import EncodedFile, check_encoding
 from regard.io.formats import LabelOutput, label_line
 from regard.io.lines import (
     CHUNK,
@@ -23,10 +24,20 @@ from regard.io.lines import (
     unequal_lines,
 )
 
-__all__ = ["Block", "DocumentLines", "LinePairs", "SourceLines", "announce_keyboard", "one_input", "text_or_file"]
+__all__ = [
+    "Block",
+    "DocumentLines",
+    "LinePairs",
+    "SourceLines",
+    "announce_keyboard",
+    "encode_input",
+    "one_input",
+    "text_or_file",
+]
 
 
 NAMED = 10  # documents without words that are named; more are counted
+Name = TypeVar("Name", str, Path, str | None, Path | None)
 DOCUMENTS = 256  # documents that are read together
 
 
@@ -49,6 +60,15 @@ def text_or_file(argument: str, as_text: bool = False) -> str:
     if any(map(str.isspace, argument)):
         return GivenText(argument)
     raise CommandError(f"{argument}: no such file; if it is a text, add --text")
+
+
+def encode_input(path: Name, encoding: str | None) -> Name:
+    """Attach the encoding that a person gave to the name of a file; a text that was typed has none."""
+    if encoding is None:
+        return path
+    if problem := check_encoding(encoding):
+        raise CommandError(f"--encoding: {encoding} given, {problem}")
+    return path if path is None or isinstance(path, GivenText) else cast(Name, EncodedFile(str(path), encoding))
 
 
 def one_input(arguments: Sequence[str]) -> str:

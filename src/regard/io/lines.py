@@ -1,7 +1,8 @@
 """Decode lines of text from bytes, block by block: plain or gzip, from a file, a pipe or a device.
 
 A line ends at a line feed, with or without a carriage return before it, and nowhere else: U+2028 and its like are
-characters. Text is UTF-8 without NUL; a DataError names the line that is not, after the lines before it were given. A
+characters. Text is UTF-8 without NUL, or of the encoding that an `EncodedFile` names; a DataError names the line that
+is not, after the lines before it were given. A CSV comes as lines of a TSV. A
 line is cut while it is read: LONGEST characters of it are kept, however long it is and however little it takes packed,
 so that memory is bounded. How many lines were cut is said once, with the number of the first.
 
@@ -10,6 +11,7 @@ next one, and a file still comes in chunks that fill a batch.
 """
 
 import io
+import itertools
 import select
 import sys
 import zlib
@@ -18,6 +20,8 @@ from pathlib import Path
 from typing import Protocol, cast, runtime_checkable
 
 from regard.errors import CommandError, DataError
+from regard.io.csv_lines import csv_rows, is_csv
+from regard.io.encodings import encoding_of, hint, transcode
 
 __all__ = [
     "CHUNK",
@@ -85,12 +89,15 @@ def check_file(path: str | Path) -> None:
         raise DataError(f"{path}: cannot be read: {error.strerror or error}") from None
 
 
-def read_lines(stream: Bytes, name: str, say: Say = ignore) -> Iterator[list[str]]:
-    """The lines that end in each block of bytes, and the last one; `name` is what the stream is called in messages."""
+def read_lines(stream: Bytes, name: str, say: Say = ignore, encoding: str | None = None) -> Iterator[list[str]]:
+    """The lines that end in each block of bytes, and the last one; `name` is what the stream is called in messages.
+
+    `encoding` is that of the text, where it is not UTF-8.
+    """
     number = cut = first_cut = 0
     begun, length = bytearray(), 0  # a line whose end was not seen yet: what is kept of it, and its bytes so far
     try:
-        for block in decompress(stream):
+        for block in transcode(decompress(stream), name, encoding):
             nul = block.find(b"\0")
             *ends, rest = (block if nul < 0 else block[:nul]).split(b"\n")
             lines: list[str] = []
@@ -98,7 +105,7 @@ def read_lines(stream: Bytes, name: str, say: Say = ignore) -> Iterator[list[str
                 number += 1
                 raw = append_limited(begun, part) if begun else part
                 try:
-                    text, whole = decode_line(raw, length + len(part), f"{name}, line {number:,}", number)
+                    text, whole = decode_line(raw, length + len(part), f"{name}, line {number:,}", number, block)
                 except DataError:
                     yield lines
                     raise
@@ -112,6 +119,7 @@ def read_lines(stream: Bytes, name: str, say: Say = ignore) -> Iterator[list[str
                 check_utf16(begun, f"{name}, line {number + 1:,}", number + 1)
                 raise DataError(
                     f"{name}, line {number + 1:,}: byte {length + 1:,} is NUL, as in binary files; expected UTF-8 text"
+                    f"{hint(block[:BLOCK])}"
                 )
     except zlib.error as error:
         raise DataError(f"{name}: broken gzip after line {number:,}: {reason(error)}") from None
@@ -134,8 +142,11 @@ def append_limited(begun: bytearray, more: bytes) -> bytearray:
     return begun
 
 
-def decode_line(raw: bytes | bytearray, length: int, place: str, number: int) -> tuple[str, bool]:
-    """A line of `length` bytes, of which these are the first, as text; and whether it is all of it."""
+def decode_line(raw: bytes | bytearray, length: int, place: str, number: int, block: bytes = b"") -> tuple[str, bool]:
+    """A line of `length` bytes, of which these are the first, as text; and whether it is all of it.
+
+    `block` are the bytes that it was read with, by which another encoding is guessed.
+    """
     check_utf16(raw, place, number)
     whole = length == len(raw)
     line = raw.removeprefix(UTF8_MARK) if number == 1 else raw
@@ -146,6 +157,7 @@ def decode_line(raw: bytes | bytearray, length: int, place: str, number: int) ->
         if whole or error.start < len(line) - 3:  # else half a character, at which it was cut
             raise DataError(
                 f"{place}: byte {error.start + 1:,} (0x{line[error.start]:02x}) is not UTF-8; convert the file to UTF-8"
+                f"{hint(bytes(raw[:BLOCK]) + block)}"
             ) from None
         text = line[: error.start].decode()
     return text[:LONGEST], whole and len(text) <= LONGEST
@@ -154,7 +166,7 @@ def decode_line(raw: bytes | bytearray, length: int, place: str, number: int) ->
 def check_utf16(raw: bytes | bytearray, place: str, number: int) -> None:
     """Refuse a first line that begins as UTF-16 does."""
     if number == 1 and raw.startswith(UTF16_MARKS):
-        raise DataError(f"{place}: looks like UTF-16; convert the file to UTF-8")
+        raise DataError(f"{place}: looks like UTF-16; convert the file to UTF-8, or add --encoding utf-16")
 
 
 def decompress(stream: Bytes) -> Iterator[bytes]:
@@ -192,7 +204,7 @@ def read_whole(path: str | Path) -> str:
     data = bytearray()
     try:
         with open(path, "rb") as stream:
-            for block in decompress(stream):
+            for block in transcode(decompress(stream), str(path), encoding_of(path)):
                 data += block
                 if len(data) > WHOLE:
                     raise DataError(f"{path}: more than {WHOLE >> 20:,} MiB, too large to read as one text")
@@ -202,7 +214,8 @@ def read_whole(path: str | Path) -> str:
     except OSError as error:
         raise DataError(f"{path}: cannot be read: {error.strerror or error}") from None
     except UnicodeDecodeError as error:
-        raise DataError(f"{path}: byte {error.start + 1:,} is not UTF-8; convert the file to UTF-8") from None
+        where = f"byte {error.start + 1:,} is not UTF-8; convert the file to UTF-8"
+        raise DataError(f"{path}: {where}{hint(bytes(data[:BLOCK]))}") from None
 
 
 def unequal_lines(
@@ -259,25 +272,30 @@ def read_chunks(path: str | Path, size: int = CHUNK, say: Say = ignore) -> Itera
     if str(path) == STANDARD:
         if sys.stdin is None:
             raise CommandError("standard input: closed, expected lines of text or a file's name")
-        yield from gather_chunks(cast(Stream, sys.stdin.buffer), "standard input", size, say)
+        yield from gather_chunks(cast(Stream, sys.stdin.buffer), "standard input", size, say, encoding_of(path))
         return
     if Path(path).is_dir():
         raise DataError(f"{path}: a folder given, expected a file")
     try:
         with open(path, "rb") as stream:
-            yield from gather_chunks(stream, str(path), size, say)
+            yield from gather_chunks(stream, str(path), size, say, encoding_of(path), table=is_csv(path))
     except FileNotFoundError:
         raise DataError(f"{path}: no such file") from None
     except OSError as error:
         raise DataError(f"{path}: cannot be read: {error.strerror or error}") from None
 
 
-def gather_chunks(stream: Stream, name: str, size: int, say: Say = ignore) -> Iterator[list[str]]:
-    """Yield as many lines at a time as can be had without waiting."""
+def gather_chunks(
+    stream: Stream, name: str, size: int, say: Say = ignore, encoding: str | None = None, table: bool = False
+) -> Iterator[list[str]]:
+    """Yield as many lines at a time as can be had without waiting; of a `table`, a CSV, each record is one of a TSV."""
     lines: list[str] = []
     characters = 0
+    blocks = read_lines(stream, name, say, encoding)
+    if table:
+        blocks = ([row] for _, row in csv_rows(itertools.chain.from_iterable(blocks), name))
     try:
-        for more in read_lines(stream, name, say):
+        for more in blocks:
             lines += more
             characters += sum(map(len, more))
             while len(lines) >= size:

@@ -11,6 +11,7 @@ from regard.cli.options import (
     BatchTokensOption,
     CheckpointOption,
     DeviceOption,
+    EncodingOption,
     EngineOption,
     JsonLinesOption,
     OutOption,
@@ -64,6 +65,7 @@ def translate(
     more: MoreArgument = None,
     *,
     as_text: TextOption = False,
+    encoding: EncodingOption = None,
     out: OutOption = None,
     scores: ScoresOption = False,
     alignment: AlignmentOption = False,
@@ -82,18 +84,19 @@ def translate(
 ) -> None:
     """Translate a text, or a file line by line, with a trained run.
 
-    Without a text or a file, it reads standard input as it comes. In a table (.tsv, .jsonl, .json), it reads the
+    Without a text or a file, it reads standard input as it comes. In a table (.tsv, .csv, .jsonl, .json), it reads the
     sources and ignores translations. Several runs make an ensemble.
     """
     from regard.decoding.processes import Processes
     from regard.io.formats import OutputFormat
-    from regard.io.inputs import SourceLines
+    from regard.io.inputs import SourceLines, encode_input
     from regard.io.lines import ignore
     from regard.io.output import check_output
 
     check_engine(engine, quantize)
     runs, file = split_runs_and_input([run, *(more or [])], as_text)
     check_folders(*runs, engine=engine)
+    file, prefixes = encode_input(file, encoding), encode_input(prefixes, encoding)
     check_output(out, file, prefixes)
     processes = Processes()
     source_lines = SourceLines(
