@@ -110,8 +110,8 @@ def measure_label_baselines(task: "RunTask") -> Baselines:
 
     prepared, labels = task.prepared, task.prepared.labels
     truth, known = labels_of(prepared.valid), labels_of(prepared.train)
-    metric = task.settings.training.metric
-    metric = metric if metric in ("accuracy", "f1") else "accuracy"
+    chosen = task.settings.training.metric
+    metric = chosen if chosen in ("accuracy", "f1") else "accuracy"
     majority = int(np.bincount(known, minlength=len(labels)).argmax())
     answers = {f"the most frequent label ({labels[majority]})": np.full(len(truth), majority)}
     if prepared.pictures is None:
