@@ -124,13 +124,10 @@ def read_checked(table: Mapping[str, Any], flags: Mapping[str, str], *, based: b
 
 
 def print_data_check(settings: "Settings", based: bool, anyway: bool) -> None:
-    """Print what is wrong with the data; files that are not there are named, and do not make a configuration wrong."""
+    """Print what is wrong with the data, where all files are there: a configuration may be checked elsewhere."""
     from regard.tasks.data_check import check_data, missing_files
 
-    if missing := missing_files(settings.data):
-        print_message(f"{missing[0]}: no such file, so the data are not checked")
-        return
-    for line in check_data(settings, based=based, anyway=anyway):
+    for line in [] if missing_files(settings.data) else check_data(settings, based=based, anyway=anyway):
         print_message(line)
 
 

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, islice
 from pathlib import Path
-from typing import NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 from regard.errors import CommandError, DataError
 from regard.io.encodings import EncodedFile, check_encoding
@@ -31,6 +31,7 @@ __all__ = [
     "SourceLines",
     "announce_keyboard",
     "encode_input",
+    "encode_inputs",
     "one_input",
     "text_or_file",
 ]
@@ -69,6 +70,11 @@ def encode_input(path: Name, encoding: str | None) -> Name:
     if problem := check_encoding(encoding):
         raise CommandError(f"--encoding: {encoding} given, {problem}")
     return path if path is None or isinstance(path, GivenText) else cast(Name, EncodedFile(str(path), encoding))
+
+
+def encode_inputs(encoding: str | None, *paths: Any) -> list[Any]:
+    """Attach the encoding to the names of several files."""
+    return [encode_input(path, encoding) for path in paths]
 
 
 def one_input(arguments: Sequence[str]) -> str:

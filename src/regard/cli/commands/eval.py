@@ -29,6 +29,7 @@ from regard.cli.options import (
     with_search,
 )
 from regard.errors import CommandError
+from regard.io.inputs import encode_inputs
 
 RunsArgument = Annotated[list[Path] | None, typer.Argument(metavar="RUN", help="Run folder; several make an ensemble.")]
 GoldOption = Annotated[
@@ -86,11 +87,8 @@ def eval(
     program, --documents a classifier, --images with --captions a captioner, and --gold word alignments: those of a run
     between source and reference, or those in the file of --hypothesis.
     """
-    from regard.io.inputs import encode_input
-
-    given = (source, reference, hypothesis, documents, captions, labels, names)
-    files_of: list[Any] = [encode_input(each, encoding) for each in given]
-    source, reference, hypothesis, documents, captions, labels, names = files_of
+    source, reference, hypothesis = encode_inputs(encoding, source, reference, hypothesis)
+    documents, captions, labels, names = encode_inputs(encoding, documents, captions, labels, names)
     opening: dict[str, Any] = {"checkpoint": checkpoint, "device": device, "engine": engine, "quantize": quantize}
     opening["languages"] = languages
     if gold is not None:
