@@ -117,10 +117,8 @@ def align(
     """
     check_options(source, target, translations, reverse, symmetrise, choose, agree, dependencies)
     check_folders(run)
-
     from regard.decoding.ensemble import first_model
     from regard.inspection.alignments.corpus import align_pairs, change_settings, read_pairs
-    from regard.io.output import check_output
 
     source, target = encode_inputs(encoding, source, target)
     check_output(out, source, target)
