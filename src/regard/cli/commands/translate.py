@@ -33,6 +33,7 @@ from regard.cli.runs import (
     print_unknown_words,
     split_runs_and_input,
 )
+from regard.io.output import check_output
 
 MoreArgument = Annotated[
     list[str] | None,
@@ -91,7 +92,6 @@ def translate(
     from regard.io.formats import OutputFormat
     from regard.io.inputs import SourceLines, encode_input
     from regard.io.lines import ignore
-    from regard.io.output import check_output
 
     check_engine(engine, quantize)
     runs, file = split_runs_and_input([run, *(more or [])], as_text)
