@@ -154,7 +154,7 @@ WRITERS = {
     "look": ("run", "1 2", *ON_CPU, "--out"),
     "eval": ("--hypothesis", "many", "--reference", "many", "--source", "many", "--metrics", "bleu", "--plot"),
     "data": ("phrasebook", "--count", "500", "--out"),
-    "train": ("--source", "many", "--target", "many", "--set", "training.device=cpu", "--out"),
+    "train": ("--source", "many", "--target", "many", "--anyway", "--set", "training.device=cpu", "--out"),
 }
 
 

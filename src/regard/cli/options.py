@@ -211,6 +211,9 @@ QuantizeOption = Annotated[
 TextOption = Annotated[
     bool, flag_option("--text", "Treat the argument as a text, even a single word, not as a file's name.")
 ]
+EncodingOption = Annotated[
+    str | None, text_option("Encoding of the text files that are read; default: utf-8.", metavar="NAME")
+]
 
 # What is written.
 OutOption = Annotated[Path | None, out_option("File to write to; default: standard output.")]

@@ -45,14 +45,15 @@ OPTIONS: dict[str, Any] = {
     "target": Annotated[Text, file_option("Text file of the sources' translations, line by line.")],
     "valid_source": Annotated[Text, file_option("Text file of sources for validation.")],
     "valid_target": Annotated[Text, file_option("Text file of translations for validation.")],
-    "pairs": Annotated[Text, file_option("File with both sides: .tsv (source, target), .jsonl or .json.")],
+    "pairs": Annotated[Text, file_option("File with both sides: .tsv or .csv (source, target), .jsonl or .json.")],
     "valid_pairs": Annotated[Text, file_option("File with both sides for validation.")],
-    "documents": Annotated[Text, file_option("TSV file of labelled documents: label and text.")],
-    "valid_documents": Annotated[Text, file_option("TSV file of labelled documents for validation.")],
+    "documents": Annotated[Text, file_option("TSV or CSV file of labelled documents: label and text.")],
+    "valid_documents": Annotated[Text, file_option("TSV or CSV file of labelled documents for validation.")],
     "images": Annotated[Text, folder_option("Folder of pictures.")],
-    "captions": Annotated[Text, file_option("TSV file of captions: picture and caption.")],
-    "valid_captions": Annotated[Text, file_option("TSV file of captions for validation.")],
-    "labels": Annotated[Text, file_option("TSV file of labels: picture and label.")],
+    "captions": Annotated[Text, file_option("TSV or CSV file of captions: picture and caption.")],
+    "valid_captions": Annotated[Text, file_option("TSV or CSV file of captions for validation.")],
+    "labels": Annotated[Text, file_option("TSV or CSV file of labels: picture and label.")],
+    "encoding": Annotated[Text, text_option("Encoding of the text files; default: utf-8.", metavar="NAME")],
     "model": Annotated[Text, text_option("Kind of model; `regard models` lists them.", metavar="KIND")],
     "preset": Annotated[Text, text_option("Preset of the model's size: tiny, small, base or big.", metavar="NAME")],
     "steps": Annotated[int | None, training_option("steps", "Number of training steps.")],
@@ -128,13 +129,10 @@ def read_checked(table: Mapping[str, Any], flags: Mapping[str, str], *, based: b
 
 
 def print_data_check(settings: "Settings", based: bool, anyway: bool) -> None:
-    """Print what is wrong with the data; files that are not there are named, and do not make a configuration wrong."""
+    """Print what is wrong with the data, where all files are there: a configuration may be checked elsewhere."""
     from regard.tasks.data_check import check_data, missing_files
 
-    if missing := missing_files(settings.data):
-        print_message(f"{missing[0]}: no such file, so the data are not checked")
-        return
-    for line in check_data(settings, based=based, anyway=anyway):
+    for line in [] if missing_files(settings.data) else check_data(settings, based=based, anyway=anyway):
         print_message(line)
 
 

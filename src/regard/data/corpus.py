@@ -1,4 +1,4 @@
-"""Parallel corpora as streams of (source, target), or with word links beside them: text, TSV and JSON lines, or gzip.
+"""Parallel corpora as streams of (source, target), or with word links: text, TSV, CSV and JSON lines, gzip or not.
 
 What a line is, and how long it may be, `regard.io.lines` says. Nothing is held but the line at hand. A line of a TSV
 or of JSON lines that cannot be read is a blank one, so that the others keep their places; how many there are is said
@@ -12,6 +12,8 @@ from typing import Any, TypeVar
 
 from regard.data.settings import CorpusSettings
 from regard.errors import DataError
+from regard.io.csv_lines import csv_rows, find_header, is_csv, locate_column, name_column
+from regard.io.encodings import encoding_of
 from regard.io.lines import LONGEST, Say, check_file, ignore, read_lines, unequal_lines
 
 __all__ = ["lines", "read_linked", "pairs"]
@@ -49,14 +51,19 @@ def rows(
 ) -> Iterator[tuple[str, ...]]:
     """Yield source, target and, with `links`, the links in the same file."""
     if corpus.form is None:
-        one, two = str(corpus.source), str(corpus.target)
+        one, two = corpus.source or "", corpus.target or ""  # with their encoding
         return beside(lines(one, say), lines(two, say), one, two)
+    if corpus.form == ".csv":
+        names = [name_column(corpus.source_column, "source"), name_column(corpus.target_column, "target")]
+        return named_columns(
+            corpus.file or "", *names, *([name_column(corpus.alignment_column, "alignment")] * links), say=say
+        )
     if corpus.form == ".tsv":
         numbers = [corpus.column("source_column"), corpus.column("target_column")]
-        return columns(str(corpus.file), *numbers, *([corpus.column("alignment_column")] if links else []), say=say)
+        return columns(corpus.file or "", *numbers, *([corpus.column("alignment_column")] if links else []), say=say)
     keys = [corpus.key("source_column"), corpus.key("target_column")]
     more = [corpus.key("alignment_column")] if links else []
-    return objects(str(corpus.file), *keys, *more, labelled=labelled, say=say)
+    return objects(corpus.file or "", *keys, *more, labelled=labelled, say=say)
 
 
 def beside(
@@ -96,10 +103,31 @@ class Unreadable:
             say(f"{self.path}: {self.count:,} lines that cannot be read count as blank; the first is {self.first}")
 
 
-def columns(path: str | Path, *numbers: int, say: Say = ignore) -> Iterator[tuple[str, ...]]:
-    """Yield some columns, counted from 1, of tab-separated values. Quotes mean nothing; a blank line stays blank."""
+def named_columns(path: str | Path, *names: str | int, say: Say = ignore) -> Iterator[tuple[str, ...]]:
+    """Yield some columns of a table by their names, where it has a header, or by their numbers.
+
+    Of a TSV, which has none, names stand for the places that such columns usually have.
+    """
+    numbers, header = find_columns(path, *names)
+    return columns(path, *numbers, say=say, header=header)
+
+
+def find_columns(path: str | Path, *names: str | int) -> tuple[list[int], bool]:
+    """Return the numbers of columns, from 1, and whether the first row of the table is a header."""
+    cells, header = find_header(physical_lines(path, ignore), str(path)) if is_csv(path) else ([], False)
+    found = [locate_column(cells, header, name, str(path)) for name in names]
+    return [number for number, _ in found], any(header for _, header in found)
+
+
+def columns(
+    path: str | Path, *numbers: int, say: Say = ignore, header: bool | None = None
+) -> Iterator[tuple[str, ...]]:
+    """Yield some columns, counted from 1, of tab-separated values, or of a CSV. A blank line stays blank.
+
+    Quotes mean nothing in a TSV. `header` says whether a CSV has one; by default its words do.
+    """
     least, bad = max(numbers), Unreadable(path)
-    for number, line in enumerate(lines(path, say), 1):
+    for number, line in numbered_lines(path, say, header):
         cells = line.split("\t")
         if len(cells) >= least:
             bad.good += 1
@@ -161,11 +189,26 @@ def field(row: Any, key: str, label: bool = False) -> str:
 
 
 def lines(path: str | Path, say: Say = ignore) -> Iterator[str]:
-    """Yield the lines of a UTF-8 file, gzip or not, without their ends; a DataError names the file and the line."""
+    """Yield the lines of a text file, gzip or not, without their ends; a DataError names the file and the line.
+
+    A CSV comes as lines of a TSV, without its header.
+    """
+    for _, line in numbered_lines(path, say):
+        yield line
+
+
+def numbered_lines(path: str | Path, say: Say = ignore, header: bool | None = None) -> Iterator[tuple[int, str]]:
+    """Yield lines with their numbers in the file; of a CSV, that of the first line of each record."""
+    stream = physical_lines(path, say)
+    return csv_rows(stream, str(path), header) if is_csv(path) else enumerate(stream, 1)
+
+
+def physical_lines(path: str | Path, say: Say) -> Iterator[str]:
+    """Yield the lines of a file as they are."""
     check_file(path)
     try:
         with open(path, "rb") as file:
-            for chunk in read_lines(file, str(path), say):
+            for chunk in read_lines(file, str(path), say, encoding_of(path)):
                 yield from chunk
     except OSError as error:
         raise DataError(f"{path}: cannot be read: {error.strerror or error}") from None

@@ -28,6 +28,7 @@ from regard.data.settings import CorpusSettings, DataSettings, TokenizerSettings
 from regard.data.tokenizer import Tokenizers
 from regard.data.unknown_words import WordCollector, format_words, read_words
 from regard.errors import DataError, RegardError
+from regard.io.encodings import encoding_of
 
 __all__ = ["Prepared", "cached_valid_pairs", "prepare", "prepare_rows"]
 
@@ -200,7 +201,8 @@ def contents_of_links(reading: Reading) -> list[str]:
 def fingerprint(corpus: CorpusSettings) -> list[object]:
     """Return the hashes of a corpus' files, and how they are read."""
     hashes = [content(path) for path in corpus.files]
-    return [hashes, corpus.form, corpus.source_column, corpus.target_column, corpus.tag]
+    encodings = {encoding_of(path) for path in corpus.files} - {None}  # caches of UTF-8 keep their names
+    return [hashes, corpus.form, corpus.source_column, corpus.target_column, corpus.tag, *sorted(map(str, encodings))]
 
 
 def build(folder: Path, reading: Reading, tokenizers: Tokenizers | None) -> dict[str, object]:

@@ -3,18 +3,19 @@
 import math
 import os
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from regard.config import option, show_value, suggestion
 from regard.data.builtin import CORPORA, EDITION, generate
 from regard.errors import ArgumentError, ConfigError
+from regard.io.encodings import EncodedFile, check_encoding
 from regard.reading import Unreadable, parse_toml
 
 __all__ = ["AROUND", "EXTENSION", "GOLD", "CorpusSettings", "DataSettings", "TokenizerSettings", "cache_folder"]
 
-TABLES = (".tsv", ".jsonl", ".json")
+TABLES = (".tsv", ".csv", ".jsonl", ".json")
 LANGUAGES = re.compile(r"[A-Za-z_]{2,20}-[A-Za-z_]{2,20}")
 GOLD = "gold"  # the links that a built-in corpus has
 COLUMNS = 10_000
@@ -32,16 +33,24 @@ class CorpusSettings:
 
     source: str | None = option(None, "text file of source sentences, one per line")
     target: str | None = option(None, "text file of their translations, line by line")
-    file: str | None = option(None, "one file with both sides: .tsv, .jsonl or .json (one object per line), also .gz")
+    file: str | None = option(
+        None, "one file with both sides: .tsv, .csv, .jsonl or .json (one object per line), also .gz"
+    )
     source_column: str | int | None = option(
-        None, "column (TSV, from 1) or key (JSON lines) of the source in `file`", least=1, most=COLUMNS
+        None,
+        "column (TSV, CSV: from 1, or its name) or key (JSON lines) of the source in `file`",
+        least=1,
+        most=COLUMNS,
     )
     target_column: str | int | None = option(
-        None, "column (TSV, from 1) or key (JSON lines) of the target in `file`", least=1, most=COLUMNS
+        None,
+        "column (TSV, CSV: from 1, or its name) or key (JSON lines) of the target in `file`",
+        least=1,
+        most=COLUMNS,
     )
     alignment: str | None = option(None, "text file of word links, one line per pair: 0-0 1-2 (Pharaoh)")
     alignment_column: str | int | None = option(
-        None, "column (TSV, from 1) or key (JSON lines) of the links in `file`", least=1, most=COLUMNS
+        None, "column (TSV, CSV: from 1, or its name) or key (JSON lines) of the links in `file`", least=1, most=COLUMNS
     )
     weight: float = option(1.0, "how often its pairs occur in an epoch, on average", least=0.001, most=1000)
     tag: str | None = option(
@@ -139,14 +148,20 @@ class DataSettings:
     )
     earlier: tuple[CorpusSettings, ...] = option((), "corpora to rehearse; default: those of the run that --from names")
     documents: str | None = option(
-        None, "labelled documents, one per line: .tsv (label, text), .jsonl, .json, also .gz"
+        None, "labelled documents, one per line: .tsv or .csv (label, text), .jsonl, .json, also .gz"
     )
     valid_documents: str | None = option(None, "labelled documents for validation")
     label_column: str | int | None = option(
-        None, "column (TSV, from 1; default 1) or key (JSON lines; default label) of the label", least=1, most=COLUMNS
+        None,
+        "column (TSV, CSV: from 1, or its name; default 1) or key (JSON lines; default label) of the label",
+        least=1,
+        most=COLUMNS,
     )
     text_column: str | int | None = option(
-        None, "column (TSV, from 1; default 2) or key (JSON lines; default text) of the text", least=1, most=COLUMNS
+        None,
+        "column (TSV, CSV: from 1, or its name; default 2) or key (JSON lines; default text) of the text",
+        least=1,
+        most=COLUMNS,
     )
     sentence_mark: str | None = option(
         None, "mark between two sentences of a document; without it, full stops separate them"
@@ -156,7 +171,7 @@ class DataSettings:
     )
     images: str | None = option(None, "folder of pictures")
     captions: str | None = option(
-        None, "captions of the pictures: a TSV of picture and caption, Flickr8k's token file, or Karpathy's JSON"
+        None, "captions of the pictures: a TSV or CSV of picture and caption, Flickr8k's token file, or Karpathy's JSON"
     )
     valid_captions: str | None = option(None, "captions of the pictures for validation")
     train_list: str | None = option(
@@ -164,7 +179,7 @@ class DataSettings:
     )
     valid_list: str | None = option(None, "file with the names of the pictures for validation")
     labels: str | None = option(
-        None, "for a classifier: a TSV of picture and label; without it, subfolders of `images` are the labels"
+        None, "for a classifier: a TSV or CSV of picture and label; without it, subfolders of `images` are the labels"
     )
     image_size: int = option(96, "side length in pixels to which pictures are scaled and cropped", least=8, most=1024)
     flip: bool = option(False, "mirror half of the pictures in training")
@@ -194,6 +209,7 @@ class DataSettings:
     )
     held_out_most: int = option(2000, "maximum number of examples held out", least=1, most=10_000_000)
     lowercase: bool = option(False, "lowercase all text")
+    encoding: str | None = option(None, "encoding of the text files, such as cp1252; default: utf-8")
     cache: str | None = option(None, "folder for encoded corpora; default: $REGARD_CACHE, or ~/.cache/regard")
 
     def __post_init__(self) -> None:
@@ -214,6 +230,8 @@ class DataSettings:
             if getattr(self, name) and not getattr(self, needed):
                 raise ConfigError(needed, f"missing, as {name} is given")
         self.check_alignment()
+        if self.encoding is not None and (problem := check_encoding(self.encoding)):
+            raise ConfigError("encoding", f"{show_value(self.encoding)} given, {problem}")
         if self.captions and self.labels:
             raise ConfigError(
                 "labels", "given together with captions; give labels to classify pictures, or captions to describe them"
@@ -274,6 +292,7 @@ class DataSettings:
             raise ConfigError(
                 "documents", f"{show_value(path)} given, expected a name that ends in {', '.join(TABLES)} or .gz"
             )
+        path = self.encoded(path)
         columns = (2, 1) if form == ".tsv" else ("text", "label")
         text = columns[0] if self.text_column is None else self.text_column
         label = columns[1] if self.label_column is None else self.label_column
@@ -286,18 +305,33 @@ class DataSettings:
     def training(self) -> tuple[CorpusSettings, ...]:
         """The corpora of files to train on; none for a built-in corpus."""
         if self.source is None:
-            return self.corpora
-        return (CorpusSettings(self.source, self.target, alignment=self.alignment),)
+            return self.encode_corpora(self.corpora)
+        return self.encode_corpora((CorpusSettings(self.source, self.target, alignment=self.alignment),))
 
     @property
     def rehearsed(self) -> tuple[CorpusSettings, ...]:
         """The earlier corpora that are trained on again; none without a share for them."""
-        return self.earlier if self.rehearsal else ()
+        return self.encode_corpora(self.earlier) if self.rehearsal else ()
 
     @property
     def validation(self) -> tuple[CorpusSettings, ...]:
         """The corpora of files to validate on; none where pairs are held out."""
-        return (CorpusSettings(self.valid_source, self.valid_target),) if self.valid_source is not None else self.valid
+        own = (CorpusSettings(self.valid_source, self.valid_target),) if self.valid_source is not None else self.valid
+        return self.encode_corpora(own)
+
+    def encoded(self, path: str) -> str:
+        """Return the name of a text file with its encoding."""
+        return path if self.encoding is None else EncodedFile(path, self.encoding)
+
+    def encode_corpora(self, corpora: tuple[CorpusSettings, ...]) -> tuple[CorpusSettings, ...]:
+        """Return corpora whose names of text files have their encoding."""
+
+        def encode(corpus: CorpusSettings) -> CorpusSettings:
+            files: dict[str, Any] = {name: getattr(corpus, name) for name in ("source", "target", "file")}
+            names: dict[str, Any] = {name: self.encoded(path) for name, path in files.items() if path is not None}
+            return replace(corpus, **names)
+
+        return corpora if self.encoding is None else tuple(map(encode, corpora))
 
     def held_out_count(self, examples: int) -> int:
         """Return how many of `examples` are held out."""

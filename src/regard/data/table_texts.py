@@ -5,9 +5,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
-from regard.data.corpus import field, parse_line
+from regard.data.corpus import field, find_columns, parse_line
 from regard.data.settings import TABLES, CorpusSettings, DataSettings
 from regard.errors import DataError
+from regard.io.csv_lines import name_column
 from regard.io.inputs import LinePairs
 from regard.io.lines import GivenText, Say
 
@@ -27,8 +28,11 @@ class TableTexts:
 
     def __init__(self, path: str, corpus: CorpusSettings, say: Say, side: Side = "source"):
         self.path, self.corpus, self.say = path, corpus, say
-        column = corpus.column if corpus.form == ".tsv" else corpus.key
-        self.column = column("source_column" if side == "source" else "target_column")  # or the key
+        which: Literal["source_column", "target_column"] = "source_column" if side == "source" else "target_column"
+        if corpus.form == ".csv":  # its rows come as those of a TSV
+            self.column: str | int = find_columns(path, name_column(getattr(corpus, which), side))[0][0]
+        else:
+            self.column = corpus.column(which) if corpus.form == ".tsv" else corpus.key(which)
         self.count, self.unreadable = 0, False
 
     @classmethod
@@ -42,7 +46,7 @@ class TableTexts:
         labelled = data is not None and data.reads == "documents"
         corpus = document_columns(path, data) if data is not None and labelled else pair_columns(path, data)
         texts = cls(path, corpus, say, side)
-        place = f"column {texts.column}" if corpus.form == ".tsv" else f"the key {texts.column!r}"
+        place = f"column {texts.column}" if corpus.form in (".tsv", ".csv") else f"the key {texts.column!r}"
         what, rest = ("documents", "labels") if labelled else (f"{side}s", OTHER_SIDE[side])
         say(f"{path}: reading the {what} in {place}; {rest} are ignored")
         return texts
@@ -79,7 +83,7 @@ def read_tables(pairs: LinePairs, data: DataSettings | None, say: Say) -> None:
 
 def document_columns(path: str, data: DataSettings) -> CorpusSettings:
     """Return where the texts of labelled documents stand, as in the file that was trained on."""
-    if (ending(path) == ".tsv") != (ending(data.documents or "") == ".tsv"):  # columns have numbers, keys have names
+    if not are_alike(path, data.documents or ""):  # columns have numbers, keys have names
         data = replace(data, text_column=None, label_column=None)
     return data.labelled(path)
 
@@ -87,9 +91,15 @@ def document_columns(path: str, data: DataSettings) -> CorpusSettings:
 def pair_columns(path: str, data: DataSettings | None) -> CorpusSettings:
     """Return where the two sides of pairs stand, as in the first file of this form that was trained on."""
     for corpus in () if data is None else data.corpora:
-        if corpus.form is not None and (corpus.form == ".tsv") == (ending(path) == ".tsv"):
+        if corpus.file is not None and are_alike(path, corpus.file):
             return CorpusSettings(file=path, source_column=corpus.source_column, target_column=corpus.target_column)
     return CorpusSettings(file=path)
+
+
+def are_alike(path: str, other: str) -> bool:
+    """Return whether two tables name their columns alike: both are TSV, or CSV, or of JSON."""
+    forms = {ending(each) if ending(each) in (".tsv", ".csv") else ".json" for each in (path, other)}
+    return len(forms) == 1
 
 
 def ending(path: str) -> str:

@@ -94,7 +94,7 @@ def read_texts(path: str | Path, say: Say = ignore, side: Side | None = None) ->
 
     Of a table of pairs, it is the texts of one side: of a TSV column 1 or 2, of JSON lines `source` or `target`.
     """
-    texts = None if side is None else TableTexts.of(str(path), None, say, side)
+    texts = None if side is None else TableTexts.of(path if isinstance(path, str) else str(path), None, say, side)
     lines = [line for chunk in read_chunks(path, say=say) for line in (chunk if texts is None else texts(chunk))]
     if not lines:
         raise DataError(f"{display_name(path)}: empty, expected one sentence per line")

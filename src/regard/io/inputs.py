@@ -6,9 +6,10 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar, cast
 
 from regard.errors import CommandError, DataError
+from regard.io.encodings import EncodedFile, check_encoding
 from regard.io.formats import LabelOutput, label_line
 from regard.io.lines import (
     CHUNK,
@@ -29,6 +30,8 @@ __all__ = [
     "LinePairs",
     "SourceLines",
     "announce_keyboard",
+    "encode_input",
+    "encode_inputs",
     "is_keyboard",
     "one_input",
     "text_or_file",
@@ -38,6 +41,7 @@ __all__ = [
 
 NAMED = 10  # documents without words that are named; more are counted
 SHOWN = 60  # characters of an argument in a message
+Name = TypeVar("Name", str, Path, str | None, Path | None)
 DOCUMENTS = 256  # documents that are read together
 
 
@@ -103,6 +107,20 @@ def is_clearly_text(argument: str) -> bool:
 def show_argument(argument: str) -> str:
     """Show the beginning of an argument in a message."""
     return argument if len(argument) <= SHOWN else f"{argument[:SHOWN]}…"
+
+
+def encode_input(path: Name, encoding: str | None) -> Name:
+    """Attach the encoding that a person gave to the name of a file; a text that was typed has none."""
+    if encoding is None:
+        return path
+    if problem := check_encoding(encoding):
+        raise CommandError(f"--encoding: {encoding} given, {problem}")
+    return path if path is None or isinstance(path, GivenText) else cast(Name, EncodedFile(str(path), encoding))
+
+
+def encode_inputs(encoding: str | None, *paths: Any) -> list[Any]:
+    """Attach the encoding to the names of several files."""
+    return [encode_input(path, encoding) for path in paths]
 
 
 def one_input(arguments: Sequence[str]) -> str:

@@ -1,16 +1,18 @@
 """Decode lines of text from bytes, block by block: plain or gzip, from a file, a pipe or a device.
 
 A line ends at a line feed, with or without a carriage return before it, and nowhere else: U+2028 and its like are
-characters. Text is UTF-8 without NUL; a DataError names the line that is not, after the lines before it were given.
-Where odd bytes are to stop nothing, they are read as �, and how many lines have some is said once. A line is cut while
-it is read: LONGEST characters of it are kept, however long it is and however little it takes packed, so that memory is
-bounded. How many lines were cut is said once, with the number of the first.
+characters. Text is UTF-8 without NUL, or of the encoding that an `EncodedFile` names; a DataError names the line that
+is not, after the lines before it were given. Where odd bytes are to stop nothing, they are read as �, and how many
+lines have some is said once. A CSV comes as lines of a TSV. A line is cut while it is read: LONGEST characters of it
+are kept, however long it is and however little it takes packed, so that memory is bounded. How many lines were cut is
+said once, with the number of the first.
 
 `read_chunks` reads what is there and does not wait for more: whoever types a line into a pipe is answered before the
 next one, and a file still comes in chunks that fill a batch.
 """
 
 import io
+import itertools
 import select
 import sys
 import zlib
@@ -20,6 +22,8 @@ from pathlib import Path
 from typing import Protocol, cast, runtime_checkable
 
 from regard.errors import CommandError, DataError
+from regard.io.csv_lines import csv_rows, is_csv
+from regard.io.encodings import encoding_of, hint, transcode
 
 __all__ = [
     "CHUNK",
@@ -87,16 +91,18 @@ def check_file(path: str | Path) -> None:
         raise DataError(f"{path}: cannot be read: {error.strerror or error}") from None
 
 
-def read_lines(stream: Bytes, name: str, say: Say = ignore, replace: bool = False) -> Iterator[list[str]]:
+def read_lines(
+    stream: Bytes, name: str, say: Say = ignore, encoding: str | None = None, *, replace: bool = False
+) -> Iterator[list[str]]:
     """The lines that end in each block of bytes, and the last one; `name` is what the stream is called in messages.
 
-    With `replace` bytes that are not UTF-8 are read as �.
+    `encoding` is that of the text, where it is not UTF-8. With `replace` bytes that are not UTF-8 are read as �.
     """
     number = cut = first_cut = 0
     odd = OddLines(name) if replace else None
     begun, length = bytearray(), 0  # a line whose end was not seen yet: what is kept of it, and its bytes so far
     try:
-        for block in decompress(stream):
+        for block in transcode(decompress(stream), name, encoding):
             nul = block.find(b"\0")
             *ends, rest = (block if nul < 0 else block[:nul]).split(b"\n")
             lines: list[str] = []
@@ -104,7 +110,7 @@ def read_lines(stream: Bytes, name: str, say: Say = ignore, replace: bool = Fals
                 number += 1
                 raw = append_limited(begun, part) if begun else part
                 try:
-                    text, whole = decode_line(raw, length + len(part), f"{name}, line {number:,}", number, odd)
+                    text, whole = decode_line(raw, length + len(part), f"{name}, line {number:,}", number, block, odd)
                 except DataError:
                     yield lines
                     raise
@@ -118,12 +124,13 @@ def read_lines(stream: Bytes, name: str, say: Say = ignore, replace: bool = Fals
                 check_utf16(begun, f"{name}, line {number + 1:,}", number + 1)
                 raise DataError(
                     f"{name}, line {number + 1:,}: byte {length + 1:,} is NUL, as in binary files; expected UTF-8 text"
+                    f"{hint(block[:BLOCK])}"
                 )
     except zlib.error as error:
         raise DataError(f"{name}: broken gzip after line {number:,}: {reason(error)}") from None
     if begun:
         number += 1
-        text, whole = decode_line(begun, length, f"{name}, line {number:,}", number, odd)
+        text, whole = decode_line(begun, length, f"{name}, line {number:,}", number, odd=odd)
         if not whole:
             cut, first_cut = cut + 1, first_cut or number
         yield [text]
@@ -149,10 +156,12 @@ class OddLines:
     name: str
     count: int = 0
     first: str = ""
+    sample: bytes = b""  # what was read with the first, by which another encoding is guessed
 
-    def replace(self, line: bytes | bytearray, number: int, place: int) -> str:
+    def replace(self, line: bytes | bytearray, number: int, place: int, block: bytes) -> str:
         """Decode a line with � in the place of odd bytes, the first of them at `place`."""
         if not self.count:
+            self.sample = bytes(line[:BLOCK]) + block
             self.first = f"line {number:,}, byte {place + 1:,} (0x{line[place]:02x})"
         self.count += 1
         return line.decode(errors="replace")
@@ -161,13 +170,16 @@ class OddLines:
         """Describe them in one sentence."""
         lines = "1 line has bytes that are" if self.count == 1 else f"{self.count:,} lines have bytes that are"
         first = self.first if self.count == 1 else f"the first is {self.first}"
-        return f"{self.name}: {lines} not UTF-8 and were read as �: {first}; convert it to UTF-8"
+        return f"{self.name}: {lines} not UTF-8 and were read as �: {first}; convert it to UTF-8{hint(self.sample)}"
 
 
 def decode_line(
-    raw: bytes | bytearray, length: int, place: str, number: int, odd: OddLines | None = None
+    raw: bytes | bytearray, length: int, place: str, number: int, block: bytes = b"", odd: OddLines | None = None
 ) -> tuple[str, bool]:
-    """A line of `length` bytes, of which these are the first, as text; and whether it is all of it."""
+    """A line of `length` bytes, of which these are the first, as text; and whether it is all of it.
+
+    `block` are the bytes that it was read with, by which another encoding is guessed.
+    """
     check_utf16(raw, place, number)
     whole = length == len(raw)
     line = raw.removeprefix(UTF8_MARK) if number == 1 else raw
@@ -178,10 +190,11 @@ def decode_line(
         if not whole and error.start >= len(line) - 3:  # half a character, at which it was cut
             text = line[: error.start].decode()
         elif odd is not None:
-            text = odd.replace(line, number, error.start)
+            text = odd.replace(line, number, error.start, block)
         else:
             raise DataError(
                 f"{place}: byte {error.start + 1:,} (0x{line[error.start]:02x}) is not UTF-8; convert the file to UTF-8"
+                f"{hint(bytes(raw[:BLOCK]) + block)}"
             ) from None
     return text[:LONGEST], whole and len(text) <= LONGEST
 
@@ -189,7 +202,7 @@ def decode_line(
 def check_utf16(raw: bytes | bytearray, place: str, number: int) -> None:
     """Refuse a first line that begins as UTF-16 does."""
     if number == 1 and raw.startswith(UTF16_MARKS):
-        raise DataError(f"{place}: looks like UTF-16; convert the file to UTF-8")
+        raise DataError(f"{place}: looks like UTF-16; convert the file to UTF-8, or add --encoding utf-16")
 
 
 def decompress(stream: Bytes) -> Iterator[bytes]:
@@ -227,7 +240,7 @@ def read_whole(path: str | Path) -> str:
     data = bytearray()
     try:
         with open(path, "rb") as stream:
-            for block in decompress(stream):
+            for block in transcode(decompress(stream), str(path), encoding_of(path)):
                 data += block
                 if len(data) > WHOLE:
                     raise DataError(f"{path}: more than {WHOLE >> 20:,} MiB, too large to read as one text")
@@ -237,7 +250,8 @@ def read_whole(path: str | Path) -> str:
     except OSError as error:
         raise DataError(f"{path}: cannot be read: {error.strerror or error}") from None
     except UnicodeDecodeError as error:
-        raise DataError(f"{path}: byte {error.start + 1:,} is not UTF-8; convert the file to UTF-8") from None
+        where = f"byte {error.start + 1:,} is not UTF-8; convert the file to UTF-8"
+        raise DataError(f"{path}: {where}{hint(bytes(data[:BLOCK]))}") from None
 
 
 def unequal_lines(
@@ -292,18 +306,20 @@ def read_chunks(
     """
     if isinstance(path, GivenText):
         given = io.BytesIO(path.encode(errors="surrogateescape") or b"\n")
-        yield from gather_chunks(given, "the text", size, say, replace)
+        yield from gather_chunks(given, "the text", size, say, replace=replace)
         return
     if str(path) == STANDARD:
         if sys.stdin is None:
             raise CommandError("standard input: closed, expected lines of text or a file's name")
-        yield from gather_chunks(cast(Stream, sys.stdin.buffer), "standard input", size, say, replace)
+        source = cast(Stream, sys.stdin.buffer)
+        yield from gather_chunks(source, "standard input", size, say, encoding_of(path), replace=replace)
         return
     if Path(path).is_dir():
         raise DataError(f"{path}: a folder given, expected a file")
     try:
         with open(path, "rb") as stream:
-            yield from gather_chunks(stream, str(path), size, say, replace)
+            table = is_csv(path)
+            yield from gather_chunks(stream, str(path), size, say, encoding_of(path), table=table, replace=replace)
     except FileNotFoundError:
         raise DataError(f"{path}: no such file") from None
     except OSError as error:
@@ -311,13 +327,23 @@ def read_chunks(
 
 
 def gather_chunks(
-    stream: Stream, name: str, size: int, say: Say = ignore, replace: bool = False
+    stream: Stream,
+    name: str,
+    size: int,
+    say: Say = ignore,
+    encoding: str | None = None,
+    *,
+    table: bool = False,
+    replace: bool = False,
 ) -> Iterator[list[str]]:
-    """Yield as many lines at a time as can be had without waiting."""
+    """Yield as many lines at a time as can be had without waiting; of a `table`, a CSV, each record is one of a TSV."""
     lines: list[str] = []
     characters = 0
+    blocks = read_lines(stream, name, say, encoding, replace=replace)
+    if table:
+        blocks = ([row] for _, row in csv_rows(itertools.chain.from_iterable(blocks), name))
     try:
-        for more in read_lines(stream, name, say, replace):
+        for more in blocks:
             lines += more
             characters += sum(map(len, more))
             while len(lines) >= size:

@@ -81,7 +81,7 @@ def measure_pair_baselines(task: "RunTask") -> Baselines | None:
     rows = min(settings.training.validate_rows, len(prepared.valid_pairs), len(prepared.valid))
     pairs, target = prepared.valid_pairs[:rows], prepared.tokenizers.target
     references = [target.normalise(text) for _, text in pairs]
-    metric = settings.training.metric
+    metric: str | None = settings.training.metric
     if metric in (None, "loss"):
         metric = translation_metric(references)
     if not pairs or metric is None or metric == "loss":
@@ -110,8 +110,8 @@ def measure_label_baselines(task: "RunTask") -> Baselines:
 
     prepared, labels = task.prepared, task.prepared.labels
     truth, known = labels_of(prepared.valid), labels_of(prepared.train)
-    metric = task.settings.training.metric
-    metric = metric if metric in ("accuracy", "f1") else "accuracy"
+    chosen = task.settings.training.metric
+    metric = chosen if chosen in ("accuracy", "f1") else "accuracy"
     majority = int(np.bincount(known, minlength=len(labels)).argmax())
     answers = {f"the most frequent label ({labels[majority]})": np.full(len(truth), majority)}
     if prepared.pictures is None:
@@ -222,10 +222,10 @@ def regress(
             optimiser.zero_grad()
             scores = embedding_bag(weight=weights, **features) + bias
             loss = cross_entropy(scores, truth) + PENALTY / (2 * len(sources)) * weights.square().sum()
-            loss.backward()  # type: ignore[no-untyped-call]
+            loss.backward()
             return loss
 
-        optimiser.step(closure)  # type: ignore[no-untyped-call]
+        optimiser.step(closure)
     with torch.no_grad():
         found = embedding_bag(weight=weights, **bag(asked, len(tests))) + bias
     return np.asarray(found.argmax(1).numpy(), np.int64)

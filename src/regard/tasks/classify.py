@@ -2,7 +2,7 @@
 
 # b documents or pictures · k labels · h w height and width
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -308,7 +308,7 @@ class Classify(RunTask):
     ) -> EvaluationReport:
         """Classify the documents of a file, or the pictures of a folder whose labels stand in a file or are folders."""
         if documents is not None:
-            return evaluate_documents(run, str(documents))
+            return evaluate_documents(run, documents if isinstance(documents, str) else str(documents))
         if images is None:
             raise ArgumentError("documents: missing, expected a file of labelled documents, or a folder of images")
         return evaluate_pictures(run, images, labels)
@@ -351,7 +351,8 @@ def evaluate_pictures(run: TrainedRun, images: str | Path, labels: str | Path | 
 def evaluate_documents(run: TrainedRun, path: str) -> EvaluationReport:
     """Classify the documents of a file in the form that the run was trained on."""
     notes: list[str] = []
-    stream = pairs(run.settings.data.labelled(path), labelled=True, say=notes.append)
+    data = replace(run.settings.data, encoding=None)  # that of the files of training
+    stream = pairs(data.labelled(path), labelled=True, say=notes.append)
     rows = {f"{path}, line {i:,}": row for i, row in enumerate(stream, 1)}
     unlabelled = [place for place, (text, label) in rows.items() if text and not label]
     if unlabelled:

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from regard.data.check import DataReport, check_documents, check_pairs, check_texts
-from regard.data.corpus import columns, pairs
-from regard.data.images.caption_files import read_captions
+from regard.data.corpus import pairs
+from regard.data.images.caption_files import read_captions, read_labels
 from regard.data.settings import CorpusSettings, DataSettings
 from regard.errors import DataError, RegardError, TrainingError
 from regard.tasks.settings import Settings
@@ -96,10 +96,10 @@ def side_names(corpus: CorpusSettings) -> list[tuple[str, str]]:
 def report_pictures(data: DataSettings) -> Iterator[tuple[str, DataReport]]:
     """Yield the report on the labels of pictures, or on their captions."""
     if data.labels:
-        rows = ((picture.strip(), label.strip()) for picture, label in columns(data.labels, 1, 2))
+        rows = ((picture.strip(), label.strip()) for picture, label in read_labels(data.encoded(data.labels)).items())
         yield data.labels, check_documents(rows, "put the picture first and its label behind it")
     for path in filter(None, (data.captions, data.valid_captions)):
-        yield path, check_texts(captions_of(path), "caption", "captions")
+        yield path, check_texts(captions_of(data.encoded(path)), "caption", "captions")
 
 
 def captions_of(path: str) -> Iterable[str]:

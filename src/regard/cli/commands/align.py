@@ -8,6 +8,7 @@ from regard.cli.messages import print_message
 from regard.cli.options import (
     CheckpointOption,
     DeviceOption,
+    EncodingOption,
     FromOneOption,
     OutOption,
     RunArgument,
@@ -20,6 +21,8 @@ from regard.cli.options import (
     with_search,
 )
 from regard.cli.runs import check_folders, open_beside, open_run, print_unknown_words
+from regard.io.inputs import encode_inputs
+from regard.io.output import check_output
 
 SourceOption = Annotated[str | None, file_option("Text file of sources, one per line; - reads standard input.")]
 TargetOption = Annotated[
@@ -86,6 +89,7 @@ def align(
     *,
     source: SourceOption = None,
     target: TargetOption = None,
+    encoding: EncodingOption = None,
     out: OutOption = None,
     translations: Annotated[Path | None, file_option("File to write translations to, without --target.")] = None,
     reverse: ReverseOption = None,
@@ -113,11 +117,10 @@ def align(
     """
     check_options(source, target, translations, reverse, symmetrise, choose, agree, dependencies)
     check_folders(run)
-
     from regard.decoding.ensemble import first_model
     from regard.inspection.alignments.corpus import align_pairs, change_settings, read_pairs
-    from regard.io.output import check_output
 
+    source, target = encode_inputs(encoding, source, target)
     check_output(out, source, target)
     check_output(translations, source, out, flag="--translations")
     gold_links, judges = (read_gold(each, from_one) for each in (gold, choose))
@@ -132,9 +135,9 @@ def align(
     if dependencies:
         print_dependencies(opened)
     elif judges is not None or agree:
-        choose_and_print(opened, other, str(source), str(target), judges, choose)
+        choose_and_print(opened, other, source, target, judges, choose)
     else:
-        total, chunks = read_pairs(opened, str(source), target, print_message, **search)
+        total, chunks = read_pairs(opened, source, target, print_message, **search)
         aligned = (align_pairs(opened, other, chunk, symmetrise) for chunk in chunks)
         write_links(opened.alignment_settings, aligned, total, out, translations, gold_links, gold)
         print_unknown_words(opened)

@@ -5,7 +5,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from regard.cli.messages import print_message
-from regard.cli.options import CheckpointOption, DeviceOption, OutOption, RunArgument, TextOption, flag_option
+from regard.cli.options import (
+    CheckpointOption,
+    DeviceOption,
+    EncodingOption,
+    OutOption,
+    RunArgument,
+    TextOption,
+    flag_option,
+)
 from regard.cli.runs import open_run, print_unknown_words
 
 if TYPE_CHECKING:
@@ -30,6 +38,7 @@ def classify(
         ),
     ] = None,
     as_text: TextOption = False,
+    encoding: EncodingOption = None,
     scores: Annotated[bool, flag_option("--scores", "Also write the label's probability, after a tab.")] = False,
     as_json: Annotated[bool, flag_option("--json", "Write one JSON object per line, with all probabilities.")] = False,
     out: OutOption = None,
@@ -39,10 +48,11 @@ def classify(
     """Write the label of each document or picture, with a trained run.
 
     It writes one label per line; with several pictures, each label follows the path and a tab. Without a text or a
-    file, it reads standard input as it comes. In a table (.tsv, .jsonl, .json), it reads the texts and ignores labels.
+    file, it reads standard input as it comes. In a table (.tsv, .csv, .jsonl, .json), it reads the texts and ignores
+    labels.
     """
     from regard.data.table_texts import TableTexts
-    from regard.io.inputs import DocumentLines, one_input, text_or_file
+    from regard.io.inputs import DocumentLines, encode_input, one_input, text_or_file
     from regard.io.output import check_output, open_output, progress_bar
 
     inputs = items or []
@@ -55,7 +65,7 @@ def classify(
             for line in classify_pictures(opened, inputs, scores, as_json):
                 write(line)
         return
-    documents = one_input([text_or_file(each, as_text) for each in inputs])
+    documents = encode_input(one_input([text_or_file(each, as_text) for each in inputs]), encoding)
     check_output(out, documents)
     lines = DocumentLines(documents, print_message, TableTexts.of(documents, opened.settings.data, print_message))
     with open_output(out) as write, progress_bar(lines.total, out is not None) as advance:

@@ -12,6 +12,7 @@ from regard.cli.options import (
     BatchTokensOption,
     CheckpointOption,
     DeviceOption,
+    EncodingOption,
     EngineOption,
     FromOneOption,
     JsonOption,
@@ -28,12 +29,15 @@ from regard.cli.options import (
     with_search,
 )
 from regard.errors import CommandError
+from regard.io.inputs import encode_inputs
 
 RunsArgument = Annotated[list[Path] | None, typer.Argument(metavar="RUN", help="Run folder; several make an ensemble.")]
 GoldOption = Annotated[
     Path | None, file_option("File of gold word links, to compare with those of the run or of --hypothesis.")
 ]
-Labels = Annotated[Path | None, file_option("TSV file with the pictures' labels; default: the names of their folders.")]
+Labels = Annotated[
+    Path | None, file_option("TSV or CSV file with the pictures' labels; default: the names of their folders.")
+]
 Names = Annotated[
     Path | None, file_option("Text file with the names of the pictures to use, one per line; default: all.")
 ]
@@ -54,13 +58,14 @@ def eval(
     source: SourceOption = None,
     reference: ReferenceOption = None,
     hypothesis: Annotated[Path | None, file_option("Text file of outputs to score, instead of translating.")] = None,
-    documents: Annotated[Path | None, file_option("TSV file of labelled documents, for a classifier.")] = None,
+    documents: Annotated[Path | None, file_option("TSV or CSV file of labelled documents, for a classifier.")] = None,
     images: Annotated[Path | None, folder_option("Folder of pictures, for a run that reads them.")] = None,
-    captions: Annotated[Path | None, file_option("TSV file with the pictures' captions.")] = None,
+    captions: Annotated[Path | None, file_option("TSV or CSV file with the pictures' captions.")] = None,
     labels: Labels = None,
     names: Names = None,
     gold: GoldOption = None,
     from_one: FromOneOption = False,
+    encoding: EncodingOption = None,
     metrics: MetricsOption = None,
     alternatives: AlternativesOption = False,
     lowercase: LowercaseOption = False,
@@ -82,6 +87,8 @@ def eval(
     program, --documents a classifier, --images with --captions a captioner, and --gold word alignments: those of a run
     between source and reference, or those in the file of --hypothesis.
     """
+    source, reference, hypothesis = encode_inputs(encoding, source, reference, hypothesis)
+    documents, captions, labels, names = encode_inputs(encoding, documents, captions, labels, names)
     opening: dict[str, Any] = {"checkpoint": checkpoint, "device": device, "engine": engine, "quantize": quantize}
     opening["languages"] = languages
     if gold is not None:

@@ -8,6 +8,7 @@ from regard.cli.messages import print_message
 from regard.cli.options import (
     CheckpointOption,
     DeviceOption,
+    EncodingOption,
     JsonLinesOption,
     OutOption,
     RunsArgument,
@@ -39,6 +40,7 @@ def score(
     source: SourceOption = None,
     target: TargetOption = None,
     as_text: TextOption = False,
+    encoding: EncodingOption = None,
     tokens: Annotated[bool, flag_option("--tokens", "Also write the tokens and the log-probability of each.")] = False,
     normalise: Annotated[
         bool, flag_option("--normalise", "Divide by the number of tokens, including the end of the text.")
@@ -55,10 +57,11 @@ def score(
     """
     from regard.data.table_texts import read_tables
     from regard.io.formats import ScoredTarget
-    from regard.io.inputs import LinePairs, check_lengths, text_or_file
+    from regard.io.inputs import LinePairs, check_lengths, encode_input, text_or_file
     from regard.io.output import check_output, open_output
 
     source, target = (None if each is None else text_or_file(each, as_text) for each in (source, target))
+    source, target = encode_input(source, encoding), encode_input(target, encoding)
     line_pairs = LinePairs(source, target, print_message)
     check_output(out, source, target)
 

@@ -50,7 +50,9 @@ def train(
     resume: Annotated[Path | None, text_option("Run folder to resume.", metavar="RUN")] = None,
     quiet: Annotated[bool, flag_option("--quiet", "Print only errors; log.txt has everything.")] = False,
     as_json: Annotated[bool, flag_option("--json", "Print one JSON object per record to standard output.")] = False,
-    check: Annotated[bool, flag_option("--check", "Check the configuration and the data, and exit.")] = False,
+    check: Annotated[
+        bool, flag_option("--check", "Check the configuration, and the data where they are there, and exit.")
+    ] = False,
     dry_run: DryRunOption = False,
     anyway: AnywayOption = False,
 ) -> None:

@@ -11,6 +11,7 @@ from regard.cli.options import (
     BatchTokensOption,
     CheckpointOption,
     DeviceOption,
+    EncodingOption,
     EngineOption,
     JsonLinesOption,
     OutOption,
@@ -32,6 +33,7 @@ from regard.cli.runs import (
     print_unknown_words,
     split_runs_and_inputs,
 )
+from regard.io.output import check_output
 
 MoreArgument = Annotated[
     list[str] | None,
@@ -77,6 +79,7 @@ def translate(
     more: MoreArgument = None,
     *,
     as_text: TextOption = False,
+    encoding: EncodingOption = None,
     out: OutOption = None,
     scores: ScoresOption = False,
     alignment: AlignmentOption = False,
@@ -96,18 +99,18 @@ def translate(
 ) -> None:
     """Translate texts, or files line by line, with a trained run.
 
-    Without a text or a file, it reads standard input as it comes. In a table (.tsv, .jsonl, .json), it reads the
+    Without a text or a file, it reads standard input as it comes. In a table (.tsv, .csv, .jsonl, .json), it reads the
     sources and ignores translations. Several runs make an ensemble.
     """
     from regard.decoding.processes import Processes
     from regard.io.formats import OutputFormat
-    from regard.io.inputs import SourceLines
+    from regard.io.inputs import SourceLines, encode_input, encode_inputs
     from regard.io.lines import ignore
-    from regard.io.output import check_output
 
     check_engine(engine, quantize)
     runs, inputs = split_runs_and_inputs([run, *(more or [])], as_text)
     check_folders(*runs, engine=engine)
+    inputs, prefixes = encode_inputs(encoding, *inputs), encode_input(prefixes, encoding)
     check_output(out, *inputs, prefixes)
     processes = Processes()
     source_lines = SourceLines(

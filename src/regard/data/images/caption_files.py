@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import UInt8
 
-from regard.data.corpus import columns, lines
+from regard.data.corpus import lines, named_columns
 from regard.data.images.decode import ENDINGS
 from regard.data.settings import DataSettings
 from regard.errors import DataError
@@ -65,7 +65,7 @@ def read_captions(path: str | Path, say: Say = ignore) -> Captions:
     if first.lstrip().startswith(("{", "[")):
         return read_karpathy(path, say)
     captions = Captions()
-    for picture, caption in columns(path, 1, 2, say=say):
+    for picture, caption in named_columns(path, "picture", "caption", say=say):
         if picture.strip():
             captions.add(NUMBERED.sub("", picture.strip()), caption)
     return captions
@@ -127,7 +127,7 @@ def read_labels(path: str | Path, say: Say = ignore) -> dict[str, str]:
     """Read a file of picture, tab, label; a picture with no label or two is left out, and `say` reports it."""
     labels: dict[str, str] = {}
     bad: dict[str, str] = {}  # what is wrong with a picture's label
-    for number, (picture, label) in enumerate(columns(path, 1, 2, say=say), 1):
+    for number, (picture, label) in enumerate(named_columns(path, "picture", "picture label", say=say), 1):
         picture, label = picture.strip(), label.strip()
         if not picture:
             continue

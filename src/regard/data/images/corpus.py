@@ -63,12 +63,12 @@ def read(data: DataSettings, task: str, labelled: bool = False) -> Rows:
     if labelled:
         if data.captions:
             raise ConfigError("data.captions", f'given for task = "{task}", expected data.labels, or folders')
-        labels = read_labels(data.labels, say) if data.labels else folders(rows.files)
+        labels = read_labels(data.encoded(data.labels), say) if data.labels else folders(rows.files)
         captions.captions = {picture: [label] for picture, label in labels.items()}
         unnamed = "without a label" if data.labels else "in no subfolder that could be the label"
     elif data.captions:
-        captions = read_captions(data.captions, say)
-        also = read_captions(data.valid_captions, say) if data.valid_captions else also
+        captions = read_captions(data.encoded(data.captions), say)
+        also = read_captions(data.encoded(data.valid_captions), say) if data.valid_captions else also
     else:
         raise ConfigError("data.captions", "missing; give the file with the captions of data.images")
     rows.counts["blank"] = captions.blank + also.blank

@@ -1,0 +1,217 @@
+"""Encodings of text files other than UTF-8: decoded as they come, and guessed where nobody said which.
+
+A guess looks at byte-order marks, at zero bytes, at which encodings the bytes are valid in, and at whether what they
+spell are letters that are common in a language that is written so. It is told to a person, and never acted upon.
+"""
+
+import codecs
+import itertools
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from regard.config import suggestion
+from regard.errors import DataError
+
+__all__ = ["EncodedFile", "check_encoding", "encoding_of", "guess_encoding", "hint", "transcode"]
+
+# Codecs of Python that are no encodings of files.
+ODD = {"idna", "punycode", "unicode_escape", "raw_unicode_escape", "undefined", "mbcs", "oem", "palmos"}
+NAMES: tuple[str, ...] = (
+    "utf-8",
+    "utf-16",
+    "utf-16-le",
+    "utf-16-be",
+    "utf-32",
+    "latin-1",
+    "cp1252",
+    "cp1250",
+    "cp1251",
+    "cp1253",
+)
+NAMES += ("cp1254", "cp1255", "cp1256", "koi8-r", "shift_jis", "cp932", "euc_jp", "gb18030", "big5", "euc_kr")
+# The frequent letters that a single-byte encoding is chosen by, of the languages written in it.
+WESTERN = set("äöüßàáâãåæçèéêëìíîïñòóôõøùúûœ«»’‘“”„–—…€ÄÖÜÉÀÈÇÑ¿¡ªº·°§\xa0")
+CENTRAL = set("ąćęłńóśźżčďěňřšťůýžáéíőűúöüäŁŚŻŠČŘŽăîâ„”–’…\xa0")
+SINGLE = {
+    "cp1251": ("Windows-1251", set("оеаинтсрвлкмдпуяыьгзбчйхжшюцщэфъёіїєґ«»—–…\xa0")),
+    "koi8-r": ("KOI8-R", set("оеаинтсрвлкмдпуяыьгзбчйхжшюцщэфъё")),
+    "iso8859-5": ("ISO 8859-5", set("оеаинтсрвлкмдпуяыьгзбчйхжшюцщэфъё")),
+    "cp1253": ("Windows-1253", set("αοιετσνηυρπκμλςωδγχθφβξζψάέήίόύώ")),
+    "cp1255": ("Windows-1255", set("אבגדהוזחטיכלמנסעפצקרשתםןףץך")),
+    "cp1256": ("Windows-1256", set("ابتثجحخدذرزسشصضطظعغفقكلمنهويىةأإآ")),
+}
+HIGH = 0.4  # share of bytes above ASCII from which letters are those of another script
+LIKELY = 0.8  # share of them that have to be frequent letters
+
+
+class EncodedFile(str):
+    """The name of a file with the encoding of its text."""
+
+    __slots__ = ("encoding",)
+    encoding: str
+
+    def __new__(cls, path: str, encoding: str) -> "EncodedFile":
+        """Attach the encoding to the name."""
+        file = super().__new__(cls, path)
+        file.encoding = encoding
+        return file
+
+
+class Guess(NamedTuple):
+    """An encoding that a text is likely in: its name for `--encoding`, and the one that people know."""
+
+    encoding: str
+    name: str
+
+
+def encoding_of(path: object) -> str | None:
+    """Return the encoding that came with the name of a file; None for UTF-8."""
+    return path.encoding if isinstance(path, EncodedFile) else None
+
+
+def check_encoding(name: str) -> str:
+    """Return what is wrong with the name of an encoding; nothing where it is one."""
+    try:
+        found = codecs.lookup(name)
+        known = found._is_text_encoding and found.name.replace("-", "_") not in ODD
+    except (LookupError, ValueError):
+        known = False
+    return "" if known else f"no such encoding{suggestion(name, NAMES)}"
+
+
+def transcode(blocks: Iterable[bytes], name: str, encoding: str | None) -> Iterator[bytes]:
+    """Yield the same text in UTF-8; a DataError names the line with a byte that is not of the encoding."""
+    if encoding is None or codecs.lookup(encoding).name == "utf-8":
+        yield from blocks
+        return
+    decoder = codecs.getincrementaldecoder(encoding)()
+    line = 1
+    try:
+        for block in blocks:
+            text = decoder.decode(block)
+            line += text.count("\n")
+            yield text.encode("utf-8", "surrogatepass")
+        yield decoder.decode(b"", final=True).encode("utf-8", "surrogatepass")
+    except UnicodeError as error:
+        start = error.start if isinstance(error, UnicodeDecodeError) else 0
+        before = error.object[:start] if isinstance(error, UnicodeDecodeError) else b""
+        line += before.decode(encoding, "ignore").count("\n")
+        byte = f"byte 0x{error.object[start]:02x}" if isinstance(error, UnicodeDecodeError) and error.object else "text"
+        raise DataError(f"{name}, line {line:,}: {byte} is not valid in {encoding}; give another --encoding") from None
+
+
+def hint(raw: bytes) -> str:
+    """Return what to type to read such bytes; empty where no encoding is likely."""
+    guess = guess_encoding(raw)
+    return "" if guess is None else f", or add --encoding {guess.encoding} (it looks like {guess.name})"
+
+
+def guess_encoding(raw: bytes) -> Guess | None:
+    """Guess the encoding of a text that is not UTF-8; None where nothing is likely."""
+    for mark, encoding, name in (
+        (codecs.BOM_UTF32_LE, "utf-32", "UTF-32"),
+        (codecs.BOM_UTF32_BE, "utf-32", "UTF-32"),
+        (codecs.BOM_UTF16_LE, "utf-16", "UTF-16"),
+        (codecs.BOM_UTF16_BE, "utf-16", "UTF-16"),
+    ):
+        if raw.startswith(mark):
+            return Guess(encoding, name)
+    if b"\0" in raw:
+        return guess_zeros(raw)
+    high = sum(byte > 127 for byte in raw)
+    if not high:
+        return None
+    return guess_east_asian(raw) or guess_single(raw, high)
+
+
+def guess_zeros(raw: bytes) -> Guess | None:
+    """Guess by zero bytes: in UTF-16 those of Latin letters and spaces are every second one."""
+    even, odd = raw[::2].count(0), raw[1::2].count(0)
+    if max(even, odd) < max(2, 0.02 * len(raw)) or min(even, odd) > 0.05 * max(even, odd):
+        return None
+    guess = Guess("utf-16-le" if odd > even else "utf-16-be", "UTF-16 without a mark")
+    text = raw[: len(raw) // 2 * 2].decode(guess.encoding, "replace")
+    return guess if all(each.isprintable() or each in "\t\r\n\ufffd" for each in text) else None
+
+
+def guess_east_asian(raw: bytes) -> Guess | None:
+    """Guess an encoding of two bytes and more: valid, and its characters are those that texts have."""
+    best: tuple[float, Guess] | None = None
+    for encoding, name in (
+        ("shift_jis", "Shift-JIS"),
+        ("euc_jp", "EUC-JP"),
+        ("euc_kr", "EUC-KR"),
+        ("gb18030", "GB18030"),
+        ("big5", "Big5"),
+    ):
+        text = decode_part(raw, encoding)
+        if text is None:
+            continue
+        letters = [each for each in text if ord(each) > 127]
+        share = share_of(letters, encoding)
+        # Two bytes of a Western text that make one character stand between Latin letters.
+        inside = sum(a.isascii() and a.isalpha() for a, b in itertools.pairwise(text) if ord(b) > 127)
+        if share >= LIKELY and inside <= 0.3 * len(letters) and (best is None or share > best[0]):
+            best = share, Guess(encoding, name)
+    return None if best is None else best[1]
+
+
+def decode_part(raw: bytes, encoding: str) -> str | None:
+    """Decode bytes that may end within a character; None where they are not of the encoding."""
+    for cut in range(4):
+        try:
+            return raw[: len(raw) - cut].decode(encoding)
+        except UnicodeDecodeError as error:
+            if error.start < len(raw) - 4:
+                return None
+    return None
+
+
+def share_of(letters: list[str], encoding: str) -> float:
+    """Return the share of characters that are frequent in the language of an encoding."""
+    if not letters:
+        return 0.0
+    kana = sum("\u3041" <= each <= "\u30ff" for each in letters)
+    marks = sum(each in "、。「」！？，：；（）・ー…“”《》" for each in letters)
+    if encoding in ("shift_jis", "euc_jp"):
+        han = sum("\u4e00" <= each <= "\u9fff" for each in letters)
+        return (kana + han + marks) / len(letters) if kana >= 0.2 * len(letters) else 0.0
+    if encoding == "euc_kr":
+        return (sum("\uac00" <= each <= "\ud7a3" for each in letters) + marks) / len(letters)
+    # The first plane of GB 2312 and of Big5 has the frequent characters, in the order of their sounds or strokes.
+    code = "gb2312" if encoding == "gb18030" else "big5"
+    low, high = (0xB0, 0xD7) if code == "gb2312" else (0xA4, 0xC6)
+    frequent = 0
+    for each in letters:
+        raw = each.encode(code, "ignore")
+        frequent += len(raw) == 2 and low <= raw[0] <= high
+    return (frequent + marks) / len(letters) if kana < 0.2 * len(letters) else 0.0
+
+
+def guess_single(raw: bytes, high: int) -> Guess | None:
+    """Guess an encoding of one byte per character by its frequent letters, in lower case where there is a case."""
+    letters = high + sum(chr(byte).isalpha() for byte in raw if byte < 128)
+    if high >= HIGH * letters and high >= 4:
+        scores = {}
+        for encoding, (_, frequent) in SINGLE.items():
+            text = raw.decode(encoding, "replace")
+            others = [each for each in text if ord(each) > 127]
+            scores[encoding] = sum(each in frequent for each in others) / len(others)
+        if any(byte > 0xFA or 0xC0 <= byte <= 0xDF for byte in raw):  # no letters of Hebrew
+            scores["cp1255"] = 0.0
+        else:
+            scores["cp1255"] += 0.01
+        best = max(scores, key=lambda encoding: scores[encoding])
+        if scores[best] >= LIKELY:
+            return Guess(best, SINGLE[best][0])
+    western = share_in(raw, "cp1252", WESTERN)
+    central = share_in(raw, "cp1250", CENTRAL)
+    if max(western, central) < LIKELY:
+        return None
+    return Guess("cp1250", "Windows-1250") if central > western else Guess("cp1252", "Windows-1252 (Latin-1)")
+
+
+def share_in(raw: bytes, encoding: str, frequent: set[str]) -> float:
+    """Return the share of the characters above ASCII that are frequent in an encoding."""
+    others = [each for each in raw.decode(encoding, "replace") if ord(each) > 127]
+    return sum(each in frequent for each in others) / len(others)
