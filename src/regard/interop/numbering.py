@@ -203,8 +203,9 @@ def nllb_rows(folder: Path) -> dict[str, int]:
     the languages and <mask> follow those.
     """
     if (folder / "tokenizer.json").exists():
-        content = read(folder / "tokenizer.json")
-        check_vocabulary(content, str(folder / "tokenizer.json"))
+        path = folder / "tokenizer.json"
+        content = read(path)
+        check_vocabulary(content, str(path))
         vocabulary = content["model"]["vocab"]
         if not isinstance(vocabulary, dict):
             raise DataError(f"{path}: not NLLB's: its pieces are a list, expected a table")
