@@ -71,7 +71,7 @@ def test_when_rows_cannot_share():
 def test_what_a_beam_refuses():
     heads = scrambled(Heads(WIDTH, 2))
     beam = SharedBeamCache.from_cache(begun(heads, 2, 1), 2)
-    with pytest.raises(ShapeError, match="expected one a row"):
+    with pytest.raises(ShapeError, match="expected one per row"):
         beam.extend(heads.prepare(normal(4, 2, WIDTH)))
     with pytest.raises(ArgumentError, match="the rows of a beam see their own past"):
         heads.follow(normal(4, 1, WIDTH), beam, span=Alibi(2))

@@ -106,7 +106,7 @@ def test_values_of_their_own_under_a_span_and_positions():
 @pytest.mark.unchecked
 def test_values_that_do_not_fit_are_refused():
     module, x = Heads(6, 2), torch.randn(4, 6)
-    with pytest.raises(ShapeError, match=r"values: 3 given, expected one a key, 4"):
+    with pytest.raises(ShapeError, match=r"values: 3 given, expected one per key, 4"):
         module(x, x, torch.randn(3, 6))
     with pytest.raises(ArgumentError, match=r"values: given together with a prepared memory.*`prepare`"):
         module(x, module.prepare(x), x)

@@ -68,7 +68,7 @@ def test_put_takes_a_shorter_memory_and_refuses_a_longer_one():
         assert not torch.equal(now[1, :, :3], then[1, :, :3])
     with pytest.raises(ShapeError, match="memory: .* given, expected rows of"):
         state.put_(torch.tensor([0]), filled(heads, 1, keys=5))
-    with pytest.raises(ArgumentError, match="a state of 2 rows a sentence given, expected 1"):
+    with pytest.raises(ArgumentError, match="a state of 2 rows per sentence given, expected 1"):
         state.put_(torch.tensor([0]), filled(heads, 1, rows=2))
 
 
@@ -99,7 +99,7 @@ def test_spread_repeats_the_only_hypothesis(rows):
     steps = heads.follow(x.repeat_interleave(rows, 0), wide.row["past"], start=2)
     expected = heads.follow(x, state.row["past"], start=2).repeat_interleave(rows, 0)
     torch.testing.assert_close(steps, expected)
-    with pytest.raises(ArgumentError, match="spread: a state of 2 rows a sentence, expected one"):
+    with pytest.raises(ArgumentError, match="spread: a state of 2 rows per sentence, expected one"):
         filled(heads, 2, rows=2).spread(3)
 
 

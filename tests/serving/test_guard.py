@@ -247,7 +247,7 @@ def test_the_seconds_to_wait_are_enough(clock):
 def test_a_file_of_keys_that_cannot_be_used(tmp_path):
     for name, content, problem in (
         ("none", None, "No such file"),
-        ("empty", b"# nothing\n\n", "no key in it, expected one a line"),
+        ("empty", b"# nothing\n\n", "no key in it, expected one per line"),
         ("bytes", b"\xff\xfe", "cannot be read"),
     ):
         path = tmp_path / name

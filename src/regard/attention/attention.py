@@ -297,10 +297,11 @@ class Attention(Attentive):
     def pad_packed(
         self, projected_query: Tensor, prepared: Prepared, query: Tensor, packed: Packed, rest: list[Span], heads: bool
     ) -> tuple[Tensor, Prepared, Tensor, Span]:
-        """Pad packed queries, keys and values, one row a sequence, with the span that fits them."""
+        """Pad packed queries, keys and values, one row per sequence, with the span that fits them."""
         for name, tensor in (("query", projected_query), ("keys", prepared.keys), ("values", prepared.values)):
             if tensor.ndim != 2 + heads:
-                raise ShapeError(f"{name}: {list(tensor.shape)} given, expected one row a token with Packed sequences")
+                shape = list(tensor.shape)
+            raise ShapeError(f"{name}: {shape} given, expected one row per token with Packed sequences")
         packed.check("query", projected_query.shape[-2], packed.total)
         packed.check("keys", prepared.keys.shape[-2], packed.total_keys)
         keys, values = packed.pad_keys(prepared.keys, heads), packed.pad_keys(prepared.values, heads)

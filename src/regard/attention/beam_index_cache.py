@@ -1,7 +1,7 @@
 """The cache of a beam on a GPU: keys stay where they were written, and a table says which row each position lies in.
 
 At every step some hypotheses die and others fork. Copying their keys and values costs more than looking at them, and
-lasts longer the longer the sentence; here only `row_index` [r t], a number a position, is put in another order. A
+lasts longer the longer the sentence; here only `row_index` [r t], a number per position, is put in another order. A
 kernel reads through it.
 """
 

@@ -220,7 +220,7 @@ class SharedBeamCache(Cache):
 
     @classmethod
     def from_cache(cls, cache: Cache, rows: int) -> "SharedBeamCache | None":
-        """`rows` hypotheses a sentence with the past of its only one; None where pasts are not equally long."""
+        """`rows` hypotheses per sentence with the past of its only one; None where pasts are not equally long."""
         length_range = cache.length_range()
         if (
             cache.spare is None
@@ -249,7 +249,7 @@ class SharedBeamCache(Cache):
         assert self.lineage is not None
         assert self.length is not None
         if new.keys.shape[-2] != 1:
-            raise ShapeError(f"keys: {list(new.keys.shape)} given, expected one a row for a beam")
+            raise ShapeError(f"keys: {list(new.keys.shape)} given, expected one per row for a beam")
         if self.used + self.rows > self.keys.shape[-2]:
             raise ShapeError(f"cache: {self.used} of {self.keys.shape[-2]} slots used, and {self.rows} more given")
         place = slice(self.used, self.used + self.rows)

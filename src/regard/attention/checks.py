@@ -45,7 +45,7 @@ def check_start(start: int | Tensor) -> int | Tensor:
         or (isinstance(start, Tensor) and (start.is_floating_point() or start.dtype == torch.bool))
     ):
         actual = start.dtype if isinstance(start, Tensor) else repr(start)
-        raise DtypeError(f"start: {actual} given, expected a whole number or a tensor of them, one a row")
+        raise DtypeError(f"start: {actual} given, expected a whole number or a tensor of them, one per row")
     return start
 
 
@@ -101,7 +101,7 @@ def check_shapes(query: Tensor, keys: Tensor, values: Tensor) -> None:
     if keys.shape[-2] == 0:
         raise ShapeError(f"keys: {list(keys.shape)} given, expected at least one key (mark padding with Lengths)")
     if values.shape[-2] != keys.shape[-2]:
-        raise ShapeError(f"values: {values.shape[-2]} given, expected one a key, {keys.shape[-2]}")
+        raise ShapeError(f"values: {values.shape[-2]} given, expected one per key, {keys.shape[-2]}")
     for name, tensor in (("keys", keys), ("values", values)):
         if any(
             a != b and 1 not in (a, b)

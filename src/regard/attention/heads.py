@@ -34,7 +34,7 @@ class Heads(Attentive):
     """Multi-head attention: Vaswani et al. 2017 (arXiv:1706.03762), section 3.2.2.
 
     `query_size` is the depth D_Q of queries and keys over all heads, `value_size` that of the values; both are free and
-    default to `size`. `score` makes one score a head from its width (default: scaled dot). `split="input"` gives each
+    default to `size`. `score` makes one score per head from its width (default: scaled dot). `split="input"` gives each
     head its own slice of the input in place of a projection of all of it, and has no output projection. A departure:
     with `bias`, the default, projections have biases, and the paper's have none.
     """
@@ -387,7 +387,7 @@ def check_values(values: Tensor, memory: Tensor, size: int) -> None:
     """Refuse values unless there is one per key, of the memory's width."""
     check_width("values", values, size)
     if values.shape[-2] != memory.shape[-2]:
-        raise ShapeError(f"values: {values.shape[-2]} given, expected one a key, {memory.shape[-2]}")
+        raise ShapeError(f"values: {values.shape[-2]} given, expected one per key, {memory.shape[-2]}")
 
 
 def check_width(name: str, x: Tensor, size: int) -> None:

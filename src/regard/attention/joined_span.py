@@ -122,5 +122,5 @@ def per_row(name: str, value, limits: SpanLimits):  # type: ignore[no-untyped-de
         a in (1, b) for a, b in zip(reversed(value.shape), reversed(batch), strict=False)
     )
     if not fits:
-        raise ShapeError(f"{name}: {list(value.shape)} given, expected one a row, {list(batch)}")
+        raise ShapeError(f"{name}: {list(value.shape)} given, expected one per row, {list(batch)}")
     return value

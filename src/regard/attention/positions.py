@@ -1,6 +1,6 @@
 r"""Position encodings: attention by content cannot tell the order of its keys; these add it.
 
-Each takes `start`, the index of the first element (a number, or one a row), and a span: with `Packed` sequences every
+Each takes `start`, the index of the first element (a number, or one per row), and a span: with `Packed` sequences every
 position counts from the beginning of its own sequence.
 """
 

@@ -1,7 +1,7 @@
 r"""Spans: where may a query look?
 
 A span narrows `SpanLimits` by any of a mask, a bias (added to the scores) and a gate (multiplied after the weighting);
-`&` joins spans. It sees the unprojected query and the true lengths. `start`, a number or one a row, is the index of
+`&` joins spans. It sees the unprojected query and the true lengths. `start`, a number or one per row, is the index of
 the first query, so that one query over a cache knows where it stands.
 """
 
@@ -35,7 +35,7 @@ class Lengths(Span):
             try:
                 lengths = torch.tensor(lengths)
             except (TypeError, ValueError) as error:
-                raise DtypeError(f"lengths: {lengths!r} given, expected whole numbers, one a row") from error
+                raise DtypeError(f"lengths: {lengths!r} given, expected whole numbers, one per row") from error
         if lengths.is_floating_point() or lengths.dtype == torch.bool or lengths.is_complex():
             raise DtypeError(f"lengths: {lengths.dtype} given, expected whole numbers")
         self.lengths = lengths
@@ -138,7 +138,7 @@ class Mask(Span):
     def narrow(self, limits: SpanLimits, query: Tensor) -> SpanLimits:
         check_device("mask", self.mask, limits)
         mask, shape = self.mask, (*limits.batch, limits.queries, limits.keys)
-        if mask.ndim == len(shape) + 1 and limits.heads is not None:  # a mask a head
+        if mask.ndim == len(shape) + 1 and limits.heads is not None:  # a mask per head
             shape = (*limits.batch, limits.heads, limits.queries, limits.keys)
         fits = mask.ndim <= len(shape) and all(
             size in (1, target) for size, target in zip(reversed(mask.shape), reversed(shape), strict=False)

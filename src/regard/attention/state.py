@@ -1,6 +1,6 @@
 """The state of a decoder between steps: caches and other tensors, a row for each sentence or for each hypothesis."""
 
-# s sentences · r rows, one a hypothesis · n queries · m keys · d width
+# s sentences · r rows, one per hypothesis · n queries · m keys · d width
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,7 +44,7 @@ class State:
         is told a source position is then followed by zeros.
         """
         if other.rows != self.rows or other.row.keys() != self.row.keys():
-            raise ArgumentError(f"other: a state of {other.rows} rows a sentence given, expected {self.rows}")
+            raise ArgumentError(f"other: a state of {other.rows} rows per sentence given, expected {self.rows}")
         for mine, theirs, index in (
             (self.sentence, other.sentence, rows),
             (self.row, other.row, self.rows_of(rows)),
@@ -74,7 +74,7 @@ class State:
         host: nothing may hold the addresses of either.
         """
         if other.rows != self.rows or other.row.keys() != self.row.keys():
-            raise ArgumentError(f"other: a state of {other.rows} rows a sentence given, expected {self.rows}")
+            raise ArgumentError(f"other: a state of {other.rows} rows per sentence given, expected {self.rows}")
 
         def both(mine: Any, theirs: Any) -> Any:
             return mine.join(theirs, steps) if isinstance(mine, Cache) else join_parts(mine, theirs)
@@ -91,7 +91,7 @@ class State:
     def spread(self, rows: int) -> "State":
         """Return the state with `rows` hypotheses per sentence, all copies of its single one."""
         if self.rows != 1:
-            raise ArgumentError(f"spread: a state of {self.rows} rows a sentence, expected one")
+            raise ArgumentError(f"spread: a state of {self.rows} rows per sentence, expected one")
         row: dict[str, Any] = {}
         for name, part in self.row.items():
             if isinstance(part, Cache):

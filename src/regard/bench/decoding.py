@@ -114,13 +114,13 @@ def make_batches(count: int, rows: int, vocabulary: int, seed: int) -> list[Batc
 
 @dataclass
 class Rate:
-    """One system: for each beam the sentences a second of every turn, and the outputs of every batch."""
+    """One system: for each beam the sentences per second of every turn, and the outputs of every batch."""
 
     rates: dict[int, list[float]] = field(default_factory=lambda: {beam: [] for beam in BEAMS})
     outputs: dict[int, list[Outputs]] = field(default_factory=lambda: {beam: [] for beam in BEAMS})
 
     def add(self, batches: Sequence[Batch], beam: int, seconds: float, outputs: list[Outputs]) -> None:
-        """Add the sentences a second of one more turn."""
+        """Add the sentences per second of one more turn."""
         self.rates[beam].append(sum(map(len, batches)) / seconds)
         self.outputs[beam] += outputs
 

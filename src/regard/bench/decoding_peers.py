@@ -89,7 +89,7 @@ class Decoder:
         raise NotImplementedError
 
     def tokens(self, outputs: Any, inputs: Any) -> Outputs:
-        """The tokens of the best output of each sentence, one a step, in the order of the batch; not timed."""
+        """The tokens of the best output of each sentence, one per step, in the order of the batch; not timed."""
         raise NotImplementedError
 
 

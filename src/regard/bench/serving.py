@@ -77,7 +77,7 @@ def run_cpu(home: Path, rounds: int) -> Iterator[Result]:
             rates.append((rate, alone))
         yield result(
             "32 clients, a sentence each, beam 5",
-            f"{median(rate for rate, _ in rates):.1f} sentences a second",
+            f"{median(rate for rate, _ in rates):.1f} sentences per second",
             f"regard translate {median(alone for _, alone in rates):.1f}",
             median(ratios),
             0.7,
@@ -127,7 +127,7 @@ def run_cuda(home: Path, rounds: int) -> Iterator[Result]:
 def drive_cuda(
     folder: Path, workers: str = "auto", flags: Sequence[str] = ()
 ) -> Generator[Result, None, tuple[float, list[dict[str, Any]], list[Any]]]:
-    """The figures of a server on a GPU; the sentences a second, the requests and the answers to compare a peer with."""
+    """The figures of a server on a GPU; sentences per second, requests and answers to compare a peer with."""
     words = Words(32_000)
     greedy = {"beam": 1, "shortest": 27, "longest": 27}
     beam = {"beam": 5, "shortest": 27, "longest": 27}
@@ -149,7 +149,7 @@ def drive_cuda(
         sentences = 32 * rate_of(drive_many(address, lists, 64, TURN))
         yield result(
             "64 clients, 32 texts each, beam 5",
-            f"{sentences:.0f} sentences a second",
+            f"{sentences:.0f} sentences per second",
             "goal 8,000",
             sentences / 8000,
             1.0,
@@ -162,7 +162,7 @@ def drive_cuda(
         ratio = median(two / one for one, two in zip(equal, differing, strict=True))
         yield result(
             "requests whose beam, limits and prefixes differ",
-            f"{32 * median(differing):.0f} sentences a second",
+            f"{32 * median(differing):.0f} sentences per second",
             f"equal ones {32 * median(equal):.0f}",
             ratio,
             0.8,
@@ -324,7 +324,7 @@ def start(module: Sequence[str]) -> Iterator[str]:
 def compare_peer(
     folder: Path, device: str, what: str, bodies: Sequence[Any], clients: int, ours: float, mine: Sequence[Any]
 ) -> Iterator[Result]:
-    """The same requests to CTranslate2 behind a minimal server, if it is installed: its sentences a second.
+    """The same requests to CTranslate2 behind a minimal server, if it is installed: its sentences per second.
 
     Its search ends an output at the limit without weighing END, so that a few answers may differ; how many is printed.
     """
@@ -344,7 +344,7 @@ def compare_peer(
         drive_many(address, bodies, clients, 2)
         rate = len(bodies[0]["texts"]) * rate_of(drive_many(address, bodies, clients, TURN))
     peer = f"CTranslate2 {rate:.1f}; {equal} of {len(pairs)} answers equal"
-    yield Result(f"{what}, beside CTranslate2", f"{ours:.1f} sentences a second", peer, ours / rate, "none", True)
+    yield Result(f"{what}, beside CTranslate2", f"{ours:.1f} sentences per second", peer, ours / rate, "none", True)
 
 
 # ---- figures and texts

@@ -2,7 +2,7 @@
 
 A step is forward, label-smoothed loss, backward, clipping and AdamW, in float32. Every system has the same optimiser
 (torch's, fused), so that the models are compared. Each steps once a round, one after the other; compared are the real
-target tokens a second, by the median of the rounds' ratios. Regard, nn.Transformer and Marian get the same batches,
+target tokens per second, by the median of the rounds' ratios. Regard, nn.Transformer and MarianMT get the same batches,
 bucketed by length. JoeyNMT has no bucketing and gets the same pairs as it would batch them, by the same budget.
 """
 
@@ -120,7 +120,7 @@ def same_loss(batch: Batch, sizes: Sizes) -> None:
 
 
 class Rate:
-    """Steps of one system: tokens a second of each, its losses, its size."""
+    """Steps of one system: tokens per second of each, its losses, its size."""
 
     def __init__(self, learner: Learner, batches: list[Batch]):
         self.learner, self.batches = learner.train(), batches

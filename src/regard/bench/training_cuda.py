@@ -1,9 +1,9 @@
 """Benchmarks of a training step on a GPU: Regard's own loop, packed and replayed, beside Marian and JoeyNMT.
 
 A Transformer base (Vaswani et al. 2017, table 3) and RNNsearch, bf16 with weights in float32, about 25,000 target
-tokens a batch. Regard's updates are those of `training.loop`, with all that they do: loading, clipping, skipping, sums.
+tokens per batch. Regard's updates are those of `training.loop`, with all they do: loading, clipping, skipping, sums.
 Peers step as their users would write it: autocast, fused AdamW, clipping. All get the same pairs in the same order,
-every figure is real target tokens a second over whole rounds, and the card's own ceilings stand beside them. What is
+every figure is real target tokens per second over whole rounds, and the card's own ceilings stand beside them. What is
 compiled has one shape of batch to be compiled for, and so long and no longer to be ready.
 """
 
@@ -51,7 +51,7 @@ MEANS, LONGEST = (24.0, 24.0), 100
 RATE = 3e-4
 WARM, MOST = 1, 3  # rounds of a peer that are not counted, and that are
 LIMIT = 40.0  # seconds that a compiled peer may take, compiling included
-GOAL = 1_000_000  # target tokens a second
+GOAL = 1_000_000  # target tokens per second
 RNN_GOAL = 1_500_000
 
 
@@ -134,7 +134,7 @@ def run(rounds: int = 9, seed: int = 0, sizes: Sizes = BASE) -> Iterator[Result]
     tokens = sum(map(task.count, range(len(task.plans)))) / len(task.plans)
     card = f"of {products:.0f} TFLOP/s and {copies:.2f} TB/s"
     details = {"ours_tokens_s": mine, "tflops_of_products": products, "tb_s_of_copies": copies, "tokens": tokens}
-    text = f"Regard {mine:,.0f} tokens/s, {tokens / mine * 1e3:.2f} ms a step of {tokens:,.0f} tokens"
+    text = f"Regard {mine:,.0f} tokens/s, {tokens / mine * 1e3:.2f} ms per step of {tokens:,.0f} tokens"
     yield Result(f"{what}, a whole update", text, card, mine / GOAL, f"{GOAL:,} tokens/s", mine >= GOAL, details)
     del ours
     for cell in ("lstm", "gru"):
@@ -180,7 +180,7 @@ class RegardLoop:
         self.trainer.objective.train()
 
     def rate(self, rounds: int) -> tuple[float, float, float]:
-        """Target tokens a second, the median of rounds over all batches; the first and the last loss of a token."""
+        """Target tokens per second, the median of rounds over all batches; the first and the last loss of a token."""
         trainer, count, rates, losses = self.trainer, len(self.task.plans), [], []
         with trainer.shares() as shares:
             for number in range(3 + rounds):  # three to compile, to capture and to warm up
@@ -201,7 +201,7 @@ class RegardLoop:
 def peer_rate(
     make: Callable[[Sizes], Learner], sizes: Sizes, batches: list[Batch], rounds: int, compiled: bool = False
 ) -> tuple[float, float, float]:
-    """Measure a peer's tokens a second, with its first and last loss."""
+    """Measure a peer's tokens per second, with its first and last loss."""
     torch.manual_seed(0)
     learner = make(sizes).cuda().train()
     call: Any = torch.compile(learner) if compiled else learner

@@ -1,1 +1,1 @@
-"""The command line: `main`, one file a command in `commands/`, and what several commands share."""
+"""The command line: `main`, one file per command in `commands/`, and what several commands share."""

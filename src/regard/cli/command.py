@@ -32,7 +32,7 @@ TYPED: list[str] = []  # the words behind `regard`, of the command that runs
 
 
 class Command(TyperCommand):
-    """A command whose help names values as people do and ends with examples, one a line of the `epilog`."""
+    """A command whose help names values as people do and ends with examples, one per line of the `epilog`."""
 
     def make_parser(self, ctx: Any) -> Any:
         """Make the parser, which knows the old names of options, too."""

@@ -55,7 +55,7 @@ class Order:
         """Take `lengths`, the tokens of source and target without start and end; they may be mapped from a file.
 
         `budget`: rows × longest source and rows × (longest target + 1) stay within it; a pair longer than that is a
-        batch alone. `rows`: the most pairs a batch. `starts` and `weights`: where each corpus begins, and how often its
+        batch alone. `rows`: the most pairs per batch. `starts` and `weights`: where each corpus begins, how often its
         pairs come in an epoch: ⌊weight⌋ or ⌈weight⌉ times, on average weight.
         """
         if not len(lengths):

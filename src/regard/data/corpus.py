@@ -140,7 +140,7 @@ def columns(
 
 
 def objects(path: str | Path, *keys: str, labelled: bool = False, say: Say = ignore) -> Iterator[tuple[str, ...]]:
-    """Yield some keys of a JSON object a line; `labelled`: the second is a label. A blank line stays blank."""
+    """Yield some keys of a JSON object per line; `labelled`: the second is a label. A blank line stays blank."""
     bad = Unreadable(path)
     for number, line in enumerate(lines(path, say), 1):
         fields = tuple("" for _ in keys)

@@ -1,4 +1,4 @@
-"""The way from the rows of a corpus to encoded pairs: a `Reading`, of which the plain one has two texts a row.
+"""The way from the rows of a corpus to encoded pairs: a `Reading`, of which the plain one has two texts per row.
 
 `data.documents` has one of labelled documents, `data.alignments.prepare` one of texts with links between words.
 """

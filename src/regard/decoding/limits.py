@@ -141,7 +141,7 @@ def check_memory(options: Options, row: int, sentences: int, steps: int, vocabul
 
 
 def row_bytes(state: State, sentences: int) -> int:
-    """Count the bytes of one hypothesis' state, where there is one a sentence."""
+    """Count the bytes of one hypothesis' state, where there is one per sentence."""
     return sum(buffer.nbytes for part in state.row.values() for buffer in buffers(part)) // sentences
 
 

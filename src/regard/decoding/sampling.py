@@ -16,7 +16,7 @@ __all__ = ["random_numbers", "sample_tokens"]
 
 
 def random_numbers(source: list[int], steps: int, rows: int, seed: int) -> Float[Tensor, "t r"]:
-    """Draw a sentence's random numbers in [0, 1), one a step and row, which depend on its tokens and the seed alone."""
+    """Draw a sentence's random numbers in [0, 1), one per step and row, which hang on its tokens and the seed alone."""
     # A generator has 32 bits of seed: sentence and seed go into them together.
     key = zlib.crc32(torch.tensor([seed % 2**63, *source], dtype=torch.int64).numpy().tobytes())
     generator = torch.Generator().manual_seed(key)

@@ -99,7 +99,7 @@ class SentenceSearch:
     """A sentence, or a picture, of a search under way: what it asked for, and what was found of it."""
 
     options: Options
-    pools: list[Pool]  # of finished hypotheses, one a group
+    pools: list[Pool]  # of finished hypotheses, one per group
     samples: dict[int, Output] = field(default_factory=dict)  # by row
     steps: list[list[Candidate]] | None = None  # where a trace is kept
     begin: int = 0  # when it began, by the clock of its search

@@ -38,7 +38,7 @@ def flat_of(rows: Sequence[Row], device: torch.device | str = "cpu") -> Tokens:
 
 
 def documents_of(rows: Sequence[Row], device: torch.device | str = "cpu") -> Documents:
-    """Convert encoded documents to a sentence a row."""
+    """Convert encoded documents to a sentence per row."""
     flat, lengths = join_rows(rows)
     ends = np.flatnonzero(flat == END)
     sentences = np.diff(np.searchsorted(ends, np.cumsum(lengths)), prepend=0)

@@ -41,7 +41,7 @@ class Lineage:
     picture: Path
 
     def table(self) -> str:
-        """A row a model, a column a length."""
+        """A row per model, a column per length."""
         names = [f"{low}–{high}" if high < 99 else f"{low}+" for low, high in BINS]
         head = f"{'source words':<36}" + "".join(f"{name:>8}" for name in names) + f"{'all':>8}{'seconds':>9}"
         lines = [head, f"{'sentences':<36}" + "".join(f"{n:>8}" for n in [*self.counts, sum(self.counts)])]

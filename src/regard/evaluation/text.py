@@ -68,7 +68,7 @@ def chrf(outputs: Sequence[str], references: Sequence[Reference]) -> float:
 
 
 def ter(outputs: Sequence[str], references: Sequence[Reference]) -> float:
-    """Translation edit rate, from 0, which is best: edits a hundred reference words (Snover et al. 2006)."""
+    """Translation edit rate, from 0, which is best: edits per hundred reference words (Snover et al. 2006)."""
     return measure_ter(outputs, references).score().value
 
 

@@ -50,7 +50,7 @@ class OutputFormat:
 
     The text; with `scores` its score behind a tab; with `alignment` the links in Pharaoh's format behind another. With
     `nbest` there is a line an output, `i ||| text ||| score`, i the line of the source from 0. With `as_json` there is
-    one object a source.
+    one object per source.
     """
 
     scores: bool = False

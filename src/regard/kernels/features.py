@@ -102,7 +102,7 @@ def describe(call: Call) -> Request:
 
 
 def start_features(start: int | Tensor, plainly: str, number: str, rows: str) -> tuple[str, ...]:
-    """The features of something that counts from a start: 0, another number, or one a row."""
+    """The features of something that counts from a start: 0, another number, or one per row."""
     if isinstance(start, Tensor):
         return plainly, rows
     return (plainly, number) if start else (plainly,)

@@ -63,13 +63,13 @@ class Tokens:
 
     @property
     def padded_ids(self) -> Int[Tensor, "b n"]:
-        """Return the ids with a row a sentence, as a recurrence reads them, whatever their layout."""
+        """Return the ids with a row per sentence, as a recurrence reads them, whatever their layout."""
         if isinstance(self.span, Packed):
             return self.span.to(self.ids.device).pad_queries(self.ids[:, None])[..., 0]
         return self.ids
 
     def unpad(self, x: Float[Tensor, "b n d"]) -> Float[Tensor, "*t d"]:
-        """Put vectors that have a row a sentence into the layout of these tokens."""
+        """Put vectors that have a row per sentence into the layout of these tokens."""
         return self.span.to(x.device).unpad(x) if isinstance(self.span, Packed) else x
 
     def pack(self) -> "Tokens":
@@ -88,7 +88,7 @@ class Tokens:
 class Documents:
     """Documents as sentences: those of all documents, one after the other, and how many each document has."""
 
-    words: Tokens  # [s w], a sentence a row
+    words: Tokens  # [s w], a sentence per row
     sentences: Int[Tensor, " b"]
 
     def __post_init__(self) -> None:
@@ -126,7 +126,7 @@ Source = Tokens | Documents | Pictures
 
 @dataclass(frozen=True, eq=False)
 class Memory:
-    """An encoder's result, for the decoder: annotations in the source's layout, and tensors of one row a sentence."""
+    """An encoder's result, for the decoder: annotations in the source's layout, and tensors of one row per sentence."""
 
     states: Float[Tensor, "*b m d"]
     span: Lengths | Packed
@@ -145,7 +145,7 @@ class Memory:
         return replace(self, states=self.span.pad_queries(self.states), span=Lengths(self.lengths))
 
     def prepare(self, attention: Attention) -> Prepared:
-        """Project the annotations once for an attention, a row a sentence, with the number of them that exist.
+        """Project the annotations once for an attention, a row per sentence, with the number of them that exist.
 
         The number goes with them as a tensor and not as `Lengths`, which reads it where it lies on the host.
         """
@@ -235,7 +235,7 @@ class Model(nn.Module):
         raise NotImplementedError
 
     def start(self, memory: Memory, rows: int = 1, size: int = 256, coverage: bool = False) -> State:
-        """Return the state before the first step: `rows` hypotheses a sentence, room for `size` steps.
+        """Return the state before the first step: `rows` hypotheses per sentence, room for `size` steps.
 
         With `coverage` the state sums the attention each source position gets.
         """
@@ -259,7 +259,7 @@ class Model(nn.Module):
         return False
 
     def source_states(self, memory: Memory) -> Float[Tensor, "*b m d"] | None:
-        """The hidden states of a recurrent encoder, one a source position; None where it is not recurrent."""
+        """The hidden states of a recurrent encoder, one per source position; None where it is not recurrent."""
         return None
 
     def hidden_state(self, state: State) -> Float[Tensor, "r d"] | None:

@@ -68,14 +68,14 @@ class KeyRing:
 
 
 def read_keys(path: str) -> list[str]:
-    """Read API keys: one a line, without those that begin with #."""
+    """Read API keys: one per line, without those that begin with #."""
     try:
         lines = [line.strip() for line in Path(path).read_text(encoding="utf-8-sig").splitlines()]
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError("keys", f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
     keys = [line for line in lines if line and not line.startswith("#")]
     if not keys:
-        raise ConfigError("keys", f"{path}: no key in it, expected one a line")
+        raise ConfigError("keys", f"{path}: no key in it, expected one per line")
     return keys
 
 

@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class SeedStatistics:
-    """One figure, a value a seed."""
+    """One figure, a value per seed."""
 
     values: tuple[float, ...]
 

@@ -77,7 +77,7 @@ def train_or_load(study: str, name: str, table: Mapping[str, Any], seed: int, se
 
 
 def group_by_name(systems: Sequence[TrainedSystem]) -> dict[str, list[TrainedSystem]]:
-    """Group the systems by name, one a seed, in order."""
+    """Group the systems by name, one per seed, in order."""
     groups: dict[str, list[TrainedSystem]] = {}
     for each in systems:
         groups.setdefault(each.name, []).append(each)

@@ -18,7 +18,7 @@ BUDGET_CPU = 2048  # elsewhere
 
 @dataclass(frozen=True)
 class TranslationFigures:
-    """The figures of a system, a value a seed, and its size."""
+    """The figures of a system, a value per seed, and its size."""
 
     bleu: SeedStatistics
     perplexity: SeedStatistics

@@ -127,6 +127,6 @@ def compare(small: Shapes, large: Shapes, kind: str) -> list[str]:
         if len(before) != len(after) or after[1:] != before[1:] or after[0] - before[0] != STEP:
             raise ConfigError(
                 "tokenizer.extend",
-                f"given, but a model of kind {kind} has weights without a row a piece, such as {name}",
+                f"given, but a model of kind {kind} has weights without a row per piece, such as {name}",
             )
     return names

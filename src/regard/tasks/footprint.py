@@ -77,7 +77,7 @@ def count_weights(settings: Settings, source: int, target: int) -> int:
 
 
 def token_numbers(config: ModelConfig) -> int:
-    """Estimate the numbers that one token's backward pass needs at least: four vectors a layer, a memory's places."""
+    """Estimate the numbers that one token's backward pass needs at least: four vectors per layer, a memory's places."""
     size, layers, slots, width = (whole(config, name) for name in ("size", "layers", "slots", "width"))
     return 4 * size * (layers or 1) + slots * width
 

@@ -248,7 +248,7 @@ def folder_size(folder: Path) -> int:
 
 
 def record_command(folder: Path, command: str) -> None:
-    """Append the command as typed to those that trained a run, one a line; a full disk does not stop training."""
+    """Append the command as typed to those that trained a run, one per line; a full disk does not stop training."""
     stamp = datetime.now().astimezone().isoformat(timespec="seconds")
     with (
         contextlib.suppress(OSError),

@@ -266,7 +266,7 @@ class PlainProgress(Progress):
 
 
 class JsonProgress(Progress):
-    """Progress as a JSON object a line, for programs: the start, each record, each message, and the end."""
+    """Progress as a JSON object per line, for programs: the start, each record, each message, and the end."""
 
     def __init__(self, stream: Stream):
         self._stream = stream

@@ -41,7 +41,7 @@ def test_wrong_arguments_are_named():
     hidden, weight, bias, targets = torch.randn(5, 3), torch.randn(7, 3), torch.randn(7), torch.randint(7, (5,))
     with pytest.raises(ShapeError, match=r"hidden: \[5, 2\] given, expected \[t d\] beside a weight \[7, 3\]"):
         projection_loss(hidden[:, :2], weight, bias, targets)
-    with pytest.raises(ShapeError, match=r"targets: \[4\] given, expected one a token, \[5\]"):
+    with pytest.raises(ShapeError, match=r"targets: \[4\] given, expected one per token, \[5\]"):
         projection_loss(hidden, weight, bias, targets[:4])
     with pytest.raises(ArgumentError, match="smoothing: 1.0 given"):
         projection_loss(hidden, weight, bias, targets, 1.0)

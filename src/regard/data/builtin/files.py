@@ -1,6 +1,6 @@
 """Built-in corpora as files, the way people keep parallel corpora.
 
-DIR/train.en  DIR/train.de            one sentence a line (.source and .target where there are no languages)
+DIR/train.en  DIR/train.de            one sentence per line (.source and .target where there are no languages)
 DIR/train.align                       gold links in Pharaoh format, "0-0 1-2", source first
 DIR/train.en.heads  DIR/train.de.heads            the index of each word's head, -1 for the root
 DIR/train.en.relations  DIR/train.de.relations    what each word is to its head: nsubj root det obj

@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 def lines(text: str) -> tuple[str, ...]:
-    """Read frames, one a line."""
+    """Read frames, one per line."""
     return tuple(line.strip() for line in text.strip().splitlines())
 
 

@@ -79,7 +79,7 @@ def topic(asides: str, *nouns: tuple[str, Words]) -> Topic:
 
 
 def lines(text: str) -> tuple[str, ...]:
-    """Read sentences, one a line."""
+    """Read sentences, one per line."""
     return tuple(line.strip() for line in text.strip().splitlines())
 
 

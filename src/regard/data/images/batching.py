@@ -4,7 +4,7 @@ What is cut off and which pictures are mirrored is a function of (seed, epoch, p
 sees the same.
 """
 
-# b pictures · r captions of all of them · n target tokens · k labels, one a picture or none · h w height and width
+# b pictures · r captions of all of them · n target tokens · k labels, one per picture or none · h w height and width
 # s side of the stored pictures
 import math
 from collections.abc import Callable, Sequence

@@ -146,7 +146,7 @@ def read_labels(path: str | Path, say: Say = ignore) -> dict[str, str]:
 
 
 def read_list(path: str | Path, say: Say = ignore) -> set[str]:
-    """Read a file of names, one a line."""
+    """Read a file of names, one per line."""
     return {line.strip() for line in lines(path, say)} - {""}
 
 

@@ -58,7 +58,7 @@ class FixedDistance:
 
 @dataclass(frozen=True)
 class DependencyTable:
-    """The shares of one side as people read them, a row a layer, and what a fixed distance reaches."""
+    """The shares of one side as people read them, a row per layer, and what a fixed distance reaches."""
 
     title: str
     columns: tuple[str, ...]

@@ -61,7 +61,7 @@ def ablation_of(model: Model, forced: ForcedExample, views: Sequence[View]) -> A
 
 
 def ablation_table(ablation: Ablation, views: Sequence[View]) -> str:
-    """Format the changes as a text table, a view a row and a head a column."""
+    """Format the changes as a text table, a view per row and a head per column."""
     most = max(map(len, ablation.changes.values()))
     titles = {view.name: view.title for view in views}
     width = max(len(titles[name]) for name in ablation.changes)
@@ -105,7 +105,7 @@ def silence_head(module: nn.Module, rows: Rows, count: int) -> Any:
 
     def quiet_rows(module: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> Tensor:
         output = output.clone()
-        each = output.unflatten(0, (count, -1))  # a document has a row a sentence
+        each = output.unflatten(0, (count, -1))  # a document has a row per sentence
         for row, _ in rows:
             each[row] = 0
         return output

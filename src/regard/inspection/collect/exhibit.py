@@ -168,7 +168,7 @@ class Gates:
     cell: Literal["lstm", "gru", "rnn", "lstmn"]
     side: str  # the side whose pieces were read, a key of `Exhibit.sides`
     pieces: tuple[str, ...]
-    values: dict[str, Float[Tensor, "n d"]]  # by symbol, as i, f, o, c: a row a piece, in the order of the text
+    values: dict[str, Float[Tensor, "n d"]]  # by symbol, as i, f, o, c: a row per piece, in the order of the text
     backwards: bool = False  # whether the layer reads from the end
 
 

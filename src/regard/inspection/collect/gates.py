@@ -131,7 +131,7 @@ def rows_of(forward: ForwardPass, side: str, batch: int, first: int, count: int,
     """Find the positions of a side's pieces among the layer's, in the order of the text."""
     source = forward.forced.source
     if isinstance(source, Documents) and side == "source" and batch > 1:
-        lengths, width = source.words.lengths.tolist(), source.words.ids.shape[1]  # a sentence a row
+        lengths, width = source.words.lengths.tolist(), source.words.ids.shape[1]  # a sentence per row
     else:
         lengths, width = [count], count
     turned = backwards != (forward.model.reads_backwards and side == "source")

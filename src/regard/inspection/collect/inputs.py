@@ -21,7 +21,7 @@ def read_inputs(
 ) -> list[str]:
     """Read the first `count` inputs; `say` reports what is left out.
 
-    Of a run that reads pictures all are files or folders of them. For others, what is a file is read, a text a line,
+    Of a run that reads pictures all are files or folders of them. For others, what is a file is read, a text per line,
     "-" is standard input, and what has white space in it is a text; with `as_text` all are texts.
     """
     if KINDS[run.settings.kind].reads == "pictures":

@@ -148,5 +148,5 @@ def table(
 
 
 def vector_of(vector: Tensor) -> Float[Tensor, "h c"]:
-    """Return the v of an additive score, a row a head or one for all."""
+    """Return the v of an additive score, a row per head or one for all."""
     return vector.reshape(-1, vector.shape[-1]).float().cpu()

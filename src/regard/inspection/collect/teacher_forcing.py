@@ -51,7 +51,7 @@ __all__ = [
     "watch_forward",
 ]
 
-MOST = 1024  # pieces a side: weights of all heads are held, and they grow with the square
+MOST = 1024  # pieces per side: weights of all heads are held, and they grow with the square
 Item = str | Path | np.ndarray | Tensor  # a text; of a model that reads pictures, a file or its pixels [3 y x]
 
 

@@ -76,7 +76,7 @@ def weights_of(forward: ForwardPass, name: str) -> Float[Tensor, "h n m"]:
 
 
 def by_sentence(forward: ForwardPass, name: str) -> bool:
-    """Return whether an attention looks at each sentence of a document by itself: its batch has a row a sentence."""
+    """Return whether an attention looks at each sentence of a document by itself: its batch has a row per sentence."""
     several = len(forward.looks[name].weights) > 1
     return isinstance(forward.forced.source, Documents) and (several or name == "words")
 

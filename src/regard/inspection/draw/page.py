@@ -1,6 +1,6 @@
 """The page of an exhibit: one HTML file, opened from a disk, with its style, its script and its numbers inside.
 
-Weights are rounded to 256 steps a head, deflated and written as base64, and so are q, k and v in half precision, as
+Weights are rounded to 256 steps per head, deflated and written as base64, and so are q, k and v in half precision, as
 many as a page of four megabytes has room for; the browser unpacks them. A policy in the page forbids it every
 connection and every script but its own, which is named by its hash.
 """

@@ -82,8 +82,8 @@ chunked_scores.register_autograd(recompute, setup_context=keep_inputs)
 
 
 def chunk_sizes(rows: int, queries: int, numbers: int, chunk: int) -> tuple[int, int]:
-    """Choose how many rows, and how many queries of each, a chunk takes, at so many numbers a query: many, or parts of
-    one.
+    """Choose how many rows, and how many queries of each, a chunk takes, at so many numbers per query: many, or parts
+    of one.
     """
     return max(1, min(rows, chunk // max(1, queries * numbers))), max(1, min(queries, chunk // numbers))
 

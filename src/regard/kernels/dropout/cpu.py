@@ -1,4 +1,4 @@
-"""Dropout that costs little on a CPU: sixteen random bits a number, a mask of one byte, few passes over memory.
+"""Dropout that costs little on a CPU: sixteen random bits per number, a mask of one byte, few passes over memory.
 
 torch's `bernoulli_` takes 6 ns a number, a fifth of a training step on two cores. A mask drawn here takes a tenth of
 that; forward and backward together take a quarter of F.dropout's time (one thread, a million numbers).

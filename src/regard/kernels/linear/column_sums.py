@@ -4,7 +4,7 @@ Each program of the first stage walks its share of the rows and keeps a row of s
 rows. There are no atomics, so two runs agree to the last bit. Needs Triton.
 """
 
-# t rows · c columns · s shares, one a program of the first stage
+# t rows · c columns · s shares, one per program of the first stage
 from functools import cache
 from typing import no_type_check
 

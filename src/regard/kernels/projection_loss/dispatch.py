@@ -38,7 +38,7 @@ def projection_loss(
     if hidden.ndim != 2 or weight.ndim != 2 or hidden.shape[1] != weight.shape[1]:
         raise ShapeError(f"hidden: {list(hidden.shape)} given, expected [t d] beside a weight {list(weight.shape)}")
     if targets.shape != hidden.shape[:1]:
-        raise ShapeError(f"targets: {list(targets.shape)} given, expected one a token, [{len(hidden)}]")
+        raise ShapeError(f"targets: {list(targets.shape)} given, expected one per token, [{len(hidden)}]")
     if not 0 <= smoothing < 1:
         raise ArgumentError(f"smoothing: {smoothing!r} given, expected a number from 0 up to, not including, 1")
     if chunk is not None and chunk < 1:

@@ -92,7 +92,7 @@ def pad_classes(classes: int) -> int:
 
 
 def tokens_at_once(tokens: int, row: int) -> int:
-    """Choose how many tokens a chunk has, whose logits take so many bytes a row."""
+    """Choose how many tokens a chunk has, whose logits take so many bytes per row."""
     return min(tokens, max(1, BYTES // row))
 
 

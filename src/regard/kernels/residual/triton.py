@@ -5,7 +5,7 @@ row in its registers. Backward it also keeps the sums for the gradients of bias 
 a fixed order. Needs Triton.
 """
 
-# d width · s shares, one a program
+# d width · s shares, one per program
 from typing import Any, no_type_check
 
 import torch

@@ -5,7 +5,7 @@ word just read.
 
 - $c_0, h_0$ from the mean annotation, each by a tanh of its own.
 - $e_{ti} = v^\top \tanh(W h_{t-1} + U a_i + b)$: the query is the state *before* the word; $\alpha_t$ its softmax.
-- Soft: $\hat z_t = \beta_t \sum_i \alpha_{ti} a_i$, the gate $\beta_t = \sigma(f_\beta(h_{t-1}))$ one number a word.
+- Soft: $\hat z_t = \beta_t \sum_i \alpha_{ti} a_i$, the gate $\beta_t = \sigma(f_\beta(h_{t-1}))$ one number per word.
 - Hard: in training a place is drawn from $\alpha_t$ (for a share `sampled` of the sentences, the others take the sum),
   in evaluation it is the likeliest, so that a search gives the same twice. The gate is kept. A departure: with a grid
   that is yet to be learned, draws are of nothing at first, and teach not to look; so none is made in the first

@@ -151,7 +151,7 @@ class NTMModel(RecurrentModel):
         return torch.cat([machine.state[:, 0], machine.reads.flatten(1)], -1)
 
     def start(self, memory: Memory, rows: int = 1, size: int = 256, coverage: bool = False) -> State:
-        """Return the machine as the source left it, one a row. It attends to its memory alone: no coverage."""
+        """Return the machine as the source left it, one per row. It attends to its memory alone: no coverage."""
         return State({}, {name: repeat_rows(part, rows) for name, part in memory.sentence.items()}, rows)
 
     def step(self, tokens: Int[Tensor, " r"], state: State) -> tuple[Float[Tensor, "r v"], State]:

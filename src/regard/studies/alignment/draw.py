@@ -23,7 +23,7 @@ WORDS = {0: "the word written", 1: "the word read"}
 
 
 def mechanism_table(figures: Mapping[str, SystemFigures], diagonal: float) -> Table:
-    """Tabulate the systems, one a row."""
+    """Tabulate the systems, one per row."""
     several = any(len(each.bleu.values) > 1 for each in figures.values())
 
     def cell(value: SeedStatistics, style: str = ".1f") -> Cell:
@@ -53,7 +53,7 @@ def mechanism_table(figures: Mapping[str, SystemFigures], diagonal: float) -> Ta
 
 
 def layers_of(readings: Sequence[Reading], offset: int) -> list[list[float]]:
-    """List the AER in percent, a row a layer: its heads, and then their mean."""
+    """List the AER in percent, a row per layer: its heads, and then their mean."""
     views = list(dict.fromkeys(each.view for each in readings))
     return [[100 * each.aer for each in readings if each.view == view and each.offset == offset] for view in views]
 
@@ -72,7 +72,7 @@ def by_layer(readings: Sequence[Reading], offset: int) -> Table:
 
 
 def step_table(figures: Mapping[str, SystemFigures]) -> Table:
-    """Tabulate the checkpoints, one a row."""
+    """Tabulate the checkpoints, one per row."""
     steps = [point[0] for point in next(iter(figures.values())).curve]
     rows: list[list[Cell]] = []
     for number, step in enumerate(steps):

@@ -22,7 +22,7 @@ from regard.studies.translation import TranslationFigures, measure_translations
 
 __all__ = ["run", "tables", "verdicts"]
 
-LITTLE = 0.02  # log-probability a token: a perplexity that grows by less than 2 %
+LITTLE = 0.02  # log-probability per token: a perplexity that grows by less than 2 %
 SEVERAL = 0.2  # the share of heads that Michel et al. take out together without a noticeable loss (their figure 3)
 
 
@@ -82,7 +82,7 @@ def run(setting: Setting) -> Page:
             "a slice of the input.",
             f"Then, of the system with {label_of(ablated_system(figures))}, each head silenced in turn: zeros in the "
             "place of "
-            "what it gives, and how much log-probability a token of the references loses. Last, more and more heads "
+            "what it gives, and how much log-probability per token of the references loses. Last, more and more heads "
             "together, in the order of what each loses by itself: the order is found on half of the sentences, the "
             "loss measured on the other half.",
         ],
@@ -161,7 +161,7 @@ def ablation_verdicts(silenced: Sequence[AblationLoss]) -> list[Verdict]:
         Verdict(
             "attention from decoder to encoder depends on its heads more than self-attention does",
             kinds["cross"].mean > others + margin(kinds.values(), floor=0.0),
-            "log-probability a token lost without one head, on average: "
+            "log-probability per token lost without one head, on average: "
             + "; ".join(f"{name} {kinds[key].as_text('.3f')}" for key, name in KINDS.items()),
         ),
     ]

@@ -50,7 +50,7 @@ def heads_table(figures: Mapping[str, TranslationFigures]) -> Table:
 
 
 def loss_by_kind(silenced: Sequence[AblationLoss]) -> dict[str, SeedStatistics]:
-    """Average the loss without one head, for each kind of attention, a value a seed."""
+    """Average the loss without one head, for each kind of attention, a value per seed."""
     return {
         kind: SeedStatistics(
             tuple(
@@ -129,7 +129,7 @@ def ablation_plot(silenced: Sequence[AblationLoss]) -> Plot:
     for each in silenced:
         shares = [0.0, *each.shares]
         right.plot([100 * share for share in shares], [0.0, *each.shares.values()], "o-", color=plot.BLUE, ms=3, lw=1.4)
-    left.set(xlabel="heads, by what is lost", ylabel="log-probability a token")
+    left.set(xlabel="heads, by what is lost", ylabel="log-probability per token")
     right.set(xlabel="% of the heads silenced, least needed first")
     plot.legend(left, loc="upper right")
     return Plot(

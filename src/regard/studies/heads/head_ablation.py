@@ -1,6 +1,6 @@
 """Ablation of heads: what a trained model loses without some of its heads, over a whole test set.
 
-`inspection.collect.ablation` asks it of one output, a head a row of a batch; here a head is silent in every row, so
+`inspection.collect.ablation` asks it of one output, a head per row of a batch; here a head is silent in every row, so
 that many sentences are scored together.
 """
 
@@ -34,7 +34,7 @@ class AblationLoss(NamedTuple):
 
     heads: dict[Head, float]
     shares: dict[float, float]
-    whole: float  # the log-probability a token of the model as it is
+    whole: float  # the log-probability per token of the model as it is
 
 
 def list_heads(model: Model) -> list[Head]:

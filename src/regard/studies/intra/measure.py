@@ -139,7 +139,7 @@ def attention_distances(systems: Sequence[TrainedSystem], corpus: Sentences) -> 
 
 @torch.no_grad()
 def weights_of(system: TrainedSystem, corpus: Sentences) -> list[Float[np.ndarray, "_ _"]]:
-    """Return the weights of the first long texts: a row a step, a column a state, in the order of writing."""
+    """Return the weights of the first long texts: a row per step, a column per state, in the order of writing."""
     run, weights = system.run, list[np.ndarray]()
     for ids in run.tokenizers.target.encode_batch(corpus.texts):
         if len(ids) > LATE and len(weights) < TEXTS:

@@ -102,5 +102,5 @@ def quality_plot(figures: Mapping[str, Figures]) -> Plot:
         "systems",
         figure,
         "Blue: global; orange: a window that moves on; green: one that is predicted; grey: not fed on. A mark a seed.",
-        "Two panels with a row a system: its BLEU, and its alignment error rates by the word written and read.",
+        "Two panels with a row per system: its BLEU, and its alignment error rates by the word written and read.",
     )

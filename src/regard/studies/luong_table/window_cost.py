@@ -30,7 +30,7 @@ COLOURS = {"global": plot.BLUE, "local-m": plot.ORANGE, "local-p": plot.GREEN}
 
 @dataclass(frozen=True)
 class Cost:
-    """The cost by span: multiply-adds a query, and seconds of a call, a value a length."""
+    """The cost by span: multiply-adds per query, and seconds of a call, a value per length."""
 
     lengths: Sequence[int]
     width: int
@@ -115,7 +115,7 @@ def cost_table(cost: Cost) -> Table:
     """Tabulate milliseconds and operations, a row a span."""
     return Table(
         caption=f"Milliseconds of a call by annotations n, with n queries ({cost.rows} × n × {cost.width}, "
-        f"{'GPU' if cost.device == 'cuda' else 'CPU'}); thousand multiply-adds a query",
+        f"{'GPU' if cost.device == 'cuda' else 'CPU'}); thousand multiply-adds per query",
         columns=["span", *(f"n = {n:,}" for n in cost.lengths), *(f"per query, n = {n:,}" for n in ends(cost))],
         rows=[
             [

@@ -45,7 +45,7 @@ TURNS, ROUNDS = 3, 2
 TOKENS = 32_768  # that an encoder reads at a time on a GPU
 PIECE = 5  # the first piece of a vocabulary that is no mark; about so
 
-Milliseconds = Mapping[str, Sequence[float]]  # by name of the system, one a length
+Milliseconds = Mapping[str, Sequence[float]]  # by name of the system, one per length
 
 
 def time_updates(systems: Mapping[str, TrainedSystem], corpus: Pairs) -> dict[str, float]:
@@ -154,7 +154,7 @@ def one_thread() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class EncoderFigures:
-    """The figures of a system, a value a seed, its pace and its size."""
+    """The figures of a system, a value per seed, its pace and its size."""
 
     test: SeedStatistics  # BLEU after the last update
     bleu: Sequence[SeedStatistics]  # of the validation set, at every quarter

@@ -48,7 +48,7 @@ Function = Callable[[Tensor], Tensor]
 
 @dataclass(frozen=True)
 class LengthFigures:
-    """The figures of a system on sequences of one length, a value a seed."""
+    """The figures of a system on sequences of one length, a value per seed."""
 
     prefix: SeedStatistics  # % of the symbols that are right before the first mistake
     exact: SeedStatistics  # % of the sequences

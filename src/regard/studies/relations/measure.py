@@ -176,7 +176,7 @@ def single_head(selection: Counts, tested: Counts, groups: Sequence[str]) -> Bes
 
 @dataclass(frozen=True)
 class RelationFigures:
-    """The figures of one side, in percent: a spread has a value a seed; `groups` are those that have enough words."""
+    """The figures of one side, in percent: a spread has a value per seed; `groups` are those that have enough words."""
 
     groups: Sequence[str]
     words: Mapping[str, int]
@@ -223,7 +223,7 @@ def exact_share(run: Run, examples: Sequence[Example]) -> float:
 
 
 def judge_heads(seeds: Sequence[Sequence[tuple[Counts, Counts]]]) -> RelationFigures:
-    """Find the best heads of one side; a list a seed, with an entry before the training and one a checkpoint."""
+    """Find the best heads of one side; a list per seed, with an entry before the training and one per checkpoint."""
     selection, tested = seeds[0][-1]
     groups = [group for group in GROUPS if tested.words[group] >= FEWEST]
     relations = [group for group in groups if group not in (ALL, FAR)]

@@ -134,7 +134,7 @@ class SoftmaxSharpness:
 
 @dataclass(frozen=True)
 class ScalingFigures:
-    """The figures of a system: its translations, and its softmax before and after training, a value a seed."""
+    """The figures of a system: its translations, and its softmax before and after training, a value per seed."""
 
     translation: TranslationFigures
     before: Sequence[SoftmaxSharpness]

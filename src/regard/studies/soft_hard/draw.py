@@ -91,5 +91,5 @@ def scores_plot(results: Mapping[str, Figures]) -> Plot:
         "scores",
         figure,
         f"BLEU-4 of each system, and how far its looks are spread over the {cells:.0f} places of the grid.",
-        "Bars, one a system: BLEU-4 on the left, the entropy of the attention weights on the right.",
+        "Bars, one per system: BLEU-4 on the left, the entropy of the attention weights on the right.",
     )

@@ -21,7 +21,7 @@ Figures = Mapping[
 
 
 def measure_systems(systems: Sequence[TrainedSystem], gallery: Gallery) -> Figures:
-    """Measure all figures of a system, a value a seed."""
+    """Measure all figures of a system, a value per seed."""
     each = [measure_system(system, gallery) for system in systems]
     return {key: SeedStatistics(tuple(one[key] for one in each)) for key in each[0]} | {
         "seconds": over_seeds(systems, lambda system: system.seconds)

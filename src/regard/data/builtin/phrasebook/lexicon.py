@@ -1,6 +1,6 @@
 """The lexicon of the phrasebook, each entry in English, German and French.
 
-The entries are in words.txt, one a line, columns apart by `|`. Every English word has one translation within its
+The entries are in words.txt, one per line, columns apart by `|`. Every English word has one translation within its
 category, so that a sentence has one translation.
 
 - Verbs: English, German and French notations (see `inflection`), the classes of noun that their object may have, and

@@ -1,4 +1,4 @@
-// What the gates of a recurrent network let through, word by word: a row a word, a column a gate, a cell a unit.
+// What the gates of a recurrent network let through, word by word: a row per word, a column per gate, a cell per unit.
 
 const GATES = {
   i: "written",
@@ -24,7 +24,7 @@ function gatesSection(exhibit) {
   const node = section(
     "gates",
     "Remembered and forgotten",
-    "The gates of each layer after every word, a column a unit: of a gate the stronger the colour, the more it lets " +
+    "The gates of each layer after every word, a column per unit: of a gate the stronger the colour, the more it lets " +
       "through, with the mean beside it; of what is held, blue above zero and orange below.",
   );
   node.figures = all.map((gates, k) => [gates.title, () => node.querySelectorAll(".gates")[k]]);

@@ -256,7 +256,7 @@ async function begin(data, alone) {
     );
     for (let k = 0; k < 2; k++) await shownIn(each[k], data.exhibits[k], "AB"[k], both);
   }
-  const rounding = "Weights are rounded to 256 steps a head, and q, k and v to half precision";
+  const rounding = "Weights are rounded to 256 steps per head, and q, k and v to half precision";
   main.append(
     el("footer", {}, alone ? `Made by Regard. ${rounding}; everything on this page is in this file.` : `${rounding}.`),
   );

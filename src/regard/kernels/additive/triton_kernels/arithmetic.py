@@ -82,7 +82,7 @@ def packed(low, high):
 @triton.jit
 @no_type_check
 def start_of(start, row, MODE: tl.constexpr):
-    """Load where causality or a window starts: one number for all rows (1) or one a row (2)."""
+    """Load where causality or a window starts: one number for all rows (1) or one per row (2)."""
     if MODE == 2:
         return tl.load(start + row).to(tl.int32)
     else:
