@@ -301,7 +301,7 @@ class Attention(Attentive):
         for name, tensor in (("query", projected_query), ("keys", prepared.keys), ("values", prepared.values)):
             if tensor.ndim != 2 + heads:
                 shape = list(tensor.shape)
-            raise ShapeError(f"{name}: {shape} given, expected one row per token with Packed sequences")
+                raise ShapeError(f"{name}: {shape} given, expected one row per token with Packed sequences")
         packed.check("query", projected_query.shape[-2], packed.total)
         packed.check("keys", prepared.keys.shape[-2], packed.total_keys)
         keys, values = packed.pad_keys(prepared.keys, heads), packed.pad_keys(prepared.values, heads)
