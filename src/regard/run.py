@@ -133,8 +133,8 @@ class Run:
         `chunk` texts are read at a time, by default 1,024 and on a GPU 16,384, and searched together, in batches of
         `batch_tokens` source tokens for each hypothesis (8,192, and on a GPU as many as fit). Each output begins with
         the text's prefix where there are `prefixes`, one per text. `replace_unknown` puts the source word that was
-        looked at most in the place of each unknown word. With `coverage` each translation names the rows of three and more
-        source words that it leaves out (`untranslated`). A text without words has one empty translation.
+        looked at most in the place of each unknown word. With `coverage` each translation names the rows of three
+        and more source words that it leaves out (`untranslated`). A text without words has one empty translation.
 
         With `split` each text is translated sentence by sentence, and its outputs are joined. It is off by default:
         then one line on standard error, or to `warn` of `load`, counts the texts with several sentences, of which a

@@ -5,7 +5,8 @@ pass but the inputs (weights are computed again), and one program that gives dq,
 
 Sequences lie end to end, [t a d] with offsets, or padded, [s n a d] with the number of keys per row; any strides but
 that of d, which is 1. Among sequences of many lengths, each is given the smallest tile that it fits, 16 … 128. With
-dropout, a weight's draw depends on a seed and its place, so that the backward pass draws it again (Philox, `tl.rand4x`).
+dropout, a weight's draw depends on a seed and its place, so that the backward pass draws it again (Philox,
+`tl.rand4x`).
 """
 
 # t all tokens · s sequences · n queries · m keys · a heads · d width
