@@ -171,9 +171,9 @@ def outward_link(folder: Path, paths: Iterable[Path]) -> Path | None:
         if path.is_symlink():
             try:
                 target = path.resolve()
-            except (OSError, RuntimeError):  # in a circle
+            except (OSError, RuntimeError):  # in a circle, up to Python 3.12
                 return path
-            if not target.is_relative_to(home):
+            if target.is_symlink() or not target.is_relative_to(home):  # still a link: in a circle, from 3.13 on
                 return path
     return None
 

@@ -299,5 +299,8 @@ if child == 0:
 print(os.waitpid(child, 0)[1], "TOKENIZERS_PARALLELISM" in os.environ)
 """
     environment = {key: value for key, value in os.environ.items() if key != "TOKENIZERS_PARALLELISM"}
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, env=environment)
+    silent = "ignore:This process:DeprecationWarning"  # what Python 3.12 and later say of any fork beside threads
+    run = subprocess.run(
+        [sys.executable, "-W", silent, "-c", code], capture_output=True, text=True, timeout=60, env=environment
+    )
     assert (run.stdout, run.stderr) == ("0 False\n", "")
