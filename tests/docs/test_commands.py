@@ -164,7 +164,7 @@ KEYS = {
     "model": {field.name for kind in KINDS.values() for field in dataclasses.fields(kind.config)}
     | {"kind", "preset", *dir(Model)},  # a page may speak of a model in Python, too
 }
-KEY = re.compile(r"(?<![\w./-])(data|tokenizer|training|model)\.(?!json|safetensors|py\b)([a-z_]+)(?![\w(./])")
+KEY = re.compile(r"(?<![\w./-])(data|tokenizer|training|model)\.(?!json|safetensors|bin\b|py\b)([a-z_]+)(?![\w(./])")
 
 
 @pytest.mark.parametrize("page", [page for page, text in TEXTS.items() if KEY.search(text)])

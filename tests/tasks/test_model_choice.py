@@ -21,7 +21,7 @@ CORPORA = {  # how they are described, and the lengths of both sides
 SIDES = {"text": {"source": "a", "target": "b"}, "documents": {"documents": "a.tsv"}}
 NUMBERS = (0, 0.25, 1, 2, 3, 6, 7, 16, 64, 100, 320, 512)
 # What depends on an option: positions that do not go with it, one vocabulary, the rate of wide models.
-POSITIONS = {"join", "sines", "heads", "depth", "size", "job"}
+POSITIONS = {"join", "sines", "first_position", "heads", "depth", "size", "job"}
 BESIDE = {key: {"model.positions"} for key in POSITIONS}
 BESIDE["size"] |= {"training.rate"}
 BESIDE["tied"] = {"tokenizer.joint"}

@@ -76,6 +76,7 @@ def test_no_other_file_asks_which_task_it_is():
         if path.relative_to(SOURCE).parts[0] != "tasks"
         if (path.relative_to(SOURCE).parts[0], path.name) != ("models", "config.py")
         if path.relative_to(SOURCE).parts[:2] != ("studies", "intra")
+        if path.name != "markup.py"  # `translate` is an attribute of HTML, too
         if known & {value for value in compared(ast.parse(path.read_text())) if isinstance(value, str)}
     ]
     assert asking == []

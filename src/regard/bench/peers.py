@@ -27,6 +27,8 @@ def import_error(package: str) -> str | None:
     """Import in a process of its own, whose memory and modules are not those that are measured: its error, if any."""
     command = [sys.executable, "-W", "ignore", "-c", USES.get(package, f"import {package}")]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    done = subprocess.run(command, capture_output=True, text=True, errors="replace", env=environment, check=False)
+    done = subprocess.run(
+        command, capture_output=True, encoding="utf-8", errors="replace", env=environment, check=False
+    )
     lines = done.stderr.strip().splitlines()
     return None if done.returncode == 0 else lines[-1] if lines else f"its import ends with {done.returncode}"

@@ -85,7 +85,7 @@ def measure_texts(
         options |= {"watch": show_progress, "keep": keep if out is not None else None}
         report = run.evaluate(test=test, system=system, **options)
     else:
-        report = test.measure(None, system)
+        report = test.measure(None, system, say=print_message)
     if plot is not None and report.lengths is not None:
         from regard.inspection.draw.heatmap import save
         from regard.inspection.draw.plot import draw_lengths

@@ -88,6 +88,7 @@ class UnknownWords:
         self.tokenizer, self.say = tokenizer, say
         self.known_words = known_words if tokenizer.kind in ("bpe", "unigram") else None
         self.verdicts: dict[str, bool] = {}
+        self.remembered = REMEMBERED  # verdicts that are kept
         self.words: dict[str, None] = {}  # unknown ones, in their order
         self.report_count = 0
 
@@ -118,7 +119,7 @@ class UnknownWords:
         """Return whether a word is unknown, and remember that."""
         unknown = self.verdicts.get(word)
         if unknown is None:
-            if len(self.verdicts) >= REMEMBERED:
+            if len(self.verdicts) >= self.remembered:
                 self.verdicts.clear()
             unknown = self.is_unknown(word)
             if len(word) <= LONGEST:  # a longer one hardly comes again, and may be as long as a book

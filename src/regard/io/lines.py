@@ -59,6 +59,7 @@ CHUNK = 1024  # lines that are searched together: enough to sort by length, few 
 CHUNK_CUDA = 16 * CHUNK
 CHARACTERS = 4_000_000  # of a chunk: some long lines are enough
 STANDARD = "-"
+TEXT = "the text"  # a GivenText, in messages
 
 
 @runtime_checkable
@@ -170,7 +171,8 @@ class OddLines:
         """Describe them in one sentence."""
         lines = "1 line has bytes that are" if self.count == 1 else f"{self.count:,} lines have bytes that are"
         first = self.first if self.count == 1 else f"the first is {self.first}"
-        return f"{self.name}: {lines} not UTF-8 and were read as �: {first}; convert it to UTF-8{hint(self.sample)}"
+        guess = "" if self.name == TEXT else hint(self.sample)  # of a text that was typed no option sets the encoding
+        return f"{self.name}: {lines} not UTF-8 and were read as �: {first}; convert it to UTF-8{guess}"
 
 
 def decode_line(
@@ -274,7 +276,7 @@ class Stream(Protocol):
 def display_name(path: str | Path) -> str:
     """Name a file as messages do."""
     if isinstance(path, GivenText):
-        return "the text"
+        return TEXT
     return "standard input" if str(path) == STANDARD else str(path)
 
 
@@ -306,7 +308,7 @@ def read_chunks(
     """
     if isinstance(path, GivenText):
         given = io.BytesIO(path.encode(errors="surrogateescape") or b"\n")
-        yield from gather_chunks(given, "the text", size, say, replace=replace)
+        yield from gather_chunks(given, TEXT, size, say, replace=replace)
         return
     if str(path) == STANDARD:
         if sys.stdin is None:

@@ -70,7 +70,7 @@ class KeyRing:
 def read_keys(path: str) -> list[str]:
     """Read API keys: one per line, without those that begin with #."""
     try:
-        lines = [line.strip() for line in Path(path).read_text(encoding="utf-8-sig").splitlines()]
+        lines = [line.strip() for line in Path(path).read_text(encoding="utf-8").removeprefix("\ufeff").splitlines()]
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError("keys", f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
     keys = [line for line in lines if line and not line.startswith("#")]

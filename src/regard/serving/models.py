@@ -31,7 +31,7 @@ Deliver = Callable[[list[Update]], None]
 Languages = tuple[str | None, str | None]  # of sources and targets; None: the model's own
 NONE: Languages = (None, None)
 PAIRS = 1_000  # of languages, whose tokenizers are kept
-WORDS = 10_000  # whose pieces a tokenizer keeps: a server meets new ones for ever
+WORDS = 10_000  # whose pieces, and whether they are known, are remembered: a server meets new ones for ever
 
 
 class ServedModel:
@@ -85,7 +85,9 @@ class ServedModel:
     @functools.cached_property
     def unknown_words(self) -> UnknownWords:
         """What knows the words that the run was trained to read."""
-        return UnknownWords(read_tokenizer(self.run), read_words(self.run.folder))
+        words = UnknownWords(read_tokenizer(self.run), read_words(self.run.folder))
+        words.remembered = WORDS
+        return words
 
     def list_unknown(self, texts: Sequence[str]) -> list[list[str]]:
         """List the words of each text that did not occur in training."""

@@ -11,7 +11,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -84,8 +84,22 @@ def run_server(service: Service, say: Callable[[str], None], show: Callable[[str
 
 async def serve(service: Service, say: Callable[[str], None], show: Callable[[str], object] | None = None) -> None:
     """Listen, open the models, and wait for the end."""
+    sockets = bind(service.settings.host, service.settings.port)
+    try:
+        await serve_on(sockets, service, say, show)
+    finally:  # also those that nothing listens on yet
+        for each in sockets:
+            each.close()
+
+
+async def serve_on(
+    sockets: Sequence[socket.socket],
+    service: Service,
+    say: Callable[[str], None],
+    show: Callable[[str], object] | None = None,
+) -> None:
+    """Listen on sockets, open the models, and wait for the end."""
     settings = service.settings
-    sockets = bind(settings.host, settings.port)
     most = fit_descriptors(settings.connections)
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(THREADS, "regard texts"))
     config = uvicorn.Config(

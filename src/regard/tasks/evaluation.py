@@ -112,6 +112,7 @@ class TextTest:
     lowercase: bool = False
     tokenize: str = "auto"
     ordered: bool = False  # the metrics' order is somebody's choice
+    notes: Sequence[str] = ()  # what is left out, and why: told after the scores, below no error
 
     @classmethod
     def read(
@@ -132,10 +133,11 @@ class TextTest:
         keys = possible_metrics(metrics, outputs=bool(source or hypothesis), run=run, source=source is not None)
         check_tokenizer(tokenize)
         items = read_items(source, reference, alternatives=alternatives, say=say)
-        keys = drop_unfit_metrics(keys, items.references, tokenize, say) if metrics is None else keys
+        notes: list[str] = []
+        keys = drop_unfit_metrics(keys, items.references, tokenize, notes.append) if metrics is None else keys
         keys += ["lengths"] * (lengths and "lengths" not in keys)
         outputs = None if hypothesis is None else items.read_outputs(hypothesis, say)
-        return cls(items, keys, outputs, lowercase, tokenize, ordered=metrics is not None)
+        return cls(items, keys, outputs, lowercase, tokenize, ordered=metrics is not None, notes=notes)
 
     @property
     def needs_run(self) -> bool:
@@ -168,6 +170,8 @@ class TextTest:
         options: dict[str, Any] = {"lowercase": self.lowercase, "tokenize": self.tokenize}
         keys = self.keys if run is None or self.ordered else lead_with(run.settings.training.metric, self.keys)
         evaluation = evaluate(items, outputs, keys, **options, tokens=tokens, tokenizer=kind)
+        for note in self.notes:
+            say(note)
         return describe_evaluation(evaluation, system, search if self.outputs is None else None)
 
 

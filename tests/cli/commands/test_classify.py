@@ -81,7 +81,7 @@ def test_an_odd_byte_does_not_stop_the_documents_after_it(at_desk):
         shown = typed("run", *arguments, stdin=stdin)
         assert (shown.exit_code, shown.stdout.splitlines()) == (0, expected)
         note = "1 line has bytes that are not UTF-8 and were read as �: line 2, byte 6 (0xe4); convert it to UTF-8"
-        assert f"{'odd.txt' if arguments else 'standard input'}: {note}\n" in shown.stderr
+        assert f"{'odd.txt' if arguments else 'standard input'}: {note}, or add --encoding cp1252 (" in shown.stderr
 
 
 def test_scores_and_json(at_desk, tmp_path):

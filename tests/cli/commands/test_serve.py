@@ -51,7 +51,8 @@ def test_a_port_that_is_taken_is_one_sentence():
         port = taken.getsockname()[1]
         shown = regard("serve", RUN, "--port", port, "--device", "cpu")
     assert (shown.status, shown.stdout) == (2, "")
-    assert shown.stderr == (f"regard: --port: {port} on 127.0.0.1 cannot be listened on; is another server running?\n")
+    what = "stop what listens there, or choose another port (0: any free one)"
+    assert shown.stderr == f"regard: --port: {port} on 127.0.0.1 is in use; {what}\n"
 
 
 def test_a_flag_counts_more_than_the_file(tmp_path):

@@ -512,4 +512,5 @@ def test_one_odd_byte_does_not_stop_the_lines_after_it(at_desk, tmp_path):
         shown = typed("run", *arguments, stdin=stdin)
         assert (shown.exit_code, shown.stdout.splitlines()) == (0, expected)
         note = "1 line has bytes that are not UTF-8 and were read as �: line 2, byte 3 (0xe9); convert it to UTF-8"
-        assert f"regard: {name}: {note}\n" in shown.stderr
+        option = "" if name == "the text" else ", or add --encoding cp1252 (it looks like Windows-1252 (Latin-1))"
+        assert f"regard: {name}: {note}{option}\n" in shown.stderr

@@ -99,7 +99,8 @@ def compare(
     keys = list(METRICS) if metrics is None else choose_metrics(metrics, list(METRICS))
     check_tokenizer(tokenize)
     items = read_items(source, reference, alternatives=alternatives, say=print_message)
-    keys = drop_unfit_metrics(keys, items.references, tokenize, print_message) if metrics is None else keys
+    notes: list[str] = []
+    keys = drop_unfit_metrics(keys, items.references, tokenize, notes.append) if metrics is None else keys
     opening: dict[str, Any] = {"checkpoint": checkpoint, "device": device}
     runs = {system: open_run(system, **opening) for system in (a, b) if is_folder(system)}
     if metrics is None and runs:
@@ -107,6 +108,8 @@ def compare(
     first, second = collect_outputs((a, b), runs, items, search, batch_tokens, lowercase)
     options: dict[str, Any] = {"lowercase": lowercase, "tokenize": tokenize, "resamples": resamples, "seed": seed}
     options["examples"] = examples
+    for note in notes:  # below no error of a run
+        print_message(note)
     comparison = compare_outputs(first, second, items.sources or [], items.references, keys, **options)
     if as_json:
         print(json.dumps({"a": str(a), "b": str(b), **comparison.table()}, ensure_ascii=False, allow_nan=False))

@@ -12,7 +12,6 @@ from regard.cli.options import out_option, text_option, with_languages
 
 EXAMPLES = (
     "regard import opus-mt-en-de --out runs/en-de",
-    "regard import aren-transliteration --out runs/names",
     "regard import m2m100 -o runs/m2m100 --source-language en --target-language de",
 )
 

@@ -109,13 +109,12 @@ def translate(
 
     check_engine(engine, quantize)
     runs, inputs = split_runs_and_inputs([run, *(more or [])], as_text)
-    check_folders(*runs, engine=engine)
     inputs, prefixes = encode_inputs(encoding, *inputs), encode_input(prefixes, encoding)
+    check_folders(*runs, engine=engine)
     check_output(out, *inputs, prefixes)
     processes = Processes()
-    source_lines = SourceLines(
-        inputs, prefix, prefixes, processes.world, say=print_message if processes.first else ignore
-    )
+    say = print_message if processes.first else ignore
+    source_lines = SourceLines(inputs, prefix, prefixes, processes.world, say=say)
 
     from regard.tasks.translate import translate_lines
 
@@ -126,17 +125,8 @@ def translate(
         check_served(opened, search)
         form = OutputFormat(scores, alignment, search["nbest"] > 1, as_json)
         extras: dict[str, Any] = {"alignment": alignment, "replace_unknown": replace_unknown, "coverage": coverage}
-        blocks = translate_lines(
-            opened,
-            source_lines,
-            form,
-            processes,
-            split=split,
-            warn=print_message,
-            batch_tokens=batch_tokens,
-            **extras,
-            **search,
-        )
+        extras |= {"split": split, "batch_tokens": batch_tokens, "warn": print_message}
+        blocks = translate_lines(opened, source_lines, form, processes, **extras, **search)
         write_blocks(blocks, out, source_lines.total, processes.first)
         if processes.first:
             print_unknown_words(opened)
