@@ -269,7 +269,12 @@ def prepare_arguments(words: list[str], folder: Path) -> list[str]:
 
 
 def write_tree(path: Path) -> None:
-    """The syntax of one sentence, in the format of Universal Dependencies."""
+    """The syntax of one sentence, in the format of Universal Dependencies; of `.heads`, of the texts beside it."""
+    if path.suffix == ".heads":
+        write_text(path.with_suffix(""))
+        texts = path.with_suffix("").read_text().splitlines()
+        write(path, [" ".join(["-1", *["0"] * (len(text.split()) - 1)]) for text in texts])
+        return
     heads = [("I", 2), ("ate", 0), ("pizza", 2), ("yesterday", 2), (".", 2)]
     rows = [f"{i}\t{word}\t_\t_\t_\t_\t{head}\tdep\t_\t_" for i, (word, head) in enumerate(heads, 1)]
     write(path, [*rows, ""])

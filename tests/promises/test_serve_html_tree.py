@@ -131,19 +131,26 @@ def other(rng, text):
 
 
 def read(text, whole):
-    """The tree of a document, or of a fragment."""
+    """The tree of a document, with comments before its first element, or of a fragment."""
     if whole:
-        return html5lib.parse(text, namespaceHTMLElements=False)
+        parser = html5lib.HTMLParser(namespaceHTMLElements=False)
+        parser.parse(text)
+        return parser.tree.document._element
     return html5lib.parseFragment(text, container="div", namespaceHTMLElements=False)
 
 
 def list_elements(tree):
-    """Each element with its attributes, and the blocks that it is in."""
+    """Each element with its attributes, and the blocks that it is in.
+
+    A comment that stands before all else is in front of the body, which begins with the first text: it may change
+    places with that.
+    """
     rows, stack = [], [(tree, ())]
     while stack:
         node, path = stack.pop()
         name = node.tag if isinstance(node.tag, str) else "comment"
-        row = (path, name, tuple(sorted(map(str, node.attrib.items()))), node.text if name == "comment" else "")
+        place = tuple(each for each in path if each not in ("html", "head", "body")) if name == "comment" else path
+        row = (place, name, tuple(sorted(map(str, node.attrib.items()))), node.text if name == "comment" else "")
         rows.append(row)
         inner = (*path, name) if name in BLOCKS else path
         stack += [(child, inner) for child in reversed(node)]

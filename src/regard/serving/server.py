@@ -11,7 +11,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -93,7 +93,7 @@ async def serve(service: Service, say: Callable[[str], None], show: Callable[[st
 
 
 async def serve_on(
-    sockets: Sequence[socket.socket],
+    sockets: list[socket.socket],
     service: Service,
     say: Callable[[str], None],
     show: Callable[[str], object] | None = None,
