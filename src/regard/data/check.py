@@ -259,7 +259,8 @@ def find_labels(sample: Sample, labels: Counter[str], swap: str) -> list[Finding
         text = f"{len(once):,} of {len(labels):,} different labels occur once, so they are no labels"
         if swap and looks_like_labels(sample.firsts):
             kinds = len({*sample.firsts})
-            text += f"; the texts are only {kinds:,} different ones, so the two columns are swapped: {swap}"
+            values = f"{kinds:,} different value{'s' * (kinds != 1)}"
+            text += f"; the other column has {values}, so the two columns are swapped: {swap}"
         else:
             text += "; name the column of labels and that of texts (data.label_column, data.text_column)"
         return [Finding("labels", text, len(once), line, fatal=True)]
