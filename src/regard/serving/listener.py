@@ -10,6 +10,7 @@ import errno
 import logging
 import os
 import socket
+import sys
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
@@ -165,16 +166,15 @@ def explain(error: OSError, host: str, port: int) -> str:
 
 def fit_descriptors(connections: int) -> int:
     """How many connections this process has descriptors for; its soft limit is raised as far as that needs."""
-    try:
+    if sys.platform != "win32":  # which has no such limit
         import resource
-    except ImportError:  # on Windows
-        return connections
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    needed = connections + RESERVE
-    if soft == resource.RLIM_INFINITY or soft >= needed:
-        return connections
-    raised = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
-    with contextlib.suppress(ValueError, OSError):
-        resource.setrlimit(resource.RLIMIT_NOFILE, (raised, hard))
-        soft = raised
-    return max(1, min(connections, max(soft - RESERVE, soft // 2)))
+
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        needed = connections + RESERVE
+        if soft != resource.RLIM_INFINITY and soft < needed:
+            raised = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
+            with contextlib.suppress(ValueError, OSError):
+                resource.setrlimit(resource.RLIMIT_NOFILE, (raised, hard))
+                soft = raised
+            return max(1, min(connections, max(soft - RESERVE, soft // 2)))
+    return connections
