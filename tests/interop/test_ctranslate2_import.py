@@ -217,7 +217,8 @@ def test_what_has_no_form_here_is_named(case, theirs, tmp_path):
 @pytest.mark.parametrize(
     ("values", "problem"),
     [
-        ({"layer_norm_epsilon": 1e-6}, "layer_norm_epsilon is 1e-06, expected 1e-05"),
+        ({"layer_norm_epsilon": 0.0}, "layer_norm_epsilon is 0.0, expected a number above 0, at most 1"),
+        ({"layer_norm_epsilon": "x"}, 'layer_norm_epsilon is "x", expected a number above 0, at most 1'),
         ({"decoder_start_token": None}, "decoder_start_token is null, expected the piece"),
         ({"decoder_start_token": "w99"}, 'no "w99" in it, expected the piece that config.json names as decoder_start'),
         ({"eos_token": 3}, "eos_token is 3, expected a piece"),
@@ -229,6 +230,24 @@ def test_a_configuration_that_has_no_form_here_is_named(values, problem, theirs,
     folder = shutil.copytree(theirs, tmp_path / "folder")
     change_config(folder, **values)
     refuse(folder, problem, tmp_path)
+
+
+@pytest.mark.parametrize("epsilon", [None, 1e-6, 1e-5, 0.05])
+def test_what_layer_norms_add_is_that_of_the_folder(epsilon, theirs, tmp_path):
+    """OpenNMT-py's models have 1e-6; a large one shows that it is used, in the run and in what is exported again."""
+    folder = shutil.copytree(theirs, tmp_path / "folder")
+    change_config(folder, layer_norm_epsilon=epsilon)
+    run = read_model(folder, tmp_path)
+    assert run.settings.model.norm_epsilon == pytest.approx(epsilon or 1e-5)
+    sources, targets = draw_sources(1, 6)[1:], draw_sources(2, 6)[1:]
+    sides = run.tokenizers.source, run.tokenizers.target
+    (tmp_path / "again").mkdir()
+    convert(run.model, tmp_path / "again", *map(pieces_of, sides))
+    rows = [[side.pieces(row) for row in ids] for side, ids in zip(sides, (sources, targets), strict=True)]
+    for place in (folder, tmp_path / "again"):
+        scored = library().Translator(str(place), intra_threads=1).score_batch(*rows)
+        for one, two in zip(run.engine.score(sources, targets), scored, strict=True):
+            assert one.tokens == pytest.approx(two.log_probs, abs=1e-4)
 
 
 @pytest.mark.parametrize("version", [2, 3, 4, 5, 6])

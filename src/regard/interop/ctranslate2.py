@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from jaxtyping import Float
-from torch import Tensor, nn
+from torch import Tensor
 
 from regard.attention.heads import Heads
 from regard.data.languages import languages_of
@@ -191,7 +191,7 @@ def convert(
     spec.register_target_vocabulary(list(target))
     spec.config.bos_token = spec.config.decoder_start_token = target[START]
     spec.config.eos_token, spec.config.unk_token = target[END], target[UNKNOWN]
-    spec.config.layer_norm_epsilon = nn.LayerNorm(1).eps
+    spec.config.layer_norm_epsilon = config.norm_epsilon
     spec.validate()
     spec.optimize(quantization=None if quantize == "float32" else quantize)
     spec.save(str(folder))

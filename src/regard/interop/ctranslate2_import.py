@@ -24,7 +24,7 @@ from regard.interop.ctranslate2_file import BINARY, dequantise, read_model_file
 from regard.interop.formats import Imported
 from regard.interop.numbering import read_object
 from regard.interop.piece_lists import read_lists, special_rows, tokenizers_of
-from regard.interop.stacks import NEVER, move_rows
+from regard.interop.stacks import EPSILON, NEVER, move_rows
 from regard.models.config import DEEPEST, HEADS, LONGEST, WIDEST
 
 __all__ = ["read_ctranslate2"]
@@ -33,7 +33,6 @@ SPECIFICATIONS = {"TransformerSpec": None, "TransformerBase": 8, "TransformerBig
 NEWEST = 7  # revision of the specification
 ACTIVATIONS = {0: "relu", 2: "silu", 3: "gelu"}
 OTHERS = {1: "GELU by tanh", 4: "GELU by a sigmoid", 5: "tanh", 6: "sigmoid"}
-EPSILON = 1e-5  # of layer norms
 TOLERANCE = 5e-3  # between positions, which may be stored in half precision
 SIDES = ("encoder", "decoder")
 ATTENTIONS = {"self_attention": ("attention", "attention_norm", 2), "attention": ("cross", "cross_norm", 3)}
@@ -89,6 +88,9 @@ def read_ctranslate2(folder: Path) -> Imported:
     reader.check_used()
     model = {"kind": "transformer", **sizes, **positions, "tied": tied, "start_as_end": as_end, "dropout": 0.1}
     model |= {"scaled": reader.scaled, "output_bias": biased}
+    epsilon = config["layer_norm_epsilon"]
+    if epsilon is not None and not math.isclose(epsilon, EPSILON, rel_tol=1e-4):
+        model["norm_epsilon"] = epsilon
     tokenizer = {"kind": "auto", "joint": tokenizers.same_ids}
     tokenizer |= {key: [SPECIAL[number]] for key, number in reader.around(config).items()}
     longest = {"longest": max(1, positions["length"] - 1)} if "length" in positions else {}
@@ -169,8 +171,10 @@ class SpecificationReader:
             if type(config[key]) is not bool:
                 raise DataError(f"{place}: {key} is {show_value(config[key])}, expected true or false")
         epsilon = config["layer_norm_epsilon"]
-        if epsilon is not None and not (type(epsilon) is float and math.isclose(epsilon, EPSILON, rel_tol=1e-4)):
-            raise DataError(f"{place}: layer_norm_epsilon is {show_value(epsilon)}, expected {EPSILON:g}")
+        if epsilon is not None and not (type(epsilon) is float and 0 < epsilon <= 1):
+            raise DataError(
+                f"{place}: layer_norm_epsilon is {show_value(epsilon)}, expected a number above 0, at most 1"
+            )
         if config.get("multi_query_attention") or config.get("quantization_type"):
             key = "multi_query_attention" if config.get("multi_query_attention") else "quantization_type"
             raise DataError(f"{place}: {key} is {show_value(config[key])}, which Regard's Transformer has no form for")

@@ -34,6 +34,7 @@ __all__ = [
     "spread_blocks",
 ]
 
+EPSILON = 1e-5  # of layer norms, where a format says nothing of it
 NEVER = -1e4  # the output bias of a piece that is never written; in half precision -∞ less itself is no number
 NAMED = 5  # tensors of a list in a message
 ACTIVATIONS = {"swish": "silu", "silu": "silu", "relu": "relu", "gelu": "gelu"}
@@ -262,6 +263,7 @@ def check_exported(config: TransformerConfig, expected: Mapping[str, Sequence[An
     usual: dict[str, Sequence[Any]] = {"join": ["add"], "score": ["dot"], "scaled": [True], "split": ["projection"]}
     usual |= {
         "mixing": ["attention"],
+        "norm_epsilon": [EPSILON],
         "residual": [True],
         "feed_forward": [True],
         "start_as_end": [False],

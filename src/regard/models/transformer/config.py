@@ -42,6 +42,7 @@ class TransformerConfig(ModelConfig):
     norm: Literal["pre", "post", "none"] = option(
         "pre", "layer norm before each sublayer, after its residual (the paper), or none"
     )
+    norm_epsilon: float = option(1e-5, "number that layer norms add to a variance", above=0, most=1)
     residual: bool = option(True, "add each sublayer's input to its output")
     feed_forward: bool = option(True, "have a feed-forward net after the attention in each block")
     activation: Literal["relu", "gelu", "silu"] = option("relu", "activation of the feed-forward nets")

@@ -73,6 +73,9 @@ class TransformerModel(Model):
             **shared,  # type: ignore[arg-type]
         )
         self.decoder = Decoder(config.size, config.heads, layers, config.hidden, **shared)  # type: ignore[arg-type]
+        for module in self.modules():
+            if isinstance(module, nn.LayerNorm):
+                module.eps = config.norm_epsilon
         self.readout = Linear(config.size, target, bias=config.output_bias)
         initialise(self)
         if config.tied != "none":
