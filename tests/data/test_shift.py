@@ -17,8 +17,8 @@ BUILT_IN = ("phrasebook", "numbers", "dates", "reverse", "sort", "copy")
 
 def read(name: str, most: int = 30_000) -> tuple[list[str], list[str]]:
     """Both sides of a real corpus; skipped where it is missing."""
-    folder = SHARED / name if (SHARED / name).is_dir() else None
-    if folder is None:
+    folder = SHARED / name
+    if not folder.is_dir():
         pytest.skip("the real data are not here")
     sides = []
     for file in SETS[name]:
