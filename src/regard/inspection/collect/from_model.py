@@ -41,7 +41,8 @@ LISTS = (nn.ModuleList, nn.Sequential)
 
 def graph_of(model: Model, source: Source | None = None, target: Tokens | None = None, *, fold: bool = True) -> Graph:
     """Build the graph of one pass over a source and a target, or over a small example where none is given."""
-    if not all(hasattr(model, name) for name in ("encode", "decode", "output")):  # the contract, as far as it is used
+    contract = ("encode", "decode", "output")  # as far as it is used here
+    if not isinstance(model, nn.Module) or not all(hasattr(model, name) for name in contract):
         raise ArgumentError(
             f"model: {type(model).__name__} given, expected a whole model, such as load(…).model; the graph of a part "
             "is not drawn yet"
