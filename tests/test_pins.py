@@ -114,10 +114,10 @@ def test_the_pins_resolve_with_wheels_alone(python, system, extras, tmp_path):
     command += ["--python-version", version, "--python-platform", SYSTEMS[system][-1], "--only-binary", ":all:"]
     command += ["--all-extras"] if extras == "all" else []
     command += ["--no-header", "--no-annotate", "--output-file", tmp_path / "resolved.txt"]
-    done = subprocess.run(
-        command, capture_output=True, text=True, env={**os.environ, "MACOSX_DEPLOYMENT_TARGET": "14.0"}, check=False
-    )
-    if "Could not connect" in done.stderr or "dns error" in done.stderr:
+    # It resolves for a Python that need not be here; fetching one would be another thing that can fail.
+    settings = {"MACOSX_DEPLOYMENT_TARGET": "14.0", "UV_PYTHON_DOWNLOADS": "never"}
+    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **settings}, check=False)
+    if done.returncode and ("Could not connect" in done.stderr or "dns error" in done.stderr):
         pytest.skip("the registry cannot be reached")
     assert done.returncode == 0, done.stderr
     resolved = [Requirement(line) for line in (tmp_path / "resolved.txt").read_text().splitlines()]
