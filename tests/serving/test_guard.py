@@ -214,7 +214,7 @@ def test_a_key_may_be_used_so_many_times_a_minute(clock):
     ring = KeyRing(["a", "b"], 3)
     for _ in range(3):
         ring.check("a")
-    with pytest.raises(ApiError, match="this API key may send 3 requests a minute; try again in 20 s") as caught:
+    with pytest.raises(ApiError, match="this API key may send 3 requests per minute; try again in 20 s") as caught:
         ring.check("a")
     assert (caught.value.status, caught.value.code) == (429, "rate_limited")
     assert caught.value.headers == {"Retry-After": "20"}

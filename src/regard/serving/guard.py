@@ -62,7 +62,7 @@ class KeyRing:
         self.left[number], self.counted[number] = min(float(self.rate), self.left[number] + earned), now
         if self.left[number] < 1:
             seconds = max(1, math.ceil((1 - self.left[number]) * 60 / self.rate))
-            message = f"this API key may send {self.rate:,} requests a minute; try again in {seconds} s"
+            message = f"this API key may send {self.rate:,} requests per minute; try again in {seconds} s"
             raise ApiError(429, "rate_limited", message, headers={"Retry-After": str(seconds)})
         self.left[number] -= 1
 

@@ -53,7 +53,7 @@ class ServeSettings:
     )
     grace: float = option(20.0, "seconds that requests have to finish after SIGTERM", least=0, most=3600)
     keys: str | None = option(None, "file of API keys, one per line; without it no key is asked for")
-    rate: int = option(0, "requests a minute that each API key may send; 0: any number", least=0, most=1_000_000)
+    rate: int = option(0, "requests per minute that each API key may send; 0: any number", least=0, most=1_000_000)
     hosts: tuple[str, ...] = option((), "names in the Host header that are served beside loopback ones")
     origins: tuple[str, ...] = option((), "origins of web pages that may use the server (CORS)")
     languages: tuple[str, ...] = option((), "languages of models that do not know theirs, such as demo=en-de")

@@ -422,7 +422,7 @@ def test_limits_hold_here_too(runs, tmp_path):
         body = {**fields, "api_key": "key"}
         assert [server.post("/translate", body).status_code for _ in range(3)] == [200, 200, 429]
         answer = server.post("/translate", body)
-        refused(answer, 429, "2 requests a minute")
+        refused(answer, 429, "2 requests per minute")
         assert int(answer.headers["retry-after"]) >= 1
         assert server.get("/frontend/settings").json()["keyRequired"] is True
     with serve(str(runs / "book"), seconds=0.000001) as server:
