@@ -219,6 +219,23 @@ def test_resuming_after_the_limit_says_to_give_more(tmp_path, capsys):
     assert "--minutes 0.0333333" in said
 
 
+@pytest.mark.parametrize("is_open", [False, True])
+def test_a_checkpoint_that_takes_what_was_left_is_not_the_last(is_open, tmp_path, clock, monkeypatch):
+    """The last one says that the time is over, so that who resumes the run is told to give more."""
+    write = Checkpoints.write
+
+    def write_slowly(*given):
+        CLOCK.seconds += 2
+        return write(*given)
+
+    settings = training(steps=100_000, validate_every=9, minutes=2.0 / 60, fit=("steps",) if is_open else ())
+    monkeypatch.setattr(Checkpoints, "write", write_slowly)
+    first = train(Slow(), settings, tmp_path)
+    assert (first.why, first.step) == ("minutes", 10), "one more step, whose checkpoint ends the run"
+    again = train(Slow(), settings, tmp_path, resume=True)
+    assert (again.why, again.step, again.first) == ("minutes", 10, 10)
+
+
 def test_plain_lines_show_the_time_that_is_left(tmp_path, clock):
     lines = []
 

@@ -319,7 +319,9 @@ class Trainer:
         timetable.note_validation(validated - before)
         if timetable.limit is not None:
             end = now.step >= self.settings.steps and timetable.ends_with_the_time(now.fitted)
-            over = {"over": timetable.limit} if why == "minutes" or end or timetable.is_late(now) else {}
+            is_over = why == "minutes" or end or timetable.is_late(now)
+            timetable.open_step = None if is_over else now.step
+            over = {"over": timetable.limit} if is_over else {}
             fitted = timetable.record(self.settings) if now.fitted else {}
             now.fitted = {**fitted, **over}  # also for who resumes it
         self.save(better)

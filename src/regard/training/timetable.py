@@ -46,6 +46,7 @@ class Timetable:
         self.validating = 0.0  # seconds of all of them
         self.warmup: int | None = None  # that was fitted
         self.first_step = 0  # of this process
+        self.open_step: int | None = None  # whose checkpoint says that there is time for more
         self.mark: Mark | None = None
 
     @property
@@ -69,8 +70,14 @@ class Timetable:
         return self.limit is not None and now.fitted.get("over", 0.0) >= self.limit
 
     def is_late(self, now: Counters) -> bool:
-        """Return whether there is only time for the end; at least one step is taken, however long the data took."""
-        return self.limit is not None and now.step > 0 and now.seconds + self.reserve > self.limit
+        """Return whether there is only time for the end; at least one step is taken, however long the data took.
+
+        After a step whose checkpoint says that there is time there is, however long saving it took: who resumes a run
+        that ended has to read so in its last checkpoint.
+        """
+        if self.limit is None or now.step in (0, self.open_step):
+            return False
+        return now.seconds + self.reserve > self.limit
 
     def note_validation(self, seconds: float, more: bool = False) -> None:
         """Note how long a validation took, or the checkpoint behind it, which is one thing `more`."""
@@ -99,7 +106,8 @@ class Timetable:
         if self.is_open and "validate_every" in given.fit:
             most = now.step + steps_that_fit(left, pace, 0.0, 1)
             every = max(validations_apart(most), math.ceil(most * cost / (VALIDATING * self.limit)))
-        steps = max(1, now.step + steps_that_fit(left, pace, cost, every))
+        more = max(steps_that_fit(left, pace, cost, every), int(now.step == self.open_step))
+        steps = max(1, now.step + more)
         steps = steps if self.is_open else min(steps, given.steps)
         if self.warmup is None or now.step < self.warmup:  # what is behind stays as it was
             self.warmup = self.fit_warmup(steps)

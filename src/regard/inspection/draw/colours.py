@@ -145,4 +145,4 @@ def letters_on(colour: tuple[float, ...]) -> str:
 def is_dark(colour: tuple[float, ...]) -> bool:
     """Whether white letters are easier to read on a colour than dark ones."""
     red, green, blue = colour[:3]
-    return 0.2126 * red + 0.7152 * green + 0.0722 * blue < 0.55
+    return bool(0.2126 * red + 0.7152 * green + 0.0722 * blue < 0.55)
