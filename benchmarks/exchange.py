@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import Any
 
 from regard import export_model, load
-from regard.bench.measure import signature
 from regard.decoding.batches import BUDGET
 from regard.decoding.options import Options
 from regard.interop.engine import batches, without_end
 from regard.interop.exported import open_exported
 from regard.interop.pack import pack
+from regard_bench.measure import signature
 
 
 def compare(one: Callable[[], Any], other: Callable[[], Any], rounds: int) -> dict[str, float]:

@@ -26,11 +26,11 @@ import torch
 import transformers
 
 from regard import import_model, load
-from regard.bench.measure import signature
-from regard.bench.pairs import make_pairs
-from regard.bench.training_cuda import PairTask, RegardLoop, peer_rate, transformer
-from regard.bench.training_peers import Learner, Sizes, smoothed_loss
 from regard.data.batching import Batch, collate
+from regard_bench.measure import signature
+from regard_bench.pairs import make_pairs
+from regard_bench.training_cuda import PairTask, RegardLoop, peer_rate, transformer
+from regard_bench.training_peers import Learner, Sizes, smoothed_loss
 
 SHAPES = {
     "opus-mt": Sizes(vocabulary=58_101, size=512, heads=8, layers=6, hidden=2048),

@@ -14,8 +14,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from regard.bench.measure import signature
-from regard.bench.serving import BASE, drive_cuda, write_run
+from regard_bench.measure import signature
+from regard_bench.serving import BASE, drive_cuda, write_run
 
 PACKAGES = {"bursts": "regard.decoding"}
 

@@ -97,7 +97,7 @@ def test_the_reader_sees_each_kind(tmp_path, path, line, said):
 
 def test_the_reader_sees_a_circle(tmp_path):
     (tmp_path / "bench.py").write_text("import regard.serving")
-    (tmp_path / "serving.py").write_text("import regard.bench")
+    (tmp_path / "serving.py").write_text("import regard_bench")
     assert "circle" in complaints(tmp_path)[0]
 
 

@@ -22,9 +22,9 @@ from regard.run import load
 pytestmark = pytest.mark.unchecked  # typer's own classes are not those it documents
 STUDY = """
 import regard
-from regard.studies import Study
-from regard.studies.page import Page, Table, signed_training
-from regard.studies.systems import train_all
+from regard_studies import Study
+from regard_studies.page import Page, Table, signed_training
+from regard_studies.systems import train_all
 
 TABLE = {
     "data": {"builtin": "reverse", "count": 50},

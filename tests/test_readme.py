@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from regard.models.kinds import KINDS
-from regard.studies import STUDIES
+from regard_studies import STUDIES
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()

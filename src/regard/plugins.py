@@ -1,4 +1,4 @@
-"""Plugins: other packages add kinds of model, tasks, corpora, metrics, studies, trackers and formats to the tables.
+"""Plugins: other packages add kinds of model, tasks, corpora, metrics, studies, trackers, formats, benches to the tables.
 
     import regard
     regard.register(kind=Kind("mine", …))                      # in my_package/module.py, or in my.py
@@ -17,26 +17,83 @@ import json
 import os
 import shlex
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from regard.errors import ArgumentError, CommandError
 
-__all__ = ["added", "check_loaded", "load", "load_environment", "providers", "register", "table"]
+__all__ = [
+    "Table",
+    "added",
+    "check_loaded",
+    "home",
+    "is_own",
+    "load",
+    "load_environment",
+    "providers",
+    "register",
+    "table",
+]
 
 GROUP = "regard.plugins"  # of entry points
 VARIABLE = "REGARD_PLUGINS"  # of the environment: a JSON list of what was named, for child processes
-TABLES: dict[str, dict[str, Any]] = {"kind": {}, "task": {}, "corpus": {}, "metric": {}, "study": {}}
-TABLES |= {"tracker": {}, "format": {}}
+BESIDE = {"corpus": "regard_corpora", "study": "regard_studies", "bench": "regard_bench"}  # packages that fill a table
+
+
+class Table(MutableMapping[str, Any]):
+    """Rows by their names. Those of a package that stands beside Regard are in it from the first look on."""
+
+    def __init__(self, home: str | None = None):
+        self.home = home  # the package, until it is imported
+        self.own: dict[str, Any] = {}
+
+    @property
+    def rows(self) -> dict[str, Any]:
+        """Return the rows, with those of the package."""
+        if self.home is not None:
+            home, self.home = self.home, None
+            importlib.import_module(home)
+        return self.own
+
+    def __getitem__(self, name: str) -> Any:
+        return self.rows[name]
+
+    def __setitem__(self, name: str, row: Any) -> None:
+        self.rows[name] = row
+
+    def __delitem__(self, name: str) -> None:
+        del self.rows[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.rows)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+
+TABLES = {
+    what: Table(BESIDE.get(what))
+    for what in ("kind", "task", "corpus", "metric", "study", "tracker", "format", "bench")
+}
 PROVIDERS: dict[tuple[str, str], str] = {}  # the plugin that a row came from, by table and name
 LOADED: dict[str, str] = {}  # what a plugin is called in runs, by what it was named as
 LOADING: list[str] = []  # those that are being imported now
 
 
-def table(what: str) -> dict[str, Any]:
-    """The table of kinds, tasks, corpora, metrics, studies, trackers or formats, that `register` adds rows to."""
+def table(what: str) -> Table:
+    """The table of kinds, tasks, corpora, metrics, studies, trackers, formats or benches, which `register` fills."""
     return TABLES[what]
+
+
+def home(what: str) -> Any:
+    """Import the package beside Regard that fills a table: of the corpora, the studies or the benches."""
+    return importlib.import_module(BESIDE[what])
+
+
+def is_own(module: str) -> bool:
+    """Return whether a module is Regard's own, or of a package beside it."""
+    return module.partition(".")[0] in ("regard", *BESIDE.values())
 
 
 def register(
@@ -49,14 +106,15 @@ def register(
     study: Any = None,
     tracker: Any = None,
     format: Any = None,
+    bench: Any = None,
 ) -> None:
-    """Add a row to a table: a `Kind`, `TaskRow`, `BuiltIn` corpus, `Metric`, `Study`, `TrackerRow` or `Format`.
+    """Add a row to a table: a `Kind`, `TaskRow`, `BuiltIn` corpus, `Metric`, `Study`, `TrackerRow`, `Format` or bench.
 
     Kinds, tasks and formats have names of their own; for the others `name` is what people call them. A name that is
     taken is refused, unless the same plugin is imported again.
     """
     arguments = {"kind": kind, "task": task, "corpus": corpus, "metric": metric, "study": study}
-    arguments |= {"tracker": tracker, "format": format}
+    arguments |= {"tracker": tracker, "format": format, "bench": bench}
     rows = {what: row for what, row in arguments.items() if row is not None}
     if len(rows) != 1:
         raise ArgumentError(f"register: {len(rows)} rows given, expected one of {', '.join(arguments)}")
@@ -77,7 +135,7 @@ def register(
 def provider_of(caller: Mapping[str, Any]) -> str | None:
     """Return the name of the plugin whose module has these globals; None for Regard's own modules."""
     module = str(caller.get("__name__", ""))
-    if module.partition(".")[0] == "regard":
+    if is_own(module):
         return None
     if LOADING:
         return LOADING[-1]

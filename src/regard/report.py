@@ -16,9 +16,9 @@ import torch
 import regard
 from regard import plugins
 from regard.config import read
-from regard.disk import make_folder, write_whole
 from regard.errors import ArgumentError, CheckpointError, RegardError
 from regard.inspection.draw.report_page import LookPicture, write
+from regard.io.disk import make_folder, write_whole
 from regard.machine import peak_memory
 from regard.run import Run, load
 from regard.tasks.baseline import measure_baselines, save_baselines

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from regard.attention import Attention, Heads, use_backend, watch
 from regard.attention.score import Additive, Dot
 from regard.attention.span import Monotonic, Predictive
-from regard.bench.measure import Result, agree, peak_memory, time_interleaved
+from regard_bench.measure import Result, agree, peak_memory, time_interleaved
 
 __all__ = ["run"]
 
@@ -20,7 +20,7 @@ MIB = 1024 * 1024
 def run(rounds: int = 9, seed: int = 0, device: str = "cpu") -> Iterator[Result]:
     """Every comparison, one after the other, on this machine's CPU in float32, or those of a GPU."""
     if device == "cuda":
-        from regard.bench import attention_cuda
+        from regard_bench import attention_cuda
 
         yield from attention_cuda.run(rounds, seed)
         return

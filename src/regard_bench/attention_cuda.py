@@ -21,10 +21,10 @@ from regard.attention import Attention
 from regard.attention.cache import Prepared
 from regard.attention.score import Additive, Dot
 from regard.attention.span import Causal
-from regard.bench.gpu import ceilings, time_call
-from regard.bench.measure import Result
 from regard.errors import RegardError
 from regard.kernels.garbage import pause_garbage_collection
+from regard_bench.gpu import ceilings, time_call
+from regard_bench.measure import Result
 
 __all__ = ["run"]
 

@@ -16,17 +16,17 @@ from functools import partial
 import numpy as np
 import torch
 
-from regard.bench import decoding_cuda, decoding_peers, training, training_peers
-from regard.bench.decoding_peers import Decoder, Outputs, transformer
-from regard.bench.measure import Result, elsewhere
-from regard.bench.pairs import make_pairs
-from regard.bench.peers import obstacle
-from regard.bench.process import DecoderProcess
-from regard.bench.training_peers import Sizes
 from regard.data.batching import Batch, collate
 from regard.data.tokenizer import END, PAD, START
 from regard.errors import RegardError
 from regard.models.contract import Model, Tokens
+from regard_bench import decoding_cuda, decoding_peers, training, training_peers
+from regard_bench.decoding_peers import Decoder, Outputs, transformer
+from regard_bench.measure import Result, elsewhere
+from regard_bench.pairs import make_pairs
+from regard_bench.peers import obstacle
+from regard_bench.process import DecoderProcess
+from regard_bench.training_peers import Sizes
 
 __all__ = ["run"]
 

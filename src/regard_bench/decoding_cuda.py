@@ -17,12 +17,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from regard.bench import decoding_peers, training_cuda, training_peers
-from regard.bench.decoding_peers import Decoder, transformer
-from regard.bench.gpu import ceilings
-from regard.bench.measure import Result, elsewhere
-from regard.bench.peers import obstacle
-from regard.bench.training_peers import Sizes
 from regard.data.batching import Batch, collate
 from regard.data.tokenizer import UNKNOWN
 from regard.decoding.options import Options
@@ -32,6 +26,12 @@ from regard.decoding.sources import tokens_of
 from regard.errors import RegardError
 from regard.models.contract import Model
 from regard.models.transformer.model import TransformerModel
+from regard_bench import decoding_peers, training_cuda, training_peers
+from regard_bench.decoding_peers import Decoder, transformer
+from regard_bench.gpu import ceilings
+from regard_bench.measure import Result, elsewhere
+from regard_bench.peers import obstacle
+from regard_bench.training_peers import Sizes
 
 __all__ = ["run"]
 

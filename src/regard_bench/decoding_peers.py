@@ -20,8 +20,6 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.attention.heads import Heads
-from regard.bench import training_peers
-from regard.bench.training_peers import Sizes
 from regard.data.batching import Batch
 from regard.data.tokenizer import END, PAD, START, UNKNOWN
 from regard.decoding.batches import score_pairs
@@ -34,6 +32,8 @@ from regard.models import kinds
 from regard.models.contract import Model, Tokens
 from regard.models.transformer.config import TransformerConfig
 from regard.models.transformer.model import TransformerModel
+from regard_bench import training_peers
+from regard_bench.training_peers import Sizes
 
 __all__ = [
     "CTranslate2Decoder",

@@ -1,9 +1,9 @@
 """Do the defaults hold up? The plain command, no other flag, on real corpora and on made ones.
 
-python -m regard.bench.defaults prepare FOLDER data/defaults     real corpora, as the plain command takes them
-python -m regard.bench.defaults make data/defaults               six made corpora: small, long, odd scripts
-python -m regard.bench.defaults train --device cuda              train each with `regard train`, and test it
-python -m regard.bench.defaults test NAME RUN                    test one run again
+python -m regard_bench.defaults prepare FOLDER data/defaults     real corpora, as the plain command takes them
+python -m regard_bench.defaults make data/defaults               six made corpora: small, long, odd scripts
+python -m regard_bench.defaults train --device cuda              train each with `regard train`, and test it
+python -m regard_bench.defaults test NAME RUN                    test one run again
 
 FOLDER holds multi30k/, cmudict/, inflection/, scan/, imdb/, flickr8k/ and europarl/ as their owners give them; nothing
 of it is part of this project. The floor is the score of the most frequent answer given to every question. A run that is
@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from regard.bench.quality import inflection, lines
+from regard_bench.quality import inflection, lines
 
 Pairs = list[tuple[str, str]]
 
@@ -316,7 +316,7 @@ def one(name: str, data: Path, runs: Path, device: str, settings: Sequence[str],
     tester = [
         sys.executable,
         "-m",
-        "regard.bench.defaults",
+        "regard_bench.defaults",
         "test",
         name,
         str(run),

@@ -1,6 +1,6 @@
 """Clients of an HTTP server, in a process of their own: each sends the next request when its last was answered.
 
-    python -m regard.bench.http_load < plan.json > figures.json
+    python -m regard_bench.http_load < plan.json > figures.json
 
 The plan names the address, how many clients there are and for how many seconds they send, and the bodies, which they
 take in turn. It imports nothing but Python's own library, so that it starts at once and takes little of the machine.

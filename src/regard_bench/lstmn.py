@@ -8,8 +8,8 @@ from torch import Tensor, nn
 
 from regard.attention import use_backend
 from regard.attention.cache import Cache
-from regard.bench.measure import Result, Timing, agree, time_interleaved
 from regard.models.lstmn.model import Tapes
+from regard_bench.measure import Result, Timing, agree, time_interleaved
 
 __all__ = ["run"]
 

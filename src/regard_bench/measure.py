@@ -16,8 +16,8 @@ import torch
 from torch import Tensor
 
 import regard
-from regard.disk import write_whole
 from regard.errors import RegardError
+from regard.io.disk import write_whole
 
 __all__ = ["Result", "Timing", "agree", "time_interleaved", "peak_memory", "save", "signature"]
 

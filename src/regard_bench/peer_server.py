@@ -1,6 +1,6 @@
 """CTranslate2 behind a minimal HTTP server, to be measured beside `regard serve`.
 
-    python -m regard.bench.peer_server RUN cpu
+    python -m regard_bench.peer_server RUN cpu
 
 It speaks what the benchmark's clients send to `/v1/translate`, and answers with texts. A request is one call of
 `translate_batch`, in a thread of its own, as a small service around that library would have it; the library lets calls
@@ -17,9 +17,9 @@ from typing import Any
 import torch
 import uvicorn
 
-from regard.bench.decoding_peers import CTranslate2Decoder
 from regard.models.transformer.model import TransformerModel
 from regard.run import Run, load
+from regard_bench.decoding_peers import CTranslate2Decoder
 
 __all__ = ["make_app"]
 

@@ -14,10 +14,10 @@ from typing import Any
 
 import torch
 
-from regard.bench.decoding_peers import Decoder, Outputs
 from regard.data.batching import Batch
 from regard.errors import RegardError
-from regard.kernels.linear import pack_weights
+from regard.kernels.operations.linear import pack_weights
+from regard_bench.decoding_peers import Decoder, Outputs
 
 __all__ = ["DecoderProcess", "time_decoder"]
 

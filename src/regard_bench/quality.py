@@ -1,9 +1,9 @@
 """Quality on real corpora: what the shipped configurations reach, over seeds, beside what was published.
 
-python -m regard.bench.quality prepare FOLDER data         the corpora of a folder, as `regard train` reads them
-python -m regard.bench.quality train                       every configuration and seed, and its test set translated
-python -m regard.bench.quality evaluate runs/quality/*     scores of the test sets, into benchmarks/results
-python -m regard.bench.quality table                       docs/results.md
+python -m regard_bench.quality prepare FOLDER data         the corpora of a folder, as `regard train` reads them
+python -m regard_bench.quality train                       every configuration and seed, and its test set translated
+python -m regard_bench.quality evaluate runs/quality/*     scores of the test sets, into benchmarks/results
+python -m regard_bench.quality table                       docs/results.md
 
 FOLDER holds multi30k/, cmudict/, inflection/ and scan/ as their owners give them (see `prepare`); nothing of it is part
 of this project. `train` runs several trainings side by side, each in its own folder; what is there already is not done
@@ -160,7 +160,7 @@ def train(names: list[str], seeds: list[int], runs: Path, together: int, minutes
             if done:  # and neither failed nor stopped half trained
                 (run / "trained").touch()
                 done = not subprocess.run(
-                    [sys.executable, "-m", "regard.bench.quality", "translate", run], stderr=log
+                    [sys.executable, "-m", "regard_bench.quality", "translate", run], stderr=log
                 ).returncode
         print(f"{run}: {'done' if done else 'failed, see ' + str(run.with_suffix('.log'))}", flush=True)
         return done

@@ -4,7 +4,7 @@ The models have random weights, and every output has a number of tokens that the
 same for all. On a CPU a Transformer of the size of Multi30k's (256 wide, 3 and 3 layers, 8,000 words) is measured
 beside `run.stream` and `run.translate` of the same sentences in this process, in turn with the server; answers must be
 the same. On a GPU it is a Transformer base with 32,000 words, measured by itself. Where CTranslate2 is installed, it
-serves the same model to the same clients behind a minimal server (`regard.bench.peer_server`).
+serves the same model to the same clients behind a minimal server (`regard_bench.peer_server`).
 """
 
 import json
@@ -23,8 +23,6 @@ from typing import Any
 
 import torch
 
-from regard.bench.measure import Result
-from regard.bench.peers import obstacle
 from regard.data.tokenizer import Tokenizers
 from regard.data.vocabulary import train as train_vocabulary
 from regard.errors import RegardError
@@ -35,6 +33,8 @@ from regard.tasks.task import build_model
 from regard.training.checkpoint import Checkpoints, weights_of
 from regard.training.objective import Prediction
 from regard.training.trainer_state import Counters
+from regard_bench.measure import Result
+from regard_bench.peers import obstacle
 
 __all__ = ["run"]
 
@@ -240,7 +240,7 @@ def drive_many(
     """Let clients send, from several processes; what is answered with anything but 200 is an error."""
     plan = {"address": address, "path": PLACE, "clients": clients // processes, "seconds": seconds, "keep": keep}
     shares = [json.dumps({**plan, "bodies": list(bodies[number::processes])}) for number in range(processes)]
-    command = [sys.executable, "-m", "regard.bench.http_load"]
+    command = [sys.executable, "-m", "regard_bench.http_load"]
     pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "encoding": "utf-8"}
     running = [subprocess.Popen(command, **pipes) for _ in shares]
     figures: dict[str, Any] = {"seconds": [], "answers": [], "elapsed": seconds}
@@ -332,7 +332,7 @@ def compare_peer(
         advice = f"CTranslate2 {hindrance}: pip install 'regard[peers]'"
         yield Result(f"{what}, beside CTranslate2", "", advice, None, "", True)
         return
-    with start(["regard.bench.peer_server", str(folder), device]) as address:
+    with start(["regard_bench.peer_server", str(folder), device]) as address:
         answers = {json.dumps(body): answer for body, answer in drive(address, bodies[:16], 16, 2, keep=64)["answers"]}
         pairs = [
             (one["text"], other["text"])

@@ -16,10 +16,16 @@ from typing import Any
 import torch
 from torch.nn.utils import clip_grad_norm_
 
-from regard.bench.measure import Result, agree, peak_memory
-from regard.bench.pairs import join_at_random, make_buckets, make_pairs
-from regard.bench.peers import obstacle
-from regard.bench.training_peers import (
+from regard.data.batching import Batch
+from regard.errors import RegardError
+from regard.models import kinds
+from regard.models.rnnsearch.config import RNNSearchConfig
+from regard.models.transformer.config import TransformerConfig
+from regard.models.transformer.model import TransformerModel
+from regard_bench.measure import Result, agree, peak_memory
+from regard_bench.pairs import join_at_random, make_buckets, make_pairs
+from regard_bench.peers import obstacle
+from regard_bench.training_peers import (
     JoeyRNN,
     JoeyTransformer,
     Learner,
@@ -28,12 +34,6 @@ from regard.bench.training_peers import (
     Sizes,
     TorchTransformer,
 )
-from regard.data.batching import Batch
-from regard.errors import RegardError
-from regard.models import kinds
-from regard.models.rnnsearch.config import RNNSearchConfig
-from regard.models.transformer.config import TransformerConfig
-from regard.models.transformer.model import TransformerModel
 
 __all__ = ["run"]
 
@@ -74,7 +74,7 @@ def run(
 ) -> Iterator[Result]:
     """Every comparison, one after the other, on this machine's CPU, or those of a GPU."""
     if device == "cuda":
-        from regard.bench import training_cuda
+        from regard_bench import training_cuda
 
         yield from training_cuda.run(rounds, seed)
         return

@@ -22,11 +22,6 @@ import numpy as np
 import torch
 from torch.nn.utils import clip_grad_norm_
 
-from regard.bench.gpu import ceilings
-from regard.bench.measure import Result, agree
-from regard.bench.pairs import Pair, make_pairs
-from regard.bench.peers import obstacle
-from regard.bench.training_peers import JoeyTransformer, Learner, MarianLearner, Sizes, TorchTransformer
 from regard.data.batching import Batch, Order, collate
 from regard.data.packing import pack, pad_up, step_of
 from regard.errors import RegardError
@@ -41,6 +36,11 @@ from regard.training.objective import Prediction
 from regard.training.progress import Progress
 from regard.training.settings import TrainingSettings
 from regard.training.task import Position, Task
+from regard_bench.gpu import ceilings
+from regard_bench.measure import Result, agree
+from regard_bench.pairs import Pair, make_pairs
+from regard_bench.peers import obstacle
+from regard_bench.training_peers import JoeyTransformer, Learner, MarianLearner, Sizes, TorchTransformer
 
 __all__ = ["PairTask", "run"]
 

@@ -1,1 +1,68 @@
-"""The demonstration: a Transformer trained from scratch on the phrasebook, and what it looks at."""
+"""Generated corpora, with gold alignments, trees or places where these have a meaning, and what `regard demo` trains.
+
+They fill the table of corpora as a plugin's do; `regard.data.generate` generates from each.
+
+The phrasebook: `find_example`, `RELATIONS`, `name_relations`. Scenes: `Pictured`. The demonstration: `demonstrate`,
+`remove_earlier`, `STEPS`; three models side by side: `compare`, `MODELS`, `BINS`, `LONGEST`.
+"""
+
+from typing import TYPE_CHECKING
+
+from regard.data import BuiltIn
+from regard.door import door
+from regard.plugins import register
+
+if TYPE_CHECKING:
+    from regard_corpora.demo import STEPS, demonstrate, remove_earlier
+    from regard_corpora.lineage import BINS, LONGEST, MODELS, compare
+    from regard_corpora.phrasebook import find_example
+    from regard_corpora.phrasebook.relation_names import RELATIONS, name_relations
+    from regard_corpora.scenes import Pictured
+
+__all__ = [
+    "BINS",
+    "LONGEST",
+    "MODELS",
+    "RELATIONS",
+    "STEPS",
+    "Pictured",
+    "compare",
+    "demonstrate",
+    "find_example",
+    "name_relations",
+    "remove_earlier",
+]
+
+__getattr__, __dir__ = door(
+    __name__,
+    {
+        "demo": "STEPS demonstrate remove_earlier",
+        "lineage": "BINS LONGEST MODELS compare",
+        "phrasebook": "find_example",
+        "phrasebook.relation_names": "RELATIONS name_relations",
+        "scenes": "Pictured",
+    },
+)
+
+for row_name, row in {
+    "phrasebook": BuiltIn(
+        "everyday sentences, English to German or French, from a synchronous grammar",
+        "regard_corpora.phrasebook",
+    ),
+    "numbers": BuiltIn("written numerals to digits, or back; English, German, French", "regard_corpora.numbers"),
+    "dates": BuiltIn("dates in many written forms to ISO 8601, or back", "regard_corpora.dates"),
+    "reverse": BuiltIn("sequences of symbols, reversed", "regard_corpora.reverse"),
+    "sort": BuiltIn("sequences of numbers, sorted", "regard_corpora.sort"),
+    "copy": BuiltIn("sequences of symbols, copied", "regard_corpora.copy"),
+    "scenes": BuiltIn(
+        "drawn shapes with captions, or questions about two places of a picture",
+        "regard_corpora.scenes",
+        "pictures",
+    ),
+    "reviews": BuiltIn(
+        "labelled documents: reviews with many negated opinions, and the words that decide",
+        "regard_corpora.reviews",
+        "documents",
+    ),
+}.items():
+    register(row_name, corpus=row)

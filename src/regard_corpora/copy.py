@@ -5,9 +5,9 @@ Options: see `sequences`. Symbols are letters: a to z, then aa, ab and so on.
 
 from collections.abc import Callable, Iterator, Sequence
 
-from regard.data.builtin import sequences
-from regard.data.builtin.example import Example, SourceFilter
-from regard.data.builtin.sequences import Options
+from regard.data.builtin import Example, SourceFilter
+from regard_corpora import sequences
+from regard_corpora.sequences import Options
 
 __all__ = ["Options", "draw", "every"]
 

@@ -12,9 +12,9 @@ import dataclasses
 import datetime
 from collections.abc import Callable, Iterator
 
-from regard.data.builtin.example import Example, SourceFilter, check_name, check_whole
-from regard.data.builtin.numerals import listed, spell
+from regard.data.builtin import Example, SourceFilter, check_name, check_whole
 from regard.errors import ArgumentError
+from regard_corpora.numerals import listed, spell
 
 __all__ = ["FORMS", "Options", "draw", "every"]
 

@@ -11,9 +11,9 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from regard.data.builtin import Example, generate
-from regard.demo import phrasebook
 from regard.inspection.draw.heatmap import save
 from regard.run import load
+from regard_corpora import demo as phrasebook
 
 __all__ = ["MODELS", "Lineage", "compare", "settings"]
 

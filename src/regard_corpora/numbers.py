@@ -11,8 +11,8 @@ equally likely.
 import dataclasses
 from collections.abc import Callable, Iterator
 
-from regard.data.builtin.example import Example, SourceFilter, check_name, check_whole
-from regard.data.builtin.numerals import HIGHEST, LANGUAGES, spell
+from regard.data.builtin import Example, SourceFilter, check_name, check_whole
+from regard_corpora.numerals import HIGHEST, LANGUAGES, spell
 
 __all__ = ["Options", "draw", "every"]
 

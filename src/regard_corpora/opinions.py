@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from regard.data.builtin.opinion_words import ELSEWHERE, TOPICS, WORDS, Noun, Topic
+from regard_corpora.opinion_words import ELSEWHERE, TOPICS, WORDS, Noun, Topic
 
 __all__ = ["FILLINGS", "Opinions"]
 

@@ -1,28 +1,66 @@
-"""Claims from the literature, each run and set beside its numbers. A folder a claim; `STUDIES` is the table.
+"""Claims from the literature, each run and set beside its numbers.
 
-In a folder, `claim` has the systems, the page and its verdicts, `measure` what is measured, `draw` tables and plots. A
-study is `run(seed=0, quick=False) -> Page`; one that trains its systems is `run(Setting) -> Page`. One that does both
-has a second module for what it trains, `training.run(Setting) -> Part`, which its page is joined with. Nothing heavy is
+They fill the table of studies as a plugin's do: `STUDIES`, a `Study` per row; `run` runs one in a `Setting`. A study is
+`run(seed=0, quick=False) -> Page`; one that trains its systems is `run(Setting) -> Page`. One that does both has a
+second function for what it trains, `training.run(Setting) -> Part`, which its page is joined with. Nothing heavy is
 imported until one is run.
+
+What a page is made of: `Page`, `Part`, `Table`, `Cell`, `Plot`, `Verdict`, `signed`, `signed_training`. What is trained:
+`train_all`, `TrainedSystem`, `group_by_name`; over seeds: `SeedStatistics`, `over_seeds`. All pages: `write_index`.
 """
 
 import difflib
 import importlib
-import typing
+from collections.abc import Callable, MutableMapping
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from regard import plugins
+from regard.door import door
 from regard.errors import CommandError
-from regard.studies.setting import Setting
 
-if typing.TYPE_CHECKING:
-    from collections.abc import Callable
+if TYPE_CHECKING:
+    from regard.inspection.draw.table import Cell, Table
+    from regard_studies.index import write_index
+    from regard_studies.page import Page, Part, Plot, Verdict, show, signed, signed_training
+    from regard_studies.seed_statistics import SeedStatistics, over_seeds
+    from regard_studies.setting import Setting
+    from regard_studies.systems import TrainedSystem, group_by_name, train_all
 
-    from regard.studies.page import Page, Part
+__all__ = [
+    "STUDIES",
+    "Cell",
+    "Page",
+    "Part",
+    "Plot",
+    "SeedStatistics",
+    "Setting",
+    "Study",
+    "Table",
+    "TrainedSystem",
+    "Verdict",
+    "group_by_name",
+    "over_seeds",
+    "run",
+    "show",
+    "signed",
+    "signed_training",
+    "train_all",
+    "write_index",
+]
 
-__all__ = ["STUDIES", "Study", "run"]
+__getattr__, __dir__ = door(
+    __name__,
+    {
+        "index": "write_index",
+        "page": "Cell Page Part Plot Table Verdict show signed signed_training",
+        "seed_statistics": "SeedStatistics over_seeds",
+        "setting": "Setting",
+        "systems": "TrainedSystem group_by_name train_all",
+    },
+)
 
 
-class Study(typing.NamedTuple):
+class Study(NamedTuple):
     """A row of STUDIES: what a study is about, and the functions that run it.
 
     A function is given by itself, or by its dotted name, and is then imported when the study is run.
@@ -34,70 +72,70 @@ class Study(typing.NamedTuple):
     training: "Callable[[Setting], Part] | str | None" = None  # what it trains beside what it measures without
 
 
-STUDIES: dict[str, Study] = plugins.table("study")
+STUDIES: MutableMapping[str, Study] = plugins.table("study")
 for row_name, row in {
     "fixed-context": Study(
         "a fixed context forgets long sentences, and attention does not",
-        "regard.studies.fixed_context.claim.run",
+        "regard_studies.fixed_context.claim.run",
         trained=True,
     ),
     "luong-table": Study(
         "global and local attention with every score, side by side",
-        "regard.studies.luong_table.claim.run",
+        "regard_studies.luong_table.claim.run",
         trained=True,
     ),
     "soft-hard": Study(
-        "captions by soft, hard and straight-through attention", "regard.studies.soft_hard.claim.run", trained=True
+        "captions by soft, hard and straight-through attention", "regard_studies.soft_hard.claim.run", trained=True
     ),
     "scaling": Study(
         "dot products are divided by √d to keep the softmax where its gradient lives",
-        "regard.studies.scaling.claim.run",
-        training="regard.studies.scaling.training.run",
+        "regard_studies.scaling.claim.run",
+        training="regard_studies.scaling.training.run",
     ),
     "gradient": Study(
         "gradients fade with distance in a recurrent network and do not in attention",
-        "regard.studies.gradient.claim.run",
+        "regard_studies.gradient.claim.run",
     ),
     "positions": Study(
         "attention does not see order: what is blind to it, what breaks that, and what that buys",
-        "regard.studies.positions.claim.run",
-        training="regard.studies.positions.training.run",
+        "regard_studies.positions.claim.run",
+        training="regard_studies.positions.training.run",
     ),
     "ending": Study(
         "the end grows likelier with every word, for a model that knows where it stands",
-        "regard.studies.ending.claim.run",
+        "regard_studies.ending.claim.run",
         trained=True,
     ),
     "heads": Study(
-        "several heads are better than one, and too many are not", "regard.studies.heads.claim.run", trained=True
+        "several heads are better than one, and too many are not", "regard_studies.heads.claim.run", trained=True
     ),
     "parallel": Study(
         "self-attention takes one step, and one layer from the first word to the last",
-        "regard.studies.parallel.claim.run",
-        training="regard.studies.parallel.training.run",
+        "regard_studies.parallel.claim.run",
+        training="regard_studies.parallel.training.run",
     ),
     "intra": Study(
         "an LSTM that looks back at all its states predicts better than an LSTM",
-        "regard.studies.intra.claim.run",
+        "regard_studies.intra.claim.run",
         trained=True,
     ),
     "documents": Study(
         "words and sentences that are weighed tell more than their mean",
-        "regard.studies.documents.claim.run",
+        "regard_studies.documents.claim.run",
         trained=True,
     ),
     "convnet": Study(
         "self-attention in a ConvNet relates places that are far apart",
-        "regard.studies.convnet.claim.run",
+        "regard_studies.convnet.claim.run",
         trained=True,
     ),
     "alignment": Study(
         "attention aligns words: by mechanism, by head, by training step",
-        "regard.studies.alignment.claim.run",
+        "regard_studies.alignment.claim.run",
         trained=True,
     ),
     "relations": Study(
-        "self-attention finds a word's head without being told", "regard.studies.relations.claim.run", trained=True
+        "self-attention finds a word's head without being told", "regard_studies.relations.claim.run", trained=True
     ),
 }.items():
     plugins.register(row_name, study=row)
@@ -122,9 +160,9 @@ def run(name: str, *, seed: int = 0, quick: bool = False, setting: Setting | Non
     return page.joined(function(study.training)(setting))
 
 
-def function(target: "Callable[..., typing.Any] | str") -> "Callable[..., typing.Any]":
+def function(target: "Callable[..., Any] | str") -> "Callable[..., Any]":
     """Import a function by its dotted name, or return it as it is."""
     if not isinstance(target, str):
         return target
     module, _, name = target.rpartition(".")
-    return typing.cast("Callable[..., typing.Any]", getattr(importlib.import_module(module), name))
+    return cast("Callable[..., Any]", getattr(importlib.import_module(module), name))

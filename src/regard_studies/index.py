@@ -6,12 +6,12 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from regard.disk import write_whole
 from regard.errors import DataError
 from regard.inspection.draw.html import document
 from regard.inspection.draw.table import Table
-from regard.studies import STUDIES
-from regard.studies.page import markdown_table
+from regard.io.disk import write_whole
+from regard_studies import STUDIES
+from regard_studies.page import markdown_table
 
 __all__ = ["read_results", "write_index"]
 

@@ -17,14 +17,14 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from regard.disk import write_whole
 from regard.inspection.draw.html import document, figure_element, table_element
 from regard.inspection.draw.table import Cell, Table, show
+from regard.io.disk import write_whole
 
 if typing.TYPE_CHECKING:
     import torch
 
-    from regard.studies.setting import Setting
+    from regard_studies.setting import Setting
 
 __all__ = [
     "Page",

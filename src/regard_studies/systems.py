@@ -15,11 +15,11 @@ from typing import Any
 from regard.config import read
 from regard.errors import CommandError, RegardError
 from regard.run import Run, load
-from regard.studies.setting import Setting
 from regard.tasks.settings import complete_run_table, read_settings
 from regard.tasks.start import start
 from regard.tasks.task import prepare_data
 from regard.training.checkpoint import Checkpoints, read_manifest
+from regard_studies.setting import Setting
 
 __all__ = ["TrainedSystem", "group_by_name", "train_all", "train_or_load"]
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from regard.decoding.batches import score_pairs
 from regard.run import Run
-from regard.studies.corpora.pairs import Pairs
-from regard.studies.seed_statistics import SeedStatistics, over_seeds
-from regard.studies.systems import TrainedSystem
+from regard_studies.corpora.pairs import Pairs
+from regard_studies.seed_statistics import SeedStatistics, over_seeds
+from regard_studies.systems import TrainedSystem
 
 __all__ = ["TranslationFigures", "log_probs", "measure_translations", "measure_translator", "perplexity"]
 

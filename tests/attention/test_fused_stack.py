@@ -57,7 +57,7 @@ def test_the_feed_forward_net_is_the_blocks(activation):
 
 def test_the_feed_forward_net_takes_a_seed_where_it_drops():
     pytest.importorskip("triton")
-    from regard.kernels.dropout.triton import draw_seed
+    from regard.kernels.operations.dropout.triton import draw_seed
 
     feed = Block(16, 1, hidden=64, activation="silu", feed_dropout=0.5).feed.to(DEVICE)
     x = torch.randn(9, 16, device=DEVICE)

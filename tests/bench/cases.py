@@ -1,6 +1,6 @@
 """Small sizes, models and batches for the benchmarks of decoding and training."""
 
-from regard.bench.training_peers import Sizes
+from regard_bench.training_peers import Sizes
 
 TINY = Sizes(vocabulary=27, size=16, heads=2, layers=1, hidden=24)
 

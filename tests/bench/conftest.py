@@ -4,7 +4,7 @@ import pytest
 import torch
 from bench.cases import ROWS, TINY
 
-from regard.bench import decoding, process
+from regard_bench import decoding, process
 
 
 @pytest.fixture(autouse=True)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from regard.bench import attention
+from regard_bench import attention
 
 
 def test_watching_is_measured():

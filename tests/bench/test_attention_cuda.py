@@ -5,8 +5,8 @@ import torch
 
 from regard.attention import Attention
 from regard.attention.score import Additive
-from regard.bench import attention_cuda
 from regard.errors import RegardError
+from regard_bench import attention_cuda
 
 
 @pytest.mark.parametrize(("n", "m"), [(1, 1), (3, 7)])

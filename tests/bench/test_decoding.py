@@ -7,10 +7,10 @@ import pytest
 import torch
 from bench.cases import LENGTH, ROWS, TINY
 
-from regard.bench import decoding, decoding_peers
-from regard.bench.process import time_decoder
 from regard.data.tokenizer import END
 from regard.errors import RegardError
+from regard_bench import decoding, decoding_peers
+from regard_bench.process import time_decoder
 
 
 def test_batches_hold_all_sources_with_those_of_like_length_together():

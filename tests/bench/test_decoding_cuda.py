@@ -2,11 +2,11 @@
 
 import pytest
 
-from regard.bench import decoding, decoding_cuda
-from regard.bench.training_peers import Sizes
 from regard.decoding.options import Options
 from regard.decoding.search import search
 from regard.decoding.sources import tokens_of
+from regard_bench import decoding, decoding_cuda
+from regard_bench.training_peers import Sizes
 
 
 @pytest.mark.parametrize("peer", decoding_cuda.PEERS, ids=lambda peer: peer.package)

@@ -4,13 +4,13 @@ import pytest
 import torch
 from bench.cases import LENGTH, ROWS, TINY
 
-from regard.bench import decoding, decoding_peers, training, training_peers
-from regard.bench.training_peers import Sizes
 from regard.data.tokenizer import END, PAD, START
 from regard.errors import ArgumentError
 from regard.models import kinds
 from regard.models.contract import Tokens
 from regard.models.transformer.config import TransformerConfig
+from regard_bench import decoding, decoding_peers, training, training_peers
+from regard_bench.training_peers import Sizes
 
 
 def said(decoder, batch, beam):

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from regard.bench import defaults
+from regard_bench import defaults
 
 
 @pytest.fixture

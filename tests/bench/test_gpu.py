@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from regard.bench import attention, decoding, training
 from regard.errors import RegardError
+from regard_bench import attention, decoding, training
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is one")

@@ -6,7 +6,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from regard.bench.http_load import drive
+from regard_bench.http_load import drive
 
 
 class Echo(BaseHTTPRequestHandler):

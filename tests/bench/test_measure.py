@@ -7,8 +7,8 @@ import pytest
 import torch
 from forked import fork_for_spawn
 
-from regard.bench.measure import Result, agree, peak_memory, save, signature, time_interleaved
 from regard.errors import RegardError
+from regard_bench.measure import Result, agree, peak_memory, save, signature, time_interleaved
 
 MIB = 1024 * 1024
 

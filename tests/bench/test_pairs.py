@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from regard.bench.pairs import join_at_random, make_buckets, make_pairs
 from regard.data.tokenizer import PAD, UNKNOWN
+from regard_bench.pairs import join_at_random, make_buckets, make_pairs
 
 
 def test_lengths_are_those_of_multi30k():

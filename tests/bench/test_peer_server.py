@@ -5,8 +5,8 @@ import urllib.request
 
 import pytest
 
-from regard.bench import serving
 from regard.run import load
+from regard_bench import serving
 
 TINY = {"size": 8, "heads": 2, "layers": 1, "hidden": 8}
 
@@ -16,7 +16,7 @@ def test_a_request_is_answered_with_texts(tmp_path):
     pytest.importorskip("ctranslate2")
     folder, words = serving.write_run(tmp_path / "run", TINY, 200), serving.Words(200)
     body = {"texts": [words.sentence(5) for _ in range(6)], "beam": 1, "shortest": 4, "longest": 4}
-    with serving.start(["regard.bench.peer_server", str(folder), "cpu"]) as address:
+    with serving.start(["regard_bench.peer_server", str(folder), "cpu"]) as address:
         request = urllib.request.Request(address + serving.PLACE, json.dumps(body).encode())
         with urllib.request.urlopen(request, timeout=60) as response:
             texts = [each["text"] for each in json.load(response)["results"]]

@@ -3,7 +3,7 @@
 import pytest
 from bench.cases import LENGTH, ROWS, SMALL, TINY
 
-from regard.bench import decoding, peers, training
+from regard_bench import decoding, peers, training
 
 HALF = "import importlib_metadata_that_is_missing\n"
 

@@ -6,9 +6,9 @@ import pytest
 from bench.cases import LENGTH, TINY
 from forked import fork_for_spawn
 
-from regard.bench import decoding
-from regard.bench.process import DecoderProcess
 from regard.errors import RegardError
+from regard_bench import decoding
+from regard_bench.process import DecoderProcess
 
 
 def test_what_goes_wrong_elsewhere_is_told_here(monkeypatch):

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from regard.bench import quality
 from regard.config import assign, read
 from regard.tasks.settings import read_settings
+from regard_bench import quality
 
 ROOT = Path(__file__).parents[2]
 

@@ -4,9 +4,9 @@ import importlib.util
 
 import pytest
 
-from regard.bench import serving
 from regard.errors import RegardError
 from regard.run import load
+from regard_bench import serving
 
 TINY = {"size": 8, "heads": 2, "layers": 1, "hidden": 8}
 

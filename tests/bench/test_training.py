@@ -5,9 +5,9 @@ import importlib.util
 import pytest
 from bench.cases import SMALL
 
-from regard.bench import training
-from regard.bench.pairs import make_buckets, make_pairs
 from regard.errors import RegardError
+from regard_bench import training
+from regard_bench.pairs import make_buckets, make_pairs
 
 
 def test_it_runs_and_names_who_is_not_there(monkeypatch):

@@ -3,12 +3,12 @@
 import pytest
 import torch
 
-from regard.bench import training, training_cuda
-from regard.bench.pairs import make_pairs
-from regard.bench.training_peers import Sizes
 from regard.data.batching import collate
 from regard.errors import RegardError
 from regard.training.task import Position
+from regard_bench import training, training_cuda
+from regard_bench.pairs import make_pairs
+from regard_bench.training_peers import Sizes
 
 
 def test_a_gpu_is_asked_for_where_there_is_none():

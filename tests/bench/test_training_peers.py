@@ -4,10 +4,10 @@ import pytest
 import torch
 from bench.cases import SMALL
 
-from regard.bench import training
-from regard.bench.pairs import make_buckets, make_pairs
-from regard.bench.training_peers import TorchTransformer
 from regard.errors import RegardError
+from regard_bench import training
+from regard_bench.pairs import make_buckets, make_pairs
+from regard_bench.training_peers import TorchTransformer
 
 
 def test_nn_transformer_with_our_weights_has_our_loss():

@@ -10,8 +10,8 @@ from oracles import agree
 from torch import nn
 
 from regard.attention import Attention, Decoder, Encoder, Heads, watch
+from regard.attention.call_records import watch_call
 from regard.attention.span import Alibi, Causal, Lengths, Mask, Monotonic, Packed, Predictive
-from regard.attention.watch import watch_call
 
 pytestmark = pytest.mark.compile
 

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from regard.attention.blocks import Block
-from regard.kernels.dropout import dropout, dropout_add, relu_dropout
-from regard.kernels.projection_loss import projection_loss
+from regard.kernels.operations.dropout import dropout, dropout_add, relu_dropout
+from regard.kernels.operations.projection_loss import projection_loss
 
 
 @pytest.mark.parametrize("count", [1, 2])

@@ -6,7 +6,7 @@ import re
 import pytest
 
 from regard.data.builtin import generate
-from regard.data.builtin.dates import FORMS, LIMITS
+from regard_corpora.dates import FORMS, LIMITS
 
 
 def listed(words):

@@ -2,10 +2,10 @@
 
 import pytest
 
-from regard.data.builtin.phrasebook import derive
-from regard.demo import phrasebook
 from regard.errors import CommandError
 from regard.tasks.settings import read_settings
+from regard_corpora import demo as phrasebook
+from regard_corpora.phrasebook import derive
 
 # As a person types, with capitals or without, with a stop or without; and the translations that are right.
 TYPED = {

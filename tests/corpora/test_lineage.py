@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from regard.data.builtin import Example
-from regard.demo import lineage
 from regard.tasks.settings import read_settings
+from regard_corpora import lineage
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import strategies as st
 
 from regard.data.builtin import generate
-from regard.data.builtin.numerals import spell
+from regard_corpora.numerals import spell
 
 
 def listed(words):

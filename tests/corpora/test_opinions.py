@@ -9,9 +9,9 @@ from collections import Counter
 import pytest
 
 from regard.data.builtin import generate
-from regard.data.builtin.opinion_words import TOPICS, WORDS
-from regard.data.builtin.opinions import AFFIRMED, DENIED, TURNED, Context, Opinions
 from regard.data.sentence_split import sentences
+from regard_corpora.opinion_words import TOPICS, WORDS
+from regard_corpora.opinions import AFFIRMED, DENIED, TURNED, Context, Opinions
 
 SIGN = {
     word.split()[0]: 2 * good - 1

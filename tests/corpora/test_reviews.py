@@ -6,9 +6,9 @@ from collections import Counter
 import pytest
 
 from regard.data.builtin import generate
-from regard.data.builtin.reviews import ELSEWHERE, TOPICS, Options
 from regard.data.sentence_split import sentences
 from regard.errors import ArgumentError
+from regard_corpora.reviews import ELSEWHERE, TOPICS, Options
 
 GOOD = re.findall(
     r"\w+",

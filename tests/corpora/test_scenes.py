@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from regard.data.builtin import generate, split_of
-from regard.data.builtin.scenes.drawing import RGB
-from regard.data.builtin.scenes.placing import FAR
 from regard.errors import ArgumentError
+from regard_corpora.scenes.drawing import RGB
+from regard_corpora.scenes.placing import FAR
 
 SHAPE = r"a (small|large) (red|green|blue|yellow|purple|orange) (circle|square|triangle|star|cross)"
 WHERE = r"in the (?:top|bottom) (?:left|right) corner|at the (?:top|bottom)|on the (?:left|right)|in the middle"

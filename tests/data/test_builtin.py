@@ -11,7 +11,7 @@ import pytest
 
 from regard.data import builtin
 from regard.data.builtin import CORPORA, BuiltIn, Example, edition_of, generate, options_of, split_of
-from regard.data.builtin.files import write
+from regard.data.builtin_files import write
 from regard.data.settings import DataSettings
 from regard.errors import ArgumentError
 

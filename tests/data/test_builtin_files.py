@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 from regard.data.builtin import generate
-from regard.data.builtin.files import write
+from regard.data.builtin_files import write
 from regard.errors import ArgumentError
 from regard.io.pharaoh import parse_pharaoh
 

@@ -23,7 +23,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from regard.attention import cache
-from regard.attention.watch import watch
+from regard.attention.call_records import watch
 from regard.data.batching import collate
 from regard.data.tokenizer import END, PAD, START
 from regard.decoding.batches import score_pairs

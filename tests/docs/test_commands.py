@@ -24,7 +24,7 @@ from regard.training.settings import TrainingSettings
 FLAG = re.compile(r"(?<![\w-])--[a-z][a-z-]+")
 OTHERS = {  # options of other programs, by the word that the same code or sentence has
     "torchrun": {"--nproc-per-node", "--nnodes", "--rdzv-backend", "--rdzv-endpoint"},
-    "regard.bench.quality": {"--together", "--seeds", "--minutes"},
+    "regard_bench.quality": {"--together", "--seeds", "--minutes"},
     "sacreBLEU": {"--paired-bs"},
     "pip install": {"--no-deps"},
     "curl": {"--json"},

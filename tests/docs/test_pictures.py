@@ -9,8 +9,8 @@ import pytest
 import torch
 from matplotlib.figure import Figure
 
-from regard.data.builtin.phrasebook import find_example
 from regard.inspection import svg
+from regard_corpora.phrasebook import find_example
 
 DOCS = Path(__file__).parents[2] / "docs"
 spec = importlib.util.spec_from_file_location("pictures", DOCS / "pictures.py")

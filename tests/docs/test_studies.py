@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from regard.studies import STUDIES
-from regard.studies.index import write_index
+from regard_studies import STUDIES
+from regard_studies.index import write_index
 
 ROOT = Path(__file__).parents[2]
 PAGES = ROOT / "docs" / "studies"

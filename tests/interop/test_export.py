@@ -9,12 +9,12 @@ import pytest
 from plugin_rows import forget_plugins
 
 import regard
-from regard.bench.serving import write_run
 from regard.errors import ArgumentError, CheckpointError, CommandError, DataError, VerificationError
 from regard.interop import ctranslate2
 from regard.interop.export import export_model, verify_export
 from regard.interop.formats import Format
 from regard.interop.manifest import read_manifest
+from regard_bench.serving import write_run
 
 
 @pytest.fixture(scope="module")

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from regard.disk import lock
 from regard.errors import CommandError
 from regard.interop.folders import check_model_folder, whole_folder
+from regard.io.disk import lock
 
 
 def test_a_folder_gets_its_name_when_it_is_whole(tmp_path):

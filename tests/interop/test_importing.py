@@ -11,12 +11,12 @@ import torch
 from plugin_rows import forget_plugins
 
 import regard
-from regard.bench.serving import write_run
 from regard.config import read
 from regard.errors import CheckpointError, CommandError, ConfigError, DataError
 from regard.interop.formats import Format, Imported
 from regard.interop.importing import import_model
 from regard.run import load
+from regard_bench.serving import write_run
 
 MODEL = {"size": 8, "heads": 2, "layers": 1, "hidden": 8, "tied": "all"}
 

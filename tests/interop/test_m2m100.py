@@ -13,13 +13,13 @@ from pretrained import m2m100_folder
 
 from regard import export_model, import_model, load
 from regard.attention import watch
-from regard.bench.serving import write_run
 from regard.data.tokenizer import END, PAD, START
 from regard.decoding.sources import tokens_of
 from regard.errors import CommandError, ConfigError, RegardError
 from regard.interop.formats import model_type
 from regard.interop.m2m100 import THEIR_START, read_vocabulary, rows_of
 from regard.interop.numbering import written_rows
+from regard_bench.serving import write_run
 
 transformers = pytest.importorskip("transformers")
 SOURCES = ["the dog sees a cat .", "a man", "we eat bread , and the woman laughs ."]

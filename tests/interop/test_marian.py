@@ -365,7 +365,7 @@ def native(desk, furnish_native) -> Path:
 
 @pytest.fixture(scope="module")
 def furnish_native():
-    from regard.bench.serving import write_run
+    from regard_bench.serving import write_run
 
     def write(folder: Path, **model) -> Path:
         sizes = {"size": 16, "heads": 2, "layers": 2, "hidden": 24, "tied": "all"}

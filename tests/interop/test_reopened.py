@@ -9,12 +9,12 @@ from pretrained import TEXTS, m2m100_folder, marian_folder
 from safetensors.torch import load_file, save_file
 
 from regard import export_model, import_model, load
-from regard.bench.serving import write_run
 from regard.errors import DataError, VerificationError
 from regard.interop import m2m100, marian, reopened
 from regard.interop.export import verify_export
 from regard.interop.manifest import read_manifest
 from regard.interop.verify import verify
+from regard_bench.serving import write_run
 
 FAMILIES = {
     "marian": (marian.write_marian, reopened.open_marian),

@@ -10,11 +10,11 @@ from cli.typing_in import Command
 from pretrained import TEXTS, m2m100_folder, marian_folder
 
 from regard import export_model, import_model, load
-from regard.bench.serving import write_run
 from regard.data.special_pieces import is_filler
 from regard.data.tokenizer import END
 from regard.errors import DataError
 from regard.interop.numbering import added_rows, marian_rows, written_rows
+from regard_bench.serving import write_run
 
 transformers = pytest.importorskip("transformers")
 pytestmark = pytest.mark.filterwarnings("ignore:Recommended. pip install sacremoses")

@@ -10,12 +10,12 @@ import time
 
 import pytest
 
-from regard import disk
-from regard.disk import hold, lock, make_folder, outward_link, remove_leftovers, replacing, sync, write_whole
+from regard.io import disk
+from regard.io.disk import hold, lock, make_folder, outward_link, remove_leftovers, replacing, sync, write_whole
 
 WRITING = """
 import sys, time
-from regard.disk import replacing
+from regard.io.disk import replacing
 with replacing(sys.argv[1]) as file:
     file.write(b"half")
     file.flush()

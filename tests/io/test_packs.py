@@ -8,10 +8,10 @@ import zipfile
 
 import pytest
 
-from regard import packs
 from regard.errors import CheckpointError
-from regard.packs import DIGITS, MARK
-from regard.reading import Unreadable, read_bytes
+from regard.io import packs
+from regard.io.packs import DIGITS, MARK
+from regard.io.reading import Unreadable, read_bytes
 
 MEMBERS = {"config.toml": b"a = 1\n", "checkpoints/step-000001/manifest.json": b"{}", "checkpoints/best.json": b"best"}
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regard.errors import CheckpointError
-from regard.reading import (
+from regard.io.reading import (
     CONFIG,
     DEPTH,
     PARTS,

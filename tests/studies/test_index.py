@@ -5,8 +5,8 @@ import json
 import pytest
 
 from regard.errors import DataError
-from regard.studies import STUDIES
-from regard.studies.index import read_results, write_index
+from regard_studies import STUDIES
+from regard_studies.index import read_results, write_index
 
 SIGNED = {"device": "A card", "seed": 0, "seeds": [0, 1], "quick": False, "corpus": "A corpus"}
 

@@ -10,8 +10,8 @@ import torch
 
 from regard.errors import ArgumentError, CommandError
 from regard.inspection.draw import plot as plots
-from regard.studies import STUDIES, run
-from regard.studies.page import Page, Plot, Table, Verdict, precision, show, signed
+from regard_studies import STUDIES, run
+from regard_studies.page import Page, Plot, Table, Verdict, precision, show, signed
 
 VOID = {"meta", "br", "img", "hr", "input", "link"}
 

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from regard.studies.seed_statistics import (
+from regard_studies.seed_statistics import (
     FLOOR,
     MeanDifference,
     SeedStatistics,

@@ -7,8 +7,8 @@ import sys
 import pytest
 
 from regard.errors import CommandError
-from regard.studies import STUDIES, Study, function, run
-from regard.studies.setting import Setting
+from regard_studies import STUDIES, Study, function, run
+from regard_studies.setting import Setting
 
 
 @pytest.mark.parametrize("name", STUDIES)
@@ -35,5 +35,5 @@ def test_no_such_study():
 
 
 def test_the_table_is_read_without_torch():
-    code = "import sys, regard.studies; sys.exit('torch' in sys.modules or 'numpy' in sys.modules)"
+    code = "import sys, regard_studies; sys.exit('torch' in sys.modules or 'numpy' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

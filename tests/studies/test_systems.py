@@ -7,9 +7,9 @@ import torch
 from forked import fork_for_spawn
 
 from regard.errors import CommandError, RegardError
-from regard.studies import systems
-from regard.studies.setting import Setting
-from regard.studies.systems import differing_keys, train_all, train_or_load
+from regard_studies import systems
+from regard_studies.setting import Setting
+from regard_studies.systems import differing_keys, train_all, train_or_load
 
 TABLE = {
     "data": {"builtin": "reverse", "count": 60},

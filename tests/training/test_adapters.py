@@ -15,7 +15,7 @@ from regard.decoding.half_precision import to_bfloat16
 from regard.errors import CheckpointError, ConfigError
 from regard.interop.export import export_model
 from regard.interop.pack import pack
-from regard.kernels.linear.mixed_precision import half_linear
+from regard.kernels.operations.linear.mixed_precision import half_linear
 from regard.models import kinds
 from regard.models.contract import Tokens
 from regard.models.transformer.config import TransformerConfig

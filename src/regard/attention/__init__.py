@@ -3,9 +3,9 @@
 from regard.attention.attention import Attention, Learned
 from regard.attention.blocks import Block, Decoder, Encoder
 from regard.attention.cache import Cache, Prepared
+from regard.attention.call_records import watch
 from regard.attention.heads import Heads
 from regard.attention.look import Look
-from regard.attention.watch import watch
 from regard.kernels.backends import use_backend
 
 __all__ = [

@@ -13,15 +13,15 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.attention.cache import Cache, Prepared, SharedBeamCache
+from regard.attention.call_records import has_forward_hooks
 from regard.attention.checks import check_dropout, check_positive
 from regard.attention.heads import Heads
 from regard.attention.positions import Rotary
 from regard.attention.score import Score
 from regard.attention.span import Span, Start
-from regard.attention.watch import has_forward_hooks
 from regard.errors import ArgumentError
-from regard.kernels.dropout import dropout, dropout_add, gelu_dropout, relu_dropout, silu_dropout
-from regard.kernels.linear import Linear
+from regard.kernels.operations.dropout import dropout, dropout_add, gelu_dropout, relu_dropout, silu_dropout
+from regard.kernels.operations.linear import Linear
 
 __all__ = [
     "Activation",

@@ -16,15 +16,15 @@ from torch.nn.utils.parametrize import type_before_parametrizations
 
 from regard.attention.attention import Attention
 from regard.attention.block import Block, GELUDropout, MixingBlock, ReLUDropout, SiLUDropout, Stack
+from regard.attention.call_records import has_hooks
 from regard.attention.heads import Heads
 from regard.attention.score import Dot
 from regard.attention.span import Causal, Monotonic, Packed, Span, split_packed
-from regard.attention.watch import has_hooks
 from regard.attention.weighting import Softmax
 from regard.kernels.backends import forced_backend
-from regard.kernels.linear import Linear
-from regard.kernels.linear.mixed_precision import half_linear, half_linear_pair, half_linear_with_input
-from regard.kernels.residual import residual
+from regard.kernels.operations.linear import Linear
+from regard.kernels.operations.linear.mixed_precision import half_linear, half_linear_pair, half_linear_with_input
+from regard.kernels.operations.residual import residual
 from regard.kernels.triton import installed
 
 __all__ = ["run", "serves"]
@@ -125,7 +125,7 @@ def is_linear(part: nn.Module | None) -> bool:
 
 def run(stack: Stack, x: Tensor, span: Span | None, memory: Tensor | None = None, across: Span | None = None) -> Tensor:
     """Run the stack on x [t d], and on a memory [u d]."""
-    from regard.kernels.dropout.triton import draw_seed
+    from regard.kernels.operations.dropout.triton import draw_seed
 
     half = torch.get_autocast_dtype("cuda")
     with torch.autocast("cuda", enabled=False):
@@ -254,7 +254,7 @@ def softmax_options(heads: Heads, seeds: Iterator[Tensor]) -> dict[str, Any]:
 
 def feed_forward_work(feed: nn.Sequential, seeds: Iterator[Tensor]) -> Work:
     """The feed-forward net, without the bias of its output."""
-    from regard.kernels.dropout.triton import gelu_dropout, relu_dropout, silu_dropout
+    from regard.kernels.operations.dropout.triton import gelu_dropout, relu_dropout, silu_dropout
 
     activations = {ReLUDropout: relu_dropout, GELUDropout: gelu_dropout, SiLUDropout: silu_dropout}
     layers: Any = feed

@@ -24,8 +24,8 @@ from regard.attention.span import Mask, Span, Start
 from regard.attention.weighting import Weighting
 from regard.errors import ArgumentError, ShapeError
 from regard.kernels.backends import forced_backend
-from regard.kernels.linear import Linear
-from regard.kernels.linear import linear as apply_linear
+from regard.kernels.operations.linear import Linear
+from regard.kernels.operations.linear import linear as apply_linear
 
 __all__ = ["Heads"]
 

@@ -18,7 +18,7 @@ from regard.attention.checks import check_positive
 from regard.errors import ArgumentError, ShapeError
 from regard.kernels.additive import cpu, reference
 from regard.kernels.dot import reference as dot
-from regard.kernels.linear import Linear
+from regard.kernels.operations.linear import Linear
 from regard.kernels.reference import matmul_wide
 from regard.kernels.span_limits import broadcast
 

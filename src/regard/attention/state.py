@@ -9,7 +9,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from regard.attention.cache import Cache, Prepared, SharedBeamCache
-from regard.attention.watch import has_forward_hooks
+from regard.attention.call_records import has_forward_hooks
 from regard.errors import ArgumentError, ShapeError
 
 __all__ = ["State", "buffers", "spread_cache"]

@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from regard import packs
 from regard.cli.messages import print_message
 from regard.errors import CommandError, ConfigError
+from regard.io import packs
 
 if TYPE_CHECKING:
     from regard.run import Run

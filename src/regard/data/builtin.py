@@ -19,30 +19,91 @@ import hashlib
 import importlib
 import inspect
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, get_args, runtime_checkable
 
 from regard import plugins
-from regard.data.builtin.example import Corpus, Example, check_whole
+from regard.config import show_value
 from regard.errors import ArgumentError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from jaxtyping import UInt8
 
 __all__ = [
     "CORPORA",
     "EDITION",
     "EDITIONS",
+    "LONGEST",
     "BuiltIn",
+    "Corpus",
     "Example",
+    "PicturedExample",
+    "SourceFilter",
     "Split",
+    "check_name",
+    "check_whole",
     "edition_of",
+    "find_example",
     "generate",
     "has_editions",
     "has_pair",
     "options_of",
     "split_of",
+    "suggest_names",
 ]
 
 Split = Literal["train", "valid", "test"]
+LONGEST = 10_000  # words, or sentences, that an option may ask for
+SourceFilter = Callable[[str], bool]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Example:
+    """A source, its target, and how their words belong together. Words stand apart by single spaces."""
+
+    source: str
+    target: str
+    alignment: tuple[
+        tuple[int, int], ...
+    ] = ()  # gold links (source word, target word), sorted; () where there are none
+    source_heads: tuple[int, ...] = ()  # phrasebook: the index of each word's head, -1 for the root
+    target_heads: tuple[int, ...] = ()
+    source_relations: tuple[
+        str, ...
+    ] = ()  # phrasebook: what each word is to its head, as Universal Dependencies name it
+    target_relations: tuple[str, ...] = ()
+
+
+@runtime_checkable
+class Corpus(Protocol):
+    """A module of a corpus: its options, and examples drawn with numbers from [0, 1).
+
+    `accept` says of a source whether it is of the split and new; where it is not, None comes in its place, so that the
+    target need not be made. `every` gives all there are once, or None where they cannot be listed.
+    """
+
+    Options: type[Any]
+
+    def draw(self, random: Callable[[], float], accept: SourceFilter, options: Any) -> Iterator[Example | None]: ...
+
+    def every(self, accept: SourceFilter, options: Any) -> Iterator[Example | None] | None: ...
+
+
+class PicturedExample(Protocol):
+    """An example with a picture, and where in it is what its words speak of."""
+
+    source: str
+    target: str
+    size: int  # pixels of a side
+    scene: Any  # its `shapes`, each with a size, a colour, a kind, and whether it is ringed
+    speaks_of: tuple[int, ...]  # captions: for each word the index of a shape, -1 for none
+
+    @property
+    def boxes(self) -> tuple[tuple[int, int, int, int], ...]: ...
+
+    def picture(self) -> "UInt8[np.ndarray, 'h w 3']": ...
 
 
 class BuiltIn(NamedTuple):
@@ -53,29 +114,7 @@ class BuiltIn(NamedTuple):
     form: Literal["text", "documents", "pictures"] = "text"
 
 
-CORPORA: dict[str, BuiltIn] = plugins.table("corpus")
-for row_name, row in {
-    "phrasebook": BuiltIn(
-        "everyday sentences, English to German or French, from a synchronous grammar",
-        "regard.data.builtin.phrasebook",
-    ),
-    "numbers": BuiltIn("written numerals to digits, or back; English, German, French", "regard.data.builtin.numbers"),
-    "dates": BuiltIn("dates in many written forms to ISO 8601, or back", "regard.data.builtin.dates"),
-    "reverse": BuiltIn("sequences of symbols, reversed", "regard.data.builtin.reverse"),
-    "sort": BuiltIn("sequences of numbers, sorted", "regard.data.builtin.sort"),
-    "copy": BuiltIn("sequences of symbols, copied", "regard.data.builtin.copy"),
-    "scenes": BuiltIn(
-        "drawn shapes with captions, or questions about two places of a picture",
-        "regard.data.builtin.scenes",
-        "pictures",
-    ),
-    "reviews": BuiltIn(
-        "labelled documents: reviews with many negated opinions, and the words that decide",
-        "regard.data.builtin.reviews",
-        "documents",
-    ),
-}.items():
-    plugins.register(row_name, corpus=row)
+CORPORA = plugins.table("corpus")
 # What an edition generates, as a name that caches are known by: of the first, the hash of the code that first generated
 # it. It stays while the same arguments give the same examples, however the code is written; a test says when they do
 # not.
@@ -129,6 +168,15 @@ def options_of(name: str) -> dict[str, Any]:
     return {field.name: field.default for field in fields if field.name not in ("pair", "edition")}
 
 
+def find_example(
+    name: str, text: str, *, pair: str = "en-de", edition: int = EDITION, tries: int | None = None
+) -> Example | None:
+    """Return the example with this source, letter by letter; None where the corpus finds none, or cannot search."""
+    finder = getattr(corpus(name), "find_example", None)
+    limits = {} if tries is None else {"tries": tries}
+    return None if finder is None else finder(text, pair, edition, **limits)
+
+
 def split_of(source: str) -> Split:
     """Return the split that a source belongs to, whatever the seed."""
     return _split(_hash(source))
@@ -152,7 +200,7 @@ def has_field(name: str, option: str) -> bool:
 def edition_of(name: str, edition: int = EDITION) -> str:
     """Return a corpus's name in caches: its row of EDITIONS, and of one from elsewhere the hash of its code."""
     module: Any = corpus(name)
-    if str(getattr(module, "__name__", "")).startswith(f"{__name__}."):
+    if plugins.is_own(str(getattr(module, "__name__", ""))):
         return EDITIONS[edition if has_editions(name) else 1]
     return hashlib.sha256(Path(inspect.getfile(module.draw)).read_bytes()).hexdigest()
 
@@ -214,3 +262,17 @@ def _stream(name: str, module: Corpus, count: int, seed: int, split: Split, opti
                 return
     there = "there are only" if rest is not None else f"{PATIENCE:,} draws in a row yielded only"
     raise ArgumentError(f"{name}: {count:,} examples wanted, but {there} {yielded:,} different ones for {split}")
+
+
+def check_whole(name: str, value: object, lowest: int, highest: int) -> None:
+    """Refuse an option that is not a whole number from `lowest` to `highest`."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < lowest:
+        raise ArgumentError(f"{name}: {show_value(value)} given, expected a whole number of at least {lowest}")
+    if value > highest:
+        raise ArgumentError(f"{name}: {show_value(value)} given, expected at most {highest}")
+
+
+def check_name(name: str, value: object, names: Iterable[str]) -> None:
+    """Refuse an option that is none of these names."""
+    if not isinstance(value, str) or value not in (names := tuple(names)):
+        raise ArgumentError(f"{name}: {show_value(value)} given, expected one of {', '.join(names)}")

@@ -21,10 +21,9 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, cast
 
-from regard.data.builtin import CORPORA, EDITION, Example, Split, generate, has_pair
-from regard.data.builtin.scenes import Pictured
-from regard.disk import remove_leftovers, replacing
+from regard.data.builtin import CORPORA, EDITION, Example, PicturedExample, Split, generate, has_pair
 from regard.errors import ArgumentError
+from regard.io.disk import remove_leftovers, replacing
 from regard.io.pharaoh import format_pharaoh
 
 __all__ = ["write"]
@@ -109,7 +108,7 @@ def album(folder: Path) -> Written:
     remove_leftovers(folder)
 
     def saved(number: str, example: Example) -> tuple[str, str]:
-        pictured, name = cast(Pictured, example), f"{number}.png"
+        pictured, name = cast(PicturedExample, example), f"{number}.png"
         folder.mkdir(parents=True, exist_ok=True)
         with replacing(folder / name, many=True) as file:
             Image.fromarray(pictured.picture()).save(file, "PNG")

@@ -28,8 +28,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int32, Int64
 
-from regard import disk
 from regard.errors import DataError
+from regard.io import disk
 
 __all__ = ["Encoded", "Writer", "damage", "follow", "lead", "publish", "seal", "workplace"]
 

@@ -23,7 +23,7 @@ from typing import Any
 
 from regard.data.cache import Encoded
 from regard.data.tokenizer import SPECIAL, UNKNOWN, Tokenizer, Tokenizers
-from regard.reading import Unreadable, parse_json, read_bytes
+from regard.io.reading import Unreadable, parse_json, read_bytes
 
 __all__ = ["FILE", "LanguageProfile", "RunLanguages", "detect_language", "merge_profiles", "profile_corpus"]
 

@@ -17,7 +17,7 @@ from regard.data.cache import Encoded
 from regard.data.language_profile import decode_some
 from regard.data.sentence_split import has_several
 from regard.data.tokenizer import Tokenizer
-from regard.reading import Unreadable, parse_json, read_bytes
+from regard.io.reading import Unreadable, parse_json, read_bytes
 
 __all__ = ["FILE", "SentenceCounter", "SentenceShare", "count_sentences", "describe_several"]
 

@@ -11,7 +11,7 @@ from regard.config import option, show_value, suggestion
 from regard.data.builtin import CORPORA, EDITION, generate
 from regard.errors import ArgumentError, ConfigError
 from regard.io.encodings import EncodedFile, check_encoding
-from regard.reading import Unreadable, parse_toml
+from regard.io.reading import Unreadable, parse_toml
 
 __all__ = ["AROUND", "EXTENSION", "GOLD", "CorpusSettings", "DataSettings", "TokenizerSettings", "cache_folder"]
 

@@ -34,9 +34,9 @@ from regard.data.pre_tokenizer import MARK, separable
 from regard.data.sentencepiece import SentencePiece
 from regard.data.special_pieces import END, PAD, SPECIAL, START, UNKNOWN, adopt
 from regard.data.tokenizer_checks import LARGEST, check_form, loaded_part
-from regard.disk import write_whole
 from regard.errors import ConfigError, DataError
-from regard.reading import Unreadable, parse_json, read_bytes
+from regard.io.disk import write_whole
+from regard.io.reading import Unreadable, parse_json, read_bytes
 
 __all__ = ["END", "PAD", "SPECIAL", "START", "UNKNOWN", "Tokenizer", "Tokenizers", "adopt"]
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from regard.config import visible
 from regard.data.text_profile import is_unspaced
 from regard.data.tokenizer import UNKNOWN, Tokenizer
-from regard.reading import Unreadable, read_bytes
+from regard.io.reading import Unreadable, read_bytes
 
 __all__ = ["FILE", "IgnoredWords", "UnknownWords", "WordCollector", "format_words", "parse_words", "read_words"]
 

@@ -26,7 +26,7 @@ from regard.decoding.scoring import check_finite
 from regard.decoding.search import PACK, search
 from regard.decoding.sources import source_of, tokens_of
 from regard.errors import ArgumentError
-from regard.kernels.linear import pack_weights
+from regard.kernels.operations.linear import pack_weights
 from regard.models.contract import Model, Pictures, Source, Tokens
 
 __all__ = [

@@ -26,7 +26,7 @@ from regard.decoding.hypotheses import Hypotheses
 from regard.decoding.limits import FREE
 from regard.decoding.options import Options
 from regard.decoding.scoring import add_log_probs, candidate_count, is_settled, length_penalty
-from regard.kernels.top_tokens import top_tokens
+from regard.kernels.operations.top_tokens import top_tokens
 from regard.models.contract import Memory, Model
 
 __all__ = ["DeviceSearch", "SlotOptions"]

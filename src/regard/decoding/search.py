@@ -49,7 +49,7 @@ from regard.decoding.scoring import (
     top_tokens,
 )
 from regard.errors import ArgumentError
-from regard.kernels.linear import pack_weights
+from regard.kernels.operations.linear import pack_weights
 from regard.models.contract import Model, Pictures, Tokens
 
 __all__ = ["Output", "SearchResult", "SentenceSearch", "StepSearch", "greedy", "search"]

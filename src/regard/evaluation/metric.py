@@ -8,7 +8,7 @@ n sentences · k counts · r sums
 
 import importlib
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, MutableMapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, cast
 
@@ -85,7 +85,7 @@ class Metric(NamedTuple):
     options: tuple[str, ...] = ("lowercase",)  # those of `lowercase` and `tokenize` that it takes
 
 
-METRICS: dict[str, Metric] = plugins.table("metric")
+METRICS: MutableMapping[str, Metric] = plugins.table("metric")
 for row_name, row in {
     "bleu": Metric("regard.evaluation.text.measure_bleu", ("lowercase", "tokenize")),
     "chrf": Metric("regard.evaluation.text.measure_chrf"),

@@ -26,11 +26,11 @@ from regard.data.unknown_words import FILE as WORDS
 from regard.decoding.limits import ROOM
 from regard.errors import ArgumentError, CommandError, MissingExtraError
 from regard.inspection.alignments.settings import LAYER
+from regard.io.packs import is_file
+from regard.io.reading import read_bytes
 from regard.models.contract import Model
 from regard.models.transformer.config import TransformerConfig
 from regard.models.transformer.model import TransformerModel
-from regard.packs import is_file
-from regard.reading import read_bytes
 from regard.run import Run
 
 __all__ = [

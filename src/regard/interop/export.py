@@ -17,7 +17,7 @@ from regard.interop.formats import Format, find_format
 from regard.interop.manifest import describe_run, hash_file, read_manifest, write_manifest
 from regard.interop.origin import compare_with_origin
 from regard.interop.verify import Verification, verify
-from regard.packs import is_file
+from regard.io.packs import is_file
 from regard.run import Run, load
 from regard.tasks.summary import require_run
 from regard.training.checkpoint import Checkpoints

@@ -9,8 +9,8 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
-from regard.disk import lock, make_folder, reason, sync
 from regard.errors import CommandError, RegardError
+from regard.io.disk import lock, make_folder, reason, sync
 
 __all__ = ["check_model_folder", "check_new", "whole_folder"]
 

@@ -7,15 +7,15 @@ names its model, and imported when they are needed.
 """
 
 import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from regard.config import show_value, suggestion
 from regard.errors import CommandError, DataError, MissingExtraError
+from regard.io.reading import Unreadable, parse_json, read_bytes
 from regard.plugins import register, table
-from regard.reading import Unreadable, parse_json, read_bytes
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -157,7 +157,7 @@ OTHERS = {  # what files are, by how their names end, where there is no config.j
     ".bin": "weights without a config.json, which do not say what model they are of",
     ".safetensors": "weights without a config.json, which do not say what model they are of",
 }
-FORMATS: dict[str, Format] = table("format")
+FORMATS: MutableMapping[str, Format] = table("format")
 register(
     format=Format(
         "marian",

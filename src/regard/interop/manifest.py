@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from regard import __version__
-from regard.disk import write_whole
 from regard.errors import DataError
-from regard.packs import open_binary
-from regard.reading import read_json
+from regard.io.disk import write_whole
+from regard.io.packs import open_binary
+from regard.io.reading import read_json
 
 __all__ = ["FILE", "describe_run", "hash_file", "is_export", "read_manifest", "write_manifest"]
 

@@ -17,7 +17,7 @@ from regard.data.tokenizer import SPECIAL, Tokenizers, open_tokenizer, read
 from regard.data.tokenizer_checks import LARGEST, ROWS, check_ids, check_vocabulary
 from regard.errors import DataError
 from regard.interop.sentencepiece import convert, is_code, read_model
-from regard.reading import SMALL, Unreadable, parse_json, read_bytes
+from regard.io.reading import SMALL, Unreadable, parse_json, read_bytes
 
 __all__ = [
     "LANGUAGE_CODES",

@@ -15,14 +15,14 @@ import torch
 from torch import Tensor
 
 from regard.config import show_value
-from regard.disk import write_whole
 from regard.errors import ArgumentError, DataError, RegardError, VerificationError
 from regard.interop.formats import FORMATS, Imported
 from regard.interop.manifest import hash_file
 from regard.interop.numbering import m2m100_rows, marian_rows, nllb_rows, read_object, written_rows
 from regard.interop.stacks import read_tensors
-from regard.packs import is_file
-from regard.reading import read_json
+from regard.io.disk import write_whole
+from regard.io.packs import is_file
+from regard.io.reading import read_json
 from regard.run import Run
 from regard.tasks.settings import read_settings
 from regard.training.checkpoint import Checkpoints, read_manifest, step_name

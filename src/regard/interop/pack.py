@@ -1,4 +1,4 @@
-"""Pack a run into one file, to be shared: `regard.packs` says how it is read.
+"""Pack a run into one file, to be shared: `regard.io.packs` says how it is read.
 
 It holds one checkpoint without the optimiser, the tokenizer, the configuration, how alignments are read, and a card. Of
 the trainer's files it has the names, sizes and checksums, and no path. Equal runs give equal packs.
@@ -16,12 +16,12 @@ import tomli_w
 import regard
 from regard.config import read
 from regard.data import language_profile, sentence_share, unknown_words
-from regard.disk import reason, replacing
 from regard.errors import CommandError, RegardError
 from regard.evaluation.metric import METRICS, measure
 from regard.inspection.alignments import settings as alignment_settings
-from regard.packs import DIGITS, MARK, hash_start, is_file, is_pack
-from regard.reading import read_json
+from regard.io.disk import reason, replacing
+from regard.io.packs import DIGITS, MARK, hash_start, is_file, is_pack
+from regard.io.reading import read_json
 from regard.tasks.summary import CARD, ON_CARD, require_run, summarise
 from regard.training.checkpoint import Checkpoints, best_json, read_checkpoint
 from regard.training.manifest import BASE, read_manifest

@@ -17,7 +17,7 @@ from regard.data.tokenizer_checks import LARGEST, PIECE
 from regard.errors import DataError
 from regard.interop.numbering import THEIR_START
 from regard.interop.sentencepiece import convert
-from regard.reading import Unreadable, parse_json, read_bytes
+from regard.io.reading import Unreadable, parse_json, read_bytes
 
 __all__ = ["PieceList", "SideRows", "read_lists", "special_rows", "tokenizers_of"]
 

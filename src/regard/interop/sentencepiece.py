@@ -21,7 +21,7 @@ from regard.data.tokenizer import SPECIAL, adopt
 from regard.data.tokenizer_checks import LARGEST, LONGEST_PIECE, NUMBERING, check_form, check_vocabulary
 from regard.data.vocabulary import BYTES
 from regard.errors import DataError
-from regard.reading import Unreadable, read_bytes
+from regard.io.reading import Unreadable, read_bytes
 
 __all__ = ["SentencePieceModel", "convert", "read_model"]
 

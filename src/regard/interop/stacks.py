@@ -16,9 +16,9 @@ from torch import Tensor
 
 from regard.attention.positions import FIRST
 from regard.config import show_value
-from regard.disk import write_whole
 from regard.errors import ConfigError, DataError
 from regard.interop.formats import read_table
+from regard.io.disk import write_whole
 from regard.models.config import DEEPEST, HEADS, WIDEST
 from regard.models.transformer.config import TransformerConfig
 from regard.models.weights import read_weights

@@ -9,8 +9,8 @@ import itertools
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from regard.config import suggestion
 from regard.errors import DataError
+from regard.io.messages import suggestion
 
 __all__ = ["EncodedFile", "check_encoding", "encoding_of", "guess_encoding", "hint", "transcode"]
 

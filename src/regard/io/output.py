@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from regard.disk import replacing
 from regard.errors import CommandError
+from regard.io.disk import replacing
 from regard.io.lines import GivenText
 
 __all__ = ["check_link", "check_output", "open_output", "progress_bar"]

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.errors import RegardError
-from regard.packs import find_pack
+from regard.io.packs import find_pack
 
 __all__ = ["CONFIG", "SMALL", "Unreadable", "parse_json", "parse_toml", "read_bytes", "read_json", "read_toml"]
 

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Protocol
 
-from regard.config import visible
 from regard.io.lines import Say
+from regard.io.messages import visible
 
 __all__ = ["UntranslatedReport"]
 

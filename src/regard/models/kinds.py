@@ -5,7 +5,7 @@ stands in the contract. Nothing outside a kind's folder knows it by its name.
 """
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -76,7 +76,7 @@ STACK: dict[str, dict[str, Any]] = {
     "big": {"size": 1024, "heads": 16, "layers": 6, "hidden": 4096, "dropout": 0.3},
 }
 
-KINDS: dict[str, Kind] = table("kind")
+KINDS: MutableMapping[str, Kind] = table("kind")
 for row in [
     Kind(
         "rnn",

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from regard.errors import CommandError
 from regard.interop.manifest import is_export
-from regard.packs import is_folder, is_pack
+from regard.io.packs import is_folder, is_pack
 from regard.tasks.summary import require_run
 
 __all__ = ["parse_runs"]

@@ -13,7 +13,7 @@ import torch
 
 from regard.decoding.outputs import SearchResult
 from regard.errors import RegardError
-from regard.kernels.linear import pack_weights
+from regard.kernels.operations.linear import pack_weights
 from regard.run import Run
 from regard.serving.batch_engine import BatchEngine
 from regard.serving.engine import Engine

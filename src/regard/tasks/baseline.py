@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Float64, Int, Int64
 
-from regard.disk import write_whole
 from regard.errors import RegardError
-from regard.reading import Unreadable, parse_json, read_bytes
+from regard.io.disk import write_whole
+from regard.io.reading import Unreadable, parse_json, read_bytes
 from regard.training.metrics import format_value, metric_name
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from regard.attention.call_records import watch
 from regard.attention.heads import Heads
-from regard.attention.watch import watch
 from regard.data.alignments.links import Links
 from regard.data.batching import Batch
 from regard.data.packing import PackedBatch

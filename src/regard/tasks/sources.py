@@ -6,9 +6,9 @@ from pathlib import Path
 
 from regard.data import cache
 from regard.data.settings import DataSettings
-from regard.disk import reason, write_whole
 from regard.errors import CheckpointError, TrainingError
-from regard.reading import Unreadable, parse_json, read_bytes
+from regard.io.disk import reason, write_whole
+from regard.io.reading import Unreadable, parse_json, read_bytes
 
 __all__ = ["FILE", "changed_files", "check_unchanged", "record_sources"]
 

@@ -18,10 +18,10 @@ from regard.data.prepare import Prepared
 from regard.data.settings import DataSettings
 from regard.data.tokenizer import Tokenizers
 from regard.data.tokenizer_checks import LARGEST
-from regard.disk import reason, write_whole
 from regard.errors import CheckpointError, ConfigError, RegardError, TrainingError
+from regard.io.disk import reason, write_whole
+from regard.io.reading import Unreadable, read_bytes
 from regard.machine import MPS, most_threads
-from regard.reading import Unreadable, read_bytes
 from regard.tasks import sources
 from regard.tasks.budget import token_budget
 from regard.tasks.data_check import check_shared

@@ -14,11 +14,11 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from regard import packs
 from regard.config import read
-from regard.disk import no_link
 from regard.errors import CheckpointError, RegardError
-from regard.reading import Unreadable, parse_json, read_bytes, read_json
+from regard.io import packs
+from regard.io.disk import no_link
+from regard.io.reading import Unreadable, parse_json, read_bytes, read_json
 from regard.training.manifest import NAME, plain_weights_file, read_manifest
 from regard.training.metrics import format_value, metric_name, read_records
 

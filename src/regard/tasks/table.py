@@ -5,7 +5,7 @@ shown (`regard.tasks.task.RunTask`).
 """
 
 import importlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -80,7 +80,7 @@ class TaskRow:
         return task
 
 
-TASKS: dict[str, TaskRow] = table("task")
+TASKS: MutableMapping[str, TaskRow] = table("task")
 for each in [
     TaskRow(
         "translate",

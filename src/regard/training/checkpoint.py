@@ -22,10 +22,10 @@ from typing import Any, NamedTuple
 from safetensors.torch import save
 from torch import Tensor
 
-from regard.disk import make_folder, reason, remove_leftovers, sync, write_whole
 from regard.errors import CheckpointError, TrainingError
-from regard.packs import is_file, is_folder, list_names
-from regard.reading import Unreadable, read_bytes
+from regard.io.disk import make_folder, reason, remove_leftovers, sync, write_whole
+from regard.io.packs import is_file, is_folder, list_names
+from regard.io.reading import Unreadable, read_bytes
 from regard.training.adapters import merge_weights
 from regard.training.manifest import (
     BASE,

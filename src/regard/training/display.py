@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from regard.disk import no_link
+from regard.io.disk import no_link
 from regard.training.progress import JsonProgress, PlainProgress, Progress, SafeStream
 from regard.training.sample import Sample
 

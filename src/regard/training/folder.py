@@ -13,9 +13,9 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from regard.disk import lock, make_folder, outward_link, remove_leftovers
 from regard.errors import CheckpointError, ConfigError, RegardError, TrainingError
-from regard.packs import is_pack
+from regard.io.disk import lock, make_folder, outward_link, remove_leftovers
+from regard.io.packs import is_pack
 from regard.training.checkpoint import Checkpoints
 from regard.training.distributed import Group
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from regard.config import show_value
 from regard.errors import CheckpointError
-from regard.reading import Unreadable, parse_json, read_bytes
+from regard.io.reading import Unreadable, parse_json, read_bytes
 
 __all__ = [
     "BASE",

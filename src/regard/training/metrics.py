@@ -11,9 +11,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from regard.disk import no_link, reason, write_whole
 from regard.errors import CheckpointError, TrainingError
-from regard.reading import Unreadable, parse_json, read_bytes
+from regard.io.disk import no_link, reason, write_whole
+from regard.io.reading import Unreadable, parse_json, read_bytes
 from regard.training.trackers import open_trackers
 
 __all__ = ["Metrics", "format_clock", "format_duration", "format_value", "mean_losses", "metric_name", "read_records"]

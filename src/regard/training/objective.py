@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from regard.attention.span import Packed
 from regard.data.batching import Batch
 from regard.data.packing import PackedBatch
-from regard.kernels.projection_loss import projection_loss
+from regard.kernels.operations.projection_loss import projection_loss
 from regard.models.contract import Model, Tokens
 from regard.training.task import Loss
 

@@ -13,8 +13,8 @@ import torch
 from safetensors.torch import save
 from torch import Tensor, nn
 
-from regard.disk import write_whole
 from regard.errors import CheckpointError, TrainingError
+from regard.io.disk import write_whole
 from regard.training.adapters import (
     has_adapters,
     load_mean_adapters,

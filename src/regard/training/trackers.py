@@ -13,16 +13,16 @@ import importlib.util
 import json
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 from regard.config import read, show_value, suggestion
-from regard.disk import write_whole
 from regard.errors import ConfigError, MissingExtraError, RegardError
+from regard.io.disk import write_whole
+from regard.io.reading import Unreadable, read_json
 from regard.plugins import register, table
-from regard.reading import Unreadable, read_json
 
 __all__ = ["TRACKERS", "Tracker", "TrackerRow", "Trackers", "check_trackers", "open_trackers"]
 
@@ -214,7 +214,7 @@ class MlFlow:
         self.client.set_terminated(self.name)
 
 
-TRACKERS: dict[str, TrackerRow] = table("tracker")
+TRACKERS: MutableMapping[str, TrackerRow] = table("tracker")
 for each in [
     TrackerRow("tensorboard", TensorBoard, "tensorboard", "tensorboard"),
     TrackerRow("wandb", WeightsAndBiases, "wandb", "wandb"),

@@ -15,9 +15,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
-from regard.attention.watch import has_hooks
+from regard.attention.call_records import has_hooks
 from regard.errors import ConfigError, TrainingError
-from regard.kernels.linear.mixed_precision import HalfCopies
+from regard.kernels.operations.linear.mixed_precision import HalfCopies
 from regard.machine import wide_dtype
 from regard.training.adapters import adapted_weights
 from regard.training.distributed import Group, gather_full, uses_bf16

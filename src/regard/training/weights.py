@@ -15,9 +15,9 @@ from safetensors.torch import load
 from torch import Tensor, nn
 
 from regard.errors import CheckpointError
+from regard.io.packs import find_pack, open_binary
+from regard.io.reading import Unreadable, parse_json, read_bytes
 from regard.models.weights import FLOATS, check_weight
-from regard.packs import find_pack, open_binary
-from regard.reading import Unreadable, parse_json, read_bytes
 
 __all__ = [
     "FLOATS",

@@ -21,14 +21,14 @@ import dataclasses
 import functools
 from collections.abc import Callable, Iterator
 
-from regard.data.builtin.example import LONGEST, Example, SourceFilter, check_name, check_whole
-from regard.data.builtin.phrasebook import english, french, german
-from regard.data.builtin.phrasebook.derivation import search
-from regard.data.builtin.phrasebook.grammar import Grammar
-from regard.data.builtin.phrasebook.meaning import Sentence
-from regard.data.builtin.phrasebook.natural import STYLES, Style, choose_style, contract, join_words, spell_out
-from regard.data.builtin.phrasebook.pool import Pool
-from regard.data.builtin.phrasebook.words import Word, finish, links
+from regard.data.builtin import LONGEST, Example, SourceFilter, check_name, check_whole
+from regard_corpora.phrasebook import english, french, german
+from regard_corpora.phrasebook.derivation import search
+from regard_corpora.phrasebook.grammar import Grammar
+from regard_corpora.phrasebook.meaning import Sentence
+from regard_corpora.phrasebook.natural import STYLES, Style, choose_style, contract, join_words, spell_out
+from regard_corpora.phrasebook.pool import Pool
+from regard_corpora.phrasebook.words import Word, finish, links
 
 __all__ = ["PAIRS", "SEARCH", "Options", "derive", "draw", "every", "find_example"]
 

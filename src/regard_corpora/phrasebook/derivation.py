@@ -10,10 +10,10 @@ import random
 import re
 from collections.abc import Sequence
 
-from regard.data.builtin.phrasebook import english, lexicon
-from regard.data.builtin.phrasebook.grammar import Grammar
-from regard.data.builtin.phrasebook.meaning import Sentence
-from regard.data.builtin.phrasebook.pool import Pool
+from regard_corpora.phrasebook import english, lexicon
+from regard_corpora.phrasebook.grammar import Grammar
+from regard_corpora.phrasebook.meaning import Sentence
+from regard_corpora.phrasebook.pool import Pool
 
 __all__ = ["english_forms", "search"]
 

@@ -6,7 +6,7 @@ genitive's 's is a word of its own. Heads follow Universal Dependencies: article
 the verb above.
 """
 
-from regard.data.builtin.phrasebook.meaning import (
+from regard_corpora.phrasebook.meaning import (
     ADJECTIVE,
     AND,
     DEGREE,
@@ -35,7 +35,7 @@ from regard.data.builtin.phrasebook.meaning import (
     Sentence,
     Tense,
 )
-from regard.data.builtin.phrasebook.words import Word, say
+from regard_corpora.phrasebook.words import Word, say
 
 __all__ = ["speak"]
 

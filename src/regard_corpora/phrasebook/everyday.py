@@ -3,7 +3,7 @@
 The second edition has them as sentences of their own, for people type them; in the first the weather is a reason.
 """
 
-from regard.data.builtin.phrasebook.meaning import (
+from regard_corpora.phrasebook.meaning import (
     CLAUSE_BITS,
     Asking,
     Clause,
@@ -14,8 +14,8 @@ from regard.data.builtin.phrasebook.meaning import (
     Polarity,
     Tense,
 )
-from regard.data.builtin.phrasebook.nouns import Nouns
-from regard.data.builtin.phrasebook.weights import DEFINITE_DETS, FAMILY_DETS, MASS_DETS, PLURAL_DETS, SINGLE_DETS
+from regard_corpora.phrasebook.nouns import Nouns
+from regard_corpora.phrasebook.weights import DEFINITE_DETS, FAMILY_DETS, MASS_DETS, PLURAL_DETS, SINGLE_DETS
 
 __all__ = ["Everyday"]
 

@@ -8,9 +8,9 @@ a direct object before avoir. Elided words end in their apostrophe and stand apa
 
 import itertools
 
-from regard.data.builtin.phrasebook.inflection import Forms
-from regard.data.builtin.phrasebook.lexicon import Phrase, Verb
-from regard.data.builtin.phrasebook.meaning import (
+from regard_corpora.phrasebook.inflection import Forms
+from regard_corpora.phrasebook.lexicon import Phrase, Verb
+from regard_corpora.phrasebook.meaning import (
     ADJECTIVE,
     AND,
     DEGREE,
@@ -39,7 +39,7 @@ from regard.data.builtin.phrasebook.meaning import (
     Sentence,
     Tense,
 )
-from regard.data.builtin.phrasebook.words import Word, say
+from regard_corpora.phrasebook.words import Word, say
 
 __all__ = ["speak", "vowel"]
 

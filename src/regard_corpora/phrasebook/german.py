@@ -6,8 +6,8 @@ place, indefinite objects, prepositional objects. A relative clause follows the 
 start in lower case, nouns with a capital as in print. Heads as in `english`.
 """
 
-from regard.data.builtin.phrasebook.inflection import HABEN, SEIN, Forms
-from regard.data.builtin.phrasebook.meaning import (
+from regard_corpora.phrasebook.inflection import HABEN, SEIN, Forms
+from regard_corpora.phrasebook.meaning import (
     ADJECTIVE,
     AND,
     DEGREE,
@@ -36,7 +36,7 @@ from regard.data.builtin.phrasebook.meaning import (
     Sentence,
     Tense,
 )
-from regard.data.builtin.phrasebook.words import Word, say
+from regard_corpora.phrasebook.words import Word, say
 
 __all__ = ["speak"]
 

@@ -5,9 +5,9 @@ is left out because a language has no plain equivalent, or because the English w
 or then?). Every choice is a fresh number from [0, 1), so that a seed gives the same sentences everywhere.
 """
 
-from regard.data.builtin.phrasebook.everyday import Everyday
-from regard.data.builtin.phrasebook.lexicon import Phrase
-from regard.data.builtin.phrasebook.meaning import (
+from regard_corpora.phrasebook.everyday import Everyday
+from regard_corpora.phrasebook.lexicon import Phrase
+from regard_corpora.phrasebook.meaning import (
     SENTENCE_BITS,
     Asking,
     Clause,
@@ -19,8 +19,8 @@ from regard.data.builtin.phrasebook.meaning import (
     Sentence,
     Tense,
 )
-from regard.data.builtin.phrasebook.nouns import PEOPLE, SAME
-from regard.data.builtin.phrasebook.weights import (
+from regard_corpora.phrasebook.nouns import PEOPLE, SAME
+from regard_corpora.phrasebook.weights import (
     CONTENTS,
     DEFINITE_DETS,
     EVERYDAY_SHAPES,

@@ -22,7 +22,7 @@ import functools
 import importlib.resources
 import typing
 
-from regard.data.builtin.phrasebook.inflection import (
+from regard_corpora.phrasebook.inflection import (
     EnglishVerb,
     FrenchVerb,
     GermanVerb,

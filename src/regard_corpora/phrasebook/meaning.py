@@ -7,7 +7,7 @@ that share a bit are aligned. So alignments are part of the derivation, not foun
 
 import enum
 
-from regard.data.builtin.phrasebook.lexicon import (
+from regard_corpora.phrasebook.lexicon import (
     Adjective,
     Idiom,
     Name,

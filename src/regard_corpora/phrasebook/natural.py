@@ -14,7 +14,7 @@ import dataclasses
 import re
 from collections.abc import Callable, Sequence
 
-from regard.data.builtin.phrasebook.words import Word
+from regard_corpora.phrasebook.words import Word
 
 __all__ = ["STYLES", "Style", "choose_style", "contract", "join_words", "spell_out"]
 

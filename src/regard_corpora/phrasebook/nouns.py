@@ -3,10 +3,10 @@
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from regard.data.builtin.phrasebook.lexicon import Name, Noun, Verb
-from regard.data.builtin.phrasebook.meaning import NOUN_BITS, Det, Kind, NounPhrase
-from regard.data.builtin.phrasebook.pool import Pool
-from regard.data.builtin.phrasebook.weights import (
+from regard_corpora.phrasebook.lexicon import Name, Noun, Verb
+from regard_corpora.phrasebook.meaning import NOUN_BITS, Det, Kind, NounPhrase
+from regard_corpora.phrasebook.pool import Pool
+from regard_corpora.phrasebook.weights import (
     DEFINITE_DETS,
     FAMILY_DETS,
     MASS_DETS,

@@ -1,7 +1,7 @@
 """The pool: the words that a grammar may draw from, sorted by what they can do."""
 
-from regard.data.builtin.phrasebook import lexicon
-from regard.data.builtin.phrasebook.lexicon import (
+from regard_corpora.phrasebook import lexicon
+from regard_corpora.phrasebook.lexicon import (
     Adjective,
     Idiom,
     Name,

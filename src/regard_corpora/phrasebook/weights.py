@@ -2,7 +2,7 @@
 
 from typing import TypeVar
 
-from regard.data.builtin.phrasebook.meaning import Det, Modal
+from regard_corpora.phrasebook.meaning import Det, Modal
 
 __all__ = ["table"]
 

@@ -5,7 +5,7 @@ modal of two words depends on the content verb, a preposition without its noun o
 nearest thing.
 """
 
-from regard.data.builtin.phrasebook.lexicon import Piece
+from regard_corpora.phrasebook.lexicon import Piece
 
 __all__ = ["Word", "finish", "links", "say"]
 

@@ -20,10 +20,10 @@ import dataclasses
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from regard.data.builtin.example import Example, SourceFilter, check_name, check_whole
-from regard.data.builtin.scenes.placing import ASKED, for_caption, for_question
-from regard.data.builtin.scenes.scene import Scene, Shape
-from regard.data.builtin.scenes.wording import answer, caption, links
+from regard.data.builtin import Example, SourceFilter, check_name, check_whole
+from regard_corpora.scenes.placing import ASKED, for_caption, for_question
+from regard_corpora.scenes.scene import Scene, Shape
+from regard_corpora.scenes.wording import answer, caption, links
 
 if TYPE_CHECKING:
     import numpy as np
@@ -57,19 +57,19 @@ class Pictured(Example):
     @property
     def boxes(self) -> tuple[tuple[int, int, int, int], ...]:
         """Return each shape's left, top, right and bottom edge in pixels; right and bottom are just outside."""
-        from regard.data.builtin.scenes.drawing import box_of
+        from regard_corpora.scenes.drawing import box_of
 
         return tuple(box_of(self.scene, i, self.size) for i in range(len(self.scene.shapes)))
 
     def picture(self) -> "UInt8[np.ndarray, 'h w 3']":
         """Draw the picture's pixels: red, green and blue."""
-        from regard.data.builtin.scenes.drawing import draw
+        from regard_corpora.scenes.drawing import draw
 
         return draw(self.scene, self.size)
 
     def mask(self, i: int) -> "Bool[np.ndarray, 'h w']":
         """Return the mask of shape i's pixels."""
-        from regard.data.builtin.scenes.drawing import mask_of
+        from regard_corpora.scenes.drawing import mask_of
 
         return mask_of(self.scene, i, self.size)
 

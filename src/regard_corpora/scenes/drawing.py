@@ -13,7 +13,7 @@ import random
 import numpy as np
 from jaxtyping import Bool, Float32, UInt8
 
-from regard.data.builtin.scenes.scene import RADII, Scene, Shape
+from regard_corpora.scenes.scene import RADII, Scene, Shape
 
 __all__ = ["box_of", "draw", "mask_of"]
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from regard.data.builtin.scenes.scene import COLOURS, KINDS, RADII, Scene, Shape, relation
+from regard_corpora.scenes.scene import COLOURS, KINDS, RADII, Scene, Shape, relation
 
 __all__ = ["ASKED", "for_caption", "for_question", "find_third"]
 

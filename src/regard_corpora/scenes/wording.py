@@ -1,7 +1,7 @@
 """The caption of a scene: one sentence that describes it all, and for each word the shape that it is about."""
 
-from regard.data.builtin.scenes.placing import ASKED, find_third
-from regard.data.builtin.scenes.scene import Scene, Shape, relation
+from regard_corpora.scenes.placing import ASKED, find_third
+from regard_corpora.scenes.scene import Scene, Shape, relation
 
 __all__ = ["answer", "caption"]
 

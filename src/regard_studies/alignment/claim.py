@@ -8,15 +8,15 @@ the alignment error rate (AER) is against what people, or the phrasebook's gramm
 
 from typing import Any
 
-from regard.studies.alignment.draw import by_layer, curves, heat_map, mechanism_table, step_table
-from regard.studies.alignment.measure import best_single_links, diagonal_error, measure_systems
-from regard.studies.alignment.verdicts import Findings, verdicts
-from regard.studies.corpora import pairs
-from regard.studies.corpora.pairs import AlignedPairs, Pairs
-from regard.studies.luong_table.claim import TESTS, WORDS, generate_aligned, limit_length
-from regard.studies.page import Page, signed_training
-from regard.studies.setting import Setting
-from regard.studies.systems import group_by_name, train_all
+from regard_studies.alignment.draw import by_layer, curves, heat_map, mechanism_table, step_table
+from regard_studies.alignment.measure import best_single_links, diagonal_error, measure_systems
+from regard_studies.alignment.verdicts import Findings, verdicts
+from regard_studies.corpora import pairs
+from regard_studies.corpora.pairs import AlignedPairs, Pairs
+from regard_studies.luong_table.claim import TESTS, WORDS, generate_aligned, limit_length
+from regard_studies.page import Page, signed_training
+from regard_studies.setting import Setting
+from regard_studies.systems import group_by_name, train_all
 
 __all__ = ["SYSTEMS", "run", "tables"]
 

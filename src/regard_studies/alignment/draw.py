@@ -6,10 +6,10 @@ from regard.inspection.alignments.selection import Reading
 from regard.inspection.draw import plot
 from regard.inspection.draw.colours import FAINT, INK, SEQUENTIAL, Scale, draw_bar
 from regard.inspection.draw.table import Cell
-from regard.studies.alignment.measure import SystemFigures
-from regard.studies.alignment.verdicts import LABELS
-from regard.studies.page import Plot, Table
-from regard.studies.seed_statistics import SeedStatistics
+from regard_studies.alignment.measure import SystemFigures
+from regard_studies.alignment.verdicts import LABELS
+from regard_studies.page import Plot, Table
+from regard_studies.seed_statistics import SeedStatistics
 
 __all__ = ["by_layer", "curves", "heat_map", "mechanism_table", "step_table"]
 

@@ -9,11 +9,11 @@ from regard.decoding.ensemble import first_model
 from regard.evaluation.alignment import measure_links
 from regard.inspection.alignments.selection import Reading, score_heads
 from regard.run import Run, load
-from regard.studies.corpora.pairs import AlignedPairs, Pairs
-from regard.studies.seed_statistics import SeedStatistics, over_seeds
-from regard.studies.systems import TrainedSystem
-from regard.studies.translation import perplexity
 from regard.training.metrics import read_records
+from regard_studies.corpora.pairs import AlignedPairs, Pairs
+from regard_studies.seed_statistics import SeedStatistics, over_seeds
+from regard_studies.systems import TrainedSystem
+from regard_studies.translation import perplexity
 
 __all__ = [
     "Curve",

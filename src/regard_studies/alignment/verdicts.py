@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from regard.inspection.alignments.selection import Reading
-from regard.studies.alignment.measure import Curve, SystemFigures
-from regard.studies.page import Verdict, show
-from regard.studies.seed_statistics import SeedStatistics
+from regard_studies.alignment.measure import Curve, SystemFigures
+from regard_studies.page import Verdict, show
+from regard_studies.seed_statistics import SeedStatistics
 
 __all__ = ["LABELS", "Findings", "layer_means", "verdicts"]
 

@@ -11,13 +11,13 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from regard.data.builtin import generate
-from regard.data.builtin.scenes import Pictured
-from regard.studies.convnet.draw import SYSTEMS, accuracy_plot, accuracy_table, distance_table, looks_table
-from regard.studies.convnet.measure import BINS, Figures, ShapeAttention, measure_attention, measure_system
-from regard.studies.page import Page, Verdict, show, signed
-from regard.studies.seed_statistics import SeedStatistics
-from regard.studies.setting import Setting
-from regard.studies.systems import group_by_name, train_all
+from regard_corpora.scenes import Pictured
+from regard_studies.convnet.draw import SYSTEMS, accuracy_plot, accuracy_table, distance_table, looks_table
+from regard_studies.convnet.measure import BINS, Figures, ShapeAttention, measure_attention, measure_system
+from regard_studies.page import Page, Verdict, show, signed
+from regard_studies.seed_statistics import SeedStatistics
+from regard_studies.setting import Setting
+from regard_studies.systems import group_by_name, train_all
 
 __all__ = ["run", "tables", "verdicts"]
 

@@ -2,12 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 
-from regard.data.builtin.scenes import Pictured
 from regard.inspection.draw import plot
 from regard.inspection.draw.table import Cell
-from regard.studies.convnet.measure import BINS, ShapeAttention
-from regard.studies.page import Plot, Table
-from regard.studies.seed_statistics import SeedStatistics
+from regard_corpora.scenes import Pictured
+from regard_studies.convnet.measure import BINS, ShapeAttention
+from regard_studies.page import Plot, Table
+from regard_studies.seed_statistics import SeedStatistics
 
 __all__ = ["SYSTEMS", "accuracy_plot", "accuracy_table", "distance_table", "looks_table"]
 
@@ -44,7 +44,7 @@ def accuracy_table(results: Mapping[str, Figures]) -> Table:
 
 def distance_table(results: Mapping[str, Figures], tests: Sequence[Pictured]) -> Table:
     """Tabulate the accuracy by how far apart the two shapes are."""
-    from regard.studies.convnet.measure import distance
+    from regard_studies.convnet.measure import distance
 
     counts = [sum(low <= distance(test) < high for test in tests) for low, high in BINS]
     return Table(

@@ -10,13 +10,13 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.attention.watch import watch
-from regard.data.builtin.scenes import Pictured
+from regard.attention.call_records import watch
 from regard.inspection.collect.grounding import on_box
 from regard.models.contract import Model, Pictures
 from regard.models.convnet.model import ConvNetModel
-from regard.studies.seed_statistics import SeedStatistics
-from regard.studies.systems import TrainedSystem
+from regard_corpora.scenes import Pictured
+from regard_studies.seed_statistics import SeedStatistics
+from regard_studies.systems import TrainedSystem
 
 __all__ = [
     "BINS",

@@ -9,12 +9,12 @@ from typing import Any, cast
 import numpy as np
 
 from regard.data.builtin import generate
-from regard.data.builtin.scenes import Pictured
 from regard.data.images.batching import read_for
 from regard.data.images.caption_files import read_captions, read_list
 from regard.data.settings import DataSettings
-from regard.studies.corpora.pairs import find_file
-from regard.studies.setting import Setting
+from regard_corpora.scenes import Pictured
+from regard_studies.corpora.pairs import find_file
+from regard_studies.setting import Setting
 
 __all__ = ["Gallery", "flickr8k", "scenes"]
 

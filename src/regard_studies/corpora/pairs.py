@@ -18,7 +18,7 @@ from regard.evaluation.items import read_texts
 from regard.evaluation.text import measure_bleu
 from regard.io.lines import read_chunks
 from regard.io.output import open_destination
-from regard.studies.setting import Setting
+from regard_studies.setting import Setting
 
 __all__ = [
     "AlignedPairs",

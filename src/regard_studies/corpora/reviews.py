@@ -7,7 +7,7 @@ from typing import Any
 from regard.data.builtin import generate
 from regard.data.corpus import pairs
 from regard.data.settings import DataSettings
-from regard.studies.corpora.pairs import find_file
+from regard_studies.corpora.pairs import find_file
 
 __all__ = ["Reviews", "built_in_reviews", "imdb"]
 

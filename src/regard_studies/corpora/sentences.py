@@ -6,8 +6,8 @@ from typing import Any
 
 from regard.data.builtin import generate
 from regard.evaluation.items import read_texts
-from regard.studies.corpora.pairs import find_file, tokenise, write_tokenised
-from regard.studies.setting import Setting
+from regard_studies.corpora.pairs import find_file, tokenise, write_tokenised
+from regard_studies.setting import Setting
 
 __all__ = ["Sentences", "europarl", "german", "multi30k"]
 

@@ -10,13 +10,13 @@ ones, which know the words that decide.
 from collections.abc import Mapping
 from typing import Any
 
-from regard.studies.corpora.reviews import Reviews, built_in_reviews, imdb
-from regard.studies.documents.draw import accuracy_plot, accuracy_table, length_table, pointed_table
-from regard.studies.documents.measure import ClassifierFigures, chance_rates, encode_once, measure_classifiers
-from regard.studies.page import Page, Verdict, signed_training
-from regard.studies.seed_statistics import MeanDifference, mean_difference
-from regard.studies.setting import Setting
-from regard.studies.systems import group_by_name, train_all
+from regard_studies.corpora.reviews import Reviews, built_in_reviews, imdb
+from regard_studies.documents.draw import accuracy_plot, accuracy_table, length_table, pointed_table
+from regard_studies.documents.measure import ClassifierFigures, chance_rates, encode_once, measure_classifiers
+from regard_studies.page import Page, Verdict, signed_training
+from regard_studies.seed_statistics import MeanDifference, mean_difference
+from regard_studies.setting import Setting
+from regard_studies.systems import group_by_name, train_all
 
 __all__ = ["SYSTEMS", "choose_tasks", "run", "tables", "verdicts"]
 

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 
 from regard.inspection.draw import plot
 from regard.inspection.draw.table import Cell
-from regard.studies.corpora.reviews import Reviews
-from regard.studies.documents.measure import ClassifierFigures, chance_rates, length_quarters
-from regard.studies.page import Plot, Table
+from regard_studies.corpora.reviews import Reviews
+from regard_studies.documents.measure import ClassifierFigures, chance_rates, length_quarters
+from regard_studies.page import Plot, Table
 
 __all__ = ["COLOURS", "NAMES", "accuracy_plot", "accuracy_table", "length_table", "pointed_table"]
 

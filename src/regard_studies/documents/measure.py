@@ -13,9 +13,9 @@ from regard.decoding.batches import LABEL_BUDGET, label_in_batches
 from regard.evaluation.labels import measure_labels
 from regard.inspection.collect.documents import WeighedSentence, weigh
 from regard.models.kinds import KINDS
-from regard.studies.corpora.reviews import Reviews
-from regard.studies.seed_statistics import SeedStatistics, over_seeds
-from regard.studies.systems import TrainedSystem
+from regard_studies.corpora.reviews import Reviews
+from regard_studies.seed_statistics import SeedStatistics, over_seeds
+from regard_studies.systems import TrainedSystem
 
 __all__ = [
     "ClassifierFigures",

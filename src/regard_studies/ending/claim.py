@@ -14,11 +14,11 @@ import numpy as np
 from jaxtyping import Float
 
 from regard.data.builtin import generate
-from regard.studies.ending.draw import LABELS, ending_plot, place_table, system_table
-from regard.studies.ending.measure import Endings, hazard, measure_endings, wasted
-from regard.studies.page import Page, Verdict, show, signed_training
-from regard.studies.setting import Setting
-from regard.studies.systems import group_by_name, train_all
+from regard_studies.ending.draw import LABELS, ending_plot, place_table, system_table
+from regard_studies.ending.measure import Endings, hazard, measure_endings, wasted
+from regard_studies.page import Page, Verdict, show, signed_training
+from regard_studies.setting import Setting
+from regard_studies.systems import group_by_name, train_all
 
 __all__ = ["CORPORA", "run", "tables", "verdicts"]
 

@@ -8,8 +8,8 @@ from jaxtyping import Float
 from regard.inspection.draw import plot
 from regard.inspection.draw.colours import FAINT
 from regard.inspection.draw.table import Cell
-from regard.studies.ending.measure import Endings, wasted
-from regard.studies.page import Plot, Table
+from regard_studies.ending.measure import Endings, wasted
+from regard_studies.page import Plot, Table
 
 __all__ = ["LABELS", "ending_plot", "place_table", "system_table"]
 

@@ -13,7 +13,7 @@ from jaxtyping import Float
 from regard.data.tokenizer import END, START
 from regard.models.contract import Tokens
 from regard.run import Run
-from regard.studies.systems import TrainedSystem
+from regard_studies.systems import TrainedSystem
 
 __all__ = ["Endings", "end_probabilities", "hazard", "measure_endings", "wasted"]
 

@@ -9,14 +9,14 @@ the phrasebook, or of Europarl with whole paragraphs beside them, longer than an
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from regard.demo.lineage import BINS, LONGEST
-from regard.studies.corpora.pairs import Pairs, europarl, paragraphs, phrasebook
-from regard.studies.fixed_context.draw import CELLS, KINDS, bleu_table, exact_table, label_of, length_plot, span
-from regard.studies.fixed_context.measure import Figures, Lengths, counts, mean, translate_tests
-from regard.studies.page import Page, Verdict, show, signed_training
-from regard.studies.seed_statistics import SeedStatistics, over_seeds
-from regard.studies.setting import Setting
-from regard.studies.systems import group_by_name, train_all
+from regard_corpora.lineage import BINS, LONGEST
+from regard_studies.corpora.pairs import Pairs, europarl, paragraphs, phrasebook
+from regard_studies.fixed_context.draw import CELLS, KINDS, bleu_table, exact_table, label_of, length_plot, span
+from regard_studies.fixed_context.measure import Figures, Lengths, counts, mean, translate_tests
+from regard_studies.page import Page, Verdict, show, signed_training
+from regard_studies.seed_statistics import SeedStatistics, over_seeds
+from regard_studies.setting import Setting
+from regard_studies.systems import group_by_name, train_all
 
 __all__ = ["run", "tables"]
 

@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 
-from regard.demo.lineage import BINS, LONGEST
 from regard.inspection.draw import plot
 from regard.inspection.draw.table import Cell
-from regard.studies.fixed_context.measure import Figures, Lengths, mean
-from regard.studies.page import Plot, Table
+from regard_corpora.lineage import BINS, LONGEST
+from regard_studies.fixed_context.measure import Figures, Lengths, mean
+from regard_studies.page import Plot, Table
 
 __all__ = ["CELLS", "COLOURS", "KINDS", "bleu_table", "exact_table", "label_of", "length_plot", "rows_of", "span"]
 

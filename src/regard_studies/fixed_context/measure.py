@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from regard.evaluation.text import bleu
-from regard.studies.corpora.pairs import Pairs
-from regard.studies.systems import TrainedSystem
+from regard_studies.corpora.pairs import Pairs
+from regard_studies.systems import TrainedSystem
 
 __all__ = ["Figures", "Lengths", "bins", "counts", "mean", "share", "translate_tests", "within"]
 

@@ -11,9 +11,9 @@ t position · T last position · d width of inputs, states and outputs
 
 import torch
 
-from regard.studies.gradient.draw import decay_table, norms_plot, size_table
-from regard.studies.gradient.measure import NETWORKS, WIDTH, Curve, explained_by_line, observe
-from regard.studies.page import Page, Verdict, precision, show, signed
+from regard_studies.gradient.draw import decay_table, norms_plot, size_table
+from regard_studies.gradient.measure import NETWORKS, WIDTH, Curve, explained_by_line, observe
+from regard_studies.page import Page, Verdict, precision, show, signed
 
 __all__ = ["run"]
 

@@ -1,8 +1,8 @@
 """The tables and the plot of how far back gradients reach."""
 
 from regard.inspection.draw import plot
-from regard.studies.gradient.measure import NEAR, NETWORKS, Curve
-from regard.studies.page import Plot, Table
+from regard_studies.gradient.measure import NEAR, NETWORKS, Curve
+from regard_studies.page import Plot, Table
 
 __all__ = ["decay_table", "norms_plot", "size_table"]
 

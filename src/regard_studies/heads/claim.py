@@ -11,14 +11,14 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from regard.studies.corpora.pairs import Pairs, english_german
-from regard.studies.heads.draw import ablation_plot, ablation_table, heads_plot, heads_table, label_of, loss_by_kind
-from regard.studies.heads.head_ablation import KINDS, AblationLoss, ablate_heads
-from regard.studies.page import Page, Verdict, show, signed_training
-from regard.studies.seed_statistics import margin
-from regard.studies.setting import Setting
-from regard.studies.systems import group_by_name, train_all
-from regard.studies.translation import TranslationFigures, measure_translations
+from regard_studies.corpora.pairs import Pairs, english_german
+from regard_studies.heads.draw import ablation_plot, ablation_table, heads_plot, heads_table, label_of, loss_by_kind
+from regard_studies.heads.head_ablation import KINDS, AblationLoss, ablate_heads
+from regard_studies.page import Page, Verdict, show, signed_training
+from regard_studies.seed_statistics import margin
+from regard_studies.setting import Setting
+from regard_studies.systems import group_by_name, train_all
+from regard_studies.translation import TranslationFigures, measure_translations
 
 __all__ = ["run", "tables", "verdicts"]
 

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from regard.inspection.draw import plot
 from regard.inspection.draw.colours import FAINT
 from regard.inspection.draw.table import Cell
-from regard.studies.heads.head_ablation import KINDS, AblationLoss, attention_kind
-from regard.studies.page import Plot, Table
-from regard.studies.seed_statistics import SeedStatistics
-from regard.studies.translation import TranslationFigures
+from regard_studies.heads.head_ablation import KINDS, AblationLoss, attention_kind
+from regard_studies.page import Plot, Table
+from regard_studies.seed_statistics import SeedStatistics
+from regard_studies.translation import TranslationFigures
 
 __all__ = ["ablation_plot", "ablation_table", "heads_plot", "heads_table", "label_of", "loss_by_kind"]
 

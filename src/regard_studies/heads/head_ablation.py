@@ -8,13 +8,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import NamedTuple
 
+from regard.attention.call_records import find_outermost
 from regard.attention.heads import Heads
-from regard.attention.watch import find_outermost
 from regard.inspection.collect.ablation import silence_head
 from regard.models.contract import Model
 from regard.run import Run
-from regard.studies.corpora.pairs import Pairs
-from regard.studies.translation import log_probs
+from regard_studies.corpora.pairs import Pairs
+from regard_studies.translation import log_probs
 
 __all__ = ["KINDS", "AblationLoss", "Head", "ablate_heads", "attention_kind", "list_heads", "silence_heads"]
 

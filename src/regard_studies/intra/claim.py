@@ -10,10 +10,10 @@ late in a sentence, where there is much to look at.
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from regard.studies.corpora.reviews import Reviews, built_in_reviews
-from regard.studies.corpora.sentences import Sentences, europarl, german, multi30k
-from regard.studies.documents.measure import ClassifierFigures, encode_once, measure_classifiers
-from regard.studies.intra.draw import (
+from regard_studies.corpora.reviews import Reviews, built_in_reviews
+from regard_studies.corpora.sentences import Sentences, europarl, german, multi30k
+from regard_studies.documents.measure import ClassifierFigures, encode_once, measure_classifiers
+from regard_studies.intra.draw import (
     accuracy_table,
     course_table,
     distance_table,
@@ -21,7 +21,7 @@ from regard.studies.intra.draw import (
     perplexity_table,
     place_table,
 )
-from regard.studies.intra.measure import (
+from regard_studies.intra.measure import (
     EARLY,
     Likelihood,
     attention_distances,
@@ -31,10 +31,10 @@ from regard.studies.intra.measure import (
     perplexity_course,
     widen,
 )
-from regard.studies.page import Page, Verdict, signed_training
-from regard.studies.seed_statistics import MeanDifference, mean_difference
-from regard.studies.setting import Setting
-from regard.studies.systems import group_by_name, train_all
+from regard_studies.page import Page, Verdict, signed_training
+from regard_studies.seed_statistics import MeanDifference, mean_difference
+from regard_studies.setting import Setting
+from regard_studies.systems import group_by_name, train_all
 
 __all__ = ["Corpora", "choose_corpora", "run", "tables", "verdicts"]
 

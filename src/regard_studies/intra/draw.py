@@ -7,10 +7,10 @@ import numpy as np
 from regard.inspection.draw import plot
 from regard.inspection.draw.colours import FAINT
 from regard.inspection.draw.table import Cell
-from regard.studies.corpora.sentences import Sentences
-from regard.studies.documents.measure import ClassifierFigures
-from regard.studies.intra.measure import DISTANCES, PLACES, Likelihood
-from regard.studies.page import Plot, Table
+from regard_studies.corpora.sentences import Sentences
+from regard_studies.documents.measure import ClassifierFigures
+from regard_studies.intra.measure import DISTANCES, PLACES, Likelihood
+from regard_studies.page import Plot, Table
 
 __all__ = [
     "NAMES",

@@ -16,10 +16,10 @@ from regard.data.tokenizer import START
 from regard.inspection.draw.table import show
 from regard.models.contract import Tokens
 from regard.models.kinds import build, read_model_config
-from regard.studies.corpora.sentences import Sentences
-from regard.studies.seed_statistics import MeanDifference, SeedStatistics, mean_difference, over_seeds
-from regard.studies.systems import TrainedSystem
 from regard.training.metrics import read_records
+from regard_studies.corpora.sentences import Sentences
+from regard_studies.seed_statistics import MeanDifference, SeedStatistics, mean_difference, over_seeds
+from regard_studies.systems import TrainedSystem
 
 __all__ = [
     "DISTANCES",

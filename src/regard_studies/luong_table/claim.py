@@ -13,16 +13,16 @@ from regard.data.builtin import generate
 from regard.decoding.ensemble import first_model
 from regard.evaluation.alignment import Gold
 from regard.inspection.alignments.selection import score_heads
-from regard.studies.corpora import pairs
-from regard.studies.corpora.pairs import AlignedPairs, Pairs
-from regard.studies.luong_table.draw import Figures, paper_table, quality_plot, system_table
-from regard.studies.luong_table.verdicts import ERRORS, POINTS, SHARE, verdicts
-from regard.studies.luong_table.window_cost import cost_plot, cost_table, cost_verdicts, measure_cost
-from regard.studies.page import Page, signed_training
-from regard.studies.seed_statistics import SeedStatistics, over_seeds
-from regard.studies.setting import Setting
-from regard.studies.systems import TrainedSystem, group_by_name, train_all
-from regard.studies.translation import perplexity
+from regard_studies.corpora import pairs
+from regard_studies.corpora.pairs import AlignedPairs, Pairs
+from regard_studies.luong_table.draw import Figures, paper_table, quality_plot, system_table
+from regard_studies.luong_table.verdicts import ERRORS, POINTS, SHARE, verdicts
+from regard_studies.luong_table.window_cost import cost_plot, cost_table, cost_verdicts, measure_cost
+from regard_studies.page import Page, signed_training
+from regard_studies.seed_statistics import SeedStatistics, over_seeds
+from regard_studies.setting import Setting
+from regard_studies.systems import TrainedSystem, group_by_name, train_all
+from regard_studies.translation import perplexity
 
 __all__ = ["SYSTEMS", "error_rates", "generate_aligned", "limit_length", "run", "tables"]
 

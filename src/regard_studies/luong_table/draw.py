@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 
 from regard.inspection.draw import plot
 from regard.inspection.draw.table import Cell
-from regard.studies.page import Plot, Table
-from regard.studies.seed_statistics import SeedStatistics
+from regard_studies.page import Plot, Table
+from regard_studies.seed_statistics import SeedStatistics
 
 __all__ = ["LABELS", "Figures", "best_of", "list_figures", "paper_table", "quality_plot", "system_table"]
 

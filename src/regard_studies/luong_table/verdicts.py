@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 
-from regard.studies.luong_table.draw import LABELS, Figures, best_of, list_figures
-from regard.studies.page import Verdict
-from regard.studies.seed_statistics import SeedStatistics
+from regard_studies.luong_table.draw import LABELS, Figures, best_of, list_figures
+from regard_studies.page import Verdict
+from regard_studies.seed_statistics import SeedStatistics
 
 __all__ = ["ERRORS", "POINTS", "SHARE", "verdicts"]
 

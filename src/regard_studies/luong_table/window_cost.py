@@ -18,7 +18,7 @@ from regard.attention import Attention, use_backend
 from regard.attention.score import General
 from regard.attention.span import Monotonic, Predictive, Span
 from regard.inspection.draw import plot
-from regard.studies.page import Plot, Table, Verdict, show
+from regard_studies.page import Plot, Table, Verdict, show
 
 __all__ = ["Cost", "cost_plot", "cost_table", "cost_verdicts", "layer", "measure_cost", "operations"]
 

@@ -11,9 +11,9 @@ layers after which the last position depends on the first. Beside them the time 
 # n positions · d width · k width of a kernel · r radius of a window
 from collections.abc import Sequence
 
-from regard.studies.page import Page, Verdict, show, signed
-from regard.studies.parallel.draw import counted_table, path_table, time_plot, time_table
-from regard.studies.parallel.layers import (
+from regard_studies.page import Page, Verdict, show, signed
+from regard_studies.parallel.draw import counted_table, path_table, time_plot, time_table
+from regard_studies.parallel.layers import (
     COUNTED,
     FORMULAS,
     KERNEL,

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from regard.inspection.draw import plot
-from regard.studies.page import Plot, Table
-from regard.studies.parallel.layers import COUNTED, FORMULAS, PATHS, WIDTH
-from regard.studies.parallel.timing import TOKENS, Milliseconds
+from regard_studies.page import Plot, Table
+from regard_studies.parallel.layers import COUNTED, FORMULAS, PATHS, WIDTH
+from regard_studies.parallel.timing import TOKENS, Milliseconds
 
 if TYPE_CHECKING:
-    from regard.studies.parallel.timing import EncoderFigures
+    from regard_studies.parallel.timing import EncoderFigures
 
 __all__ = [
     "LABELS",

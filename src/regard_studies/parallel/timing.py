@@ -17,15 +17,15 @@ from typing import Any
 import torch
 
 from regard.data.builtin import generate
-from regard.disk import write_whole
 from regard.evaluation.items import read_texts
+from regard.io.disk import write_whole
 from regard.models.contract import Model, Tokens
 from regard.models.kinds import build
 from regard.run import Run, load
-from regard.studies.corpora.pairs import Pairs
-from regard.studies.seed_statistics import SeedStatistics
-from regard.studies.systems import TrainedSystem
 from regard.training.metrics import read_records
+from regard_studies.corpora.pairs import Pairs
+from regard_studies.seed_statistics import SeedStatistics
+from regard_studies.systems import TrainedSystem
 
 __all__ = [
     "EncoderFigures",
@@ -53,7 +53,7 @@ def time_updates(systems: Mapping[str, TrainedSystem], corpus: Pairs) -> dict[st
     first = next(iter(systems.values())).run
     if first.device.type != "cuda":
         return {name: median_pace(records(each.run.folder, "step")) for name, each in systems.items()}
-    from regard.bench.training_cuda import PairTask, RegardLoop
+    from regard_bench.training_cuda import PairTask, RegardLoop
 
     loops, rates = {}, {}
     pairs = training_pairs(first, corpus)

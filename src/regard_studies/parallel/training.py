@@ -9,10 +9,10 @@ whole: the paper's abstract says that the Transformer takes "significantly less 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from regard.studies.corpora.pairs import Pairs, multi30k, phrasebook
-from regard.studies.page import Part, Verdict, show, signed_training
-from regard.studies.parallel.draw import LABELS, curve_plot, encoder_table, quality_table
-from regard.studies.parallel.timing import (
+from regard_studies.corpora.pairs import Pairs, multi30k, phrasebook
+from regard_studies.page import Part, Verdict, show, signed_training
+from regard_studies.parallel.draw import LABELS, curve_plot, encoder_table, quality_table
+from regard_studies.parallel.timing import (
     EncoderFigures,
     Milliseconds,
     average_seeds,
@@ -21,8 +21,8 @@ from regard.studies.parallel.timing import (
     time_encoders,
     time_updates,
 )
-from regard.studies.setting import Setting
-from regard.studies.systems import group_by_name, train_all
+from regard_studies.setting import Setting
+from regard_studies.systems import group_by_name, train_all
 
 __all__ = ["corpus", "run", "tables", "verdicts"]
 

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from regard.attention.positions import Sinusoidal
-from regard.studies.page import Page, Verdict, precision, show, signed
-from regard.studies.positions.draw import (
+from regard_studies.page import Page, Verdict, precision, show, signed
+from regard_studies.positions.draw import (
     ROUNDING,
     TABLE,
     blind_table,
@@ -25,7 +25,7 @@ from regard.studies.positions.draw import (
     wave_plot,
     wave_table,
 )
-from regard.studies.positions.measure import (
+from regard_studies.positions.measure import (
     BLIND,
     LENGTH,
     SEEING,

@@ -9,12 +9,12 @@ from torch import Tensor
 from regard.inspection.draw import plot
 from regard.inspection.draw.colours import FAINT, INK, draw_bar, own_scale
 from regard.inspection.draw.table import Cell
-from regard.studies.page import Plot, Table
-from regard.studies.positions.measure import product_by_distance
-from regard.studies.translation import TranslationFigures
+from regard_studies.page import Plot, Table
+from regard_studies.positions.measure import product_by_distance
+from regard_studies.translation import TranslationFigures
 
 if typing.TYPE_CHECKING:
-    from regard.studies.positions.measure import LengthFigures
+    from regard_studies.positions.measure import LengthFigures
 
 __all__ = [
     "LABELS",

@@ -16,9 +16,9 @@ from regard.attention.score import Additive, Cosine, Dot, General, Location
 from regard.attention.span import Alibi, Causal, Monotonic, Predictive
 from regard.data.builtin import Example
 from regard.run import Run
-from regard.studies.seed_statistics import SeedStatistics
-from regard.studies.systems import TrainedSystem
-from regard.studies.translation import log_probs
+from regard_studies.seed_statistics import SeedStatistics
+from regard_studies.systems import TrainedSystem
+from regard_studies.translation import log_probs
 
 __all__ = [
     "BLIND",

@@ -9,14 +9,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from regard.data.builtin import Example, generate
-from regard.studies.corpora.pairs import Pairs, english_german
-from regard.studies.page import Part, Verdict, show, signed_training
-from regard.studies.positions.draw import LABELS, further_plot, further_table, positions_table
-from regard.studies.positions.measure import LengthFigures, measure_length
-from regard.studies.seed_statistics import FLOOR, margin
-from regard.studies.setting import Setting
-from regard.studies.systems import group_by_name, train_all
-from regard.studies.translation import TranslationFigures, measure_translations
+from regard_studies.corpora.pairs import Pairs, english_german
+from regard_studies.page import Part, Verdict, show, signed_training
+from regard_studies.positions.draw import LABELS, further_plot, further_table, positions_table
+from regard_studies.positions.measure import LengthFigures, measure_length
+from regard_studies.seed_statistics import FLOOR, margin
+from regard_studies.setting import Setting
+from regard_studies.systems import group_by_name, train_all
+from regard_studies.translation import TranslationFigures, measure_translations
 
 __all__ = ["run", "tables", "verdicts"]
 

@@ -11,9 +11,9 @@ from typing import Any
 
 from regard.data.builtin import generate
 from regard.inspection.alignments.dependencies import SIDES
-from regard.studies.page import Page, Verdict, show, signed_training
-from regard.studies.relations.draw import relation_plot, relation_table, training_table
-from regard.studies.relations.measure import (
+from regard_studies.page import Page, Verdict, show, signed_training
+from regard_studies.relations.draw import relation_plot, relation_table, training_table
+from regard_studies.relations.measure import (
     ALL,
     FAR,
     RelationFigures,
@@ -21,9 +21,9 @@ from regard.studies.relations.measure import (
     exact_share,
     judge_heads,
 )
-from regard.studies.seed_statistics import SeedStatistics, margin
-from regard.studies.setting import Setting
-from regard.studies.systems import train_all
+from regard_studies.seed_statistics import SeedStatistics, margin
+from regard_studies.setting import Setting
+from regard_studies.systems import train_all
 
 __all__ = ["run", "tables", "verdicts"]
 

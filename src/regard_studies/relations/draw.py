@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from regard.inspection.draw import plot
-from regard.studies.page import Plot, Table
+from regard_studies.page import Plot, Table
 
 if TYPE_CHECKING:
-    from regard.studies.relations.measure import RelationFigures
+    from regard_studies.relations.measure import RelationFigures
 
 __all__ = ["relation_plot", "relation_table", "training_table"]
 

@@ -13,18 +13,18 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from regard.data.builtin.example import Example
+from regard.data.builtin import Example
 from regard.data.tokenizer import Tokenizers
 from regard.inspection.alignments.dependencies import SIDES, head_links
 from regard.inspection.alignments.extraction import WatchedBatch, merge_batch, pick_links, watch_batches
 from regard.models.contract import Model
 from regard.run import Run
-from regard.studies.relations.dependencies import RELATIONS, name_relations
-from regard.studies.seed_statistics import SeedStatistics
-from regard.studies.systems import TrainedSystem
 from regard.tasks.task import build_model
 from regard.training.checkpoint import Checkpoints, load_weights, read_checkpoint
 from regard.training.objective import Prediction
+from regard_corpora.phrasebook.relation_names import RELATIONS, name_relations
+from regard_studies.seed_statistics import SeedStatistics
+from regard_studies.systems import TrainedSystem
 
 __all__ = [
     "ALL",

@@ -12,8 +12,8 @@ import math
 
 import torch
 
-from regard.studies.page import Page, Verdict, show, signed
-from regard.studies.scaling.draw import (
+from regard_studies.page import Page, Verdict, show, signed
+from regard_studies.scaling.draw import (
     diagonal_plot,
     diagonal_table,
     gradient_plot,
@@ -21,7 +21,7 @@ from regard.studies.scaling.draw import (
     scores_plot,
     scores_table,
 )
-from regard.studies.scaling.measure import KEYS, LENGTHS, Diagonal, Scores, observe, observe_diagonal
+from regard_studies.scaling.measure import KEYS, LENGTHS, Diagonal, Scores, observe, observe_diagonal
 
 __all__ = ["run"]
 

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 
 from regard.inspection.draw import plot
 from regard.inspection.draw.table import Cell
-from regard.studies.page import Plot, Table
-from regard.studies.scaling.measure import KEYS, LENGTHS, Diagonal, Scores
+from regard_studies.page import Plot, Table
+from regard_studies.scaling.measure import KEYS, LENGTHS, Diagonal, Scores
 
 if typing.TYPE_CHECKING:
-    from regard.studies.scaling.measure import ScalingFigures
+    from regard_studies.scaling.measure import ScalingFigures
 
 __all__ = [
     "diagonal_plot",

@@ -13,15 +13,15 @@ from torch import Tensor
 
 from regard.attention import Attention
 from regard.attention.blocks import Block
+from regard.attention.call_records import watch
 from regard.attention.score import Dot
-from regard.attention.watch import watch
 from regard.data.batching import collate
 from regard.models.contract import Model, Tokens
 from regard.models.kinds import build
-from regard.studies.corpora.pairs import Pairs
-from regard.studies.seed_statistics import SeedStatistics
-from regard.studies.systems import TrainedSystem
-from regard.studies.translation import TranslationFigures
+from regard_studies.corpora.pairs import Pairs
+from regard_studies.seed_statistics import SeedStatistics
+from regard_studies.systems import TrainedSystem
+from regard_studies.translation import TranslationFigures
 
 __all__ = [
     "KEYS",

@@ -8,14 +8,14 @@ to where its gradients are extremely small. One head of growing width $d_k$, sca
 from collections.abc import Mapping
 from typing import Any
 
-from regard.studies.corpora.pairs import Pairs, english_german
-from regard.studies.page import Part, Verdict, show, signed_training
-from regard.studies.scaling.draw import figures_table, start_table, trained_plot
-from regard.studies.scaling.measure import ScalingFigures, before_and_after
-from regard.studies.seed_statistics import SeedStatistics, are_alike, margin
-from regard.studies.setting import Setting
-from regard.studies.systems import group_by_name, train_all
-from regard.studies.translation import measure_translations
+from regard_studies.corpora.pairs import Pairs, english_german
+from regard_studies.page import Part, Verdict, show, signed_training
+from regard_studies.scaling.draw import figures_table, start_table, trained_plot
+from regard_studies.scaling.measure import ScalingFigures, before_and_after
+from regard_studies.seed_statistics import SeedStatistics, are_alike, margin
+from regard_studies.setting import Setting
+from regard_studies.systems import group_by_name, train_all
+from regard_studies.translation import measure_translations
 
 __all__ = ["run", "tables", "verdicts"]
 

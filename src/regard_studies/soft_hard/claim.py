@@ -10,13 +10,13 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from regard.studies.corpora.images import Gallery, flickr8k, scenes
-from regard.studies.page import Page, Signature, Verdict, signed_training
-from regard.studies.seed_statistics import SeedStatistics
-from regard.studies.setting import Setting
-from regard.studies.soft_hard.draw import SYSTEMS, looks_table, published_table, scores_plot, scores_table
-from regard.studies.soft_hard.measure import BEAM, Figures, measure_systems
-from regard.studies.systems import group_by_name, train_all
+from regard_studies.corpora.images import Gallery, flickr8k, scenes
+from regard_studies.page import Page, Signature, Verdict, signed_training
+from regard_studies.seed_statistics import SeedStatistics
+from regard_studies.setting import Setting
+from regard_studies.soft_hard.draw import SYSTEMS, looks_table, published_table, scores_plot, scores_table
+from regard_studies.soft_hard.measure import BEAM, Figures, measure_systems
+from regard_studies.systems import group_by_name, train_all
 
 __all__ = ["gallery_of", "run", "tables", "verdicts"]
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from regard.inspection.draw import plot
 from regard.inspection.draw.colours import INK
 from regard.inspection.draw.table import Cell
-from regard.studies.page import Plot, Table
-from regard.studies.seed_statistics import SeedStatistics
+from regard_studies.page import Plot, Table
+from regard_studies.seed_statistics import SeedStatistics
 
 __all__ = ["SYSTEMS", "looks_table", "published_table", "scores_plot", "scores_table"]
 

@@ -8,9 +8,9 @@ import torch
 from regard.evaluation.captions import measure_bleu_n, measure_cider
 from regard.evaluation.text import exact
 from regard.inspection.collect.grounding import concentration, grounding
-from regard.studies.corpora.images import Gallery
-from regard.studies.seed_statistics import SeedStatistics, over_seeds
-from regard.studies.systems import TrainedSystem
+from regard_studies.corpora.images import Gallery
+from regard_studies.seed_statistics import SeedStatistics, over_seeds
+from regard_studies.systems import TrainedSystem
 
 __all__ = ["BEAM", "Figures", "measure_system", "measure_systems", "score_captions"]
 

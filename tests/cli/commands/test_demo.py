@@ -6,7 +6,8 @@ import pytest
 from typer.testing import CliRunner
 
 from regard.cli.main import app
-from regard.demo import lineage, phrasebook
+from regard_corpora import demo as phrasebook
+from regard_corpora import lineage
 
 RUN = CliRunner()
 pytestmark = pytest.mark.unchecked  # the runner calls with types of its own

@@ -7,8 +7,8 @@ import shutil
 import pytest
 from cli.typing_in import Command
 
-from regard.bench.serving import write_run
 from regard.interop.formats import FORMATS
+from regard_bench.serving import write_run
 
 pytestmark = pytest.mark.unchecked  # typer's own classes are not those it documents
 EXPORT, TRANSLATE, EVAL = Command("export"), Command("translate"), Command("eval")

@@ -8,7 +8,7 @@ import sys
 import child
 import pytest
 
-from regard.studies import STUDIES
+from regard_studies import STUDIES
 
 
 def regard(*arguments, cwd):
@@ -68,7 +68,7 @@ def test_a_page_that_cannot_be_written_is_named(tmp_path):
 
 
 def test_help_does_not_load_torch(tmp_path):
-    code = "import sys, regard.cli.commands.study, regard.cli.commands.demo, regard.studies;"
+    code = "import sys, regard.cli.commands.study, regard.cli.commands.demo, regard_studies;"
     code += " sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], cwd=tmp_path).returncode == 0
     done = regard("study", "--help", cwd=tmp_path)

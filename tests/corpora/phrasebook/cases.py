@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import portalocker
-from data.builtin.phrasebook import draws
+from corpora.phrasebook import draws
 
 from regard.data.builtin import Example
 

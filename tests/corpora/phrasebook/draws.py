@@ -4,9 +4,10 @@ import itertools
 import random
 from collections.abc import Sequence
 
-from regard.data.builtin import Example, generate, phrasebook
-from regard.data.builtin.phrasebook import PAIRS, all_words, derivation, english, example, find_example, french, german
-from regard.data.builtin.phrasebook.grammar import Grammar
+from regard.data.builtin import Example, generate
+from regard_corpora import phrasebook
+from regard_corpora.phrasebook import PAIRS, all_words, derivation, english, example, find_example, french, german
+from regard_corpora.phrasebook.grammar import Grammar
 
 
 def sample(pair: str, count: int, longest: int, edition: int, seed: int) -> list[Example]:

@@ -3,11 +3,11 @@
 import time
 
 import pytest
-from data.builtin.phrasebook import draws
-from data.builtin.phrasebook.cases import spaced, without_hook
+from corpora.phrasebook import draws
+from corpora.phrasebook.cases import spaced, without_hook
 
-from regard.data.builtin.phrasebook import find_example
-from regard.data.builtin.phrasebook.derivation import english_forms
+from regard_corpora.phrasebook import find_example
+from regard_corpora.phrasebook.derivation import english_forms
 
 
 def test_an_example_is_found_as_it_was_generated():

@@ -3,7 +3,7 @@
 import itertools
 import re
 
-from data.builtin.phrasebook.cases import spaced
+from corpora.phrasebook.cases import spaced
 
 
 def listed(words):

@@ -2,7 +2,7 @@
 
 import re
 
-from data.builtin.phrasebook.cases import spaced
+from corpora.phrasebook.cases import spaced
 
 
 def listed(words):

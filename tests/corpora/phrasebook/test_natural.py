@@ -5,12 +5,12 @@ import random
 import re
 
 import pytest
-from data.builtin.phrasebook.cases import sample
+from corpora.phrasebook.cases import sample
 
-import regard.data.builtin.phrasebook as phrasebook
+import regard_corpora.phrasebook as phrasebook
 from regard.data.builtin import generate, split_of
-from regard.data.builtin.phrasebook import derive
-from regard.data.builtin.phrasebook.natural import STYLES, Style, choose_style, spell_out
+from regard_corpora.phrasebook import derive
+from regard_corpora.phrasebook.natural import STYLES, Style, choose_style, spell_out
 
 PAIRS = ("en-de", "en-fr")
 NAMES = ("Anna", "Peter", "Maria", "Paul", "Julia", "Martin")

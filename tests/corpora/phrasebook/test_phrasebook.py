@@ -6,10 +6,10 @@ import re
 from pathlib import Path
 
 import pytest
-from data.builtin.phrasebook import draws
-from data.builtin.phrasebook.cases import BY_HAND, derived, sample, spaced, without_hook
+from corpora.phrasebook import draws
+from corpora.phrasebook.cases import BY_HAND, derived, sample, spaced, without_hook
 
-import regard.data.builtin.phrasebook as phrasebook
+import regard_corpora.phrasebook as phrasebook
 from regard.data.builtin import generate
 
 PAIRS = ("en-de", "en-fr")

@@ -3,11 +3,11 @@
 from collections import Counter
 
 import pytest
-from data.builtin.phrasebook.cases import sample
+from corpora.phrasebook.cases import sample
 
 from regard.data.builtin import generate
-from regard.data.builtin.phrasebook import derive
-from regard.studies.relations.dependencies import name_relations
+from regard_corpora.phrasebook import derive
+from regard_corpora.phrasebook.relation_names import name_relations
 
 NAMES = {  # https://universaldependencies.org/u/dep, as far as the phrasebook has them
     *("root", "nsubj", "obj", "iobj", "obl", "advmod", "aux", "cop", "mark", "case", "det", "amod", "nummod", "nmod"),

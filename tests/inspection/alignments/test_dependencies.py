@@ -5,8 +5,7 @@ import torch
 from inspection.planted import TOKENIZERS, WORDS
 
 from regard.attention.look import Attentive, Look
-from regard.data.builtin import generate
-from regard.data.builtin.example import Example
+from regard.data.builtin import Example, generate
 from regard.errors import ArgumentError
 from regard.inspection.alignments.dependencies import best_distance, measure_dependencies
 from regard.models.contract import Memory, Model

@@ -8,8 +8,8 @@ import pytest
 import torch
 from inspection.subjects import PAIRS, exhibit_of_subject, subject
 
-from regard.data.builtin import files, generate
-from regard.data.builtin.phrasebook import find_example
+from regard.data import builtin_files as files
+from regard.data.builtin import generate
 from regard.data.settings import DataSettings
 from regard.errors import CommandError, DataError
 from regard.inspection import exhibit_of
@@ -24,6 +24,7 @@ from regard.inspection.collect.dependency_trees import (
     relation_table,
 )
 from regard.inspection.collect.exhibit import Side, View
+from regard_corpora.phrasebook import find_example
 
 PIZZA = """# text = I ate pizza yesterday.
 1\tI\tI\tPRON\t_\t_\t2\tnsubj\t_\t_

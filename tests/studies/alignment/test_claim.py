@@ -4,15 +4,15 @@ import pytest
 
 from regard.evaluation.alignment import Gold
 from regard.inspection.alignments.selection import Reading
-from regard.studies import run
-from regard.studies.alignment import claim
-from regard.studies.alignment.claim import SYSTEMS, tables
-from regard.studies.alignment.measure import average_curves, best_single_links, diagonal_error, held_out_error
-from regard.studies.alignment.verdicts import LABELS
-from regard.studies.corpora.pairs import AlignedPairs, Pairs, phrasebook
-from regard.studies.luong_table.claim import generate_aligned
-from regard.studies.setting import Setting
 from regard.tasks.settings import read_settings
+from regard_studies import run
+from regard_studies.alignment import claim
+from regard_studies.alignment.claim import SYSTEMS, tables
+from regard_studies.alignment.measure import average_curves, best_single_links, diagonal_error, held_out_error
+from regard_studies.alignment.verdicts import LABELS
+from regard_studies.corpora.pairs import AlignedPairs, Pairs, phrasebook
+from regard_studies.luong_table.claim import generate_aligned
+from regard_studies.setting import Setting
 
 QUICK = Setting((0,), quick=True, device="cpu")
 

@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 
 from regard.inspection.alignments.selection import Reading
-from regard.studies.alignment.draw import by_layer, curves, heat_map, mechanism_table, step_table
-from regard.studies.alignment.measure import SystemFigures
-from regard.studies.alignment.verdicts import Findings, layer_means, verdicts
-from regard.studies.seed_statistics import SeedStatistics
+from regard_studies.alignment.draw import by_layer, curves, heat_map, mechanism_table, step_table
+from regard_studies.alignment.measure import SystemFigures
+from regard_studies.alignment.verdicts import Findings, layer_means, verdicts
+from regard_studies.seed_statistics import SeedStatistics
 
 CURVE = [(100, 5.0, 80.0), (200, 20.0, 35.0)]
 

@@ -3,14 +3,15 @@
 import pytest
 import torch
 
-from regard.data.builtin.scenes import Pictured, Scene, Shape
 from regard.models.contract import Pictures
 from regard.models.kinds import build
-from regard.studies import run
-from regard.studies.convnet import claim
-from regard.studies.convnet.claim import tables, verdicts
-from regard.studies.convnet.draw import SYSTEMS
-from regard.studies.convnet.measure import (
+from regard.tasks.settings import read_settings
+from regard_corpora.scenes import Pictured, Scene, Shape
+from regard_studies import run
+from regard_studies.convnet import claim
+from regard_studies.convnet.claim import tables, verdicts
+from regard_studies.convnet.draw import SYSTEMS
+from regard_studies.convnet.measure import (
     BINS,
     ShapeAttention,
     attention_between,
@@ -20,10 +21,9 @@ from regard.studies.convnet.measure import (
     shape_places,
     shares,
 )
-from regard.studies.page import Page
-from regard.studies.seed_statistics import SeedStatistics
-from regard.studies.setting import Setting
-from regard.tasks.settings import read_settings
+from regard_studies.page import Page
+from regard_studies.seed_statistics import SeedStatistics
+from regard_studies.setting import Setting
 
 
 def scene(x, third="small", size=64, second="large"):

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from studies.galleries import SCENES, photographs
 
-from regard.studies.corpora.images import unpack
-from regard.studies.setting import Setting
-from regard.studies.soft_hard.claim import gallery_of
+from regard_studies.corpora.images import unpack
+from regard_studies.setting import Setting
+from regard_studies.soft_hard.claim import gallery_of
 
 
 def test_photographs_are_unpacked_once_and_split_as_listed(tmp_path):

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from regard.errors import CommandError
-from regard.studies.corpora.pairs import (
+from regard_studies.corpora.pairs import (
     Pairs,
     europarl,
     find_file,
@@ -16,7 +16,7 @@ from regard.studies.corpora.pairs import (
     read_aligned,
     tokenise,
 )
-from regard.studies.setting import Setting
+from regard_studies.setting import Setting
 
 
 def put(folder, name, text):

@@ -5,8 +5,8 @@ import gzip
 import pytest
 
 from regard.errors import CommandError
-from regard.studies.corpora.reviews import built_in_reviews, imdb
 from regard.tasks.settings import read_settings
+from regard_studies.corpora.reviews import built_in_reviews, imdb
 
 
 def test_built_in_reviews_know_what_decides():

@@ -5,9 +5,9 @@ import gzip
 import pytest
 
 from regard.errors import CommandError
-from regard.studies.corpora.sentences import europarl, german, multi30k
-from regard.studies.setting import Setting
 from regard.tasks.settings import read_settings
+from regard_studies.corpora.sentences import europarl, german, multi30k
+from regard_studies.setting import Setting
 
 
 def write(folder, names, lines):

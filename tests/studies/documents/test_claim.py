@@ -6,20 +6,20 @@ import numpy as np
 import pytest
 
 from regard.inspection.collect.documents import WeighedSentence
-from regard.studies import run
-from regard.studies.corpora.reviews import Reviews, built_in_reviews
-from regard.studies.documents import claim
-from regard.studies.documents.claim import SYSTEMS, choose_tasks, tables, verdicts
-from regard.studies.documents.measure import (
+from regard.tasks.settings import read_settings
+from regard_studies import run
+from regard_studies.corpora.reviews import Reviews, built_in_reviews
+from regard_studies.documents import claim
+from regard_studies.documents.claim import SYSTEMS, choose_tasks, tables, verdicts
+from regard_studies.documents.measure import (
     ClassifierFigures,
     PointingRates,
     chance_rates,
     length_quarters,
     measure_pointing,
 )
-from regard.studies.seed_statistics import SeedStatistics
-from regard.studies.setting import Setting
-from regard.tasks.settings import read_settings
+from regard_studies.seed_statistics import SeedStatistics
+from regard_studies.setting import Setting
 
 REAL = Reviews("IMDB", {"data": {"documents": "train.tsv"}, "tokenizer": {"kind": "bpe"}}, ["a b"], ["pos"])
 

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 from regard.data.builtin import generate
-from regard.studies import run
-from regard.studies.ending import claim
-from regard.studies.ending.claim import CORPORA, LONGEST, SHORTEST, even_hazard, tables, verdicts
-from regard.studies.ending.measure import Endings, hazard
-from regard.studies.setting import Setting
 from regard.tasks.settings import read_settings
+from regard_studies import run
+from regard_studies.ending import claim
+from regard_studies.ending.claim import CORPORA, LONGEST, SHORTEST, even_hazard, tables, verdicts
+from regard_studies.ending.measure import Endings, hazard
+from regard_studies.setting import Setting
 
 
 @pytest.mark.parametrize("quick", [True, False])

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from regard.run import load
-from regard.studies.ending.measure import end_probabilities, hazard, wasted
+from regard_studies.ending.measure import end_probabilities, hazard, wasted
 
 
 def test_shares_are_counted():

@@ -2,14 +2,14 @@
 
 import pytest
 
-from regard.studies import run
-from regard.studies.corpora.pairs import Pairs, phrasebook
-from regard.studies.fixed_context import claim
-from regard.studies.fixed_context.claim import BINS, EUROPARL, tables, untrained_systems, verdicts
-from regard.studies.fixed_context.draw import CELLS, KINDS
-from regard.studies.fixed_context.measure import Lengths, bins, mean
-from regard.studies.setting import Setting
 from regard.tasks.settings import read_settings
+from regard_studies import run
+from regard_studies.corpora.pairs import Pairs, phrasebook
+from regard_studies.fixed_context import claim
+from regard_studies.fixed_context.claim import BINS, EUROPARL, tables, untrained_systems, verdicts
+from regard_studies.fixed_context.draw import CELLS, KINDS
+from regard_studies.fixed_context.measure import Lengths, bins, mean
+from regard_studies.setting import Setting
 
 BOOK = phrasebook(300, 12, longest=18)
 FILES = Pairs("files", {"data": {"source": "a", "target": "b"}, "tokenizer": {"kind": "bpe"}}, ["x"], ["y"])

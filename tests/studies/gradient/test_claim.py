@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from regard.studies.gradient.measure import NETWORKS, norms, observe
-from regard.studies.page import precision, signed
+from regard_studies.gradient.measure import NETWORKS, norms, observe
+from regard_studies.page import precision, signed
 
 
 @pytest.mark.parametrize("name", NETWORKS)

@@ -5,16 +5,16 @@ from pathlib import Path
 import pytest
 
 from regard.run import Run
-from regard.studies import run
-from regard.studies.corpora import pairs
-from regard.studies.heads import claim
-from regard.studies.heads.claim import ablation_verdicts, tables, verdicts
-from regard.studies.heads.draw import ablation_table, loss_by_kind
-from regard.studies.heads.head_ablation import SHARES, AblationLoss, Head
-from regard.studies.seed_statistics import SeedStatistics
-from regard.studies.setting import Setting
-from regard.studies.translation import TranslationFigures
 from regard.tasks.settings import read_settings
+from regard_studies import run
+from regard_studies.corpora import pairs
+from regard_studies.heads import claim
+from regard_studies.heads.claim import ablation_verdicts, tables, verdicts
+from regard_studies.heads.draw import ablation_table, loss_by_kind
+from regard_studies.heads.head_ablation import SHARES, AblationLoss, Head
+from regard_studies.seed_statistics import SeedStatistics
+from regard_studies.setting import Setting
+from regard_studies.translation import TranslationFigures
 
 SETTINGS = [Setting(quick=True), Setting(), Setting(data=Path("corpora"))]
 

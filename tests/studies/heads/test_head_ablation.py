@@ -4,7 +4,7 @@ import pytest
 import torch
 from models.cases import model_of, pair
 
-from regard.studies.heads.head_ablation import Head, attention_kind, list_heads, silence_heads
+from regard_studies.heads.head_ablation import Head, attention_kind, list_heads, silence_heads
 
 
 def test_every_head_of_every_attention():

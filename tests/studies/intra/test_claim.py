@@ -9,17 +9,17 @@ import pytest
 
 from regard.models.kinds import build, read_model_config
 from regard.run import Run
-from regard.studies import run
-from regard.studies.corpora.reviews import Reviews, built_in_reviews
-from regard.studies.corpora.sentences import Sentences, german
-from regard.studies.documents.measure import ClassifierFigures
-from regard.studies.intra import claim
-from regard.studies.intra.claim import Corpora, choose_corpora, tables, verdicts
-from regard.studies.intra.measure import PLACES, Likelihood, parameters, perplexity_course, shares, sum_by_place, widen
-from regard.studies.seed_statistics import SeedStatistics
-from regard.studies.setting import Setting
-from regard.studies.systems import TrainedSystem
 from regard.tasks.settings import read_settings
+from regard_studies import run
+from regard_studies.corpora.reviews import Reviews, built_in_reviews
+from regard_studies.corpora.sentences import Sentences, german
+from regard_studies.documents.measure import ClassifierFigures
+from regard_studies.intra import claim
+from regard_studies.intra.claim import Corpora, choose_corpora, tables, verdicts
+from regard_studies.intra.measure import PLACES, Likelihood, parameters, perplexity_course, shares, sum_by_place, widen
+from regard_studies.seed_statistics import SeedStatistics
+from regard_studies.setting import Setting
+from regard_studies.systems import TrainedSystem
 
 FILES = {"data": {"source": "a", "target": "a"}, "tokenizer": {"kind": "bpe", "size": 700}}
 TEXTS = Sentences("some text", FILES, ["a b"])

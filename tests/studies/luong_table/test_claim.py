@@ -7,15 +7,15 @@ import pytest
 import torch
 
 from regard.evaluation.alignment import measure_links
-from regard.studies import run
-from regard.studies.corpora.pairs import Pairs, phrasebook
-from regard.studies.luong_table import claim
-from regard.studies.luong_table.claim import SYSTEMS, error_rates, generate_aligned, limit_length, tables
-from regard.studies.luong_table.draw import LABELS
-from regard.studies.setting import Setting
-from regard.studies.systems import train_or_load
-from regard.studies.translation import perplexity
 from regard.tasks.settings import read_settings
+from regard_studies import run
+from regard_studies.corpora.pairs import Pairs, phrasebook
+from regard_studies.luong_table import claim
+from regard_studies.luong_table.claim import SYSTEMS, error_rates, generate_aligned, limit_length, tables
+from regard_studies.luong_table.draw import LABELS
+from regard_studies.setting import Setting
+from regard_studies.systems import train_or_load
+from regard_studies.translation import perplexity
 
 QUICK = Setting((0,), quick=True, device="cpu")
 
@@ -91,7 +91,7 @@ def test_a_page_of_a_hardly_trained_study(few, tmp_path, monkeypatch):
         claim, "tables", lambda setting, corpus: {name: cut(tables(setting, corpus))[name] for name in kept}
     )
     monkeypatch.setattr(claim, "verdicts", lambda found: [])  # those of all are judged in their own test
-    monkeypatch.setattr("regard.studies.luong_table.window_cost.LENGTHS", (16, 32))
+    monkeypatch.setattr("regard_studies.luong_table.window_cost.LENGTHS", (16, 32))
     setting = Setting((4,), quick=True, device="cpu", out=tmp_path / "studies")
     page = run("luong-table", setting=setting)
     assert [row[0] for row in page.tables[0].rows] == [LABELS[name] for name in kept]
@@ -103,7 +103,7 @@ def test_real_corpora_are_named_on_the_page(few, tmp_path, monkeypatch):
     stopped = SimpleNamespace(run=SimpleNamespace(device=torch.device("cpu")))
     monkeypatch.setattr(claim, "train_all", lambda *given: [])
     monkeypatch.setattr(claim, "group_by_name", lambda systems: {name: [stopped] for name in LABELS})
-    monkeypatch.setattr("regard.studies.luong_table.window_cost.LENGTHS", (16, 32))
+    monkeypatch.setattr("regard_studies.luong_table.window_cost.LENGTHS", (16, 32))
     from tests.studies.luong_table.test_verdicts import PAPERS
 
     monkeypatch.setattr(claim, "measure_systems", lambda systems, corpus, aligned: PAPERS["global-dot"])

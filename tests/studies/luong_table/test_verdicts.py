@@ -2,9 +2,9 @@
 
 import pytest
 
-from regard.studies.luong_table.draw import LABELS, PAPER, quality_plot, system_table
-from regard.studies.luong_table.verdicts import ERRORS, POINTS, SHARE, better, verdicts
-from regard.studies.seed_statistics import SeedStatistics
+from regard_studies.luong_table.draw import LABELS, PAPER, quality_plot, system_table
+from regard_studies.luong_table.verdicts import ERRORS, POINTS, SHARE, better, verdicts
+from regard_studies.seed_statistics import SeedStatistics
 
 
 def figures(perplexity, bleu, aer):

@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import nn
 
-from regard.studies.parallel import claim
-from regard.studies.parallel.layers import FORMULAS, LAYERS, PATHS, Recurrent, depth, operations, path
+from regard_studies.parallel import claim
+from regard_studies.parallel.layers import FORMULAS, LAYERS, PATHS, Recurrent, depth, operations, path
 
 
 def test_operations_are_those_of_the_products():

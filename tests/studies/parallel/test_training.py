@@ -8,10 +8,11 @@ import torch
 from regard.models.kinds import build
 from regard.models.transformer.config import TransformerConfig
 from regard.run import Run
-from regard.studies.corpora.pairs import Pairs, phrasebook
-from regard.studies.parallel import training
-from regard.studies.parallel.draw import LABELS
-from regard.studies.parallel.timing import (
+from regard.tasks.settings import read_settings
+from regard_studies.corpora.pairs import Pairs, phrasebook
+from regard_studies.parallel import training
+from regard_studies.parallel.draw import LABELS
+from regard_studies.parallel.timing import (
     EncoderFigures,
     SeedFigures,
     average_seeds,
@@ -21,11 +22,10 @@ from regard.studies.parallel.timing import (
     time_encoders,
     time_updates,
 )
-from regard.studies.parallel.training import MIXED, run, tables, verdicts
-from regard.studies.seed_statistics import SeedStatistics
-from regard.studies.setting import Setting
-from regard.studies.systems import TrainedSystem
-from regard.tasks.settings import read_settings
+from regard_studies.parallel.training import MIXED, run, tables, verdicts
+from regard_studies.seed_statistics import SeedStatistics
+from regard_studies.setting import Setting
+from regard_studies.systems import TrainedSystem
 
 REAL = Pairs("made up", {"data": {"source": "a", "target": "b"}, "tokenizer": {"joint": True}}, [], [])
 

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from regard.attention.positions import Sinusoidal
-from regard.studies.page import precision
-from regard.studies.positions.measure import (
+from regard_studies.page import precision
+from regard_studies.positions.measure import (
     BLIND,
     LENGTH,
     SEEING,

@@ -9,15 +9,15 @@ from models.cases import model_of
 from regard.data.builtin import generate
 from regard.models.contract import Tokens
 from regard.run import Run
-from regard.studies import run
-from regard.studies.corpora import pairs
-from regard.studies.positions import training
-from regard.studies.positions.measure import LengthFigures, correct_prefix
-from regard.studies.positions.training import ENCODINGS, TIMES, further_verdicts, tables, verdicts
-from regard.studies.seed_statistics import SeedStatistics
-from regard.studies.setting import Setting
-from regard.studies.translation import TranslationFigures
 from regard.tasks.settings import read_settings
+from regard_studies import run
+from regard_studies.corpora import pairs
+from regard_studies.positions import training
+from regard_studies.positions.measure import LengthFigures, correct_prefix
+from regard_studies.positions.training import ENCODINGS, TIMES, further_verdicts, tables, verdicts
+from regard_studies.seed_statistics import SeedStatistics
+from regard_studies.setting import Setting
+from regard_studies.translation import TranslationFigures
 
 SETTINGS = [Setting(quick=True), Setting(), Setting(data=Path("corpora"))]
 

@@ -5,10 +5,13 @@ import torch
 
 from regard.data.builtin import Example, generate
 from regard.inspection.alignments.dependencies import SIDES, measure_dependencies
-from regard.studies.relations import claim, measure
-from regard.studies.relations.claim import run, tables, verdicts
-from regard.studies.relations.dependencies import RELATIONS, name_relations
-from regard.studies.relations.measure import (
+from regard.tasks.settings import read_settings
+from regard.tasks.start import start
+from regard.tasks.task import build_model
+from regard_studies.relations import claim, measure
+from regard_studies.relations.claim import run, tables, verdicts
+from regard_corpora.phrasebook.relation_names import RELATIONS, name_relations
+from regard_studies.relations.measure import (
     ALL,
     FAR,
     GROUPS,
@@ -21,11 +24,8 @@ from regard.studies.relations.measure import (
     judge_heads,
     single_head,
 )
-from regard.studies.seed_statistics import SeedStatistics
-from regard.studies.setting import Setting
-from regard.tasks.settings import read_settings
-from regard.tasks.start import start
-from regard.tasks.task import build_model
+from regard_studies.seed_statistics import SeedStatistics
+from regard_studies.setting import Setting
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,8 @@ import math
 import pytest
 import torch
 
-from regard.studies.scaling.claim import run
-from regard.studies.scaling.measure import jacobian_norm, observe, observe_diagonal
+from regard_studies.scaling.claim import run
+from regard_studies.scaling.measure import jacobian_norm, observe, observe_diagonal
 
 
 def test_the_jacobian_norm_is_autograds():

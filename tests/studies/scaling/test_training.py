@@ -10,15 +10,15 @@ from models.cases import model_of
 
 from regard.data.tokenizer import END
 from regard.run import Run
-from regard.studies import run
-from regard.studies.corpora import pairs
-from regard.studies.scaling import measure, training
-from regard.studies.scaling.measure import ScalingFigures, SoftmaxSharpness, gradient_norm, observe_softmax, sharpness
-from regard.studies.scaling.training import tables, verdicts
-from regard.studies.seed_statistics import SeedStatistics
-from regard.studies.setting import Setting
-from regard.studies.translation import TranslationFigures
 from regard.tasks.settings import read_settings
+from regard_studies import run
+from regard_studies.corpora import pairs
+from regard_studies.scaling import measure, training
+from regard_studies.scaling.measure import ScalingFigures, SoftmaxSharpness, gradient_norm, observe_softmax, sharpness
+from regard_studies.scaling.training import tables, verdicts
+from regard_studies.seed_statistics import SeedStatistics
+from regard_studies.setting import Setting
+from regard_studies.translation import TranslationFigures
 
 SETTINGS = [Setting(quick=True), Setting(), Setting(data=Path("corpora"))]
 PAIRS = [([4, 5, 6], [7, 8]), ([4, 9], [5, 6, 7, 8])]

@@ -3,16 +3,16 @@
 import pytest
 from studies.galleries import SCENES, photographs
 
-from regard.studies import run
-from regard.studies.corpora.images import flickr8k
-from regard.studies.page import Table
-from regard.studies.seed_statistics import SeedStatistics
-from regard.studies.setting import Setting
-from regard.studies.soft_hard import claim
-from regard.studies.soft_hard.claim import caveats, is_better, tables, verdicts
-from regard.studies.soft_hard.draw import SYSTEMS, looks_table, scores_plot, scores_table
-from regard.studies.soft_hard.measure import score_captions
 from regard.tasks.settings import read_settings
+from regard_studies import run
+from regard_studies.corpora.images import flickr8k
+from regard_studies.page import Table
+from regard_studies.seed_statistics import SeedStatistics
+from regard_studies.setting import Setting
+from regard_studies.soft_hard import claim
+from regard_studies.soft_hard.claim import caveats, is_better, tables, verdicts
+from regard_studies.soft_hard.draw import SYSTEMS, looks_table, scores_plot, scores_table
+from regard_studies.soft_hard.measure import score_captions
 
 
 def test_systems_differ_in_their_attention_alone(tmp_path):

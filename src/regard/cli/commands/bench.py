@@ -1,17 +1,16 @@
 """`regard bench`: speed and memory against other toolkits, on this machine."""
 
-import importlib
 import inspect
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from regard import plugins
 from regard.cli.options import name_option, number_option, out_option
 from regard.errors import CommandError
 from regard.machine import most_threads
 
-NAMES = ("attention", "training", "decoding", "serving", "lstmn")
 EXAMPLES = (
     "regard bench attention",
     "regard bench training --rounds 3 -o training.json",
@@ -40,17 +39,14 @@ def bench(
     sacremoses 'importlib_metadata<9' zipp), `serving` with CTranslate2 behind a small server. A toolkit that is not
     installed is named and skipped.
     """
-    if name not in NAMES:
-        raise CommandError(f"bench: {name!r} is no benchmark; choose one of {', '.join(NAMES)}")
+    benches = plugins.home("bench")
+    run = benches.find(name)
     if device not in ("cpu", "cuda"):
         raise CommandError(f"bench: --device {device} given, expected cpu or cuda")
     import torch
     from rich.console import Console
     from rich.markup import escape
 
-    from regard.bench.measure import save, signature
-
-    run = importlib.import_module(f"regard.bench.{name}").run
     if device != "cpu" and "device" not in inspect.signature(run).parameters:
         raise CommandError(f"bench: --device {device} given, but {name} runs only on a CPU")
     where = {} if device == "cpu" else {"device": device}
@@ -69,8 +65,8 @@ def bench(
             console.print(f"[bold]{escape(result.what)}[/bold]", soft_wrap=True)
             console.print(escape("  " + " · ".join(filter(None, (result.ours, result.peer)))), soft_wrap=True)
             console.print(f"  ratio {ratio} · goal: {result.goal} · {mark}", soft_wrap=True)
-    facts = signature(device, threads)
+    facts = benches.signature(device, threads)
     console.print(" · ".join(f"{key} {value}" for key, value in facts.items()), soft_wrap=True)
     if out is not None:
-        save(out, results, facts)
+        benches.save(out, results, facts)
         notes.print(f"written to {out}")

@@ -25,7 +25,7 @@ from regard.cli.options import (
 )
 from regard.cli.runs import open_run, warn_of_lowercase
 from regard.errors import CommandError
-from regard.packs import is_folder
+from regard.io.packs import is_folder
 
 if TYPE_CHECKING:
     from regard.evaluation.items import Items

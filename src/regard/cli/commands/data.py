@@ -42,7 +42,7 @@ def data(
     pictures with captions.
     """
     from regard.data.builtin import CORPORA, options_of, suggest_names
-    from regard.data.builtin.files import write
+    from regard.data.builtin_files import write
     from regard.io.output import check_link
 
     if show:

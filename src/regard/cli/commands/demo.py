@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
+from regard import plugins
 from regard.cli.messages import print_commands
 from regard.cli.options import SEED, flag_option, number_option, out_option
 
@@ -31,29 +32,26 @@ def demo(
 
     The model is a Transformer, trained from scratch on a built-in corpus; --lineage compares three models.
     """
-    from regard.demo.phrasebook import remove_earlier
     from regard.io.output import check_link
 
+    corpora = plugins.home("corpus")
     if out is not None:
         check_link(out, "--out")
     if lineage:
-        from regard.demo.lineage import MODELS, compare
-
         folder = out or Path("runs/lineage")
-        for kind in MODELS:
-            remove_earlier(folder / kind)
-        comparison = compare(folder, seed=seed, steps=steps)
+        for kind in corpora.MODELS:
+            corpora.remove_earlier(folder / kind)
+        comparison = corpora.compare(folder, seed=seed, steps=steps)
         print(comparison.table())
         print(f"\nplot: {comparison.picture}", file=sys.stderr)
         return
 
-    from regard.demo.phrasebook import STEPS, demonstrate
     from regard.inspection.draw.heatmap import bars
 
     folder = out or Path("runs/demo")
-    remove_earlier(folder)
+    corpora.remove_earlier(folder)
     print("training a Transformer from scratch, English to German (about two minutes)", file=sys.stderr)
-    result = demonstrate(folder, steps=steps or STEPS, seed=seed)
+    result = corpora.demonstrate(folder, steps=steps or corpora.STEPS, seed=seed)
     for example, output, aligned in result.alignments:
         right = "right" if output == example.target else f"expected: {example.target}"
         print(f"\n{example.source}\n{output}   ({right})\n")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from regard.cli.messages import print_table
 from regard.cli.options import JsonOption, RunArgument
-from regard.packs import is_pack
+from regard.io.packs import is_pack
 
 EXAMPLES = (
     "regard show runs/en-de",

@@ -3,17 +3,14 @@
 import re
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Any
 
 import typer
 
+from regard import plugins
 from regard.cli.messages import print_table, print_text
 from regard.cli.options import SEED, flag_option, folder_option, name_option, number_option, text_option
 from regard.errors import CommandError
-
-if TYPE_CHECKING:
-    from regard.studies.page import Page
-
 
 EXAMPLES = (
     "regard study --list",
@@ -45,37 +42,33 @@ def study(
     show: Annotated[bool, flag_option("--list", "List the studies and exit.")] = False,
 ) -> None:
     """Test a claim from the literature, and write a page about it."""
-    from regard.studies import STUDIES, run
-    from regard.studies.setting import Setting
-
+    studies = plugins.home("study")
+    rows = plugins.table("study")
     if show:
-        print_table(None, [(each, claim) for each, (claim, *_) in STUDIES.items()])
+        print_table(None, [(each, claim) for each, (claim, *_) in rows.items()])
         return
     if name is None:
-        raise CommandError(f"which study? give one of {', '.join(STUDIES)}; --list describes them")
+        raise CommandError(f"which study? give one of {', '.join(rows)}; --list describes them")
     if data is not None and quick:
         raise CommandError("--data: --quick uses the built-in corpora; leave out one of them")
     if data is not None and not data.is_dir():
         raise CommandError(f"--data: {data} is not a folder")
-    if untrained and name in STUDIES and STUDIES[name].trained:
+    if untrained and name in rows and rows[name].trained:
         raise CommandError(f"--untrained: {name} measures nothing without training; leave it out")
 
     from regard.io.output import check_link
 
     check_link(out, "--out")
     seeds_to_train = parse_seeds(seeds, seed, quick)
-    setting = Setting(seeds_to_train, quick, device, out, lambda text: print(text, file=sys.stderr), data, jobs)
-    page = run(name, seed=seed, quick=quick, setting=None if untrained else setting)
+    setting = studies.Setting(seeds_to_train, quick, device, out, lambda text: print(text, file=sys.stderr), data, jobs)
+    page = studies.run(name, seed=seed, quick=quick, setting=None if untrained else setting)
     path = page.write(out)
-
-    from regard.studies.index import write_index
-
-    write_index(out)
+    studies.write_index(out)
     print_page(page)
     print(f"page: {path}", file=sys.stderr)
 
 
-def print_page(page: "Page") -> None:
+def print_page(page: Any) -> None:
     """Print the tables of a study, what became of each claim, and the signature."""
     for table in page.tables:
         print_text(table.caption)

@@ -11,8 +11,7 @@ from typing import NamedTuple, cast
 
 import numpy as np
 
-from regard.data.builtin import Split, generate
-from regard.data.builtin.scenes import Pictured
+from regard.data.builtin import PicturedExample, Split, generate
 from regard.data.images.cache import Picture
 from regard.data.images.caption_files import (
     Captions,
@@ -174,14 +173,14 @@ def check_scenes(data: DataSettings, task: str, labelled: bool) -> None:
         raise ConfigError("data.builtin_options", f'{expected} expected for task = "{task}"')
 
 
-def generate_examples(data: DataSettings, size: int) -> Iterator[tuple[str, Pictured]]:
+def generate_examples(data: DataSettings, size: int) -> Iterator[tuple[str, PicturedExample]]:
     """Generate scenes for training, then for validation, with names."""
     counts: dict[Split, int] = {"train": data.count, "valid": data.held_out_count(data.count)}
     for split, count in counts.items():
         stream = generate(str(data.builtin), count, split=split, size=size, **data.drawing())
         try:
             for i, example in enumerate(stream):
-                yield f"{split}-{i:06d}", cast(Pictured, example)
+                yield f"{split}-{i:06d}", cast(PicturedExample, example)
         except ArgumentError as error:  # a small corpus may have fewer for validation
             if split == "train":
                 raise ConfigError("data.count", str(error)) from None

@@ -13,8 +13,7 @@ import torch
 from jaxtyping import Bool
 from torch import Tensor
 
-from regard.data.builtin import generate
-from regard.data.builtin.example import Example
+from regard.data.builtin import Example, generate
 from regard.data.settings import DataSettings
 from regard.data.tokenizer import Tokenizers
 from regard.errors import ArgumentError

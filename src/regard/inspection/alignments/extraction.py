@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from regard.attention.watch import Looks, watch_call
+from regard.attention.call_records import Looks, watch_call
 from regard.data.batching import collate
 from regard.data.tokenizer import Tokenizers
 from regard.decoding.scoring import check_finite

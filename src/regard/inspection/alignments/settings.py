@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 from regard.config import read, show_value
-from regard.disk import write_whole
 from regard.errors import ArgumentError, DataError
+from regard.io.disk import write_whole
+from regard.io.packs import is_file, is_pack
+from regard.io.reading import read_json
 from regard.models.contract import Model
-from regard.packs import is_file, is_pack
-from regard.reading import read_json
 
 __all__ = ["FILE", "GUIDED", "JOINS", "AlignmentSettings", "name_view"]
 

@@ -14,9 +14,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from regard.attention.call_records import find_outermost
 from regard.attention.grid import GridSelfAttention
 from regard.attention.heads import Heads
-from regard.attention.watch import find_outermost
 from regard.decoding.ensemble import first_model
 from regard.errors import ArgumentError
 from regard.inspection.collect.exhibit import Ablation, View

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import torch
 
-from regard.data.builtin.phrasebook import SEARCH, find_example
+from regard.data.builtin import find_example
 from regard.errors import CommandError, DataError
 from regard.inspection.collect.exhibit import Dependencies, HeadHits, Side, View
 from regard.inspection.collect.open_run import OpenRun
@@ -30,6 +30,7 @@ from regard.io.lines import ignore, read_chunks
 __all__ = ["ParsedTree", "dependencies_of", "find_trees", "phrasebook_tree", "read_trees", "relation_table"]
 
 ALL = ""  # the relation of every word, whatever it is called
+SEARCH = 30_000  # tries, a second or two, in which most short sentences of the phrasebook are found
 BUDGET = 100_000  # tries for all texts together to find the phrasebook's own trees: a few seconds
 FROM_HEAD = ", from the head"
 COLUMNS = {3: (2, None), 4: (2, 3)}  # of HEAD and DEPREL by the number of columns; treebanks have them at 6 and 7
@@ -69,7 +70,7 @@ def phrasebook_tree(run: OpenRun, text: str, tries: int = SEARCH) -> ParsedTree 
     data = run.settings.data
     if data.builtin != "phrasebook" or not run.can("translate"):
         return None
-    example = find_example(text, data.pair, data.builtin_edition, tries)
+    example = find_example("phrasebook", text, pair=data.pair, edition=data.builtin_edition, tries=tries)
     return None if example is None else ParsedTree(example.source_heads, example.source_relations, where="phrasebook")
 
 

@@ -17,7 +17,7 @@ from torch import Tensor
 from regard.inspection.collect.exhibit import Gates
 from regard.inspection.collect.record import CellStep, ModuleCall
 from regard.inspection.collect.teacher_forcing import ForwardPass
-from regard.kernels.linear import linear
+from regard.kernels.operations.linear import linear
 from regard.models.contract import Documents
 from regard.models.layers.cells import Layer
 

@@ -11,9 +11,9 @@ import torch
 from jaxtyping import Float, UInt8
 from torch import Tensor
 
+from regard.attention.call_records import watch_call
 from regard.attention.look import Look
-from regard.attention.watch import watch_call
-from regard.data.builtin.scenes import Pictured
+from regard.data.builtin import PicturedExample
 from regard.data.tokenizer import PAD, START, Tokenizer
 from regard.errors import ArgumentError
 from regard.inspection.collect.sides import merge
@@ -114,7 +114,7 @@ class Grounding:
         return f"{self.share:.1%} of {self.words:,} words look at their shape ({self.chance:.1%} by chance)"
 
 
-def grounding(model: Model, tokenizer: Tokenizer, examples: Sequence[Pictured]) -> Grounding:
+def grounding(model: Model, tokenizer: Tokenizer, examples: Sequence[PicturedExample]) -> Grounding:
     """Measure whether the place that a size, colour or kind of shape looked at most lies on the shape it speaks of.
 
     It does where the middle of the place is within the shape's box, grown by half a place on every side: so far may a

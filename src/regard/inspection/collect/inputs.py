@@ -10,8 +10,8 @@ from regard.errors import CommandError
 from regard.inspection.collect.open_run import OpenRun
 from regard.io.inputs import announce_keyboard, text_or_file
 from regard.io.lines import GivenText, read_chunks
+from regard.io.packs import is_file
 from regard.models.kinds import KINDS
-from regard.packs import is_file
 
 __all__ = ["is_run", "read_against", "read_inputs"]
 

@@ -11,13 +11,13 @@ from torch import Tensor, nn
 from regard.attention.attention import Attention
 from regard.attention.block import Block
 from regard.attention.cache import Prepared
+from regard.attention.call_records import CallRecord
 from regard.attention.grid import GridSelfAttention
 from regard.attention.heads import Heads, parse_arguments
 from regard.attention.look import Look
 from regard.attention.per_head_score import PerHead
 from regard.attention.score import Additive, Cosine, General, Location, Score
 from regard.attention.span import join
-from regard.attention.watch import CallRecord
 from regard.inspection.collect.exhibit import Stage
 from regard.inspection.collect.record import Recording
 from regard.inspection.collect.teacher_forcing import ForwardPass

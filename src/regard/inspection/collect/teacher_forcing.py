@@ -15,9 +15,9 @@ import torch.nn.functional as F
 from jaxtyping import Float, UInt8
 from torch import Tensor, nn
 
+from regard.attention.call_records import CallRecord, Looks, watch_call
 from regard.attention.grid import GridSelfAttention
 from regard.attention.span import Span
-from regard.attention.watch import CallRecord, Looks, watch_call
 from regard.config import parse
 from regard.data.images.batching import read_for
 from regard.data.tokenizer import END, START, Tokenizer

@@ -18,11 +18,11 @@ from torch.overrides import TorchFunctionMode
 
 from regard.attention.attention import Attention
 from regard.attention.cache import Prepared
+from regard.attention.call_records import stay_eager
 from regard.attention.heads import ProjectionRows
 from regard.attention.look import Attentive
 from regard.attention.score import Score
 from regard.attention.span import Span
-from regard.attention.watch import stay_eager
 from regard.attention.weighting import Weighting
 from regard.inspection.collect.attention_stages import stages_of
 from regard.inspection.collect.torch_functions import (

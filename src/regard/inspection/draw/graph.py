@@ -12,10 +12,10 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from regard.disk import write_whole
 from regard.errors import ArgumentError
 from regard.inspection.collect.graph import Graph, GraphGroup, GraphNode
 from regard.inspection.draw.graph_layout import Box, Curve, Frame, Layout, lay_out
+from regard.io.disk import write_whole
 
 if TYPE_CHECKING:
     from regard.models.contract import Model, Source, Tokens

@@ -23,9 +23,9 @@ from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 from torch import Tensor
 
-from regard.disk import write_whole
 from regard.errors import ArgumentError, ShapeError
 from regard.inspection.draw.colours import INK, RULE, Limits, Scale, draw_bar, is_dark, list_scales, share
+from regard.io.disk import write_whole
 
 __all__ = ["Drawing", "bars", "heatmap", "save", "svg"]
 

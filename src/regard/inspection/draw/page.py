@@ -25,13 +25,13 @@ from PIL import Image
 from torch import Tensor
 
 from regard.attention.look import Look
-from regard.disk import write_whole
 from regard.errors import ArgumentError, ShapeError
 from regard.inspection.collect.exhibit import Exhibit, Gates, Side, View, Walk
 from regard.inspection.collect.from_look import as_exhibit
 from regard.inspection.collect.sides import separate_marks
 from regard.inspection.draw.graph import GRAPH_STYLE, draw_graph
 from regard.inspection.draw.half_numbers import pack_numbers
+from regard.io.disk import write_whole
 
 __all__ = ["Page", "page"]
 

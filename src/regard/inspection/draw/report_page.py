@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 
 from matplotlib.figure import Figure
 
-from regard.disk import write_whole
 from regard.inspection.draw.curves import capitalise, curves
 from regard.inspection.draw.html import document, figure_element, svg_element, table_element
 from regard.inspection.draw.table import Table
-from regard.reading import CONFIG, Unreadable, parse_toml, read_bytes
+from regard.io.disk import write_whole
+from regard.io.reading import CONFIG, Unreadable, parse_toml, read_bytes
 from regard.training.metrics import format_duration, format_value, metric_name, read_records
 from regard.training.sample import MISSING, Sample
 

@@ -19,7 +19,7 @@ from regard.attention.blocks import Block, Decoder
 from regard.attention.heads import Heads
 from regard.attention.positions import Sinusoidal2D
 from regard.attention.state import State
-from regard.kernels.linear import Linear
+from regard.kernels.operations.linear import Linear
 from regard.models.captioner.config import CaptionerConfig
 from regard.models.contract import Memory, Tokens
 from regard.models.layers.embedding import Embedding, initialise

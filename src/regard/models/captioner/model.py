@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from regard.attention.span import Lengths
 from regard.attention.state import State
-from regard.kernels.linear import Linear
+from regard.kernels.operations.linear import Linear
 from regard.models.captioner.backbone import Backbone, make_backbone
 from regard.models.captioner.blocks import BlockDecoder
 from regard.models.captioner.config import CaptionerConfig

@@ -16,7 +16,7 @@ from regard.attention.attention import Attention, Learned
 from regard.attention.score import Dot
 from regard.attention.span import Alibi, Causal, Lengths, Packed, Span, Start, join
 from regard.errors import ArgumentError
-from regard.kernels.linear import Linear
+from regard.kernels.operations.linear import Linear
 from regard.models.contract import Memory, Model, State, Tokens
 from regard.models.encoder.config import EncoderConfig
 from regard.models.layers.embedding import Embedding, initialise

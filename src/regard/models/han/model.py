@@ -23,9 +23,9 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.attention import Attention, Learned
+from regard.attention.call_records import watch_call
 from regard.attention.score import Dot
 from regard.attention.span import Lengths
-from regard.attention.watch import watch_call
 from regard.errors import ArgumentError
 from regard.models.contract import Documents, Memory, Model, Tokens
 from regard.models.han.config import HANConfig

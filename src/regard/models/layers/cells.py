@@ -25,8 +25,8 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.kernels.cells.layer import run
-from regard.kernels.dropout import dropout
-from regard.kernels.linear import linear
+from regard.kernels.operations.dropout import dropout
+from regard.kernels.operations.linear import linear
 from regard.kernels.triton import available
 from regard.models.config import Cell
 from regard.models.layers.recurrent import can_bypass

@@ -7,11 +7,11 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from regard.attention.call_records import has_hooks
 from regard.attention.heads import SlicedProjection
 from regard.attention.positions import Embedded, Sines, Sinusoidal
 from regard.attention.span import Span, Start, split_packed
-from regard.attention.watch import has_hooks
-from regard.kernels.dropout import dropout
+from regard.kernels.operations.dropout import dropout
 from regard.kernels.triton import installed
 
 __all__ = ["Embedding", "initialise"]
@@ -77,7 +77,7 @@ class Embedding(nn.Module):
         )
         if not served or packed is None or not isinstance(positions, Sinusoidal):
             return None
-        from regard.kernels.dropout.triton import draw_seed, embed
+        from regard.kernels.operations.dropout.triton import draw_seed, embed
 
         dropout = self.dropout if self.training else 0.0
         table = positions.table(packed.longest, ids.device).float()

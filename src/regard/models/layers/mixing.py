@@ -20,7 +20,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.attention.span import Lengths, Span, padded_index, split_packed
-from regard.kernels.linear import Linear
+from regard.kernels.operations.linear import Linear
 from regard.models.layers.cells import Bidirectional
 
 __all__ = ["Convolution", "Recurrence"]

@@ -18,7 +18,7 @@ from regard.attention.span import Span
 from regard.attention.state import State
 from regard.attention.weighting import Softmax, Weighting
 from regard.kernels.backends import forced_backend
-from regard.kernels.linear import Linear
+from regard.kernels.operations.linear import Linear
 from regard.models.contract import Memory, Model
 
 __all__ = [

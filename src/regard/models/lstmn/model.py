@@ -43,7 +43,7 @@ from regard.attention.score import Additive
 from regard.attention.span import Lengths
 from regard.attention.state import State
 from regard.errors import ArgumentError
-from regard.kernels.linear import linear
+from regard.kernels.operations.linear import linear
 from regard.kernels.recurrence.lstmn import cpu as recurrence
 from regard.models.contract import Memory, Tokens
 from regard.models.layers.cells import Dropout, Layer

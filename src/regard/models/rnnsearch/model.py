@@ -31,7 +31,7 @@ from regard.attention import Attention
 from regard.attention.cache import Prepared
 from regard.attention.score import Additive
 from regard.attention.state import State
-from regard.kernels.linear import linear
+from regard.kernels.operations.linear import linear
 from regard.kernels.recurrence.rnnsearch import cpu, triton
 from regard.kernels.triton import available
 from regard.models.contract import Memory, Tokens

@@ -24,7 +24,7 @@ from regard.attention.span import Alibi, Lengths, Mask, Monotonic, Span, Start, 
 from regard.data.tokenizer import END, START
 from regard.errors import ArgumentError
 from regard.kernels.backends import ONE_TILE_WIDTH, VARLEN_WIDTH
-from regard.kernels.linear import Linear
+from regard.kernels.operations.linear import Linear
 from regard.models.contract import Memory, Model, State, Tokens
 from regard.models.layers.embedding import Embedding, initialise
 from regard.models.layers.mixing import Convolution, Recurrence

@@ -7,7 +7,15 @@ import torch
 from torch.utils.checkpoint import checkpoint
 
 from regard.attention.blocks import Block
-from regard.kernels.dropout import cpu, dropout, dropout_add, gelu_dropout, reference, relu_dropout, silu_dropout
+from regard.kernels.operations.dropout import (
+    cpu,
+    dropout,
+    dropout_add,
+    gelu_dropout,
+    reference,
+    relu_dropout,
+    silu_dropout,
+)
 
 FORMS = {
     "dropout": (dropout, reference.dropout, 1),

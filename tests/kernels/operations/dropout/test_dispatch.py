@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from regard.kernels.dropout import dropout, dropout_add, gelu_dropout, relu_dropout, silu_dropout
-from regard.kernels.dropout.dispatch import CPU, describe
+from regard.kernels.operations.dropout import dropout, dropout_add, gelu_dropout, relu_dropout, silu_dropout
+from regard.kernels.operations.dropout.dispatch import CPU, describe
 from regard.kernels.table import COMPILING, Request
 
 FORMS = [

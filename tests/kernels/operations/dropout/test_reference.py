@@ -4,7 +4,7 @@ import math
 
 import torch
 
-from regard.kernels.dropout import reference
+from regard.kernels.operations.dropout import reference
 
 
 def test_numbers_are_dropped_or_scaled():

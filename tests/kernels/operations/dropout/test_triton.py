@@ -7,8 +7,16 @@ import torch
 import torch.nn.functional as F
 
 pytest.importorskip("triton")
-from regard.kernels.dropout import reference
-from regard.kernels.dropout.triton import draw_seed, dropout, embed, gelu_dropout, odds, relu_dropout, silu_dropout
+from regard.kernels.operations.dropout import reference
+from regard.kernels.operations.dropout.triton import (
+    draw_seed,
+    dropout,
+    embed,
+    gelu_dropout,
+    odds,
+    relu_dropout,
+    silu_dropout,
+)
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 SHAPES = [(1, 1), (7, 63), (2, 9, 16), (17, 300), (9, 1030), (0, 3)]

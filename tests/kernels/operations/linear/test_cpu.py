@@ -5,9 +5,9 @@ import threading
 import pytest
 import torch
 
-from regard.kernels.linear import Linear, linear, pack_weights, reference
-from regard.kernels.linear.cpu import store
-from regard.kernels.linear.dispatch import LARGE
+from regard.kernels.operations.linear import Linear, linear, pack_weights, reference
+from regard.kernels.operations.linear.cpu import store
+from regard.kernels.operations.linear.dispatch import LARGE
 
 SHAPES = [(1, 256, 300), (5, 257, 511), (63, 512, 129), (7, 300, 256)]
 

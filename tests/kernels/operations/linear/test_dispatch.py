@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from regard.kernels.linear import linear, pack_weights
-from regard.kernels.linear.cpu import store
-from regard.kernels.linear.dispatch import CPU, LARGE, describe
+from regard.kernels.operations.linear import linear, pack_weights
+from regard.kernels.operations.linear.cpu import store
+from regard.kernels.operations.linear.dispatch import CPU, LARGE, describe
 from regard.kernels.table import COMPILING, Request
 
 LAID = Request("cpu", (torch.float32, torch.float32), (), {"input": 300, "weight": LARGE})

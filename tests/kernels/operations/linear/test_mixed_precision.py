@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import nn
 
-from regard.kernels.linear import reference
-from regard.kernels.linear.mixed_precision import (
+from regard.kernels.operations.linear import reference
+from regard.kernels.operations.linear.mixed_precision import (
     HalfCopies,
     half_linear,
     half_linear_pair,

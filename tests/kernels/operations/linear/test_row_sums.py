@@ -4,8 +4,8 @@ import pytest
 import torch
 
 pytest.importorskip("triton")
-from regard.kernels.linear import reference
-from regard.kernels.linear.row_sums import row_sums
+from regard.kernels.operations.linear import reference
+from regard.kernels.operations.linear.row_sums import row_sums
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 pytest.importorskip("triton")
-from regard.kernels.dropout.triton import draw_seed, dropout
-from regard.kernels.residual import dispatch, reference, triton
+from regard.kernels.operations.dropout.triton import draw_seed, dropout
+from regard.kernels.operations.residual import dispatch, reference, triton
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 P, EPS = 0.3, 1e-5

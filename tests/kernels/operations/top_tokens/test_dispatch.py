@@ -3,9 +3,9 @@
 import pytest
 import torch
 
+from regard.kernels.operations.top_tokens import top_tokens
+from regard.kernels.operations.top_tokens.dispatch import MOST, TRITON, describe
 from regard.kernels.table import Request
-from regard.kernels.top_tokens import top_tokens
-from regard.kernels.top_tokens.dispatch import MOST, TRITON, describe
 
 END = 2
 ON_CUDA = Request("cuda", (torch.bfloat16,), (), {"tokens": MOST, "vocabulary": MOST})

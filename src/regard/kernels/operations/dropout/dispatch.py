@@ -6,7 +6,7 @@ A GPU's fused steps call `triton` themselves, with a seed that stays on the devi
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.kernels.dropout import cpu
+from regard.kernels.operations.dropout import cpu
 from regard.kernels.table import Request, Row, compiling
 
 __all__ = ["dropout_add", "dropout", "gelu_dropout", "relu_dropout", "silu_dropout"]

@@ -14,8 +14,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from regard.kernels.dropout.cpu import STEPS
-from regard.kernels.dropout.triton_kernels import (
+from regard.kernels.operations.dropout.cpu import STEPS
+from regard.kernels.operations.dropout.triton_kernels import (
     embed_forward,
     mask,
     relu_backward,
@@ -23,8 +23,8 @@ from regard.kernels.dropout.triton_kernels import (
     smooth_backward,
     smooth_forward,
 )
-from regard.kernels.linear.column_sums import processors, total
-from regard.kernels.linear.row_sums import row_sums
+from regard.kernels.operations.linear.column_sums import processors, total
+from regard.kernels.operations.linear.row_sums import row_sums
 
 __all__ = ["draw_seed", "dropout", "embed", "gelu_dropout", "odds", "relu_dropout", "silu_dropout"]
 

@@ -1,6 +1,6 @@
 """The affine map x Wᵀ + b, quicker where the same weights are asked for again and again."""
 
-from regard.kernels.linear.cpu import pack_weights
-from regard.kernels.linear.dispatch import Linear, linear
+from regard.kernels.operations.linear.cpu import pack_weights
+from regard.kernels.operations.linear.dispatch import Linear, linear
 
 __all__ = ["Linear", "linear", "pack_weights"]

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.kernels.linear import cpu
+from regard.kernels.operations.linear import cpu
 from regard.kernels.table import Condition, Request, Row, compiling
 
 __all__ = ["Linear", "linear"]

@@ -6,7 +6,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from regard.errors import ArgumentError, ShapeError
-from regard.kernels.projection_loss import chunked, reference
+from regard.kernels.operations.projection_loss import chunked, reference
 from regard.kernels.table import NEEDS_TRITON, SINGLE_OR_HALF, Request, Row, compiling, first
 
 __all__ = ["projection_loss"]
@@ -49,7 +49,7 @@ def projection_loss(
     if row.name == "reference":
         return reference.projection_loss(hidden, weight, bias, targets, smoothing)
     if row.name == "triton":
-        from regard.kernels.projection_loss import triton
+        from regard.kernels.operations.projection_loss import triton
 
         total, plain = triton.ProjectionLoss.apply(hidden, weight, bias, targets, smoothing, chunk, training, narrow)
         return total, plain

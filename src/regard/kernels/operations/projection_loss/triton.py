@@ -15,7 +15,7 @@ import triton.language as tl
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from regard.kernels.linear.column_sums import column_sums
+from regard.kernels.operations.linear.column_sums import column_sums
 from regard.kernels.triton import interpreted
 
 __all__ = ["ProjectionLoss"]

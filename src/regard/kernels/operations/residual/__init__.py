@@ -1,5 +1,5 @@
 """A residual, the bias and the dropout before it and the layer norm after it, as one operation."""
 
-from regard.kernels.residual.dispatch import residual
+from regard.kernels.operations.residual.dispatch import residual
 
 __all__ = ["residual"]

@@ -7,7 +7,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from regard.errors import ShapeError
-from regard.kernels.dropout import dropout_add
+from regard.kernels.operations.dropout import dropout_add
 from regard.kernels.table import NEEDS_TRITON, SINGLE_OR_HALF, Request, Row, compiling
 
 __all__ = ["residual"]
@@ -44,7 +44,7 @@ def residual(
     if x.shape != y.shape:
         raise ShapeError(f"y: {list(y.shape)} given, expected x's {list(x.shape)}")
     if TRITON.serves(describe(x, y)):
-        from regard.kernels.residual import triton
+        from regard.kernels.operations.residual import triton
 
         return triton.residual(x, y, bias, p, norm_weight, norm_bias, eps, seed=seed, dtype=dtype)
     together = dropout_add(x, (y if bias is None else y + bias).to(x.dtype), p)

@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.kernels.dropout import reference
+from regard.kernels.operations.dropout import reference
 
 __all__ = ["residual"]
 

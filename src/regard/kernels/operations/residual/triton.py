@@ -15,9 +15,9 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from regard.kernels.dropout.triton import draw_seed, odds
-from regard.kernels.dropout.triton_kernels import is_kept, words
-from regard.kernels.linear.column_sums import processors, total
+from regard.kernels.operations.dropout.triton import draw_seed, odds
+from regard.kernels.operations.dropout.triton_kernels import is_kept, words
+from regard.kernels.operations.linear.column_sums import processors, total
 
 __all__ = ["residual"]
 

@@ -8,9 +8,9 @@ the two heads are linked as well. What no rule names has no name.
 import functools
 from collections.abc import Sequence
 
-from regard.data.builtin.example import Example
-from regard.data.builtin.phrasebook import all_words
-from regard.data.builtin.phrasebook.english import AM, AUXILIARIES, DETS, DO, OBJECTS, OWNERS, SUBJECTS, WAS
+from regard.data.builtin import Example
+from regard_corpora.phrasebook.english import AM, AUXILIARIES, DETS, DO, OBJECTS, OWNERS, SUBJECTS, WAS
+from regard_corpora.phrasebook.pool import all_words
 
 __all__ = ["RELATIONS", "name_relations"]
 
