@@ -21,7 +21,7 @@ from regard.decoding.batches import BUDGET
 from regard.decoding.options import Options
 from regard.interop.engine import batches, without_end
 from regard.interop.exported import open_exported
-from regard.interop.pack import pack
+from regard.interop.run_pack import pack
 from regard_bench.measure import signature
 
 

@@ -126,7 +126,7 @@ def load_commands() -> Callable[[], None]:
     from typer.testing import CliRunner
 
     from regard import report  # noqa: F401
-    from regard.cli.main import app, main
+    from regard.cli.program import app, main
     from regard.decoding import translate_file  # noqa: F401
     from regard.evaluation import text  # noqa: F401
     from regard.inspection.collect import ablation, from_run  # noqa: F401

@@ -16,7 +16,7 @@ import torch
 from tiny import caption_table, document_table, question_table, table
 
 from regard.data.builtin import generate
-from regard.tasks.start import start
+from regard.tasks.run_start import start
 
 ENCODER = {"kind": "encoder", "size": 16, "heads": 2, "layers": 1, "hidden": 16}
 

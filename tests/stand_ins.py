@@ -23,7 +23,7 @@ from regard.cli.commands.configs import shipped_configs
 from regard.data.builtin import generate
 from regard.interop.export import export_model
 from regard.interop.importing import import_model
-from regard.interop.pack import pack
+from regard.interop.run_pack import pack
 
 TEXTS = {"--source", "--target", "--valid-source", "--valid-target", "--reference", "--hypothesis", "--prefixes"}
 TEXTS |= {"--check"}  # of export; of train it is a switch

@@ -14,7 +14,7 @@ from regard.kernels.backends import BACKENDS, choose
 from regard.kernels.features import BILINEAR, CAUSAL, SOFTMAX
 from regard.kernels.table import Request
 from regard.machine import amount, auto_device, memory, wide_dtype
-from regard.tasks.start import start
+from regard.tasks.run_start import start
 from regard.training.distributed import Group, describe_device, uses_bf16
 from regard.training.progress import Progress
 from regard.training.settings import TrainingSettings

@@ -12,7 +12,7 @@ from torch import Tensor
 from regard.data.tokenizer import Tokenizers
 from regard.data.vocabulary import train
 from regard.tasks.settings import read_settings
-from regard.tasks.start import write_config
+from regard.tasks.run_start import write_config
 from regard.tasks.task import build_model
 from regard.training.checkpoint import Checkpoints, canonical, read_manifest, weights_of
 from regard.training.objective import Prediction

@@ -6,7 +6,7 @@ from typing import Any
 import typer
 
 from regard.cli.command import SECTIONS
-from regard.cli.main import app
+from regard.cli.program import app
 
 
 def describe_commands() -> str:

@@ -83,7 +83,7 @@ def command(*words: Any, given: str = "") -> str:
     """A command in this process, and what it prints."""
     from typer.testing import CliRunner
 
-    from regard.cli.main import app
+    from regard.cli.program import app
 
     done = CliRunner().invoke(app, [str(word) for word in words], input=given)
     if done.exit_code:

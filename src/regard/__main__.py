@@ -1,5 +1,5 @@
 """`python -m regard`."""
 
-from regard.cli.main import main
+from regard.cli.program import main
 
 main()

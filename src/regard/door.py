@@ -1,11 +1,11 @@
 """Doors: the public names of a package, each imported from its module when it is first used.
 
     __all__ = ["Batch", "collate", "languages"]
-    __getattr__, __dir__ = door(__name__, {"batching": "Batch collate", "": "languages"})
+    __getattr__, __dir__ = door(__name__, {"batching": "Batch collate", "languages": "=languages"})
 
 A door lists its names three times: for type checkers in imports under TYPE_CHECKING, for readers in `__all__`, and by
 their modules; a test compares the three. So `import regard.data` loads no torch, and no circle of packages is closed
-before it is needed. Names under "" are modules themselves.
+before it is needed. A name after "=" is that of the module itself.
 """
 
 import importlib
@@ -18,14 +18,14 @@ __all__ = ["door"]
 
 def door(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """Return the `__getattr__` and the `__dir__` of a package: `homes` names its modules, and what comes from each."""
-    home_of = {name: home for home, names in homes.items() for name in names.split()}
+    home_of = {name.lstrip("="): (home, name[0] != "=") for home, names in homes.items() for name in names.split()}
 
     def load(name: str) -> Any:
         if name not in home_of:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        home = home_of[name] or name
-        module = importlib.import_module(home if home.startswith("regard") else f"{package}.{home}")
-        value = vars(sys.modules[package])[name] = getattr(module, name) if home_of[name] else module
+        home, is_inside = home_of[name]
+        module = importlib.import_module(home if home.startswith("regard.") else f"{package}.{home}")
+        value = vars(sys.modules[package])[name] = getattr(module, name) if is_inside else module
         return value
 
     return load, lambda: sorted(home_of)

@@ -23,7 +23,7 @@ from regard.machine import peak_memory
 from regard.run import Run, load
 from regard.tasks.baseline import measure_baselines, save_baselines
 from regard.tasks.settings import Settings, complete_run_table
-from regard.tasks.start import Started, start
+from regard.tasks.run_start import Started, start
 from regard.tasks.summary import record_command, summarise
 from regard.tasks.task import RunTask
 from regard.tasks.time_limit import set_by_hand

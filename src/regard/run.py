@@ -37,7 +37,7 @@ from regard.tasks.evaluation import EvaluationReport
 from regard.tasks.results import Aligned, Classified, Translation
 from regard.tasks.settings import Settings, complete_run_table, read_settings
 from regard.tasks.sizes import check_sizes
-from regard.tasks.start import labels_of, tokenizers_of
+from regard.tasks.run_start import labels_of, tokenizers_of
 from regard.tasks.summary import require_run
 from regard.tasks.table import TASKS
 from regard.tasks.task import RunTask, build_model

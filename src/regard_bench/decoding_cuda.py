@@ -21,7 +21,7 @@ from regard.data.batching import Batch, collate
 from regard.data.tokenizer import UNKNOWN
 from regard.decoding.options import Options
 from regard.decoding.replay import Replay
-from regard.decoding.search import search
+from regard.decoding.sentence_search import search
 from regard.decoding.sources import tokens_of
 from regard.errors import RegardError
 from regard.models.contract import Model

@@ -24,7 +24,7 @@ from regard.data.batching import Batch
 from regard.data.tokenizer import END, PAD, START, UNKNOWN
 from regard.decoding.batches import score_pairs
 from regard.decoding.options import Options
-from regard.decoding.search import search
+from regard.decoding.sentence_search import search
 from regard.errors import ArgumentError
 from regard.interop.ctranslate2 import convert, library
 from regard.interop.marian import marian_tensors

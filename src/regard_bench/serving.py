@@ -28,7 +28,7 @@ from regard.data.vocabulary import train as train_vocabulary
 from regard.errors import RegardError
 from regard.run import Run, load
 from regard.tasks.settings import read_settings
-from regard.tasks.start import write_config
+from regard.tasks.run_start import write_config
 from regard.tasks.task import build_model
 from regard.training.checkpoint import Checkpoints, weights_of
 from regard.training.objective import Prediction

@@ -16,7 +16,7 @@ from regard.config import read
 from regard.errors import CommandError, RegardError
 from regard.run import Run, load
 from regard.tasks.settings import complete_run_table, read_settings
-from regard.tasks.start import start
+from regard.tasks.run_start import start
 from regard.tasks.task import prepare_data
 from regard.training.checkpoint import Checkpoints, read_manifest
 from regard_studies.setting import Setting

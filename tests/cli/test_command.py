@@ -10,7 +10,7 @@ from cli.typing_in import Command
 from typer.testing import CliRunner
 
 from regard.cli.command import OLD_NAMES, SECTIONS
-from regard.cli.main import app
+from regard.cli.program import app
 
 pytestmark = pytest.mark.unchecked  # typer's own classes are not those it documents
 GROUP = typer.main.get_command(app)

@@ -92,7 +92,7 @@ def test_help_imports_nothing_heavy():
     heavy = {"torch", "numpy", "matplotlib", "PIL", "jaxtyping"}
     code = f"""
 import sys
-from regard.cli.main import main
+from regard.cli.program import main
 try:
     main()
 finally:

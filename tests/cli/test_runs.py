@@ -173,7 +173,7 @@ NO_RUN = [
 ]
 REFUSE = """
 import json, os, sys
-from regard.cli.main import main
+from regard.cli.program import main
 
 for arguments in json.loads(sys.argv[1]):
     if os.fork() == 0:

@@ -3,7 +3,7 @@
 from click.testing import Result
 from typer.testing import CliRunner
 
-from regard.cli.main import app
+from regard.cli.program import app
 
 
 class Command:

@@ -5,7 +5,7 @@ import os
 import pytest
 from data.cases import texts
 
-from regard.data.prepare import prepare
+from regard.data.preparation import prepare
 from regard.data.settings import DataSettings
 from regard.errors import ConfigError
 

@@ -6,7 +6,7 @@ from data.cases import sentences, texts
 from regard.data import first_pass
 from regard.data import rows as module
 from regard.data.first_pass import hash_of
-from regard.data.prepare import prepare
+from regard.data.preparation import prepare
 from regard.data.settings import TokenizerSettings
 from regard.data.tokenizer import Tokenizers
 from regard.data.vocabulary import train

@@ -9,7 +9,7 @@ import pytest
 
 from regard.data import batching, first_pass, tokenizer
 from regard.data.batching import Order, load
-from regard.data.prepare import prepare
+from regard.data.preparation import prepare
 from regard.data.settings import DataSettings
 
 

@@ -11,7 +11,7 @@ import pytest
 from child import fork
 from data.cases import sentences, texts
 
-from regard.data.prepare import prepare
+from regard.data.preparation import prepare
 from regard.data.settings import CorpusSettings, DataSettings, TokenizerSettings
 from regard.data.tokenizer import Tokenizers
 from regard.data.vocabulary import train

@@ -8,7 +8,7 @@ import torch
 
 from regard.data.tokenizer import END, PAD, START
 from regard.decoding.ensemble import Ensemble
-from regard.decoding.search import search
+from regard.decoding.sentence_search import search
 from regard.decoding.sources import tokens_of
 from regard.models.contract import Tokens
 from regard.models.kinds import build, read_model_config

@@ -9,7 +9,7 @@ from decoding.cases import WORDS, found_of, sentences, small
 from regard.data.tokenizer import END
 from regard.decoding.batches import greedy_in_batches, label_in_batches, label_pictures, search_in_batches
 from regard.decoding.options import Options
-from regard.decoding.search import search
+from regard.decoding.sentence_search import search
 from regard.decoding.sources import documents_of, flat_of, tokens_of
 from regard.models.contract import Pictures
 from regard.models.kinds import build, read_model_config

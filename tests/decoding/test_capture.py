@@ -6,7 +6,7 @@ from decoding.cases import sentences, small
 from regard.decoding.capture import PlainSteps
 from regard.decoding.device_search import DeviceSearch, SlotOptions
 from regard.decoding.options import Options
-from regard.decoding.search import search
+from regard.decoding.sentence_search import search
 from regard.decoding.sources import tokens_of
 
 

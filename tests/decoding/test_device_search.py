@@ -12,7 +12,7 @@ from regard.data.tokenizer import END
 from regard.decoding.device_search import DeviceSearch, SlotOptions
 from regard.decoding.limits import output_limit
 from regard.decoding.options import Options
-from regard.decoding.search import StepSearch, search
+from regard.decoding.sentence_search import StepSearch, search
 from regard.decoding.sources import tokens_of
 
 LONGEST = 7

@@ -11,7 +11,7 @@ from models.cases import CASES, model_of
 
 from regard.decoding.joining import can_join, join_searches, shared_options
 from regard.decoding.options import Options
-from regard.decoding.search import StepSearch, search
+from regard.decoding.sentence_search import StepSearch, search
 from regard.decoding.sources import tokens_of
 
 

@@ -28,7 +28,7 @@ from regard.decoding.replay import (
     serves,
     slot_index,
 )
-from regard.decoding.search import search
+from regard.decoding.sentence_search import search
 from regard.decoding.sources import tokens_of
 from regard.errors import ArgumentError
 

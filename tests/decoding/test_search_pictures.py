@@ -14,7 +14,7 @@ from regard.decoding.ensemble import Ensemble
 from regard.decoding.limits import CAPTION
 from regard.decoding.options import GREEDY, Options
 from regard.decoding.scoring import length_penalty
-from regard.decoding.search import greedy, search
+from regard.decoding.sentence_search import greedy, search
 from regard.errors import ArgumentError
 from regard.models.contract import Pictures, Tokens
 

@@ -30,7 +30,7 @@ from regard.decoding.batches import score_pairs
 from regard.decoding.ensemble import Ensemble
 from regard.decoding.options import GREEDY, Options
 from regard.decoding.scoring import length_penalty
-from regard.decoding.search import greedy
+from regard.decoding.sentence_search import greedy
 from regard.decoding.sources import tokens_of
 from regard.errors import ArgumentError
 from regard.models.kinds import build, read_model_config

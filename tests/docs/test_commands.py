@@ -15,7 +15,7 @@ import typer
 from documented import ROOT, SHELL, spans, texts
 
 from regard.cli.command import OLD_NAMES
-from regard.cli.main import app
+from regard.cli.program import app
 from regard.data.settings import DataSettings, TokenizerSettings
 from regard.models.contract import Model
 from regard.models.kinds import KINDS

@@ -12,7 +12,7 @@ import typer
 
 from regard.attention.score import Dot, Score
 from regard.cli.command import SECTIONS
-from regard.cli.main import app
+from regard.cli.program import app
 
 ROOT = Path(__file__).parents[2]
 PUBLIC = ["regard", "regard.attention", "regard.errors", "regard.inspection"]

@@ -19,7 +19,7 @@ import typer
 from child import Child, command, fork
 from documented import ROOT, spans, texts
 
-from regard.cli.main import app
+from regard.cli.program import app
 from regard.config import parse
 from regard.serving.settings import ServeSettings
 

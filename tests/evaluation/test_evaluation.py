@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regard.errors import ArgumentError
-from regard.evaluation.evaluate import FEW, evaluate, measure_lengths, score_by_length
+from regard.evaluation.evaluation import FEW, evaluate, measure_lengths, score_by_length
 from regard.evaluation.items import Items
 from regard.evaluation.text import bleu, measure_bleu, measure_exact, perplexity
 

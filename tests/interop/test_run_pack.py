@@ -14,9 +14,9 @@ from stored_runs.write import HOME
 from tiny import table
 
 from regard.errors import CheckpointError, CommandError, DataError, RegardError
-from regard.interop.pack import pack, without_folders
+from regard.interop.run_pack import pack, without_folders
 from regard.run import load
-from regard.tasks.start import start
+from regard.tasks.run_start import start
 from regard.tasks.summary import summarise
 from regard.training.checkpoint import Checkpoints
 

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.unchecked  # wrong types meet the checks of the library
 CONFIGS = sorted((Path(__file__).parents[2] / "configs").glob("*.toml"))
 COMMAND = """
 import sys
-from regard.cli.main import main
+from regard.cli.program import main
 try:
     main()
 finally:
@@ -229,7 +229,7 @@ def test_within_two_seconds(tmp_path, setting, said):
 def test_every_key_through_the_command(tmp_path):
     from typer.testing import CliRunner
 
-    from regard.cli.main import app
+    from regard.cli.program import app
 
     for name, table in TABLES.items():
         table = copy.deepcopy(table)

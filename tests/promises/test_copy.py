@@ -17,7 +17,7 @@ from tiny import records, same_tensors, table
 from regard.errors import CheckpointError
 from regard.report import train_and_report
 from regard.run import load
-from regard.tasks.start import start
+from regard.tasks.run_start import start
 from regard.tasks.translate import Translate
 from regard.training.checkpoint import Checkpoints, read_checkpoint, weights_of
 

@@ -14,7 +14,7 @@ from tiny import table
 
 from regard.errors import CheckpointError, ConfigError, DataError
 from regard.run import load
-from regard.tasks.start import start
+from regard.tasks.run_start import start
 from regard.training.checkpoint import Checkpoints, canonical, read_checkpoint
 
 REFUSED = (CheckpointError, ConfigError, DataError)

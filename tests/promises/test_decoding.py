@@ -9,7 +9,7 @@ from decoding.cases import every_target, fed_again, next_log_probs, sentences, s
 from regard.data.tokenizer import END, PAD, START
 from regard.decoding.batches import score_pairs
 from regard.decoding.options import Options
-from regard.decoding.search import search
+from regard.decoding.sentence_search import search
 from regard.decoding.sources import tokens_of
 
 KINDS = ["rnn", "rnnsearch", "luong", "transformer"]

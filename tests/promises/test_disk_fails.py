@@ -20,7 +20,7 @@ from tiny import same_tensors, table
 
 from regard.config import read
 from regard.run import load
-from regard.tasks.start import start
+from regard.tasks.run_start import start
 from regard.training import metrics
 from regard.training.checkpoint import Checkpoints, read_checkpoint
 from regard.training.trackers import Trackers

@@ -13,7 +13,7 @@ from tiny import caption_table, document_table, question_table, records, table
 from regard.errors import TrainingError
 from regard.models.kinds import KINDS
 from regard.run import load
-from regard.tasks.start import start
+from regard.tasks.run_start import start
 from regard.training import update
 from regard.training.checkpoint import Checkpoints, read_checkpoint
 

@@ -15,7 +15,7 @@ from torch import Tensor
 from typer.testing import CliRunner
 from untrained import LABELS, STEP, change_weights, make_run
 
-from regard.cli.main import app
+from regard.cli.program import app
 from regard.decoding.batches import search_in_batches
 from regard.errors import CheckpointError, NotFiniteError
 from regard.models.kinds import KINDS

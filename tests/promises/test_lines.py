@@ -16,12 +16,12 @@ from child import forked, regard
 from tiny import table
 
 from regard.data.corpus import lines as training_lines
-from regard.data.prepare import prepare
+from regard.data.preparation import prepare
 from regard.data.settings import DataSettings, TokenizerSettings
 from regard.errors import DataError
 from regard.evaluation.items import read_texts
 from regard.io.lines import LONGEST, read_chunks
-from regard.tasks.start import start
+from regard.tasks.run_start import start
 
 pytestmark = pytest.mark.unchecked  # typer's own classes are not those it documents
 WORD = TokenizerSettings(kind="word")
@@ -233,7 +233,7 @@ def test_a_file_that_shrinks_is_no_result(run, tmp_path):
 @pytest.mark.parametrize("which", ["source", "target"])
 def test_a_corpus_that_changes_while_it_is_read_is_not_cached(tmp_path, monkeypatch, which):
     """Else what was encoded would be found again under the hash of another text."""
-    from regard.data import prepare as preparing
+    from regard.data import preparation as preparing
 
     for name in ("source", "target"):
         (tmp_path / name).write_text("".join(f"word {i}\n" for i in range(50)))

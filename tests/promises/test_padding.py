@@ -9,7 +9,7 @@ import torch
 from regard.data.batching import Batch, collate
 from regard.data.tokenizer import PAD
 from regard.decoding.batches import greedy_in_batches
-from regard.decoding.search import greedy
+from regard.decoding.sentence_search import greedy
 from regard.decoding.sources import tokens_of
 from regard.models.contract import Model, Tokens
 from regard.models.kinds import build, read_model_config

@@ -90,7 +90,7 @@ def work(home, commands, system, encoding):
     if system == "windows":
         import windows
         windows.become()
-    from regard.cli.main import main
+    from regard.cli.program import main
     for words in commands:
         sys.argv = ["regard", *words]
         try:

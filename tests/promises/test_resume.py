@@ -17,7 +17,7 @@ import pytest
 import tomli_w
 from tiny import MODELS, records, same_tensors, table
 
-from regard.tasks.start import start
+from regard.tasks.run_start import start
 from regard.tasks.translate import Translate
 from regard.training.checkpoint import Checkpoints, read_checkpoint, read_manifest
 

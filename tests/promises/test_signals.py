@@ -16,7 +16,7 @@ from regard.training.checkpoint import Checkpoints, read_checkpoint
 MAIN = """
 import signal
 signal.signal(signal.SIGINT, signal.default_int_handler)
-from regard.cli.main import main
+from regard.cli.program import main
 main()
 """
 STATUS = {signal.SIGINT: 130, signal.SIGTERM: 143}

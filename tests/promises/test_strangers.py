@@ -25,13 +25,13 @@ from tiny import table
 from typer.testing import CliRunner
 from untrained import STEP, change_tokenizer, make_run, replace_file, write_manifest
 
-from regard.cli.main import app
+from regard.cli.program import app
 from regard.config import read
 from regard.errors import RegardError
 from regard.inspection.alignments.settings import AlignmentSettings
 from regard.inspection.draw.report_page import write
 from regard.run import load
-from regard.tasks.start import start
+from regard.tasks.run_start import start
 from regard.training.checkpoint import Checkpoints, read_manifest
 
 pytestmark = pytest.mark.unchecked

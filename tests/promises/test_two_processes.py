@@ -17,7 +17,7 @@ from forked import ended, forked
 from tiny import table
 
 from regard.run import load
-from regard.tasks.start import start
+from regard.tasks.run_start import start
 from regard.training import metrics
 from regard.training.checkpoint import Checkpoints
 from regard.training.trackers import Trackers

@@ -18,7 +18,7 @@ import pytest
 import torch
 from tiny import caption_table, document_table, question_table, table
 
-from regard.cli.main import handle_errors
+from regard.cli.program import handle_errors
 from regard.errors import ConfigError
 from regard.machine import memory
 from regard.models.kinds import KINDS

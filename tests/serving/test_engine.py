@@ -10,7 +10,7 @@ from decoding.cases import WORDS, sentences, small
 from regard.data.tokenizer import PAD
 from regard.decoding.bursts import BurstSearch
 from regard.decoding.options import Options
-from regard.decoding.search import search
+from regard.decoding.sentence_search import search
 from regard.decoding.sources import tokens_of
 from regard.errors import ArgumentError, NotFiniteError
 from regard.serving.engine import CREDIT, SLACK, Engine

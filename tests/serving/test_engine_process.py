@@ -12,7 +12,7 @@ import pytest
 from serving.served import settings_of, stored
 
 from regard.decoding.options import Options
-from regard.decoding.search import search
+from regard.decoding.sentence_search import search
 from regard.decoding.sources import tokens_of
 from regard.errors import ArgumentError, CheckpointError, ConfigError, MissingExtraError
 from regard.run import Run, load

@@ -97,7 +97,7 @@ def processor_lines() -> list[str]:
 
 def train(*words: str | Path) -> None:
     """`regard train` in this process."""
-    from regard.cli.main import app
+    from regard.cli.program import app
 
     done = CliRunner().invoke(app, ["train", *map(str, words)])
     if done.exit_code:

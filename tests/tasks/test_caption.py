@@ -17,7 +17,7 @@ from regard.errors import TrainingError
 from regard.models.contract import Pictures, Tokens
 from regard.tasks.caption import Caption, Captioning, doubly_stochastic, update_baseline
 from regard.tasks.settings import read_settings
-from regard.tasks.start import start
+from regard.tasks.run_start import start
 from regard.tasks.task import prepare_data
 from regard.training.checkpoint import Checkpoints, load_weights, read_checkpoint, weights_of
 from regard.training.task import Position

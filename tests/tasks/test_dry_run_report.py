@@ -14,7 +14,7 @@ from tiny import table
 
 from regard.errors import TrainingError
 from regard.report import report
-from regard.tasks.dry_run import (
+from regard.tasks.dry_run_report import (
     LARGEST,
     Stopwatch,
     batch_size,
@@ -24,7 +24,7 @@ from regard.tasks.dry_run import (
     trained_share,
 )
 from regard.tasks.settings import read_settings
-from regard.tasks.start import open_group, plan_run
+from regard.tasks.run_start import open_group, plan_run
 from regard.training.progress import Progress
 from regard.training.task import Position
 
@@ -51,7 +51,7 @@ def test_the_largest_batches_come_first(tmp_path):
 
 def test_a_step_behind_a_validation_is_not_timed(monkeypatch):
     watch, clock = Stopwatch(torch.device("cpu")), iter(range(100))
-    monkeypatch.setattr("regard.tasks.dry_run.time.monotonic", lambda: float(next(clock)))
+    monkeypatch.setattr("regard.tasks.dry_run_report.time.monotonic", lambda: float(next(clock)))
     watch.begin("", [], None)
     for step in range(LARGEST + 4):
         watch.step({})

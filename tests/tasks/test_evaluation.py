@@ -6,7 +6,7 @@ from tiny import table
 from regard import load
 from regard.errors import ArgumentError
 from regard.tasks.evaluation import AlignmentTest, TextTest, describe_search, drop_unfit_metrics, lead_with
-from regard.tasks.start import start
+from regard.tasks.run_start import start
 
 
 @pytest.fixture(scope="module")

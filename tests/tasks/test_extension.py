@@ -13,7 +13,7 @@ from regard.decoding.sources import tokens_of
 from regard.errors import CommandError, ConfigError
 from regard.tasks.extension import describe_extension, extend_run
 from regard.tasks.settings import base_table, read_settings
-from regard.tasks.start import open_group, plan_run, start
+from regard.tasks.run_start import open_group, plan_run, start
 from regard.training.progress import Progress
 
 WORDS = {"dog": "Hund", "man": "Mann", "house": "Haus", "sees": "sieht", "old": "alte"}

@@ -14,7 +14,7 @@ from regard.errors import ConfigError
 from regard.models.kinds import build, read_model_config
 from regard.tasks.guided import Guided, guided_at, missed
 from regard.tasks.settings import read_settings
-from regard.tasks.start import start
+from regard.tasks.run_start import start
 from regard.training.checkpoint import Checkpoints, read_checkpoint
 from regard.training.metrics import mean_losses
 from regard.training.objective import Prediction, inputs

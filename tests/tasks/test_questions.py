@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from regard.tasks.start import start
+from regard.tasks.run_start import start
 
 CONFIG = Path(__file__).parents[2] / "configs" / "scenes-question.toml"
 

@@ -6,13 +6,13 @@ import torch
 from tiny import table
 
 from regard.data.batching import Order
-from regard.data.prepare import prepare
+from regard.data.preparation import prepare
 from regard.data.settings import CorpusSettings, DataSettings, TokenizerSettings
 from regard.errors import ConfigError, DataError
 from regard.run import load
 from regard.tasks.rehearsal import choose_earlier
 from regard.tasks.settings import read_settings
-from regard.tasks.start import start
+from regard.tasks.run_start import start
 
 WORDS = TokenizerSettings(kind="word")
 

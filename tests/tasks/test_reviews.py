@@ -10,7 +10,7 @@ from regard import load
 from regard.data.builtin import generate
 from regard.inspection import exhibit_of
 from regard.inspection.collect.documents import weigh
-from regard.tasks.start import start
+from regard.tasks.run_start import start
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 

@@ -6,7 +6,7 @@ from tiny import same_tensors, table, write_pairs
 from regard.config import read
 from regard.errors import CheckpointError, ConfigError, DataError, TrainingError
 from regard.tasks.settings import read_settings
-from regard.tasks.start import start
+from regard.tasks.run_start import start
 from regard.training.checkpoint import Checkpoints, read_checkpoint
 
 

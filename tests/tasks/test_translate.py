@@ -4,7 +4,7 @@ import pytest
 import torch
 from tiny import table
 
-from regard.data.prepare import prepare
+from regard.data.preparation import prepare
 from regard.tasks.settings import read_settings
 from regard.tasks.task import make_task
 

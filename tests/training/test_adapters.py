@@ -14,14 +14,14 @@ from regard.data.packing import PackedBatch
 from regard.decoding.half_precision import to_bfloat16
 from regard.errors import CheckpointError, ConfigError
 from regard.interop.export import export_model
-from regard.interop.pack import pack
+from regard.interop.run_pack import pack
 from regard.kernels.operations.linear.mixed_precision import half_linear
 from regard.models import kinds
 from regard.models.contract import Tokens
 from regard.models.transformer.config import TransformerConfig
 from regard.run import load
 from regard.tasks.settings import base_table, read_settings
-from regard.tasks.start import plan_run, start
+from regard.tasks.run_start import plan_run, start
 from regard.tasks.summary import summarise
 from regard.training.adapters import (
     Adapter,

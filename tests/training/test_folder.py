@@ -9,8 +9,8 @@ from tiny import Line, StopAt, table, training
 from regard import report
 from regard.errors import CheckpointError, ConfigError, RegardError, TrainingError
 from regard.report import train_and_report
-from regard.tasks import start as starting
-from regard.tasks.start import start
+from regard.tasks import run_start as starting
+from regard.tasks.run_start import start
 from regard.training.checkpoint import Checkpoints
 from regard.training.folder import claim
 from regard.training.loop import train

@@ -8,7 +8,7 @@ from regard.errors import ConfigError
 from regard.models import kinds
 from regard.models.transformer.config import TransformerConfig
 from regard.run import load
-from regard.tasks.start import start
+from regard.tasks.run_start import start
 from regard.training.checkpoint import Checkpoints, read_checkpoint
 from regard.training.freeze import freeze_parts
 

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import torch
 
-from regard.training.extend_rows import extend_rows
+from regard.training.row_extension import extend_rows
 
 
 def test_every_table_and_nothing_else():

@@ -141,7 +141,7 @@ def print_dry_run(
 ) -> None:
     """Print what would be trained, how much memory it takes and how long, and what that was measured on."""
     from regard.report import report
-    from regard.tasks.dry_run import dry_run
+    from regard.tasks.dry_run_report import dry_run
     from regard.training.display import open_progress
     from regard.training.metrics import format_duration
 

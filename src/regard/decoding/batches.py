@@ -23,7 +23,7 @@ from regard.decoding.options import GREEDY, Options
 from regard.decoding.outputs import Output, SearchResult
 from regard.decoding.replay import FEW, Replay, serves
 from regard.decoding.scoring import check_finite
-from regard.decoding.search import PACK, search
+from regard.decoding.sentence_search import PACK, search
 from regard.decoding.sources import source_of, tokens_of
 from regard.errors import ArgumentError
 from regard.kernels.operations.linear import pack_weights

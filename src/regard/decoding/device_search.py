@@ -1,6 +1,6 @@
 """Search that never leaves its device: slots for sentences, all stepped together, each at a step of its own.
 
-What `regard.decoding.search` decides on the host after each step is decided here by tensors of fixed shapes, so that a
+What `regard.decoding.sentence_search` decides on the host after each step is decided here by tensors of fixed shapes, so that a
 step can be captured once and replayed: which hypotheses end, which of them stay among the best, when a sentence is
 done. It serves greedy and beam search of many sentences on a GPU, where `regard.decoding.replay` runs it; both searches
 score by `regard.decoding.scoring`, and find the same. Nothing is read back. A

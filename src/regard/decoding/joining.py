@@ -19,7 +19,7 @@ from torch import Tensor
 from regard.attention.cache import Cache
 from regard.data.tokenizer import PAD
 from regard.decoding.options import Options
-from regard.decoding.search import StepSearch
+from regard.decoding.sentence_search import StepSearch
 
 __all__ = ["can_join", "join_searches", "shared_options"]
 

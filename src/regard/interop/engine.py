@@ -110,7 +110,7 @@ class CTranslate2Engine:
         order = sorted(
             (i for i in range(len(sources)) if len(sources[i])), key=lambda i: (not begun[i], -len(sources[i]))
         )
-        for chunk in batches(order, sources, begun, options, BUDGET if budget is None else budget):
+        for chunk in split_into_batches(order, sources, begun, options, BUDGET if budget is None else budget):
             rows, heads = [sources[i] for i in chunk], [begun[i] for i in chunk]
             for i, result in zip(chunk, self.search_batch(rows, options, heads), strict=True):
                 answers[i] = result
@@ -306,7 +306,7 @@ class CTranslate2Engine:
         return [pieces[i] for i in ids]
 
 
-def batches(order: list[int], sources: Ids, prefixes: Ids, options: Options, budget: int) -> Iterator[list[int]]:
+def split_into_batches(order: list[int], sources: Ids, prefixes: Ids, options: Options, budget: int) -> Iterator[list[int]]:
     """Yield batches as `search_in_batches` has them: so many source tokens, counted for each hypothesis."""
     while order:
         size = max(len(sources[order[0]]), options.longest or 0) + 1

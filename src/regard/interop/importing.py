@@ -21,7 +21,7 @@ from regard.interop.folders import check_model_folder, check_new, whole_folder
 from regard.interop.formats import Imported, find_format, recognise
 from regard.interop.origin import read_values, write_place
 from regard.tasks.settings import read_settings
-from regard.tasks.start import write_config
+from regard.tasks.run_start import write_config
 from regard.tasks.summary import record_command
 from regard.tasks.task import build_model
 from regard.training.checkpoint import Checkpoints, load_weights, step_name, weights_of

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from regard.config import read
-from regard.data.prepare import cached_valid_pairs
+from regard.data.preparation import cached_valid_pairs
 from regard.data.special_pieces import is_filler
 from regard.data.tokenizer import UNKNOWN, Tokenizer
 from regard.decoding.batches import Scored

@@ -16,7 +16,7 @@ from regard.decoding.hypotheses import HostHypotheses
 from regard.decoding.joining import can_join, join_searches
 from regard.decoding.limits import check_prefix, output_limit
 from regard.decoding.outputs import check_outputs
-from regard.decoding.search import SentenceSearch, StepSearch
+from regard.decoding.sentence_search import SentenceSearch, StepSearch
 from regard.decoding.sources import tokens_of
 from regard.kernels.garbage import pause_garbage_collection
 from regard.models.contract import Model, Pictures, Tokens

@@ -3,7 +3,7 @@
 import torch
 
 from regard.data.batching import Batch, collate
-from regard.data.prepare import Prepared
+from regard.data.preparation import Prepared
 from regard.data.tokenizer import UNKNOWN
 from regard.tasks.settings import Settings
 from regard.tasks.task import make_task

@@ -31,11 +31,11 @@ from regard.data.cache import Encoded
 from regard.data.images.batching import PictureBatch, load_pictures
 from regard.data.images.caption_files import Captions, read_captions, read_list
 from regard.data.images.prepare import prepare_images
-from regard.data.prepare import Prepared
+from regard.data.preparation import Prepared
 from regard.data.tokenizer import Tokenizers
 from regard.decoding.batches import search_pictures, search_pictures_lazily
 from regard.decoding.options import GREEDY, Options
-from regard.decoding.search import search
+from regard.decoding.sentence_search import search
 from regard.errors import DataError
 from regard.evaluation.captions import caption_scores, measure_bleu_n, measure_cider, measure_rouge
 from regard.evaluation.metric import finite

@@ -21,7 +21,7 @@ from regard.data.images.batching import load_pictures
 from regard.data.images.caption_files import list_names, list_pictures, read_labels
 from regard.data.images.corpus import folders
 from regard.data.images.prepare import prepare_images
-from regard.data.prepare import Prepared
+from regard.data.preparation import Prepared
 from regard.data.tokenizer import Tokenizers
 from regard.decoding.batches import label_in_batches, label_log_probs, label_pictures
 from regard.decoding.options import Options

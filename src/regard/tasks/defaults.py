@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int
 
-from regard.data.prepare import Prepared
+from regard.data.preparation import Prepared
 from regard.models.kinds import KINDS
 from regard.tasks.model_choice import choose_model
 from regard.tasks.settings import Settings

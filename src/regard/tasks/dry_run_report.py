@@ -22,7 +22,7 @@ from regard.errors import CommandError, RegardError, TrainingError
 from regard.machine import peak_memory
 from regard.tasks.data_check import check_data
 from regard.tasks.settings import Settings
-from regard.tasks.start import PlannedRun, Started, open_group, plan_run, train_planned
+from regard.tasks.run_start import PlannedRun, Started, open_group, plan_run, train_planned
 from regard.tasks.task import RunTask
 from regard.training.checkpoint import Checkpoints, read_manifest
 from regard.training.progress import Progress

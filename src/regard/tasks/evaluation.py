@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from regard.errors import ArgumentError
 from regard.evaluation.alignment import Gold, Link, check_links, measure_links, read_links
-from regard.evaluation.evaluate import Evaluation, Lengths, evaluate
+from regard.evaluation.evaluation import Evaluation, Lengths, evaluate
 from regard.evaluation.items import Items, read_items
 from regard.evaluation.metric import Reference, Score, choose_metrics, finite, metric_names
 from regard.evaluation.text import bleu_says_nothing, check_tokenizer, ter_takes_minutes

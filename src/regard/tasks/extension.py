@@ -21,7 +21,7 @@ from regard.models.kinds import build
 from regard.tasks.settings import Settings, check_extension
 from regard.tasks.sizes import Counting
 from regard.tasks.task import vocabulary_sizes
-from regard.training.extend_rows import extend_rows
+from regard.training.row_extension import extend_rows
 from regard.training.objective import Prediction
 from regard.training.weights import weights_of
 

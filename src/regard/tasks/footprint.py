@@ -7,7 +7,7 @@ from dataclasses import fields
 
 import torch
 
-from regard.data.prepare import Prepared
+from regard.data.preparation import Prepared
 from regard.errors import ConfigError
 from regard.machine import amount, memory
 from regard.models.config import ModelConfig

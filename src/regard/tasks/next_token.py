@@ -11,7 +11,7 @@ from regard.data.alignments.links import Linking
 from regard.data.batching import Batch, Order, Position, load, read
 from regard.data.bpe_dropout import BpeDropout
 from regard.data.packing import PackedBatch, pack, pad_up, step_of
-from regard.data.prepare import Prepared
+from regard.data.preparation import Prepared
 from regard.data.tokenizer import Tokenizer, Tokenizers
 from regard.errors import ConfigError, NotFiniteError
 from regard.evaluation.metric import measure

@@ -14,7 +14,7 @@ import torch
 
 from regard.config import read
 from regard.data import language_profile, sentence_share, unknown_words
-from regard.data.prepare import Prepared
+from regard.data.preparation import Prepared
 from regard.data.settings import DataSettings
 from regard.data.tokenizer import Tokenizers
 from regard.data.tokenizer_checks import LARGEST

@@ -202,9 +202,9 @@ def task_and_kind(table: Mapping[str, Any], data: DataSettings) -> tuple[str, Ki
     fitting = {data.reads, "text" if data.reads == "documents" else data.reads}
     if row.served_as(kind.tasks) is None or (data.reads is not None and kind.reads not in fitting):
         serving = [each for each in KINDS.values() if row.served_as(each.tasks) is not None]
-        kinds = [each for each in serving if not data.reads or each.reads in fitting]
+        candidates = [each for each in serving if not data.reads or each.reads in fitting]
         of = f" and data that is {data.reads}" if len(row.kinds) > 1 and data.reads else ""
-        names = ", ".join(each.name for each in kinds)
+        names = ", ".join(each.name for each in candidates)
         raise ConfigError("model.kind", f'"{kind.name}" given with task = "{task}"{of}, expected one of {names}')
     return task, kind
 

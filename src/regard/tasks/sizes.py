@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from regard.data.prepare import Prepared
+from regard.data.preparation import Prepared
 from regard.errors import CheckpointError
 from regard.models.config import ModelConfig
 from regard.tasks.settings import Settings

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import torch
 
-from regard.data.prepare import Prepared, prepare
+from regard.data.preparation import Prepared, prepare
 from regard.data.sentence_share import SentenceShare
 from regard.data.tokenizer import Tokenizers
 from regard.decoding.batches import Scored

@@ -8,7 +8,7 @@ from tiny import table
 
 from regard.evaluation.text import bleu, chrf
 from regard.run import load
-from regard.tasks.start import start
+from regard.tasks.run_start import start
 
 pytestmark = pytest.mark.unchecked  # typer's own classes are not those it documents
 COMMAND = Command("compare")

@@ -5,7 +5,7 @@ import re
 import pytest
 from typer.testing import CliRunner
 
-from regard.cli.main import app
+from regard.cli.program import app
 from regard_corpora import demo as phrasebook
 from regard_corpora import lineage
 

@@ -12,7 +12,7 @@ from cli.typing_in import Command
 from tiny import table
 
 from regard.run import load
-from regard.tasks.start import start
+from regard.tasks.run_start import start
 
 pytestmark = pytest.mark.unchecked  # typer's own classes are not those it documents
 COMMAND = Command("eval")
@@ -244,7 +244,7 @@ def test_mistakes(home, tmp_path):
 def test_from_outside_nothing_heavy_is_loaded_to_score_a_file(home):
     """No torch for a file of outputs; and one process as people start it."""
     code = (
-        "import sys; from regard.cli.main import main\n"
+        "import sys; from regard.cli.program import main\n"
         "try:\n    main()\nfinally:\n    print('torch' in sys.modules, file=sys.stderr)"
     )
     command = [sys.executable, "-c", code, "eval", "--hypothesis", "output", "--reference", "reference"]

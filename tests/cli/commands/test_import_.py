@@ -12,7 +12,7 @@ from pretrained import TEXTS, marian_folder
 from regard import load
 from regard.config import read
 from regard.tasks.settings import base_table, read_settings
-from regard.tasks.start import open_group, plan_run
+from regard.tasks.run_start import open_group, plan_run
 from regard.training.progress import Progress
 
 pytest.importorskip("transformers")

@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 from typer.testing import CliRunner
 
-from regard.cli.main import app
+from regard.cli.program import app
 from regard.models.kinds import KINDS
 
 pytestmark = pytest.mark.unchecked  # typer's own classes are not those it documents

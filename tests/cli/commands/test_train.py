@@ -11,7 +11,7 @@ from cli.typing_in import Command
 from forked import fork_for_spawn
 from tiny import table, write_documents
 
-from regard.cli.main import app
+from regard.cli.program import app
 from regard.data.settings import DataSettings
 from regard.training.checkpoint import Checkpoints
 

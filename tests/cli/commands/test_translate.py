@@ -23,10 +23,10 @@ from hypothesis import strategies as st
 from tiny import free_port, table
 
 from regard import load
-from regard.cli.main import app
+from regard.cli.program import app
 from regard.data.sentence_split import pieces
 from regard.io.pharaoh import parse_pharaoh
-from regard.tasks.start import start
+from regard.tasks.run_start import start
 
 pytestmark = pytest.mark.unchecked  # typer's own classes are not those it documents
 COMMAND = Command("translate")

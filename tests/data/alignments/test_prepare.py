@@ -6,7 +6,7 @@ import pytest
 from data.cases import sentences
 
 from regard.data.builtin import generate
-from regard.data.prepare import prepare
+from regard.data.preparation import prepare
 from regard.data.settings import CorpusSettings, DataSettings, TokenizerSettings
 from regard.data.tokenizer import Tokenizers
 from regard.errors import ConfigError, DataError

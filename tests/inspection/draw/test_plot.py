@@ -1,6 +1,6 @@
 """The plot of a score by length."""
 
-from regard.evaluation.evaluate import Bucket, Lengths
+from regard.evaluation.evaluation import Bucket, Lengths
 from regard.inspection.draw.heatmap import svg
 from regard.inspection.draw.plot import draw_lengths
 

@@ -20,7 +20,7 @@ from regard.errors import ConfigError, RegardError
 from regard.models.kinds import build, complete_table
 from regard.models.layers.mixing import Convolution, Recurrence
 from regard.models.transformer.config import TransformerConfig
-from regard.tasks.start import start
+from regard.tasks.run_start import start
 from regard.training.checkpoint import Checkpoints, canonical, read_manifest
 
 

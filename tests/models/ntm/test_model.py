@@ -11,7 +11,7 @@ from oracles import agree
 from regard.data.batching import collate
 from regard.data.tokenizer import END
 from regard.decoding.options import GREEDY
-from regard.decoding.search import search
+from regard.decoding.sentence_search import search
 from regard.errors import ConfigError
 from regard.models.contract import Tokens
 from regard.models.kinds import build

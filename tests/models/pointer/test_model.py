@@ -12,7 +12,7 @@ from regard.attention import watch
 from regard.data.batching import collate
 from regard.data.tokenizer import END, START
 from regard.decoding.options import Options
-from regard.decoding.search import search
+from regard.decoding.sentence_search import search
 from regard.errors import ArgumentError, ConfigError
 from regard.models.contract import Tokens
 from regard.models.kinds import build

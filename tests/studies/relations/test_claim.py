@@ -6,7 +6,7 @@ import torch
 from regard.data.builtin import Example, generate
 from regard.inspection.alignments.dependencies import SIDES, measure_dependencies
 from regard.tasks.settings import read_settings
-from regard.tasks.start import start
+from regard.tasks.run_start import start
 from regard.tasks.task import build_model
 from regard_studies.relations import claim, measure
 from regard_studies.relations.claim import run, tables, verdicts

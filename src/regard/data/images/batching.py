@@ -25,7 +25,7 @@ from regard.data.tokenizer import END, PAD, START
 from regard.errors import ArgumentError
 
 if TYPE_CHECKING:
-    from regard.data.prepare import Prepared
+    from regard.data.preparation import Prepared
 
 __all__ = ["PictureBatch", "load_pictures", "read_for", "stored_side"]
 

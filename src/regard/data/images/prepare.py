@@ -22,7 +22,7 @@ from regard.data.images.cache import Pixels, decode, keep
 from regard.data.images.caption_files import list_names
 from regard.data.images.corpus import Row, Rows, because, check_scenes, generate_pictures, generate_rows, hold_out, read
 from regard.data.images.decode import read_picture
-from regard.data.prepare import Prepared, Say, load_tokenizers
+from regard.data.preparation import Prepared, Say, load_tokenizers
 from regard.data.settings import DataSettings, TokenizerSettings, cache_folder
 from regard.data.tokenizer import END, Tokenizers
 from regard.data.vocabulary import train
