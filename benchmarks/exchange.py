@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Any
 
 from regard import export_model, load
+from regard.decoding import Options
 from regard.decoding.batches import BUDGET
-from regard.decoding.options import Options
+from regard.interop import pack
 from regard.interop.engine import batches, without_end
 from regard.interop.exported import open_exported
-from regard.interop.run_pack import pack
 from regard_bench.measure import signature
 
 

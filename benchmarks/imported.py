@@ -26,10 +26,11 @@ import torch
 import transformers
 
 from regard import import_model, load
-from regard.data.batching import Batch, collate
+from regard.data import Batch, collate
+from regard_bench import PairTask, RegardLoop
 from regard_bench.measure import signature
 from regard_bench.pairs import make_pairs
-from regard_bench.training_cuda import PairTask, RegardLoop, peer_rate, transformer
+from regard_bench.training_cuda import peer_rate, transformer
 from regard_bench.training_peers import Learner, Sizes, smoothed_loss
 
 SHAPES = {

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from regard.config import describe_type, show_value
-from regard.data.settings import CorpusSettings, DataSettings, TokenizerSettings
-from regard.models.kinds import KINDS, Kind
-from regard.serving.settings import ServeSettings
-from regard.training.settings import TrainingSettings
+from regard.data import CorpusSettings, DataSettings, TokenizerSettings
+from regard.models import KINDS, Kind
+from regard.serving import ServeSettings
+from regard.training import TrainingSettings
 
 PAGE = Path(__file__).parent / "guide" / "configuration.md"
 TABLES: dict[str, Any] = {

@@ -21,18 +21,43 @@ import torch
 from matplotlib.figure import Figure
 from torch import Tensor, nn
 
-from regard.attention import Attention, Block, Decoder, Encoder, Heads, Learned, use_backend, watch
-from regard.attention.grid import GridAttention, GridSelfAttention
-from regard.attention.positions import Embedded, Rotary, Sinusoidal, Sinusoidal2D
-from regard.attention.score import Additive, Cosine, Dot, General, Location, Score
-from regard.attention.span import Alibi, Causal, Lengths, Mask, Monotonic, Packed, Predictive, Span
-from regard.attention.weighting import Gumbel, Hard, Plain, Softmax, Sparsemax
+from regard.attention import (
+    Additive,
+    Alibi,
+    Attention,
+    Block,
+    Causal,
+    Cosine,
+    Decoder,
+    Dot,
+    Embedded,
+    Encoder,
+    General,
+    GridSelfAttention,
+    Heads,
+    Learned,
+    Lengths,
+    Location,
+    Mask,
+    Monotonic,
+    Packed,
+    Predictive,
+    Rotary,
+    Score,
+    Sinusoidal,
+    Sinusoidal2D,
+    Softmax,
+    Span,
+    use_backend,
+    watch,
+)
+from regard.attention.grid import GridAttention
+from regard.attention.weighting import Gumbel, Hard, Plain, Sparsemax
 from regard.errors import RegardError
-from regard.inspection import ModelGraph, exhibit_of, heatmap, model_graph, save
-from regard.inspection.collect.dependency_trees import ParsedTree, phrasebook_tree
+from regard.inspection import ModelGraph, dependency_trees, exhibit_of, heatmap, model_graph, save
 from regard.inspection.collect.sides import merge
 from regard.inspection.draw.arcs import draw_dependencies
-from regard.models.kinds import build, read_model_config
+from regard.models import build, read_model_config
 from regard.run import load
 
 IMAGES = Path(__file__).parent / "attention" / "images"
@@ -71,7 +96,7 @@ class Picture(NamedTuple):
     target: Sequence[str] | None = None
     title: str | Sequence[str] | None = None
     drawn: bool = False  # whether keys were drawn at random, so that another machine may draw others
-    tree: ParsedTree | None = None  # of the words, which look at one another
+    tree: dependency_trees.ParsedTree | None = None  # of the words, which look at one another
 
 
 PICTURES: dict[str, Callable[[], Picture]] = {}
@@ -313,14 +338,14 @@ def self_attention() -> Picture:
 @picture
 def verb_object() -> Picture:
     kept = json.loads((IMAGES / "verb-object.json").read_text(encoding="utf-8"))
-    words, tree = kept["text"].split(), ParsedTree(tuple(kept["heads"]), tuple(kept["relations"]))
+    words, tree = kept["text"].split(), dependency_trees.ParsedTree(tuple(kept["heads"]), tuple(kept["relations"]))
     return Picture(torch.tensor(kept["weights"]), words, words, kept["title"], tree=tree)
 
 
 def keep_verb_object(folder: str) -> None:
     """Take the weights of `verb-object` from a run: of the head that looks most from ate at pizza."""
     run = load(folder, device="cpu")
-    exhibit = exhibit_of(run, PIZZA, tree=False, dependencies=phrasebook_tree(run, PIZZA))
+    exhibit = exhibit_of(run, PIZZA, tree=False, dependencies=dependency_trees.phrasebook_tree(run, PIZZA))
     tree, side = exhibit.dependencies, exhibit.sides["source"]
     assert tree is not None
     (place,) = [place for place, relation in enumerate(tree.relations) if relation == "obj"]

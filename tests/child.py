@@ -126,11 +126,11 @@ def load_commands() -> Callable[[], None]:
     from typer.testing import CliRunner
 
     from regard import report  # noqa: F401
-    from regard.cli.program import app, main
-    from regard.decoding import translate_file  # noqa: F401
+    from regard.cli import app, main
+    from regard.decoding import file_translation as translate_file  # noqa: F401
     from regard.evaluation import text  # noqa: F401
     from regard.inspection.collect import ablation, from_run  # noqa: F401
-    from regard.inspection.draw import page, picture  # noqa: F401
+    from regard.inspection.draw import picture  # noqa: F401
     from regard.io import output  # noqa: F401
 
     assert CliRunner().invoke(app, ["configs"]).exit_code == 0  # reading options imports more

@@ -15,8 +15,8 @@ import pytest
 import torch
 from tiny import caption_table, document_table, question_table, table
 
-from regard.data.builtin import generate
-from regard.tasks.run_start import start
+from regard.data import generate
+from regard.tasks import start
 
 ENCODER = {"kind": "encoder", "size": 16, "heads": 2, "layers": 1, "hidden": 16}
 

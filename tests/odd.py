@@ -4,9 +4,9 @@ import dataclasses
 import datetime
 from typing import Any
 
-from regard.data.settings import CorpusSettings, DataSettings, TokenizerSettings
-from regard.models.kinds import KINDS
-from regard.training.settings import TrainingSettings
+from regard.data import CorpusSettings, DataSettings, TokenizerSettings
+from regard.models import KINDS
+from regard.training import TrainingSettings
 
 NEST: Any = []
 for _ in range(500):

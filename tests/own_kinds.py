@@ -10,14 +10,10 @@ import torch
 from torch import nn
 
 import regard
-from regard.attention.attention import Attention, Learned
-from regard.attention.cache import Prepared
-from regard.attention.score import Dot
-from regard.attention.span import Causal, Lengths
+from regard.attention import Attention, Causal, Dot, Learned, Lengths, Prepared
 from regard.config import option
-from regard.models.config import ModelConfig
-from regard.models.contract import Memory, Model, State
-from regard.models.kinds import Kind
+from regard.models import Kind, Memory, Model, ModelConfig
+from regard.models.contract import State
 
 
 @dataclass(frozen=True)

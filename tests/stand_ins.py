@@ -20,10 +20,8 @@ from pretrained import NLLB_LANGUAGES, m2m100_folder, marian_folder
 from tiny import write_pictures
 
 from regard.cli.commands.configs import shipped_configs
-from regard.data.builtin import generate
-from regard.interop.export import export_model
-from regard.interop.importing import import_model
-from regard.interop.run_pack import pack
+from regard.data import generate
+from regard.interop import export_model, import_model, pack
 
 TEXTS = {"--source", "--target", "--valid-source", "--valid-target", "--reference", "--hypothesis", "--prefixes"}
 TEXTS |= {"--check"}  # of export; of train it is a switch

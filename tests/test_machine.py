@@ -8,16 +8,15 @@ from apple import apple
 from tiny import records, table
 
 from regard import load
-from regard.decoding.processes import Processes
+from regard.decoding import Processes
 from regard.errors import CommandError, ConfigError, TrainingError
-from regard.kernels.backends import BACKENDS, choose
+from regard.kernels import choose
+from regard.kernels.backends import BACKENDS
 from regard.kernels.features import BILINEAR, CAUSAL, SOFTMAX
 from regard.kernels.table import Request
 from regard.machine import amount, auto_device, memory, wide_dtype
-from regard.tasks.run_start import start
-from regard.training.distributed import Group, describe_device, uses_bf16
-from regard.training.progress import Progress
-from regard.training.settings import TrainingSettings
+from regard.tasks import start
+from regard.training import Group, Progress, TrainingSettings, describe_device, uses_bf16
 
 
 @pytest.fixture

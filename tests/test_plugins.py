@@ -14,13 +14,12 @@ import regard
 from regard import plugins
 from regard.config import read
 from regard.errors import ArgumentError, CommandError, ConfigError
-from regard.evaluation.metric import METRICS, Metric
-from regard.evaluation.text import measure_exact
+from regard.evaluation import METRICS, measure_exact
+from regard.evaluation.metric import Metric
 from regard.inspection import exhibit_of
-from regard.models.kinds import KINDS
+from regard.models import KINDS
 from regard.report import train
-from regard.tasks.settings import read_settings
-from regard.tasks.table import TASKS
+from regard.tasks import TASKS, read_settings
 
 PAGE = Path(__file__).parents[1] / "docs" / "guide" / "plugins.md"
 FILE = re.compile(r"^```\{code-block\} python\n:caption: (\S+)\n\n(.*?)^```\n", re.MULTILINE | re.DOTALL)

@@ -12,8 +12,7 @@ from tiny import caption_table, document_table, question_table, table
 from regard import plugins
 from regard.errors import ConfigError
 from regard.run import load
-from regard.tasks.settings import read_settings
-from regard.tasks.table import TASKS
+from regard.tasks import TASKS, read_settings
 
 pytestmark = pytest.mark.unchecked  # typer's own classes are not those it documents
 CODE = """

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from regard.models.kinds import KINDS
+from regard.models import KINDS
 from regard_studies import STUDIES
 
 ROOT = Path(__file__).parent.parent

@@ -12,7 +12,7 @@ import regard
 from regard import plugins, report
 from regard.report import picture_of, train_and_report
 from regard.run import load
-from regard.tasks.settings import Settings, read_settings
+from regard.tasks import Settings, read_settings
 
 
 def test_a_run_is_trained_opened_and_reported(tmp_path, capsys):

@@ -8,7 +8,7 @@ from tiny import table
 
 from regard.errors import ArgumentError, CheckpointError, ConfigError
 from regard.run import Run, load
-from regard.tasks.run_start import start
+from regard.tasks import start
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ from tiny import caption_table, document_table, question_table, records
 from regard.errors import ArgumentError, CheckpointError, DataError
 from regard.models.layers.resnet import ResNet
 from regard.run import load
-from regard.tasks.run_start import start
+from regard.tasks import start
 
 
 @pytest.fixture(scope="module")

@@ -13,9 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.errors import TrainingError
-from regard.training.progress import Progress
-from regard.training.settings import TrainingSettings
-from regard.training.task import Loss, Task
+from regard.training import Loss, Progress, Task, TrainingSettings
 
 TIMES = {"seconds", "tokens_per_second", "waited"}  # keys of a record that no two runs share
 MODELS: dict[str, dict[str, Any]] = {
@@ -153,7 +151,7 @@ def write_pictures(folder: Path, count: int = 24, question: str = "none") -> Pat
     """Drawn scenes as PNG files, and captions.tsv or labels.tsv beside them."""
     from PIL import Image
 
-    from regard.data.builtin import generate
+    from regard.data import generate
 
     (folder / "pictures").mkdir(parents=True, exist_ok=True)
     lines = []
@@ -166,7 +164,7 @@ def write_pictures(folder: Path, count: int = 24, question: str = "none") -> Pat
 
 def write_documents(folder: Path, count: int = 40) -> Path:
     """Reviews, a label and a text a line."""
-    from regard.data.builtin import generate
+    from regard.data import generate
 
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "reviews.tsv"

@@ -9,14 +9,10 @@ import torch
 from safetensors.torch import load, save
 from torch import Tensor
 
-from regard.data.tokenizer import Tokenizers
-from regard.data.vocabulary import train
-from regard.tasks.settings import read_settings
-from regard.tasks.run_start import write_config
-from regard.tasks.task import build_model
-from regard.training.checkpoint import Checkpoints, canonical, read_manifest, weights_of
-from regard.training.objective import Prediction
-from regard.training.trainer_state import Counters
+from regard.data import Tokenizers, train
+from regard.tasks import build_model, read_settings, write_config
+from regard.training import Checkpoints, Counters, Prediction, read_manifest, weights_of
+from regard.training.checkpoint import canonical
 
 LABELS = ["bad", "good"]
 TEXTS = ["1 2 3", "4 5 6 7", "8 9 0", "1 3 5 7 9"]

@@ -5,8 +5,7 @@ from typing import Any
 
 import typer
 
-from regard.cli.command import SECTIONS
-from regard.cli.program import app
+from regard.cli import SECTIONS, app
 
 
 def describe_commands() -> str:

@@ -37,7 +37,7 @@ from types import FrameType
 from typing import Any
 
 import regard
-from regard.data.settings import DataSettings
+from regard.data import DataSettings
 
 SOURCE = Path(regard.__file__).parent
 REPEATS = 7
@@ -83,7 +83,7 @@ def command(*words: Any, given: str = "") -> str:
     """A command in this process, and what it prints."""
     from typer.testing import CliRunner
 
-    from regard.cli.program import app
+    from regard.cli import app
 
     done = CliRunner().invoke(app, [str(word) for word in words], input=given)
     if done.exit_code:

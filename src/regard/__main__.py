@@ -1,5 +1,5 @@
 """`python -m regard`."""
 
-from regard.cli.program import main
+from regard.cli import main
 
 main()

@@ -19,8 +19,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 
 from regard.errors import ConfigError
-from regard.io.messages import likely_meaning, show_name, show_value, suggestion, visible
-from regard.io.reading import Unreadable, parse_toml, read_toml
+from regard.io import likely_meaning, reading, show_name, show_value, suggestion, visible
 
 __all__ = ["assign", "option", "parse", "plain", "read", "show_value", "suggestion", "visible"]
 
@@ -181,8 +180,8 @@ def join_path(path: str, key: str) -> str:
 def read(path: str | Path) -> dict[str, Any]:
     """Read a TOML file; a ConfigError names the line of a mistake."""
     try:
-        return read_toml(path, pipe=True)
-    except Unreadable as error:
+        return reading.read_toml(path, pipe=True)
+    except reading.Unreadable as error:
         raise ConfigError(str(path), str(error)) from None
     except IsADirectoryError:
         raise ConfigError(str(path), "a folder given, expected a TOML file") from None
@@ -210,8 +209,8 @@ def assign(config: dict[str, Any], settings: Iterable[str]) -> dict[str, Any]:
 def read_value(text: str) -> Any:
     """Read a value as TOML, or return the text itself if it is not valid TOML."""
     try:
-        table = parse_toml(f"value = {text}")
-    except Unreadable:
+        table = reading.parse_toml(f"value = {text}")
+    except reading.Unreadable:
         return text.strip()
     return table["value"] if len(table) == 1 else text.strip()  # several lines of TOML are no value
 

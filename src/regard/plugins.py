@@ -1,4 +1,4 @@
-"""Plugins: other packages add kinds of model, tasks, corpora, metrics, studies, trackers, formats, benches to the tables.
+"""Plugins: other packages add kinds of model, tasks, corpora, metrics, studies and more to the tables.
 
     import regard
     regard.register(kind=Kind("mine", …))                      # in my_package/module.py, or in my.py

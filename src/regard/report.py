@@ -17,21 +17,22 @@ import regard
 from regard import plugins
 from regard.config import read
 from regard.errors import ArgumentError, CheckpointError, RegardError
-from regard.inspection.draw.report_page import LookPicture, write
-from regard.io.disk import make_folder, write_whole
+from regard.inspection import LookPicture, write
+from regard.io import disk
 from regard.machine import peak_memory
 from regard.run import Run, load
-from regard.tasks.baseline import measure_baselines, save_baselines
-from regard.tasks.settings import Settings, complete_run_table
-from regard.tasks.run_start import Started, start
-from regard.tasks.summary import record_command, summarise
-from regard.tasks.task import RunTask
-from regard.tasks.time_limit import set_by_hand
-from regard.training.display import Display, open_progress
-from regard.training.folder import check_content, claim, has_begun, remove_empty
-from regard.training.loop import Result
-from regard.training.metrics import format_duration
-from regard.training.progress import Progress
+from regard.tasks import (
+    RunTask,
+    Settings,
+    Started,
+    baseline,
+    complete_run_table,
+    record_command,
+    set_by_hand,
+    start,
+    summarise,
+)
+from regard.training import Display, Progress, Result, metrics, open_progress, run_folder
 
 __all__ = ["exit_status", "train", "train_and_report"]
 
@@ -107,18 +108,18 @@ def written_lists(folder: Path, texts: Mapping[str, Texts], resume: bool) -> Ite
     if not lists:
         yield files
         return
-    check_content(folder, resume)
-    made = make_folder(folder / LISTS)
+    run_folder.check_content(folder, resume)
+    made = disk.make_folder(folder / LISTS)
     try:
         for name, lines in lists.items():
             path = folder / LISTS / f"{name}.txt"
-            write_whole(path, "".join(f"{line}\n" for line in lines))
+            disk.write_whole(path, "".join(f"{line}\n" for line in lines))
             files[name] = str(path)
         yield files
     except BaseException:
-        if not has_begun(folder):
+        if not run_folder.has_begun(folder):
             shutil.rmtree(folder / LISTS, ignore_errors=True)
-            remove_empty(made, folder)
+            run_folder.remove_empty(made, folder)
         raise
 
 
@@ -142,9 +143,9 @@ def train_and_report(
     began, first = time.monotonic(), os.environ.get("RANK", "0") == "0"
     with contextlib.ExitStack() as stack:
         if first:
-            stack.enter_context(claim(out, resume))
+            stack.enter_context(run_folder.claim(out, resume))
         else:  # those that wait for the first would wait for long where it is refused
-            check_content(out, resume)
+            run_folder.check_content(out, resume)
         progress = stack.enter_context(open_progress(out, display=display) if first else Progress())
         if first and command is not None:
             record_command(out, command)
@@ -175,8 +176,8 @@ def compare_with_baselines(out: Path, started: Started) -> list[str]:
     """Measure trivial baselines, keep them with the run, and describe them beside its score in one line."""
     if started.result.why == "signal":
         return []
-    baselines = measure_baselines(started.task)
-    save_baselines(out, baselines)
+    baselines = baseline.measure_baselines(started.task)
+    baseline.save_baselines(out, baselines)
     if baselines is None:
         return []
     what = {"text": "validation pairs", "documents": "documents held out", "pictures": "pictures held out"}
@@ -204,7 +205,7 @@ def describe_end(result: Result, minutes: float | None = None) -> str:
     if torch.cuda.is_available() and torch.cuda.max_memory_reserved():
         peak = torch.cuda.max_memory_reserved()
     memory = "" if peak is None else f" and {peak / 1e9:.2f} GB of memory at most"
-    return f"{ended}{best}; it took {format_duration(result.seconds)}{memory}"
+    return f"{ended}{best}; it took {metrics.format_duration(result.seconds)}{memory}"
 
 
 def next_commands(out: Path, started: Started) -> list[tuple[str, str]]:
@@ -265,8 +266,7 @@ def report(out: Path, started: Started) -> Path:
 
 def picture_of(run: Run, task: RunTask) -> LookPicture | None:
     """Draw what the best checkpoint attends to in a validation example; None if it has no attention."""
-    from regard.inspection.collect.from_run import exhibit_of
-    from regard.inspection.draw.picture import picture
+    from regard.inspection import exhibit_of, picture
 
     example = task.example()
     if example is None:

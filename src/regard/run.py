@@ -16,35 +16,34 @@ import torch
 
 from regard import plugins
 from regard.config import read
-from regard.data.language_pieces import choose_languages
-from regard.data.sentence_share import SentenceCounter, SentenceShare, describe_several
-from regard.data.tokenizer import Tokenizer, Tokenizers
-from regard.data.unknown_words import UnknownWords, read_words
-from regard.decoding.batches import Scored
-from regard.decoding.ensemble import Ensemble, first_model
-from regard.decoding.options import Options
-from regard.decoding.replay import Replay
+from regard.data import Tokenizer, Tokenizers, language_pieces, sentence_shares, unknown_words
+from regard.decoding import Ensemble, Options, Replay, batches, first_model
 from regard.errors import ArgumentError, CheckpointError, ConfigError
-from regard.inspection.alignments.extraction import Links
-from regard.inspection.alignments.settings import AlignmentSettings
-from regard.inspection.collect.teacher_forcing import ForcedExample, Item
-from regard.io.lines import Say
-from regard.models.contract import Model
-from regard.models.kinds import KINDS
-from regard.tasks import language_model, translate
-from regard.tasks.engine import Engine, ModelEngine
-from regard.tasks.evaluation import EvaluationReport
-from regard.tasks.results import Aligned, Classified, Translation
-from regard.tasks.settings import Settings, complete_run_table, read_settings
-from regard.tasks.sizes import check_sizes
-from regard.tasks.run_start import labels_of, tokenizers_of
-from regard.tasks.summary import require_run
-from regard.tasks.table import TASKS
-from regard.tasks.task import RunTask, build_model
-from regard.tasks.translate import PAIRS
-from regard.training.checkpoint import Checkpoints, load_weights, read_checkpoint
-from regard.training.objective import Prediction
-from regard.training.trainer_state import filled_from
+from regard.inspection import AlignmentSettings, extraction, teacher_forcing
+from regard.io import Say
+from regard.models import KINDS, Model
+from regard.tasks import (
+    PAIRS,
+    TASKS,
+    Aligned,
+    Classified,
+    Engine,
+    ModelEngine,
+    RunTask,
+    Settings,
+    Translation,
+    build_model,
+    check_sizes,
+    complete_run_table,
+    evaluation,
+    labels_of,
+    language_model,
+    read_settings,
+    require_run,
+    tokenizers_of,
+    translate,
+)
+from regard.training import Checkpoints, Prediction, filled_from, load_weights, read_checkpoint
 
 __all__ = ["Aligned", "Classified", "Run", "Translation", "load"]
 
@@ -99,12 +98,12 @@ class Run:
         if source is None and target is None:
             return
         self.require("translate")
-        self._surround(choose_languages(self.tokenizers, source, target))
+        self._surround(language_pieces.choose_languages(self.tokenizers, source, target))
 
     @functools.cached_property
-    def unknown(self) -> UnknownWords:
+    def unknown(self) -> unknown_words.UnknownWords:
         """The words read so far that did not occur in training."""
-        return UnknownWords(read_tokenizer(self), read_words(self.folder), self._warn)
+        return unknown_words.UnknownWords(read_tokenizer(self), unknown_words.read_words(self.folder), self._warn)
 
     @functools.cached_property
     def task(self) -> type[RunTask]:
@@ -149,7 +148,7 @@ class Run:
         extras |= {"coverage": coverage, "split": bool(split)}
         return translate.translate(self, texts, **extras, chunk=chunk, batch_tokens=batch_tokens, **options)
 
-    def score(self, sources: Iterable[str], targets: Iterable[str] | None = None) -> list[Scored]:
+    def score(self, sources: Iterable[str], targets: Iterable[str] | None = None) -> list[batches.Scored]:
         """Return the model's log-probability of each target given its source, or of each text for a language model."""
         check_texts(sources=sources, targets=targets)
         if self.settings.row.alone:
@@ -169,31 +168,31 @@ class Run:
         self.require("sample")
         return language_model.sample(self, count, prefix, **options)
 
-    def caption(self, pictures: Iterable[Item], **options: Any) -> list[str]:
+    def caption(self, pictures: Iterable[teacher_forcing.Item], **options: Any) -> list[str]:
         """Caption each picture, a file or its pixels; `options` are those of `Options`, such as beam=5."""
         return [captions[0].text for captions in self.captions(pictures, **options)]
 
-    def captions(self, pictures: Iterable[Item], **options: Any) -> Iterator[list[Translation]]:
+    def captions(self, pictures: Iterable[teacher_forcing.Item], **options: Any) -> Iterator[list[Translation]]:
         """Yield the captions of each picture, best first."""
-        from regard.tasks.caption import caption
+        from regard.tasks import caption
 
         self.require("caption")
-        return caption(self, pictures, **options)
+        return caption.caption(self, pictures, **options)
 
     def classify(
-        self, items: Iterable[Item], *, splitter: Callable[[str], Sequence[str]] | None = None
+        self, items: Iterable[teacher_forcing.Item], *, splitter: Callable[[str], Sequence[str]] | None = None
     ) -> list[Classified | None]:
         """Return the label of each document, given as a text, or of each picture, given as a file or its pixels.
 
         A document without words has none. `splitter` cuts a text into its sentences in place of the run's own way.
         """
-        from regard.tasks.classify import classify
+        from regard.tasks import classify
 
         self.require("classify")
         if self.settings.data.reads != "pictures" and not isinstance(items, str):
             items = list(items)
             self.unknown.add(map(str, items))
-        return classify(self, items, splitter)
+        return classify.classify(self, items, splitter)
 
     def align(self, source: str, target: str) -> Aligned:
         """Align each word of a translation with the source words that the model attends to."""
@@ -201,7 +200,7 @@ class Run:
         self.unknown.add([source])
         return translate.align(self, source, target)
 
-    def links(self, pairs: Iterable[tuple[str, str]], *, chunk: int = PAIRS) -> Iterator[Links]:
+    def links(self, pairs: Iterable[tuple[str, str]], *, chunk: int = PAIRS) -> Iterator[extraction.Links]:
         """Yield the links (source word, target word) of each pair of texts.
 
         The iterable may be of any size: `chunk` pairs are read at a time. Where a side has no words there are no links.
@@ -209,7 +208,7 @@ class Run:
         self.require("align")
         return translate.link_pairs(self, self._watch_pairs(pairs), chunk)
 
-    def evaluate(self, **options: Any) -> EvaluationReport:
+    def evaluate(self, **options: Any) -> evaluation.EvaluationReport:
         """Measure the run on a test set; `options` are those of its task's `evaluate`.
 
         Of texts `source=…, reference=…` are files, of documents `documents=…`, of pictures `images=…` and `captions=…`
@@ -221,7 +220,9 @@ class Run:
             raise self._wrong_task(fitting)
         return self.task.evaluate(self, **options)
 
-    def force(self, item: Item, target: str | None, options: Options, tree: bool) -> ForcedExample:
+    def force(
+        self, item: teacher_forcing.Item, target: str | None, options: Options, tree: bool
+    ) -> teacher_forcing.ForcedExample:
         """Return an input and an output for a teacher-forced pass: the output is `target`, or what the search finds."""
         if isinstance(item, str) and KINDS[self.settings.kind].reads != "pictures":
             self.unknown.add([item])
@@ -236,11 +237,15 @@ class Run:
 
     def _watch_sentences(self, texts: Iterable[str]) -> Iterator[str]:
         """Pass texts on, and report in the end how many have several sentences."""
-        counter = SentenceCounter([corpus.tag for corpus in self.settings.data.corpora if corpus.tag])
+        counter = sentence_shares.SentenceCounter([corpus.tag for corpus in self.settings.data.corpora if corpus.tag])
         yield from counter.watch(texts)
         if counter.several:
             say = self._warn or print_to_stderr
-            say(describe_several(counter, "texts", "split=True, or --split on the command line, translates each"))
+            say(
+                sentence_shares.describe_several(
+                    counter, "texts", "split=True, or --split on the command line, translates each"
+                )
+            )
 
     @property
     def engine(self) -> Engine:
@@ -281,9 +286,9 @@ class Run:
     # ---- for other parts of Regard
 
     @functools.cached_property
-    def sentence_share(self) -> SentenceShare:
+    def sentence_share(self) -> sentence_shares.SentenceShare:
         """How many of the sources that it was trained on have several sentences; of an ensemble, those of the first."""
-        return SentenceShare.read(self.folder)
+        return sentence_shares.SentenceShare.read(self.folder)
 
 
 def surround_run(run: Run, around: Mapping[str, tuple[str, ...]]) -> Run:

@@ -7,9 +7,7 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from regard.attention import Attention, Heads, use_backend, watch
-from regard.attention.score import Additive, Dot
-from regard.attention.span import Monotonic, Predictive
+from regard.attention import Additive, Attention, Dot, Heads, Monotonic, Predictive, use_backend, watch
 from regard_bench.measure import Result, agree, peak_memory, time_interleaved
 
 __all__ = ["run"]

@@ -17,12 +17,9 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from regard.attention import Attention
-from regard.attention.cache import Prepared
-from regard.attention.score import Additive, Dot
-from regard.attention.span import Causal
+from regard.attention import Additive, Attention, Causal, Dot, Prepared
 from regard.errors import RegardError
-from regard.kernels.garbage import pause_garbage_collection
+from regard.kernels import pause_garbage_collection
 from regard_bench.gpu import ceilings, time_call
 from regard_bench.measure import Result
 

@@ -16,10 +16,9 @@ from functools import partial
 import numpy as np
 import torch
 
-from regard.data.batching import Batch, collate
-from regard.data.tokenizer import END, PAD, START
+from regard.data import END, PAD, START, Batch, collate
 from regard.errors import RegardError
-from regard.models.contract import Model, Tokens
+from regard.models import Model, Tokens
 from regard_bench import decoding_cuda, decoding_peers, training, training_peers
 from regard_bench.decoding_peers import Decoder, Outputs, transformer
 from regard_bench.measure import Result, elsewhere

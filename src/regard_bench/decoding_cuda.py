@@ -17,15 +17,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from regard.data.batching import Batch, collate
-from regard.data.tokenizer import UNKNOWN
-from regard.decoding.options import Options
-from regard.decoding.replay import Replay
-from regard.decoding.sentence_search import search
-from regard.decoding.sources import tokens_of
+from regard.data import UNKNOWN, Batch, collate
+from regard.decoding import Options, Replay, search, tokens_of
 from regard.errors import RegardError
-from regard.models.contract import Model
-from regard.models.transformer.model import TransformerModel
+from regard.models import Model, TransformerModel
 from regard_bench import decoding_peers, training_cuda, training_peers
 from regard_bench.decoding_peers import Decoder, transformer
 from regard_bench.gpu import ceilings

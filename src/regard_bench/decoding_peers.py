@@ -19,19 +19,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.attention.heads import Heads
-from regard.data.batching import Batch
-from regard.data.tokenizer import END, PAD, START, UNKNOWN
-from regard.decoding.batches import score_pairs
-from regard.decoding.options import Options
-from regard.decoding.sentence_search import search
+from regard.attention import Heads
+from regard.data import END, PAD, START, UNKNOWN, Batch
+from regard.decoding import Options, batches, search
 from regard.errors import ArgumentError
-from regard.interop.ctranslate2 import convert, library
-from regard.interop.marian import marian_tensors
-from regard.models import kinds
-from regard.models.contract import Model, Tokens
-from regard.models.transformer.config import TransformerConfig
-from regard.models.transformer.model import TransformerModel
+from regard.interop import convert, library, marian_tensors
+from regard.models import Model, Tokens, TransformerConfig, TransformerModel, kinds
 from regard_bench import training_peers
 from regard_bench.training_peers import Sizes
 
@@ -129,7 +122,7 @@ def log_probs(model: Model, inputs: Tokens, outputs: list[Outputs]) -> list[list
     """The log-probability of every token of some outputs for each source, teacher forced."""
     rows = zip(inputs.ids.tolist(), inputs.lengths.tolist(), outputs, strict=True)
     pairs = [(row[:length], tokens) for row, length, hypotheses in rows for tokens in hypotheses]
-    scored = iter(score_pairs(model, *map(list, zip(*pairs, strict=True))))
+    scored = iter(batches.score_pairs(model, *map(list, zip(*pairs, strict=True))))
     return [[next(scored).tokens[:-1] for _ in hypotheses] for hypotheses in outputs]
 
 

@@ -128,7 +128,7 @@ def flickr(folder: Path, out: Path) -> None:
 
 def make(out: Path) -> None:
     """Six corpora from nothing: few pairs, one word, no spaces, right to left, long lines."""
-    from regard.data.builtin import generate
+    from regard.data import generate
 
     def phrasebook(count: int, seed: int) -> Pairs:
         return [(each.source, each.target) for each in generate("phrasebook", count, seed=seed, edition=1)]
@@ -282,8 +282,7 @@ def evaluate_run(name: str, data: Path, run: Path, device: str) -> dict[str, flo
 
 def measure_outputs(corpus: Corpus, outputs: list[str], right: list[list[str]], answers: list[str]) -> dict[str, float]:
     """The score, and that of the most frequent answer in training."""
-    from regard.evaluation.captions import caption_scores
-    from regard.evaluation.text import measure_bleu, measure_exact
+    from regard.evaluation import caption_scores, measure_bleu, measure_exact
 
     def score(hypotheses: list[str]) -> dict[str, float]:
         if corpus.metric == "CIDEr":

@@ -6,9 +6,8 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor, nn
 
-from regard.attention import use_backend
-from regard.attention.cache import Cache
-from regard.models.lstmn.model import Tapes
+from regard.attention import Cache, use_backend
+from regard.models import Tapes
 from regard_bench.measure import Result, Timing, agree, time_interleaved
 
 __all__ = ["run"]

@@ -17,7 +17,7 @@ from torch import Tensor
 
 import regard
 from regard.errors import RegardError
-from regard.io.disk import write_whole
+from regard.io import disk
 
 __all__ = ["Result", "Timing", "agree", "time_interleaved", "peak_memory", "save", "signature"]
 
@@ -159,4 +159,4 @@ def save(path: Path, results: Sequence[Result], signed: dict[str, str | int]) ->
     """The figures as JSON, for later comparison."""
     path.parent.mkdir(parents=True, exist_ok=True)
     content = {"signature": signed, "results": [asdict(result) for result in results]}
-    write_whole(path, json.dumps(content, indent=2) + "\n")
+    disk.write_whole(path, json.dumps(content, indent=2) + "\n")

@@ -9,8 +9,7 @@ import math
 
 import numpy as np
 
-from regard.data.batching import Batch, Order, collate
-from regard.data.tokenizer import UNKNOWN
+from regard.data import UNKNOWN, Batch, Order, collate
 
 __all__ = ["make_buckets", "join_at_random", "make_pairs"]
 

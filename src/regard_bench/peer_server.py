@@ -17,7 +17,7 @@ from typing import Any
 import torch
 import uvicorn
 
-from regard.models.transformer.model import TransformerModel
+from regard.models import TransformerModel
 from regard.run import Run, load
 from regard_bench.decoding_peers import CTranslate2Decoder
 

@@ -14,9 +14,9 @@ from typing import Any
 
 import torch
 
-from regard.data.batching import Batch
+from regard.data import Batch
 from regard.errors import RegardError
-from regard.kernels.operations.linear import pack_weights
+from regard.kernels import pack_weights
 from regard_bench.decoding_peers import Decoder, Outputs
 
 __all__ = ["DecoderProcess", "time_decoder"]

@@ -211,7 +211,7 @@ def translate(run: Path, data: Path) -> None:
 
 def scores(line: Line, outputs: list[str], right: list[list[str]]) -> tuple[dict[str, float], str]:
     """The metrics of a line in points or per cent, and the signature of the first."""
-    from regard.evaluation.text import error_rate, measure_bleu, measure_exact
+    from regard.evaluation import error_rate, measure_bleu, measure_exact
 
     if line.metrics == ("BLEU",):
         score = measure_bleu(outputs, right, lowercase=True).score()

@@ -23,16 +23,12 @@ from typing import Any
 
 import torch
 
-from regard.data.tokenizer import Tokenizers
-from regard.data.vocabulary import train as train_vocabulary
+from regard.data import Tokenizers
+from regard.data import train as train_vocabulary
 from regard.errors import RegardError
 from regard.run import Run, load
-from regard.tasks.settings import read_settings
-from regard.tasks.run_start import write_config
-from regard.tasks.task import build_model
-from regard.training.checkpoint import Checkpoints, weights_of
-from regard.training.objective import Prediction
-from regard.training.trainer_state import Counters
+from regard.tasks import build_model, read_settings, write_config
+from regard.training import Checkpoints, Counters, Prediction, weights_of
 from regard_bench.measure import Result
 from regard_bench.peers import obstacle
 

@@ -16,12 +16,9 @@ from typing import Any
 import torch
 from torch.nn.utils import clip_grad_norm_
 
-from regard.data.batching import Batch
+from regard.data import Batch
 from regard.errors import RegardError
-from regard.models import kinds
-from regard.models.rnnsearch.config import RNNSearchConfig
-from regard.models.transformer.config import TransformerConfig
-from regard.models.transformer.model import TransformerModel
+from regard.models import RNNSearchConfig, TransformerConfig, TransformerModel, kinds
 from regard_bench.measure import Result, agree, peak_memory
 from regard_bench.pairs import join_at_random, make_buckets, make_pairs
 from regard_bench.peers import obstacle

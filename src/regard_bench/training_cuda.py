@@ -22,20 +22,10 @@ import numpy as np
 import torch
 from torch.nn.utils import clip_grad_norm_
 
-from regard.data.batching import Batch, Order, collate
-from regard.data.packing import pack, pad_up, step_of
+from regard.data import Batch, Order, Position, collate, packing
 from regard.errors import RegardError
-from regard.models import kinds
-from regard.models.contract import Model
-from regard.models.rnnsearch.config import RNNSearchConfig
-from regard.models.transformer.config import TransformerConfig
-from regard.models.transformer.model import TransformerModel
-from regard.training.distributed import Group
-from regard.training.loop import Trainer
-from regard.training.objective import Prediction
-from regard.training.progress import Progress
-from regard.training.settings import TrainingSettings
-from regard.training.task import Position, Task
+from regard.models import Model, RNNSearchConfig, TransformerConfig, TransformerModel, kinds
+from regard.training import Group, Prediction, Progress, Task, Trainer, TrainingSettings
 from regard_bench.gpu import ceilings
 from regard_bench.measure import Result, agree
 from regard_bench.pairs import Pair, make_pairs
@@ -91,8 +81,8 @@ class PairTask(Task):
         some = [self.pairs[i] for i in self.plans[plan]]
         if self.form == "packed":
             sides = [np.concatenate([pair[side] for pair in some]) for side in (0, 1)]
-            return pack(sides[0], sides[1], self.lengths[self.plans[plan]], step_of(self.budget))
-        return collate(some) if self.form is None else pad_up(collate(some))
+            return packing.pack(sides[0], sides[1], self.lengths[self.plans[plan]], packing.step_of(self.budget))
+        return collate(some) if self.form is None else packing.pad_up(collate(some))
 
     def few_shapes(self, half: bool) -> None:
         """Limit batches to few shapes, as a translation task does."""

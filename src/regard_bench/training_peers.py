@@ -21,11 +21,9 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from regard.data.batching import Batch
-from regard.data.tokenizer import END, PAD, START, UNKNOWN
-from regard.models.contract import Model
-from regard.models.transformer.model import TransformerModel
-from regard.training.objective import Prediction
+from regard.data import END, PAD, START, UNKNOWN, Batch
+from regard.models import Model, TransformerModel
+from regard.training import Prediction
 
 __all__ = ["JoeyRNN", "JoeyTransformer", "Learner", "MarianLearner", "RegardLearner", "Sizes", "TorchTransformer"]
 

@@ -5,7 +5,7 @@ Options: see `sequences`. Symbols are letters: a to z, then aa, ab and so on.
 
 from collections.abc import Callable, Iterator, Sequence
 
-from regard.data.builtin import Example, SourceFilter
+from regard.data import Example, SourceFilter
 from regard_corpora import sequences
 from regard_corpora.sequences import Options
 

@@ -12,7 +12,7 @@ import dataclasses
 import datetime
 from collections.abc import Callable, Iterator
 
-from regard.data.builtin import Example, SourceFilter, check_name, check_whole
+from regard.data import Example, SourceFilter, check_name, check_whole
 from regard.errors import ArgumentError
 from regard_corpora.numerals import listed, spell
 

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from regard.data.builtin import Example, generate
+from regard.data import Example, generate
 from regard.errors import CommandError, StoppedError
-from regard.evaluation.text import exact
-from regard.inspection.draw.heatmap import heatmap
+from regard.evaluation import exact
+from regard.inspection import heatmap
 from regard.report import exit_status, train_and_report
 from regard.run import Aligned, Run, load
-from regard.training.loop import Result
+from regard.training import Result
 
 __all__ = ["STEPS", "Demonstration", "demonstrate", "remove_earlier", "settings"]
 

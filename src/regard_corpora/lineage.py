@@ -10,8 +10,8 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from regard.data.builtin import Example, generate
-from regard.inspection.draw.heatmap import save
+from regard.data import Example, generate
+from regard.inspection import save
 from regard.run import load
 from regard_corpora import demo as phrasebook
 

@@ -11,7 +11,7 @@ equally likely.
 import dataclasses
 from collections.abc import Callable, Iterator
 
-from regard.data.builtin import Example, SourceFilter, check_name, check_whole
+from regard.data import Example, SourceFilter, check_name, check_whole
 from regard_corpora.numerals import HIGHEST, LANGUAGES, spell
 
 __all__ = ["Options", "draw", "every"]

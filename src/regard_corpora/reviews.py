@@ -22,7 +22,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
-from regard.data.builtin import LONGEST, Example, SourceFilter, check_whole
+from regard.data import LONGEST, Example, SourceFilter, check_whole
 from regard_corpora.opinions import Opinions
 
 __all__ = ["LABELS", "Options", "draw", "every"]

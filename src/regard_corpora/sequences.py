@@ -9,7 +9,7 @@ import itertools
 import string
 from collections.abc import Callable, Iterator, Sequence
 
-from regard.data.builtin import LONGEST, Example, SourceFilter, check_whole
+from regard.data import LONGEST, Example, SourceFilter, check_whole
 
 __all__ = ["Options", "draw", "every", "letters"]
 

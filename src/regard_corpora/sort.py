@@ -5,7 +5,7 @@ Options: see `sequences`. Symbols are numbers, 0 to symbols - 1, and are sorted 
 
 from collections.abc import Callable, Iterator, Sequence
 
-from regard.data.builtin import Example, SourceFilter
+from regard.data import Example, SourceFilter
 from regard_corpora import sequences
 from regard_corpora.sequences import Options
 

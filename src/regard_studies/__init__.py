@@ -5,8 +5,9 @@ They fill the table of studies as a plugin's do: `STUDIES`, a `Study` per row; `
 second function for what it trains, `training.run(Setting) -> Part`, which its page is joined with. Nothing heavy is
 imported until one is run.
 
-What a page is made of: `Page`, `Part`, `Table`, `Cell`, `Plot`, `Verdict`, `signed`, `signed_training`. What is trained:
-`train_all`, `TrainedSystem`, `group_by_name`; over seeds: `SeedStatistics`, `over_seeds`. All pages: `write_index`.
+What a page is made of: `Page`, `Part`, `Table`, `Cell`, `Plot`, `Verdict`, `show`, `signed`, `signed_training`. What is
+trained: `train_all`, `TrainedSystem`, `group_by_name`; over seeds: `SeedStatistics`, `over_seeds`. All pages of a
+folder: `write_index`.
 """
 
 import difflib
@@ -141,7 +142,7 @@ for row_name, row in {
     plugins.register(row_name, study=row)
 
 
-def run(name: str, *, seed: int = 0, quick: bool = False, setting: Setting | None = None) -> "Page":
+def run(name: str, *, seed: int = 0, quick: bool = False, setting: "Setting | None" = None) -> "Page":
     """Run the study called `name`; what it trains takes seeds, device and folder from the setting.
 
     Without a setting a study that measures without training, too, does only that.

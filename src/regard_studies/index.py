@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from regard.errors import DataError
-from regard.inspection.draw.html import document
-from regard.inspection.draw.table import Table
-from regard.io.disk import write_whole
+from regard.inspection import Table, document
+from regard.io import disk
 from regard_studies import STUDIES
 from regard_studies.page import markdown_table
 
@@ -41,7 +40,7 @@ def write_index(out: Path) -> Path:
             f"**{name}**\n\n" + "\n".join(f"- {claim}" for claim in claims) for name, claims in differences.items()
         ]
         parts += [f"## {DIFFERENCES}", *lists]
-    markdown = write_whole(out / "index.md", "\n\n".join(parts) + "\n")
+    markdown = disk.write_whole(out / "index.md", "\n\n".join(parts) + "\n")
     head = "".join(f"<th>{escape(column)}</th>" for column in COLUMNS)
     body = [
         '<p class="eyebrow">Regard · studies</p>',
@@ -53,7 +52,7 @@ def write_index(out: Path) -> Path:
         *([f"<h2>{DIFFERENCES}</h2>"] if differences else []),
         *[html_list(name, claims) for name, claims in differences.items()],
     ]
-    write_whole(out / "index.html", document(TITLE, body, STYLE + NARROW))
+    disk.write_whole(out / "index.html", document(TITLE, body, STYLE + NARROW))
     return markdown
 
 

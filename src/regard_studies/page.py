@@ -17,9 +17,8 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from regard.inspection.draw.html import document, figure_element, table_element
-from regard.inspection.draw.table import Cell, Table, show
-from regard.io.disk import write_whole
+from regard.inspection import Cell, Table, document, figure_element, show, table_element
+from regard.io import disk
 
 if typing.TYPE_CHECKING:
     import torch
@@ -152,16 +151,16 @@ class Page(Part):
 
     def write(self, out: str | Path) -> Path:
         """Write index.html, README.md, the pictures and results.json into `out`/`name`; return the HTML file."""
-        from regard.inspection.draw.heatmap import save
+        from regard.inspection import save
 
         folder = Path(out) / self.name
         folder.mkdir(parents=True, exist_ok=True)
         for plot in self.plots:
             save(plot.figure, folder / f"{plot.name}.png")
-        write_whole(folder / "README.md", self.markdown())
+        disk.write_whole(folder / "README.md", self.markdown())
         results = json.dumps(self.results(), indent=2, ensure_ascii=False, allow_nan=False)
-        write_whole(folder / "results.json", results + "\n")
-        return write_whole(folder / "index.html", self.html())
+        disk.write_whole(folder / "results.json", results + "\n")
+        return disk.write_whole(folder / "index.html", self.html())
 
 
 def render_html(page: Page) -> str:

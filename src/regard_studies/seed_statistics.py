@@ -14,7 +14,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from jaxtyping import Float
 
-from regard.inspection.draw.table import show
+from regard.inspection import show
 
 __all__ = ["FLOOR", "MeanDifference", "SeedStatistics", "are_alike", "margin", "mean_difference", "over_seeds"]
 

@@ -15,10 +15,8 @@ from typing import Any
 from regard.config import read
 from regard.errors import CommandError, RegardError
 from regard.run import Run, load
-from regard.tasks.settings import complete_run_table, read_settings
-from regard.tasks.run_start import start
-from regard.tasks.task import prepare_data
-from regard.training.checkpoint import Checkpoints, read_manifest
+from regard.tasks import complete_run_table, prepare_data, read_settings, start
+from regard.training import Checkpoints, read_manifest
 from regard_studies.setting import Setting
 
 __all__ = ["TrainedSystem", "group_by_name", "train_all", "train_or_load"]

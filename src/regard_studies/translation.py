@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from regard.decoding.batches import score_pairs
+from regard.decoding import batches
 from regard.run import Run
 from regard_studies.corpora.pairs import Pairs
 from regard_studies.seed_statistics import SeedStatistics, over_seeds
@@ -52,5 +52,5 @@ def log_probs(run: Run, sources: Sequence[str], targets: Sequence[str]) -> tuple
     """Compute the log-probability of every target, and its number of tokens, including its end."""
     encoded = [run.tokenizers.source.encode_batch(list(sources)), run.tokenizers.target.encode_batch(list(targets))]
     budget = BUDGET if run.device.type == "cuda" else BUDGET_CPU
-    scores = score_pairs(run.model, *encoded, device=run.device, budget=budget)
+    scores = batches.score_pairs(run.model, *encoded, device=run.device, budget=budget)
     return [each.log_prob for each in scores], [len(each.tokens) for each in scores]

@@ -57,11 +57,11 @@ def test_the_feed_forward_net_is_the_blocks(activation):
 
 def test_the_feed_forward_net_takes_a_seed_where_it_drops():
     pytest.importorskip("triton")
-    from regard.kernels.operations.dropout.triton import draw_seed
+    from regard.kernels import dropout_triton
 
     feed = Block(16, 1, hidden=64, activation="silu", feed_dropout=0.5).feed.to(DEVICE)
     x = torch.randn(9, 16, device=DEVICE)
-    seeds = draw_seed(DEVICE, 2).split(1)
+    seeds = dropout_triton.draw_seed(DEVICE, 2).split(1)
     (one, _), (other, _), (again, _) = (
         fused_stack.feed_forward_work(feed, iter(seeds[i : i + 1]))(x) for i in (0, 1, 0)
     )

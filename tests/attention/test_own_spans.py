@@ -11,8 +11,7 @@ from regard.attention.score import Dot
 from regard.attention.span import Causal, Joined, Lengths, Mask, Monotonic, Packed, Span
 from regard.attention.weighting import Weighed, Weighting
 from regard.errors import ArgumentError, WatchError
-from regard.kernels import backends
-from regard.kernels.features import describe
+from regard.kernels import backends, describe
 
 
 def test_a_span_and_a_weighting_by_the_recipe():

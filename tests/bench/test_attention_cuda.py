@@ -3,8 +3,7 @@
 import pytest
 import torch
 
-from regard.attention import Attention
-from regard.attention.score import Additive
+from regard.attention import Additive, Attention
 from regard.errors import RegardError
 from regard_bench import attention_cuda
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 from bench.cases import LENGTH, ROWS, TINY
 
-from regard.data.tokenizer import END
+from regard.data import END
 from regard.errors import RegardError
 from regard_bench import decoding, decoding_peers
 from regard_bench.process import time_decoder

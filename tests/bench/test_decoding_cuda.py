@@ -2,9 +2,7 @@
 
 import pytest
 
-from regard.decoding.options import Options
-from regard.decoding.sentence_search import search
-from regard.decoding.sources import tokens_of
+from regard.decoding import Options, search, tokens_of
 from regard_bench import decoding, decoding_cuda
 from regard_bench.training_peers import Sizes
 

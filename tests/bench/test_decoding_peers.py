@@ -4,11 +4,9 @@ import pytest
 import torch
 from bench.cases import LENGTH, ROWS, TINY
 
-from regard.data.tokenizer import END, PAD, START
+from regard.data import END, PAD, START
 from regard.errors import ArgumentError
-from regard.models import kinds
-from regard.models.contract import Tokens
-from regard.models.transformer.config import TransformerConfig
+from regard.models import Tokens, TransformerConfig, kinds
 from regard_bench import decoding, decoding_peers, training, training_peers
 from regard_bench.training_peers import Sizes
 

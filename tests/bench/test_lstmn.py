@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from regard.errors import RegardError
-from regard.models.lstmn.model import Tapes
+from regard.models import Tapes
 from regard_bench import lstmn
 
 SMALL = {"rounds": 3, "rows": 3, "steps": 5, "width": 7}

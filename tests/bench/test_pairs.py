@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from regard.data.tokenizer import PAD, UNKNOWN
+from regard.data import PAD, UNKNOWN
 from regard_bench.pairs import join_at_random, make_buckets, make_pairs
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from regard.config import assign, read
-from regard.tasks.settings import read_settings
+from regard.tasks import read_settings
 from regard_bench import quality
 
 ROOT = Path(__file__).parents[2]
@@ -79,7 +79,7 @@ def test_commands_are_right(name):
 
 
 def test_from_a_run_to_the_page(data, tmp_path, monkeypatch):
-    from regard.tasks.run_start import start
+    from regard.tasks import start
 
     monkeypatch.chdir(data.parent)
     training = {"steps": 2, "batch_tokens": 64, "warmup": 1, "device": "cpu", "metric": "loss", "validate_rows": 0}

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from regard.data.batching import collate
+from regard.data import collate
 from regard.errors import RegardError
 from regard.training.task import Position
 from regard_bench import training, training_cuda

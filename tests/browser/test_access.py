@@ -7,10 +7,9 @@ import pytest
 from inspection import exhibits
 from inspection.subjects import PAIRS, exhibit_of_subject, subject
 
-from regard.inspection import exhibit_of, page
-from regard.inspection.collect.dependency_trees import ParsedTree
+from regard.inspection import dependency_trees, exhibit_of, page
 from regard.inspection.collect.from_model import graph_of
-from regard.models.kinds import KINDS
+from regard.models import KINDS
 
 pytestmark = pytest.mark.browser
 
@@ -31,8 +30,8 @@ PAGES = {
     "transformer": lambda: page(
         replace(
             exhibit_of(
-                subject("transformer"), PAIRS[3].source, longest=5, dependencies=ParsedTree(PAIRS[3].source_heads),
-                walk=True, ablate=True
+                subject("transformer"), PAIRS[3].source, longest=5, walk=True, ablate=True,
+                dependencies=dependency_trees.ParsedTree(PAIRS[3].source_heads)
             ),
             graph=graph_of(subject("transformer").model),
         )

@@ -9,8 +9,7 @@ from inspection import exhibits
 from inspection.subjects import PAIRS, exhibit_of_subject, subject
 from PIL import Image
 
-from regard.inspection import exhibit_of, page
-from regard.inspection.collect.dependency_trees import ParsedTree
+from regard.inspection import dependency_trees, exhibit_of, page
 from regard.inspection.collect.from_model import graph_of
 
 pytestmark = pytest.mark.browser
@@ -32,7 +31,7 @@ def download(tab, section, kind):
 
 def with_tree_and_graph():
     example, run = PAIRS[3], subject("transformer")
-    tree = ParsedTree(example.source_heads)
+    tree = dependency_trees.ParsedTree(example.source_heads)
     return replace(exhibit_of(run, example.source, longest=4, dependencies=tree, walk=True), graph=graph_of(run.model))
 
 

@@ -6,8 +6,7 @@ import pytest
 from inspection import exhibits
 from inspection.subjects import PAIRS, exhibit_of_subject, subject
 
-from regard.inspection import exhibit_of, page
-from regard.inspection.collect.dependency_trees import ParsedTree
+from regard.inspection import dependency_trees, exhibit_of, page
 
 pytestmark = pytest.mark.browser
 
@@ -98,7 +97,12 @@ def test_pieces_and_probabilities_of_the_search_do_not_collide(opened, width):
 def test_no_column_is_cut_at_four_hundred_pixels(opened):
     """What is drawn or tabled fits; only the tree of a search, which grows with its steps, scrolls."""
     example = PAIRS[3]
-    tree = exhibit_of(subject("transformer"), example.source, longest=4, dependencies=ParsedTree(example.source_heads))
+    tree = exhibit_of(
+        subject("transformer"),
+        example.source,
+        longest=4,
+        dependencies=dependency_trees.ParsedTree(example.source_heads),
+    )
     for exhibit in (
         replace(exhibits.transformer(layers=2, heads=8), tree=None),
         replace(tree, tree=None),

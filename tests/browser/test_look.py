@@ -7,8 +7,7 @@ import torch
 from inspection import exhibits
 from inspection.subjects import PAIRS, exhibit_of_subject, item_of, subject
 
-from regard.inspection import Page, exhibit_of, page
-from regard.inspection.collect.dependency_trees import ParsedTree, strongest_words
+from regard.inspection import Page, dependency_trees, exhibit_of, page
 from regard.inspection.collect.from_model import graph_of
 
 pytestmark = pytest.mark.browser
@@ -200,7 +199,7 @@ def test_a_caption_looks_word_by_word(opened):
 def test_a_tree_stands_over_its_words(opened):
     example = PAIRS[3]
     relations = tuple("det" if k % 2 else "obj" for k in range(len(example.source_heads)))
-    given = ParsedTree(example.source_heads, relations)
+    given = dependency_trees.ParsedTree(example.source_heads, relations)
     exhibit = exhibit_of(subject("transformer"), example.source, longest=4, dependencies=given)
     tab, tree = opened(page(exhibit)), exhibit.dependencies
     section = tab.locator("[data-section=dependencies]")
@@ -213,7 +212,7 @@ def test_a_tree_stands_over_its_words(opened):
     ]
     assert section.locator(".arcs .look.met").count() == best.hits[""] + best.back[""]
     view = next(view for view in exhibit.views if view.name == best.view)
-    at = strongest_words(view, exhibit.sides["source"])[best.head]
+    at = dependency_trees.strongest_words(view, exhibit.sides["source"])[best.head]
     met = [word for word, head in enumerate(tree.heads) if head >= 0 and (at[word] == head or at[head] == word)]
     assert section.locator(".arcs .gold.met").count() == len(met)
     rows = section.locator("tbody tr")
@@ -249,7 +248,7 @@ def test_unknown_words_are_marked(opened, name):
 
 def test_a_tree_without_self_attention(opened):
     example = PAIRS[3]
-    given = ParsedTree(example.source_heads)
+    given = dependency_trees.ParsedTree(example.source_heads)
     tab = opened(page(exhibit_of(subject("rnnsearch"), example.source, longest=4, dependencies=given)))
     section = tab.locator("[data-section=dependencies]")
     assert section.locator(".arcs .text").count() == len(example.source.split())

@@ -8,8 +8,7 @@ import pytest
 import torch
 from inspection.subjects import SHORT, exhibit_of_subject, subject
 
-from regard.inspection import page
-from regard.inspection.collect.from_run import exhibit_of
+from regard.inspection import exhibit_of, page
 
 pytestmark = pytest.mark.browser
 

@@ -8,10 +8,7 @@ import pytest
 from inspection import exhibits
 from PIL import Image
 
-from regard.inspection import picture
-from regard.inspection.draw.html import document, table_element
-from regard.inspection.draw.report_page import LookPicture, write
-from regard.inspection.draw.table import Table
+from regard.inspection import LookPicture, Table, document, picture, table_element, write
 
 pytestmark = pytest.mark.browser
 STUDIES = Path(__file__).parents[2] / "docs" / "studies"

@@ -7,8 +7,7 @@ import pytest
 import torch
 from inspection import exhibits
 
-from regard.inspection import page
-from regard.inspection.collect.exhibit import Side
+from regard.inspection import Side, page
 
 pytestmark = pytest.mark.browser
 

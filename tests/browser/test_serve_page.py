@@ -10,7 +10,7 @@ from browser.served_pages import open_served
 from serving.served import STORED, serve_process, stored
 
 from regard import load
-from regard.data.sentence_split import CLOSING, OPENING, QUOTES, SHORT, SHORTENED, source_sentences
+from regard.data import sentence_split
 from regard.serving.page import read_static
 
 pytestmark = pytest.mark.browser
@@ -400,8 +400,12 @@ def test_sentences_are_cut_as_the_server_cuts_them(browser):
         " ",
         ".",
     ]
-    rules = {"short": SHORT.pattern, "closing": CLOSING, "opening": OPENING}
-    rules |= {"shortened": SHORTENED.pattern, "quotes": QUOTES}
+    rules = {
+        "short": sentence_split.SHORT.pattern,
+        "closing": sentence_split.CLOSING,
+        "opening": sentence_split.OPENING,
+    }
+    rules |= {"shortened": sentence_split.SHORTENED.pattern, "quotes": sentence_split.QUOTES}
     prelude = f"const SETTINGS = {json.dumps({'sentences': rules})}; const LIMITS = {{ characters: 20000 }};"
     tab = browser.new_page()
     found = tab.evaluate(
@@ -411,7 +415,7 @@ def test_sentences_are_cut_as_the_server_cuts_them(browser):
     )
     tab.close()
     for text, own in zip(texts, found, strict=True):
-        assert [tuple(each) for each in own] == [tuple(each) for each in source_sentences(text)], text
+        assert [tuple(each) for each in own] == [tuple(each) for each in sentence_split.source_sentences(text)], text
 
 
 def test_whatever_is_typed_where_the_two_sides_stay_in_step(page):

@@ -11,7 +11,7 @@ from browser.served_pages import open_served
 from serving.served import STORED, open_slowly, serve_process, stored
 from tiny import document_table
 
-from regard.tasks.run_start import start
+from regard.tasks import start
 
 pytestmark = pytest.mark.browser
 TEXT = "we were here ."

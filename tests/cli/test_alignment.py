@@ -4,9 +4,8 @@ import pytest
 
 from regard.cli.alignment import check_options, write_links
 from regard.errors import CommandError
-from regard.evaluation.alignment import parse_links
-from regard.inspection.alignments.corpus import AlignedPair
-from regard.inspection.alignments.settings import AlignmentSettings
+from regard.evaluation import alignment_scores
+from regard.inspection import AlignmentSettings, corpus_alignment
 
 RIGHT = {
     "source": "a",
@@ -43,8 +42,11 @@ def test_options_that_go_together(changes):
 
 
 def test_links_are_written_chunk_by_chunk(tmp_path, capsys):
-    chunks = [[AlignedPair("a b", "x\ty", [(0, 1), (1, 0)])], [AlignedPair("c", "", [])]]
-    gold = [parse_links("0-1"), parse_links("")]
+    chunks = [
+        [corpus_alignment.AlignedPair("a b", "x\ty", [(0, 1), (1, 0)])],
+        [corpus_alignment.AlignedPair("c", "", [])],
+    ]
+    gold = [alignment_scores.parse_links("0-1"), alignment_scores.parse_links("")]
     settings = AlignmentSettings("decoder.blocks.0.cross", 1)
     write_links(settings, iter(chunks), 2, tmp_path / "links", tmp_path / "texts", gold, tmp_path / "gold")
     assert (tmp_path / "links").read_text() == "0-1 1-0\n\n"

@@ -5,7 +5,7 @@ import json
 import pytest
 from cli.typing_in import Command
 
-from regard.evaluation.captions import measure_bleu_n, measure_cider
+from regard.evaluation import measure_bleu_n, measure_cider
 from regard.run import load
 
 pytestmark = pytest.mark.unchecked

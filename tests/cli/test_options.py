@@ -24,7 +24,7 @@ from regard.cli.options import (
     with_options,
     with_search,
 )
-from regard.decoding.options import Options
+from regard.decoding import Options
 from regard.errors import CommandError
 
 

@@ -8,8 +8,8 @@ import pytest
 from cli.typing_in import Command
 from tiny import write_pictures
 
-from regard.data.settings import CorpusSettings, DataSettings
-from regard.io.lines import read_chunks
+from regard.data import CorpusSettings, DataSettings
+from regard.io import read_chunks
 from regard.run import load
 
 pytestmark = pytest.mark.unchecked  # typer's own classes are not those it documents
@@ -79,9 +79,9 @@ def test_documents_and_captions_in_csv(tmp_path):
     captions = next(each for each in home.iterdir() if each.suffix == ".tsv")
     cells = [line.split("\t") for line in captions.read_text(encoding="utf-8").splitlines()]
     table = write_csv(tmp_path / "captions.csv", [row[::-1] for row in cells], ("caption", "image"))
-    from regard.data.images.caption_files import read_captions
+    from regard.data import caption_files
 
-    assert read_captions(table) == read_captions(captions)
+    assert caption_files.read_captions(table) == caption_files.read_captions(captions)
 
 
 def test_a_header_of_ones_own_is_named_in_the_configuration(tmp_path):

@@ -8,9 +8,9 @@ import pytest
 from cli.typing_in import Command
 
 from regard.cli.runs import open_beside, open_run, split_runs_and_inputs
-from regard.data.unknown_words import read_words
+from regard.data import unknown_words
 from regard.errors import CheckpointError, CommandError
-from regard.io.lines import GivenText
+from regard.io import GivenText
 from regard.run import load
 
 
@@ -148,11 +148,11 @@ def test_a_program_is_told_of_them_if_it_asks(reading):
 
 
 def test_the_words_of_the_training_are_kept_with_a_run(reading):
-    words = read_words(reading / "han")
+    words = unknown_words.read_words(reading / "han")
     assert words is not None
     assert {"the", "was"} <= words
     (reading / "han" / "words.txt").write_text("damaged")
-    assert read_words(reading / "han") is None
+    assert unknown_words.read_words(reading / "han") is None
     assert load(reading / "han").classify(["The soup was good ."])[0] is not None
 
 

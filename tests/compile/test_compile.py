@@ -9,9 +9,21 @@ from attention.cases import SCORES, draw_inputs, normal, scrambled
 from oracles import agree
 from torch import nn
 
-from regard.attention import Attention, Decoder, Encoder, Heads, watch
-from regard.attention.call_records import watch_call
-from regard.attention.span import Alibi, Causal, Lengths, Mask, Monotonic, Packed, Predictive
+from regard.attention import (
+    Alibi,
+    Attention,
+    Causal,
+    Decoder,
+    Encoder,
+    Heads,
+    Lengths,
+    Mask,
+    Monotonic,
+    Packed,
+    Predictive,
+    call_records,
+    watch,
+)
 
 pytestmark = pytest.mark.compile
 
@@ -105,7 +117,7 @@ def test_watch_sees_a_compiled_model_under_plain_names():
     with watch(compiled) as looks:
         result = compiled(x)
     assert set(looks) == {"blocks.0.attention", "blocks.1.attention"}
-    with watch_call(compiled) as others:
+    with call_records.watch_call(compiled) as others:
         compiled(x)
     assert set(others) == set(looks)
     agree(result, model(x), rtol=1e-8)

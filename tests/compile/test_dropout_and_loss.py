@@ -3,9 +3,8 @@
 import pytest
 import torch
 
-from regard.attention.blocks import Block
-from regard.kernels.operations.dropout import dropout, dropout_add, relu_dropout
-from regard.kernels.operations.projection_loss import projection_loss
+from regard.attention import Block
+from regard.kernels import dropout, dropout_add, projection_loss, relu_dropout
 
 
 @pytest.mark.parametrize("count", [1, 2])

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from regard.data.builtin import generate
+from regard.data import generate
 from regard_corpora.dates import FORMS, LIMITS
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from regard.errors import CommandError
-from regard.tasks.settings import read_settings
+from regard.tasks import read_settings
 from regard_corpora import demo as phrasebook
 from regard_corpora.phrasebook import derive
 

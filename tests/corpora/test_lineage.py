@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from regard.data.builtin import Example
-from regard.tasks.settings import read_settings
+from regard.data import Example
+from regard.tasks import read_settings
 from regard_corpora import lineage
 
 

@@ -4,7 +4,7 @@ import hypothesis
 import pytest
 from hypothesis import strategies as st
 
-from regard.data.builtin import generate
+from regard.data import generate
 from regard_corpora.numerals import spell
 
 

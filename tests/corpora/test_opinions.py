@@ -8,8 +8,7 @@ from collections import Counter
 
 import pytest
 
-from regard.data.builtin import generate
-from regard.data.sentence_split import sentences
+from regard.data import generate, sentence_split
 from regard_corpora.opinion_words import TOPICS, WORDS
 from regard_corpora.opinions import AFFIRMED, DENIED, TURNED, Context, Opinions
 
@@ -100,10 +99,10 @@ def test_text_is_written_as_people_do(examples):
 
 
 def test_lengths(examples):
-    lengths = Counter(len(sentences(each.source)) for each in examples)
+    lengths = Counter(len(sentence_split.sentences(each.source)) for each in examples)
     assert set(lengths) == {1, 2, 3, 4}
     assert min(lengths.values()) > 250
-    assert {len(sentences(each.source)) for each in generate("reviews", 200)} == set(range(2, 9))
+    assert {len(sentence_split.sentences(each.source)) for each in generate("reviews", 200)} == set(range(2, 9))
 
 
 def test_gold_words_are_informative(examples):

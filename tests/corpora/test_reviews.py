@@ -5,8 +5,7 @@ from collections import Counter
 
 import pytest
 
-from regard.data.builtin import generate
-from regard.data.sentence_split import sentences
+from regard.data import generate, sentence_split
 from regard.errors import ArgumentError
 from regard_corpora.reviews import ELSEWHERE, TOPICS, Options
 
@@ -48,7 +47,7 @@ def read(sentence):
 
 
 def label(text):
-    found = {read(sentence.text) for sentence in sentences(text)} - {0}
+    found = {read(sentence.text) for sentence in sentence_split.sentences(text)} - {0}
     return {1: "positive", -1: "negative"}[found.pop()] if len(found) == 1 else None
 
 
@@ -63,11 +62,11 @@ def test_a_reader_agrees_with_every_label(examples):
 
 def test_the_sentences_are_found(examples):
     for example in examples:
-        found = sentences(example.source)
+        found = sentence_split.sentences(example.source)
         assert 2 <= len(found) <= 8
         assert " ".join(each.text for each in found) == example.source
         assert all(each.text.count(" .") == 1 for each in found)
-    assert {len(sentences(example.source)) for example in examples} == set(range(2, 9))
+    assert {len(sentence_split.sentences(example.source)) for example in examples} == set(range(2, 9))
 
 
 def test_the_gold_words_decide(examples):
@@ -83,9 +82,9 @@ def test_the_gold_words_decide(examples):
                 other = words[:place] + words[place + 1 :]
             else:
                 other = [*words[:place], instead.capitalize() if word[0].isupper() else instead, *words[place + 1 :]]
-            start = sum(len(each.text.split()) for each in sentences(" ".join(words[: place + 1]))[:-1])
-            before = next(each for each in sentences(" ".join(words[start:]))).text
-            after = next(each for each in sentences(" ".join(other[start:]))).text
+            start = sum(len(each.text.split()) for each in sentence_split.sentences(" ".join(words[: place + 1]))[:-1])
+            before = next(each for each in sentence_split.sentences(" ".join(words[start:]))).text
+            after = next(each for each in sentence_split.sentences(" ".join(other[start:]))).text
             assert read(before) == (1 if example.target == "positive" else -1), before
             assert read(after) == -read(before), after
             turned[word.lower()] += 1
@@ -116,7 +115,10 @@ def test_what_is_drawn_is_varied(examples):
 
 
 def test_options():
-    assert all(len(sentences(each.source)) == 1 for each in generate("reviews", 50, shortest=1, longest=1, edition=1))
+    assert all(
+        len(sentence_split.sentences(each.source)) == 1
+        for each in generate("reviews", 50, shortest=1, longest=1, edition=1)
+    )
     plain = list(generate("reviews", 200, denied=0, edition=1))
     assert not any(re.search(DENIES, each.source.lower()) for each in plain)
     assert all(re.search(DENIES, each.source.lower()) for each in generate("reviews", 50, denied=100, edition=1))

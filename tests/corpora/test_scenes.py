@@ -10,7 +10,8 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from regard.data.builtin import generate, split_of
+from regard.data import generate
+from regard.data.builtin import split_of
 from regard.errors import ArgumentError
 from regard_corpora.scenes.drawing import RGB
 from regard_corpora.scenes.placing import FAR

@@ -4,7 +4,7 @@ import hypothesis
 import pytest
 from hypothesis import strategies as st
 
-from regard.data.builtin import generate
+from regard.data import generate
 
 SOLVED = {
     "reverse": lambda words: (words[::-1], [(i, len(words) - 1 - i) for i in range(len(words))]),

@@ -9,7 +9,7 @@ from PIL import Image
 from regard.data.builtin import generate
 from regard.data.builtin_files import write
 from regard.errors import ArgumentError
-from regard.io.pharaoh import parse_pharaoh
+from regard.io import parse_pharaoh
 
 
 def test_what_is_written_is_what_was_generated(tmp_path):

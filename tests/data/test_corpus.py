@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from regard.data.corpus import lines, pairs
 from regard.data.settings import CorpusSettings
 from regard.errors import DataError
-from regard.io.lines import LONGEST
+from regard.io import LONGEST
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from regard.data.language_profile import (
     list_trigrams,
     merge_profiles,
 )
-from regard.tasks.run_start import start
+from regard.tasks import start
 
 EXAMPLES = list(generate("phrasebook", 1500))
 HELD_OUT = list(generate("phrasebook", 200, split="valid"))

@@ -10,8 +10,8 @@ from regard.data.batching import collate
 from regard.data.packing import pack, pad_up, step_of
 from regard.data.tokenizer import END, PAD, START
 from regard.errors import ArgumentError
-from regard.models.kinds import build, read_model_config
-from regard.training.objective import Prediction
+from regard.models import build, read_model_config
+from regard.training import Prediction
 
 SMALL = {"size": 8, "dropout": 0.0}
 MODELS = {

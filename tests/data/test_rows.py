@@ -9,7 +9,7 @@ from regard.data.settings import DataSettings, TokenizerSettings
 from regard.data.tokenizer import Tokenizers
 from regard.data.vocabulary import train
 from regard.errors import DataError
-from regard.io.lines import LONGEST
+from regard.io import LONGEST
 
 TEXTS = ["a b c d", "d c b a"]
 

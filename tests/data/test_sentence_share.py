@@ -8,9 +8,8 @@ from tiny import table
 
 from regard import load
 from regard.data.sentence_share import FILE, SAMPLE, SentenceCounter, SentenceShare, describe_several
-from regard.interop.exported import open_engine
-from regard.interop.run_pack import pack
-from regard.tasks.run_start import start
+from regard.interop import open_engine, pack
+from regard.tasks import start
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import pytest
 
 from regard.data.settings import CorpusSettings, DataSettings
 from regard.data.table_texts import TableTexts
-from regard.io.lines import GivenText
+from regard.io import GivenText
 
 TRAINED = DataSettings(documents="train.tsv")
 

@@ -6,12 +6,11 @@ import random
 
 import torch
 
-from regard.data.tokenizer import END, PAD, START
+from regard.data import END, PAD, START
 from regard.decoding.ensemble import Ensemble
 from regard.decoding.sentence_search import search
 from regard.decoding.sources import tokens_of
-from regard.models.contract import Tokens
-from regard.models.kinds import build, read_model_config
+from regard.models import Tokens, build, read_model_config
 
 WORDS = 11
 SMALL = {

@@ -6,13 +6,12 @@ import pytest
 import torch
 from decoding.cases import WORDS, found_of, sentences, small
 
-from regard.data.tokenizer import END
+from regard.data import END
 from regard.decoding.batches import greedy_in_batches, label_in_batches, label_pictures, search_in_batches
 from regard.decoding.options import Options
 from regard.decoding.sentence_search import search
 from regard.decoding.sources import documents_of, flat_of, tokens_of
-from regard.models.contract import Pictures
-from regard.models.kinds import build, read_model_config
+from regard.models import Pictures, build, read_model_config
 
 KINDS = {
     "han": {"size": 3, "embedding": 4, "hidden": 5},

@@ -8,7 +8,7 @@ from decoding.cases import SMALL, WORDS, sentences, small
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regard.data.tokenizer import END
+from regard.data import END
 from regard.decoding.device_search import DeviceSearch, SlotOptions
 from regard.decoding.limits import output_limit
 from regard.decoding.options import Options

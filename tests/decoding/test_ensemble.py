@@ -4,7 +4,7 @@ import pytest
 import torch
 from decoding.cases import WORDS, small
 
-from regard.data.tokenizer import START
+from regard.data import START
 from regard.decoding.ensemble import Ensemble, first_model
 from regard.decoding.sources import tokens_of
 from regard.errors import ArgumentError

@@ -6,7 +6,7 @@ from decoding.cases import SMALL, WORDS, sentences, small
 
 from regard.decoding.half_precision import to_bfloat16
 from regard.decoding.sources import tokens_of
-from regard.models.kinds import build, read_model_config
+from regard.models import build, read_model_config
 
 
 @pytest.mark.parametrize("kind", ["transformer", "rnnsearch", "both"])

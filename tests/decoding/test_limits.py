@@ -7,15 +7,14 @@ import pytest
 import torch
 from decoding.cases import Script, found_of, sentences, small
 
-from regard.data.tokenizer import END
+from regard.data import END
 from regard.decoding.limits import check_memory, output_limit, output_limits, row_bytes, search_bytes
 from regard.decoding.options import Options
 from regard.decoding.sentence_search import greedy, search
 from regard.decoding.sources import tokens_of
 from regard.errors import ArgumentError
 from regard.machine import memory
-from regard.models.contract import Tokens
-from regard.models.kinds import KINDS, build, read_model_config
+from regard.models import KINDS, Tokens, build, read_model_config
 
 pytestmark = pytest.mark.skipif(memory() is None, reason="this system does not say how much memory it has")
 TINY = {"kind": "transformer", "size": 16, "heads": 2, "layers": 1, "hidden": 16}

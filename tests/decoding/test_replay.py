@@ -9,7 +9,7 @@ import torch
 from decoding.cases import SMALL, WORDS, closest_choice, sentences, small
 
 from regard.attention import watch
-from regard.data.tokenizer import END, START
+from regard.data import END, START
 from regard.decoding.batches import can_replay, search_in_batches
 from regard.decoding.options import GREEDY, Options
 from regard.decoding.outputs import Candidate

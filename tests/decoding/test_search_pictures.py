@@ -8,7 +8,7 @@ import torch
 from decoding.cases import every_target
 from models.pictured import CASES, captioner, pictures
 
-from regard.data.tokenizer import END, PAD, START
+from regard.data import END, PAD, START
 from regard.decoding.batches import search_pictures
 from regard.decoding.ensemble import Ensemble
 from regard.decoding.limits import CAPTION
@@ -16,7 +16,7 @@ from regard.decoding.options import GREEDY, Options
 from regard.decoding.scoring import length_penalty
 from regard.decoding.sentence_search import greedy, search
 from regard.errors import ArgumentError
-from regard.models.contract import Pictures, Tokens
+from regard.models import Pictures, Tokens
 
 WORDS = 7
 every_case = pytest.mark.parametrize("name", CASES)

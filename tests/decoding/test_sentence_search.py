@@ -22,10 +22,8 @@ from decoding.cases import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regard.attention import cache
-from regard.attention.call_records import watch
-from regard.data.batching import collate
-from regard.data.tokenizer import END, PAD, START
+from regard.attention import cache, watch
+from regard.data import END, PAD, START, collate
 from regard.decoding.batches import score_pairs
 from regard.decoding.ensemble import Ensemble
 from regard.decoding.options import GREEDY, Options
@@ -33,8 +31,8 @@ from regard.decoding.scoring import length_penalty
 from regard.decoding.sentence_search import greedy
 from regard.decoding.sources import tokens_of
 from regard.errors import ArgumentError
-from regard.models.kinds import build, read_model_config
-from regard.training.objective import inputs
+from regard.models import build, read_model_config
+from regard.training import inputs
 
 KINDS = [*SMALL, "both"]
 every_kind = pytest.mark.parametrize("kind", KINDS)

@@ -1,6 +1,6 @@
 """Token numbers become the tensors that models read."""
 
-from regard.data.tokenizer import END, PAD
+from regard.data import END, PAD
 from regard.decoding.sources import documents_of, flat_of, tokens_of
 
 

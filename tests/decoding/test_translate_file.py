@@ -6,8 +6,7 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.data.sentence_split import Piece, pieces
-from regard.data.vocabulary import train
+from regard.data import sentence_split, train
 from regard.decoding.translate_file import LineFitter, join_outputs
 from regard.run import Translation
 
@@ -24,7 +23,7 @@ def test_lines_that_fit_are_left_alone():
     warned: list[str] = []
     lines = ["a  b c", "", "  ", "x. Y!"]
     assert LineFitter(lengths, 3, warn=warned.append).parts(lines, "f") == [
-        [Piece(0, len(line), line)] for line in lines
+        [sentence_split.Piece(0, len(line), line)] for line in lines
     ]
     assert warned == []
 
@@ -33,7 +32,7 @@ def test_cut_lines_are_named_and_then_counted():
     warned: list[str] = []
     fit = LineFitter(lengths, 2, warn=warned.append)
     found = [fit.parts(["a b", "a b c d"], "file", first)[1] for first in range(1, 25, 2)]
-    assert found == [[Piece(0, 3, "a b")]] * 12
+    assert found == [[sentence_split.Piece(0, 3, "a b")]] * 12
     assert (
         warned[0]
         == "file, line 2: 4 tokens, truncated to 2, as the model takes at most 2; --split translates all of it"
@@ -79,7 +78,7 @@ SCORES = st.lists(st.integers(-9, 0).map(float), min_size=1, max_size=3)
 @given(st.lists(SCORES, min_size=1, max_size=3), st.integers(1, 4))
 def test_the_best_of_a_line_are_the_best_combinations(scores, count):
     """Against all of them."""
-    parts = [Piece(i, i + 1, "x") for i in range(len(scores))]
+    parts = [sentence_split.Piece(i, i + 1, "x") for i in range(len(scores))]
     outputs = [
         [output(f"{i}.{j}", each) for j, each in enumerate(sorted(row, reverse=True)[:count])]
         for i, row in enumerate(scores)
@@ -97,12 +96,12 @@ def test_the_best_of_a_line_are_the_best_combinations(scores, count):
 
 def test_links_count_words_of_the_whole_line():
     line = "One two. Three four five"
-    parts = pieces(line, lambda text: len(text.split()), 2)
+    parts = sentence_split.pieces(line, lambda text: len(text.split()), 2)
     assert [part.text for part in parts] == ["One two.", "Three four", "five"]
     outputs = [[output("a b", -1, [(0, 1), (1, 0)])], [output("", -1)], [output("c", -1, [(0, 0)])]]
     assert join_outputs(line, parts, outputs, 1)[0].alignment == ((0, 1), (1, 0), (4, 2))
     # A word that was cut in two is one word of the line.
-    parts = pieces("abcd ef", len, 3)
+    parts = sentence_split.pieces("abcd ef", len, 3)
     assert [part.text for part in parts] == ["abc", "d", "ef"]
     outputs = [[output(part.text, -1, [(0, 0)])] for part in parts]
     assert join_outputs("abcd ef", parts, outputs, 1)[0].alignment == ((0, 0), (0, 1), (1, 2))
@@ -113,18 +112,21 @@ def test_words_that_were_left_out_are_counted_in_the_whole_line():
         return dataclasses.replace(output("a", -1), untranslated=spans)
 
     line = "One two three four. Five six seven eight."
-    parts = pieces(line, lambda text: len(text.split()), 4)
+    parts = sentence_split.pieces(line, lambda text: len(text.split()), 4)
     outputs = [[left_out((0, 3))], [left_out((1, 4))]]
     assert join_outputs(line, parts, outputs, 1)[0].untranslated == ((0, 3), (5, 8))
     assert join_outputs(line, parts, [[output("a", -1)], outputs[1]], 1)[0].untranslated is None
-    tagged = [Piece(0, 19, f"<2de> {parts[0].text}"), parts[1]]  # a tag before a piece is no word of the line
+    tagged = [
+        sentence_split.Piece(0, 19, f"<2de> {parts[0].text}"),
+        parts[1],
+    ]  # a tag before a piece is no word of the line
     outputs = [[left_out((1, 4))], [left_out()]]
     assert join_outputs(line, tagged, outputs, 1)[0].untranslated == ((0, 3),)
 
 
 def test_samples_are_put_together_in_their_order():
     outputs = [[output("a", -5), output("b", -1)], [output("c", -2), output("d", -9)]]
-    parts = [Piece(0, 1, "x"), Piece(2, 3, "y")]
+    parts = [sentence_split.Piece(0, 1, "x"), sentence_split.Piece(2, 3, "y")]
     assert [each.text for each in join_outputs("x y", parts, outputs, 2, ranked=False)] == ["a c", "b d"]
 
 

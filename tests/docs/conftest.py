@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[2]
 @pytest.fixture(scope="session")
 def furnished(tmp_path_factory) -> Path:
     """The folder; its run has taken twenty steps, and has learned next to nothing."""
-    from regard.data.builtin import generate
+    from regard.data import generate
     from regard.report import train_and_report
 
     desk = tmp_path_factory.mktemp("desk")

@@ -14,12 +14,11 @@ import pytest
 import typer
 from documented import ROOT, SHELL, spans, texts
 
+from regard.cli import app
 from regard.cli.command import OLD_NAMES
-from regard.cli.program import app
-from regard.data.settings import DataSettings, TokenizerSettings
-from regard.models.contract import Model
-from regard.models.kinds import KINDS
-from regard.training.settings import TrainingSettings
+from regard.data import DataSettings, TokenizerSettings
+from regard.models import KINDS, Model
+from regard.training import TrainingSettings
 
 FLAG = re.compile(r"(?<![\w-])--[a-z][a-z-]+")
 OTHERS = {  # options of other programs, by the word that the same code or sentence has

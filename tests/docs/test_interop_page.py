@@ -10,7 +10,8 @@ from documented import ROOT, spans
 from interop.random_models import TOKENIZERS, draw_model
 from pretrained import TEXTS, m2m100_folder, marian_folder
 
-from regard.interop.ctranslate2 import convert, pieces_of
+from regard.interop import convert
+from regard.interop.ctranslate2 import pieces_of
 
 pytest.importorskip("transformers")
 PIECES = pieces_of(TOKENIZERS.source)

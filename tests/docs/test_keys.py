@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from regard.data.settings import CorpusSettings, DataSettings, TokenizerSettings
-from regard.models.kinds import KINDS
-from regard.serving.settings import ServeSettings
-from regard.training.settings import TrainingSettings
+from regard.data import CorpusSettings, DataSettings, TokenizerSettings
+from regard.models import KINDS
+from regard.serving import ServeSettings
+from regard.training import TrainingSettings
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = (DOCS / "guide" / "configuration.md").read_text()

@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 import typer
 
-from regard.attention.score import Dot, Score
-from regard.cli.command import SECTIONS
-from regard.cli.program import app
+from regard.attention import Dot, Score
+from regard.cli import SECTIONS, app
 
 ROOT = Path(__file__).parents[2]
 PUBLIC = ["regard", "regard.attention", "regard.errors", "regard.inspection"]

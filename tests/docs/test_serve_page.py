@@ -19,9 +19,9 @@ import typer
 from child import Child, command, fork
 from documented import ROOT, spans, texts
 
-from regard.cli.program import app
+from regard.cli import app
 from regard.config import parse
-from regard.serving.settings import ServeSettings
+from regard.serving import ServeSettings
 
 PAGE = (ROOT / "docs" / "guide" / "serve.md").read_text(encoding="utf-8")
 STORED = ROOT / "tests" / "stored_runs"

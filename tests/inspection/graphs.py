@@ -3,8 +3,7 @@
 import torch
 
 from regard.inspection.collect.graph import Graph
-from regard.models.contract import Model
-from regard.models.kinds import build, read_model_config
+from regard.models import Model, build, read_model_config
 
 
 def make(kind: str, vocabulary: int = 20, **options: object) -> Model:

@@ -4,10 +4,9 @@
 import torch
 from torch import Tensor
 
-from regard.attention.look import Attentive, Look
-from regard.data.tokenizer import Tokenizers
-from regard.data.vocabulary import train
-from regard.models.contract import Memory, Model, Tokens
+from regard.attention import Attentive, Look
+from regard.data import Tokenizers, train
+from regard.models import Memory, Model, Tokens
 
 WORDS = [f"w{number}" for number in range(12)]
 TOKENIZERS = Tokenizers(train([" ".join(WORDS)], "word"))

@@ -6,17 +6,14 @@ from typing import Any
 
 import torch
 
-from regard.data.builtin import generate
-from regard.data.tokenizer import Tokenizers
-from regard.data.vocabulary import train
+from regard.data import Tokenizers, generate, train
 from regard.inspection import exhibit_of
 from regard.inspection.collect.exhibit import Exhibit, View
 from regard.inspection.collect.teacher_forcing import ForwardPass, force, watch_forward
 from regard.inspection.collect.views import views_of
-from regard.models.kinds import KINDS
+from regard.models import KINDS
 from regard.run import Run
-from regard.tasks.settings import read_settings
-from regard.tasks.task import build_model
+from regard.tasks import build_model, read_settings
 
 PAIRS = list(generate("phrasebook", 60, longest=8, edition=1))
 REVIEWS = list(generate("reviews", 40, edition=1))

@@ -5,15 +5,12 @@ from typing import Any
 
 import torch
 
-from regard.data.tokenizer import Tokenizers
-from regard.data.vocabulary import train
-from regard.inspection.alignments.settings import AlignmentSettings
+from regard.data import Tokenizers, train
+from regard.inspection import AlignmentSettings
 from regard.interop.ctranslate2 import AlignmentHead, convert, library, pieces_of, position_count
 from regard.interop.engine import CTranslate2Engine
-from regard.models import kinds
-from regard.models.transformer.config import TransformerConfig
-from regard.models.transformer.model import TransformerModel
-from regard.tasks.engine import ModelEngine
+from regard.models import TransformerConfig, TransformerModel, kinds
+from regard.tasks import ModelEngine
 
 WORDS = [f"w{i}" for i in range(36)]
 TOKENIZERS = Tokenizers(train([" ".join(WORDS)] * 2, "word"))

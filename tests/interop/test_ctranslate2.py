@@ -4,14 +4,12 @@ import pytest
 import torch
 from interop.random_models import SIZE, TOKENIZERS, both_engines, draw_model, draw_sources
 
-from regard.data.tokenizer import Tokenizers
-from regard.data.vocabulary import train
+from regard.data import Tokenizers, train
 from regard.errors import ArgumentError, MissingExtraError
-from regard.inspection.alignments.settings import AlignmentSettings
+from regard.inspection import AlignmentSettings
 from regard.interop import ctranslate2
 from regard.interop.ctranslate2 import AlignmentHead, check_model, convert, pieces_of, position_count
-from regard.models import kinds
-from regard.models.transformer.config import TransformerConfig
+from regard.models import TransformerConfig, kinds
 
 OPTIONS = [
     {"norm": norm, "positions": positions} for norm in ("pre", "post") for positions in ("sinusoidal", "learned")
@@ -96,7 +94,7 @@ def test_two_vocabularies(tmp_path):
     translator = ctranslate2.library().Translator(str(tmp_path))
     (scored,) = translator.score_batch([source[4:9]], [target[4:6]])
     ids = torch.arange(4, 9)[None], torch.tensor([[1, 4, 5]])
-    from regard.models.contract import Tokens
+    from regard.models import Tokens
 
     logits = model.eval()(*(Tokens.of(rows, torch.tensor([rows.shape[1]])) for rows in ids))
     right = logits.log_softmax(-1)[0, torch.arange(3), [4, 5, 2]]

@@ -18,7 +18,7 @@ from regard.errors import RegardError
 from regard.interop.ctranslate2 import convert, library, pieces_of
 from regard.interop.ctranslate2_file import ModelFile, read_model_file
 from regard.interop.export import verify_export
-from regard.tasks.engine import ModelEngine
+from regard.tasks import ModelEngine
 
 pytest.importorskip("ctranslate2")
 AREN = ROOT.parent / "shared" / "data" / "pretrained" / "aren-transliteration"

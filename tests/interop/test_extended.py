@@ -9,8 +9,8 @@ from cli.typing_in import Command
 from pretrained import TEXTS, m2m100_folder, marian_folder
 from safetensors.torch import load_file
 
-from regard.data.special_pieces import is_filler
-from regard.decoding.sources import tokens_of
+from regard.data import special_pieces
+from regard.decoding import tokens_of
 from regard.interop.export import export_model
 from regard.interop.importing import import_model
 from regard.interop.numbering import marian_rows, written_rows
@@ -51,7 +51,7 @@ def test_fillers_become_pieces_and_texts_come_back(grown):
         (before.tokenizers.source, after.tokenizers.source),
         (before.tokenizers.target, after.tokenizers.target),
     ):
-        fillers = [i for i, name in enumerate(old.names) if is_filler(name)]
+        fillers = [i for i, name in enumerate(old.names) if special_pieces.is_filler(name)]
         ids = [new.names.index("▁Grüezi"), new.names.index(code)]
         assert ids == [*fillers, old.size, old.size + 1][:2]
         assert new.size % 8 == 0
@@ -85,7 +85,7 @@ def test_scores_of_pieces_that_were_there_stay(grown):
         assert torch.allclose(scores[1][:, same], scores[0][:, same], atol=1e-5)
     new_ids = [i for i, name in enumerate(new) if name in ("▁Grüezi", CODES[family])]
     assert float(scores[1][:, new_ids].min()) > -1e3  # no piece that is never written
-    never = [i for i, name in enumerate(new) if is_filler(name)]
+    never = [i for i, name in enumerate(new) if special_pieces.is_filler(name)]
     assert not never or float(scores[1][:, never].max()) < -1e3
 
 
@@ -96,7 +96,7 @@ def test_exports_have_them(grown):
     export_model(folder / "new", folder / form, to=form)
     rows = written_rows(folder / form) if family == "nllb" else marian_rows(folder / form)
     assert {"▁Grüezi", CODES[family]} <= rows.keys()
-    assert not any(map(is_filler, rows))
+    assert not any(map(special_pieces.is_filler, rows))
     own = run.model.source.tokens.weight[run.tokenizers.source.names.index("▁Grüezi")]
     tensors = load_file(Path(folder / form / "model.safetensors"))
     assert torch.equal(tensors["model.shared.weight"][rows["▁Grüezi"]], own)

@@ -6,7 +6,7 @@ import pytest
 
 from regard.errors import CommandError
 from regard.interop.folders import check_model_folder, whole_folder
-from regard.io.disk import lock
+from regard.io import disk
 
 
 def test_a_folder_gets_its_name_when_it_is_whole(tmp_path):
@@ -60,7 +60,7 @@ def test_what_a_killed_process_left_is_removed_and_what_a_living_one_writes_is_n
         (tmp_path / f".run[1].writing-{name}").mkdir()
         (tmp_path / f".run[1].writing-{name}" / "half").touch()
         (tmp_path / f".run[1].writing-{name}.lock").touch()
-    with lock(tmp_path / ".run[1].writing-living.lock"), whole_folder(tmp_path / "run[1]"):
+    with disk.lock(tmp_path / ".run[1].writing-living.lock"), whole_folder(tmp_path / "run[1]"):
         pass
     assert sorted(path.name for path in tmp_path.iterdir()) == [".run[1].writing-living", "run[1]"]
 

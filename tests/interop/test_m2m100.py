@@ -13,8 +13,8 @@ from pretrained import m2m100_folder
 
 from regard import export_model, import_model, load
 from regard.attention import watch
-from regard.data.tokenizer import END, PAD, START
-from regard.decoding.sources import tokens_of
+from regard.data import END, PAD, START
+from regard.decoding import tokens_of
 from regard.errors import CommandError, ConfigError, RegardError
 from regard.interop.formats import model_type
 from regard.interop.m2m100 import THEIR_START, read_vocabulary, rows_of

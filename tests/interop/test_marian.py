@@ -11,8 +11,8 @@ from pretrained import TEXTS, marian_folder
 
 from regard import export_model, import_model, load
 from regard.attention import watch
-from regard.data.tokenizer import END, PAD, START, UNKNOWN
-from regard.decoding.sources import tokens_of
+from regard.data import END, PAD, START, UNKNOWN
+from regard.decoding import tokens_of
 from regard.errors import CheckpointError, ConfigError, RegardError
 from regard.interop.formats import model_type
 from regard.interop.marian import rows_of

@@ -6,9 +6,8 @@ import warnings
 import pytest
 from interop.pieces import draw_texts, train
 
-from regard.data.special_pieces import is_filler
-from regard.data.tokenizer import SPECIAL, UNKNOWN, Tokenizers, open_tokenizer
-from regard.data.vocabulary import train as train_vocabulary
+from regard.data import UNKNOWN, Tokenizers, open_tokenizer, special_pieces
+from regard.data import train as train_vocabulary
 from regard.errors import DataError
 from regard.interop.numbering import (
     M2M100,
@@ -27,7 +26,7 @@ from regard.interop.numbering import (
 )
 from regard.interop.sentencepiece import read_model
 
-TEXTS = [text for text in draw_texts(11, 60) if not any(piece in text for piece in (*SPECIAL, "<mask>"))]
+TEXTS = [text for text in draw_texts(11, 60) if not any(piece in text for piece in (*special_pieces.SPECIAL, "<mask>"))]
 PLAIN = ["the quick brown fox jumps over a lazy dog", "hello world, 22 tests!!", "", "Ärger über Straße", "dog fox"]
 
 
@@ -62,7 +61,7 @@ def test_marian(marian):
         warnings.simplefilter("ignore")  # it recommends a package
         theirs = transformers().MarianTokenizer.from_pretrained(marian)
     ids, rows = marian_ids(marian), marian_rows(marian)
-    assert [*ids] == [*SPECIAL, *(piece for piece in rows if piece not in SPECIAL)]
+    assert [*ids] == [*special_pieces.SPECIAL, *(piece for piece in rows if piece not in special_pieces.SPECIAL)]
     assert len(ids) == len(rows) + 1 == len(theirs.encoder) + 1
     ours = marian_tokenizers(marian)
     assert (ours.joint, ours.same_ids, ours.source.size) == (False, True, len(ids))
@@ -234,8 +233,8 @@ def test_pieces_that_stand_for_nothing_fill_up_to_a_multiple_of_eight(size):
     assert after.joint
     assert after.source.names[:size] == before.source.names
     fillers = after.source.names[size:]
-    assert all(map(is_filler, fillers))
-    assert not any(map(is_filler, before.source.names))
+    assert all(map(special_pieces.is_filler, fillers))
+    assert not any(map(special_pieces.is_filler, before.source.names))
     text = "w1 w2 " + " ".join(fillers)
     assert after.source.encode("w1 w2") == before.source.encode("w1 w2")
     assert all(i < size for i in after.source.encode(text))  # no text spells them

@@ -17,7 +17,7 @@ from documented import ROOT
 from pretrained import TEXTS, marian_folder
 
 from regard import export_model, import_model, load
-from regard.data.tokenizer import PAD, START
+from regard.data import PAD, START
 from regard.errors import DataError
 from regard.interop.marian import rows_of
 from regard.interop.numbering import THEIR_START, marian_rows

@@ -16,9 +16,8 @@ from tiny import table
 from regard.errors import CheckpointError, CommandError, DataError, RegardError
 from regard.interop.run_pack import pack, without_folders
 from regard.run import load
-from regard.tasks.run_start import start
-from regard.tasks.summary import summarise
-from regard.training.checkpoint import Checkpoints
+from regard.tasks import start, summarise
+from regard.training import Checkpoints
 
 TRIES = [40, pytest.param(200, marks=pytest.mark.slow)]
 

@@ -7,7 +7,7 @@ import random
 import pytest
 from interop.pieces import WORDS, draw_texts, field, train, write
 
-from regard.data.tokenizer import END, PAD, START, UNKNOWN, Tokenizer, Tokenizers, open_tokenizer
+from regard.data import END, PAD, START, UNKNOWN, Tokenizer, Tokenizers, open_tokenizer
 from regard.errors import DataError
 from regard.interop.sentencepiece import convert, read_model
 

@@ -5,8 +5,7 @@ import random
 import pytest
 from interop.pieces import draw_texts, train
 
-from regard.data.extension import extend_tokenizers
-from regard.data.tokenizer import Tokenizers, open_tokenizer
+from regard.data import Tokenizers, open_tokenizer, vocabulary_extension
 from regard.interop.sentencepiece import convert, read_model
 from regard.interop.sentencepiece_writer import write_model
 
@@ -55,7 +54,7 @@ def test_texts_are_cut_and_put_together_as_before(form, tmp_path, texts):
 def test_added_words_are_read_back_and_cut_nothing(kind, tmp_path, texts):
     theirs, tokenizer = read(tmp_path / "theirs.model", model_type=kind)
     words = ["foxhole", "thequick", "dogs"]
-    tokenizer = extend_tokenizers(Tokenizers(tokenizer), words).after.source
+    tokenizer = vocabulary_extension.extend_tokenizers(Tokenizers(tokenizer), words).after.source
     write_model(tokenizer, tmp_path / "ours.model", tokenizer.pieces(tokenizer.added.values()))
     ours = sentencepiece.SentencePieceProcessor(model_file=str(tmp_path / "ours.model"))
     for text in [" ".join(words), "foxholes thequickdogs", *texts]:

@@ -17,8 +17,7 @@ from regard.interop.stacks import (
     read_tensors,
     spread_blocks,
 )
-from regard.models.kinds import build
-from regard.models.transformer.config import TransformerConfig
+from regard.models import TransformerConfig, build
 
 CONFIG = {"d_model": 12, "encoder_layers": 2, "decoder_layers": 1, "activation_function": "swish"}
 CONFIG |= {f"{side}_{key}": n for side in ("encoder", "decoder") for key, n in (("attention_heads", 3), ("ffn_dim", 7))}

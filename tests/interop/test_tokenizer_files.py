@@ -10,8 +10,7 @@ from cli.typing_in import Command
 from pretrained import TEXTS, m2m100_folder, marian_folder
 
 from regard import export_model, import_model, load
-from regard.data.special_pieces import is_filler
-from regard.data.tokenizer import END
+from regard.data import END, special_pieces
 from regard.errors import DataError
 from regard.interop.numbering import added_rows, marian_rows, written_rows
 from regard_bench.serving import write_run
@@ -122,7 +121,7 @@ def test_new_pieces_have_their_rows(grown, family):
     tokenizer, run, code = opened(grown), load(grown.parent / "grown"), CODES[family][0]
     names, rows = run.tokenizers.target.names, written_rows(grown) if family != "marian" else None
     rows = rows or json.loads((grown / "vocab.json").read_text())
-    assert not any(map(is_filler, rows))
+    assert not any(map(special_pieces.is_filler, rows))
     for piece in ("▁Grüezi", code):
         assert tokenizer.convert_tokens_to_ids(piece) == rows[piece]
         assert tokenizer.convert_ids_to_tokens(rows[piece]) == piece

@@ -6,10 +6,8 @@ import pytest
 from interop.random_models import TOKENIZERS
 
 import regard
-from regard.data.tokenizer import END, START, Tokenizers
-from regard.data.vocabulary import train
-from regard.decoding.batches import Scored
-from regard.decoding.options import GREEDY
+from regard.data import END, START, Tokenizers, train
+from regard.decoding import GREEDY, batches
 from regard.errors import DataError, VerificationError
 from regard.interop import verify as module
 from regard.interop.numbering import round_up
@@ -32,7 +30,7 @@ class Copy:
 
     def score(self, sources, targets):
         scored = self.run.engine.score(sources, targets)
-        return [Scored(each.log_prob, [token + self.shift for token in each.tokens]) for each in scored]
+        return [batches.Scored(each.log_prob, [token + self.shift for token in each.tokens]) for each in scored]
 
 
 @pytest.fixture(scope="module")

@@ -7,10 +7,20 @@ from unittest import mock
 import torch
 from hypothesis import strategies as st
 
-from regard.attention import Attention
-from regard.attention.score import Additive, Cosine, Dot, General
-from regard.attention.span import Causal, Lengths, Mask, Monotonic, Predictive, join
-from regard.attention.weighting import Softmax
+from regard.attention import (
+    Additive,
+    Attention,
+    Causal,
+    Cosine,
+    Dot,
+    General,
+    Lengths,
+    Mask,
+    Monotonic,
+    Predictive,
+    Softmax,
+    join,
+)
 from regard.kernels import backends
 
 TOLERANCE = {torch.float64: 1e-10, torch.float32: 2e-5, torch.bfloat16: 4e-2, torch.float16: 5e-3}

@@ -16,11 +16,30 @@ import torch
 from kernels.cases import TOLERANCE, recorded
 from torch import Tensor, nn
 
-from regard.attention import Attention, Heads, use_backend
-from regard.attention.cache import Prepared
-from regard.attention.score import Additive, Cosine, Dot, General, Location, Score
-from regard.attention.span import Alibi, Causal, Lengths, Mask, Monotonic, Packed, Predictive, Span, join, split_packed
-from regard.attention.weighting import Gumbel, Hard, Plain, Softmax, Sparsemax
+from regard.attention import (
+    Additive,
+    Alibi,
+    Attention,
+    Causal,
+    Cosine,
+    Dot,
+    General,
+    Heads,
+    Lengths,
+    Location,
+    Mask,
+    Monotonic,
+    Packed,
+    Predictive,
+    Prepared,
+    Score,
+    Softmax,
+    Span,
+    join,
+    split_packed,
+    use_backend,
+)
+from regard.attention.weighting import Gumbel, Hard, Plain, Sparsemax
 from regard.errors import ArgumentError, BackendError
 from regard.kernels import backends
 from regard.kernels.features import describe

@@ -13,9 +13,22 @@ from conftest import SEED
 from hypothesis import HealthCheck, given, settings
 from kernels.cases import TOLERANCE, calls, evaluate, recorded
 
-from regard.attention import Attention, use_backend
-from regard.attention.score import Additive, Cosine, Dot, General, Location
-from regard.attention.span import Causal, Lengths, Mask, Monotonic, Packed, Predictive, Span
+from regard.attention import (
+    Additive,
+    Attention,
+    Causal,
+    Cosine,
+    Dot,
+    General,
+    Lengths,
+    Location,
+    Mask,
+    Monotonic,
+    Packed,
+    Predictive,
+    Span,
+    use_backend,
+)
 from regard.attention.weighting import Gumbel, Hard, Plain, Sparsemax
 from regard.errors import ArgumentError, BackendError
 from regard.kernels import backends, features, triton

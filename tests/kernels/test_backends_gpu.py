@@ -4,10 +4,26 @@ import pytest
 import torch
 from kernels.cases import recorded
 
-from regard.attention import Attention, Decoder, Encoder, Heads, use_backend, watch
-from regard.attention.positions import Rotary
-from regard.attention.score import Additive, Cosine, Dot, General
-from regard.attention.span import Alibi, Causal, Lengths, Mask, Monotonic, Packed, Predictive
+from regard.attention import (
+    Additive,
+    Alibi,
+    Attention,
+    Causal,
+    Cosine,
+    Decoder,
+    Dot,
+    Encoder,
+    General,
+    Heads,
+    Lengths,
+    Mask,
+    Monotonic,
+    Packed,
+    Predictive,
+    Rotary,
+    use_backend,
+    watch,
+)
 from regard.attention.weighting import Gumbel, Hard, Sparsemax
 from regard.errors import BackendError, WatchError
 

@@ -5,9 +5,7 @@ from dataclasses import fields, replace
 import pytest
 import torch
 
-from regard.attention import Attention
-from regard.attention.score import Additive, Dot, Location
-from regard.attention.span import Causal, Monotonic, Packed
+from regard.attention import Additive, Attention, Causal, Dot, Location, Monotonic, Packed
 from regard.attention.weighting import Sparsemax
 from regard.kernels import features
 from regard.kernels.features import describe

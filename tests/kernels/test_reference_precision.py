@@ -10,10 +10,21 @@ from conftest import SEED
 from kernels.combinations import SOFT, WEIGHTINGS, Built, agree, fold, forced, interpreted, look
 from torch import Tensor
 
-from regard.attention import Attention, Heads, use_backend
-from regard.attention.score import Additive, Cosine, Dot, General, Location
-from regard.attention.span import Causal, Monotonic, Span
-from regard.attention.weighting import Plain, Softmax
+from regard.attention import (
+    Additive,
+    Attention,
+    Causal,
+    Cosine,
+    Dot,
+    General,
+    Heads,
+    Location,
+    Monotonic,
+    Softmax,
+    Span,
+    use_backend,
+)
+from regard.attention.weighting import Plain
 from regard.errors import BackendError
 
 DOTS = ["dot", "scaled", "general"]

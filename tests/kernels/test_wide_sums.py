@@ -6,9 +6,7 @@ from conftest import SEED
 from kernels.combinations import agree, forced, look
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from regard.attention import Attention, use_backend
-from regard.attention.score import Additive, Cosine
-from regard.attention.span import Monotonic, Predictive
+from regard.attention import Additive, Attention, Cosine, Monotonic, Predictive, use_backend
 
 WAYS = {name: forced(name) for name in ("dense", "sdpa", "window", "chunked")} | {"look": look}
 # What adds several numbers into one place. A GPU does it in the dtype it is given, by one atomic addition after

@@ -5,7 +5,7 @@ import torch
 from models.cases import CASES, model_of, pair
 
 from regard.attention import watch
-from regard.data.tokenizer import END
+from regard.data import END
 from regard.errors import ArgumentError, ConfigError
 from regard.models.contract import Model, Tokens
 from regard.models.kinds import KINDS, Kind, build, complete_table, find_kind, read_model_config

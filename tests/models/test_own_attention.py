@@ -8,9 +8,8 @@ from models.cases import CASES, RECURRENT_CASES, model_of, pair
 from oracles import agree
 from torch import nn
 
-from regard.attention import Attention, use_backend
-from regard.attention.score import Additive, Dot, General, Score
-from regard.attention.weighting import Hard, Softmax
+from regard.attention import Additive, Attention, Dot, General, Score, Softmax, use_backend
+from regard.attention.weighting import Hard
 
 
 @cache

@@ -16,8 +16,8 @@ import tomli_w
 
 from regard.config import read
 from regard.errors import ConfigError
-from regard.models.kinds import KINDS
-from regard.tasks.settings import read_settings
+from regard.models import KINDS
+from regard.tasks import read_settings
 
 pytestmark = pytest.mark.unchecked  # wrong types meet the checks of the library, not those of the tests
 CONFIGS = sorted((Path(__file__).parents[2] / "configs").glob("*.toml"))
@@ -229,7 +229,7 @@ def test_within_two_seconds(tmp_path, setting, said):
 def test_every_key_through_the_command(tmp_path):
     from typer.testing import CliRunner
 
-    from regard.cli.program import app
+    from regard.cli import app
 
     for name, table in TABLES.items():
         table = copy.deepcopy(table)

@@ -17,9 +17,8 @@ from tiny import records, same_tensors, table
 from regard.errors import CheckpointError
 from regard.report import train_and_report
 from regard.run import load
-from regard.tasks.run_start import start
-from regard.tasks.translate import Translate
-from regard.training.checkpoint import Checkpoints, read_checkpoint, weights_of
+from regard.tasks import start, translate
+from regard.training import Checkpoints, read_checkpoint, weights_of
 
 SCORES = {"step": [9.0, 5.0, 7.0, 8.0, 6.0, 6.0], "average": [9.0, 5.0, 7.0, 4.0, 6.0, 6.0]}  # the loss, in order
 BEST = {"step": "step-000004", "average": "average"}
@@ -40,7 +39,7 @@ def trained(home: Path, out: Path, best: str, steps: dict, resume: bool = False)
         return {"loss": scores.pop(0)}
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Translate, "validate", validate)
+        patch.setattr(translate.Translate, "validate", validate)
         start(table(home, **steps), out, resume=resume)
 
 
@@ -214,7 +213,7 @@ def test_a_resume_says_that_the_best_is_missing(run, home, best, tmp_path, capsy
     shutil.copytree(run, copy, symlinks=True)
     shutil.rmtree(copy / "checkpoints" / BEST[best])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Translate, "validate", lambda self: {"loss": 8.0})
+        patch.setattr(translate.Translate, "validate", lambda self: {"loss": 8.0})
         train_and_report(table(home, **{**LONGER, "training__average": 0}), copy, resume=True)
     said = capsys.readouterr().err
     assert f"{BEST[best]}: missing, but best.json says that it is the best checkpoint" in said
@@ -228,7 +227,7 @@ def test_a_missing_best_is_replaced_by_a_better_one(run, home, best, tmp_path):
     shutil.copytree(run, copy, symlinks=True)
     shutil.rmtree(copy / "checkpoints" / BEST[best])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Translate, "validate", lambda self: {"loss": 1.0})
+        patch.setattr(translate.Translate, "validate", lambda self: {"loss": 1.0})
         start(table(home, **{**LONGER, "training__average": 0}), copy, resume=True)
     assert load(copy).step == 8
 

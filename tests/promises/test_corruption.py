@@ -14,8 +14,9 @@ from tiny import table
 
 from regard.errors import CheckpointError, ConfigError, DataError
 from regard.run import load
-from regard.tasks.run_start import start
-from regard.training.checkpoint import Checkpoints, canonical, read_checkpoint
+from regard.tasks import start
+from regard.training import Checkpoints, read_checkpoint
+from regard.training.checkpoint import canonical
 
 REFUSED = (CheckpointError, ConfigError, DataError)
 LOADED = ("config.toml", "tokenizer.json", "checkpoints/step-000004/manifest.json")
@@ -51,7 +52,7 @@ def run(runs, tmp_path) -> Path:
 
 def logits(run: Path) -> torch.Tensor:
     opened = load(run, checkpoint="last")
-    from regard.decoding.sources import tokens_of
+    from regard.decoding import tokens_of
 
     tokens = tokens_of([[5, 6, 7], [8]])
     with torch.no_grad():

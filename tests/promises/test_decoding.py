@@ -6,11 +6,8 @@ import pytest
 import torch
 from decoding.cases import every_target, fed_again, next_log_probs, sentences, small
 
-from regard.data.tokenizer import END, PAD, START
-from regard.decoding.batches import score_pairs
-from regard.decoding.options import Options
-from regard.decoding.sentence_search import search
-from regard.decoding.sources import tokens_of
+from regard.data import END, PAD, START
+from regard.decoding import Options, batches, search, tokens_of
 
 KINDS = ["rnn", "rnnsearch", "luong", "transformer"]
 every_kind = pytest.mark.parametrize("kind", KINDS)
@@ -58,7 +55,7 @@ def test_trying_everything_agrees(kind):
     """Two words, END, and all that can be said with up to five of them."""
     model, (source,) = small(kind, words=5), sentences(1, words=5)
     targets = list(every_target(5, 5))
-    told = score_pairs(model, [source] * len(targets), targets)
+    told = batches.score_pairs(model, [source] * len(targets), targets)
     best = sorted(zip(told, targets, strict=True), key=lambda each: -each[0].log_prob)
     options = Options(beam=len(targets), nbest=len(targets), length_penalty=0.0, longest=5)
     assert tokens(search(model, tokens_of([source]), options)) == [[target for _, target in best]]

@@ -20,9 +20,8 @@ from tiny import same_tensors, table
 
 from regard.config import read
 from regard.run import load
-from regard.tasks.run_start import start
-from regard.training import metrics
-from regard.training.checkpoint import Checkpoints, read_checkpoint
+from regard.tasks import start
+from regard.training import Checkpoints, metrics, read_checkpoint
 from regard.training.trackers import Trackers
 
 STEPS = {"training__steps": 6, "training__validate_every": 2, "training__keep": 2, "training__average": 2}
@@ -60,7 +59,7 @@ def trained(home: Path, out: Path, **changes) -> None:
 
 def scripted(patch: pytest.MonkeyPatch) -> None:
     """Validations by the step that they come after."""
-    from regard.training.loop import Trainer
+    from regard.training import Trainer
 
     real = Trainer.average
 

@@ -11,11 +11,10 @@ import torch
 from tiny import caption_table, document_table, question_table, records, table
 
 from regard.errors import TrainingError
-from regard.models.kinds import KINDS
+from regard.models import KINDS
 from regard.run import load
-from regard.tasks.run_start import start
-from regard.training import update
-from regard.training.checkpoint import Checkpoints, read_checkpoint
+from regard.tasks import start
+from regard.training import Checkpoints, read_checkpoint, update
 
 SMALL = {"size": 8, "embedding": 8, "hidden": 8}
 MODELS = {

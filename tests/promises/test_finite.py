@@ -15,10 +15,10 @@ from torch import Tensor
 from typer.testing import CliRunner
 from untrained import LABELS, STEP, change_weights, make_run
 
-from regard.cli.program import app
-from regard.decoding.batches import search_in_batches
+from regard.cli import app
+from regard.decoding import batches
 from regard.errors import CheckpointError, NotFiniteError
-from regard.models.kinds import KINDS
+from regard.models import KINDS
 from regard.run import Run, load
 
 pytestmark = pytest.mark.unchecked
@@ -162,10 +162,8 @@ def test_every_way_to_search(runs, options, bad, when, monkeypatch):
 
 def test_places_on_a_device_say_so_too(runs):
     """The search that a GPU replays drops what is no number, and says so when nothing is left."""
+    from regard.decoding import Options, check_outputs, tokens_of
     from regard.decoding.device_search import DeviceSearch, SlotOptions
-    from regard.decoding.options import Options
-    from regard.decoding.outputs import check_outputs
-    from regard.decoding.sources import tokens_of
 
     run = overflowing(load(runs["transformer"]))
     with torch.no_grad():
@@ -184,7 +182,7 @@ def test_impossible_outputs_are_no_fault(runs):
     run = load(runs["pointer"])
     assert run.score(["1 2"], ["9 9"])[0].log_prob < -100
     assert run.translate(["1 2 3"], beam=4)
-    assert search_in_batches(run.model, [[5, 6]])[0].outputs
+    assert batches.search_in_batches(run.model, [[5, 6]])[0].outputs
 
 
 # ---- the commands

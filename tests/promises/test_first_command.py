@@ -6,7 +6,7 @@ import random
 import pytest
 
 from regard.run import load
-from regard.tasks.run_start import start
+from regard.tasks import start
 
 DRAW = random.Random(8)
 LETTERS = "abcdefgh"

@@ -15,7 +15,7 @@ import pytest
 from typer.testing import CliRunner
 
 import regard.cli.commands
-from regard.cli.program import app
+from regard.cli import app
 
 pytestmark = pytest.mark.unchecked  # typer's context is not of the class that it is annotated with
 

@@ -9,12 +9,12 @@ import tomli_w
 from tiny import table
 from typer.testing import CliRunner
 
-from regard.cli.program import app
+from regard.cli import app
 from regard.config import read
 from regard.errors import CheckpointError
-from regard.inspection.alignments.settings import AlignmentSettings
+from regard.inspection import AlignmentSettings
 from regard.run import load
-from regard.tasks.run_start import start
+from regard.tasks import start
 
 LONGER = {"training__steps": 4, "training__validate_every": 2}
 # Everything in a run folder that is read for a resume, or written by anything.

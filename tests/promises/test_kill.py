@@ -16,11 +16,7 @@ from forked import forked
 from tiny import TIMES, Line, StopAt, records, same_tensors, table, training
 
 from regard import report
-from regard.training import metrics
-from regard.training.checkpoint import Checkpoints, load_weights, read_checkpoint
-from regard.training.loop import train
-from regard.training.progress import Progress
-from regard.training.task import Task
+from regard.training import Checkpoints, Progress, Task, load_weights, metrics, read_checkpoint, train
 from regard.training.trackers import Trackers
 
 ALWAYS = {"steps": 100_000, "validate_every": 1, "log_every": 1, "ema": 0.9}

@@ -15,13 +15,12 @@ import torch
 from child import forked, regard
 from tiny import table
 
+from regard.data import DataSettings, TokenizerSettings, prepare
 from regard.data.corpus import lines as training_lines
-from regard.data.preparation import prepare
-from regard.data.settings import DataSettings, TokenizerSettings
 from regard.errors import DataError
-from regard.evaluation.items import read_texts
-from regard.io.lines import LONGEST, read_chunks
-from regard.tasks.run_start import start
+from regard.evaluation import read_texts
+from regard.io import LONGEST, read_chunks
+from regard.tasks import start
 
 pytestmark = pytest.mark.unchecked  # typer's own classes are not those it documents
 WORD = TokenizerSettings(kind="word")
@@ -220,7 +219,7 @@ def test_outputs_have_as_many_lines_as_inputs(run, tmp_path):
 
 def test_a_file_that_shrinks_is_no_result(run, tmp_path):
     """What was counted is compared with what was read; nothing is left in the place of the output."""
-    from regard.io.inputs import SourceLines
+    from regard.io import SourceLines
 
     path = tmp_path / "file"
     path.write_text("1 2\n" * 10)
@@ -257,8 +256,8 @@ def test_a_corpus_that_changes_while_it_is_read_is_not_cached(tmp_path, monkeypa
 
 def test_a_long_text_is_encoded_in_the_time_of_its_length():
     """A word is read up to a hundred thousand characters, the same in training and in translating."""
+    from regard.data import train
     from regard.data.tokenizer import LONGEST_WORD
-    from regard.data.vocabulary import train
 
     for kind in ("bpe", "unigram", "character", "word"):
         tokenizer = train(["some text", "other words"] * 20, kind, 400)

@@ -17,12 +17,10 @@ from tiny import table
 
 import regard
 from regard.config import parse, read
-from regard.data.preparation import prepare
-from regard.data.settings import DataSettings, TokenizerSettings
-from regard.data.tokenizer import Tokenizers
+from regard.data import DataSettings, Tokenizers, TokenizerSettings, prepare
 from regard.errors import RegardError
 from regard.run import load
-from regard.tasks.run_start import start
+from regard.tasks import start
 from regard.training import metrics
 
 SOURCE = Path(regard.__file__).parent

@@ -15,10 +15,7 @@ import pytest
 from child import regard
 from PIL import Image
 
-from regard.data.documents import prepare_documents
-from regard.data.images.caption_files import list_pictures, pictures_in
-from regard.data.images.prepare import prepare_images
-from regard.data.settings import DataSettings, TokenizerSettings
+from regard.data import DataSettings, TokenizerSettings, caption_files, prepare_documents, prepare_images
 from regard.errors import DataError
 
 pytestmark = pytest.mark.unchecked  # typer's own classes are not those it documents
@@ -74,14 +71,14 @@ def bomb(path: Path) -> None:
 
 def test_a_folder_is_walked_whatever_is_in_it(album):
     said = []
-    found = list_pictures(album / "pictures", said.append)
+    found = caption_files.list_pictures(album / "pictures", said.append)
     assert {"0.png", NOT_UTF8, "new\nline.png", *UNREADABLE} <= found.keys()
     assert not {"loop.jpg", "dangling.png", "pipe.jpg", "socket.jpg", "called.png"} & found.keys()
     assert not [name for name in found if "/" in name], "a link that leads back was followed"
     (line,) = said
     expected = "5 (dangling.png: a link that leads nowhere; loop.jpg: Too many levels of symbolic links; "
     assert line.startswith(f"skipped in {album / 'pictures'}: {expected}")
-    assert pictures_in([str(album / "pictures")]) == [str(album / "pictures" / name) for name in found]
+    assert caption_files.pictures_in([str(album / "pictures")]) == [str(album / "pictures" / name) for name in found]
 
 
 def test_a_folder_as_deep_as_a_name_may_be(tmp_path):
@@ -94,7 +91,7 @@ def test_a_folder_as_deep_as_a_name_may_be(tmp_path):
         Path("a.png").touch()
     finally:
         os.chdir(here)
-    assert list(list_pictures(tmp_path)) == ["d/" * depth + "a.png"]
+    assert list(caption_files.list_pictures(tmp_path)) == ["d/" * depth + "a.png"]
     os.chdir(tmp_path)  # rmtree would climb down by calling itself
     try:
         for _ in range(depth):

@@ -15,9 +15,9 @@ import pytest
 import tomli_w
 
 from regard.config import assign, parse, read
-from regard.decoding.options import Options
+from regard.decoding import Options
 from regard.errors import ConfigError
-from regard.tasks.settings import Settings, read_settings
+from regard.tasks import Settings, read_settings
 
 pytestmark = pytest.mark.unchecked
 OWN = [("kind", "model.kind"), ("preset", "model.preset")]  # keys that no dataclass has

@@ -6,14 +6,11 @@ from typing import Any
 import pytest
 import torch
 
-from regard.data.batching import Batch, collate
-from regard.data.tokenizer import PAD
-from regard.decoding.batches import greedy_in_batches
+from regard.data import PAD, Batch, collate
+from regard.decoding import batches, tokens_of
 from regard.decoding.sentence_search import greedy
-from regard.decoding.sources import tokens_of
-from regard.models.contract import Model, Tokens
-from regard.models.kinds import build, read_model_config
-from regard.training.objective import Prediction, inputs
+from regard.models import Model, Tokens, build, read_model_config
+from regard.training import Prediction, inputs
 
 VOCABULARY = 13
 SMALL: dict[str, dict[str, Any]] = {
@@ -132,5 +129,5 @@ def test_alone_is_in_any_batch(kind, options):
     order = torch.randperm(5)
     padded = Tokens.of(torch.cat([wide.ids, torch.full((5, 5), PAD)], 1)[order], wide.lengths[order])
     assert greedy(model, padded, 6) == [alone[i] for i in order]
-    found = greedy_in_batches(model, sources[:3], "cpu", 8)  # in two or three batches, up to the limit of each
+    found = batches.greedy_in_batches(model, sources[:3], "cpu", 8)  # in two or three batches, up to the limit of each
     assert [answer[:6] for answer in found] == alone[:3]

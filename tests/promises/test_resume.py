@@ -17,9 +17,8 @@ import pytest
 import tomli_w
 from tiny import MODELS, records, same_tensors, table
 
-from regard.tasks.run_start import start
-from regard.tasks.translate import Translate
-from regard.training.checkpoint import Checkpoints, read_checkpoint, read_manifest
+from regard.tasks import start, translate
+from regard.training import Checkpoints, read_checkpoint, read_manifest
 
 STEPS, STOP = 16, 8  # stopped in the middle, between two of everything below
 EVERYTHING = {
@@ -41,7 +40,7 @@ EVERYTHING = {
 def batches(monkeypatch):
     """What was trained on, in order; a step at which a signal comes can be set."""
     seen = Seen()
-    real = Translate.move
+    real = translate.Translate.move
 
     def move(self, batch, device):
         seen.append((batch.source.tolist(), batch.target.tolist()))
@@ -49,7 +48,7 @@ def batches(monkeypatch):
             os.kill(os.getpid(), seen.number)
         return real(self, batch, device)
 
-    monkeypatch.setattr(Translate, "move", move)
+    monkeypatch.setattr(translate.Translate, "move", move)
     return seen
 
 

@@ -16,7 +16,7 @@ import pytest
 from conftest import SEED
 from serving.served import STORED, serve, serve_process, stored
 
-from regard.decoding.options import Options
+from regard.decoding import Options
 from regard.serving import models
 from regard.serving.requests import TranslateRequest
 

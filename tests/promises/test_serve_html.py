@@ -9,7 +9,7 @@ import pytest
 from serving.libretranslate.test_markup import Reader
 from serving.served import serve_process, stored
 
-from regard.data.builtin import generate
+from regard.data import generate
 
 INLINE = ("b", "i", "a", "span", "sub", "custom-tag")
 BLOCKS = ("p", "div", "li", "h1", "td")

@@ -13,7 +13,7 @@ from schemathesis import GenerationMode
 from serving.raw_client import RawClient, head_of, status_of
 from serving.served import serve_process, stored
 
-from regard.serving.settings import ServeSettings
+from regard.serving import ServeSettings
 
 KEY = "clé-ключ"
 NAMES = ("transformer", "han", "encoder-language-model")

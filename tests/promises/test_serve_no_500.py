@@ -15,7 +15,7 @@ from schemathesis import GenerationMode
 from schemathesis.specs.openapi.checks import negative_data_rejection, positive_data_acceptance
 from serving.served import STORED, serve_process, stored
 
-from regard.decoding.options import Options
+from regard.decoding import Options
 
 NAMES = ("transformer", "encoder-language-model", "han", "captioner")
 FITTING = {  # models that can do what a route is for

@@ -10,7 +10,7 @@ import pytest
 import tomli_w
 from tiny import free_port, table
 
-from regard.training.checkpoint import Checkpoints, read_checkpoint
+from regard.training import Checkpoints, read_checkpoint
 
 # Interrupts are heard, also where the tests were started in the background of a script.
 MAIN = """

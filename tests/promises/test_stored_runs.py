@@ -17,7 +17,7 @@ import torch
 from stored_runs.write import HOME, RUNS, answer, resume, signature
 
 from regard.config import read
-from regard.models.kinds import KINDS
+from regard.models import KINDS
 
 HEX = re.compile(r"-?0x[01]\.[0-9a-f]+p[+-][0-9]+")
 pytestmark = pytest.mark.unchecked  # the command line is used, and typer's own classes are not those it documents

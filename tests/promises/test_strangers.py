@@ -25,14 +25,13 @@ from tiny import table
 from typer.testing import CliRunner
 from untrained import STEP, change_tokenizer, make_run, replace_file, write_manifest
 
-from regard.cli.program import app
+from regard.cli import app
 from regard.config import read
 from regard.errors import RegardError
-from regard.inspection.alignments.settings import AlignmentSettings
-from regard.inspection.draw.report_page import write
+from regard.inspection import AlignmentSettings, write
 from regard.run import load
-from regard.tasks.run_start import start
-from regard.training.checkpoint import Checkpoints, read_manifest
+from regard.tasks import start
+from regard.training import Checkpoints, read_manifest
 
 pytestmark = pytest.mark.unchecked
 GONE = object()

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from child import Ended, regard
 
-from regard.cli.program import app
+from regard.cli import app
 
 pytestmark = pytest.mark.unchecked  # typer's own classes are not those it documents
 ON_CPU = ("--device", "cpu")

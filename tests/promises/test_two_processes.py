@@ -17,9 +17,8 @@ from forked import ended, forked
 from tiny import table
 
 from regard.run import load
-from regard.tasks.run_start import start
-from regard.training import metrics
-from regard.training.checkpoint import Checkpoints
+from regard.tasks import start
+from regard.training import Checkpoints, metrics
 from regard.training.trackers import Trackers
 
 CALLS = ("mkdir", "rmdir", "open", "unlink", "rename", "replace", "listdir", "scandir", "stat", "fsync")

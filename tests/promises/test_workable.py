@@ -21,12 +21,11 @@ from tiny import caption_table, document_table, question_table, table
 from regard.cli.program import handle_errors
 from regard.errors import ConfigError
 from regard.machine import memory
-from regard.models.kinds import KINDS
+from regard.models import KINDS
 from regard.report import train_and_report
+from regard.tasks import read_settings
 from regard.tasks.footprint import count_weights
-from regard.tasks.settings import read_settings
-from regard.training import metrics
-from regard.training.folder import has_begun
+from regard.training import metrics, run_folder
 from regard.training.trackers import Trackers
 
 pytestmark = pytest.mark.unchecked
@@ -147,7 +146,7 @@ def check(whole: dict[str, Any], folder: Path, name: str) -> None:
         assert message[0].isprintable()
         assert len(message[0]) < 5000
         if out.exists():
-            assert has_begun(out), f"{name}: refused ({message[0]}), and left {list(out.iterdir())}"
+            assert run_folder.has_begun(out), f"{name}: refused ({message[0]}), and left {list(out.iterdir())}"
     if out.exists():
         import shutil
 

@@ -20,7 +20,7 @@ from regard.serving.app import make_app
 from regard.serving.run_names import parse_runs
 from regard.serving.service import Service
 from regard.serving.settings import ServeSettings
-from regard.training.checkpoint import Checkpoints, read_checkpoint, step_name
+from regard.training import Checkpoints, read_checkpoint, step_name
 
 STORED = Path(__file__).parents[1] / "stored_runs"
 FORM = os.environ.get("REGARD_TEST_WORKERS", "auto")  # process: all tests that can, with workers of this form

@@ -5,13 +5,12 @@ import math
 import pytest
 from serving.served import stored
 
-from regard.decoding.options import Options
-from regard.decoding.outputs import Output
+from regard.decoding import Options, Output
 from regard.run import load
 from regard.serving.answers import as_table, check_pairs, error_of, join_texts, write_texts
 from regard.serving.requests import ApiError
 from regard.serving.texts import split_texts
-from regard.tasks.results import Translation, to_translations
+from regard.tasks import Translation, to_translations
 
 
 def test_an_output_holds_what_was_asked_for_and_no_infinity():

@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 from serving.served import Served, stored
 
-from regard.decoding.options import Options
-from regard.decoding.outputs import Output, SearchResult
+from regard.decoding import Options, Output, SearchResult
 from regard.errors import ArgumentError, CommandError
 from regard.serving.batch_engine import BatchEngine
 from regard.serving.jobs import Job
@@ -147,7 +146,7 @@ def test_what_it_does_not_serve_is_422_with_the_field(served, path, body, name):
 
 
 def test_an_exported_folder_needs_its_engine(tmp_path, monkeypatch):
-    from regard.interop.export import export_model
+    from regard.interop import export_model
 
     export_model(stored("transformer")[0], tmp_path / "out", to="ctranslate2")
     with pytest.raises(CommandError, match="out: an exported folder, which another engine opens; add --engine"):

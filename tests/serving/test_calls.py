@@ -6,9 +6,7 @@ import pickle
 import pytest
 from serving.served import stored
 
-from regard.decoding.options import Options
-from regard.decoding.sentence_search import search
-from regard.decoding.sources import tokens_of
+from regard.decoding import Options, search, tokens_of
 from regard.run import load
 from regard.serving.calls import collect_page, list_alignments, list_links, score_tokens
 

@@ -7,11 +7,8 @@ import pytest
 import torch
 from decoding.cases import WORDS, sentences, small
 
-from regard.data.tokenizer import PAD
-from regard.decoding.bursts import BurstSearch
-from regard.decoding.options import Options
-from regard.decoding.sentence_search import search
-from regard.decoding.sources import tokens_of
+from regard.data import PAD
+from regard.decoding import Options, bursts, search, tokens_of
 from regard.errors import ArgumentError, NotFiniteError
 from regard.serving.engine import CREDIT, SLACK, Engine
 from regard.serving.jobs import Job
@@ -34,7 +31,7 @@ def slots_of(model, classes=(16,), beams=(1, 5), counts=(2, 5)):
     """Slots as a GPU has them, stepped plainly."""
     return {
         (keys, beam): [
-            SlotLane(BurstSearch(model, count, keys, 2 * keys + 21, beam, 8, together=2, depth=1 + count // 5))
+            SlotLane(bursts.BurstSearch(model, count, keys, 2 * keys + 21, beam, 8, together=2, depth=1 + count // 5))
             for count in counts
         ]
         for keys in classes

@@ -11,9 +11,7 @@ from multiprocessing import Pipe
 import pytest
 from serving.served import settings_of, stored
 
-from regard.decoding.options import Options
-from regard.decoding.sentence_search import search
-from regard.decoding.sources import tokens_of
+from regard.decoding import Options, search, tokens_of
 from regard.errors import ArgumentError, CheckpointError, ConfigError, MissingExtraError
 from regard.run import Run, load
 from regard.serving.engine import HOST_BUDGET

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from regard.decoding.options import Options
+from regard.decoding import Options
 from regard.serving.jobs import TURN, Job, WaitingLine
 
 

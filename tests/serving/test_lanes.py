@@ -3,8 +3,7 @@
 import torch
 from decoding.cases import sentences, small
 
-from regard.decoding.bursts import WRITES, BurstSearch
-from regard.decoding.options import Options
+from regard.decoding import Options, bursts
 from regard.serving.jobs import Job
 from regard.serving.lanes import CROWD, HostLane, SlotLane
 
@@ -58,7 +57,7 @@ def test_a_search_whose_last_job_is_stopped_is_let_go():
 
 
 def slot_lane(count, together):
-    return SlotLane(BurstSearch(small("transformer"), count, 16, 30, 2, together=together))
+    return SlotLane(bursts.BurstSearch(small("transformer"), count, 16, 30, 2, together=together))
 
 
 def turn(lane):
@@ -75,7 +74,7 @@ def test_no_more_begin_together_than_are_written_quickly():
     for job in jobs_of(11, shortest=8, longest=8):
         lane.add(job)
     turn(lane)
-    assert len(lane.free) == 12 - WRITES * 2
+    assert len(lane.free) == 12 - bursts.WRITES * 2
     turn(lane)
     assert len(lane.free) == 1
     assert lane.waiting == []
@@ -126,7 +125,7 @@ def test_what_is_done_is_written_after_the_next_steps_are_ordered():
 @torch.no_grad()
 def test_a_newcomer_is_not_ended_by_a_burst_that_was_ordered_before_it_came():
     """Two bursts are under way, the first ends a sentence, and another takes its slot before the second is read."""
-    lane = SlotLane(BurstSearch(small("transformer"), 1, 16, 30, 2, depth=2))
+    lane = SlotLane(bursts.BurstSearch(small("transformer"), 1, 16, 30, 2, depth=2))
     first, second = jobs_of(2, shortest=3, longest=3)
     lane.add(first)
     lane.add(second)
@@ -147,7 +146,7 @@ def test_a_newcomer_is_not_ended_by_a_burst_that_was_ordered_before_it_came():
 @torch.no_grad()
 def test_a_lane_whose_jobs_are_all_done_is_waited_for_and_orders_nothing():
     """The second of two bursts was ordered in vain: the lane must not keep the turn with nothing to do."""
-    lane = SlotLane(BurstSearch(small("transformer"), 2, 16, 30, 2, depth=2))
+    lane = SlotLane(bursts.BurstSearch(small("transformer"), 2, 16, 30, 2, depth=2))
     (job,) = jobs_of(1, shortest=3, longest=3)
     lane.add(job)
     lane.advance()

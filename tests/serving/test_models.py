@@ -6,7 +6,7 @@ import pytest
 import torch
 from serving.served import STORED, settings_of, stored, write_best
 
-from regard.decoding.options import Options
+from regard.decoding import Options
 from regard.errors import CheckpointError, CommandError, ConfigError
 from regard.run import load
 from regard.serving.jobs import Job

@@ -11,7 +11,7 @@ import pytest
 from serving.served import serve, settings_of, stored
 
 from regard import __version__
-from regard.data.sentence_split import SHORT
+from regard.data import sentence_split
 from regard.serving.page import FRAME, PAGE, SCRIPTS, STYLES, build_frame, build_page
 
 VOID = {"meta", "input", "br", "img", "link"}
@@ -92,7 +92,7 @@ def test_the_page_knows_the_limits_of_its_server_and_how_sentences_end():
     carried = json.loads(Structure(text).texts["script"][0])
     assert (carried["limits"]["characters"], carried["limits"]["texts"]) == (77, 5)
     assert carried["limits"]["version"] == __version__
-    assert carried["sentences"]["short"] == SHORT.pattern
+    assert carried["sentences"]["short"] == sentence_split.SHORT.pattern
     assert "<!-- " not in text
 
 

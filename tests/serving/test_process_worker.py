@@ -12,7 +12,7 @@ import pytest
 from serving.served import settings_of, stored
 
 from regard import plugins
-from regard.decoding.options import Options
+from regard.decoding import Options
 from regard.errors import ArgumentError, CheckpointError
 from regard.run import Run, load
 from regard.serving import process_worker

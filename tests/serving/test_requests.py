@@ -5,7 +5,7 @@ import json
 import pytest
 from serving.served import settings_of
 
-from regard.decoding.options import Options
+from regard.decoding import Options
 from regard.serving.requests import (
     AlignRequest,
     ApiError,

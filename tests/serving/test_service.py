@@ -5,9 +5,8 @@ import json
 import pytest
 from serving.served import STORED, serve, stored
 
-from regard.data.images.batching import read_for
-from regard.inspection.collect.from_run import exhibit_of
-from regard.inspection.draw.page import page_data
+from regard.data import picture_batches
+from regard.inspection import exhibit_of, page_parts
 from regard.run import load
 
 TEXTS = ["The child sleeps.", "", "We are here .", "The dog eats. The child sleeps.\nI see the dog."]
@@ -192,7 +191,7 @@ def test_looking_gives_the_data_of_a_page(served, runs):
     ):
         answer = served.post("/v1/look", {"model": name, "text": "The child sleeps.", **table})
         assert answer.status_code == 200, answer.text
-        expected = json.loads(json.dumps(page_data([exhibit_of(runs[name], "The child sleeps.", **table)])))
+        expected = json.loads(json.dumps(page_parts.page_data([exhibit_of(runs[name], "The child sleeps.", **table)])))
         assert answer.json()["page"] == about(expected)
         assert answer.json()["page"]["exhibits"]
 
@@ -204,8 +203,8 @@ def test_looking_at_a_picture_that_is_uploaded(served, runs, name, table):
     path = STORED / "0.png"
     answer = served.post("/v1/look", data={"model": name, **table}, files={"pictures": path.read_bytes()})
     assert answer.status_code == 200, answer.text
-    exhibit = exhibit_of(runs[name], read_for(runs[name].settings.data, path), **table)
-    assert answer.json()["page"] == about(json.loads(json.dumps(page_data([exhibit]))))
+    exhibit = exhibit_of(runs[name], picture_batches.read_for(runs[name].settings.data, path), **table)
+    assert answer.json()["page"] == about(json.loads(json.dumps(page_parts.page_data([exhibit]))))
     assert answer.json()["page"]["exhibits"][0]["picture"].startswith("data:image/png")
 
 

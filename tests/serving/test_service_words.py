@@ -5,7 +5,7 @@ from serving.served import STORED, serve, stored
 from tiny import table
 
 from regard.run import load
-from regard.tasks.run_start import start
+from regard.tasks import start
 
 LONG = " ".join(["we were here and the dog sleeps"] * 3)
 NAMES = ("transformer", "rnnsearch", "rnn", "encoder-language-model", "han")

@@ -5,11 +5,10 @@ from itertools import islice
 
 import pytest
 
-from regard.data.sentence_split import pieces
-from regard.data.vocabulary import train
-from regard.decoding.translate_file import LineFitter, join_outputs
+from regard.data import sentence_split, train
+from regard.decoding import file_translation
 from regard.serving.texts import split_texts
-from regard.tasks.results import Translation
+from regard.tasks import Translation
 
 WORDS = ["the", "child", "sleeps", "dog", "eats", "bread", ",", "."]
 TOKENIZER = train([" ".join(WORDS)] * 3, "word")
@@ -82,7 +81,7 @@ def test_every_line_is_joined_as_the_command_joins_it():
     for count, ranked in [(1, True), (3, True), (2, False)]:
         text = random_text(rng, 5)
         (found,), ids = split(text)
-        fit = LineFitter(lambda texts: [len(TOKENIZER.encode(each)) for each in texts], 8, split=True)
+        fit = file_translation.LineFitter(lambda texts: [len(TOKENIZER.encode(each)) for each in texts], 8, split=True)
         parts = fit.parts(text.split("\n"), "text")
         expected_pieces = [piece.text for line in parts for piece in line]
         assert found.texts == expected_pieces or text == found.texts[0]
@@ -91,7 +90,7 @@ def test_every_line_is_joined_as_the_command_joins_it():
             outputs = [sorted(own, key=lambda output: -output.score) for own in outputs]
         each = iter(outputs)
         lines = [
-            join_outputs(line, own, list(islice(each, len(own))), count, ranked)
+            file_translation.join_outputs(line, own, list(islice(each, len(own))), count, ranked)
             for line, own in zip(text.split("\n"), parts, strict=True)
         ]
         joined = found.join(iter(outputs), count, ranked)
@@ -156,7 +155,7 @@ def test_nothing_of_a_text_is_lost():
         assert " ".join(found.texts).split() == text.split()
         assert all(len(tokens) <= 5 for tokens in ids)
         for line, parts in zip(found.lines, found.parts, strict=True):
-            assert len(parts) == max(1, len(pieces(line, lambda each: len(TOKENIZER.encode(each)), 5)))
+            assert len(parts) == max(1, len(sentence_split.pieces(line, lambda each: len(TOKENIZER.encode(each)), 5)))
 
 
 # ---- tags

@@ -8,8 +8,7 @@ import time
 import pytest
 from serving.served import serve, settings_of, stored
 
-from regard.decoding.options import Options
-from regard.decoding.outputs import Output, SearchResult
+from regard.decoding import Options, Output, SearchResult
 from regard.errors import ArgumentError
 from regard.run import load
 from regard.serving import worker as module

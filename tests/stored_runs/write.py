@@ -97,7 +97,7 @@ def processor_lines() -> list[str]:
 
 def train(*words: str | Path) -> None:
     """`regard train` in this process."""
-    from regard.cli.program import app
+    from regard.cli import app
 
     done = CliRunner().invoke(app, ["train", *map(str, words)])
     if done.exit_code:
@@ -186,7 +186,7 @@ def write_pictures() -> None:
     """Three pictures that the kinds which see are asked about."""
     from PIL import Image
 
-    from regard.data.builtin import generate
+    from regard.data import generate
 
     for name, example in zip(PICTURES, generate("scenes", 3, seed=9, size=32), strict=True):
         Image.fromarray(example.picture()).save(HOME / name)

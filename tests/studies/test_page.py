@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from regard.errors import ArgumentError, CommandError
-from regard.inspection.draw import plot as plots
+from regard.inspection import plot as plots
 from regard_studies import STUDIES, run
 from regard_studies.page import Page, Plot, Table, Verdict, precision, show, signed
 

@@ -11,17 +11,13 @@ from tiny import table
 
 from regard import load
 from regard.config import read
+from regard.data import END, START, BpeDropout, Tokenizers, TokenizerSettings, prepare, train
 from regard.data.alignments.links import Words
-from regard.data.bpe_dropout import BpeDropout
-from regard.data.preparation import prepare
-from regard.data.settings import TokenizerSettings
-from regard.data.tokenizer import END, START, Tokenizers
-from regard.data.vocabulary import train
-from regard.decoding.sources import tokens_of
+from regard.decoding import tokens_of
 from regard.errors import ConfigError
-from regard.inspection.collect.from_run import exhibit_of
-from regard.tasks.settings import base_table, read_settings
+from regard.inspection import exhibit_of
 from regard.tasks.run_start import start
+from regard.tasks.settings import base_table, read_settings
 
 TEXTS = ["ein alter Mann", "der Hund sieht", "sie lacht laut und lange"] * 5
 AROUND = {"before": ("<2de>",), "after": ("</s>",), "first": ("▁", "n")}

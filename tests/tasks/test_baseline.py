@@ -12,8 +12,9 @@ from cli.typing_in import Command
 from tiny import table, write_documents
 
 import regard
-from regard.data.cache import Encoded, Writer
-from regard.evaluation.text import bleu
+from regard.data import Encoded
+from regard.data.cache import Writer
+from regard.evaluation import bleu
 from regard.tasks.baseline import Baselines, find_nearest, read_baselines, regress, save_baselines
 
 pytestmark = pytest.mark.unchecked  # typer's own classes are not those it documents

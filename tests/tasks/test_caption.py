@@ -11,15 +11,14 @@ from tiny import StopAt, caption_table, records, same_tensors
 
 from regard import load
 from regard.attention import weighting
-from regard.data.images.prepare import PictureBatch
-from regard.data.tokenizer import END, PAD, START
+from regard.data import END, PAD, START, PictureBatch
 from regard.errors import TrainingError
-from regard.models.contract import Pictures, Tokens
+from regard.models import Pictures, Tokens
 from regard.tasks.caption import Caption, Captioning, doubly_stochastic, update_baseline
-from regard.tasks.settings import read_settings
 from regard.tasks.run_start import start
+from regard.tasks.settings import read_settings
 from regard.tasks.task import prepare_data
-from regard.training.checkpoint import Checkpoints, load_weights, read_checkpoint, weights_of
+from regard.training import Checkpoints, load_weights, read_checkpoint, weights_of
 from regard.training.task import Position
 
 

@@ -7,11 +7,11 @@ import pytest
 import torch
 from tiny import document_table, first, question_table
 
-from regard.data.documents import prepare_documents
-from regard.decoding.sources import documents_of, flat_of
+from regard.data import prepare_documents
+from regard.decoding import documents_of
+from regard.decoding.sources import flat_of
 from regard.errors import TrainingError
-from regard.models.contract import Documents, Pictures, Tokens
-from regard.models.kinds import build, read_model_config
+from regard.models import Documents, Pictures, Tokens, build, read_model_config
 from regard.tasks.classify import Classification, Classify, LabelBatch, balanced_weights
 from regard.tasks.settings import read_settings
 from regard.tasks.task import make_task, prepare_data

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from tiny import table
 
-from regard.data.preparation import prepare
+from regard.data import prepare
 from regard.tasks.defaults import (
     Corpus,
     chosen_words,

@@ -23,9 +23,9 @@ from regard.tasks.dry_run_report import (
     put_largest_first,
     trained_share,
 )
-from regard.tasks.settings import read_settings
 from regard.tasks.run_start import open_group, plan_run
-from regard.training.progress import Progress
+from regard.tasks.settings import read_settings
+from regard.training import Progress
 from regard.training.task import Position
 
 

@@ -3,9 +3,8 @@
 import pytest
 
 import regard
-from regard.decoding.batches import score_pairs, search_in_batches
-from regard.decoding.options import Options
-from regard.inspection.alignments.extraction import link_words, word_weights
+from regard.decoding import Options, batches
+from regard.inspection import extraction
 from regard.tasks.engine import ModelEngine
 
 TEXTS, TARGETS = ["who are you ?", "the man"], ["wer bist du ?", "der mann"]
@@ -21,14 +20,14 @@ def test_a_model_searches_scores_and_aligns(run):
     assert isinstance(engine, ModelEngine)
     sources, targets = run.tokenizers.source.encode_batch(TEXTS), run.tokenizers.target.encode_batch(TARGETS)
     options = Options(beam=3, nbest=2)
-    assert engine.search(sources, options, prefixes=targets) == search_in_batches(
+    assert engine.search(sources, options, prefixes=targets) == batches.search_in_batches(
         run.model, sources, options, prefixes=targets
     )
-    assert engine.score(sources, targets) == score_pairs(run.model, sources, targets)
+    assert engine.score(sources, targets) == batches.score_pairs(run.model, sources, targets)
     pairs, settings = list(zip(sources, targets, strict=True)), run.alignment_settings
-    weights = word_weights(run.model, run.tokenizers, pairs, settings)
+    weights = extraction.word_weights(run.model, run.tokenizers, pairs, settings)
     assert all((a == b).all() for a, b in zip(engine.word_weights(pairs, settings), weights, strict=True))
-    assert engine.link_words(pairs, settings) == link_words(run.model, run.tokenizers, pairs, settings)
+    assert engine.link_words(pairs, settings) == extraction.link_words(run.model, run.tokenizers, pairs, settings)
 
 
 def test_it_refuses_no_option(run):

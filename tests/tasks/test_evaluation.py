@@ -108,8 +108,8 @@ def test_words():
 
 
 def test_links_are_measured():
-    from regard.evaluation.alignment import parse_links
+    from regard.evaluation import alignment_scores
 
-    report = AlignmentTest([parse_links("0-0 1-1")], links=[[(0, 0)]], system="mine").measure()
+    report = AlignmentTest([alignment_scores.parse_links("0-0 1-1")], links=[[(0, 0)]], system="mine").measure()
     assert report.heading == "mine: 1 sentence"
     assert report.json["scores"]["recall"]["value"] == 0.5

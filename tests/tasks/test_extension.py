@@ -8,13 +8,13 @@ from tiny import MODELS, same_tensors, table, write_documents
 
 from regard import load
 from regard.config import read
-from regard.data.tokenizer import Tokenizers
-from regard.decoding.sources import tokens_of
+from regard.data import Tokenizers
+from regard.decoding import tokens_of
 from regard.errors import CommandError, ConfigError
 from regard.tasks.extension import describe_extension, extend_run
-from regard.tasks.settings import base_table, read_settings
 from regard.tasks.run_start import open_group, plan_run, start
-from regard.training.progress import Progress
+from regard.tasks.settings import base_table, read_settings
+from regard.training import Progress
 
 WORDS = {"dog": "Hund", "man": "Mann", "house": "Haus", "sees": "sieht", "old": "alte"}
 OLD = ["the dog sees, yes", "the old house", "Grüezimitenand (Grüezi)"]  # in none of them is a new word found

@@ -8,17 +8,13 @@ from oracles import agree
 from tiny import records, same_tensors, table
 
 from regard.attention import watch
-from regard.data.alignments.links import Links
-from regard.data.batching import collate
+from regard.data import Links, collate
 from regard.errors import ConfigError
-from regard.models.kinds import build, read_model_config
+from regard.models import build, read_model_config
 from regard.tasks.guided import Guided, guided_at, missed
-from regard.tasks.settings import read_settings
 from regard.tasks.run_start import start
-from regard.training.checkpoint import Checkpoints, read_checkpoint
-from regard.training.metrics import mean_losses
-from regard.training.objective import Prediction, inputs
-from regard.training.settings import TrainingSettings
+from regard.tasks.settings import read_settings
+from regard.training import Checkpoints, Prediction, TrainingSettings, inputs, metrics, read_checkpoint
 
 SMALL = {"size": 8, "embedding": 6, "dropout": 0.0}
 MODELS = {
@@ -103,8 +99,8 @@ def test_a_weight_of_nothing_is_no_infinite_loss():
 
 def test_means_are_over_what_each_was_summed_over():
     sums = {"loss": 30.0, "nll": 20.0, "guided": 6.0, "guided_count": 4.0, "tokens": 10.0, "count": 9, "since": 1.0}
-    assert mean_losses(sums, 10.0) == {"loss": 3.0, "nll": 2.0, "guided": 1.5}
-    assert mean_losses({"guided": 0.0, "guided_count": 0.0}, 10.0) == {"guided": 0.0}
+    assert metrics.mean_losses(sums, 10.0) == {"loss": 3.0, "nll": 2.0, "guided": 1.5}
+    assert metrics.mean_losses({"guided": 0.0, "guided_count": 0.0}, 10.0) == {"guided": 0.0}
 
 
 # ---- from a configuration

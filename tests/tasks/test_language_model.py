@@ -6,11 +6,11 @@ from tiny import table
 
 from regard import load
 from regard.config import parse
-from regard.decoding.options import Options
+from regard.decoding import Options
 from regard.errors import ArgumentError
 from regard.tasks.language_model import LanguageModel
-from regard.tasks.settings import read_settings
 from regard.tasks.run_start import start
+from regard.tasks.settings import read_settings
 from regard.tasks.task import make_task, prepare_data
 
 ENCODER = {"kind": "encoder", "size": 16, "heads": 2, "layers": 1, "hidden": 16}

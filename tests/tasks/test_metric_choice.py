@@ -4,8 +4,7 @@ import random
 
 import pytest
 
-from regard.evaluation.captions import caption_scores
-from regard.evaluation.text import bleu, chrf, exact
+from regard.evaluation import bleu, caption_scores, chrf, exact
 from regard.tasks.metric_choice import caption_metric, label_metric, translation_metric
 
 SCORES = {"bleu": bleu, "chrf": chrf, "exact": exact}

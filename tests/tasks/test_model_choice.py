@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from regard.errors import ConfigError
-from regard.models.kinds import KINDS
+from regard.models import KINDS
 from regard.tasks.defaults import Corpus, data_defaults, model_defaults, training_defaults
 from regard.tasks.model_choice import drop_attention_dropout
 from regard.tasks.settings import read_settings

@@ -4,7 +4,7 @@ import pytest
 import torch
 from tiny import first, table
 
-from regard.data.preparation import prepare
+from regard.data import prepare
 from regard.errors import TrainingError
 from regard.tasks.settings import read_settings
 from regard.tasks.task import make_task

@@ -5,7 +5,7 @@ import pytest
 import torch
 from PIL import Image
 
-from regard.data.settings import DataSettings
+from regard.data import DataSettings
 from regard.errors import ArgumentError
 from regard.tasks.pictures import read_pictures, read_test_pictures
 

@@ -5,14 +5,12 @@ import pytest
 import torch
 from tiny import table
 
-from regard.data.batching import Order
-from regard.data.preparation import prepare
-from regard.data.settings import CorpusSettings, DataSettings, TokenizerSettings
+from regard.data import CorpusSettings, DataSettings, Order, TokenizerSettings, prepare
 from regard.errors import ConfigError, DataError
 from regard.run import load
 from regard.tasks.rehearsal import choose_earlier
-from regard.tasks.settings import read_settings
 from regard.tasks.run_start import start
+from regard.tasks.settings import read_settings
 
 WORDS = TokenizerSettings(kind="word")
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from regard.data.vocabulary import train
-from regard.decoding.outputs import Output
+from regard.data import train
+from regard.decoding import Output
 from regard.tasks.results import to_translation
 
 

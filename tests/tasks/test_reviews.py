@@ -7,9 +7,8 @@ import pytest
 from tasks.opinions import NEGATIVE, POSITIVE
 
 from regard import load
-from regard.data.builtin import generate
-from regard.inspection import exhibit_of
-from regard.inspection.collect.documents import weigh
+from regard.data import generate
+from regard.inspection import exhibit_of, weigh
 from regard.tasks.run_start import start
 
 CONFIGS = Path(__file__).parents[2] / "configs"

@@ -5,9 +5,9 @@ from tiny import same_tensors, table, write_pairs
 
 from regard.config import read
 from regard.errors import CheckpointError, ConfigError, DataError, TrainingError
-from regard.tasks.settings import read_settings
 from regard.tasks.run_start import start
-from regard.training.checkpoint import Checkpoints, read_checkpoint
+from regard.tasks.settings import read_settings
+from regard.training import Checkpoints, read_checkpoint
 
 
 def test_positions_that_a_model_does_not_know(tmp_path):
@@ -22,9 +22,9 @@ def test_positions_that_a_model_does_not_know(tmp_path):
 
 
 def test_a_folder_is_trained_into_by_one_process(tmp_path):
-    from regard.training.folder import claim
+    from regard.training import run_folder
 
-    with claim(tmp_path / "run", resume=False):
+    with run_folder.claim(tmp_path / "run", resume=False):
         with pytest.raises(TrainingError, match="another process is training into it"):
             start(table(tmp_path), tmp_path / "run")
         assert [path.name for path in (tmp_path / "run").iterdir()] == [".lock"]

@@ -3,7 +3,7 @@
 import pytest
 
 from regard.errors import ConfigError
-from regard.models.kinds import KINDS
+from regard.models import KINDS
 from regard.tasks import settings
 from regard.tasks.settings import base_table, complete_run_table, read_settings
 

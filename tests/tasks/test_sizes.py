@@ -16,11 +16,11 @@ from untrained import DATA, SMALL, STEP, TASKS, change_manifest, make_run
 import regard.config
 from regard.config import read
 from regard.errors import CheckpointError, RegardError
-from regard.models.kinds import KINDS, build
+from regard.models import KINDS, build
 from regard.run import load
 from regard.tasks import sizes
 from regard.tasks.sizes import check_sizes
-from regard.training.weights import read_shapes, weights_of
+from regard.training import read_shapes, weights_of
 
 HUGE = [10**4, 10**6, 10**9, 2**31, 2**40, 10**12, 2**63 - 1]
 TRIES = [pytest.param([10**9], id="short"), pytest.param(HUGE, marks=pytest.mark.slow, id="all")]
@@ -87,8 +87,7 @@ def test_a_vocabulary_of_another_size(tmp_path):
     """A tokenizer that is whole, and larger than the embedding."""
     from untrained import TEXTS, change_tokenizer
 
-    from regard.data.tokenizer import Tokenizers
-    from regard.data.vocabulary import train
+    from regard.data import Tokenizers, train
 
     run = make_run(tmp_path / "run", "transformer")
     larger = Tokenizers(train([*TEXTS, " ".join(f"w{i}" for i in range(5000))], "word"))

@@ -7,9 +7,9 @@ from tiny import document_table, table
 
 from regard.config import read
 from regard.errors import CheckpointError
+from regard.tasks.run_start import start
 from regard.tasks.settings import read_settings
 from regard.tasks.sources import FILE, changed_files, record_sources
-from regard.tasks.run_start import start
 
 
 @pytest.mark.parametrize("known", [True, False])

@@ -10,7 +10,7 @@ import pytest
 
 import regard
 from regard.errors import ConfigError
-from regard.models.kinds import KINDS
+from regard.models import KINDS
 from regard.tasks.table import TASKS, find_task
 from regard.tasks.task import RunTask
 

@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.data.tokenizer import Tokenizers
-from regard.data.vocabulary import train
+from regard.data import Tokenizers, train
 from regard.errors import ArgumentError, ConfigError, TrainingError
 from regard.tasks.settings import read_settings
 from regard.tasks.task import RunTask, build_model, halve, spread_out, vocabulary_sizes

@@ -4,7 +4,7 @@ import pytest
 import torch
 from tiny import table
 
-from regard.data.preparation import prepare
+from regard.data import prepare
 from regard.tasks.settings import read_settings
 from regard.tasks.task import make_task
 
@@ -20,10 +20,10 @@ def test_the_validation_loss_is_the_mean_over_all_tokens(task):
     with torch.no_grad():
         found = task.validate()
         total = count = 0.0
-        from regard.data.batching import load
+        from regard.data import batching
 
         for i in range(len(task.prepared.valid)):
-            batch = load(task.prepared.valid, [i])
+            batch = batching.load(task.prepared.valid, [i])
             total += float(task.objective(batch).total)
             count += batch.tokens
     assert found["loss"] == pytest.approx(total / count, rel=1e-5)

@@ -10,19 +10,15 @@ from tiny import document_table, same_tensors, table
 from torch import nn
 
 from regard.attention import fused_stack
-from regard.data.packing import PackedBatch
-from regard.decoding.half_precision import to_bfloat16
+from regard.data import PackedBatch
+from regard.decoding import to_bfloat16
 from regard.errors import CheckpointError, ConfigError
-from regard.interop.export import export_model
-from regard.interop.run_pack import pack
-from regard.kernels.operations.linear.mixed_precision import half_linear
-from regard.models import kinds
-from regard.models.contract import Tokens
-from regard.models.transformer.config import TransformerConfig
+from regard.interop import export_model, pack
+from regard.kernels import mixed_precision
+from regard.models import Tokens, TransformerConfig, kinds
 from regard.run import load
-from regard.tasks.settings import base_table, read_settings
-from regard.tasks.run_start import plan_run, start
-from regard.tasks.summary import summarise
+from regard.tasks import base_table, read_settings, start, summarise
+from regard.tasks.run_start import plan_run
 from regard.training.adapters import (
     Adapter,
     adapted_weights,
@@ -160,7 +156,7 @@ def test_products_in_half_precision_reach_the_adapter():
     x = torch.randn(5, 6, dtype=torch.bfloat16)
     with torch.autocast("cpu", torch.bfloat16):
         assert layer.weight.dtype == torch.float32, "a small change would be lost beside the weight"
-        result = half_linear(x, layer.weight)
+        result = mixed_precision.half_linear(x, layer.weight)
     result.float().sum().backward()
     adapter = layer.parametrizations.weight[0]
     expected = x.float().sum(0).expand(4, -1) @ adapter.down.detach().T

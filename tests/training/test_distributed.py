@@ -12,7 +12,7 @@ from child import fork_ranks
 from tiny import Fit, Line, free_port, records, same_tensors, table, training
 
 from regard.errors import TrainingError
-from regard.tasks.run_start import start
+from regard.tasks import start
 from regard.training.checkpoint import Checkpoints, read_checkpoint
 from regard.training.distributed import Group, gather_full, gradient_buckets, spread_like
 from regard.training.loop import train

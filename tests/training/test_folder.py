@@ -10,7 +10,7 @@ from regard import report
 from regard.errors import CheckpointError, ConfigError, RegardError, TrainingError
 from regard.report import train_and_report
 from regard.tasks import run_start as starting
-from regard.tasks.run_start import start
+from regard.tasks import start
 from regard.training.checkpoint import Checkpoints
 from regard.training.folder import claim
 from regard.training.loop import train

@@ -5,10 +5,9 @@ import torch
 from tiny import table
 
 from regard.errors import ConfigError
-from regard.models import kinds
-from regard.models.transformer.config import TransformerConfig
+from regard.models import TransformerConfig, kinds
 from regard.run import load
-from regard.tasks.run_start import start
+from regard.tasks import start
 from regard.training.checkpoint import Checkpoints, read_checkpoint
 from regard.training.freeze import freeze_parts
 

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from regard.data.batching import collate
-from regard.models.kinds import build, read_model_config
+from regard.data import collate
+from regard.models import build, read_model_config
 from regard.training.objective import Prediction, inputs
 
 SMALL = {"kind": "transformer", "size": 8, "heads": 2, "layers": 1, "hidden": 8, "dropout": 0.0}

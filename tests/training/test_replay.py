@@ -9,10 +9,9 @@ import torch
 from tiny import Line, records, training
 from torch import nn
 
-from regard.data.batching import collate
-from regard.data.packing import pack, pad_up
+from regard.data import collate, packing
 from regard.errors import ConfigError
-from regard.models.kinds import build, read_model_config
+from regard.models import build, read_model_config
 from regard.training.adapters import add_adapters, plain_weights
 from regard.training.distributed import Group
 from regard.training.loop import Trainer, train
@@ -48,9 +47,9 @@ class Sentences(Task):
 
     def batch(self, plan, position):
         if self.form == "padded":
-            return pad_up(collate(plan), 16)
+            return packing.pad_up(collate(plan), 16)
         lengths = np.array([[len(source), len(target)] for source, target in plan])
-        return pack(*(np.concatenate([np.array(pair[side]) for pair in plan]) for side in (0, 1)), lengths, 64)
+        return packing.pack(*(np.concatenate([np.array(pair[side]) for pair in plan]) for side in (0, 1)), lengths, 64)
 
     def move(self, batch, device):
         return batch.to(device, non_blocking=True)

@@ -9,7 +9,7 @@ from torch import nn
 from training.cases import Said, stepped, weights
 
 from regard.errors import TrainingError
-from regard.models.kinds import build, read_model_config
+from regard.models import build, read_model_config
 from regard.training.distributed import Group
 from regard.training.loop import Trainer, train
 from regard.training.objective import Prediction

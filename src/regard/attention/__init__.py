@@ -1,23 +1,123 @@
 """Attention: a Score, a Span and a Weighting, joined; several heads side by side; and a Look at every stage."""
 
-from regard.attention.attention import Attention, Learned
-from regard.attention.blocks import Block, Decoder, Encoder
-from regard.attention.cache import Cache, Prepared
-from regard.attention.call_records import watch
-from regard.attention.heads import Heads
-from regard.attention.look import Look
-from regard.kernels.backends import use_backend
+from typing import TYPE_CHECKING
+
+from regard.door import door
+
+if TYPE_CHECKING:
+    from regard.attention import blocks, call_records, weighting
+    from regard.attention.attention import Attention, Learned
+    from regard.attention.block import Block, MixingBlock, Residual
+    from regard.attention.blocks import Decoder, Encoder
+    from regard.attention.cache import Cache, Prepared
+    from regard.attention.call_records import watch
+    from regard.attention.checks import check_positive
+    from regard.attention.fused_stack import LONGEST
+    from regard.attention.grid import GridAttention, GridSelfAttention
+    from regard.attention.heads import Heads, ProjectionRows, SlicedProjection, parse_arguments
+    from regard.attention.joined_span import Span, join, parts_of
+    from regard.attention.look import Attentive, Look
+    from regard.attention.per_head_score import PerHead
+    from regard.attention.positions import FIRST, Embedded, Rotary, Sines, Sinusoidal, Sinusoidal2D, sinusoids
+    from regard.attention.score import Additive, Cosine, Dot, General, Location, Score
+    from regard.attention.span import (
+        Alibi,
+        Causal,
+        Lengths,
+        Mask,
+        Monotonic,
+        Packed,
+        Predictive,
+        Start,
+        padded_index,
+        split_packed,
+    )
+    from regard.attention.state import State, buffers
+    from regard.attention.weighting import Gumbel, Hard, Plain, Softmax, Sparsemax, Weighting
+    from regard.kernels import use_backend
 
 __all__ = [
+    "Additive",
+    "Alibi",
     "Attention",
+    "Attentive",
     "Block",
     "Cache",
+    "Causal",
+    "Cosine",
     "Decoder",
+    "Dot",
+    "Embedded",
     "Encoder",
+    "FIRST",
+    "General",
+    "GridAttention",
+    "GridSelfAttention",
+    "Gumbel",
+    "Hard",
     "Heads",
+    "LONGEST",
     "Learned",
+    "Lengths",
+    "Location",
     "Look",
+    "Mask",
+    "MixingBlock",
+    "Monotonic",
+    "Packed",
+    "PerHead",
+    "Plain",
+    "Predictive",
     "Prepared",
+    "ProjectionRows",
+    "Residual",
+    "Rotary",
+    "Score",
+    "Sines",
+    "Sinusoidal",
+    "Sinusoidal2D",
+    "SlicedProjection",
+    "Softmax",
+    "Span",
+    "Sparsemax",
+    "Start",
+    "State",
+    "Weighting",
+    "blocks",
+    "buffers",
+    "call_records",
+    "check_positive",
+    "join",
+    "padded_index",
+    "parse_arguments",
+    "parts_of",
+    "sinusoids",
+    "split_packed",
     "use_backend",
     "watch",
+    "weighting",
 ]
+
+__getattr__, __dir__ = door(
+    __name__,
+    {
+        "attention": "Attention Learned",
+        "block": "Block MixingBlock Residual",
+        "blocks": "Decoder Encoder =blocks",
+        "cache": "Cache Prepared",
+        "call_records": "watch =call_records",
+        "checks": "check_positive",
+        "fused_stack": "LONGEST",
+        "grid": "GridAttention GridSelfAttention",
+        "heads": "Heads ProjectionRows SlicedProjection parse_arguments",
+        "joined_span": "Span join parts_of",
+        "look": "Attentive Look",
+        "per_head_score": "PerHead",
+        "positions": "Embedded FIRST Rotary Sines Sinusoidal Sinusoidal2D sinusoids",
+        "regard.kernels": "use_backend",
+        "score": "Additive Cosine Dot General Location Score",
+        "span": "Alibi Causal Lengths Mask Monotonic Packed Predictive Start padded_index split_packed",
+        "state": "State buffers",
+        "weighting": "Gumbel Hard Plain Softmax Sparsemax Weighting =weighting",
+    },
+)

@@ -29,11 +29,8 @@ from regard.attention.score import Score, check_location
 from regard.attention.span import Causal, Mask, Packed, Span, join, split_packed
 from regard.attention.weighting import Softmax, Weighting, weigh_checked
 from regard.errors import ArgumentError, ShapeError
-from regard.kernels.additive import chunked
-from regard.kernels.backends import LARGE, choose, packed_natively
-from regard.kernels.features import describe
-from regard.kernels.reference import Call, add_bias, matmul_wide
-from regard.kernels.span_limits import SpanLimits, broadcast
+from regard.kernels import LARGE, Call, SpanLimits, add_bias, broadcast, choose, describe, matmul_wide, packed_natively
+from regard.kernels import additive_chunked as chunked
 
 __all__ = ["Attention", "Learned"]
 

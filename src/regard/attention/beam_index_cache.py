@@ -14,7 +14,7 @@ from torch import Tensor
 
 from regard.attention.cache import Cache, Prepared
 from regard.errors import ShapeError
-from regard.kernels.triton import available
+from regard.kernels import available
 
 __all__ = ["BeamIndexCache"]
 

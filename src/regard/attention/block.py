@@ -20,8 +20,7 @@ from regard.attention.positions import Rotary
 from regard.attention.score import Score
 from regard.attention.span import Span, Start
 from regard.errors import ArgumentError
-from regard.kernels.operations.dropout import dropout, dropout_add, gelu_dropout, relu_dropout, silu_dropout
-from regard.kernels.operations.linear import Linear
+from regard.kernels import Linear, dropout, dropout_add, gelu_dropout, relu_dropout, silu_dropout
 
 __all__ = [
     "Activation",

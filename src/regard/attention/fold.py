@@ -14,8 +14,7 @@ from regard.attention.score import Score, check_location, compare_from
 from regard.attention.span import Lengths, Mask, Packed, Predictive, Span
 from regard.attention.weighting import Softmax, Weighting
 from regard.errors import ArgumentError, ShapeError
-from regard.kernels.reference import matmul_wide, widen
-from regard.kernels.span_limits import SpanLimits, broadcast
+from regard.kernels import SpanLimits, broadcast, matmul_wide, widen
 
 __all__ = ["fold"]
 

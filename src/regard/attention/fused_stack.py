@@ -21,11 +21,7 @@ from regard.attention.heads import Heads
 from regard.attention.score import Dot
 from regard.attention.span import Causal, Monotonic, Packed, Span, split_packed
 from regard.attention.weighting import Softmax
-from regard.kernels.backends import forced_backend
-from regard.kernels.operations.linear import Linear
-from regard.kernels.operations.linear.mixed_precision import half_linear, half_linear_pair, half_linear_with_input
-from regard.kernels.operations.residual import residual
-from regard.kernels.triton import installed
+from regard.kernels import Linear, forced_backend, installed, mixed_precision, residual
 
 __all__ = ["run", "serves"]
 
@@ -125,13 +121,13 @@ def is_linear(part: nn.Module | None) -> bool:
 
 def run(stack: Stack, x: Tensor, span: Span | None, memory: Tensor | None = None, across: Span | None = None) -> Tensor:
     """Run the stack on x [t d], and on a memory [u d]."""
-    from regard.kernels.operations.dropout.triton import draw_seed
+    from regard.kernels import dropout_triton
 
     half = torch.get_autocast_dtype("cuda")
     with torch.autocast("cuda", enabled=False):
         blocks: Any = list(stack.blocks)
         # One draw for all that is dropped: three residuals, two attentions and a feed-forward net a block at the most.
-        seeds = iter(draw_seed(x.device, 6 * len(blocks)).split(1)) if stack.training else iter(())
+        seeds = iter(dropout_triton.draw_seed(x.device, 6 * len(blocks)).split(1)) if stack.training else iter(())
         memories = [] if memory is None else [memory.to(half)]
         parts = [part for block in blocks for part in build_parts(block, span, memories, across, seeds)]
         norms = [part.norm for part in parts]
@@ -206,7 +202,7 @@ def mixing_work(mixing: nn.Module, span: Span | None) -> Work:
 
 def self_attention_work(heads: Heads, span: Span | None, seeds: Iterator[Tensor]) -> Work:
     """Self-attention, without the bias of its output."""
-    from regard.kernels.dot.one_tile import self_attention
+    from regard.kernels import self_attention
 
     packed, rest = split_packed(span)
     assert isinstance(packed, Packed)
@@ -217,17 +213,17 @@ def self_attention_work(heads: Heads, span: Span | None, seeds: Iterator[Tensor]
     where: dict[str, Any] = {"radius": radii[0]} if radii else {"causal": len(rest) > 0}
 
     def work(x: Tensor) -> tuple[Tensor, Tensor]:
-        qkv, x = half_linear_with_input(x, projection.weight, projection.bias)
+        qkv, x = mixed_precision.half_linear_with_input(x, projection.weight, projection.bias)
         how = softmax_options(heads, seeds)
         context = self_attention(qkv, packed.offsets, packed.longest, heads.heads, **where, **how)
-        return half_linear(context, output.weight), x
+        return mixed_precision.half_linear(context, output.weight), x
 
     return work
 
 
 def cross_attention_work(heads: Heads, memory: list[Tensor], across: Span | None, seeds: Iterator[Tensor]) -> Work:
     """Attention to a memory, without the bias of its output."""
-    from regard.kernels.dot.one_tile import cross_attention
+    from regard.kernels import cross_attention
 
     packed, _ = split_packed(across)
     assert isinstance(packed, Packed)
@@ -236,10 +232,12 @@ def cross_attention_work(heads: Heads, memory: list[Tensor], across: Span | None
     projection, output = heads.projection, heads.output
 
     def work(x: Tensor) -> tuple[Tensor, Tensor]:
-        query, kv, x, memory[0] = half_linear_pair(x, memory[0], projection.weight, projection.bias, heads.query_size)
+        query, kv, x, memory[0] = mixed_precision.half_linear_pair(
+            x, memory[0], projection.weight, projection.bias, heads.query_size
+        )
         where = packed.offsets, packed.key_offsets, packed.longest, packed.longest_key
         context = cross_attention(query, kv, *where, heads.heads, **softmax_options(heads, seeds))
-        return half_linear(context, output.weight), x
+        return mixed_precision.half_linear(context, output.weight), x
 
     return work
 
@@ -254,17 +252,21 @@ def softmax_options(heads: Heads, seeds: Iterator[Tensor]) -> dict[str, Any]:
 
 def feed_forward_work(feed: nn.Sequential, seeds: Iterator[Tensor]) -> Work:
     """The feed-forward net, without the bias of its output."""
-    from regard.kernels.operations.dropout.triton import gelu_dropout, relu_dropout, silu_dropout
+    from regard.kernels import dropout_triton
 
-    activations = {ReLUDropout: relu_dropout, GELUDropout: gelu_dropout, SiLUDropout: silu_dropout}
+    activations = {
+        ReLUDropout: dropout_triton.relu_dropout,
+        GELUDropout: dropout_triton.gelu_dropout,
+        SiLUDropout: dropout_triton.silu_dropout,
+    }
     layers: Any = feed
     inner, between, outer = layers
     activate = activations[type(between)]
     dropout: float = between.dropout if between.training else 0.0
 
     def work(x: Tensor) -> tuple[Tensor, Tensor]:
-        hidden, x = half_linear_with_input(x, inner.weight)
+        hidden, x = mixed_precision.half_linear_with_input(x, inner.weight)
         hidden = activate(hidden, inner.bias, dropout, next(seeds) if dropout else None)
-        return half_linear(hidden, outer.weight), x
+        return mixed_precision.half_linear(hidden, outer.weight), x
 
     return work

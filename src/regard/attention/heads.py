@@ -23,9 +23,8 @@ from regard.attention.score import Dot, Score
 from regard.attention.span import Mask, Span, Start
 from regard.attention.weighting import Weighting
 from regard.errors import ArgumentError, ShapeError
-from regard.kernels.backends import forced_backend
-from regard.kernels.operations.linear import Linear
-from regard.kernels.operations.linear import linear as apply_linear
+from regard.kernels import Linear, forced_backend
+from regard.kernels import linear as apply_linear
 
 __all__ = ["Heads"]
 
@@ -135,7 +134,7 @@ class Heads(Attentive):
             return self(x, past, span, start)
         projected_query, prepared = self.project_inputs(x, None, span, start)
         if isinstance(past, BeamIndexCache) and span is None and self._serves_step(past, projected_query):
-            from regard.kernels.dot.decode_step import follow
+            from regard.kernels import follow
 
             scale = self.attention.score.scale(projected_query.shape[-1]) / self.attention.weighting.temperature
             assert past.length is not None

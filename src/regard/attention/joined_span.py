@@ -7,7 +7,7 @@ from typing import cast
 from torch import Tensor, nn
 
 from regard.errors import ArgumentError, DeviceError, ShapeError
-from regard.kernels.span_limits import SpanLimits
+from regard.kernels import SpanLimits
 
 __all__ = ["Joined", "JoinedModule", "Span", "is_plain", "join", "narrow_limits", "parts_of", "per_row"]
 

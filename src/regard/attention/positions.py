@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from regard.attention.checks import check_positive, check_start
 from regard.attention.span import Span, Start, split_packed
 from regard.errors import ArgumentError, ShapeError
-from regard.kernels.span_limits import positions as count
+from regard.kernels import positions as count
 
 __all__ = ["Embedded", "Rotary", "Sinusoidal", "Sinusoidal2D"]
 

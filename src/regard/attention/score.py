@@ -16,11 +16,10 @@ from torch import Tensor, nn
 
 from regard.attention.checks import check_positive
 from regard.errors import ArgumentError, ShapeError
-from regard.kernels.additive import cpu, reference
-from regard.kernels.dot import reference as dot
-from regard.kernels.operations.linear import Linear
-from regard.kernels.reference import matmul_wide
-from regard.kernels.span_limits import broadcast
+from regard.kernels import Linear, broadcast, matmul_wide
+from regard.kernels import additive_cpu as cpu
+from regard.kernels import additive_reference as reference
+from regard.kernels import dot_reference as dot
 
 __all__ = ["Additive", "Cosine", "Dot", "General", "Location", "Score", "check_location", "compare_from"]
 

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from regard.attention.checks import check_offsets, check_positive, check_radius, check_start
 from regard.attention.joined_span import Joined, Span, check_device, is_plain, join, parts_of, per_row
 from regard.errors import ArgumentError, DtypeError, ShapeError
-from regard.kernels.span_limits import Layout, SpanLimits, Window
+from regard.kernels import Layout, SpanLimits, Window
 
 __all__ = ["Alibi", "Causal", "Joined", "Lengths", "Mask", "Monotonic", "Packed", "Predictive", "Span", "join"]
 

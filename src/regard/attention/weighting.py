@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from regard.errors import ArgumentError
-from regard.kernels.reference import softmax
+from regard.kernels import softmax
 
 __all__ = ["Gumbel", "Hard", "Plain", "Softmax", "Sparsemax", "Weighed", "Weighting"]
 

@@ -1,1 +1,23 @@
 """The command line: `main`, one file per command in `commands/`, and what several commands share."""
+
+from typing import TYPE_CHECKING
+
+from regard.door import door
+
+if TYPE_CHECKING:
+    from regard.cli.command import SECTIONS
+    from regard.cli.program import app, main
+
+__all__ = [
+    "SECTIONS",
+    "app",
+    "main",
+]
+
+__getattr__, __dir__ = door(
+    __name__,
+    {
+        "command": "SECTIONS",
+        "program": "app main",
+    },
+)

@@ -9,9 +9,8 @@ from regard.errors import CommandError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from regard.evaluation.alignment import Gold
-    from regard.inspection.alignments.corpus import AlignedPair
-    from regard.inspection.alignments.settings import AlignmentSettings
+    from regard.evaluation import Gold
+    from regard.inspection import AlignmentSettings, corpus_alignment
     from regard.run import Run
 
 
@@ -26,7 +25,7 @@ def check_options(
     dependencies: bool,
 ) -> None:
     """Refuse options that do not go together."""
-    from regard.inspection.alignments.symmetry import METHODS
+    from regard.inspection import METHODS
 
     if source is None and not dependencies:
         raise CommandError("--source: missing, expected a text file of sources")
@@ -42,7 +41,7 @@ def check_options(
 
 def write_links(
     settings: "AlignmentSettings",
-    aligned: "Iterable[list[AlignedPair]]",
+    aligned: "Iterable[list[corpus_alignment.AlignedPair]]",
     total: int | None,
     out: Path | None,
     translations: Path | None,
@@ -50,12 +49,10 @@ def write_links(
     gold_path: Path | None,
 ) -> None:
     """Write the links of each pair, and its translation where that is wanted; print how good they are by gold links."""
-    from regard.inspection.alignments.corpus import AlignedPair, describe_score
-    from regard.io.formats import BREAKS
-    from regard.io.output import open_output, progress_bar
-    from regard.io.pharaoh import format_pharaoh
+    from regard.inspection import corpus_alignment
+    from regard.io import format_pharaoh, formats, open_output, progress_bar
 
-    scored, count = list[AlignedPair](), 0
+    scored, count = list[corpus_alignment.AlignedPair](), 0
     with (
         open_output(out) as write,
         open_output(translations, translations is not None) as write_translations,
@@ -63,18 +60,18 @@ def write_links(
     ):
         for pairs in aligned:
             write("".join(f"{format_pharaoh(pair.links or [])}\n" for pair in pairs))
-            write_translations("".join(f"{BREAKS.sub(' ', pair.target)}\n" for pair in pairs))
+            write_translations("".join(f"{formats.BREAKS.sub(' ', pair.target)}\n" for pair in pairs))
             advance(len(pairs))
             count += len(pairs)
             scored += pairs if gold is not None else []
     print_message(f"{count:,} pair{'s' * (count != 1)}, read from {settings}")
     if gold is not None:
-        print_message(describe_score(gold_path, gold, scored, print_message))
+        print_message(corpus_alignment.describe_score(gold_path, gold, scored, print_message))
 
 
 def read_gold(path: Path | None, from_one: bool) -> "list[Gold] | None":
     """Read a file of gold links, where one is given; what is odd in it is printed."""
-    from regard.evaluation.alignment import read_links
+    from regard.evaluation import read_links
 
     return None if path is None else read_links(path, first=int(from_one), say=print_message)
 
@@ -83,21 +80,22 @@ def choose_and_print(
     run: "Run", reverse: "Run | None", source: str, target: str, gold: "list[Gold] | None", path: Path | None
 ) -> None:
     """Choose what reads best as an alignment, print how each head fares, and keep the choice with the run."""
-    from regard.inspection.alignments.corpus import choose_settings
-    from regard.inspection.alignments.selection import readings_table
+    from regard.inspection import corpus_alignment, selection
 
-    for each, settings, readings in choose_settings(run, reverse, source, target, gold, path, print_message):
-        print_table(*readings_table(readings))
+    for each, settings, readings in corpus_alignment.choose_settings(
+        run, reverse, source, target, gold, path, print_message
+    ):
+        print_table(*selection.readings_table(readings))
         print(f"\n{each.folder}: {settings}: AER {settings.aer:.2%}, by {settings.by}")
         print_message(f"{settings.write(each.folder)} written")
 
 
 def print_dependencies(run: "Run") -> None:
     """Print the share of words that look at their head, by layer and head, on the phrasebook."""
-    from regard.decoding.ensemble import first_model
-    from regard.inspection.alignments.dependencies import dependency_tables
+    from regard.decoding import first_model
+    from regard.inspection import dependency_links
 
-    for table in dependency_tables(first_model(run.model), run.tokenizers, run.settings.data):
+    for table in dependency_links.dependency_tables(first_model(run.model), run.tokenizers, run.settings.data):
         print(table.title)
         print_table(table.columns, table.rows)
         print(f"{table.fixed}\n")

@@ -9,7 +9,7 @@ from regard.cli.runs import check_served, open_run, warn_of_lowercase
 from regard.errors import CommandError
 
 if TYPE_CHECKING:
-    from regard.tasks.evaluation import EvaluationReport
+    from regard.tasks import evaluation
 
 PICTURES = (".png", ".svg", ".pdf")
 MOST = 12  # lines about what is left out
@@ -23,21 +23,21 @@ def measure_links(
     hypothesis: Path | None,
     first: int,
     opening: dict[str, Any],
-) -> "EvaluationReport":
+) -> "evaluation.EvaluationReport":
     """Measure word alignments: of a run between source and reference, or those of a file."""
-    from regard.tasks.evaluation import AlignmentTest
+    from regard.tasks import evaluation
 
     if hypothesis is None and not (runs and source and reference):
         raise CommandError("--gold: give a run with --source and --reference, or --hypothesis with a file of links")
-    test = AlignmentTest.read(gold, source, reference, hypothesis, first=first, say=print_message)
+    test = evaluation.AlignmentTest.read(gold, source, reference, hypothesis, first=first, say=print_message)
     return test.measure(open_run(*runs, **opening) if runs and hypothesis is None else None, show_progress)
 
 
 def measure_items(
     folder: Path, files: Mapping[str, Path | None], out: Path | None, search: dict[str, Any], opening: dict[str, Any]
-) -> "EvaluationReport":
+) -> "evaluation.EvaluationReport":
     """Measure a run on documents or pictures, and write what it said of each."""
-    from regard.io.output import check_output, open_output
+    from regard.io import check_output, open_output
 
     paths = {name: path for name, path in files.items() if path is not None}
     check_output(out, *(path for name, path in paths.items() if name != "images"))
@@ -61,14 +61,14 @@ def measure_texts(
     search: dict[str, Any],
     batch_tokens: int | None,
     opening: dict[str, Any],
-) -> "EvaluationReport":
+) -> "evaluation.EvaluationReport":
     """Compare texts that a run writes, or those of a file, with references; write them, and draw BLEU by length."""
     check_texts(runs, **texts, how=how, out=out, plot=plot)
 
-    from regard.io.output import open_output
-    from regard.tasks.evaluation import TextTest
+    from regard.io import open_output
+    from regard.tasks import evaluation
 
-    test = TextTest.read(**texts, **how, run=bool(runs), lengths=plot is not None, say=print_message)
+    test = evaluation.TextTest.read(**texts, **how, run=bool(runs), lengths=plot is not None, say=print_message)
     system = str(texts["hypothesis"] or " + ".join(map(str, runs)))
 
     def keep(lines: Iterable[str]) -> None:
@@ -87,8 +87,7 @@ def measure_texts(
     else:
         report = test.measure(None, system, say=print_message)
     if plot is not None and report.lengths is not None:
-        from regard.inspection.draw.heatmap import save
-        from regard.inspection.draw.plot import draw_lengths
+        from regard.inspection import draw_lengths, save
 
         save(draw_lengths(report.lengths), plot)
     return report
@@ -117,12 +116,12 @@ def check_texts(
     if plot is not None and plot.suffix.lower() not in PICTURES:
         raise CommandError(f"--plot: {plot} given, expected a name that ends in {', '.join(PICTURES)}")
 
-    from regard.io.output import check_output
-    from regard.tasks.evaluation import possible_metrics
+    from regard.io import check_output
+    from regard.tasks import evaluation
 
     check_output(plot, source, reference, flag="--plot")
     check_output(out, source, reference)
-    keys = possible_metrics(how["metrics"], outputs=True, run=bool(runs), source=source is not None)
+    keys = evaluation.possible_metrics(how["metrics"], outputs=True, run=bool(runs), source=source is not None)
     if "perplexity" in keys and not runs:
         raise CommandError("--metrics: perplexity needs a run; give its folder")
     if "lengths" in keys and source is None:

@@ -8,8 +8,7 @@ from regard.cli.runs import open_beside, open_run
 from regard.errors import CommandError
 
 if TYPE_CHECKING:
-    from regard.inspection.collect.dependency_trees import ParsedTree
-    from regard.inspection.collect.from_run import Which
+    from regard.inspection import Which, dependency_trees
     from regard.run import Run
 
 FORMATS = ("html", "png", "svg", "pdf")
@@ -35,12 +34,12 @@ def check_walk(form: str, walk: bool, word: int | None, view: str | None, head: 
 
 def print_graph(run: str, checkpoint: str, out: Path | None, format: str | None) -> None:
     """Draw the model of a run, without a text, and print where."""
-    from regard.inspection.draw.files import graph_path
+    from regard.inspection import look_files
 
-    path = graph_path(out, format)
+    path = look_files.graph_path(out, format)
 
-    from regard.decoding.ensemble import first_model
-    from regard.inspection.draw.graph import model_graph
+    from regard.decoding import first_model
+    from regard.inspection import model_graph
 
     print(model_graph(first_model(open_run(run, checkpoint=checkpoint, device="cpu").model)).save(path))
 
@@ -49,7 +48,7 @@ def open_both(
     run: str, against: str | None, checkpoint: str, device: str, languages: Mapping[str, str | None]
 ) -> "tuple[Run, Run]":
     """Open a run, and the one to show beside it where `against` is a run folder; else the same run twice."""
-    from regard.inspection.collect.inputs import is_run
+    from regard.inspection import is_run
 
     opened = open_run(run, checkpoint=checkpoint, device=device, languages=languages)
     folder = against if against is not None and is_run(against) else None
@@ -64,7 +63,7 @@ def open_both(
 def write_exhibits(
     run: "Run",
     inputs: Sequence[str],
-    places: "Sequence[tuple[Path, ParsedTree | None]]",
+    places: "Sequence[tuple[Path, dependency_trees.ParsedTree | None]]",
     which: "Which",
     search: dict[str, Any],
     shown: dict[str, Any],
@@ -78,10 +77,7 @@ def write_exhibits(
     `search` holds the options of the search, and of `beside`, another run or the same with an input for each; `shown`
     holds what only the first is asked for. With `relations` the table of heads that follow the trees is printed, too.
     """
-    from regard.inspection.collect.ablation import ablation_table
-    from regard.inspection.collect.dependency_trees import relation_table
-    from regard.inspection.collect.from_run import exhibit_of
-    from regard.inspection.draw.files import write_exhibit
+    from regard.inspection import ablation_table, dependency_trees, exhibit_of, look_files
 
     dependencies = []
     for number, (item, (path, tree)) in enumerate(zip(inputs, places, strict=True)):
@@ -94,6 +90,8 @@ def write_exhibits(
             print(ablation_table(exhibit.ablation, exhibit.views))
         if exhibit.dependencies is not None:
             dependencies.append(exhibit.dependencies)
-        print(write_exhibit(exhibit, path, against=against, view=which.view, head=which.head, stretch=stretch))
+        print(
+            look_files.write_exhibit(exhibit, path, against=against, view=which.view, head=which.head, stretch=stretch)
+        )
     if relations and any(each.follows for each in dependencies):
-        print(relation_table(dependencies, exhibit.views))
+        print(dependency_trees.relation_table(dependencies, exhibit.views))

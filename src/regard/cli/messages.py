@@ -12,7 +12,7 @@ from regard.cli.layout import GAP, fit_columns, terminal_width, wrap, wrap_cell
 from regard.config import visible
 
 if TYPE_CHECKING:
-    from regard.tasks.evaluation import EvaluationReport
+    from regard.tasks import evaluation
 
 T = TypeVar("T")
 LONGEST = 2000  # characters of a message
@@ -62,7 +62,7 @@ def print_text(text: str, indent: int = 0) -> None:
     print(wrap(text, terminal_width(sys.stdout), indent))
 
 
-def print_report(report: "EvaluationReport", as_json: bool) -> None:
+def print_report(report: "evaluation.EvaluationReport", as_json: bool) -> None:
     """Print a measurement for people or for programs."""
     if as_json:
         print(json.dumps(report.json, ensure_ascii=False, allow_nan=False))

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from regard.config import parse, value_of
-from regard.decoding.options import Options
+from regard.decoding import Options
 from regard.errors import CommandError, ConfigError
 
 Command = Callable[..., None]

@@ -30,7 +30,7 @@ def open_run(
     check_engine(engine, quantize)
     check_folders(*runs, engine=engine)
 
-    from regard.decoding.processes import Processes
+    from regard.decoding import Processes
 
     run = open_with(engine, *runs, checkpoint=checkpoint, device=Processes().device(device), quantize=quantize)
     run.set_languages(**(languages or {}))
@@ -43,7 +43,7 @@ def open_with(engine: str, *runs: str | Path, checkpoint: str, device: str, quan
         from regard.run import load
 
         return load(*runs, checkpoint=checkpoint, device=device)
-    from regard.interop.exported import open_engine
+    from regard.interop import open_engine
 
     if device == "mps":
         device = "cpu"  # CTranslate2 has no other on an Apple machine
@@ -61,7 +61,7 @@ def check_engine(engine: str, quantize: str | None) -> None:
 def check_served(run: "Run", search: Mapping[str, Any]) -> None:
     """Refuse options of the search that the run's engine does not serve, by their flags."""
     from regard.config import parse
-    from regard.decoding.options import Options
+    from regard.decoding import Options
 
     try:
         run.engine.check(parse(Options, search))
@@ -71,8 +71,8 @@ def check_served(run: "Run", search: Mapping[str, Any]) -> None:
 
 def check_folders(*runs: str | Path, engine: str = "regard") -> None:
     """Refuse folders that are no runs, before torch is imported, which takes seconds."""
-    from regard.interop.manifest import is_export
-    from regard.tasks.summary import require_run
+    from regard.interop import is_export
+    from regard.tasks import require_run
 
     for run in runs:
         if not is_export(run):
@@ -90,7 +90,7 @@ def open_beside(run: "Run", other: str | Path | None, *, checkpoint: str) -> "Ru
 
 def print_unknown_words(run: "Run") -> None:
     """Print which words of what a command read were never seen in training, if there are any."""
-    from regard.models.kinds import KINDS
+    from regard.models import KINDS
 
     if KINDS[run.settings.kind].reads != "pictures" and (message := run.unknown.message()):
         print_message(message)
@@ -107,7 +107,7 @@ def split_runs_and_inputs(paths: Sequence[str], as_text: bool = False) -> tuple[
 
     With `as_text` a folder that is no run may be a text.
     """
-    from regard.io.inputs import texts_or_files
+    from regard.io import texts_or_files
 
     if not is_folder(paths[0]):
         no_run = "a file" if paths[0] == "-" or is_file(paths[0]) else "no such folder"
@@ -143,6 +143,6 @@ def is_folder(path: str) -> bool:
 
 def is_run(path: str) -> bool:
     """Return whether there is a run of this name, a pack or an exported folder."""
-    from regard.interop.manifest import is_export
+    from regard.interop import is_export
 
     return is_folder(path) and (packs.is_file(Path(path) / "config.toml") or is_export(path))

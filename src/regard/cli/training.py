@@ -11,10 +11,10 @@ from regard.cli.messages import print_message, print_table
 from regard.cli.options import file_option, folder_option, number_option, text_option
 from regard.config import read
 from regard.errors import CommandError, ConfigError, RegardError
-from regard.training.settings import TrainingSettings
+from regard.training import TrainingSettings
 
 if TYPE_CHECKING:
-    from regard.tasks.settings import Settings
+    from regard.tasks import Settings
 
 LIMITS = {field.name: {k: v for k, v in field.metadata.items() if k != "help"} for field in fields(TrainingSettings)}
 TRAINING = (
@@ -102,8 +102,8 @@ def read_checked(table: Mapping[str, Any], flags: Mapping[str, str], *, based: b
 
     `based` says that there is a run to begin with.
     """
-    from regard.tasks.settings import check_extension, read_settings
-    from regard.training.trackers import check_trackers
+    from regard.tasks import check_extension, read_settings
+    from regard.training import check_trackers
 
     try:
         settings = read_settings(table)
@@ -130,7 +130,7 @@ def read_checked(table: Mapping[str, Any], flags: Mapping[str, str], *, based: b
 
 def print_data_check(settings: "Settings", based: bool, anyway: bool) -> None:
     """Print what is wrong with the data, where all files are there: a configuration may be checked elsewhere."""
-    from regard.tasks.data_check import check_data, missing_files
+    from regard.tasks import check_data, missing_files
 
     for line in [] if missing_files(settings.data) else check_data(settings, based=based, anyway=anyway):
         print_message(line)
@@ -141,9 +141,8 @@ def print_dry_run(
 ) -> None:
     """Print what would be trained, how much memory it takes and how long, and what that was measured on."""
     from regard.report import report
-    from regard.tasks.dry_run_report import dry_run
-    from regard.training.display import open_progress
-    from regard.training.metrics import format_duration
+    from regard.tasks import dry_run
+    from regard.training import metrics, open_progress
 
     with open_progress(None, terminal=False) as progress:
         found = dry_run(settings, progress, report, resumed=resumed, base=base, choose=choose, anyway=anyway)
@@ -164,8 +163,8 @@ def print_dry_run(
         ("memory", f"{memory} at most"),
         (
             "time",
-            f"{longest}{format_duration(found.seconds)}: {measured.step:.3g} s per step, and {measured.validation:.3g} "
-            f"s for {validations} (measured on {measured.steps:,} steps)",
+            f"{longest}{metrics.format_duration(found.seconds)}: {measured.step:.3g} s per step, and "
+            f"{measured.validation:.3g} s for {validations} (measured on {measured.steps:,} steps)",
         ),
     ]
     print_table(None, rows, numbers_right=False)
@@ -173,7 +172,7 @@ def print_dry_run(
 
 def read_table(config: Path | None, resume: Path | None, base: Path | None) -> tuple[dict[str, Any], bool]:
     """Read the tables of a configuration or of a run; and whether that run has its own cache, which is not used."""
-    from regard.tasks.settings import base_table, complete_run_table
+    from regard.tasks import base_table, complete_run_table
 
     table: dict[str, Any] = {}
     if resume is not None:
@@ -181,9 +180,9 @@ def read_table(config: Path | None, resume: Path | None, base: Path | None) -> t
         if not path.is_symlink():  # which is named below
             path = find_run_config(resume)  # first, as the next line imports torch
 
-        from regard.training.folder import check_links
+        from regard.training import run_folder
 
-        check_links(resume)  # none may lead out of the folder
+        run_folder.check_links(resume)  # none may lead out of the folder
         own = read(path)
         return complete_run_table(own), "cache" in own.get("data", {})
     if config is not None:
@@ -206,7 +205,7 @@ def read_config(path: Path) -> dict[str, Any]:
 
 def find_run_config(run: Path) -> Path:
     """Find the configuration of a run folder."""
-    from regard.tasks.summary import require_run
+    from regard.tasks import require_run
 
     require_run(run)
     return run / "config.toml"

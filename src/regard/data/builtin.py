@@ -92,13 +92,26 @@ class Corpus(Protocol):
 
 
 class PicturedExample(Protocol):
-    """An example with a picture, and where in it is what its words speak of."""
+    """An example with a picture of `size` pixels a side, and where in it is what its words speak of.
 
-    source: str
-    target: str
-    size: int  # pixels of a side
-    scene: Any  # its `shapes`, each with a size, a colour, a kind, and whether it is ringed
-    speaks_of: tuple[int, ...]  # captions: for each word the index of a shape, -1 for none
+    The scene's `shapes` each have a size, a colour, a kind, and may be ringed; a caption speaks of a shape by its index
+    with each word, -1 for none.
+    """
+
+    @property
+    def source(self) -> str: ...
+
+    @property
+    def target(self) -> str: ...
+
+    @property
+    def size(self) -> int: ...
+
+    @property
+    def scene(self) -> Any: ...
+
+    @property
+    def speaks_of(self) -> tuple[int, ...]: ...
 
     @property
     def boxes(self) -> tuple[tuple[int, int, int, int], ...]: ...

@@ -23,8 +23,7 @@ from typing import Any, cast
 
 from regard.data.builtin import CORPORA, EDITION, Example, PicturedExample, Split, generate, has_pair
 from regard.errors import ArgumentError
-from regard.io.disk import remove_leftovers, replacing
-from regard.io.pharaoh import format_pharaoh
+from regard.io import disk, format_pharaoh
 
 __all__ = ["write"]
 
@@ -80,7 +79,7 @@ def _write(
         paths = [folder / f"{split}.{end}" for end in ends]
         count = 0
         with contextlib.ExitStack() as stack:
-            files = [stack.enter_context(replacing(path)) for path in paths]
+            files = [stack.enter_context(disk.replacing(path)) for path in paths]
             for example in examples:
                 for file, line in zip(files, as_lines(f"{split}-{count:06d}", example), strict=False):
                     file.write(f"{line}\n".encode())
@@ -105,12 +104,12 @@ def album(folder: Path) -> Written:
     """Save an example's picture, and return its lines in the two files."""
     from PIL import Image
 
-    remove_leftovers(folder)
+    disk.remove_leftovers(folder)
 
     def saved(number: str, example: Example) -> tuple[str, str]:
         pictured, name = cast(PicturedExample, example), f"{number}.png"
         folder.mkdir(parents=True, exist_ok=True)
-        with replacing(folder / name, many=True) as file:
+        with disk.replacing(folder / name, many=True) as file:
             Image.fromarray(pictured.picture()).save(file, "PNG")
         shapes = [
             {"size": shape.size, "colour": shape.colour, "kind": shape.kind, "ringed": shape.ringed, "box": box}

@@ -7,7 +7,7 @@ from typing import Literal
 from regard.data.builtin import edition_of, generate
 from regard.data.settings import GOLD, CorpusSettings, DataSettings
 from regard.errors import ArgumentError, ConfigError
-from regard.io.pharaoh import format_pharaoh
+from regard.io import format_pharaoh
 
 __all__ = ["write_builtin", "fingerprint"]
 

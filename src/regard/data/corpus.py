@@ -12,9 +12,7 @@ from typing import Any, TypeVar
 
 from regard.data.settings import CorpusSettings
 from regard.errors import DataError
-from regard.io.csv_lines import csv_rows, find_header, is_csv, locate_column, name_column
-from regard.io.encodings import encoding_of
-from regard.io.lines import LONGEST, Say, check_file, ignore, read_lines, unequal_lines
+from regard.io import LONGEST, Say, check_file, csv_lines, encoding_of, ignore, read_lines, unequal_lines
 
 __all__ = ["lines", "read_linked", "pairs"]
 
@@ -54,9 +52,12 @@ def rows(
         one, two = corpus.source or "", corpus.target or ""  # with their encoding
         return beside(lines(one, say), lines(two, say), one, two)
     if corpus.form == ".csv":
-        names = [name_column(corpus.source_column, "source"), name_column(corpus.target_column, "target")]
+        names = [
+            csv_lines.name_column(corpus.source_column, "source"),
+            csv_lines.name_column(corpus.target_column, "target"),
+        ]
         return named_columns(
-            corpus.file or "", *names, *([name_column(corpus.alignment_column, "alignment")] * links), say=say
+            corpus.file or "", *names, *([csv_lines.name_column(corpus.alignment_column, "alignment")] * links), say=say
         )
     if corpus.form == ".tsv":
         numbers = [corpus.column("source_column"), corpus.column("target_column")]
@@ -114,8 +115,10 @@ def named_columns(path: str | Path, *names: str | int, say: Say = ignore) -> Ite
 
 def find_columns(path: str | Path, *names: str | int) -> tuple[list[int], bool]:
     """Return the numbers of columns, from 1, and whether the first row of the table is a header."""
-    cells, header = find_header(physical_lines(path, ignore), str(path)) if is_csv(path) else ([], False)
-    found = [locate_column(cells, header, name, str(path)) for name in names]
+    cells, header = (
+        csv_lines.find_header(physical_lines(path, ignore), str(path)) if csv_lines.is_csv(path) else ([], False)
+    )
+    found = [csv_lines.locate_column(cells, header, name, str(path)) for name in names]
     return [number for number, _ in found], any(header for _, header in found)
 
 
@@ -200,7 +203,7 @@ def lines(path: str | Path, say: Say = ignore) -> Iterator[str]:
 def numbered_lines(path: str | Path, say: Say = ignore, header: bool | None = None) -> Iterator[tuple[int, str]]:
     """Yield lines with their numbers in the file; of a CSV, that of the first line of each record."""
     stream = physical_lines(path, say)
-    return csv_rows(stream, str(path), header) if is_csv(path) else enumerate(stream, 1)
+    return csv_lines.csv_rows(stream, str(path), header) if csv_lines.is_csv(path) else enumerate(stream, 1)
 
 
 def physical_lines(path: str | Path, say: Say) -> Iterator[str]:

@@ -23,7 +23,7 @@ from typing import Any
 
 from regard.data.cache import Encoded
 from regard.data.tokenizer import SPECIAL, UNKNOWN, Tokenizer, Tokenizers
-from regard.io.reading import Unreadable, parse_json, read_bytes
+from regard.io import reading
 
 __all__ = ["FILE", "LanguageProfile", "RunLanguages", "detect_language", "merge_profiles", "profile_corpus"]
 
@@ -186,13 +186,13 @@ class RunLanguages:
     def read(cls, folder: Path) -> "RunLanguages":
         """Read the profiles of a run folder; none where it keeps none, or the file is damaged."""
         try:
-            table = parse_json(read_bytes(folder / FILE, LARGEST))
+            table = reading.parse_json(reading.read_bytes(folder / FILE, LARGEST))
             body = {"source": table["source"], "targets": table["targets"]}
             if table["format"] != FORMAT or table["sha256"] != checksum(body):
                 return cls()
             source = None if body["source"] is None else LanguageProfile.from_table(body["source"])
             return cls(source, {tag: LanguageProfile.from_table(each) for tag, each in body["targets"].items()})
-        except (OSError, Unreadable, ValueError, TypeError, KeyError, AttributeError):
+        except (OSError, reading.Unreadable, ValueError, TypeError, KeyError, AttributeError):
             return cls()
 
 

@@ -28,7 +28,7 @@ from regard.data.settings import CorpusSettings, DataSettings, TokenizerSettings
 from regard.data.tokenizer import Tokenizers
 from regard.data.unknown_words import WordCollector, format_words, read_words
 from regard.errors import DataError, RegardError
-from regard.io.encodings import encoding_of
+from regard.io import encoding_of
 
 __all__ = ["Prepared", "cached_valid_pairs", "prepare", "prepare_rows"]
 

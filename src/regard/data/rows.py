@@ -16,7 +16,7 @@ from regard.data.settings import CorpusSettings, DataSettings, TokenizerSettings
 from regard.data.tokenizer import Tokenizers
 from regard.data.vocabulary import train_both
 from regard.errors import DataError
-from regard.io.lines import LONGEST, check_file
+from regard.io import LONGEST, check_file
 
 __all__ = ["Pair", "Reading", "Rows", "content"]
 

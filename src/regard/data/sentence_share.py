@@ -17,7 +17,7 @@ from regard.data.cache import Encoded
 from regard.data.language_profile import decode_some
 from regard.data.sentence_split import has_several
 from regard.data.tokenizer import Tokenizer
-from regard.io.reading import Unreadable, parse_json, read_bytes
+from regard.io import reading
 
 __all__ = ["FILE", "SentenceCounter", "SentenceShare", "count_sentences", "describe_several"]
 
@@ -56,8 +56,8 @@ class SentenceShare:
     def read(cls, folder: Path) -> "SentenceShare":
         """Read the counts of a run folder; none where it keeps none, or the file is damaged."""
         try:
-            table = parse_json(read_bytes(folder / FILE, LARGEST))
-        except (OSError, Unreadable, ValueError):
+            table = reading.parse_json(reading.read_bytes(folder / FILE, LARGEST))
+        except (OSError, reading.Unreadable, ValueError):
             return cls()
         return cls.from_table(table) if isinstance(table, dict) and table.get("format") == FORMAT else cls()
 

@@ -10,8 +10,7 @@ from typing import Any, Literal
 from regard.config import option, show_value, suggestion
 from regard.data.builtin import CORPORA, EDITION, generate
 from regard.errors import ArgumentError, ConfigError
-from regard.io.encodings import EncodedFile, check_encoding
-from regard.io.reading import Unreadable, parse_toml
+from regard.io import EncodedFile, check_encoding, reading
 
 __all__ = ["AROUND", "EXTENSION", "GOLD", "CorpusSettings", "DataSettings", "TokenizerSettings", "cache_folder"]
 
@@ -353,8 +352,8 @@ class DataSettings:
                 keys = "data.builtin, count, builtin_seed, builtin_edition or pair"
                 raise ConfigError("builtin_options", f"{show_value(each)} given; set {keys}")
             try:
-                read[name.strip()] = parse_toml(f"value = {text}")["value"]
-            except Unreadable:
+                read[name.strip()] = reading.parse_toml(f"value = {text}")["value"]
+            except reading.Unreadable:
                 read[name.strip()] = text.strip()
         return read
 

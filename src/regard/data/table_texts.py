@@ -8,9 +8,7 @@ from typing import Literal
 from regard.data.corpus import field, find_columns, parse_line
 from regard.data.settings import TABLES, CorpusSettings, DataSettings
 from regard.errors import DataError
-from regard.io.csv_lines import name_column
-from regard.io.inputs import LinePairs
-from regard.io.lines import GivenText, Say
+from regard.io import GivenText, LinePairs, Say, csv_lines
 
 __all__ = ["Side", "TableTexts", "read_tables"]
 
@@ -30,7 +28,7 @@ class TableTexts:
         self.path, self.corpus, self.say = path, corpus, say
         which: Literal["source_column", "target_column"] = "source_column" if side == "source" else "target_column"
         if corpus.form == ".csv":  # its rows come as those of a TSV
-            self.column: str | int = find_columns(path, name_column(getattr(corpus, which), side))[0][0]
+            self.column: str | int = find_columns(path, csv_lines.name_column(getattr(corpus, which), side))[0][0]
         else:
             self.column = corpus.column(which) if corpus.form == ".tsv" else corpus.key(which)
         self.count, self.unreadable = 0, False

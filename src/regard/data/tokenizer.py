@@ -35,8 +35,7 @@ from regard.data.sentencepiece import SentencePiece
 from regard.data.special_pieces import END, PAD, SPECIAL, START, UNKNOWN, adopt
 from regard.data.tokenizer_checks import LARGEST, check_form, loaded_part
 from regard.errors import ConfigError, DataError
-from regard.io.disk import write_whole
-from regard.io.reading import Unreadable, parse_json, read_bytes
+from regard.io import disk, reading
 
 __all__ = ["END", "PAD", "SPECIAL", "START", "UNKNOWN", "Tokenizer", "Tokenizers", "adopt"]
 
@@ -361,7 +360,7 @@ class Tokenizers:
 
     def save(self, path: str | Path) -> None:
         """Write tokenizer.json, whole or not at all."""
-        write_whole(path, self.dumps())
+        disk.write_whole(path, self.dumps())
 
     @classmethod
     def load(cls, path: str | Path) -> "Tokenizers":
@@ -400,10 +399,10 @@ def open_tokenizer(content: Any, place: str) -> Tokenizer:
 def read(path: str | Path) -> dict[str, Any]:
     """Read a tokenizer.json as plain data."""
     try:
-        content = parse_json(read_bytes(path, LARGEST))
+        content = reading.parse_json(reading.read_bytes(path, LARGEST))
     except OSError as error:
         raise DataError(f"{path}: cannot be read: {error.strerror}") from None
-    except Unreadable as error:
+    except reading.Unreadable as error:
         raise DataError(f"{path}: not a tokenizer.json: {error}") from None
     if not isinstance(content, dict) or not ("model" in content or {"source", "target"} <= content.keys()):
         raise DataError(f"{path}: not a tokenizer.json: no model in it")

@@ -15,7 +15,7 @@ from pathlib import Path
 from regard.config import visible
 from regard.data.text_profile import is_unspaced
 from regard.data.tokenizer import UNKNOWN, Tokenizer
-from regard.io.reading import Unreadable, read_bytes
+from regard.io import reading
 
 __all__ = ["FILE", "IgnoredWords", "UnknownWords", "WordCollector", "format_words", "parse_words", "read_words"]
 
@@ -74,8 +74,8 @@ def parse_words(text: str) -> frozenset[str] | None:
 def read_words(folder: Path, name: str = FILE) -> frozenset[str] | None:
     """Read the words that a run was trained on; None where it keeps none, or the file is damaged."""
     try:
-        return parse_words(read_bytes(folder / name, LARGEST + 1000).decode())
-    except (OSError, Unreadable, UnicodeDecodeError):
+        return parse_words(reading.read_bytes(folder / name, LARGEST + 1000).decode())
+    except (OSError, reading.Unreadable, UnicodeDecodeError):
         return None
 
 

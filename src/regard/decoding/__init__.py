@@ -1,1 +1,73 @@
 """Decoding: one search for every model."""
+
+from typing import TYPE_CHECKING
+
+from regard.door import door
+
+if TYPE_CHECKING:
+    from regard.decoding import batches, bursts, joining, outputs
+    from regard.decoding import translate_file as file_translation
+    from regard.decoding.ensemble import Ensemble, first_model
+    from regard.decoding.half_precision import to_bfloat16
+    from regard.decoding.hypotheses import HostHypotheses
+    from regard.decoding.limits import ROOM, check_prefix, output_limit
+    from regard.decoding.options import GREEDY, Options
+    from regard.decoding.outputs import Output, SearchResult, check_outputs
+    from regard.decoding.processes import Processes
+    from regard.decoding.replay import Replay, length_class, serves
+    from regard.decoding.scoring import check_finite, length_penalty
+    from regard.decoding.sentence_search import SentenceSearch, StepSearch, search
+    from regard.decoding.sources import documents_of, source_of, tokens_of
+
+__all__ = [
+    "Ensemble",
+    "GREEDY",
+    "HostHypotheses",
+    "Options",
+    "Output",
+    "Processes",
+    "ROOM",
+    "Replay",
+    "SearchResult",
+    "SentenceSearch",
+    "StepSearch",
+    "batches",
+    "bursts",
+    "check_finite",
+    "check_outputs",
+    "check_prefix",
+    "documents_of",
+    "file_translation",
+    "first_model",
+    "joining",
+    "length_class",
+    "length_penalty",
+    "output_limit",
+    "outputs",
+    "search",
+    "serves",
+    "source_of",
+    "to_bfloat16",
+    "tokens_of",
+]
+
+__getattr__, __dir__ = door(
+    __name__,
+    {
+        "batches": "=batches",
+        "bursts": "=bursts",
+        "ensemble": "Ensemble first_model",
+        "half_precision": "to_bfloat16",
+        "hypotheses": "HostHypotheses",
+        "joining": "=joining",
+        "limits": "ROOM check_prefix output_limit",
+        "options": "GREEDY Options",
+        "outputs": "Output SearchResult check_outputs =outputs",
+        "processes": "Processes",
+        "replay": "Replay length_class serves",
+        "scoring": "check_finite length_penalty",
+        "sentence_search": "SentenceSearch StepSearch search",
+        "sources": "documents_of source_of tokens_of",
+        "translate_file": "=file_translation",
+    },
+)

@@ -16,8 +16,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, UInt8
 from torch import Tensor
 
-from regard.data.batching import Batch, collate
-from regard.data.tokenizer import PAD
+from regard.data import PAD, Batch, collate
 from regard.decoding.ensemble import Ensemble
 from regard.decoding.options import GREEDY, Options
 from regard.decoding.outputs import Output, SearchResult
@@ -26,8 +25,8 @@ from regard.decoding.scoring import check_finite
 from regard.decoding.sentence_search import PACK, search
 from regard.decoding.sources import source_of, tokens_of
 from regard.errors import ArgumentError
-from regard.kernels.operations.linear import pack_weights
-from regard.models.contract import Model, Pictures, Source, Tokens
+from regard.kernels import pack_weights
+from regard.models import Model, Pictures, Source, Tokens
 
 __all__ = [
     "BUDGET",

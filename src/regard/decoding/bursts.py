@@ -15,14 +15,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from regard.data.tokenizer import PAD, UNKNOWN
+from regard.data import PAD, UNKNOWN
 from regard.decoding.capture import capture
 from regard.decoding.device_search import DeviceSearch, SlotOptions
 from regard.decoding.hypotheses import HostHypotheses
 from regard.decoding.limits import FREE, output_limit
 from regard.decoding.options import Options
 from regard.decoding.replay import BURST, allocate_slots
-from regard.models.contract import Model, Tokens
+from regard.models import Model, Tokens
 
 __all__ = ["WRITES", "BurstSearch", "HostCopy"]
 

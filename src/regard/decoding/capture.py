@@ -9,7 +9,7 @@ from typing import Protocol
 import torch
 
 from regard.decoding.device_search import DeviceSearch
-from regard.kernels.garbage import pause_garbage_collection
+from regard.kernels import pause_garbage_collection
 
 __all__ = ["CudaSteps", "PlainSteps", "Steps", "capture"]
 

@@ -1,11 +1,11 @@
 """Search that never leaves its device: slots for sentences, all stepped together, each at a step of its own.
 
-What `regard.decoding.sentence_search` decides on the host after each step is decided here by tensors of fixed shapes, so that a
-step can be captured once and replayed: which hypotheses end, which of them stay among the best, when a sentence is
-done. It serves greedy and beam search of many sentences on a GPU, where `regard.decoding.replay` runs it; both searches
-score by `regard.decoding.scoring`, and find the same. Nothing is read back. A
-hypothesis is a row and a step; what it said is found again along the parents when its sentence is collected. A slot
-that is done steps on without effect until another sentence is put there.
+What `regard.decoding.sentence_search` decides on the host after each step is decided here by tensors of fixed shapes,
+so that a step can be captured once and replayed: which hypotheses end, which of them stay among the best, when a
+sentence is done. It serves greedy and beam search of many sentences on a GPU, where `regard.decoding.replay` runs it;
+both searches score by `regard.decoding.scoring`, and find the same. Nothing is read back. A hypothesis is a row and a
+step; what it said is found again along the parents when its sentence is collected. A slot that is done steps on without
+effect until another sentence is put there.
 
 Each slot has options of its own, as numbers in tensors: the length penalty, the fewest and the most tokens, a prefix,
 and a beam that may be narrower than the slot has rows. The rows beyond it are impossible (-∞), so that its answer is
@@ -20,14 +20,14 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from regard.attention.cache import Cache
-from regard.data.tokenizer import END, PAD, START
+from regard.attention import Cache
+from regard.data import END, PAD, START
 from regard.decoding.hypotheses import Hypotheses
 from regard.decoding.limits import FREE
 from regard.decoding.options import Options
 from regard.decoding.scoring import add_log_probs, candidate_count, is_settled, length_penalty
-from regard.kernels.operations.top_tokens import top_tokens
-from regard.models.contract import Memory, Model
+from regard.kernels import top_tokens
+from regard.models import Memory, Model
 
 __all__ = ["DeviceSearch", "SlotOptions"]
 

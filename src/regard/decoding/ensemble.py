@@ -10,8 +10,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from regard.attention import State
 from regard.errors import ArgumentError
-from regard.models.contract import Memory, Model, Source, State
+from regard.models import Memory, Model, Source
 
 __all__ = ["Ensemble", "first_model"]
 

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.models.contract import Model
+from regard.models import Model
 
 __all__ = ["to_bfloat16"]
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from torch import Tensor
 
-from regard.data.tokenizer import PAD
+from regard.data import PAD
 from regard.decoding.outputs import Output, SearchResult
 
 __all__ = ["HostHypotheses", "Hypotheses"]

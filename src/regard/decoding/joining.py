@@ -16,8 +16,8 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.attention.cache import Cache
-from regard.data.tokenizer import PAD
+from regard.attention import Cache
+from regard.data import PAD
 from regard.decoding.options import Options
 from regard.decoding.sentence_search import StepSearch
 

@@ -12,12 +12,12 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from regard.attention.state import State, buffers
-from regard.data.tokenizer import END, PAD, START
+from regard.attention import State, buffers
+from regard.data import END, PAD, START
 from regard.decoding.options import Options
 from regard.errors import ArgumentError
 from regard.machine import amount, memory
-from regard.models.contract import Model, Pictures, Tokens
+from regard.models import Model, Pictures, Tokens
 
 __all__ = [
     "Constraints",

@@ -18,8 +18,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from regard.attention.state import buffers
-from regard.data.tokenizer import UNKNOWN
+from regard.attention import buffers
+from regard.data import UNKNOWN
 from regard.decoding.capture import CudaSteps, PlainSteps, Steps
 from regard.decoding.device_search import DeviceSearch, SlotOptions
 from regard.decoding.half_precision import to_bfloat16
@@ -28,9 +28,9 @@ from regard.decoding.limits import Constraints, check_prefixes, output_limit
 from regard.decoding.options import Options
 from regard.decoding.outputs import Output, SearchResult, check_outputs
 from regard.decoding.sources import tokens_of
-from regard.kernels.garbage import pause_garbage_collection
+from regard.kernels import pause_garbage_collection
 from regard.machine import memory as machine_memory
-from regard.models.contract import Model
+from regard.models import Model
 
 __all__ = ["BURST", "FEW", "Replay", "SlotSearch", "allocate_slots", "length_class", "serves"]
 

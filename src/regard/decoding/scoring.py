@@ -1,7 +1,7 @@
 """Scoring that both searches share: sums of log-probabilities, penalties, and when a sentence is done.
 
-`regard.decoding.sentence_search` asks step by step, with the length as a number; `regard.decoding.device_search` asks for
-sentences that are each at a step of their own, with lengths as a tensor. The formulas are those of GNMT (Wu et al.
+`regard.decoding.sentence_search` asks step by step, with the length as a number; `regard.decoding.device_search` asks
+for sentences that are each at a step of their own, with lengths as a tensor. The formulas are those of GNMT (Wu et al.
 2016, arXiv:1609.08144, equation 14): log P / ((5 + length) / 6)^α, the length with its END, and the coverage penalty
 β Σⱼ log min(Σᵢ aᵢⱼ, 1).
 """
@@ -15,7 +15,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from regard.errors import NotFiniteError
-from regard.models.contract import Model
+from regard.models import Model
 
 __all__ = [
     "add_log_probs",

@@ -33,7 +33,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from regard.data.tokenizer import END, PAD, START
+from regard.data import END, PAD, START
 from regard.decoding.limits import Constraints, check_memory, check_prefixes, output_limits, row_bytes
 from regard.decoding.options import GREEDY, Options
 from regard.decoding.outputs import Candidate, Output, Pool, SearchResult, check_outputs, merge_pools
@@ -49,8 +49,8 @@ from regard.decoding.scoring import (
     top_tokens,
 )
 from regard.errors import ArgumentError
-from regard.kernels.operations.linear import pack_weights
-from regard.models.contract import Model, Pictures, Tokens
+from regard.kernels import pack_weights
+from regard.models import Model, Pictures, Tokens
 
 __all__ = ["Output", "SearchResult", "SentenceSearch", "StepSearch", "greedy", "search"]
 

@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from jaxtyping import Int, Int64
 
-from regard.data.tokenizer import END, PAD
-from regard.models.contract import Documents, Tokens
+from regard.data import END, PAD
+from regard.models import Documents, Tokens
 
 __all__ = ["documents_of", "flat_of", "source_of", "tokens_of"]
 

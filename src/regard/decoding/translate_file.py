@@ -7,14 +7,10 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import Any, TypeVar
 
-from regard.data.sentence_share import SentenceCounter, describe_several
-from regard.data.sentence_split import Piece, cut, tagged_pieces
-from regard.data.tokenizer import Tokenizer
+from regard.data import Tokenizer, sentence_shares, sentence_split
 from regard.decoding.processes import Processes
 from regard.errors import CommandError
-from regard.io.formats import OutputFormat
-from regard.io.inputs import Block, SourceLines
-from regard.io.lines import display_name
+from regard.io import Block, SourceLines, display_name, formats
 
 __all__ = ["LineFitter", "first_prefixes", "join_outputs", "translate_file"]
 
@@ -44,7 +40,7 @@ class LineFitter:
     ):
         self.measure, self.limit, self.split, self.tags, self.warn = measure, limit, split, tags, warn
         self.cut = 0  # lines so far
-        self.counter: SentenceCounter | None = None
+        self.counter: sentence_shares.SentenceCounter | None = None
 
     @classmethod
     def of(
@@ -64,19 +60,19 @@ class LineFitter:
 
         return cls(measure, longest if limit is None else min(longest, limit), split=split, tags=tags, warn=warn)
 
-    def parts(self, lines: list[str], name: str, first: int = 1) -> list[list[Piece]]:
+    def parts(self, lines: list[str], name: str, first: int = 1) -> list[list[sentence_split.Piece]]:
         """Split each line into pieces, at least one; the line `first` of the file `name` is the first of them."""
         if self.counter is not None:
             self.counter.add(lines)
         if self.split:
             return [self.pieces(line) for line in lines]
-        fitted = list[list[Piece]]()
+        fitted = list[list[sentence_split.Piece]]()
         for number, (line, length) in enumerate(zip(lines, self.measure(lines), strict=True), first):
             if length > self.limit and self.split is None:
                 fitted.append(self.pieces(line))
                 continue
-            text = line if length <= self.limit else cut(line, self.count, self.limit)
-            fitted.append([Piece(0, len(text), text)])
+            text = line if length <= self.limit else sentence_split.cut(line, self.count, self.limit)
+            fitted.append([sentence_split.Piece(0, len(text), text)])
             if length > self.limit:
                 self.cut += 1
                 if self.cut <= NAMED:
@@ -86,9 +82,11 @@ class LineFitter:
                     )
         return fitted
 
-    def pieces(self, line: str) -> list[Piece]:
+    def pieces(self, line: str) -> list[sentence_split.Piece]:
         """Split a line into sentences and what fits of them, at least one."""
-        return tagged_pieces(line, self.count, self.limit, self.tags)[0] or [Piece(0, 0, "")]
+        return sentence_split.tagged_pieces(line, self.count, self.limit, self.tags)[0] or [
+            sentence_split.Piece(0, 0, "")
+        ]
 
     def count(self, text: str) -> int:
         """Count the tokens of one text."""
@@ -103,16 +101,16 @@ class LineFitter:
         """Report how many lines of all processes have several sentences."""
         if self.counter is None:
             return
-        total = SentenceCounter()
+        total = sentence_shares.SentenceCounter()
         for texts, several in processes.gather((self.counter.texts, self.counter.several)):
             total.texts, total.several = total.texts + texts, total.several + several
         if processes.first and total.several:
-            self.warn(describe_several(total, "lines", "--split translates each"))
+            self.warn(sentence_shares.describe_several(total, "lines", "--split translates each"))
 
 
 def join_outputs(
     line: str,
-    parts: Sequence[Piece],
+    parts: Sequence[sentence_split.Piece],
     outputs: Sequence[Sequence[T]],
     count: int,
     ranked: bool = True,
@@ -183,7 +181,7 @@ def translate_file(
     lines: SourceLines,
     translate: Translate,
     fit: LineFitter,
-    form: OutputFormat,
+    form: formats.OutputFormat,
     processes: Processes,
     *,
     nbest: int = 1,
@@ -222,6 +220,6 @@ def translate_file(
     fit.end_counting(processes)
 
 
-def first_prefixes(parts: Sequence[Sequence[Piece]], prefixes: Sequence[str]) -> list[str]:
+def first_prefixes(parts: Sequence[Sequence[sentence_split.Piece]], prefixes: Sequence[str]) -> list[str]:
     """Return what the outputs of all pieces begin with: a line's prefix is that of its first piece."""
     return [text for each, own in zip(parts, prefixes, strict=True) for text in (own, *[""] * (len(each) - 1))]

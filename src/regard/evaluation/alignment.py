@@ -18,8 +18,7 @@ import numpy as np
 import regard
 from regard.errors import ArgumentError, DataError
 from regard.evaluation.metric import Measurement
-from regard.io.lines import Say, ignore, read_chunks, unequal_lines
-from regard.io.pharaoh import Link, Slips, parse_marked_links
+from regard.io import Link, Say, Slips, ignore, parse_marked_links, read_chunks, unequal_lines
 
 __all__ = ["Gold", "Link", "check_links", "measure_links", "parse_links", "read_links"]
 

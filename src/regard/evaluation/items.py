@@ -8,10 +8,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from regard.data.table_texts import Side, TableTexts
+from regard.data import Side, TableTexts
 from regard.errors import DataError
 from regard.evaluation.text import normalise_text
-from regard.io.lines import Say, display_name, ignore, read_chunks, unequal_lines
+from regard.io import Say, display_name, ignore, read_chunks, unequal_lines
 
 __all__ = ["Items", "read_items", "read_texts"]
 

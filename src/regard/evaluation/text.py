@@ -17,7 +17,7 @@ from typing import Any, Literal
 import numpy as np
 
 from regard.config import suggestion
-from regard.data.text_profile import TextProfile
+from regard.data import TextProfile
 from regard.errors import ArgumentError
 from regard.evaluation.metric import Measurement, Reference, Score, alternatives, signature_of
 

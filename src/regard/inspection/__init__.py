@@ -8,42 +8,121 @@
 are found by importing from them.
 """
 
-import importlib as _importlib
-import typing as _typing
+from typing import TYPE_CHECKING
 
-if _typing.TYPE_CHECKING:
-    from regard.inspection.collect.from_run import Which, exhibit_of
+from regard.door import door
+
+if TYPE_CHECKING:
+    from regard.inspection.alignments import corpus as corpus_alignment
+    from regard.inspection.alignments import coverage as attention_coverage
+    from regard.inspection.alignments import dependencies as dependency_links
+    from regard.inspection.alignments import extraction, selection
+    from regard.inspection.alignments import settings as alignment_settings
+    from regard.inspection.alignments.settings import AlignmentSettings
+    from regard.inspection.alignments.symmetry import METHODS
+    from regard.inspection.collect import dependency_trees, teacher_forcing
+    from regard.inspection.collect.ablation import ablation_table, silence_head
+    from regard.inspection.collect.documents import WeighedSentence, weigh
+    from regard.inspection.collect.exhibit import Side
+    from regard.inspection.collect.from_run import exhibit_of
+    from regard.inspection.collect.grounding import concentration, grounding, on_box
+    from regard.inspection.collect.inputs import is_run, read_against, read_inputs
+    from regard.inspection.collect.open_run import OpenRun
+    from regard.inspection.collect.sides import document_sides, text_side
+    from regard.inspection.collect.walk import Which
+    from regard.inspection.draw import colours, plot
+    from regard.inspection.draw import files as look_files
+    from regard.inspection.draw import page as page_parts
     from regard.inspection.draw.graph import ModelGraph, model_graph
     from regard.inspection.draw.heatmap import bars, heatmap, save, svg
+    from regard.inspection.draw.html import document, figure_element, table_element
     from regard.inspection.draw.page import Page, page
     from regard.inspection.draw.picture import picture
+    from regard.inspection.draw.plot import draw_lengths
+    from regard.inspection.draw.report_page import LookPicture, write
+    from regard.inspection.draw.table import Cell, Table, show
 
 __all__ = [
+    "AlignmentSettings",
+    "Cell",
+    "LookPicture",
+    "METHODS",
     "ModelGraph",
+    "OpenRun",
     "Page",
+    "Side",
+    "Table",
+    "WeighedSentence",
     "Which",
+    "ablation_table",
+    "alignment_settings",
+    "attention_coverage",
     "bars",
+    "colours",
+    "concentration",
+    "corpus_alignment",
+    "dependency_links",
+    "dependency_trees",
+    "document",
+    "document_sides",
+    "draw_lengths",
     "exhibit_of",
+    "extraction",
+    "figure_element",
+    "grounding",
     "heatmap",
+    "is_run",
+    "look_files",
     "model_graph",
+    "on_box",
     "page",
+    "page_parts",
     "picture",
+    "plot",
+    "read_against",
+    "read_inputs",
     "save",
+    "selection",
+    "show",
+    "silence_head",
     "svg",
+    "table_element",
+    "teacher_forcing",
+    "text_side",
+    "weigh",
+    "write",
 ]
 
-_FILES = {
-    "collect.from_run": ("Which", "exhibit_of"),
-    "draw.graph": ("ModelGraph", "model_graph"),
-    "draw.heatmap": ("bars", "heatmap", "save", "svg"),
-    "draw.page": ("Page", "page"),
-    "draw.picture": ("picture",),
-}
-
-
-def __getattr__(name: str) -> _typing.Any:
-    """Load each when it is first used: alignments need no Matplotlib, and pictures of a look no model."""
-    for file, names in _FILES.items():
-        if name in names:
-            return getattr(_importlib.import_module(f"regard.inspection.{file}"), name)
-    raise AttributeError(f"module 'regard.inspection' has no attribute {name!r}")
+__getattr__, __dir__ = door(
+    __name__,
+    {
+        "alignments.corpus": "=corpus_alignment",
+        "alignments.coverage": "=attention_coverage",
+        "alignments.dependencies": "=dependency_links",
+        "alignments.extraction": "=extraction",
+        "alignments.selection": "=selection",
+        "alignments.settings": "AlignmentSettings =alignment_settings",
+        "alignments.symmetry": "METHODS",
+        "collect.ablation": "ablation_table silence_head",
+        "collect.dependency_trees": "=dependency_trees",
+        "collect.documents": "WeighedSentence weigh",
+        "collect.exhibit": "Side",
+        "collect.from_run": "exhibit_of",
+        "collect.grounding": "concentration grounding on_box",
+        "collect.inputs": "is_run read_against read_inputs",
+        "collect.open_run": "OpenRun",
+        "collect.sides": "document_sides text_side",
+        "collect.teacher_forcing": "=teacher_forcing",
+        "collect.walk": "Which",
+        "draw.colours": "=colours",
+        "draw.files": "=look_files",
+        "draw.graph": "ModelGraph model_graph",
+        "draw.heatmap": "bars heatmap save svg",
+        "draw.html": "document figure_element table_element",
+        "draw.page": "Page page =page_parts",
+        "draw.picture": "picture",
+        "draw.plot": "draw_lengths =plot",
+        "draw.report_page": "LookPicture write",
+        "draw.table": "Cell Table show",
+    },
+)

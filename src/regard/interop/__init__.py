@@ -1,1 +1,48 @@
 """Models in and out: runs made from other toolkits' folders, folders that they open, and a run in one file."""
+
+from typing import TYPE_CHECKING
+
+from regard.door import door
+
+if TYPE_CHECKING:
+    from regard.interop.ctranslate2 import convert, library
+    from regard.interop.export import export_model, verify_export
+    from regard.interop.exported import open_engine
+    from regard.interop.folders import check_model_folder, check_new
+    from regard.interop.formats import find_format, recognise
+    from regard.interop.importing import import_model
+    from regard.interop.manifest import is_export, read_manifest
+    from regard.interop.marian import marian_tensors
+    from regard.interop.run_pack import pack
+
+__all__ = [
+    "check_model_folder",
+    "check_new",
+    "convert",
+    "export_model",
+    "find_format",
+    "import_model",
+    "is_export",
+    "library",
+    "marian_tensors",
+    "open_engine",
+    "pack",
+    "read_manifest",
+    "recognise",
+    "verify_export",
+]
+
+__getattr__, __dir__ = door(
+    __name__,
+    {
+        "ctranslate2": "convert library",
+        "export": "export_model verify_export",
+        "exported": "open_engine",
+        "folders": "check_model_folder check_new",
+        "formats": "find_format recognise",
+        "importing": "import_model",
+        "manifest": "is_export read_manifest",
+        "marian": "marian_tensors",
+        "run_pack": "pack",
+    },
+)

@@ -19,18 +19,13 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.attention.heads import Heads
-from regard.data.languages import languages_of
-from regard.data.tokenizer import END, START, UNKNOWN, Tokenizer
-from regard.data.unknown_words import FILE as WORDS
-from regard.decoding.limits import ROOM
+from regard.attention import Heads
+from regard.data import END, START, UNKNOWN, Tokenizer, languages_of, unknown_words
+from regard.decoding import ROOM
 from regard.errors import ArgumentError, CommandError, MissingExtraError
-from regard.inspection.alignments.settings import LAYER
-from regard.io.packs import is_file
-from regard.io.reading import read_bytes
-from regard.models.contract import Model
-from regard.models.transformer.config import TransformerConfig
-from regard.models.transformer.model import TransformerModel
+from regard.inspection import alignment_settings
+from regard.io import packs, reading
+from regard.models import Model, TransformerConfig, TransformerModel
 from regard.run import Run
 
 __all__ = [
@@ -75,7 +70,7 @@ def write_ctranslate2(run: Run, folder: Path, quantize: str | None = None) -> di
         raise CommandError(f"--quantize: {quantize} given, expected {', '.join(COMPUTE_TYPES)}")
     module, model = library(), check_model(run.model, str(run.folder))
     alignment, config = run.alignment_settings, model.config
-    layer = LAYER.search(alignment.view)
+    layer = alignment_settings.LAYER.search(alignment.view)
     assert layer is not None
     positions = position_count(config, 2 * run.settings.data.longest + ROOM + 1)
     convert(
@@ -89,8 +84,8 @@ def write_ctranslate2(run: Run, folder: Path, quantize: str | None = None) -> di
     )
     run.tokenizers.save(folder / "tokenizer.json")
     alignment.write(folder)
-    if is_file(run.folder / WORDS):
-        (folder / WORDS).write_bytes(read_bytes(run.folder / WORDS, LARGEST))
+    if packs.is_file(run.folder / unknown_words.FILE):
+        (folder / unknown_words.FILE).write_bytes(reading.read_bytes(run.folder / unknown_words.FILE, LARGEST))
     versions = {"ctranslate2": module.__version__, "torch": torch.__version__}
     return {"quantize": quantize, "positions": positions, "versions": versions, "settings": portable_settings(run)}
 

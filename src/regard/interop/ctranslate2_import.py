@@ -16,16 +16,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard.attention.positions import FIRST, Sines, sinusoids
+from regard.attention import FIRST, Sines, sinusoids
 from regard.config import show_value
-from regard.data.tokenizer import END, SPECIAL, START
+from regard.data import END, START, special_pieces
 from regard.errors import DataError
 from regard.interop.ctranslate2_file import BINARY, dequantise, read_model_file
 from regard.interop.formats import Imported
 from regard.interop.numbering import read_object
 from regard.interop.piece_lists import read_lists, special_rows, tokenizers_of
 from regard.interop.stacks import EPSILON, NEVER, move_rows
-from regard.models.config import DEEPEST, HEADS, LONGEST, WIDEST
+from regard.models import DEEPEST, HEADS, LONGEST, WIDEST
 
 __all__ = ["read_ctranslate2"]
 
@@ -92,7 +92,7 @@ def read_ctranslate2(folder: Path) -> Imported:
     if epsilon is not None and not math.isclose(epsilon, EPSILON, rel_tol=1e-4):
         model["norm_epsilon"] = epsilon
     tokenizer = {"kind": "auto", "joint": tokenizers.same_ids}
-    tokenizer |= {key: [SPECIAL[number]] for key, number in reader.around(config).items()}
+    tokenizer |= {key: [special_pieces.SPECIAL[number]] for key, number in reader.around(config).items()}
     longest = {"longest": max(1, positions["length"] - 1)} if "length" in positions else {}
     settings = {"task": "translate", "data": longest, "tokenizer": tokenizer, "model": model}
     files = [folder / BINARY, *dict.fromkeys(each.path for each in lists)]

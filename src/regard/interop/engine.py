@@ -26,18 +26,21 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard.data.tokenizer import END, START, Tokenizers
-from regard.decoding.batches import BUDGET, SCORE_BUDGET, Scored
-from regard.decoding.limits import check_prefix, output_limit
-from regard.decoding.options import Options
-from regard.decoding.outputs import Output, SearchResult, check_outputs
-from regard.decoding.scoring import length_penalty
+from regard.data import END, START, Tokenizers
+from regard.decoding import (
+    Options,
+    Output,
+    SearchResult,
+    batches,
+    check_outputs,
+    check_prefix,
+    length_penalty,
+    output_limit,
+)
 from regard.errors import ArgumentError, ConfigError
-from regard.inspection.alignments.coverage import WordAttention, content_rows, sum_received
-from regard.inspection.alignments.extraction import Links, Pair, extract_links, merge_batch, word_ids
-from regard.inspection.alignments.settings import AlignmentSettings
+from regard.inspection import AlignmentSettings, attention_coverage, extraction
 from regard.interop.ctranslate2 import pieces_of
-from regard.models.contract import Model
+from regard.models import Model
 
 __all__ = ["SERVED", "CTranslate2Engine"]
 
@@ -110,7 +113,7 @@ class CTranslate2Engine:
         order = sorted(
             (i for i in range(len(sources)) if len(sources[i])), key=lambda i: (not begun[i], -len(sources[i]))
         )
-        for chunk in split_into_batches(order, sources, begun, options, BUDGET if budget is None else budget):
+        for chunk in split_into_batches(order, sources, begun, options, batches.BUDGET if budget is None else budget):
             rows, heads = [sources[i] for i in chunk], [begun[i] for i in chunk]
             for i, result in zip(chunk, self.search_batch(rows, options, heads), strict=True):
                 answers[i] = result
@@ -236,7 +239,7 @@ class CTranslate2Engine:
 
     # ---- teacher forced
 
-    def score(self, sources: Ids, targets: Ids) -> list[Scored]:
+    def score(self, sources: Ids, targets: Ids) -> list[batches.Scored]:
         """Score each target given its source."""
         if len(sources) != len(targets):
             raise ArgumentError(f"targets: {len(targets)} given, expected one for each of {len(sources)} sources")
@@ -245,7 +248,7 @@ class CTranslate2Engine:
             raise ArgumentError(
                 f"target: {max(map(len, targets))} tokens given, expected fewer than {limit}, the export's positions"
             )
-        answers: list[Scored] = [Scored(0.0, [])] * len(sources)
+        answers: list[batches.Scored] = [batches.Scored(0.0, [])] * len(sources)
         for chunk in pair_batches([(sources[i], targets[i]) for i in range(len(sources))]):
             scored = self.translator.score_batch(
                 [self.spell(sources[i], self.source) for i in chunk],
@@ -253,20 +256,22 @@ class CTranslate2Engine:
                 max_input_length=0,
             )
             for i, result in zip(chunk, scored, strict=True):
-                answers[i] = Scored(sum(result.log_probs), list(result.log_probs))
+                answers[i] = batches.Scored(sum(result.log_probs), list(result.log_probs))
         return answers
 
-    def word_weights(self, pairs: Sequence[Pair], settings: AlignmentSettings) -> list[Tensor]:
+    def word_weights(self, pairs: Sequence[extraction.Pair], settings: AlignmentSettings) -> list[Tensor]:
         """Return how much each target word of a pair looked at each source word, in a pass along the target."""
         return [each.weights for each in self.word_attention(pairs, settings)]
 
-    def word_attention(self, pairs: Sequence[Pair], settings: AlignmentSettings) -> list[WordAttention]:
+    def word_attention(
+        self, pairs: Sequence[extraction.Pair], settings: AlignmentSettings
+    ) -> list[attention_coverage.WordAttention]:
         """Return these weights, and how much each source word received in all.
 
         CTranslate2 writes the target as a forced prefix, and one token more, whose row is END's.
         """
         self.check_alignment(settings)
-        attention = [WordAttention(torch.empty(0, 0), torch.empty(0))] * len(pairs)
+        attention = [attention_coverage.WordAttention(torch.empty(0, 0), torch.empty(0))] * len(pairs)
         for chunk in pair_batches(pairs):
             results = self.translator.translate_batch(
                 [self.spell(pairs[i][0], self.source) for i in chunk],
@@ -282,18 +287,20 @@ class CTranslate2Engine:
                 n, m = len(pairs[i][1]), len(pairs[i][0])
                 rows = torch.tensor(result.attention[0])[: n + 1, :m]
                 source, target = self.tokenizers.source.words(pairs[i][0]), self.tokenizers.target.words(pairs[i][1])
-                columns, source_words = word_ids([source], torch.device("cpu"))
+                columns, source_words = extraction.word_ids([source], torch.device("cpu"))
                 words = [None, *target] if settings.offset else [*target, None]
-                places, target_words = word_ids([words], torch.device("cpu"))
-                weights = merge_batch(rows[None, None], places, columns, (target_words, source_words))[0, 0]
-                content = torch.tensor([content_rows(self.tokenizers.target, pairs[i][1], len(rows), settings.offset)])
-                received = sum_received(rows[None, None], content, columns, source_words)[0]
-                attention[i] = WordAttention(weights, received)
+                places, target_words = extraction.word_ids([words], torch.device("cpu"))
+                weights = extraction.merge_batch(rows[None, None], places, columns, (target_words, source_words))[0, 0]
+                content = torch.tensor(
+                    [attention_coverage.content_rows(self.tokenizers.target, pairs[i][1], len(rows), settings.offset)]
+                )
+                received = attention_coverage.sum_received(rows[None, None], content, columns, source_words)[0]
+                attention[i] = attention_coverage.WordAttention(weights, received)
         return attention
 
-    def link_words(self, pairs: Sequence[Pair], settings: AlignmentSettings) -> list[Links]:
+    def link_words(self, pairs: Sequence[extraction.Pair], settings: AlignmentSettings) -> list[extraction.Links]:
         """Return the links between the words of each pair."""
-        return [extract_links(weights[None], settings)[0] for weights in self.word_weights(pairs, settings)]
+        return [extraction.extract_links(weights[None], settings)[0] for weights in self.word_weights(pairs, settings)]
 
     def check_alignment(self, settings: AlignmentSettings) -> None:
         """Refuse to read another attention than the export has."""
@@ -306,7 +313,9 @@ class CTranslate2Engine:
         return [pieces[i] for i in ids]
 
 
-def split_into_batches(order: list[int], sources: Ids, prefixes: Ids, options: Options, budget: int) -> Iterator[list[int]]:
+def split_into_batches(
+    order: list[int], sources: Ids, prefixes: Ids, options: Options, budget: int
+) -> Iterator[list[int]]:
     """Yield batches as `search_in_batches` has them: so many source tokens, counted for each hypothesis."""
     while order:
         size = max(len(sources[order[0]]), options.longest or 0) + 1
@@ -318,7 +327,7 @@ def split_into_batches(order: list[int], sources: Ids, prefixes: Ids, options: O
         yield chunk
 
 
-def pair_batches(pairs: Sequence[Pair], budget: int = SCORE_BUDGET) -> Iterator[list[int]]:
+def pair_batches(pairs: Sequence[extraction.Pair], budget: int = batches.SCORE_BUDGET) -> Iterator[list[int]]:
     """Yield batches of pairs, those of like length together."""
     sizes = [max(map(len, pair)) + 1 for pair in pairs]
     order = sorted(range(len(pairs)), key=lambda i: -sizes[i])

@@ -17,10 +17,10 @@ from regard.interop.formats import Format, find_format
 from regard.interop.manifest import describe_run, hash_file, read_manifest, write_manifest
 from regard.interop.origin import compare_with_origin
 from regard.interop.verify import Verification, verify
-from regard.io.packs import is_file
+from regard.io import packs
 from regard.run import Run, load
-from regard.tasks.summary import require_run
-from regard.training.checkpoint import Checkpoints
+from regard.tasks import require_run
+from regard.training import Checkpoints
 
 __all__ = ["ExportReport", "export_model", "verify_export"]
 
@@ -88,7 +88,7 @@ def verify_export(folder: str | Path, run: str | Path | None = None, check: str 
     place = Path(run) if run is not None else folder.absolute().parent / str(origin.get("folder"))
     name = str(origin.get("checkpoint"))
     path = Checkpoints(place).folder / name
-    if not is_file(path / "manifest.json"):
+    if not packs.is_file(path / "manifest.json"):
         raise CheckpointError(
             f"{place}: no checkpoint {name}, which {folder} was exported from; give its run, as in: "
             f"regard export RUN --verify {shlex.quote(str(folder))}"

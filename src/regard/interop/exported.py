@@ -17,25 +17,18 @@ from typing import Any
 
 import torch
 
-from regard.data.sentence_share import SentenceShare
-from regard.data.settings import cache_folder
-from regard.data.tokenizer import Tokenizers
-from regard.decoding.batches import Scored
-from regard.decoding.ensemble import first_model
-from regard.decoding.options import GREEDY, Options
+from regard.data import Tokenizers, cache_folder, sentence_shares
+from regard.decoding import GREEDY, Options, batches, first_model
 from regard.errors import ArgumentError, CommandError, DataError
-from regard.inspection.alignments.settings import FILE as ALIGNMENT
-from regard.inspection.alignments.settings import AlignmentSettings
-from regard.inspection.collect.teacher_forcing import ForcedExample, Item
+from regard.inspection import AlignmentSettings, alignment_settings, teacher_forcing
 from regard.interop.ctranslate2 import COMPUTE_TYPES, library
 from regard.interop.engine import CTranslate2Engine
 from regard.interop.export import export_model
 from regard.interop.manifest import is_export, read_manifest
-from regard.io.lines import Say, ignore
+from regard.io import Say, ignore
 from regard.run import Run, load
-from regard.tasks.settings import read_settings
-from regard.tasks.task import build_model
-from regard.training.checkpoint import Checkpoints, digest
+from regard.tasks import build_model, read_settings
+from regard.training import Checkpoints, digest
 
 __all__ = ["ExportedRun", "OpenedExport", "open_ctranslate2", "open_engine", "open_exported"]
 
@@ -51,7 +44,7 @@ class ExportedRun(Run):
         step = int(manifest["run"]["step"])
         super().__init__(folder, settings, engine.tokenizers, engine.model, step, warn=warn)
         self._engine = engine
-        self.sentence_share = SentenceShare.from_table(manifest["run"].get("sentences"))
+        self.sentence_share = sentence_shares.SentenceShare.from_table(manifest["run"].get("sentences"))
         if engine.alignment is not None:
             self.alignment_settings = engine.alignment
 
@@ -71,7 +64,9 @@ class ExportedRun(Run):
         self._engine = copy.copy(self._engine)
         self._engine.tokenizers = self.tokenizers
 
-    def force(self, item: Item, target: str | None, options: Options, tree: bool) -> ForcedExample:
+    def force(
+        self, item: teacher_forcing.Item, target: str | None, options: Options, tree: bool
+    ) -> teacher_forcing.ForcedExample:
         """Refuse to look into it: that takes the model itself."""
         raise ArgumentError(
             f"model: {self.folder} is opened by ctranslate2, which cannot be looked into; open the run with regard"
@@ -94,7 +89,7 @@ class OpenedExport:
         """Search greedily; outputs begin with the prefixes."""
         return [result.outputs[0].tokens for result in self.engine.search(sources, GREEDY, prefixes=prefixes)]
 
-    def score(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[Scored]:
+    def score(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[batches.Scored]:
         """Score each target given its source."""
         return self.engine.score(sources, targets)
 
@@ -127,12 +122,12 @@ def open_engine(
 
 def open_cached(run: Path, checkpoint: str, device: str, quantize: str, warn: Say | None, say: Say) -> ExportedRun:
     """Open the export of a run in the cache; make it where it is not there, or is damaged."""
-    from regard.tasks.summary import require_run
+    from regard.tasks import require_run
 
     require_run(run)
     path = Checkpoints(run).find(checkpoint)
     facts = [FORMAT, library().__version__, quantize]
-    facts += [digest(file) for file in (path / "manifest.json", run / "config.toml", run / ALIGNMENT)]
+    facts += [digest(file) for file in (path / "manifest.json", run / "config.toml", run / alignment_settings.FILE)]
     key = hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:32]
     folder = cache_folder() / "exports" / key
     if folder.exists():
@@ -176,7 +171,7 @@ def open_exported(
         if manifest["facts"]["positions"] is not None:
             model.limit = int(manifest["facts"]["positions"])
         model.origin = str(run or folder)
-        alignment = AlignmentSettings.read(folder / ALIGNMENT, first_model(model).cross_attentions)
+        alignment = AlignmentSettings.read(folder / alignment_settings.FILE, first_model(model).cross_attentions)
         translator = make_translator(folder, device, compute)
         engine = CTranslate2Engine(translator, tokenizers, model.eval(), alignment, torch.device(device))
         return ExportedRun(run or folder, manifest, engine, warn)

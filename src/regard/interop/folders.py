@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from regard.errors import CommandError, RegardError
-from regard.io.disk import lock, make_folder, reason, sync
+from regard.io import disk
 
 __all__ = ["check_model_folder", "check_new", "whole_folder"]
 
@@ -50,29 +50,29 @@ def whole_folder(out: Path) -> Iterator[Path]:
     temporary = out.with_name(f".{out.name}.{WRITING}-{uuid.uuid4().hex}")
     made: list[Path] = []
     try:
-        made = make_folder(out.parent)
+        made = disk.make_folder(out.parent)
         remove_left(out)
-        with lock(temporary.with_suffix(".lock")):
+        with disk.lock(temporary.with_suffix(".lock")):
             temporary.mkdir()
             yield temporary
             sync_all(temporary)
             check_new(out)
             temporary.rename(out)
-            sync(out.parent)
+            disk.sync(out.parent)
     except BaseException as error:
         shutil.rmtree(temporary, ignore_errors=True)
         for folder in reversed(made):
             with contextlib.suppress(OSError):
                 folder.rmdir()
         if isinstance(error, OSError) and not isinstance(error, RegardError):
-            raise CommandError(f"--out: {out} cannot be written, {reason(error)}") from error
+            raise CommandError(f"--out: {out} cannot be written, {disk.reason(error)}") from error
         raise
 
 
 def remove_left(out: Path) -> None:
     """Remove what killed processes left of a folder."""
     for path in out.parent.glob(f".{glob.escape(out.name)}.{WRITING}-*.lock"):
-        with contextlib.suppress(OSError), lock(path):  # BlockingIOError: its process lives
+        with contextlib.suppress(OSError), disk.lock(path):  # BlockingIOError: its process lives
             shutil.rmtree(path.with_suffix(""), ignore_errors=True)
 
 
@@ -82,4 +82,4 @@ def sync_all(folder: Path) -> None:
         for name in files:
             with open(Path(path) / name, "rb+") as file:
                 os.fsync(file.fileno())
-        sync(Path(path))
+        disk.sync(Path(path))

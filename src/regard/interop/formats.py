@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 from regard.config import show_value, suggestion
 from regard.errors import CommandError, DataError, MissingExtraError
-from regard.io.reading import Unreadable, parse_json, read_bytes
+from regard.io import reading
 from regard.plugins import register, table
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from regard.data.tokenizer import Tokenizers
+    from regard.data import Tokenizers
 
 __all__ = ["FORMATS", "Format", "Imported", "find_format", "model_type", "read_table", "recognise"]
 
@@ -136,10 +136,10 @@ def model_type(folder: Path) -> str | None:
 def read_table(path: Path) -> dict[str, Any]:
     """Read a JSON file whose content is a table, or raise a DataError that names it."""
     try:
-        content = parse_json(read_bytes(path, LARGEST))
+        content = reading.parse_json(reading.read_bytes(path, LARGEST))
     except OSError as error:
         raise DataError(f"{path}: {error.strerror}") from None
-    except Unreadable as error:
+    except reading.Unreadable as error:
         raise DataError(f"{path}: cannot be read: {error}") from None
     if not isinstance(content, dict):
         raise DataError(f"{path}: expected a JSON object")

@@ -14,19 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from regard.data.language_pieces import choose_languages
-from regard.data.settings import AROUND, LANGUAGES
+from regard.data import AROUND, LANGUAGES, language_pieces
 from regard.errors import DataError
 from regard.interop.folders import check_model_folder, check_new, whole_folder
 from regard.interop.formats import Imported, find_format, recognise
 from regard.interop.origin import read_values, write_place
-from regard.tasks.settings import read_settings
-from regard.tasks.run_start import write_config
-from regard.tasks.summary import record_command
-from regard.tasks.task import build_model
-from regard.training.checkpoint import Checkpoints, load_weights, step_name, weights_of
-from regard.training.objective import Prediction
-from regard.training.trainer_state import Counters
+from regard.tasks import build_model, read_settings, record_command, write_config
+from regard.training import Checkpoints, Counters, Prediction, load_weights, step_name, weights_of
 
 __all__ = ["ImportReport", "import_model"]
 
@@ -68,7 +62,10 @@ def import_model(
     if source_language is not None or target_language is not None:
         around = {key: table["tokenizer"].get(key, ()) for key in AROUND}
         tokenizers = imported.tokenizers.surround(**around)
-        table["tokenizer"] = {**table["tokenizer"], **choose_languages(tokenizers, source_language, target_language)}
+        table["tokenizer"] = {
+            **table["tokenizer"],
+            **language_pieces.choose_languages(tokenizers, source_language, target_language),
+        }
         pair = f"{source_language}-{target_language}"
         if source_language is not None and target_language is not None and LANGUAGES.fullmatch(pair):
             table["data"] = {**table.get("data", {}), "languages": pair}

@@ -21,11 +21,9 @@ import torch
 from safetensors.torch import save
 from torch import Tensor
 
-from regard.attention.positions import FIRST
+from regard.attention import FIRST
 from regard.config import show_value
-from regard.data.language_pieces import known_languages
-from regard.data.special_pieces import describe, is_filler
-from regard.data.tokenizer import END, PAD, SPECIAL, START, UNKNOWN, Tokenizer, Tokenizers, open_tokenizer
+from regard.data import END, PAD, START, UNKNOWN, Tokenizer, Tokenizers, language_pieces, open_tokenizer, special_pieces
 from regard.errors import ArgumentError, ConfigError, DataError
 from regard.interop.formats import Imported, read_table
 from regard.interop.numbering import THEIR_START, m2m100_rows, m2m100_tokenizers, nllb_rows, nllb_tokenizers, round_up
@@ -47,8 +45,7 @@ from regard.interop.stacks import (
     write_json,
 )
 from regard.interop.tokenizer_files import write_m2m100_files
-from regard.models.config import LONGEST
-from regard.models.transformer.model import TransformerModel
+from regard.models import LONGEST, TransformerModel
 from regard.run import Run
 
 __all__ = ["read_m2m100", "read_rows", "write_m2m100"]
@@ -70,7 +67,7 @@ def read_m2m100(folder: Path) -> Imported:
     tokenizers, table = read_vocabulary(folder)
     imported = read_rows(folder, tokenizers, table)
     files = [folder / name for name in (*VOCABULARIES, "tokenizer_config.json") if (folder / name).is_file()]
-    languages = len(known_languages(tokenizers.source))
+    languages = len(language_pieces.known_languages(tokenizers.source))
     note = f"It knows {languages} languages: choose two with --source-language and --target-language."
     return replace(imported, files=(*imported.files, *files), notes=(note,))
 
@@ -120,7 +117,7 @@ def read_vocabulary(folder: Path) -> tuple[Tokenizers, dict[str, int]]:
     own = set(tokenizers.source.names)
     for piece in [THEIR_START, *(piece for piece in table if piece not in own)]:
         number = tokenizers.source.size + len(content["added_tokens"]) - len(tokenizers.source.content["added_tokens"])
-        content["added_tokens"].append(describe(number, piece, special=True))
+        content["added_tokens"].append(special_pieces.describe(number, piece, special=True))
     return round_up(Tokenizers(open_tokenizer(content, str(folder))), str(folder)), table
 
 
@@ -154,7 +151,7 @@ def settings_of(config: Mapping[str, Any], sizes: StackSizes, tokenizers: Tokeni
     model |= {"start_as_end": copied, "fixed_bias": True}
     model |= {"scale_embeddings": flag(config, "scale_embedding", True, path)}
     model |= {key: share(config, key, path) for key in ("dropout", "attention_dropout")}
-    tokenizer = {"kind": tokenizers.source.kind, "joint": True, "after": [SPECIAL[END]]}
+    tokenizer = {"kind": tokenizers.source.kind, "joint": True, "after": [special_pieces.SPECIAL[END]]}
     return {"task": "translate", "data": {"longest": max(1, longest - 1)}, "tokenizer": tokenizer, "model": model}
 
 
@@ -172,7 +169,11 @@ def write_m2m100(run: Run, folder: Path) -> None:
     check_exported(config, {**expected, "start_as_end": [False, True] if copied else [False]}, "m2m100")
     weights = {name: tensor.cpu().float() for name, tensor in run.model.state_dict().items()}
     first = number_of(tokenizer, THEIR_START) if copied else START
-    rest = [i for i in range(len(SPECIAL), tokenizer.size) if i != first and not is_filler(tokenizer.names[i])]
+    rest = [
+        i
+        for i in range(len(special_pieces.SPECIAL), tokenizer.size)
+        if i != first and not special_pieces.is_filler(tokenizer.names[i])
+    ]
     order = [first, PAD, END, UNKNOWN, *rest]
     check_bias(weights, order, copied and not config.start_as_end)
     tensors: dict[str, Tensor] = spread_blocks(weights, StackSizes.of(config), True)

@@ -12,9 +12,7 @@ from typing import Any
 
 from regard import __version__
 from regard.errors import DataError
-from regard.io.disk import write_whole
-from regard.io.packs import open_binary
-from regard.io.reading import read_json
+from regard.io import disk, packs, reading
 
 __all__ = ["FILE", "describe_run", "hash_file", "is_export", "read_manifest", "write_manifest"]
 
@@ -54,7 +52,7 @@ def write_manifest(
         "verification": verification,
         "files": files,
     }
-    write_whole(folder / FILE, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
+    disk.write_whole(folder / FILE, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
 
 
 def read_manifest(folder: str | Path, format: str | None = None) -> dict[str, Any]:
@@ -62,7 +60,7 @@ def read_manifest(folder: str | Path, format: str | None = None) -> dict[str, An
     folder = Path(folder)
     if not is_export(folder):
         raise DataError(f"{folder}: not an exported folder, it has no {FILE}; regard export makes one")
-    content = read_json(folder / FILE, DataError)
+    content = reading.read_json(folder / FILE, DataError)
     for key, kind in KEYS.items():
         if not isinstance(content, dict) or not isinstance(content.get(key), kind):
             raise DataError(f"{folder / FILE}: no {key} in it; not the manifest of an exported folder")
@@ -81,7 +79,7 @@ def hash_file(path: Path) -> dict[str, Any]:
     """Return the size and the SHA-256 of a file, in a folder or in a pack."""
     digest = hashlib.sha256()
     try:
-        with open_binary(path) as (file, size):
+        with packs.open_binary(path) as (file, size):
             left = size
             while left and (part := file.read(min(left, PART))):
                 digest.update(part)

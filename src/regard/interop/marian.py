@@ -19,12 +19,9 @@ import torch
 from safetensors.torch import save
 from torch import Tensor
 
-from regard.attention.positions import sinusoids
+from regard.attention import sinusoids
 from regard.config import show_value
-from regard.data.settings import LANGUAGES
-from regard.data.special_pieces import is_filler
-from regard.data.tokenizer import END, PAD, SPECIAL, START, UNKNOWN, Tokenizer, Tokenizers
-from regard.data.tokenizer_checks import ROWS
+from regard.data import END, LANGUAGES, PAD, START, UNKNOWN, Tokenizer, Tokenizers, special_pieces, tokenizer_checks
 from regard.errors import ArgumentError, DataError
 from regard.interop import tokenizer_json
 from regard.interop.formats import Imported, read_table
@@ -48,8 +45,7 @@ from regard.interop.stacks import (
     write_json,
 )
 from regard.interop.tokenizer_files import write_marian_files
-from regard.models.config import LONGEST
-from regard.models.transformer.model import TransformerModel
+from regard.models import LONGEST, TransformerModel
 from regard.run import Run
 
 __all__ = ["marian_tensors", "read_marian", "read_rows", "write_marian"]
@@ -89,7 +85,7 @@ def read_foreign(folder: Path) -> Imported:
     tokenizer = {key: value for key, value in imported.table["tokenizer"].items() if key != "after"} | foreign.around
     special = {piece: foreign.rows[piece] for piece in ("</s>", "<unk>", "<pad>")}
     table = {**imported.table, "tokenizer": tokenizer}
-    return replace(imported, table=table, notes=(foreign.note,), values={ROWS: special})
+    return replace(imported, table=table, notes=(foreign.note,), values={tokenizer_checks.ROWS: special})
 
 
 def read_rows(folder: Path, tokenizers: Tokenizers, rows: Mapping[str, int] | None = None) -> Imported:
@@ -203,7 +199,7 @@ def describe(
     longest = whole({"max_position_embeddings": 512, **config}, "max_position_embeddings", LONGEST, path)
     kinds = {tokenizers.source.kind, tokenizers.target.kind}
     kind = kinds.pop() if len(kinds) == 1 else "auto"
-    tokenizer = {"kind": kind, "joint": tokenizers.same_ids, "after": [SPECIAL[END]]}
+    tokenizer = {"kind": kind, "joint": tokenizers.same_ids, "after": [special_pieces.SPECIAL[END]]}
     model = {key: value for key, value in sizes.table().items() if value is not None}
     model |= {"kind": "transformer", "norm": "post", "positions": "sinusoidal", "sines": "halves", "tied": tied}
     model |= {"scale_embeddings": flag(config, "scale_embedding", False, path)}
@@ -228,7 +224,7 @@ def write_marian(run: Run, folder: Path) -> None:
     """
     if not isinstance(run.model, TransformerModel):
         raise ArgumentError(f"{run.folder}: a model of kind {run.settings.kind} given, but marian has only transformer")
-    recorded = imported_part(run).get(ROWS)
+    recorded = imported_part(run).get(tokenizer_checks.ROWS)
     special = recorded if isinstance(recorded, dict) else {}
     order = [order_of(side, run.model, special) for side in (run.tokenizers.source, run.tokenizers.target)]
     tensors = marian_tensors(run.model, *order)
@@ -278,12 +274,12 @@ def order_of(tokenizer: Tokenizer, model: TransformerModel, special: Mapping[str
 
     </s> and <unk> come first and <pad> last, unless the folder that the run was imported from had them elsewhere.
     """
-    ids = [i for i in range(tokenizer.size) if not is_filler(tokenizer.names[i])]
+    ids = [i for i in range(tokenizer.size) if not special_pieces.is_filler(tokenizer.names[i])]
     if not model.config.output_bias or float(model.readout.bias[PAD]) > NEVER_SCORE:
         return [*ids]
-    order = ids[len(SPECIAL) :]
+    order = ids[len(special_pieces.SPECIAL) :]
     rows = {"</s>": 0, "<unk>": 1, "<pad>": len(order) + 2, **special}
-    rows |= tokenizer.content.get("regard", {}).get(ROWS, {})
+    rows |= tokenizer.content.get("regard", {}).get(tokenizer_checks.ROWS, {})
     for row, i in sorted((rows[piece], i) for piece, i in (("</s>", END), ("<unk>", UNKNOWN), ("<pad>", START))):
         order.insert(row, i)
     return order

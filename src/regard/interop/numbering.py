@@ -11,13 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from regard.config import show_value
-from regard.data.pre_tokenizer import MARK
-from regard.data.special_pieces import FILLER, MULTIPLE, describe
-from regard.data.tokenizer import SPECIAL, Tokenizers, open_tokenizer, read
-from regard.data.tokenizer_checks import LARGEST, ROWS, check_ids, check_vocabulary
+from regard.data import MARK, Tokenizers, open_tokenizer, read, special_pieces, tokenizer_checks
 from regard.errors import DataError
 from regard.interop.sentencepiece import convert, is_code, read_model
-from regard.io.reading import SMALL, Unreadable, parse_json, read_bytes
+from regard.io import reading
 
 __all__ = [
     "LANGUAGE_CODES",
@@ -92,7 +89,7 @@ def listed_pieces(folder: Path) -> list[str]:
     ):
         names = [row[0] for row in vocabulary]
     elif isinstance(vocabulary, dict):
-        check_ids(vocabulary, str(path))
+        tokenizer_checks.check_ids(vocabulary, str(path))
         names = sorted(vocabulary, key=vocabulary.__getitem__)
     else:
         raise DataError(f"{path}: its model has no vocabulary, expected pieces numbered from 0 on")
@@ -137,9 +134,9 @@ def marian_tokenizers(folder: Path) -> Tokenizers:
         ids = marian_ids(folder, file)
         content = convert(folder / name, ids, tags=[piece for piece in ids if is_code(piece) or piece in added])
         if THEIR_START in ids:
-            content["added_tokens"].append(describe(ids[THEIR_START], THEIR_START, special=True))
+            content["added_tokens"].append(special_pieces.describe(ids[THEIR_START], THEIR_START, special=True))
         if rows := special_rows(marian_rows(folder, file)):
-            content["regard"][ROWS] = rows
+            content["regard"][tokenizer_checks.ROWS] = rows
         sides.append(open_tokenizer(content, str(folder / name)))
     return Tokenizers(*sides) if sides[0].content != sides[1].content else Tokenizers(sides[0])
 
@@ -161,8 +158,10 @@ def round_up(tokenizers: Tokenizers, place: str) -> Tokenizers:
     for side in dict.fromkeys((tokenizers.source, tokenizers.target)):
         content = copy.deepcopy(side.content)
         content.setdefault("added_tokens", [])
-        for number in range(side.size, -(-side.size // MULTIPLE) * MULTIPLE):
-            content["added_tokens"].append(describe(number, FILLER.format(number), special=True))
+        for number in range(side.size, -(-side.size // special_pieces.MULTIPLE) * special_pieces.MULTIPLE):
+            content["added_tokens"].append(
+                special_pieces.describe(number, special_pieces.FILLER.format(number), special=True)
+            )
         sides.append(open_tokenizer(content, place))
     return Tokenizers(*sides)
 
@@ -205,7 +204,7 @@ def nllb_rows(folder: Path) -> dict[str, int]:
     if (folder / "tokenizer.json").exists():
         path = folder / "tokenizer.json"
         content = read(path)
-        check_vocabulary(content, str(path))
+        tokenizer_checks.check_vocabulary(content, str(path))
         vocabulary = content["model"]["vocab"]
         if not isinstance(vocabulary, dict):
             raise DataError(f"{path}: not NLLB's: its pieces are a list, expected a table")
@@ -244,7 +243,9 @@ def nllb_languages(folder: Path) -> list[str]:
         named = settings.get(key)
         if isinstance(named, list):
             texts = [token["content"] if isinstance(token, dict) else token for token in named]
-            languages = [text for text in texts if isinstance(text, str) and text not in (*SPECIAL, "<mask>")]
+            languages = [
+                text for text in texts if isinstance(text, str) and text not in (*special_pieces.SPECIAL, "<mask>")
+            ]
             if languages:
                 return languages
     return NLLB.split()
@@ -262,11 +263,13 @@ def written_rows(folder: Path) -> dict[str, int]:
 
 def renumber(rows: Mapping[str, int], place: str, optional: Iterable[str] = ()) -> dict[str, int]:
     """Number pieces anew: the special ones first, the others in the order of their rows."""
-    missing = next((piece for piece in SPECIAL if piece not in rows and piece not in optional), None)
+    missing = next((piece for piece in special_pieces.SPECIAL if piece not in rows and piece not in optional), None)
     if missing is not None:
-        raise DataError(f"{place}: no {missing} in its vocabulary, expected a piece for each of {', '.join(SPECIAL)}")
-    others = sorted((piece for piece in rows if piece not in SPECIAL), key=rows.__getitem__)
-    return {piece: i for i, piece in enumerate((*SPECIAL, *others))}
+        raise DataError(
+            f"{place}: no {missing} in its vocabulary, expected a piece for each of {', '.join(special_pieces.SPECIAL)}"
+        )
+    others = sorted((piece for piece in rows if piece not in special_pieces.SPECIAL), key=rows.__getitem__)
+    return {piece: i for i, piece in enumerate((*special_pieces.SPECIAL, *others))}
 
 
 def append(rows: Mapping[str, int], pieces: Iterable[str]) -> dict[str, int]:
@@ -321,7 +324,7 @@ def make_up(rows: Mapping[str, int], size: int) -> dict[str, int]:
 
 def added_texts(folder: Path) -> set[str]:
     """Return the pieces that were added later and that texts are searched for, as Transformers does; not words."""
-    none = (*SPECIAL, "<mask>")
+    none = (*special_pieces.SPECIAL, "<mask>")
     return {piece for piece in added_rows(folder) if piece not in none and not piece.startswith((MARK, MADE_UP))}
 
 
@@ -345,23 +348,23 @@ def read_object(path: Path) -> dict[str, Any]:
     """Read a JSON file with a table in it; one that is not there is empty."""
     if not path.exists():
         return {}
-    return parse_table(path, SMALL)
+    return parse_table(path, reading.SMALL)
 
 
 def read_table(path: Path) -> dict[str, int]:
     """Read a vocabulary: the id of every piece, from 0 on without a gap."""
-    table = parse_table(path, LARGEST)
-    check_ids(table, str(path))
+    table = parse_table(path, tokenizer_checks.LARGEST)
+    tokenizer_checks.check_ids(table, str(path))
     return table
 
 
 def parse_table(path: Path, most: int) -> dict[str, Any]:
     """Read a JSON file with a table in it; a DataError says what is wrong with it."""
     try:
-        table = parse_json(read_bytes(path, most))
+        table = reading.parse_json(reading.read_bytes(path, most))
     except OSError as error:
         raise DataError(f"{path}: cannot be read: {error.strerror}") from None
-    except Unreadable as error:
+    except reading.Unreadable as error:
         raise DataError(f"{path}: not JSON: {error}") from None
     if not isinstance(table, dict):
         raise DataError(f"{path}: not a table of pieces or settings")

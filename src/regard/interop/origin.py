@@ -20,12 +20,10 @@ from regard.interop.formats import FORMATS, Imported
 from regard.interop.manifest import hash_file
 from regard.interop.numbering import m2m100_rows, marian_rows, nllb_rows, read_object, written_rows
 from regard.interop.stacks import read_tensors
-from regard.io.disk import write_whole
-from regard.io.packs import is_file
-from regard.io.reading import read_json
+from regard.io import disk, packs, reading
 from regard.run import Run
-from regard.tasks.settings import read_settings
-from regard.training.checkpoint import Checkpoints, read_manifest, step_name
+from regard.tasks import read_settings
+from regard.training import Checkpoints, read_manifest, step_name
 
 __all__ = ["compare_with_origin", "imported_part", "read_values", "recorded_values", "write_place"]
 
@@ -54,7 +52,7 @@ def recorded_values(run: Run, key: str) -> Mapping[str, Any]:
 def imported_part(run: Run) -> Mapping[str, Any]:
     """Return what a run's manifest says of its import; nothing of a run that was trained here or trained further."""
     path = Checkpoints(run.folder).folder / step_name(0)
-    if run.step or not is_file(path / "manifest.json"):
+    if run.step or not packs.is_file(path / "manifest.json"):
         return {}
     imported = read_manifest(path).get("imported")
     return imported if isinstance(imported, dict) else {}
@@ -67,14 +65,16 @@ def write_place(run: Path, out: Path, folder: Path) -> None:
         way = Path(os.path.relpath(place, os.path.abspath(out))).as_posix()
     except ValueError:  # another drive
         way = str(place)
-    write_whole(run / FILE, json.dumps({"folder": str(place), "from_here": way}, indent=2, ensure_ascii=False) + "\n")
+    disk.write_whole(
+        run / FILE, json.dumps({"folder": str(place), "from_here": way}, indent=2, ensure_ascii=False) + "\n"
+    )
 
 
 def find_place(run: Run) -> Path | None:
     """Return the folder that a run was imported from; None where it is in neither of the two places that are known."""
     if not (run.folder / FILE).is_file():  # nor in a pack
         return None
-    content = read_json(run.folder / FILE, DataError)
+    content = reading.read_json(run.folder / FILE, DataError)
     content = content if isinstance(content, dict) else {}
     for path in (content.get("from_here"), content.get("folder")):
         if isinstance(path, str) and (run.folder / path).is_dir():

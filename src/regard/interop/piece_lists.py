@@ -10,14 +10,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from regard.config import show_value
-from regard.data.pre_tokenizer import MARK
-from regard.data.special_pieces import describe
-from regard.data.tokenizer import SPECIAL, Tokenizer, Tokenizers, open_tokenizer
-from regard.data.tokenizer_checks import LARGEST, PIECE
+from regard.data import MARK, Tokenizer, Tokenizers, open_tokenizer, special_pieces, tokenizer_checks
 from regard.errors import DataError
 from regard.interop.numbering import THEIR_START
 from regard.interop.sentencepiece import convert
-from regard.io.reading import Unreadable, parse_json, read_bytes
+from regard.io import reading
 
 __all__ = ["PieceList", "SideRows", "read_lists", "special_rows", "tokenizers_of"]
 
@@ -68,9 +65,9 @@ def read_list(folder: Path, name: str, unknown: str) -> PieceList | None:
     if path is None:
         return None
     try:
-        content = read_bytes(path, LARGEST)
+        content = reading.read_bytes(path, tokenizer_checks.LARGEST)
         if path.suffix == ".json":
-            pieces = parse_json(content)
+            pieces = reading.parse_json(content)
         else:
             pieces = content.decode().removesuffix("\n").split("\n")
             if all(piece.endswith("\r") for piece in pieces):
@@ -79,9 +76,11 @@ def read_list(folder: Path, name: str, unknown: str) -> PieceList | None:
         raise DataError(f"{path}: cannot be read: {error.strerror}") from None
     except UnicodeDecodeError as error:
         raise DataError(f"{path}: byte {error.start:,} is not UTF-8, expected a piece per line") from None
-    except Unreadable as error:
+    except reading.Unreadable as error:
         raise DataError(f"{path}: cannot be read: {error}") from None
-    if not isinstance(pieces, list) or not all(isinstance(piece, str) and len(piece) <= PIECE for piece in pieces):
+    if not isinstance(pieces, list) or not all(
+        isinstance(piece, str) and len(piece) <= tokenizer_checks.PIECE for piece in pieces
+    ):
         raise DataError(f"{path}: not a list of pieces, each a text")
     return PieceList(pieces if unknown in pieces else [*pieces, unknown], path)
 
@@ -99,7 +98,9 @@ def tokenizers_of(folder: Path, lists: Sequence[PieceList], rows: Sequence[SideR
             if models is not None:
                 content = convert(folder / models[i], table, tags=tags_of(table))
                 hidden = [piece for piece in table if piece.startswith("<their-")]
-                content["added_tokens"] += [describe(table[piece], piece, special=True) for piece in hidden]
+                content["added_tokens"] += [
+                    special_pieces.describe(table[piece], piece, special=True) for piece in hidden
+                ]
             else:
                 single = all(len(piece) == 1 for piece in table if not special(piece))
                 notes = notes if single else (UNCUT,)
@@ -126,12 +127,18 @@ def row_list(tokenizer: Tokenizer, rows: Mapping[int, int | None]) -> list[int |
 
 def number(side: PieceList, own: SideRows) -> tuple[dict[str, int], dict[int, int | None]]:
     """Return the id of every piece under a name of its own, and the row of every id: special pieces come first."""
-    ids = dict(zip(SPECIAL, range(4), strict=True))
+    ids = dict(zip(special_pieces.SPECIAL, range(4), strict=True))
     rows: dict[int, int | None] = dict(enumerate(own))
     for row, piece in enumerate(side.pieces):
         if row in own:
             continue
-        name = THEIR_START if piece == "<s>" else f"<their-{piece.strip('<>')}>" if piece in SPECIAL else piece
+        name = (
+            THEIR_START
+            if piece == "<s>"
+            else f"<their-{piece.strip('<>')}>"
+            if piece in special_pieces.SPECIAL
+            else piece
+        )
         name = f"<their-{row}>" if not name or name in ids else name
         rows[len(ids)] = row
         ids[name] = len(ids)
@@ -167,7 +174,7 @@ def tags_of(table: Mapping[str, int]) -> list[str]:
 
 def characters(table: Mapping[str, int]) -> dict[str, Any]:
     """Return a tokenizer.json that cuts texts into characters; a mark among them stands for a space."""
-    content = parts(table, {"type": "BPE", "unk_token": SPECIAL[3], "fuse_unk": False, "merges": []})
+    content = parts(table, {"type": "BPE", "unk_token": special_pieces.SPECIAL[3], "fuse_unk": False, "merges": []})
     content["decoder"] = {"type": "Fuse"}
     if MARK in table and " " not in table:
         content["normalizer"] = {"type": "Replace", "pattern": {"String": " "}, "content": MARK}
@@ -178,7 +185,7 @@ def characters(table: Mapping[str, int]) -> dict[str, Any]:
 
 def words(table: Mapping[str, int]) -> dict[str, Any]:
     """Return a tokenizer.json that cuts texts at spaces."""
-    content = parts(table, {"type": "WordLevel", "unk_token": SPECIAL[3]})
+    content = parts(table, {"type": "WordLevel", "unk_token": special_pieces.SPECIAL[3]})
     content["pre_tokenizer"] = {"type": "WhitespaceSplit"}
     return content
 
@@ -186,8 +193,8 @@ def words(table: Mapping[str, int]) -> dict[str, Any]:
 def parts(table: Mapping[str, int], model: Mapping[str, Any]) -> dict[str, Any]:
     """Return a tokenizer.json with a vocabulary and nothing that cuts texts; its special pieces are of no text."""
     empty = dict.fromkeys(("truncation", "padding", "normalizer", "pre_tokenizer", "post_processor", "decoder"))
-    names = [piece for piece in table if piece in SPECIAL or piece.startswith("<their-")]
-    added = [describe(table[piece], piece, special=True) for piece in names]
+    names = [piece for piece in table if piece in special_pieces.SPECIAL or piece.startswith("<their-")]
+    added = [special_pieces.describe(table[piece], piece, special=True) for piece in names]
     return json.loads(
         json.dumps({"version": "1.0", **empty, "added_tokens": added, "model": {**model, "vocab": table}})
     )

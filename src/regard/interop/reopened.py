@@ -13,18 +13,14 @@ import torch
 
 from regard import __version__
 from regard.config import show_value
-from regard.decoding.batches import Scored
-from regard.decoding.options import GREEDY
+from regard.decoding import GREEDY, batches
 from regard.errors import DataError
 from regard.interop import m2m100, marian
 from regard.interop.formats import Imported, model_type
 from regard.interop.numbering import written_rows
 from regard.run import Run
-from regard.tasks.engine import ModelEngine
-from regard.tasks.settings import read_settings
-from regard.tasks.task import build_model
-from regard.training.checkpoint import load_weights
-from regard.training.objective import Prediction
+from regard.tasks import ModelEngine, build_model, read_settings
+from regard.training import Prediction, load_weights
 
 __all__ = ["Reopened", "open_m2m100", "open_marian"]
 
@@ -47,7 +43,7 @@ class Reopened:
         """Search greedily; outputs begin with the prefixes."""
         return [result.outputs[0].tokens for result in self.engine.search(sources, GREEDY, prefixes=prefixes)]
 
-    def score(self, sources: Ids, targets: Ids) -> list[Scored]:
+    def score(self, sources: Ids, targets: Ids) -> list[batches.Scored]:
         """Score each target given its source."""
         return self.engine.score(sources, targets)
 

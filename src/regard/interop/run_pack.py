@@ -15,16 +15,14 @@ import tomli_w
 
 import regard
 from regard.config import read
-from regard.data import language_profile, sentence_share, unknown_words
+from regard.data import language_profile, unknown_words
+from regard.data import sentence_shares as sentence_share
 from regard.errors import CommandError, RegardError
-from regard.evaluation.metric import METRICS, measure
-from regard.inspection.alignments import settings as alignment_settings
-from regard.io.disk import reason, replacing
-from regard.io.packs import DIGITS, MARK, hash_start, is_file, is_pack
-from regard.io.reading import read_json
-from regard.tasks.summary import CARD, ON_CARD, require_run, summarise
-from regard.training.checkpoint import Checkpoints, best_json, read_checkpoint
-from regard.training.manifest import BASE, read_manifest
+from regard.evaluation import METRICS, measure
+from regard.inspection import alignment_settings
+from regard.io import disk, packs, reading
+from regard.tasks import CARD, ON_CARD, require_run, summarise
+from regard.training import BASE, Checkpoints, best_json, read_checkpoint, read_manifest
 
 __all__ = ["pack"]
 
@@ -49,11 +47,11 @@ def pack(
     """Write a run folder to one file, whole or not at all; `scores` is a file that `regard eval --json` wrote."""
     folder, out = Path(run), Path(out)
     require_run(folder)
-    if is_pack(folder):
+    if packs.is_pack(folder):
         raise CommandError(f"{folder}: a pack already, expected a run folder; copy it")
     if os.path.lexists(out):
         raise CommandError(f"--out: {out} exists already; give another name, or remove it")
-    evaluation = None if scores is None else read_json(scores, CommandError)
+    evaluation = None if scores is None else reading.read_json(scores, CommandError)
     path = Checkpoints(folder).find(checkpoint)
     parameters = sum(tensor.numel() for tensor in read_checkpoint(path, trainer=False).model.values())
     config = read(folder / "config.toml")
@@ -64,17 +62,17 @@ def pack(
     members: dict[str, bytes | Path] = {
         CARD: (json.dumps(card, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode(),
         "config.toml": tomli_w.dumps(without_folders(config)).encode(),
-        **{name: folder / name for name in ALONGSIDE if is_file(folder / name)},
+        **{name: folder / name for name in ALONGSIDE if packs.is_file(folder / name)},
         "checkpoints/best.json": best_json(path),
         **({BASE: folder / BASE} if "base" in read_manifest(path) else {}),  # what its adapters change
         f"{inside}/manifest.json": path / "manifest.json",
         f"{inside}/model.safetensors": path / "model.safetensors",
     }
     try:
-        with replacing(out) as file:
+        with disk.replacing(out) as file:
             write_members(file, members)
     except OSError as error:
-        raise RegardError(f"{out}: not written, {reason(error)}") from error
+        raise RegardError(f"{out}: not written, {disk.reason(error)}") from error
     return out
 
 
@@ -86,12 +84,12 @@ def write_members(file: BinaryIO, members: Mapping[str, bytes | Path]) -> None:
             entry.external_attr = 0o644 << 16
             entry.create_system = 3  # the same on every system
             archive.writestr(entry, content if isinstance(content, bytes) else content.read_bytes())
-        archive.comment = MARK + b"0" * DIGITS
+        archive.comment = packs.MARK + b"0" * packs.DIGITS
     file.flush()
     with open(file.name, "r+b") as written:
-        size = written.seek(0, os.SEEK_END) - DIGITS
+        size = written.seek(0, os.SEEK_END) - packs.DIGITS
         written.seek(0)
-        digest = hash_start(written, size)
+        digest = packs.hash_start(written, size)
         written.seek(size)
         written.write(digest.encode())
 
@@ -113,7 +111,7 @@ def describe_file(path: Path) -> dict[str, Any]:
         with open(path, "rb") as file:
             size = file.seek(0, os.SEEK_END)
             file.seek(0)
-            return {"file": path.name, "bytes": size, "sha256": hash_start(file, size)}
+            return {"file": path.name, "bytes": size, "sha256": packs.hash_start(file, size)}
     except OSError:
         return {"file": path.name}
 

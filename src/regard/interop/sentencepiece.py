@@ -15,13 +15,9 @@ from typing import Any
 import numpy as np
 
 from regard.config import visible
-from regard.data.charsmap import Charsmap
-from regard.data.special_pieces import describe
-from regard.data.tokenizer import SPECIAL, adopt
-from regard.data.tokenizer_checks import LARGEST, LONGEST_PIECE, NUMBERING, check_form, check_vocabulary
-from regard.data.vocabulary import BYTES
+from regard.data import BYTES, Charsmap, special_pieces, tokenizer_checks
 from regard.errors import DataError
-from regard.io.reading import Unreadable, read_bytes
+from regard.io import reading
 
 __all__ = ["SentencePieceModel", "convert", "read_model"]
 
@@ -61,10 +57,12 @@ def convert(path: Path, ids: Mapping[str, int] | None = None, *, tags: Collectio
     if ids is None:
         content = number_pieces(model, str(path))
     else:
-        if any(ids.get(piece) != i for i, piece in enumerate(SPECIAL)):
-            raise DataError(f"{path}: the special pieces {', '.join(SPECIAL)} have other ids than 0 to 3, or none")
+        if any(ids.get(piece) != i for i, piece in enumerate(special_pieces.SPECIAL)):
+            raise DataError(
+                f"{path}: the special pieces {', '.join(special_pieces.SPECIAL)} have other ids than 0 to 3, or none"
+            )
         content = assemble(ids, tags)
-        check_vocabulary(content, str(path))
+        tokenizer_checks.check_vocabulary(content, str(path))
     vocabulary = content["model"]["vocab"]
     by_type = {
         kind: {piece: shortest(score) for piece, score, own in model.pieces if own == kind}
@@ -79,14 +77,16 @@ def convert(path: Path, ids: Mapping[str, int] | None = None, *, tags: Collectio
         "escape": model.escape,
         "leading": any(is_code(tag) for tag in tags),
         "unknown": model.unknown,
-        "control": sorted(piece for piece in by_type[CONTROL] if piece in vocabulary and piece not in SPECIAL),
+        "control": sorted(
+            piece for piece in by_type[CONTROL] if piece in vocabulary and piece not in special_pieces.SPECIAL
+        ),
         "charsmap": base64.b64encode(model.charsmap).decode(),
         "fixed": by_type[FIXED],
         "unused": by_type[UNUSED],
         "pieces": by_type[NORMAL],
     }
     content = {**content, "regard": {"sentencepiece": section}}
-    check_form(content, str(path))
+    tokenizer_checks.check_form(content, str(path))
     return content
 
 
@@ -102,28 +102,28 @@ def shortest(score: float) -> float:
 
 def assemble(ids: Mapping[str, int], tags: Collection[str]) -> dict[str, Any]:
     """Return a tokenizer.json with a numbering alone."""
-    parts, model = NUMBERING
+    parts, model = tokenizer_checks.NUMBERING
     vocabulary = dict(sorted(ids.items(), key=lambda item: item[1]))
-    added = [describe(i, piece, special=True) for i, piece in enumerate(SPECIAL)]
-    added += [describe(ids[tag], tag, special=False) for tag in sorted(tags, key=ids.__getitem__)]
+    added = [special_pieces.describe(i, piece, special=True) for i, piece in enumerate(special_pieces.SPECIAL)]
+    added += [special_pieces.describe(ids[tag], tag, special=False) for tag in sorted(tags, key=ids.__getitem__)]
     return {**parts, "added_tokens": added, "model": {**model, "vocab": vocabulary}}
 
 
 def number_pieces(model: SentencePieceModel, place: str) -> dict[str, Any]:
     """Number pieces in SentencePiece's order, but for the special ones."""
-    names = dict(zip(model.names, SPECIAL[:3], strict=True))
+    names = dict(zip(model.names, special_pieces.SPECIAL[:3], strict=True))
     special = {i: names.get(piece) for i, (piece, _, kind) in enumerate(model.pieces) if kind == CONTROL}
-    special |= {i: SPECIAL[3] for i, (_, _, kind) in enumerate(model.pieces) if kind == UNKNOWN}
+    special |= {i: special_pieces.SPECIAL[3] for i, (_, _, kind) in enumerate(model.pieces) if kind == UNKNOWN}
     ids = {special.get(i) or piece: i for i, (piece, _, _) in enumerate(model.pieces)}
-    missing = [piece for piece in SPECIAL if piece not in special.values()]
+    missing = [piece for piece in special_pieces.SPECIAL if piece not in special.values()]
     if missing:
         raise DataError(
             f"{place}: no {missing[0]} among its special pieces; train it with pad_id, bos_id, eos_id and unk_id "
             "of 0 to 3, or give the ids of a vocabulary that has it"
         )
-    parts, numbering = NUMBERING
-    added = [describe(ids[piece], piece, special=True) for piece in SPECIAL]
-    return adopt({**parts, "added_tokens": added, "model": {**numbering, "vocab": ids}}, place)
+    parts, numbering = tokenizer_checks.NUMBERING
+    added = [special_pieces.describe(ids[piece], piece, special=True) for piece in special_pieces.SPECIAL]
+    return special_pieces.adopt({**parts, "added_tokens": added, "model": {**numbering, "vocab": ids}}, place)
 
 
 # ---- the file
@@ -132,10 +132,10 @@ def number_pieces(model: SentencePieceModel, place: str) -> dict[str, Any]:
 def read_model(path: Path) -> SentencePieceModel:
     """Read a model file; a DataError says in a sentence what is wrong with it."""
     try:
-        return parse(read_bytes(path, LARGEST))
+        return parse(reading.read_bytes(path, tokenizer_checks.LARGEST))
     except OSError as error:
         raise DataError(f"{path}: cannot be read: {error.strerror}") from None
-    except (Unreadable, Malformed) as error:
+    except (reading.Unreadable, Malformed) as error:
         raise DataError(f"{path}: not a SentencePiece model: {error}") from None
 
 
@@ -191,7 +191,7 @@ def parse_piece(data: Any, i: int) -> tuple[str, float, int]:
     if not isinstance(score, bytes) or len(score) != 4 or not isinstance(kind, int):
         raise Malformed(f"piece {i} has no score or type")
     value: float = struct.unpack("<f", score)[0]
-    if not 0 < len(piece) <= LONGEST_PIECE or not math.isfinite(value) or not NORMAL <= kind <= BYTE:
+    if not 0 < len(piece) <= tokenizer_checks.LONGEST_PIECE or not math.isfinite(value) or not NORMAL <= kind <= BYTE:
         raise Malformed(
             f"piece {i} ({visible(piece[:40])}) has no text or a long one, no finite score or an unknown type"
         )

@@ -12,8 +12,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from regard.data.tokenizer import Tokenizer
-from regard.data.vocabulary import BYTES
+from regard.data import BYTES, Tokenizer
 from regard.interop.sentencepiece import BYTE, CONTROL, FIXED, KINDS, NORMAL, UNKNOWN, UNUSED
 
 __all__ = ["list_pieces", "write_model"]

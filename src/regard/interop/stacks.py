@@ -14,14 +14,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.attention.positions import FIRST
+from regard.attention import FIRST
 from regard.config import show_value
 from regard.errors import ConfigError, DataError
 from regard.interop.formats import read_table
-from regard.io.disk import write_whole
-from regard.models.config import DEEPEST, HEADS, WIDEST
-from regard.models.transformer.config import TransformerConfig
-from regard.models.weights import read_weights
+from regard.io import disk
+from regard.models import DEEPEST, HEADS, WIDEST, TransformerConfig, read_weights
 
 __all__ = [
     "NEVER",
@@ -279,4 +277,4 @@ def check_exported(config: TransformerConfig, expected: Mapping[str, Sequence[An
 
 def write_json(path: Path, table: Mapping[str, Any]) -> None:
     """Write a table as JSON that people can read."""
-    write_whole(path, json.dumps(table, indent=2, ensure_ascii=False) + "\n")
+    disk.write_whole(path, json.dumps(table, indent=2, ensure_ascii=False) + "\n")

@@ -9,8 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from regard.data.language_pieces import code_of, known_languages
-from regard.data.tokenizer import SPECIAL, Tokenizer, Tokenizers
+from regard.data import Tokenizer, Tokenizers, language_pieces, special_pieces
 from regard.interop.numbering import LANGUAGE_CODES, MADE_UP, MODEL
 from regard.interop.sentencepiece_writer import FIRST, list_pieces, write_model
 from regard.interop.stacks import write_json
@@ -71,10 +70,10 @@ def nllb_table(tokenizers: Tokenizers, names: Sequence[str]) -> dict[str, Any] |
     if tokenizer.sentencepiece is None:
         return None
     pieces = [piece for piece in list_pieces(tokenizer) if piece not in FIRST]
-    first = len(SPECIAL) + len(pieces)
-    if list(names[len(SPECIAL) : first]) != pieces:
+    first = len(special_pieces.SPECIAL) + len(pieces)
+    if list(names[len(special_pieces.SPECIAL) : first]) != pieces:
         return None
-    languages = known_languages(tokenizer)
+    languages = language_pieces.known_languages(tokenizer)
     table = {"tokenizer_class": "NllbTokenizer"}
     special = {"additional_special_tokens": [name for name in names if name in languages]}
     return {**table, **special, **describe_added(tokenizer, names, first), **language_choice(tokenizers)}
@@ -97,5 +96,5 @@ def words_of(tokenizer: Tokenizer) -> list[str]:
 def language_choice(tokenizers: Tokenizers) -> Mapping[str, str]:
     """Return the languages that the run translates from and to, where it has chosen them."""
     sides = {"src_lang": tokenizers.source, "tgt_lang": tokenizers.target}
-    codes = {key: [code_of(piece) for piece in side.pieces(side.before)] for key, side in sides.items()}
+    codes = {key: [language_pieces.code_of(piece) for piece in side.pieces(side.before)] for key, side in sides.items()}
     return {key: languages[0] for key, languages in codes.items() if len(languages) == 1 and languages[0]}

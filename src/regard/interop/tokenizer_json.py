@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from regard.config import show_value
-from regard.data.special_pieces import describe
-from regard.data.tokenizer import SPECIAL, Tokenizers, open_tokenizer, read
+from regard.data import Tokenizers, open_tokenizer, read, special_pieces
 from regard.errors import DataError
 from regard.interop.formats import read_table
 from regard.interop.numbering import MADE_UP, listed_pieces
@@ -54,7 +53,10 @@ def read_foreign(folder: Path) -> Foreign:
     unknown = unknown if type(unknown) is int else names.index("<unk>") if "<unk>" in names else -1
     if unknown in (end, start, -1):
         raise DataError(f"{folder / FILE}: no unknown piece in it, expected one beside those that config.json names")
-    ids, rows = dict(zip(SPECIAL, range(4), strict=True)), {"<pad>": start, "</s>": end, "<unk>": unknown}
+    ids, rows = (
+        dict(zip(special_pieces.SPECIAL, range(4), strict=True)),
+        {"<pad>": start, "</s>": end, "<unk>": unknown},
+    )
     own = dict(zip(rows.values(), rows, strict=True))  # the name of every row
     hidden = {token["content"] for token in content.get("added_tokens") or [] if token.get("special")}
     for row in range(size):
@@ -65,12 +67,14 @@ def read_foreign(folder: Path) -> Foreign:
         ids[name], rows[name], own[row] = len(ids), row, name
     if isinstance(model["vocab"], list):
         scores = {own[row]: scored[1] for row, scored in enumerate(model["vocab"]) if row < len(names)}
-        vocabulary: Any = [[name, 0.0 if name in SPECIAL else scores.get(name, NEVER_CUT)] for name in ids]
+        vocabulary: Any = [
+            [name, 0.0 if name in special_pieces.SPECIAL else scores.get(name, NEVER_CUT)] for name in ids
+        ]
         model = {**model, "type": "Unigram", "vocab": vocabulary, "unk_id": ids["<unk>"]}
     else:
         model = {**model, "vocab": ids}
-    special = [name for name in ids if name in SPECIAL or name.startswith("<their-")]
-    added = [describe(ids[name], name, special=True) for name in special]
+    special = [name for name in ids if name in special_pieces.SPECIAL or name.startswith("<their-")]
+    added = [special_pieces.describe(ids[name], name, special=True) for name in special]
     around = surroundings(content, names, own)
     content = {**content, "model": model, "added_tokens": added, "post_processor": None}
     note = (

@@ -19,16 +19,13 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from regard.config import read
-from regard.data.preparation import cached_valid_pairs
-from regard.data.special_pieces import is_filler
-from regard.data.tokenizer import UNKNOWN, Tokenizer
-from regard.decoding.batches import Scored
-from regard.decoding.options import GREEDY
+from regard.data import UNKNOWN, Tokenizer, cached_valid_pairs, special_pieces
+from regard.decoding import GREEDY, batches
 from regard.errors import DataError, VerificationError
-from regard.evaluation.text import bleu, chrf
-from regard.io.lines import read_chunks
+from regard.evaluation import bleu, chrf
+from regard.io import read_chunks
 from regard.run import Run
-from regard.tasks.translate import prefixes_of
+from regard.tasks import translate
 
 __all__ = ["Opened", "Sentences", "Verification", "draw_pieces", "find_sentences", "verify"]
 
@@ -55,7 +52,7 @@ class Opened(Protocol):
     def decode(self, sources: list[list[int]], prefixes: list[list[int]] | None) -> list[list[int]]:
         """Search greedily, with the limits that Regard has; outputs begin with the prefixes, where there are some."""
 
-    def score(self, sources: Ids, targets: Ids) -> list[Scored]:
+    def score(self, sources: Ids, targets: Ids) -> list[batches.Scored]:
         """Score each target given its source: the log-probability of every token, END last."""
 
 
@@ -113,7 +110,7 @@ def verify(run: Run, opened: Opened, check: str | Path | None = None) -> Verific
     if sentences.targets is not None:
         difference = compare_scores(run, opened, sentences.sources, sentences.targets)
         return Verification(**about, log_prob_difference=difference)
-    prefixes = prefixes_of(run, len(sentences.sources))
+    prefixes = translate.prefixes_of(run, len(sentences.sources))
     results = run.engine.search(sentences.sources, GREEDY, prefixes=prefixes)
     outputs, others = [result.outputs[0].tokens for result in results], opened.decode(sentences.sources, prefixes)
     if opened.exact:
@@ -150,7 +147,7 @@ def find_sentences(run: Run, check: str | Path | None, count: int = COUNT) -> Se
 def drawable(tokenizer: Tokenizer) -> Sequence[int]:
     """Return the pieces to draw from: special ones apart, and those that stand for nothing, which no export has."""
     first = min(UNKNOWN + 1, tokenizer.size - 1)
-    return [i for i in range(first, tokenizer.size) if not is_filler(tokenizer.names[i])]
+    return [i for i in range(first, tokenizer.size) if not special_pieces.is_filler(tokenizer.names[i])]
 
 
 def draw_pieces(pieces: Sequence[int], count: int, longest: int, seed: int) -> list[list[int]]:
@@ -194,7 +191,7 @@ def compare_scores(run: Run, opened: Opened, sources: Ids, targets: Ids) -> floa
     return found
 
 
-def gap(one: Scored, two: Scored) -> list[float]:
+def gap(one: batches.Scored, two: batches.Scored) -> list[float]:
     """Return how far the log-probabilities of tokens are apart; of unlikely ones in proportion."""
     return [abs(a - b) / max(1.0, abs(a)) for a, b in zip(one.tokens, two.tokens, strict=True)]
 

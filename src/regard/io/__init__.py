@@ -1,1 +1,116 @@
 """Reading lines and writing results: text files and pipes, n-best lists and JSON, Pharaoh format, progress bars."""
+
+from typing import TYPE_CHECKING
+
+from regard.door import door
+
+if TYPE_CHECKING:
+    from regard.io import csv_lines, disk, formats, packs, reading
+    from regard.io.encodings import EncodedFile, check_encoding, encoding_of
+    from regard.io.inputs import (
+        Block,
+        DocumentLines,
+        LinePairs,
+        SourceLines,
+        announce_keyboard,
+        check_lengths,
+        encode_input,
+        encode_inputs,
+        is_keyboard,
+        one_input,
+        text_or_file,
+        texts_or_files,
+    )
+    from regard.io.lines import (
+        CHUNK,
+        CHUNK_CUDA,
+        LONGEST,
+        GivenText,
+        Say,
+        check_file,
+        display_name,
+        ignore,
+        read_chunks,
+        read_lines,
+        read_whole,
+        unequal_lines,
+    )
+    from regard.io.messages import likely_meaning, show_name, show_value, suggestion, visible
+    from regard.io.output import check_link, check_output, open_destination, open_output, progress_bar
+    from regard.io.pharaoh import Link, Slips, format_pharaoh, parse_marked_links, parse_pharaoh
+    from regard.io.untranslated import UntranslatedReport
+
+__all__ = [
+    "Block",
+    "CHUNK",
+    "CHUNK_CUDA",
+    "DocumentLines",
+    "EncodedFile",
+    "GivenText",
+    "LONGEST",
+    "LinePairs",
+    "Link",
+    "Say",
+    "Slips",
+    "SourceLines",
+    "UntranslatedReport",
+    "announce_keyboard",
+    "check_encoding",
+    "check_file",
+    "check_lengths",
+    "check_link",
+    "check_output",
+    "csv_lines",
+    "disk",
+    "display_name",
+    "encode_input",
+    "encode_inputs",
+    "encoding_of",
+    "format_pharaoh",
+    "formats",
+    "ignore",
+    "is_keyboard",
+    "likely_meaning",
+    "one_input",
+    "open_destination",
+    "open_output",
+    "packs",
+    "parse_marked_links",
+    "parse_pharaoh",
+    "progress_bar",
+    "read_chunks",
+    "read_lines",
+    "read_whole",
+    "reading",
+    "show_name",
+    "show_value",
+    "suggestion",
+    "text_or_file",
+    "texts_or_files",
+    "unequal_lines",
+    "visible",
+]
+
+__getattr__, __dir__ = door(
+    __name__,
+    {
+        "csv_lines": "=csv_lines",
+        "disk": "=disk",
+        "encodings": "EncodedFile check_encoding encoding_of",
+        "formats": "=formats",
+        "inputs": (
+            "Block DocumentLines LinePairs SourceLines announce_keyboard check_lengths encode_input "
+            "encode_inputs is_keyboard one_input text_or_file texts_or_files"
+        ),
+        "lines": (
+            "CHUNK CHUNK_CUDA GivenText LONGEST Say check_file display_name ignore read_chunks read_lines "
+            "read_whole unequal_lines"
+        ),
+        "messages": "likely_meaning show_name show_value suggestion visible",
+        "output": "check_link check_output open_destination open_output progress_bar",
+        "packs": "=packs",
+        "pharaoh": "Link Slips format_pharaoh parse_marked_links parse_pharaoh",
+        "reading": "=reading",
+        "untranslated": "UntranslatedReport",
+    },
+)

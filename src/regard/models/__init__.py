@@ -2,3 +2,75 @@
 
 `kinds` lists them with their papers and options and imports no torch; `build` makes one.
 """
+
+from typing import TYPE_CHECKING
+
+from regard.door import door
+
+if TYPE_CHECKING:
+    from regard.models import kinds
+    from regard.models.config import DEEPEST, HEADS, LONGEST, WIDEST, ModelConfig
+    from regard.models.contract import Documents, Memory, Model, Pictures, Reinforcement, Source, Tokens
+    from regard.models.convnet.model import ConvNetModel
+    from regard.models.kinds import KINDS, Kind, build, find_kind, read_model_config
+    from regard.models.layers.cells import Dropout, Layer
+    from regard.models.layers.memory_heads import Machine, MemoryHeads, shift_weights
+    from regard.models.lstmn.model import Tapes
+    from regard.models.notation import Reading
+    from regard.models.rnnsearch.config import RNNSearchConfig
+    from regard.models.transformer.config import TransformerConfig
+    from regard.models.transformer.model import TransformerModel
+    from regard.models.weights import FLOATS, check_weight, read_weights
+
+__all__ = [
+    "ConvNetModel",
+    "DEEPEST",
+    "Documents",
+    "Dropout",
+    "FLOATS",
+    "HEADS",
+    "KINDS",
+    "Kind",
+    "LONGEST",
+    "Layer",
+    "Machine",
+    "Memory",
+    "MemoryHeads",
+    "Model",
+    "ModelConfig",
+    "Pictures",
+    "RNNSearchConfig",
+    "Reading",
+    "Reinforcement",
+    "Source",
+    "Tapes",
+    "Tokens",
+    "TransformerConfig",
+    "TransformerModel",
+    "WIDEST",
+    "build",
+    "check_weight",
+    "find_kind",
+    "kinds",
+    "read_model_config",
+    "read_weights",
+    "shift_weights",
+]
+
+__getattr__, __dir__ = door(
+    __name__,
+    {
+        "config": "DEEPEST HEADS LONGEST ModelConfig WIDEST",
+        "contract": "Documents Memory Model Pictures Reinforcement Source Tokens",
+        "convnet.model": "ConvNetModel",
+        "kinds": "KINDS Kind build find_kind read_model_config =kinds",
+        "layers.cells": "Dropout Layer",
+        "layers.memory_heads": "Machine MemoryHeads shift_weights",
+        "lstmn.model": "Tapes",
+        "notation": "Reading",
+        "rnnsearch.config": "RNNSearchConfig",
+        "transformer.config": "TransformerConfig",
+        "transformer.model": "TransformerModel",
+        "weights": "FLOATS check_weight read_weights",
+    },
+)

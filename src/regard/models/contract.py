@@ -22,10 +22,7 @@ import torch
 from jaxtyping import Bool, Float, Int, UInt8
 from torch import Tensor, nn
 
-from regard.attention.attention import Attention
-from regard.attention.cache import Prepared
-from regard.attention.span import Lengths, Packed
-from regard.attention.state import State
+from regard.attention import Attention, Lengths, Packed, Prepared, State
 from regard.errors import ShapeError
 from regard.models.notation import Notation
 

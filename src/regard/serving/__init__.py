@@ -1,1 +1,29 @@
 """Serving: runs behind HTTP, with sentences that join and leave a search as it decodes."""
+
+from typing import TYPE_CHECKING
+
+from regard.door import door
+
+if TYPE_CHECKING:
+    from regard.serving.run_names import parse_runs
+    from regard.serving.server import run_server
+    from regard.serving.service import Service
+    from regard.serving.settings import LOG_FORMAT, ServeSettings
+
+__all__ = [
+    "LOG_FORMAT",
+    "ServeSettings",
+    "Service",
+    "parse_runs",
+    "run_server",
+]
+
+__getattr__, __dir__ = door(
+    __name__,
+    {
+        "run_names": "parse_runs",
+        "server": "run_server",
+        "service": "Service",
+        "settings": "LOG_FORMAT ServeSettings",
+    },
+)

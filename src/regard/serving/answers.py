@@ -5,13 +5,12 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from regard.data.tokenizer import Tokenizer
-from regard.decoding.options import Options
-from regard.decoding.outputs import Output
+from regard.data import Tokenizer
+from regard.decoding import Options, Output
 from regard.errors import RegardError
 from regard.serving.requests import ApiError
 from regard.serving.texts import SplitText
-from regard.tasks.results import Translation, to_translation
+from regard.tasks import Translation, to_translation
 
 __all__ = ["add_unknown", "as_table", "check_pairs", "error_of", "join_texts", "replace_scores", "write_texts"]
 

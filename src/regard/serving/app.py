@@ -14,7 +14,7 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse, StreamingResponse
 
 from regard import __version__
-from regard.decoding.options import Options
+from regard.decoding import Options
 from regard.errors import RegardError
 from regard.serving.answers import error_of
 from regard.serving.guard import FAULT, Guard

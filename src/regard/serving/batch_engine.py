@@ -9,8 +9,7 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import Any
 
-from regard.decoding.options import Options
-from regard.decoding.outputs import SearchResult
+from regard.decoding import Options, SearchResult
 from regard.errors import RegardError
 from regard.run import Run
 from regard.serving.jobs import Job, Outcome, Update

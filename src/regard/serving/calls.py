@@ -8,12 +8,10 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from regard.decoding.batches import Scored
-from regard.inspection.collect.from_run import exhibit_of
-from regard.inspection.draw.page import page_data
+from regard.decoding import batches
+from regard.inspection import exhibit_of, page_parts
 from regard.run import Run, surround_run
-from regard.tasks.results import Translation
-from regard.tasks.translate import add_alignments
+from regard.tasks import Translation, translate
 
 __all__ = ["call_between", "collect_page", "list_alignments", "list_links", "score_tokens"]
 
@@ -27,17 +25,17 @@ def call_between(run: Run, function: Callable[[Run], T], around: Mapping[str, tu
 
 def list_alignments(run: Run, given: Any) -> list[list[Translation]]:
     """The translations of some outputs, with their alignments."""
-    return list(add_alignments(run, *given))
+    return list(translate.add_alignments(run, *given))
 
 
-def score_tokens(run: Run, sources: list[list[int]], targets: list[list[int]]) -> list[Scored]:
+def score_tokens(run: Run, sources: list[list[int]], targets: list[list[int]]) -> list[batches.Scored]:
     """The log-probabilities of the tokens of each target."""
     return run.engine.score(sources, targets)
 
 
 def collect_page(run: Run, item: str | np.ndarray, target: str | None, table: dict[str, Any]) -> dict[str, Any]:
     """The data of a page of one item."""
-    return page_data([exhibit_of(run, item, target=target, **table)])
+    return page_parts.page_data([exhibit_of(run, item, target=target, **table)])
 
 
 def list_links(run: Run, pairs: list[tuple[str, str]]) -> list[Any]:

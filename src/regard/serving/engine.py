@@ -20,14 +20,18 @@ from typing import Any
 
 import torch
 
-from regard.decoding.bursts import BurstSearch
-from regard.decoding.half_precision import to_bfloat16
-from regard.decoding.joining import shared_options
-from regard.decoding.limits import output_limit
-from regard.decoding.options import Options
-from regard.decoding.outputs import Output, SearchResult
-from regard.decoding.replay import length_class, serves
-from regard.models.contract import Model
+from regard.decoding import (
+    Options,
+    Output,
+    SearchResult,
+    bursts,
+    joining,
+    length_class,
+    output_limit,
+    serves,
+    to_bfloat16,
+)
+from regard.models import Model
 from regard.serving.jobs import Job, Outcome, Update
 from regard.serving.lanes import HostLane, Lane, SlotLane, check_job
 
@@ -87,7 +91,7 @@ class Engine:
         lanes: list[SlotLane] = []
         for count, (together, depth) in SLOTS.items():
             left = max(1, room - sum(lane.slots.bytes for lane in lanes))
-            slots = BurstSearch(model, count, keys, size, beam, PREFIX, left, together, depth)
+            slots = bursts.BurstSearch(model, count, keys, size, beam, PREFIX, left, together, depth)
             self.captures += 2 + depth
             if lanes and slots.count <= lanes[-1].count:
                 break
@@ -145,7 +149,7 @@ class Engine:
                 return next((lane for lane in (*running, *lanes[1:]) if lane.room >= together), lanes[-1])
             shared = [lane for lane in lanes[1:] if lane.short and lane.room > 0]
             return next((lane for lane in (*shared, *lanes) if lane.room > 0), lanes[-1])
-        key = job.bulk, shared_options(job.options)
+        key = job.bulk, joining.shared_options(job.options)
         return self.host.setdefault(key, HostLane(self.model, self.device))
 
     def in_slots(self, job: Job) -> bool:

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import torch
 
 from regard.errors import RegardError
-from regard.kernels.garbage import settle_memory
+from regard.kernels import settle_memory
 from regard.run import Run
 from regard.serving import calls  # noqa: F401 (what will be called is imported before the first request)
 from regard.serving.batch_engine import BatchEngine

@@ -10,8 +10,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 
-from regard.decoding.options import Options
-from regard.decoding.outputs import SearchResult
+from regard.decoding import Options, SearchResult
 
 __all__ = ["BULK", "Job", "Outcome", "Update", "WaitingLine"]
 

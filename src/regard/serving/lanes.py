@@ -11,15 +11,19 @@ from typing import Any
 
 import torch
 
-from regard.decoding.bursts import WRITES, BurstSearch, HostCopy
-from regard.decoding.hypotheses import HostHypotheses
-from regard.decoding.joining import can_join, join_searches
-from regard.decoding.limits import check_prefix, output_limit
-from regard.decoding.outputs import check_outputs
-from regard.decoding.sentence_search import SentenceSearch, StepSearch
-from regard.decoding.sources import tokens_of
-from regard.kernels.garbage import pause_garbage_collection
-from regard.models.contract import Model, Pictures, Tokens
+from regard.decoding import (
+    HostHypotheses,
+    SentenceSearch,
+    StepSearch,
+    bursts,
+    check_outputs,
+    check_prefix,
+    joining,
+    output_limit,
+    tokens_of,
+)
+from regard.kernels import pause_garbage_collection
+from regard.models import Model, Pictures, Tokens
 from regard.serving.jobs import Job, Outcome
 
 __all__ = ["HostLane", "Lane", "SlotLane", "check_job", "share_prefix"]
@@ -180,8 +184,8 @@ class HostLane(Lane):
         """Put searches together that can be."""
         first = next((each for each in self.searches if each not in self.alone), None)
         for each in list(self.searches):
-            if first is not None and each is not first and each not in self.alone and can_join(first, each):
-                join_searches(first, each)
+            if first is not None and each is not first and each not in self.alone and joining.can_join(first, each):
+                joining.join_searches(first, each)
                 self.searches.remove(each)
 
     def stop(self, job: Job) -> None:
@@ -219,7 +223,7 @@ class SlotLane(Lane):
     the device is busy.
     """
 
-    def __init__(self, slots: BurstSearch):
+    def __init__(self, slots: bursts.BurstSearch):
         super().__init__()
         self.slots, self.count = slots, slots.count
         self.inside: list[Job | None] = [None] * self.count
@@ -295,7 +299,7 @@ class SlotLane(Lane):
 
     def fill(self) -> None:
         """Begin with those that wait, as many as there are slots and as are read between two bursts."""
-        count = min(len(self.free), WRITES * self.slots.together)
+        count = min(len(self.free), bursts.WRITES * self.slots.together)
         jobs, self.waiting = self.waiting[:count], self.waiting[count:]
         slots, self.free = self.free[: len(jobs)], self.free[len(jobs) :]
         self.slots.put(slots, *([getattr(job, name) for job in jobs] for name in ("source", "options", "prefix")))
@@ -316,7 +320,7 @@ class SlotLane(Lane):
             self.inside[slot] = None
         self.free = sorted(self.free + slots)
 
-    def share_tokens(self, copy: HostCopy, slots: Iterable[int]) -> list[tuple[Job, list[int]]]:
+    def share_tokens(self, copy: bursts.HostCopy, slots: Iterable[int]) -> list[tuple[Job, list[int]]]:
         """The tokens that the hypotheses of a sentence share, where they are wanted."""
         slots = [slot for slot in slots if (job := self.inside[slot]) is not None and job.streams]
         rows = self.slots.device_search.rows

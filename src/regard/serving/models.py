@@ -10,19 +10,16 @@ from typing import Any
 
 import torch
 
-from regard.data.language_pieces import choose_languages, spoken_languages
-from regard.data.languages import languages_of
-from regard.data.unknown_words import IgnoredWords, UnknownWords, read_words
-from regard.decoding.ensemble import first_model
-from regard.decoding.processes import Processes
+from regard.data import language_pieces, languages_of, unknown_words
+from regard.decoding import Processes, first_model
 from regard.errors import ConfigError
-from regard.interop.manifest import is_export
+from regard.interop import is_export
 from regard.run import Run, load, read_tokenizer, surround_run
 from regard.serving.jobs import Update, WaitingLine
 from regard.serving.process_worker import ProcessWorker
 from regard.serving.settings import ServeSettings
 from regard.serving.worker import STOPPED, Counters, Worker, WorkerError, longest_source
-from regard.training.checkpoint import Checkpoints, digest
+from regard.training import Checkpoints, digest
 
 __all__ = ["NONE", "Languages", "ServedModel", "parse_devices", "share_threads"]
 
@@ -83,9 +80,9 @@ class ServedModel:
         return self.opened
 
     @functools.cached_property
-    def unknown_words(self) -> UnknownWords:
+    def unknown_words(self) -> unknown_words.UnknownWords:
         """What knows the words that the run was trained to read."""
-        words = UnknownWords(read_tokenizer(self.run), read_words(self.run.folder))
+        words = unknown_words.UnknownWords(read_tokenizer(self.run), unknown_words.read_words(self.run.folder))
         words.remembered = WORDS
         return words
 
@@ -105,7 +102,9 @@ class ServedModel:
         """Find what stands around texts of two languages, and make the run with it."""
         if languages not in self.between:
             self.run.require("translate")
-            around = choose_languages(self.run.tokenizers, *languages, flags=("source_language", "target_language"))
+            around = language_pieces.choose_languages(
+                self.run.tokenizers, *languages, flags=("source_language", "target_language")
+            )
             if len(self.between) >= PAIRS:
                 self.between.clear()
             self.between[languages] = around, surround_run(self.run, around)
@@ -188,7 +187,7 @@ def describe_languages(run: Run) -> dict[str, list[str]] | None:
     """List the languages that a model with several has pieces for; None for any other."""
     if not run.can("translate"):
         return None
-    sources, targets = spoken_languages(run.tokenizers)
+    sources, targets = language_pieces.spoken_languages(run.tokenizers)
     return {"sources": list(sources), "targets": list(targets)} if targets else None
 
 
@@ -198,12 +197,12 @@ def open_run(folders: Sequence[str], device: str, settings: ServeSettings) -> Ru
     if settings.engine == "regard":
         run = load(*folders, device=device)
     else:
-        from regard.interop.exported import open_engine
+        from regard.interop import open_engine
 
         run = open_engine(*folders, device=device, quantize=settings.quantize, say=log.info)
     if not run.can("classify") or run.settings.data.reads != "pictures":  # labels of pictures need no words
         run.tokenizers.source.remembered = run.tokenizers.target.remembered = WORDS
-        run.unknown = IgnoredWords(run.tokenizers.source)
+        run.unknown = unknown_words.IgnoredWords(run.tokenizers.source)
     return run
 
 

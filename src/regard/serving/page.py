@@ -16,7 +16,7 @@ from fastapi import FastAPI, Request, Response
 
 from regard import __version__
 from regard.data import sentence_split
-from regard.inspection.draw.page import hash_source, join_scripts, look_data, look_script, look_style
+from regard.inspection import page_parts
 from regard.serving.settings import ServeSettings
 
 __all__ = ["FRAME", "PAGE", "add_page", "build_frame", "build_page"]
@@ -89,27 +89,27 @@ def build_page(settings: ServeSettings) -> tuple[str, dict[str, str]]:
     text = read_static("page.html")
     for name, value in (("style", style), ("settings", embedded), ("script", script)):
         text = text.replace(f"<!-- {name} -->", value, 1)
-    policy = PAGE_POLICY.format(script=hash_source(script), style=hash_source(style))
+    policy = PAGE_POLICY.format(script=page_parts.hash_source(script), style=page_parts.hash_source(style))
     return text, {**HEADERS, "Content-Security-Policy": policy, "X-Frame-Options": "DENY"}
 
 
 def build_frame() -> tuple[str, dict[str, str]]:
     """Build the frame in which the scripts of `regard look` draw, and the headers that it is sent with."""
-    script, style = look_script(), look_style() + read_static("frame.css")
+    script, style = page_parts.look_script(), page_parts.look_style() + read_static("frame.css")
     text = (
         '<!doctype html>\n<html lang="en-GB">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n<title>Inside the model</title>\n'
         f'<style>{style}</style>\n</head>\n<body>\n<main id="look" aria-label="Views"></main>\n'
         f"<script>{script}</script>\n</body>\n</html>\n"
     )
-    policy = FRAME_POLICY.format(script=hash_source(script), style=hash_source(style))
+    policy = FRAME_POLICY.format(script=page_parts.hash_source(script), style=page_parts.hash_source(style))
     return text, {**HEADERS, "Content-Security-Policy": policy, "X-Frame-Options": "SAMEORIGIN"}
 
 
 @cache
 def page_script() -> str:
     """The script of the page: all its files, in one."""
-    return join_scripts([look_data(), *(read_static(f"{name}.js") for name in SCRIPTS)])
+    return page_parts.join_scripts([page_parts.look_data(), *(read_static(f"{name}.js") for name in SCRIPTS)])
 
 
 def read_static(name: str) -> str:

@@ -22,7 +22,7 @@ from typing import Any
 
 import torch
 
-from regard.decoding.outputs import Output, SearchResult
+from regard.decoding import Output, SearchResult
 from regard.errors import RegardError
 from regard.run import Run
 from regard.serving.engine_process import Plan, Ready, Report

@@ -14,8 +14,8 @@ from concurrent.futures import Future
 from typing import Any, TypeVar
 
 from regard.config import suggestion
-from regard.data.languages import parse_given
-from regard.decoding.outputs import SearchResult
+from regard.data import parse_given
+from regard.decoding import SearchResult
 from regard.run import Run
 from regard.serving.calls import call_between
 from regard.serving.jobs import BULK, Job, Update

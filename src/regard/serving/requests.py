@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 
 from regard.config import option, parse, show_value, suggestion
-from regard.decoding.options import Options
+from regard.decoding import Options
 from regard.errors import ConfigError, RegardError
 from regard.serving.settings import ServeSettings
 

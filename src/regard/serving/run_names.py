@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from regard.errors import CommandError
-from regard.interop.manifest import is_export
-from regard.io.packs import is_folder, is_pack
-from regard.tasks.summary import require_run
+from regard.interop import is_export
+from regard.io import packs
+from regard.tasks import require_run
 
 __all__ = ["parse_runs"]
 
@@ -17,10 +17,10 @@ def parse_runs(arguments: Sequence[str], engine: str = "regard") -> dict[str, li
     models: dict[str, list[str]] = {}
     for argument in arguments:
         name, equals, folders = argument.partition("=")
-        if not equals or is_folder(argument):
+        if not equals or packs.is_folder(argument):
             path = Path(os.path.abspath(argument))  # a link's own name
-            name, folders = path.stem if is_pack(path) else path.name, argument
-        each = [folders] if is_folder(folders) else folders.split("+")
+            name, folders = path.stem if packs.is_pack(path) else path.name, argument
+        each = [folders] if packs.is_folder(folders) else folders.split("+")
         if not name or not all(each):
             raise CommandError(f"{argument}: expected RUN, NAME=RUN, or NAME=RUN+RUN for an ensemble")
         if name in models:

@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from regard.data.images.batching import decode_for
-from regard.decoding.options import Options
-from regard.decoding.outputs import SearchResult
+from regard.data import picture_batches
+from regard.decoding import Options, SearchResult
 from regard.errors import ArgumentError
 from regard.run import Run
 from regard.serving.answers import add_unknown, as_table, check_pairs, join_texts, replace_scores, write_texts
@@ -26,9 +25,7 @@ from regard.serving.requests import (
     TranslateRequest,
 )
 from regard.serving.texts import SplitText, split_texts
-from regard.tasks.language_model import SAMPLE
-from regard.tasks.results import Classified, Translation, to_translation, to_translations
-from regard.tasks.translate import check_attention
+from regard.tasks import Classified, Translation, language_model, to_translation, to_translations, translate
 
 __all__ = ["Service"]
 
@@ -92,7 +89,7 @@ class Service(ModelRegistry):
             raise ArgumentError(f"precision: bf16 given, expected fp32 or auto: a search on {device} is in fp32")
         run.engine.check(options)
         if request.alignment or request.replace_unknown or request.coverage:
-            check_attention(run)
+            translate.check_attention(run)
         with self.stage("prepare"):
             source, target = run.tokenizers.source, run.tokenizers.target
             tags = [corpus.tag for corpus in run.settings.data.corpora if corpus.tag]
@@ -180,7 +177,7 @@ class Service(ModelRegistry):
         """The jobs of a request for samples."""
         model = self.pick(request.model, "sample")
         limit = model.run.model.limit
-        most = SAMPLE if limit is None else min(SAMPLE, limit - 1)
+        most = language_model.SAMPLE if limit is None else min(language_model.SAMPLE, limit - 1)
         options = Options(**{"longest": most, **table, "sample": True, "nbest": 1})
         prefix = model.run.tokenizers.target.encode(request.prefix)
         # A source is not looked at; the number in it gives each text random numbers of its own.
@@ -270,7 +267,7 @@ class Service(ModelRegistry):
     async def decode(self, model: ServedModel, files: Sequence[tuple[str, Any]]) -> list[np.ndarray]:
         """Decode uploaded pictures, in a thread."""
         data = model.run.settings.data
-        return await asyncio.to_thread(lambda: [decode_for(data, file, name) for name, file in files])
+        return await asyncio.to_thread(lambda: [picture_batches.decode_for(data, file, name) for name, file in files])
 
     async def look(self, request: LookRequest, table: Mapping[str, Any]) -> dict[str, Any]:
         """Look into a model with a text: the data that a page of `regard look` draws from."""

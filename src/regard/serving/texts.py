@@ -10,10 +10,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from regard.data.sentence_split import Piece, cut, leading_tag, put_tags, room_beside, source_sentences, tagged_pieces
-from regard.data.tokenizer import Tokenizer
-from regard.decoding.translate_file import join_outputs
-from regard.tasks.results import Translation
+from regard.data import Tokenizer, sentence_split
+from regard.decoding import file_translation
+from regard.tasks import Translation
 
 __all__ = ["SplitText", "split_texts"]
 
@@ -24,7 +23,7 @@ class SplitText:
 
     text: str
     lines: tuple[str, ...]
-    parts: tuple[tuple[Piece, ...], ...]  # of each line, at least one
+    parts: tuple[tuple[sentence_split.Piece, ...], ...]  # of each line, at least one
     cut: bool  # the end of a line is missing
 
     @property
@@ -43,12 +42,12 @@ class SplitText:
             return list(next(outputs))
         each = []
         for line, parts in zip(self.lines, self.parts, strict=True):
-            each.append(join_outputs(line, parts, list(islice(outputs, len(parts))), count, ranked))
+            each.append(file_translation.join_outputs(line, parts, list(islice(outputs, len(parts))), count, ranked))
         starts, start = [], 0
         for line in self.lines:
-            starts.append(Piece(start, start + len(line), line))
+            starts.append(sentence_split.Piece(start, start + len(line), line))
             start += len(line) + 1
-        return join_outputs(self.text, starts, each, count, ranked, between="\n")
+        return file_translation.join_outputs(self.text, starts, each, count, ranked, between="\n")
 
 
 def split_texts(
@@ -59,7 +58,7 @@ def split_texts(
     tokens: list[list[int] | None] = []
     for text, own in zip(texts, ids, strict=True):
         if len(own) <= longest and "\n" not in text and "\r" not in text and (not split or is_sentence(text, tags)):
-            whole.append(SplitText(text, (text,), ((Piece(0, len(text), text),),), False))
+            whole.append(SplitText(text, (text,), ((sentence_split.Piece(0, len(text), text),),), False))
             tokens.append(own)
             continue
         whole.append(split_text(text, tokenizer, longest, split, tags))
@@ -78,18 +77,18 @@ def split_text(text: str, tokenizer: Tokenizer, longest: int, split: bool | None
     lines, parts = tuple(text.replace("\r\n", "\n").replace("\r", "\n").split("\n")), []
     tag, shorter = None, False
     for line in lines:
-        room = room_beside(leading_tag(line, tags) or tag, count, longest)
+        room = sentence_split.room_beside(sentence_split.leading_tag(line, tags) or tag, count, longest)
         if split or (split is None and count(line) > room):
-            found, tag = tagged_pieces(line, count, longest, tags, tag)
+            found, tag = sentence_split.tagged_pieces(line, count, longest, tags, tag)
         else:
-            fitting = line if count(line) <= room else cut(line, count, room)
+            fitting = line if count(line) <= room else sentence_split.cut(line, count, room)
             shorter |= len(fitting) < len(line)
-            found, tag = put_tags([Piece(0, len(fitting), fitting)], tags, tag)
-        parts.append(tuple(found) or (Piece(0, 0, ""),))
+            found, tag = sentence_split.put_tags([sentence_split.Piece(0, len(fitting), fitting)], tags, tag)
+        parts.append(tuple(found) or (sentence_split.Piece(0, 0, ""),))
     return SplitText("\n".join(lines), lines, tuple(parts), shorter)
 
 
 def is_sentence(text: str, tags: Sequence[str] = ()) -> bool:
     """Return whether a line is one sentence, with nothing before or after it."""
-    found = source_sentences(text, tags)
+    found = sentence_split.source_sentences(text, tags)
     return not found or (len(found) == 1 and found[0].text == text)

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 
 import torch
 
-from regard.decoding.outputs import SearchResult
+from regard.decoding import SearchResult
 from regard.errors import RegardError
-from regard.kernels.operations.linear import pack_weights
+from regard.kernels import pack_weights
 from regard.run import Run
 from regard.serving.batch_engine import BatchEngine
 from regard.serving.engine import Engine

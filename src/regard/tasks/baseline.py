@@ -19,12 +19,11 @@ import numpy as np
 from jaxtyping import Float64, Int, Int64
 
 from regard.errors import RegardError
-from regard.io.disk import write_whole
-from regard.io.reading import Unreadable, parse_json, read_bytes
-from regard.training.metrics import format_value, metric_name
+from regard.io import disk, reading
+from regard.training import metrics
 
 if TYPE_CHECKING:
-    from regard.data.cache import Encoded
+    from regard.data import Encoded
     from regard.tasks.task import RunTask
 
 __all__ = ["FILE", "Baselines", "measure_baselines", "read_baselines", "save_baselines"]
@@ -51,12 +50,12 @@ class Baselines:
 
     def as_text(self, what: str, score: float | None) -> str:
         """Write the scores in one line, beside that of the run."""
-        name = metric_name(self.metric)
-        each = ", ".join(f"{title} {format_value(self.metric, value)}" for title, value in self.scores.items())
+        name = metrics.metric_name(self.metric)
+        each = ", ".join(f"{title} {metrics.format_value(self.metric, value)}" for title, value in self.scores.items())
         text = f"baselines on the same {self.examples:,} {what}, {name}: {each}"
         if score is None:
             return text
-        text += f"; the model {format_value(self.metric, score)}"
+        text += f"; the model {metrics.format_value(self.metric, score)}"
         return text + ("" if score > max(self.scores.values()) else ", which is no better")
 
 
@@ -74,7 +73,7 @@ def measure_baselines(task: "RunTask") -> Baselines | None:
 
 def measure_pair_baselines(task: "RunTask") -> Baselines | None:
     """Measure copies of the sources, and the targets of the nearest sources of training."""
-    from regard.evaluation.metric import measure
+    from regard.evaluation import measure
     from regard.tasks.metric_choice import translation_metric
 
     prepared, settings = task.prepared, task.settings
@@ -106,7 +105,7 @@ def without_tag(source: str, tags: set[str]) -> str:
 
 def measure_label_baselines(task: "RunTask") -> Baselines:
     """Measure the most frequent label and, of documents, a logistic regression."""
-    from regard.evaluation.labels import measure_labels
+    from regard.evaluation import measure_labels
 
     prepared, labels = task.prepared, task.prepared.labels
     truth, known = labels_of(prepared.valid), labels_of(prepared.train)
@@ -238,14 +237,14 @@ def save_baselines(folder: Path, baselines: Baselines | None) -> None:
             (folder / FILE).unlink(missing_ok=True)
             return
         table = {"metric": baselines.metric, "examples": baselines.examples, "scores": baselines.scores}
-        write_whole(folder / FILE, json.dumps(table, ensure_ascii=False, indent=1) + "\n")
+        disk.write_whole(folder / FILE, json.dumps(table, ensure_ascii=False, indent=1) + "\n")
 
 
 def read_baselines(folder: Path) -> Baselines | None:
     """Read the baselines of a run folder; None where it has none that can be read."""
     try:
-        table = parse_json(read_bytes(folder / FILE))
+        table = reading.parse_json(reading.read_bytes(folder / FILE))
         scores = {str(name): float(value) for name, value in table["scores"].items()}
         return Baselines(str(table["metric"]), int(table["examples"]), scores)
-    except (OSError, Unreadable, RegardError, KeyError, TypeError, ValueError, AttributeError):
+    except (OSError, reading.Unreadable, RegardError, KeyError, TypeError, ValueError, AttributeError):
         return None

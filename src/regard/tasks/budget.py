@@ -2,13 +2,10 @@
 
 import torch
 
-from regard.data.batching import Batch, collate
-from regard.data.preparation import Prepared
-from regard.data.tokenizer import UNKNOWN
+from regard.data import UNKNOWN, Batch, Prepared, collate
 from regard.tasks.settings import Settings
 from regard.tasks.task import make_task
-from regard.training.distributed import Group
-from regard.training.memory import is_out_of_memory
+from regard.training import Group, is_out_of_memory
 
 __all__ = ["token_budget"]
 

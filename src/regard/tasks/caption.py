@@ -26,30 +26,22 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from regard.config import parse
-from regard.data.batching import Order, Position
-from regard.data.cache import Encoded
-from regard.data.images.batching import PictureBatch, load_pictures
-from regard.data.images.caption_files import Captions, read_captions, read_list
-from regard.data.images.prepare import prepare_images
-from regard.data.preparation import Prepared
-from regard.data.tokenizer import Tokenizers
-from regard.decoding.batches import search_pictures, search_pictures_lazily
-from regard.decoding.options import GREEDY, Options
-from regard.decoding.sentence_search import search
-from regard.errors import DataError
-from regard.evaluation.captions import caption_scores, measure_bleu_n, measure_cider, measure_rouge
-from regard.evaluation.metric import finite
-from regard.evaluation.text import measure_exact
-from regard.inspection.collect.teacher_forcing import (
-    ForcedExample,
-    Item,
-    encode_text,
-    name_item,
-    output_sides,
-    read_pixels,
-    search_tree,
+from regard.data import (
+    Encoded,
+    Order,
+    PictureBatch,
+    Position,
+    Prepared,
+    Tokenizers,
+    caption_files,
+    picture_batches,
+    prepare_images,
 )
-from regard.models.contract import Model, Pictures, Reinforcement, Tokens
+from regard.decoding import GREEDY, Options, batches, search
+from regard.errors import DataError
+from regard.evaluation import caption_scores, finite, measure_bleu_n, measure_cider, measure_exact, measure_rouge
+from regard.inspection import teacher_forcing
+from regard.models import Model, Pictures, Reinforcement, Tokens
 from regard.tasks.evaluation import EvaluationReport, Table, describe_search
 from regard.tasks.metric_choice import caption_metric
 from regard.tasks.next_token import NextToken
@@ -57,9 +49,7 @@ from regard.tasks.pictures import read_pictures, read_test_pictures
 from regard.tasks.results import Translation, to_translation
 from regard.tasks.settings import Settings
 from regard.tasks.task import TrainedRun, halve, spread_out
-from regard.training.objective import next_token
-from regard.training.sample import Sample, nearest
-from regard.training.task import Loss
+from regard.training import Loss, next_token, validation_samples
 
 __all__ = ["Caption", "Captioning", "caption", "doubly_stochastic"]
 
@@ -171,7 +161,7 @@ class Caption(NextToken):
     def load(self, encoded: Encoded, plan: Any, *, train: bool, epoch: int = 0) -> PictureBatch:
         """Load a batch of some of the pictures."""
         settings = self.settings
-        return load_pictures(
+        return picture_batches.load_pictures(
             self.prepared, encoded, plan, train=train, data=settings.data, seed=settings.training.seed, epoch=epoch
         )
 
@@ -187,20 +177,20 @@ class Caption(NextToken):
         plans = Order(valid.lengths, self.order.budget, rows=self.order.rows).epoch(0)
         return (self.load(valid, plan, train=False) for plan in plans)
 
-    def write(self, rows: int) -> tuple[list[Sample], dict[str, float]]:
+    def write(self, rows: int) -> tuple[list[validation_samples.Sample], dict[str, float]]:
         """Write captions and compare each with all references of its picture; the nearest is shown beside it."""
         caption_sets, valid = self.prepared.references[:rows], self.prepared.valid
         references = [[self.tokenizer.normalise(each) for each in captions] for captions in caption_sets]
         chunks = (range(i, min(i + PICTURES, rows)) for i in range(0, rows, PICTURES))
         pixels = (one for chunk in chunks for one in self.load(valid, chunk, train=False).pixels)
-        results = search_pictures(self.model, pixels, GREEDY, device=self.device, rows=PICTURES)
+        results = batches.search_pictures(self.model, pixels, GREEDY, device=self.device, rows=PICTURES)
         outputs = [self.tokenizer.decode(each.outputs[0].tokens) for each in results]
         names = [name for name, _ in self.prepared.valid_pairs[:rows]]
-        closest = [nearest(output, each) for output, each in zip(outputs, references, strict=True)]
+        closest = [validation_samples.nearest(output, each) for output, each in zip(outputs, references, strict=True)]
         samples = zip(names, closest, outputs, strict=True)
-        return [Sample(*each) for each in samples], caption_scores(outputs, references)
+        return [validation_samples.Sample(*each) for each in samples], caption_scores(outputs, references)
 
-    def samples(self) -> list[Sample]:
+    def samples(self) -> list[validation_samples.Sample]:
         """Return three captions of the last validation, of the same three pictures every time."""
         return [self.validation_samples[i] for i in spread_out(range(len(self.validation_samples)))]
 
@@ -220,7 +210,7 @@ class Caption(NextToken):
         data = self.settings.data
         return {**super().fingerprint(), "image_size": data.image_size, "crop": data.crop, "flip": data.flip}
 
-    def example(self) -> tuple[Item, str | None] | None:
+    def example(self) -> tuple[teacher_forcing.Item, str | None] | None:
         """Return the picture in the middle of the validation set."""
         valid = self.prepared.valid
         if not len(valid):
@@ -228,18 +218,22 @@ class Caption(NextToken):
         return self.load(valid, np.array([len(valid) // 2]), train=False).pixels[0], None
 
     @classmethod
-    def force(cls, run: TrainedRun, item: Item, target: str | None, options: Options, tree: bool) -> ForcedExample:
+    def force(
+        cls, run: TrainedRun, item: teacher_forcing.Item, target: str | None, options: Options, tree: bool
+    ) -> teacher_forcing.ForcedExample:
         """Return a picture and its caption for a teacher-forced pass."""
-        pixels, tokenizer = read_pixels(run, item), run.tokenizers.target
+        pixels, tokenizer = teacher_forcing.read_pixels(run, item), run.tokenizers.target
         source = Pictures(pixels[None].to(run.device))
         if target is not None:
-            output, beam_tree = encode_text(tokenizer, target, "target", run.model.limit), None
+            output, beam_tree = teacher_forcing.encode_text(tokenizer, target, "target", run.model.limit), None
         else:
             (result,) = search(run.model, source, options, trace=tree)
-            output, beam_tree = result.outputs[0].tokens, search_tree(result, tokenizer, options)
-        sides = output_sides(tokenizer, output, target)
+            output, beam_tree = result.outputs[0].tokens, teacher_forcing.search_tree(result, tokenizer, options)
+        sides = teacher_forcing.output_sides(tokenizer, output, target)
         text = tokenizer.decode(output)
-        return ForcedExample(source, sides, name_item(item), text, tuple(output), picture=pixels, tree=beam_tree)
+        return teacher_forcing.ForcedExample(
+            source, sides, teacher_forcing.name_item(item), text, tuple(output), picture=pixels, tree=beam_tree
+        )
 
     @classmethod
     def evaluate(  # type: ignore[override]
@@ -258,7 +252,7 @@ class Caption(NextToken):
         """
         parse(Options, options)
         notes: list[str] = []
-        read = read_captions(captions, notes.append)
+        read = caption_files.read_captions(captions, notes.append)
         pictures, unread = read_test_pictures(run.settings.data, images, choose_pictures(read, names))
         notes += unread
         if not pictures:
@@ -291,17 +285,17 @@ class Caption(NextToken):
         )
 
 
-def caption(run: TrainedRun, pictures: Iterable[Item], **options: Any) -> Iterator[list[Translation]]:
+def caption(run: TrainedRun, pictures: Iterable[teacher_forcing.Item], **options: Any) -> Iterator[list[Translation]]:
     """Yield the captions of each picture, best first, as they are asked for."""
     pixels = read_pictures(run.settings.data, pictures)
-    results = search_pictures_lazily(run.model, pixels, parse(Options, options), device=run.device)
+    results = batches.search_pictures_lazily(run.model, pixels, parse(Options, options), device=run.device)
     return ([to_translation(output, run.tokenizers.target) for output in each.outputs] for each in results)
 
 
-def choose_pictures(captions: Captions, names: str | Path | None) -> list[str]:
+def choose_pictures(captions: caption_files.Captions, names: str | Path | None) -> list[str]:
     """Choose the pictures of a test set that have captions."""
     if names is not None:
-        listed = read_list(names)
+        listed = caption_files.read_list(names)
         pictures = [picture for picture in captions.captions if picture in listed]
         if not pictures:
             raise DataError(f"{names}: none of its {len(listed):,} pictures has a caption")

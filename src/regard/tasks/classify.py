@@ -12,27 +12,28 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int, Int64
 from torch import Tensor, nn
 
-from regard.data.batching import Order, Position
-from regard.data.bpe_dropout import BpeDropout
-from regard.data.cache import Encoded
-from regard.data.corpus import pairs
-from regard.data.documents import encode_documents, prepare_documents, splitter_of, without_breaks
-from regard.data.images.batching import load_pictures
-from regard.data.images.caption_files import list_names, list_pictures, read_labels
-from regard.data.images.corpus import folders
-from regard.data.images.prepare import prepare_images
-from regard.data.preparation import Prepared
-from regard.data.tokenizer import Tokenizers
-from regard.decoding.batches import label_in_batches, label_log_probs, label_pictures
-from regard.decoding.options import Options
-from regard.decoding.sources import source_of
+from regard.data import (
+    BpeDropout,
+    Encoded,
+    Order,
+    Position,
+    Prepared,
+    Tokenizers,
+    caption_files,
+    encode_documents,
+    folders,
+    pairs,
+    picture_batches,
+    prepare_documents,
+    prepare_images,
+    splitter_of,
+    without_breaks,
+)
+from regard.decoding import Options, batches, source_of
 from regard.errors import ArgumentError, DataError
-from regard.evaluation.labels import measure_labels
-from regard.inspection.collect.exhibit import Side
-from regard.inspection.collect.sides import document_sides
-from regard.inspection.collect.teacher_forcing import ForcedExample, Item, check_length, name_item, read_pixels
-from regard.models.contract import Documents, Model, Pictures, Source, Tokens
-from regard.models.kinds import KINDS
+from regard.evaluation import measure_labels
+from regard.inspection import Side, document_sides, teacher_forcing
+from regard.models import KINDS, Documents, Model, Pictures, Source, Tokens
 from regard.tasks.defaults import PICTURES
 from regard.tasks.evaluation import EvaluationReport, Table
 from regard.tasks.metric_choice import label_metric
@@ -40,8 +41,7 @@ from regard.tasks.pictures import read_pictures, read_test_pictures
 from regard.tasks.results import Classified
 from regard.tasks.settings import Settings
 from regard.tasks.task import RunTask, TrainedRun, build_model, halve, spread_out
-from regard.training.sample import Sample
-from regard.training.task import Loss
+from regard.training import Loss, validation_samples
 
 __all__ = ["Classification", "Classify", "LabelBatch", "classify"]
 
@@ -190,7 +190,9 @@ class Classify(RunTask):
         """Load a batch of some of the encoded examples."""
         if self.prepared.pictures is not None:
             seed, data = self.settings.training.seed, self.settings.data
-            pictures = load_pictures(self.prepared, encoded, plan, train=train, data=data, seed=seed, epoch=epoch)
+            pictures = picture_batches.load_pictures(
+                self.prepared, encoded, plan, train=train, data=data, seed=seed, epoch=epoch
+            )
             return LabelBatch(Pictures(pictures.pixels), pictures.labels)
         pairs = [encoded.pair(int(i)) for i in plan]
         rows: list[Any] = [source for source, _ in pairs]
@@ -222,14 +224,16 @@ class Classify(RunTask):
         report = measure_labels(self.predictions, [labels[i] for i in right], labels)
         return {"loss": total / len(valid), "accuracy": report.accuracy, "f1": report.macro_f1}
 
-    def samples(self) -> list[Sample]:
+    def samples(self) -> list[validation_samples.Sample]:
         """Return three documents or pictures of the last validation, always the same three, of different lengths."""
         rows = [
             (text, label, prediction)
             for (text, label), prediction in zip(self.prepared.valid_pairs, self.predictions, strict=False)
         ]
         by_length = sorted(range(len(rows)), key=lambda i: (len(rows[i][0]), i))
-        return [Sample(beginning(rows[i][0]), *rows[i][1:], label=True) for i in spread_out(by_length)]
+        return [
+            validation_samples.Sample(beginning(rows[i][0]), *rows[i][1:], label=True) for i in spread_out(by_length)
+        ]
 
     def facts(self) -> list[tuple[str, str]]:
         """Model, data and labels."""
@@ -245,7 +249,7 @@ class Classify(RunTask):
         if tokenizers is not None:
             facts.append(("vocabulary", f"{tokenizers.source.size:,} pieces ({tokenizers.source.kind})"))
         if missing := sorted({*labels} - {labels[i] for i in labels_in(self.prepared.valid)}):
-            facts.append(("not validated", f"labels without an example held out: {list_names(missing)}"))
+            facts.append(("not validated", f"labels without an example held out: {caption_files.list_names(missing)}"))
         size = f"{self.order.rows:,} pictures" if pictured else f"{self.order.budget:,} tokens"
         return [*facts, ("batch", f"up to {size}")]
 
@@ -268,7 +272,7 @@ class Classify(RunTask):
             **self.plugins(),
         }
 
-    def example(self) -> tuple[Item, str | None] | None:
+    def example(self) -> tuple[teacher_forcing.Item, str | None] | None:
         """Return a short document of the validation set."""
         if self.settings.data.reads != "documents" or not self.prepared.valid_pairs:
             return None
@@ -276,26 +280,28 @@ class Classify(RunTask):
         return texts[len(texts) // 4], None
 
     @classmethod
-    def force(cls, run: TrainedRun, item: Item, target: str | None, options: Options, tree: bool) -> ForcedExample:
+    def force(
+        cls, run: TrainedRun, item: teacher_forcing.Item, target: str | None, options: Options, tree: bool
+    ) -> teacher_forcing.ForcedExample:
         """Return a document or a picture and its label for a teacher-forced pass."""
         if target is not None and target not in run.labels:
             raise ArgumentError(f"target: {target!r} given, expected a label of {run.folder}: {', '.join(run.labels)}")
         source: Source
         pixels, reads = None, KINDS[run.settings.kind].reads
         if reads == "pictures":
-            pixels, sides = read_pixels(run, item), dict[str, Side]()
+            pixels, sides = teacher_forcing.read_pixels(run, item), dict[str, Side]()
             source = Pictures(pixels[None].to(run.device))
         else:
             tokenizer, split = run.tokenizers.source, splitter_of(run.settings.data)
             (row,), _ = encode_documents([str(item)], tokenizer, run.settings.data, split)
-            check_length(row, "text")
+            teacher_forcing.check_length(row, "text")
             sides = document_sides(tokenizer, row, split(str(item)), ends=reads == "text")
             source = source_of([row], reads).to(run.device)
-        likely = label_log_probs(run.model, source)[0].exp().tolist()
+        likely = batches.label_log_probs(run.model, source)[0].exp().tolist()
         labels = dict(zip(run.labels, likely, strict=True))
         label = target if target is not None else max(labels, key=lambda name: labels[name])
-        title = without_breaks(str(item)) if pixels is None else name_item(item)
-        return ForcedExample(source, sides, title, label, None, run.labels.index(label), labels, pixels)
+        title = without_breaks(str(item)) if pixels is None else teacher_forcing.name_item(item)
+        return teacher_forcing.ForcedExample(source, sides, title, label, None, run.labels.index(label), labels, pixels)
 
     @classmethod
     def evaluate(  # type: ignore[override]
@@ -315,17 +321,17 @@ class Classify(RunTask):
 
 
 def classify(
-    run: TrainedRun, items: Iterable[Item], splitter: Callable[[str], Sequence[str]] | None = None
+    run: TrainedRun, items: Iterable[teacher_forcing.Item], splitter: Callable[[str], Sequence[str]] | None = None
 ) -> list[Classified | None]:
     """Classify each document or picture, as `Run.classify` describes."""
     if isinstance(items, str):
         raise ArgumentError("items: one text given, expected a list")
     data = run.settings.data
     if data.reads == "pictures":
-        scores = label_pictures(run.model, read_pictures(data, items), device=run.device)
+        scores = batches.label_pictures(run.model, read_pictures(data, items), device=run.device)
         return [likeliest_label(run.labels, row) for row in scores]
     rows, _ = encode_documents([str(item) for item in items], run.tokenizers.source, data, splitter_of(data, splitter))
-    scores = label_in_batches(run.model, rows, KINDS[run.settings.kind].reads, run.device)
+    scores = batches.label_in_batches(run.model, rows, KINDS[run.settings.kind].reads, run.device)
     return [likeliest_label(run.labels, each) if row else None for row, each in zip(rows, scores, strict=True)]
 
 
@@ -339,7 +345,11 @@ def likeliest_label(labels: Sequence[str], log_probs: Tensor) -> Classified:
 def evaluate_pictures(run: TrainedRun, images: str | Path, labels: str | Path | None = None) -> EvaluationReport:
     """Classify the pictures of a test set: labels from a file, or from the folders that they are in."""
     notes: list[str] = []
-    right = read_labels(labels, notes.append) if labels is not None else folders(list_pictures(images))
+    right = (
+        caption_files.read_labels(labels, notes.append)
+        if labels is not None
+        else folders(caption_files.list_pictures(images))
+    )
     known, unknown = split_labels(run, right)
     pictures, unread = read_test_pictures(run.settings.data, images, list(known))
     if not pictures:
@@ -356,12 +366,12 @@ def evaluate_documents(run: TrainedRun, path: str) -> EvaluationReport:
     rows = {f"{path}, line {i:,}": row for i, row in enumerate(stream, 1)}
     unlabelled = [place for place, (text, label) in rows.items() if text and not label]
     if unlabelled:
-        notes.append(f"{len(unlabelled):,} documents have no label: {list_names(unlabelled)}")
+        notes.append(f"{len(unlabelled):,} documents have no label: {caption_files.list_names(unlabelled)}")
     known, unknown = split_labels(run, {place: label for place, (_, label) in rows.items() if label})
     predictions = dict(zip(known, classify(run, [rows[place][0] for place in known]), strict=True))
     omissions = notes + unknown
     if empty := [place for place, each in predictions.items() if each is None]:
-        omissions.append(f"{len(empty):,} documents have no words: {list_names(empty)}")
+        omissions.append(f"{len(empty):,} documents have no words: {caption_files.list_names(empty)}")
     if len(empty) == len(predictions):
         why = f"{': ' * bool(notes)}{'; '.join(notes)}"
         raise DataError(f"{path}: no document with words and a known label in it{why}")
@@ -375,7 +385,9 @@ def split_labels(run: TrainedRun, right: dict[str, str]) -> tuple[dict[str, str]
     if not strange:
         return known, []
     count = len(right) - len(known)
-    return known, [f"{count:,} of {len(right):,} have a label that did not occur in training: {list_names(strange)}"]
+    return known, [
+        f"{count:,} of {len(right):,} have a label that did not occur in training: {caption_files.list_names(strange)}"
+    ]
 
 
 def compare_labels(

@@ -8,15 +8,12 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from regard.data.check import DataReport, check_documents, check_pairs, check_texts
-from regard.data.corpus import pairs
-from regard.data.images.caption_files import read_captions, read_labels
-from regard.data.settings import CorpusSettings, DataSettings
+from regard.data import CorpusSettings, DataSettings, caption_files, data_report, pairs
 from regard.errors import DataError, RegardError, TrainingError
 from regard.tasks.settings import Settings
 
 if TYPE_CHECKING:
-    from regard.training.distributed import Group
+    from regard.training import Group
 
 __all__ = ["check_data", "check_shared", "missing_files", "report_data"]
 
@@ -66,23 +63,23 @@ def missing_files(data: DataSettings) -> list[str]:
     return [path for path in files if not Path(path).exists()]
 
 
-def report_data(settings: Settings) -> Iterator[tuple[str, DataReport]]:
+def report_data(settings: Settings) -> Iterator[tuple[str, data_report.DataReport]]:
     """Yield the files of each corpus that is trained on or validated on, with the report on it."""
     data = settings.data
     if data.reads == "documents":
         paths = [] if data.builtin else [data.documents, data.valid_documents]
         for path in filter(None, paths):
             corpus = data.labelled(path)
-            yield path, check_documents(pairs(corpus, labelled=True), swap_columns(corpus))
+            yield path, data_report.check_documents(pairs(corpus, labelled=True), swap_columns(corpus))
     elif data.reads == "pictures":
         yield from report_pictures(data)
     else:
         for corpus in (*data.training, *data.validation):
             files = " and ".join(dict.fromkeys(corpus.files))
             if settings.row.alone:
-                yield files, check_texts(target for _, target in pairs(corpus))
+                yield files, data_report.check_texts(target for _, target in pairs(corpus))
             else:
-                yield files, check_pairs(pairs(corpus), *side_names(corpus))
+                yield files, data_report.check_pairs(pairs(corpus), *side_names(corpus))
 
 
 def side_names(corpus: CorpusSettings) -> list[tuple[str, str]]:
@@ -93,18 +90,21 @@ def side_names(corpus: CorpusSettings) -> list[tuple[str, str]]:
     return [short if short[0] != short[1] else (corpus.source, corpus.target)]
 
 
-def report_pictures(data: DataSettings) -> Iterator[tuple[str, DataReport]]:
+def report_pictures(data: DataSettings) -> Iterator[tuple[str, data_report.DataReport]]:
     """Yield the report on the labels of pictures, or on their captions."""
     if data.labels:
-        rows = ((picture.strip(), label.strip()) for picture, label in read_labels(data.encoded(data.labels)).items())
-        yield data.labels, check_documents(rows, "put the picture first and its label behind it")
+        rows = (
+            (picture.strip(), label.strip())
+            for picture, label in caption_files.read_labels(data.encoded(data.labels)).items()
+        )
+        yield data.labels, data_report.check_documents(rows, "put the picture first and its label behind it")
     for path in filter(None, (data.captions, data.valid_captions)):
-        yield path, check_texts(captions_of(data.encoded(path)), "caption", "captions")
+        yield path, data_report.check_texts(captions_of(data.encoded(path)), "caption", "captions")
 
 
 def captions_of(path: str) -> Iterable[str]:
     """Return the captions of a file, in its order."""
-    return [caption for captions in read_captions(path).captions.values() for caption in captions]
+    return [caption for captions in caption_files.read_captions(path).captions.values() for caption in captions]
 
 
 def swap_columns(corpus: CorpusSettings) -> str:
@@ -113,7 +113,7 @@ def swap_columns(corpus: CorpusSettings) -> str:
     return f"--set data.label_column={label} --set data.text_column={text}"
 
 
-def describe_few(settings: Settings, files: str, report: DataReport) -> list[str]:
+def describe_few(settings: Settings, files: str, report: data_report.DataReport) -> list[str]:
     """Describe what can be expected of few examples, and what to do instead."""
     if settings.data.reads == "documents":
         if report.rows >= FEW["documents"]:

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int
 
-from regard.data.preparation import Prepared
-from regard.models.kinds import KINDS
+from regard.data import Prepared
+from regard.models import KINDS
 from regard.tasks.model_choice import choose_model
 from regard.tasks.settings import Settings
 

@@ -18,18 +18,14 @@ from typing import Any
 
 import torch
 
+from regard.data import Position
 from regard.errors import CommandError, RegardError, TrainingError
 from regard.machine import peak_memory
 from regard.tasks.data_check import check_data
-from regard.tasks.settings import Settings
 from regard.tasks.run_start import PlannedRun, Started, open_group, plan_run, train_planned
+from regard.tasks.settings import Settings
 from regard.tasks.task import RunTask
-from regard.training.checkpoint import Checkpoints, read_manifest
-from regard.training.progress import Progress
-from regard.training.settings import TrainingSettings
-from regard.training.task import Position
-from regard.training.timetable import Timetable
-from regard.training.trainer_state import Counters
+from regard.training import Checkpoints, Counters, Progress, Timetable, TrainingSettings, read_manifest
 
 __all__ = ["DryRun", "Finish", "dry_run"]
 

@@ -11,16 +11,10 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from regard.data.tokenizer import Tokenizers
-from regard.decoding.batches import Scored, score_pairs, search_in_batches
-from regard.decoding.ensemble import first_model
-from regard.decoding.options import Options
-from regard.decoding.outputs import SearchResult
-from regard.decoding.replay import Replay
-from regard.inspection.alignments.coverage import WordAttention, word_attention
-from regard.inspection.alignments.extraction import Links, Pair, link_words, word_weights
-from regard.inspection.alignments.settings import AlignmentSettings
-from regard.models.contract import Model
+from regard.data import Tokenizers
+from regard.decoding import Options, Replay, SearchResult, batches, first_model
+from regard.inspection import AlignmentSettings, attention_coverage, extraction
+from regard.models import Model
 
 __all__ = ["Engine", "ModelEngine"]
 
@@ -38,16 +32,18 @@ class Engine(Protocol):
     ) -> list[SearchResult]:
         """Search for each of the sources, in batches of `budget` source tokens for each hypothesis."""
 
-    def score(self, sources: Ids, targets: Ids) -> list[Scored]:
+    def score(self, sources: Ids, targets: Ids) -> list[batches.Scored]:
         """Score each target given its source."""
 
-    def word_weights(self, pairs: Sequence[Pair], settings: AlignmentSettings) -> list[Tensor]:
+    def word_weights(self, pairs: Sequence[extraction.Pair], settings: AlignmentSettings) -> list[Tensor]:
         """Return how much each target word of a pair looked at each source word, by the settings of alignment."""
 
-    def word_attention(self, pairs: Sequence[Pair], settings: AlignmentSettings) -> list[WordAttention]:
+    def word_attention(
+        self, pairs: Sequence[extraction.Pair], settings: AlignmentSettings
+    ) -> list[attention_coverage.WordAttention]:
         """Return these weights, and how much each source word received in all."""
 
-    def link_words(self, pairs: Sequence[Pair], settings: AlignmentSettings) -> list[Links]:
+    def link_words(self, pairs: Sequence[extraction.Pair], settings: AlignmentSettings) -> list[extraction.Links]:
         """Return the links between the words of each pair."""
 
 
@@ -68,20 +64,22 @@ class ModelEngine:
     ) -> list[SearchResult]:
         """Search for each of the sources in batches."""
         how = {"prefixes": prefixes, "device": self.device, "budget": budget, "replay": self.replay}
-        return search_in_batches(self.model, sources, options, **how)  # type: ignore[arg-type]
+        return batches.search_in_batches(self.model, sources, options, **how)  # type: ignore[arg-type]
 
-    def score(self, sources: Ids, targets: Ids) -> list[Scored]:
+    def score(self, sources: Ids, targets: Ids) -> list[batches.Scored]:
         """Score each target given its source."""
-        return score_pairs(self.model, sources, targets, device=self.device)
+        return batches.score_pairs(self.model, sources, targets, device=self.device)
 
-    def word_weights(self, pairs: Sequence[Pair], settings: AlignmentSettings) -> list[Tensor]:
+    def word_weights(self, pairs: Sequence[extraction.Pair], settings: AlignmentSettings) -> list[Tensor]:
         """Read the weights in a teacher-forced pass."""
-        return word_weights(first_model(self.model), self.tokenizers, pairs, settings)
+        return extraction.word_weights(first_model(self.model), self.tokenizers, pairs, settings)
 
-    def word_attention(self, pairs: Sequence[Pair], settings: AlignmentSettings) -> list[WordAttention]:
+    def word_attention(
+        self, pairs: Sequence[extraction.Pair], settings: AlignmentSettings
+    ) -> list[attention_coverage.WordAttention]:
         """Read the weights and what each source word received in a teacher-forced pass."""
-        return word_attention(first_model(self.model), self.tokenizers, pairs, settings)
+        return attention_coverage.word_attention(first_model(self.model), self.tokenizers, pairs, settings)
 
-    def link_words(self, pairs: Sequence[Pair], settings: AlignmentSettings) -> list[Links]:
+    def link_words(self, pairs: Sequence[extraction.Pair], settings: AlignmentSettings) -> list[extraction.Links]:
         """Read the links in a teacher-forced pass."""
-        return link_words(first_model(self.model), self.tokenizers, pairs, settings)
+        return extraction.link_words(first_model(self.model), self.tokenizers, pairs, settings)

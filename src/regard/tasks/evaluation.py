@@ -6,13 +6,26 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from regard.errors import ArgumentError
-from regard.evaluation.alignment import Gold, Link, check_links, measure_links, read_links
-from regard.evaluation.evaluation import Evaluation, Lengths, evaluate
-from regard.evaluation.items import Items, read_items
-from regard.evaluation.metric import Reference, Score, choose_metrics, finite, metric_names
-from regard.evaluation.text import bleu_says_nothing, check_tokenizer, ter_takes_minutes
-from regard.io.formats import BREAKS
-from regard.io.lines import Say, ignore, unequal_lines
+from regard.evaluation import (
+    Evaluation,
+    Gold,
+    Items,
+    Lengths,
+    Reference,
+    Score,
+    alignment_scores,
+    bleu_says_nothing,
+    check_tokenizer,
+    choose_metrics,
+    evaluate,
+    finite,
+    measure_links,
+    metric_names,
+    read_items,
+    read_links,
+    ter_takes_minutes,
+)
+from regard.io import Link, Say, formats, ignore, unequal_lines
 
 if TYPE_CHECKING:
     from regard.tasks.task import TrainedRun
@@ -162,7 +175,7 @@ class TextTest:
         if run is not None and outputs is None and (keep is not None or self.keys != ["perplexity"]):
             outputs = translate_sources(run, items.sources or [], batch_tokens, say, watch, **search)
             if keep is not None:
-                keep(BREAKS.sub(" ", text) for text in items.by_line(outputs))
+                keep(formats.BREAKS.sub(" ", text) for text in items.by_line(outputs))
         tokens: Iterable[list[float]] = ()
         if run is not None and "perplexity" in self.keys:
             tokens = score_references(run, list(items.pairs()), say, watch)
@@ -226,9 +239,9 @@ def translate_sources(
     **search: Any,
 ) -> list[str]:
     """Translate each source; one that is too long for the run is cut, as by `regard translate`."""
-    from regard.decoding.translate_file import LineFitter  # torch: not for those who compare texts alone
+    from regard.decoding import file_translation  # torch: not for those who compare texts alone
 
-    fit = LineFitter.of(run.tokenizers.source, run.settings.data.longest, run.model.limit)
+    fit = file_translation.LineFitter.of(run.tokenizers.source, run.settings.data.longest, run.model.limit)
     starts = range(0, len(sources), CHUNK)
     texts = (part[0].text for i in starts for part in fit.parts(list(sources[i : i + CHUNK]), ""))
     chunk = CHUNK if run.device.type == "cpu" else None  # on a GPU many more go together
@@ -288,7 +301,7 @@ class AlignmentTest:
             raise ArgumentError("source and reference: missing, expected the texts whose words are linked")
         items = read_items(source, reference, say=say)
         pairs = [(one, two) for one, (two,) in zip(items.sources or [], items.references, strict=True)]
-        for slip in check_links(gold, right, [one for one, _ in pairs], [two for _, two in pairs]):
+        for slip in alignment_scores.check_links(gold, right, [one for one, _ in pairs], [two for _, two in pairs]):
             say(slip)
         return cls(right, pairs)
 

@@ -12,18 +12,13 @@ import torch
 from torch import Tensor
 
 from regard.config import visible
-from regard.data import builtin_text
-from regard.data.extension import ExtendedSide, Extension, extend_tokenizers, frequent_words
-from regard.data.rows import Reading
-from regard.data.tokenizer import Tokenizers
+from regard.data import Reading, Tokenizers, builtin_text, vocabulary_extension
 from regard.errors import ArgumentError, ConfigError
-from regard.models.kinds import build
+from regard.models import build
 from regard.tasks.settings import Settings, check_extension
 from regard.tasks.sizes import Counting
 from regard.tasks.task import vocabulary_sizes
-from regard.training.row_extension import extend_rows
-from regard.training.objective import Prediction
-from regard.training.weights import weights_of
+from regard.training import Prediction, extend_rows, weights_of
 
 __all__ = ["describe_extension", "extend_run", "extend_weights"]
 
@@ -33,7 +28,9 @@ MANY = 2**62  # calls of torch that building a model may take
 Shapes = Mapping[str, tuple[int, ...]]
 
 
-def extend_run(settings: Settings, tokenizers: Tokenizers | None, *, based: bool) -> Extension | None:
+def extend_run(
+    settings: Settings, tokenizers: Tokenizers | None, *, based: bool
+) -> vocabulary_extension.Extension | None:
     """Add the pieces that the settings name to the tokenizers of a run to begin with; None where they name none.
 
     `based` says that there is such a run: a new vocabulary has nothing to be added to.
@@ -46,12 +43,12 @@ def extend_run(settings: Settings, tokenizers: Tokenizers | None, *, based: bool
         raise ConfigError("tokenizer.extend", f'given with task = "{settings.task}", which has no vocabulary')
     words: tuple[list[str], list[str]] = ([], [])
     if own.extend_words:
-        words = frequent_words(tokenizers, *training_texts(settings), own.extend_words)
+        words = vocabulary_extension.frequent_words(tokenizers, *training_texts(settings), own.extend_words)
     tags = {corpus.tag for corpus in settings.data.training if corpus.tag}
-    return extend_tokenizers(tokenizers, own.extend, around=own.around, tags=tags, words=words)
+    return vocabulary_extension.extend_tokenizers(tokenizers, own.extend, around=own.around, tags=tags, words=words)
 
 
-def describe_extension(extension: Extension) -> str:
+def describe_extension(extension: vocabulary_extension.Extension) -> str:
     """Return what was added, in a line."""
     names = extension.names
     listed = ", ".join(visible(name) for name in names[:SHOWN])
@@ -74,13 +71,18 @@ def training_texts(settings: Settings) -> tuple[list[str], list[str]]:
 
 
 def extend_weights(
-    settings: Settings, extension: Extension, labels: tuple[str, ...], weights: Mapping[str, Tensor]
+    settings: Settings,
+    extension: vocabulary_extension.Extension,
+    labels: tuple[str, ...],
+    weights: Mapping[str, Tensor],
 ) -> dict[str, Tensor]:
     """Return the weights of a run with a row for every new piece."""
     return extend_rows(weights, find_tables(settings, extension, labels))
 
 
-def find_tables(settings: Settings, extension: Extension, labels: tuple[str, ...]) -> dict[str, ExtendedSide]:
+def find_tables(
+    settings: Settings, extension: vocabulary_extension.Extension, labels: tuple[str, ...]
+) -> dict[str, vocabulary_extension.ExtendedSide]:
     """Return the weights that have a row for every piece, by name, each with its side."""
     before, row = extension.before, settings.row
     sizes = vocabulary_sizes(settings, before, labels)

@@ -7,11 +7,10 @@ from dataclasses import fields
 
 import torch
 
-from regard.data.preparation import Prepared
+from regard.data import Prepared
 from regard.errors import ConfigError
 from regard.machine import amount, memory
-from regard.models.config import ModelConfig
-from regard.models.kinds import build
+from regard.models import ModelConfig, build
 from regard.tasks.defaults import PICTURES
 from regard.tasks.settings import Settings
 

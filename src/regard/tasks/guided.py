@@ -15,16 +15,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.attention.call_records import watch
-from regard.attention.heads import Heads
-from regard.data.alignments.links import Links
-from regard.data.batching import Batch
-from regard.data.packing import PackedBatch
+from regard.attention import Heads, watch
+from regard.data import Batch, Links, PackedBatch
 from regard.errors import ConfigError
-from regard.models.contract import Memory, Model, Tokens
-from regard.training.objective import Prediction, inputs
-from regard.training.settings import TrainingSettings
-from regard.training.task import Loss
+from regard.models import Memory, Model, Tokens
+from regard.training import Loss, Prediction, TrainingSettings, inputs
 
 __all__ = ["Guided", "guided_at", "missed"]
 

@@ -6,12 +6,10 @@ from typing import Any
 import numpy as np
 
 from regard.config import parse
-from regard.data.tokenizer import UNKNOWN
-from regard.decoding.batches import Scored, score_pairs, search_in_batches
-from regard.decoding.options import Options
-from regard.decoding.sources import tokens_of
+from regard.data import UNKNOWN
+from regard.decoding import Options, batches, tokens_of
 from regard.errors import ArgumentError
-from regard.inspection.collect.teacher_forcing import ForcedExample, Item, encode_text, output_sides
+from regard.inspection import teacher_forcing
 from regard.tasks.evaluation import EvaluationReport, evaluate_texts
 from regard.tasks.next_token import TextPairs
 from regard.tasks.results import Translation, to_translation
@@ -33,15 +31,19 @@ class LanguageModel(TextPairs):
         return figures | {"perplexity": float(np.exp(min(figures["loss"], 700.0)))} if figures else figures
 
     @classmethod
-    def force(cls, run: TrainedRun, item: Item, target: str | None, options: Options, tree: bool) -> ForcedExample:
+    def force(
+        cls, run: TrainedRun, item: teacher_forcing.Item, target: str | None, options: Options, tree: bool
+    ) -> teacher_forcing.ForcedExample:
         """Return a given text for a teacher-forced pass: the model writes nothing itself here."""
         if target is not None:
             raise ArgumentError("target: given to a language model, expected only a text")
         text, tokenizer = str(item), run.tokenizers.target
-        output = encode_text(tokenizer, text, "text", run.model.limit)
-        sides = output_sides(tokenizer, output, text)
+        output = teacher_forcing.encode_text(tokenizer, text, "text", run.model.limit)
+        sides = teacher_forcing.output_sides(tokenizer, output, text)
         # A source is not looked at.
-        return ForcedExample(tokens_of([[UNKNOWN]], run.device), sides, text, tokenizer.decode(output), tuple(output))
+        return teacher_forcing.ForcedExample(
+            tokens_of([[UNKNOWN]], run.device), sides, text, tokenizer.decode(output), tuple(output)
+        )
 
     @classmethod
     def evaluate(cls, run: TrainedRun, **options: Any) -> EvaluationReport:
@@ -55,11 +57,13 @@ def sample(run: TrainedRun, count: int = 1, prefix: str = "", **options: Any) ->
     parsed = parse(Options, {"longest": most, **options, "sample": True, "nbest": 1})
     # A source is not looked at; the number in it gives each text random numbers of its own.
     sources, begun = [[number] for number in range(count)], run.tokenizers.target.encode(prefix)
-    results = search_in_batches(run.model, sources, parsed, prefixes=[begun] * count, device=run.device)
+    results = batches.search_in_batches(run.model, sources, parsed, prefixes=[begun] * count, device=run.device)
     return [to_translation(each.outputs[0], run.tokenizers.target) for each in results]
 
 
-def score_texts(run: TrainedRun, texts: Sequence[str]) -> list[Scored]:
+def score_texts(run: TrainedRun, texts: Sequence[str]) -> list[batches.Scored]:
     """Score each text by its log-probability under the model."""
     encoded = run.tokenizers.target.encode_batch(list(texts))
-    return score_pairs(run.model, [[UNKNOWN]] * len(texts), encoded, device=run.device)  # no source is looked at
+    return batches.score_pairs(
+        run.model, [[UNKNOWN]] * len(texts), encoded, device=run.device
+    )  # no source is looked at

@@ -7,7 +7,7 @@ its words are whole sentences. A metric is chosen from the references that are h
 from collections import Counter
 from collections.abc import Sequence
 
-from regard.data.text_profile import TextProfile
+from regard.data import TextProfile
 
 __all__ = ["caption_metric", "label_metric", "translation_metric"]
 

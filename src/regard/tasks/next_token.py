@@ -7,19 +7,25 @@ from typing import Any
 import torch
 from torch import nn
 
-from regard.data.alignments.links import Linking
-from regard.data.batching import Batch, Order, Position, load, read
-from regard.data.bpe_dropout import BpeDropout
-from regard.data.packing import PackedBatch, pack, pad_up, step_of
-from regard.data.preparation import Prepared
-from regard.data.tokenizer import Tokenizer, Tokenizers
+from regard.data import (
+    Batch,
+    BpeDropout,
+    Linking,
+    Order,
+    PackedBatch,
+    Position,
+    Prepared,
+    Tokenizer,
+    Tokenizers,
+    batching,
+    packing,
+)
 from regard.errors import ConfigError, NotFiniteError
-from regard.evaluation.metric import measure
+from regard.evaluation import measure
 from regard.plugins import added
 from regard.tasks.settings import Settings
 from regard.tasks.task import RunTask, build_model, halve, spread_out
-from regard.training.objective import Prediction
-from regard.training.sample import Sample
+from regard.training import Prediction, validation_samples
 
 __all__ = ["NextToken", "TextPairs"]
 
@@ -36,7 +42,7 @@ class NextToken(RunTask):
         self.objective = self.make_objective()
         self.metric = settings.training.metric or self.suitable_metric()
         self.order = self.make_order(budget)
-        self.validation_samples: list[Sample] = []  # of the last validation
+        self.validation_samples: list[validation_samples.Sample] = []  # of the last validation
 
     def make_objective(self) -> nn.Module:
         """Make the module around the model that turns a batch into a loss."""
@@ -54,7 +60,7 @@ class NextToken(RunTask):
         """Yield the validation data in batches."""
         raise NotImplementedError
 
-    def write(self, rows: int) -> tuple[list[Sample], dict[str, float]]:
+    def write(self, rows: int) -> tuple[list[validation_samples.Sample], dict[str, float]]:
         """Decode the first validation examples greedily, and score the outputs."""
         raise NotImplementedError
 
@@ -108,7 +114,7 @@ class NextToken(RunTask):
             count += batch.tokens
         return {"loss": total / count}
 
-    def samples(self) -> list[Sample]:
+    def samples(self) -> list[validation_samples.Sample]:
         """Return three outputs of the last validation, the same three every time, of different lengths."""
         by_length = sorted(
             range(len(self.validation_samples)), key=lambda i: (len(self.validation_samples[i].source), i)
@@ -168,10 +174,10 @@ class TextPairs(NextToken):
         """Load the pairs' tokens, with their links where a head is guided."""
         train, longest = self.prepared.train, self.settings.data.longest
         if self.form == "packed":
-            sides, lengths, _ = read(train, plan, self.dropout, position.epoch, longest)
-            return pack(sides[0], sides[1], lengths, step_of(self.order.budget))
-        batch = load(train, plan, self.dropout, position.epoch, longest, self.linking)
-        return batch if self.form is None else pad_up(batch)
+            sides, lengths, _ = batching.read(train, plan, self.dropout, position.epoch, longest)
+            return packing.pack(sides[0], sides[1], lengths, packing.step_of(self.order.budget))
+        batch = batching.load(train, plan, self.dropout, position.epoch, longest, self.linking)
+        return batch if self.form is None else packing.pad_up(batch)
 
     def few_shapes(self, half: bool) -> None:
         """Pack batches where the model serves them as they lie; otherwise pad them a little more."""
@@ -191,7 +197,7 @@ class TextPairs(NextToken):
     def valid_batches(self) -> Iterator[Batch]:
         """Yield the validation pairs, padded."""
         valid = self.prepared.valid
-        return (load(valid, plan) for plan in Order(valid.lengths, self.order.budget).epoch(0))
+        return (batching.load(valid, plan) for plan in Order(valid.lengths, self.order.budget).epoch(0))
 
     def facts(self) -> list[tuple[str, str]]:
         """Model, data and vocabulary."""

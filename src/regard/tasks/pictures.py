@@ -7,22 +7,19 @@ from pathlib import Path
 import numpy as np
 from torch import Tensor
 
-from regard.data.images.batching import read_for
-from regard.data.images.caption_files import list_pictures
-from regard.data.images.corpus import find_spelling
-from regard.data.settings import DataSettings
+from regard.data import DataSettings, caption_files, find_spelling, picture_batches
 from regard.errors import ArgumentError, DataError
-from regard.inspection.collect.teacher_forcing import Item
+from regard.inspection import teacher_forcing
 
 __all__ = ["read_pictures", "read_test_pictures"]
 
 
-def read_pictures(data: DataSettings, pictures: Iterable[Item]) -> Iterator[np.ndarray | Tensor]:
+def read_pictures(data: DataSettings, pictures: Iterable[teacher_forcing.Item]) -> Iterator[np.ndarray | Tensor]:
     """Yield the pixels of each picture as the model reads them, [3 h w]."""
     if isinstance(pictures, str | Path):
         raise ArgumentError("pictures: one path given, expected a list")
     for each in pictures:
-        yield read_for(data, each) if isinstance(each, str | Path) else each
+        yield picture_batches.read_for(data, each) if isinstance(each, str | Path) else each
 
 
 def read_test_pictures(
@@ -30,13 +27,13 @@ def read_test_pictures(
 ) -> tuple[dict[str, np.ndarray], list[str]]:
     """Read the pixels of pictures in a folder by name, and what is wrong with those that cannot be read."""
     pictures, unread = {}, list[str]()
-    files = list_pictures(images, unread.append)
+    files = caption_files.list_pictures(images, unread.append)
     for each in names:
         file = find_spelling(each, files)
         try:
             if file is None:
                 raise DataError(f"{each}: no such picture in {images}")
-            pictures[each] = read_for(data, Path(images) / file)
+            pictures[each] = picture_batches.read_for(data, Path(images) / file)
         except DataError as error:
             unread.append(str(error))
     return pictures, unread

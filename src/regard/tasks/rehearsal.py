@@ -7,7 +7,7 @@ Robins 1995, "Catastrophic forgetting, rehearsal and pseudorehearsal"; in transl
 from pathlib import Path
 
 from regard.config import parse, read
-from regard.data.settings import DataSettings
+from regard.data import DataSettings
 from regard.errors import ConfigError
 from regard.tasks.settings import Settings, complete_run_table
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from regard.data.tokenizer import Tokenizer
-from regard.decoding.outputs import Output
+from regard.data import Tokenizer
+from regard.decoding import Output
 
 __all__ = ["Aligned", "Classified", "Translation", "to_translation", "to_translations"]
 

@@ -13,14 +13,10 @@ import tomli_w
 import torch
 
 from regard.config import read
-from regard.data import language_profile, sentence_share, unknown_words
-from regard.data.preparation import Prepared
-from regard.data.settings import DataSettings
-from regard.data.tokenizer import Tokenizers
-from regard.data.tokenizer_checks import LARGEST
+from regard.data import DataSettings, Prepared, Tokenizers, language_profile, tokenizer_checks, unknown_words
+from regard.data import sentence_shares as sentence_share
 from regard.errors import CheckpointError, ConfigError, RegardError, TrainingError
-from regard.io.disk import reason, write_whole
-from regard.io.reading import Unreadable, read_bytes
+from regard.io import disk, reading
 from regard.machine import MPS, most_threads
 from regard.tasks import sources
 from regard.tasks.budget import token_budget
@@ -41,23 +37,26 @@ from regard.tasks.settings import Settings, complete_run_table, read_settings
 from regard.tasks.sizes import check_run_sizes
 from regard.tasks.task import RunTask, make_task, prepare_data, vocabulary_sizes
 from regard.tasks.time_limit import leave_open
-from regard.training.adapters import add_adapters, describe_adapters, fold_adapters
-from regard.training.checkpoint import (
+from regard.training import (
     Checkpoints,
+    Group,
+    Progress,
+    Result,
+    TrainingSettings,
+    adapters,
+    check_fits,
+    check_trackers,
+    describe_device,
+    freeze_parts,
     load_weights,
+    plain_weights_file,
     read_base,
     read_checkpoint,
     read_manifest,
+    run_folder,
+    train,
+    uses_bf16,
 )
-from regard.training.distributed import Group, describe_device, uses_bf16
-from regard.training.folder import claim
-from regard.training.freeze import freeze_parts
-from regard.training.loop import Result, train
-from regard.training.manifest import plain_weights_file
-from regard.training.progress import Progress
-from regard.training.settings import TrainingSettings
-from regard.training.trackers import check_trackers
-from regard.training.trainer_state import check_fits
 
 __all__ = [
     "PlannedRun",
@@ -121,7 +120,7 @@ def start(
         settings = take_edition(settings, out / "config.toml")
     with open_group(settings.training) as group:
         quiet = Progress() if progress is None or not group.first else progress
-        with contextlib.nullcontext() if claimed else claim(out, resume, group):
+        with contextlib.nullcontext() if claimed else run_folder.claim(out, resume, group):
             remarks = [] if resume else check_shared(settings, base is not None, anyway, group)
             planned = plan_run(settings, group, quiet, resumed=out if resume else None, base=base, choose=choose)
             for remark in remarks:
@@ -219,7 +218,7 @@ def plan_run(
         load_weights(task.objective, read_base(last, manifest), str(plain_weights_file(last, manifest)))
     frozen = freeze_parts(task.model, settings.training.freeze)
     if rank := settings.model.adapter_rank():
-        add_adapters(task.model, rank, settings.training.seed)
+        adapters.add_adapters(task.model, rank, settings.training.seed)
     if resumed is not None and last is not None:  # before the run's own configuration is written over
         trained_on = manifest.get("task", {}).get("data")
         sources.check_unchanged(resumed, settings.data, trained_on, prepared.hash, last)
@@ -228,7 +227,7 @@ def plan_run(
     bf16 = uses_bf16(settings.training, group.device)
     device_fact = ("device", describe_device(group.device, group.world, bf16))
     frozen_fact = [("frozen", f"{frozen:,} weights ({', '.join(settings.training.freeze)})")] if frozen else []
-    facts = [*task.facts(), *frozen_fact, *describe_adapters(task.model), device_fact]
+    facts = [*task.facts(), *frozen_fact, *adapters.describe_adapters(task.model), device_fact]
     return PlannedRun(settings, prepared, task, facts)
 
 
@@ -260,7 +259,7 @@ def train_planned(
 
     how: dict[str, Any] = {"progress": progress, "resume": resume, "group": group, "claimed": True, "ready": ready}
     result = train(planned.task, settings.training, out, **how, began=began)
-    fold_adapters(planned.task.model)
+    adapters.fold_adapters(planned.task.model)
     return Started(result, planned.task, settings, planned.facts)
 
 
@@ -362,10 +361,10 @@ def tokenizers_of(run: Path, manifest: Mapping[str, Any]) -> Tokenizers | None:
         return None
     path = run / "tokenizer.json"
     try:
-        content = read_bytes(path, LARGEST)
+        content = reading.read_bytes(path, tokenizer_checks.LARGEST)
     except OSError as error:
         raise CheckpointError(f"{path}: {error.strerror}") from None
-    except Unreadable as error:
+    except reading.Unreadable as error:
         raise CheckpointError(f"{path}: {error}") from None
     # Before it is read: a changed byte may be no tokenizer any more, in any way.
     if hashlib.sha256(content).hexdigest() != manifest.get("task", {}).get("tokenizer"):
@@ -386,7 +385,7 @@ def save_tokenizers(path: Path, tokenizers: Tokenizers) -> None:
     try:
         tokenizers.save(path)
     except OSError as error:
-        raise TrainingError(f"{path}: not written, {reason(error)}") from error
+        raise TrainingError(f"{path}: not written, {disk.reason(error)}") from error
 
 
 def save_words(path: Path, words: frozenset[str] | None) -> None:
@@ -396,9 +395,9 @@ def save_words(path: Path, words: frozenset[str] | None) -> None:
         if content is None:
             path.unlink(missing_ok=True)
         else:
-            write_whole(path, content)
+            disk.write_whole(path, content)
     except OSError as error:
-        raise TrainingError(f"{path}: not written, {reason(error)}") from error
+        raise TrainingError(f"{path}: not written, {disk.reason(error)}") from error
 
 
 def save_languages(path: Path, languages: language_profile.RunLanguages) -> None:
@@ -407,9 +406,9 @@ def save_languages(path: Path, languages: language_profile.RunLanguages) -> None
         if languages.source is None and not languages.targets:
             path.unlink(missing_ok=True)
         else:
-            write_whole(path, languages.dumps())
+            disk.write_whole(path, languages.dumps())
     except OSError as error:
-        raise TrainingError(f"{path}: not written, {reason(error)}") from error
+        raise TrainingError(f"{path}: not written, {disk.reason(error)}") from error
 
 
 def write_config(path: Path, settings: Settings) -> None:
@@ -420,6 +419,6 @@ def write_config(path: Path, settings: Settings) -> None:
 def save_whole(path: Path, content: str) -> None:
     """Write a file of a run folder, whole or not at all."""
     try:
-        write_whole(path, content)
+        disk.write_whole(path, content)
     except OSError as error:
-        raise TrainingError(f"{path}: not written, {reason(error)}") from error
+        raise TrainingError(f"{path}: not written, {disk.reason(error)}") from error

@@ -6,12 +6,11 @@ from typing import Any
 
 from regard import plugins
 from regard.config import option, parse, plain, show_value, suggestion
-from regard.data.settings import AROUND, EXTENSION, DataSettings, TokenizerSettings
+from regard.data import AROUND, EXTENSION, DataSettings, TokenizerSettings
 from regard.errors import ConfigError
-from regard.models.config import ModelConfig
-from regard.models.kinds import DEFAULT, KINDS, Kind, find_kind, read_model_config
+from regard.models import KINDS, Kind, ModelConfig, find_kind, kinds, read_model_config
 from regard.tasks.table import TASKS, TaskRow, default_task, find_task
-from regard.training.settings import TrainingSettings
+from regard.training import TrainingSettings
 
 __all__ = ["Settings", "base_table", "check_extension", "complete_run_table", "read_settings"]
 
@@ -23,7 +22,7 @@ class Settings:
     task: str = option("translate", "what the model learns")
     data: DataSettings = field(default_factory=DataSettings)
     tokenizer: TokenizerSettings = field(default_factory=TokenizerSettings)
-    kind: str = DEFAULT
+    kind: str = kinds.DEFAULT
     model: ModelConfig = field(default_factory=ModelConfig)
     training: TrainingSettings = field(default_factory=TrainingSettings)
     overrides: Mapping[str, Mapping[str, Any]] = field(
@@ -215,7 +214,7 @@ def known_options(model: Mapping[str, Any]) -> None:
     everywhere = {field.name for kind in KINDS.values() for field in fields(kind.config)}
     for key in model:
         if key not in everywhere and key not in own:
-            named = model.get("kind", DEFAULT)
+            named = model.get("kind", kinds.DEFAULT)
             kind = KINDS.get(named) if isinstance(named, str) else None
             options = [field.name for field in fields(kind.config)] if kind else []
             raise ConfigError(f"model.{show_value(key)[1:-1]}", f"no such key{suggestion(key, [*own, *options])}")

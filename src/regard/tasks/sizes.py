@@ -15,15 +15,20 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from regard.data.preparation import Prepared
+from regard.data import Prepared
 from regard.errors import CheckpointError
-from regard.models.config import ModelConfig
+from regard.models import ModelConfig
 from regard.tasks.settings import Settings
 from regard.tasks.task import build_model
-from regard.training.manifest import plain_weights_file, read_manifest
-from regard.training.objective import Prediction
-from regard.training.trainer_state import check_same
-from regard.training.weights import check_shapes, read_shapes, weights_of
+from regard.training import (
+    Prediction,
+    check_same,
+    check_shapes,
+    plain_weights_file,
+    read_manifest,
+    read_shapes,
+    weights_of,
+)
 
 __all__ = ["check_run_sizes", "check_sizes"]
 

@@ -4,11 +4,9 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
-from regard.data import cache
-from regard.data.settings import DataSettings
+from regard.data import DataSettings, cache
 from regard.errors import CheckpointError, TrainingError
-from regard.io.disk import reason, write_whole
-from regard.io.reading import Unreadable, parse_json, read_bytes
+from regard.io import disk, reading
 
 __all__ = ["FILE", "changed_files", "check_unchanged", "record_sources"]
 
@@ -32,9 +30,9 @@ def record_sources(run: Path, data: DataSettings) -> None:
     path = run / FILE
     try:
         hashes = {str(each.absolute()): cache.digest(each) for each in data_files(data)}
-        write_whole(path, json.dumps(hashes, indent=1, ensure_ascii=False) + "\n")
+        disk.write_whole(path, json.dumps(hashes, indent=1, ensure_ascii=False) + "\n")
     except OSError as error:
-        raise TrainingError(f"{path}: not written, {reason(error)}") from error
+        raise TrainingError(f"{path}: not written, {disk.reason(error)}") from error
 
 
 def changed_files(run: Path, data: DataSettings, last: Path) -> list[str]:
@@ -43,8 +41,8 @@ def changed_files(run: Path, data: DataSettings, last: Path) -> list[str]:
     A run of an earlier version has no hashes; there it is the files that are newer than its last checkpoint.
     """
     try:
-        hashes = parse_json(read_bytes(run / FILE, LARGEST))
-    except (OSError, Unreadable):
+        hashes = reading.parse_json(reading.read_bytes(run / FILE, LARGEST))
+    except (OSError, reading.Unreadable):
         hashes = None
     changed = list[str]()
     for path in data_files(data):

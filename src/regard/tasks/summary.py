@@ -16,11 +16,8 @@ from typing import Any
 
 from regard.config import read
 from regard.errors import CheckpointError, RegardError
-from regard.io import packs
-from regard.io.disk import no_link
-from regard.io.reading import Unreadable, parse_json, read_bytes, read_json
-from regard.training.manifest import NAME, plain_weights_file, read_manifest
-from regard.training.metrics import format_value, metric_name, read_records
+from regard.io import disk, packs, reading
+from regard.training import NAME, metrics, plain_weights_file, read_manifest
 
 __all__ = ["CARD", "COMMANDS", "ON_CARD", "RunSummary", "find_runs", "record_command", "require_run", "summarise"]
 
@@ -59,7 +56,7 @@ class RunSummary:
         """Format the best score as people write it."""
         if self.metric is None or self.best is None:
             return "–"
-        return f"{metric_name(self.metric)} {format_value(self.metric, self.best)}"
+        return f"{metrics.metric_name(self.metric)} {metrics.format_value(self.metric, self.best)}"
 
     @property
     def adapter_text(self) -> str:
@@ -123,7 +120,7 @@ def summarise(folder: Path) -> RunSummary:
     if packs.is_pack(folder):
         return packed_summary(folder, config, last)
     training, manifest = table_of(config, "training"), read_manifest(last)
-    records = read_records(folder / "metrics.jsonl")
+    records = metrics.read_records(folder / "metrics.jsonl")
     validations = [each for each in records if each.get("kind") == "valid" and each.get("best")]
     best = validations[-1] if validations else {}
     seconds = [each["seconds"] for each in records if isinstance(each.get("seconds"), int | float)]
@@ -155,7 +152,7 @@ def summarise(folder: Path) -> RunSummary:
 
 def packed_summary(pack: Path, config: Mapping[str, Any], last: Path) -> RunSummary:
     """Summarise a pack, whose card has what its run had measured."""
-    card, manifest = read_json(pack / CARD, CheckpointError), read_manifest(last)
+    card, manifest = reading.read_json(pack / CARD, CheckpointError), read_manifest(last)
     fields = {name: card[name] for name in ON_CARD if isinstance(card, dict) and name in card}
     defaults: dict[str, Any] = {"steps": None, "metric": None, "best": None, "best_step": None, "minutes": None}
     try:
@@ -230,10 +227,10 @@ def count_parameters(path: Path) -> int | None:
     try:
         with packs.open_binary(path) as (file, _):
             (size,) = struct.unpack("<Q", file.read(8))
-            header = parse_json(file.read(size)) if size <= HEADER else None
+            header = reading.parse_json(file.read(size)) if size <= HEADER else None
         shapes = [each["shape"] for name, each in header.items() if name.startswith("model.")]  # type: ignore[union-attr]
         return sum(math.prod(shape) for shape in shapes)
-    except (OSError, Unreadable, struct.error, AttributeError, TypeError, KeyError):
+    except (OSError, reading.Unreadable, struct.error, AttributeError, TypeError, KeyError):
         return None
 
 
@@ -252,7 +249,7 @@ def record_command(folder: Path, command: str) -> None:
     stamp = datetime.now().astimezone().isoformat(timespec="seconds")
     with (
         contextlib.suppress(OSError),
-        open(folder / COMMANDS, "a", encoding="utf-8", errors="replace", newline="\n", opener=no_link) as file,
+        open(folder / COMMANDS, "a", encoding="utf-8", errors="replace", newline="\n", opener=disk.no_link) as file,
     ):
         file.write(json.dumps({"date": stamp, "command": command}, ensure_ascii=False) + "\n")
 
@@ -260,13 +257,13 @@ def record_command(folder: Path, command: str) -> None:
 def read_commands(folder: Path) -> tuple[str, ...]:
     """Read the commands that trained a run, oldest first; runs of an earlier version have none."""
     try:
-        lines = read_bytes(folder / COMMANDS, LARGEST).splitlines()
-    except (OSError, Unreadable):
+        lines = reading.read_bytes(folder / COMMANDS, LARGEST).splitlines()
+    except (OSError, reading.Unreadable):
         return ()
     commands = list[str]()
     for line in lines:
-        with contextlib.suppress(Unreadable):
-            record = parse_json(line)
+        with contextlib.suppress(reading.Unreadable):
+            record = reading.parse_json(line)
             if isinstance(record, dict) and isinstance(record.get("command"), str):
                 commands.append(record["command"])
     return tuple(commands)

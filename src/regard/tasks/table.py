@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from regard.config import show_value, suggestion
-from regard.data.settings import DataSettings
+from regard.data import DataSettings
 from regard.errors import ConfigError
 from regard.plugins import added, register, table
 

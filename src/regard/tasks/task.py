@@ -11,20 +11,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import torch
 
-from regard.data.preparation import Prepared, prepare
-from regard.data.sentence_share import SentenceShare
-from regard.data.tokenizer import Tokenizers
-from regard.decoding.batches import Scored
-from regard.decoding.options import Options
+from regard.data import Prepared, Tokenizers, prepare, sentence_shares
+from regard.decoding import Options, batches
 from regard.errors import ArgumentError, ConfigError, TrainingError
-from regard.inspection.alignments.extraction import Links
-from regard.inspection.alignments.settings import AlignmentSettings
-from regard.inspection.collect.open_run import OpenRun
-from regard.inspection.collect.teacher_forcing import ForcedExample, Item
-from regard.models.contract import Model
-from regard.models.kinds import KINDS, build
+from regard.inspection import AlignmentSettings, OpenRun, extraction, teacher_forcing
+from regard.models import KINDS, Model, build
 from regard.tasks.settings import Settings
-from regard.training.task import Task
+from regard.training import Task
 
 if TYPE_CHECKING:
     from regard.tasks.engine import Engine
@@ -58,7 +51,7 @@ class TrainedRun(OpenRun, Protocol):
         """What searches, scores and aligns for the run."""
 
     @property
-    def sentence_share(self) -> SentenceShare:
+    def sentence_share(self) -> sentence_shares.SentenceShare:
         """How many of the sources that it was trained on have several sentences."""
 
     def stream(
@@ -66,10 +59,10 @@ class TrainedRun(OpenRun, Protocol):
     ) -> Iterator[list[Any]]:
         """The translations of each text, best first."""
 
-    def links(self, pairs: Iterable[tuple[str, str]]) -> Iterator[Links]:
+    def links(self, pairs: Iterable[tuple[str, str]]) -> Iterator[extraction.Links]:
         """The links of each pair of texts."""
 
-    def score(self, sources: Iterable[str], targets: Iterable[str] | None = None) -> list[Scored]:
+    def score(self, sources: Iterable[str], targets: Iterable[str] | None = None) -> list[batches.Scored]:
         """Score each target given its source or, for a language model, each text."""
 
 
@@ -115,12 +108,14 @@ class RunTask(Task):
         """Return the plugins that the run needs, for a fingerprint, where there are any."""
         return {"plugins": list(self.settings.plugins)} if self.settings.plugins else {}
 
-    def example(self) -> tuple[Item, str | None] | None:
+    def example(self) -> tuple[teacher_forcing.Item, str | None] | None:
         """Return an item of the validation set, and an output where one is given, for the picture in a run's report."""
         return None
 
     @classmethod
-    def force(cls, run: TrainedRun, item: Item, target: str | None, options: Options, tree: bool) -> ForcedExample:
+    def force(
+        cls, run: TrainedRun, item: teacher_forcing.Item, target: str | None, options: Options, tree: bool
+    ) -> teacher_forcing.ForcedExample:
         """Return an input and an output for a teacher-forced pass: what the search finds for the item, or `target`."""
         raise ArgumentError(f"{run.folder}: its task is {run.settings.task}, which cannot be inspected")
 

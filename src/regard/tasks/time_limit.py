@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from regard.tasks.settings import Settings
-from regard.training.settings import FITTED
+from regard.training import FITTED
 
 __all__ = ["leave_open", "set_by_hand"]
 

@@ -9,35 +9,20 @@ from typing import Any
 from torch import Tensor
 
 from regard.config import parse
-from regard.data.sentence_share import SentenceCounter
-from regard.data.table_texts import TableTexts
-from regard.data.tokenizer import UNKNOWN
-from regard.decoding.batches import Scored, greedy_in_batches, search_in_batches
-from regard.decoding.ensemble import first_model
-from regard.decoding.options import Options
-from regard.decoding.outputs import Output
-from regard.decoding.processes import Processes
-from regard.decoding.sources import tokens_of
-from regard.decoding.translate_file import LineFitter, first_prefixes, join_outputs, translate_file
+from regard.data import UNKNOWN, TableTexts, sentence_shares
+from regard.decoding import Options, Output, Processes, batches, file_translation, first_model, tokens_of
 from regard.errors import ArgumentError, ConfigError
-from regard.evaluation.text import bleu, chrf, exact
-from regard.inspection.alignments.coverage import untranslated_spans
-from regard.inspection.alignments.extraction import Links, extract_links
-from regard.inspection.collect.sides import text_side
-from regard.inspection.collect.teacher_forcing import ForcedExample, Item, encode_text, output_sides, search_tree
-from regard.io.formats import OutputFormat
-from regard.io.inputs import SourceLines, is_keyboard
-from regard.io.lines import CHUNK, CHUNK_CUDA, GivenText, Say, ignore
-from regard.io.untranslated import UntranslatedReport
-from regard.models.kinds import KINDS
+from regard.evaluation import bleu, chrf, exact
+from regard.inspection import attention_coverage, extraction, teacher_forcing, text_side
+from regard.io import CHUNK, CHUNK_CUDA, GivenText, Say, SourceLines, UntranslatedReport, formats, ignore, is_keyboard
+from regard.models import KINDS
 from regard.tasks.evaluation import EvaluationReport, evaluate_texts
 from regard.tasks.guided import Guided, guided_at
 from regard.tasks.metric_choice import translation_metric
 from regard.tasks.next_token import TextPairs
 from regard.tasks.results import Aligned, Translation, to_translation
 from regard.tasks.task import TrainedRun
-from regard.training.objective import Prediction
-from regard.training.sample import Sample
+from regard.training import Prediction, validation_samples
 
 __all__ = ["Translate", "align", "link_pairs", "score", "translate"]
 
@@ -65,7 +50,7 @@ class Translate(TextPairs):
             )
         return Guided(self.model, training.smoothing, training.guided, *guided_at(self.model, training))
 
-    def write(self, rows: int) -> tuple[list[Sample], dict[str, float]]:
+    def write(self, rows: int) -> tuple[list[validation_samples.Sample], dict[str, float]]:
         """Translate; references are rewritten by the tokenizer, as outputs are."""
         pairs = self.prepared.valid_pairs[:rows]
         sources, references = [one for one, _ in pairs], [self.tokenizer.normalise(two) for _, two in pairs]
@@ -75,36 +60,45 @@ class Translate(TextPairs):
             "chrf": chrf(outputs, references),
             "exact": exact(outputs, references),
         }
-        return [Sample(*each) for each in zip(sources, references, outputs, strict=True)], scores
+        return [validation_samples.Sample(*each) for each in zip(sources, references, outputs, strict=True)], scores
 
     def translate(self, texts: Sequence[str]) -> list[str]:
         """Translate texts by greedy search."""
         ids = self.tokenizers.source.encode_batch(list(texts))
-        outputs = greedy_in_batches(self.model, ids, self.device, first=self.tokenizer.before)
+        outputs = batches.greedy_in_batches(self.model, ids, self.device, first=self.tokenizer.before)
         return [self.tokenizer.decode(each) for each in outputs]
 
-    def example(self) -> tuple[Item, str | None] | None:
+    def example(self) -> tuple[teacher_forcing.Item, str | None] | None:
         """Return a translation of the last validation, of middle length, with its reference."""
         samples = self.samples()
         return (samples[len(samples) // 2].source, samples[len(samples) // 2].reference) if samples else None
 
     @classmethod
-    def force(cls, run: TrainedRun, item: Item, target: str | None, options: Options, tree: bool) -> ForcedExample:
+    def force(
+        cls, run: TrainedRun, item: teacher_forcing.Item, target: str | None, options: Options, tree: bool
+    ) -> teacher_forcing.ForcedExample:
         """Return a source and its translation for a teacher-forced pass."""
         text, tokenizers = str(item), run.tokenizers
-        ids = encode_text(tokenizers.source, text, "text")
+        ids = teacher_forcing.encode_text(tokenizers.source, text, "text")
         if target is not None:
-            output, beam_tree = encode_text(tokenizers.target, target, "target", run.model.limit), None
+            output, beam_tree = teacher_forcing.encode_text(tokenizers.target, target, "target", run.model.limit), None
         else:
             first = prefixes_of(run, 1)
-            (result,) = search_in_batches(run.model, [ids], options, prefixes=first, device=run.device, trace=tree)
-            output, beam_tree = result.outputs[0].tokens, search_tree(result, tokenizers.target, options)
+            (result,) = batches.search_in_batches(
+                run.model, [ids], options, prefixes=first, device=run.device, trace=tree
+            )
+            output, beam_tree = (
+                result.outputs[0].tokens,
+                teacher_forcing.search_tree(result, tokenizers.target, options),
+            )
         sides = {
             "source": text_side(tokenizers.source, ids, text, end=KINDS[run.settings.kind].reads_end),
-            **output_sides(tokenizers.target, output, target),
+            **teacher_forcing.output_sides(tokenizers.target, output, target),
         }
         source = tokens_of([ids], run.device)
-        return ForcedExample(source, sides, text, tokenizers.target.decode(output), tuple(output), tree=beam_tree)
+        return teacher_forcing.ForcedExample(
+            source, sides, text, tokenizers.target.decode(output), tuple(output), tree=beam_tree
+        )
 
     @classmethod
     def evaluate(cls, run: TrainedRun, **options: Any) -> EvaluationReport:
@@ -157,28 +151,30 @@ def translate_sentences(
             some = list(itertools.islice(begins, len(rows)))
             if len(some) < len(rows):
                 raise ArgumentError("prefixes: fewer than texts given, expected one for each")
-            own = first_prefixes(parts, some)
+            own = file_translation.first_prefixes(parts, some)
         pieces = [piece.text for each in parts for piece in each]
         outputs = translate_chunks(run, pieces, own, extras, chunk, budget, options)
         for row, each in zip(rows, parts, strict=True):
             own_outputs = list(itertools.islice(outputs, len(each)))
-            yield join_outputs(row, each, own_outputs, options.nbest, not options.sample)
+            yield file_translation.join_outputs(row, each, own_outputs, options.nbest, not options.sample)
         count += len(rows)
     if begins is not None and next(begins, None) is not None:
         raise ArgumentError(f"prefixes: more than the {count:,} texts given, expected one for each")
 
 
-def line_fitter(run: TrainedRun, *, split: bool | None = False, warn: Say = ignore) -> LineFitter:
+def line_fitter(run: TrainedRun, *, split: bool | None = False, warn: Say = ignore) -> file_translation.LineFitter:
     """Fit lines to a run: to its lengths, and with the tags of its corpora."""
     data = run.settings.data
     tags = [corpus.tag for corpus in data.corpora if corpus.tag]
-    return LineFitter.of(run.tokenizers.source, data.longest, run.model.limit, split=split, tags=tags, warn=warn)
+    return file_translation.LineFitter.of(
+        run.tokenizers.source, data.longest, run.model.limit, split=split, tags=tags, warn=warn
+    )
 
 
 def translate_lines(
     run: TrainedRun,
     lines: SourceLines,
-    form: OutputFormat,
+    form: formats.OutputFormat,
     processes: Processes,
     *,
     split: bool | None = None,
@@ -203,13 +199,13 @@ def translate_lines(
     fit = line_fitter(run, split=split, warn=warn)
     if split is None:  # a text that is typed is never cut
         fit.split = (run.sentence_share.single or None) if typed else False
-        fit.counter = SentenceCounter(fit.tags) if run.sentence_share.single and not typed else None
+        fit.counter = sentence_shares.SentenceCounter(fit.tags) if run.sentence_share.single and not typed else None
 
     def search(texts: list[str], prefixes: list[str] | None) -> Iterator[list[Translation]]:
         return run.stream(texts, prefixes=prefixes, split=False, coverage=coverage, **options)
 
     ranked, report = not options.get("sample", Options.sample), UntranslatedReport(warn, lines.total)
-    blocks = translate_file(
+    blocks = file_translation.translate_file(
         lines,
         search,
         fit,
@@ -301,11 +297,13 @@ def add_alignments(
             if replace_unknown and weight is not None and UNKNOWN in output.tokens:
                 translation = replace(translation, text=replace_unknown_words(run, output, words, weight))
             if alignment:
-                links = [] if weight is None else extract_links(weight[None], settings)[0]
+                links = [] if weight is None else extraction.extract_links(weight[None], settings)[0]
                 translation = replace(translation, alignment=tuple(links))
             if coverage:
                 received = [] if own is None else own.received.tolist()
-                translation = replace(translation, untranslated=untranslated_spans(words, received, tags))
+                translation = replace(
+                    translation, untranslated=attention_coverage.untranslated_spans(words, received, tags)
+                )
             translations.append(translation)
         yield translations
 
@@ -320,7 +318,7 @@ def replace_unknown_words(run: TrainedRun, output: Output, words: Sequence[str],
     return " ".join(text_words)
 
 
-def score(run: TrainedRun, sources: Sequence[str], targets: Sequence[str]) -> list[Scored]:
+def score(run: TrainedRun, sources: Sequence[str], targets: Sequence[str]) -> list[batches.Scored]:
     """Score each target given its source by its log-probability under the model."""
     second = run.tokenizers.target.encode_prefixes(list(targets))
     return run.engine.score(run.tokenizers.source.encode_batch(list(sources)), second)
@@ -337,7 +335,7 @@ def align(run: TrainedRun, source: str, target: str) -> Aligned:
     return Aligned(*words, run.engine.word_weights([ids], run.alignment_settings)[0])
 
 
-def link_pairs(run: TrainedRun, pairs: Iterable[tuple[str, str]], chunk: int = PAIRS) -> Iterator[Links]:
+def link_pairs(run: TrainedRun, pairs: Iterable[tuple[str, str]], chunk: int = PAIRS) -> Iterator[extraction.Links]:
     """Yield the links (source word, target word) of each pair of texts, as they are asked for."""
     check_attention(run)
     rows = iter(pairs)

@@ -21,10 +21,9 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
-from regard.attention.block import Block, MixingBlock
-from regard.attention.heads import Heads
+from regard.attention import Block, Heads, MixingBlock
 from regard.errors import CheckpointError, ConfigError
-from regard.models.weights import check_weight
+from regard.models import check_weight
 from regard.training.average import mean_weights
 from regard.training.weights import weights_of
 

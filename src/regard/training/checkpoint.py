@@ -23,9 +23,7 @@ from safetensors.torch import save
 from torch import Tensor
 
 from regard.errors import CheckpointError, TrainingError
-from regard.io.disk import make_folder, reason, remove_leftovers, sync, write_whole
-from regard.io.packs import is_file, is_folder, list_names
-from regard.io.reading import Unreadable, read_bytes
+from regard.io import disk, packs, reading
 from regard.training.adapters import merge_weights
 from regard.training.manifest import (
     BASE,
@@ -102,14 +100,14 @@ class Checkpoints:
     def find(self, which: str) -> Path:
         """Find the checkpoint `best`, `last` or one by name, such as step-000500; an error says what is wrong."""
         folder = {"best": self.best, "last": self.last}.get(which, lambda: self.folder / which)()
-        if folder is None or not is_folder(folder):
+        if folder is None or not packs.is_folder(folder):
             raise CheckpointError(f"{self.folder}: no checkpoint {which} in it")
         return folder
 
     def steps(self) -> list[Path]:
         """List all checkpoints of steps, oldest first."""
-        names = (name for name in list_names(self.folder) if name.startswith("step-") and NAME.fullmatch(name))
-        folders = [self.folder / name for name in names if is_folder(self.folder / name)]
+        names = (name for name in packs.list_names(self.folder) if name.startswith("step-") and NAME.fullmatch(name))
+        folders = [self.folder / name for name in names if packs.is_folder(self.folder / name)]
         return sorted(folders, key=lambda each: int(each.name[5:]))
 
     def last(self) -> Path | None:
@@ -124,13 +122,13 @@ class Checkpoints:
             return self.best_unrecorded()
         for each in (self.last(), self.folder / "average"):
             # A kill came between a checkpoint and the best.json that names it.
-            if each is not None and is_folder(each) and supersedes(each, record):
+            if each is not None and packs.is_folder(each) and supersedes(each, record):
                 return each
         for each in (self.folder / record.name, self.folder / f".old-{record.name}"):
             if digest(each / "manifest.json") == record.manifest:
                 return each
         path = self.folder / record.name
-        if not is_folder(path):
+        if not packs.is_folder(path):
             raise missing_error(path, "best.json says that it is the best checkpoint")
         raise CheckpointError(
             f"{path / 'manifest.json'}: not the one that best.json names as the best checkpoint; put that one back, or "
@@ -140,7 +138,7 @@ class Checkpoints:
     def best_record(self) -> BestRecord | None:
         """Read best.json; None where there is none."""
         path = self.folder / "best.json"
-        if not os.path.lexists(path) and not is_file(path):
+        if not os.path.lexists(path) and not packs.is_file(path):
             return None
         try:
             table = read_canonical(path, "the record of the best checkpoint")
@@ -201,7 +199,7 @@ class Checkpoints:
             shutil.rmtree(leftover, ignore_errors=True)
         for link in self.folder.glob(".new-*"):
             link.unlink(missing_ok=True)
-        remove_leftovers(self.folder, ["best.json"])
+        disk.remove_leftovers(self.folder, ["best.json"])
 
     def write(
         self, name: str, model: Mapping[str, Tensor], trainer: Mapping[str, Tensor], manifest: Mapping[str, Any]
@@ -209,7 +207,7 @@ class Checkpoints:
         """Write a new checkpoint folder, whole or not at all."""
         target, writing, old = (self.folder / f"{prefix}{name}" for prefix in ("", ".writing-", ".old-"))
         try:
-            make_folder(self.folder)
+            disk.make_folder(self.folder)
             shutil.rmtree(writing, ignore_errors=True)
             writing.mkdir()
             files = {}
@@ -218,12 +216,12 @@ class Checkpoints:
                 write_synced(writing / file, content)
                 files[file] = {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
             write_synced(writing / "manifest.json", canonical({"format": FORMAT, **manifest, "files": files}))
-            sync(writing)
+            disk.sync(writing)
             if target.exists():  # the same name again: the old one stays until the new one is whole
                 shutil.rmtree(old, ignore_errors=True)
                 target.rename(old)
             writing.rename(target)
-            sync(self.folder)
+            disk.sync(self.folder)
             shutil.rmtree(old, ignore_errors=True)
         except OSError as error:
             shutil.rmtree(writing, ignore_errors=True)
@@ -238,13 +236,13 @@ class Checkpoints:
         last = self.last()
         safe = f"the last complete checkpoint is {last}" if last else "no checkpoint was written before"
         again = "resume with --resume" if last else "start again"
-        return TrainingError(f"{target}: not written, {reason(error)}; {safe}. Make room, then {again}")
+        return TrainingError(f"{target}: not written, {disk.reason(error)}; {safe}. Make room, then {again}")
 
     def mark_best(self, name: str) -> None:
         """Record a checkpoint as the best one."""
         path = self.folder / "best.json"
         try:
-            write_whole(path, best_json(self.folder / name))
+            disk.write_whole(path, best_json(self.folder / name))
         except OSError as error:
             raise self.write_error(path, error) from error
         self.point("best", name)
@@ -260,7 +258,7 @@ class Checkpoints:
             new.unlink(missing_ok=True)
             new.symlink_to(name)
             os.replace(new, path)
-            sync(self.folder)
+            disk.sync(self.folder)
         except (OSError, NotImplementedError):
             for each in (new, path):  # none is better than one that points at another checkpoint
                 with contextlib.suppress(OSError):
@@ -303,7 +301,7 @@ class Checkpoints:
         shutil.rmtree(trash, ignore_errors=True)
         with contextlib.suppress(OSError):  # what cannot be removed now is no reason to stop
             folder.rename(trash)
-            sync(self.folder)
+            disk.sync(self.folder)
             shutil.rmtree(trash, ignore_errors=True)
 
 
@@ -381,7 +379,7 @@ def read_checkpoint(folder: Path, trainer: bool = True, merge: bool = True) -> C
 def read_base(folder: Path, manifest: Mapping[str, Any]) -> dict[str, Tensor]:
     """Read the weights that the adapters of a checkpoint change, which must be those that it was trained beside."""
     path = plain_weights_file(folder, manifest)
-    if not is_file(path):
+    if not packs.is_file(path):
         raise CheckpointError(f"{path}: missing, the weights that the adapters of {folder.name} change; put it back")
     return read_tensors(path, {BASE: manifest["base"]})
 
@@ -389,8 +387,8 @@ def read_base(folder: Path, manifest: Mapping[str, Any]) -> dict[str, Tensor]:
 def digest(path: Path) -> str | None:
     """Compute the SHA-256 of a small file; None where it cannot be read."""
     try:
-        return hashlib.sha256(read_bytes(path)).hexdigest()
-    except (OSError, Unreadable):
+        return hashlib.sha256(reading.read_bytes(path)).hexdigest()
+    except (OSError, reading.Unreadable):
         return None
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from regard.io.disk import no_link
+from regard.io import disk
 from regard.training.progress import JsonProgress, PlainProgress, Progress, SafeStream
 from regard.training.sample import Sample
 
@@ -34,7 +34,7 @@ def open_progress(run: str | Path | None, terminal: bool | None = None, display:
         displays = [LiveProgress(SafeStream(sys.stderr))]
     if run is not None:
         Path(run).mkdir(parents=True, exist_ok=True)
-        file = open(Path(run) / "log.txt", "a", encoding="utf-8", newline="\n", opener=no_link)  # noqa: SIM115
+        file = open(Path(run) / "log.txt", "a", encoding="utf-8", newline="\n", opener=disk.no_link)  # noqa: SIM115
         displays.append(PlainProgress(SafeStream(file), stamp=True))
     return ProgressGroup(displays)
 

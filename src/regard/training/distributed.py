@@ -17,7 +17,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from regard.attention.block import Residual
+from regard.attention import Residual
 from regard.errors import ConfigError, TrainingError
 from regard.machine import auto_device
 from regard.training.settings import TrainingSettings

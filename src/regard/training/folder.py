@@ -14,8 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from regard.errors import CheckpointError, ConfigError, RegardError, TrainingError
-from regard.io.disk import lock, make_folder, outward_link, remove_leftovers
-from regard.io.packs import is_pack
+from regard.io import disk, packs
 from regard.training.checkpoint import Checkpoints
 from regard.training.distributed import Group
 
@@ -68,7 +67,7 @@ def claim(out: Path, resume: bool, group: Group | None = None) -> Iterator[None]
 @contextlib.contextmanager
 def claim_alone(out: Path, resume: bool) -> Iterator[None]:
     """Hold a run folder for this process alone; remove what a refused run made."""
-    if resume and is_pack(out):
+    if resume and packs.is_pack(out):
         raise CheckpointError(
             f"{out}: a pack cannot be resumed, it has no optimiser's state; fine-tune it: "
             f"--from {shlex.quote(str(out))}"
@@ -83,9 +82,9 @@ def claim_alone(out: Path, resume: bool) -> Iterator[None]:
             stack.callback(remove_empty, folders, out)
         for attempt in range(ATTEMPTS):
             try:
-                folders += [] if resume else make_folder(out)
+                folders += [] if resume else disk.make_folder(out)
                 check_links(out)
-                stack.enter_context(lock(out / LOCK))
+                stack.enter_context(disk.lock(out / LOCK))
                 break
             except FileNotFoundError:  # another process, which could not begin, has just removed the folder
                 if resume or attempt == ATTEMPTS - 1:
@@ -96,7 +95,7 @@ def claim_alone(out: Path, resume: bool) -> Iterator[None]:
                     f"{out}: another process is training into it; wait for it, or give another --out{unsure}"
                 ) from None
         check_content(out, resume)
-        remove_leftovers(out, FILES)
+        disk.remove_leftovers(out, FILES)
         for name in OLDER:
             (out / name).unlink(missing_ok=True)
         before = set(os.listdir(out))
@@ -141,7 +140,7 @@ def check_links(run: Path) -> None:
         for folder, folders, files in os.walk(run / name):
             own += [Path(folder) / each for each in (*folders, *files)]
     conveniences = {run / "checkpoints" / name for name in ("best", "last")}
-    link = outward_link(run, (path for path in own if path not in conveniences))
+    link = disk.outward_link(run, (path for path in own if path not in conveniences))
     if link is not None:
         raise CheckpointError(
             f"{link}: a link that leads to {os.readlink(link)}, out of the run folder; remove it, or replace it with "

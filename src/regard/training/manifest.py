@@ -13,7 +13,7 @@ from typing import Any
 
 from regard.config import show_value
 from regard.errors import CheckpointError
-from regard.io.reading import Unreadable, parse_json, read_bytes
+from regard.io import reading
 
 __all__ = [
     "BASE",
@@ -60,14 +60,14 @@ def plain_weights_file(folder: Path, manifest: Mapping[str, Any]) -> Path:
 def read_canonical(path: Path, what: str) -> dict[str, Any]:
     """Read and check a file in the form that `canonical` writes."""
     try:
-        raw = read_bytes(path)
-        table = parse_json(raw)
+        raw = reading.read_bytes(path)
+        table = reading.parse_json(raw)
         if not isinstance(table, dict) or canonical({k: v for k, v in table.items() if k != "sha256"}) != raw:
             raise ValueError
         version = table["format"]
     except OSError as error:
         raise CheckpointError(f"{path}: {error.strerror}, expected {what}") from None
-    except Unreadable as error:
+    except reading.Unreadable as error:
         raise CheckpointError(f"{path}: damaged, {error}") from None
     except (ValueError, KeyError, RecursionError):
         raise CheckpointError(f"{path}: damaged, its contents do not match its own checksum") from None

@@ -12,8 +12,7 @@ from types import TracebackType
 from typing import Any
 
 from regard.errors import CheckpointError, TrainingError
-from regard.io.disk import no_link, reason, write_whole
-from regard.io.reading import Unreadable, parse_json, read_bytes
+from regard.io import disk, reading
 from regard.training.trackers import open_trackers
 
 __all__ = ["Metrics", "format_clock", "format_duration", "format_value", "mean_losses", "metric_name", "read_records"]
@@ -44,7 +43,7 @@ class Metrics:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         if self.path.exists():
             self._mend(resume_step, validated)
-        self._file = open(self.path, "ab", buffering=0, opener=no_link)  # noqa: SIM115
+        self._file = open(self.path, "ab", buffering=0, opener=disk.no_link)  # noqa: SIM115
         self._trackers = open_trackers(track, self.path.parent, resume_step)
 
     def write(self, kind: str, record: Mapping[str, Any]) -> None:
@@ -85,7 +84,7 @@ class Metrics:
     def _write_error(self, error: OSError) -> TrainingError:
         begun = any((self.path.parent / "checkpoints").glob("step-*"))  # before the first there is nothing to resume
         again = "resume with --resume" if begun else "start again"
-        return TrainingError(f"{self.path}: not written, {reason(error)}. Make room, then {again}")
+        return TrainingError(f"{self.path}: not written, {disk.reason(error)}. Make room, then {again}")
 
     def _mend(self, resume_step: int | None, validated: bool = True) -> None:
         """Keep only complete records, up to and including the step of the resume."""
@@ -104,7 +103,7 @@ class Metrics:
         complete = b"".join(lines)
         if complete != before:
             try:
-                write_whole(self.path, complete)
+                disk.write_whole(self.path, complete)
             except OSError as error:
                 raise self._write_error(error) from error
 
@@ -183,15 +182,15 @@ def format_clock(seconds: float) -> str:
 
 def _bytes(path: Path) -> bytes:
     try:
-        return read_bytes(path, LARGEST)
-    except Unreadable as error:
+        return reading.read_bytes(path, LARGEST)
+    except reading.Unreadable as error:
         raise CheckpointError(f"{path}: {error}") from None
 
 
 def _parsed(line: bytes) -> dict[str, Any] | None:
     try:
-        record = parse_json(line)
-    except Unreadable:  # torn, or not UTF-8
+        record = reading.parse_json(line)
+    except reading.Unreadable:  # torn, or not UTF-8
         return None
     return record if isinstance(record, dict) else None
 

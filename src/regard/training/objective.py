@@ -8,11 +8,10 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from regard.attention.span import Packed
-from regard.data.batching import Batch
-from regard.data.packing import PackedBatch
-from regard.kernels.operations.projection_loss import projection_loss
-from regard.models.contract import Model, Tokens
+from regard.attention import Packed
+from regard.data import Batch, PackedBatch
+from regard.kernels import projection_loss
+from regard.models import Model, Tokens
 from regard.training.task import Loss
 
 __all__ = ["Prediction", "inputs", "next_token"]

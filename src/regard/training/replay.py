@@ -19,7 +19,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from regard.kernels.garbage import pause_garbage_collection
+from regard.kernels import pause_garbage_collection
 from regard.training.memory import is_out_of_memory
 
 __all__ = ["Capture", "CaptureError", "CudaCapture", "Replay", "Replayable", "batch_tensors", "forbid_waits"]

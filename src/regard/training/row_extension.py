@@ -11,8 +11,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from regard.data.extension import ExtendedSide
-from regard.data.special_pieces import PAD
+from regard.data import PAD, vocabulary_extension
 
 __all__ = ["extend_rows"]
 
@@ -20,12 +19,14 @@ NEVER = -1e4  # the output bias of a piece that is never written, as finite as h
 
 
 @torch.no_grad()
-def extend_rows(weights: Mapping[str, Tensor], tables: Mapping[str, ExtendedSide]) -> dict[str, Tensor]:
+def extend_rows(
+    weights: Mapping[str, Tensor], tables: Mapping[str, vocabulary_extension.ExtendedSide]
+) -> dict[str, Tensor]:
     """Return weights in which the named tables have a row for every piece of the extended side."""
     return {name: extend_table(tensor, tables[name]) if name in tables else tensor for name, tensor in weights.items()}
 
 
-def extend_table(table: Tensor, side: ExtendedSide) -> Tensor:
+def extend_table(table: Tensor, side: vocabulary_extension.ExtendedSide) -> Tensor:
     """Return a table [v …] with the rows of new pieces, [w …]: a matrix, or a bias."""
     new = table.new_empty(side.after.size, *table.shape[1:])
     new[: len(table)] = table

@@ -14,7 +14,7 @@ from safetensors.torch import save
 from torch import Tensor, nn
 
 from regard.errors import CheckpointError, TrainingError
-from regard.io.disk import write_whole
+from regard.io import disk
 from regard.training.adapters import (
     has_adapters,
     load_mean_adapters,
@@ -161,7 +161,7 @@ class Saver:
         path = self.checkpoints.folder.parent / BASE
         content = save({name: tensor.cpu().contiguous() for name, tensor in plain_weights(objective).items()})
         try:
-            write_whole(path, content)
+            disk.write_whole(path, content)
         except OSError as error:
             raise self.checkpoints.write_error(path, error) from error
         self.base = {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}

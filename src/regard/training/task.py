@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from regard.data.batching import Position
+from regard.data import Position
 from regard.errors import TrainingError
 from regard.training.sample import Sample
 

@@ -20,8 +20,7 @@ from typing import Any, Protocol
 
 from regard.config import read, show_value, suggestion
 from regard.errors import ConfigError, MissingExtraError, RegardError
-from regard.io.disk import write_whole
-from regard.io.reading import Unreadable, read_json
+from regard.io import disk, reading
 from regard.plugins import register, table
 
 __all__ = ["TRACKERS", "Tracker", "TrackerRow", "Trackers", "check_trackers", "open_trackers"]
@@ -127,8 +126,8 @@ def known_name(folder: Path, service: str, resume_step: int | None) -> str | Non
     """Return the name that a service gave the run before, where it is resumed."""
     if not resume_step:
         return None
-    with contextlib.suppress(OSError, Unreadable, RegardError):
-        names = read_json(folder / FILE, RegardError)
+    with contextlib.suppress(OSError, reading.Unreadable, RegardError):
+        names = reading.read_json(folder / FILE, RegardError)
         name = names.get(service) if isinstance(names, dict) else None
         return name if isinstance(name, str) else None
     return None
@@ -137,10 +136,10 @@ def known_name(folder: Path, service: str, resume_step: int | None) -> str | Non
 def keep_name(folder: Path, service: str, name: str) -> None:
     """Store the name that a service gave the run."""
     names: dict[str, Any] = {}
-    with contextlib.suppress(OSError, Unreadable, RegardError):
-        names = dict(read_json(folder / FILE, RegardError))
+    with contextlib.suppress(OSError, reading.Unreadable, RegardError):
+        names = dict(reading.read_json(folder / FILE, RegardError))
     with contextlib.suppress(OSError):
-        write_whole(folder / FILE, json.dumps({**names, service: name}, indent=1) + "\n")
+        disk.write_whole(folder / FILE, json.dumps({**names, service: name}, indent=1) + "\n")
 
 
 class TensorBoard:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from regard.config import show_value
 from regard.errors import CheckpointError, ConfigError
-from regard.models.kinds import complete_table
+from regard.models import kinds
 from regard.training.distributed import spread_like
 from regard.training.manifest import check_key, is_count, is_number
 from regard.training.settings import FITTED
@@ -203,6 +203,6 @@ def check_same(key: str, stored: Any, value: Any, folder: Path) -> None:
 def filled_from(table: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     """Complete the model of a manifest with every option, or raise a CheckpointError that names the wrong one."""
     try:
-        return complete_table(table)
+        return kinds.complete_table(table)
     except ConfigError as error:
         raise CheckpointError(f"{folder / 'manifest.json'}: task.{error.key}: {error.problem}") from None

@@ -15,9 +15,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
-from regard.attention.call_records import has_hooks
+from regard.attention import call_records
 from regard.errors import ConfigError, TrainingError
-from regard.kernels.operations.linear.mixed_precision import HalfCopies
+from regard.kernels import mixed_precision
 from regard.machine import wide_dtype
 from regard.training.adapters import adapted_weights
 from regard.training.distributed import Group, gather_full, uses_bf16
@@ -93,7 +93,7 @@ class Updater:
         adapted = {id(weight) for weight in adapted_weights(objective)}
         self.adapted = len(adapted) > 0
         plain = [weight for weight in objective.parameters() if id(weight) not in adapted]
-        self.copies = HalfCopies(plain, torch.bfloat16) if halves else None
+        self.copies = mixed_precision.HalfCopies(plain, torch.bfloat16) if halves else None
         self.replay = self.choose_replay()
 
     def choose_replay(self) -> Replay | None:
@@ -189,7 +189,7 @@ class Updater:
 
     def try_replay(self, share: Share) -> bool:
         """Replay the update captured for another batch of its shape, if there is one; return whether that was done."""
-        if self.replay is None or not self.replay.on or has_hooks(self.objective):
+        if self.replay is None or not self.replay.on or call_records.has_hooks(self.objective):
             return False  # a replay runs no Python, and would not call who listens
         if self.updates == 1:  # the second update, with everything compiled, says whether it may be
             return self.rehearse(self.replay, share.batches[0])

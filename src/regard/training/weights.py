@@ -15,9 +15,8 @@ from safetensors.torch import load
 from torch import Tensor, nn
 
 from regard.errors import CheckpointError
-from regard.io.packs import find_pack, open_binary
-from regard.io.reading import Unreadable, parse_json, read_bytes
-from regard.models.weights import FLOATS, check_weight
+from regard.io import packs, reading
+from regard.models import FLOATS, check_weight
 
 __all__ = [
     "FLOATS",
@@ -42,14 +41,14 @@ def read_tensors(path: Path, files: Mapping[str, Any]) -> dict[str, Tensor]:
     """Read a safetensors file, after checking that its bytes are those that were written."""
     expected = files[path.name]
     try:
-        place = find_pack(path)
+        place = packs.find_pack(path)
         size = path.stat().st_size if place is None else place[0].size(place[1])
         if (place is not None or path.is_file()) and size != expected["bytes"]:
             raise CheckpointError(f"{path}: damaged, {size:,} bytes given, expected {expected['bytes']:,}")
-        content = read_bytes(path, expected["bytes"])
+        content = reading.read_bytes(path, expected["bytes"])
     except OSError as error:
         raise CheckpointError(f"{path}: {error.strerror}") from None
-    except Unreadable as error:
+    except reading.Unreadable as error:
         raise CheckpointError(f"{path}: damaged, {error}") from None
     except (MemoryError, OverflowError):
         raise CheckpointError(f"{path}: {expected['bytes']:,} bytes given, more than fit into memory") from None
@@ -59,7 +58,7 @@ def read_tensors(path: Path, files: Mapping[str, Any]) -> dict[str, Tensor]:
     try:
         parse_shapes(content, len(content))
         return load(content)
-    except Unreadable as error:
+    except reading.Unreadable as error:
         raise CheckpointError(f"{path}: not a safetensors file ({error})") from None
     except (safetensors.SafetensorError, KeyError, ValueError, RuntimeError) as error:
         raise CheckpointError(f"{path}: not a safetensors file ({str(error).splitlines()[0]})") from None
@@ -68,13 +67,13 @@ def read_tensors(path: Path, files: Mapping[str, Any]) -> dict[str, Tensor]:
 def read_shapes(path: Path) -> dict[str, tuple[int, ...]]:
     """Read the shapes of a safetensors file's tensors from its header alone."""
     try:
-        with open_binary(path) as (file, size):
+        with packs.open_binary(path) as (file, size):
             length = int.from_bytes(file.read(8), "little")
             content = length.to_bytes(8, "little") + file.read(min(length, HEADING))
         return parse_shapes(content, size)
     except OSError as error:
         raise CheckpointError(f"{path}: {error.strerror}") from None
-    except Unreadable as error:
+    except reading.Unreadable as error:
         raise CheckpointError(f"{path}: not a safetensors file ({error})") from None
 
 
@@ -82,28 +81,28 @@ def parse_shapes(content: bytes, size: int) -> dict[str, tuple[int, ...]]:
     """Parse the shapes in a header, if its tensors fill a file of this size; else raise Unreadable."""
     length = int.from_bytes(content[:8], "little")
     if size < 8 or length > min(size - 8, HEADING):
-        raise Unreadable(f"its header claims {length:,} bytes, expected at most {min(size, HEADING):,}")
-    table = parse_json(content[8 : 8 + length])
+        raise reading.Unreadable(f"its header claims {length:,} bytes, expected at most {min(size, HEADING):,}")
+    table = reading.parse_json(content[8 : 8 + length])
     if not isinstance(table, dict) or len(table) > TENSORS:
-        raise Unreadable(f"expected a table of at most {TENSORS:,} tensors")
+        raise reading.Unreadable(f"expected a table of at most {TENSORS:,} tensors")
     shapes, parts = {}, []
     for name, entry in table.items():
         if name == "__metadata__":
             continue
         if len(name) > NAME or not name.isprintable():  # it is said in errors
-            raise Unreadable(f"a tensor's name is longer than {NAME} characters, or not printable")
+            raise reading.Unreadable(f"a tensor's name is longer than {NAME} characters, or not printable")
         shape, (start, end), width = check_entry(name, entry)
         if math.prod(shape) * width != end - start:
-            raise Unreadable(f"tensor {name} does not have as many bytes as its shape and dtype need")
+            raise reading.Unreadable(f"tensor {name} does not have as many bytes as its shape and dtype need")
         shapes[name] = shape
         parts.append((start, end))
     at = 0
     for start, end in sorted(parts):
         if start != at:
-            raise Unreadable("its tensors overlap, or leave a gap")
+            raise reading.Unreadable("its tensors overlap, or leave a gap")
         at = end
     if at != size - 8 - length:
-        raise Unreadable("its tensors do not fill it")
+        raise reading.Unreadable("its tensors do not fill it")
     return shapes
 
 
@@ -115,12 +114,12 @@ def check_entry(name: str, entry: Any) -> tuple[tuple[int, ...], tuple[int, int]
         return right and all(type(each) is int and 0 <= each < 2**62 for each in value)
 
     if not isinstance(entry, dict) or not counts(entry.get("shape"), DIMENSIONS):
-        raise Unreadable(f"tensor {name} has no shape")
+        raise reading.Unreadable(f"tensor {name} has no shape")
     if not counts(entry.get("data_offsets"), 2) or len(entry["data_offsets"]) != 2:
-        raise Unreadable(f"tensor {name} has no place in it")
+        raise reading.Unreadable(f"tensor {name} has no place in it")
     dtype = entry.get("dtype")
     if not isinstance(dtype, str) or dtype not in DTYPES:
-        raise Unreadable(f"tensor {name} is of dtype {str(dtype)[:20]}, expected one of {', '.join(DTYPES)}")
+        raise reading.Unreadable(f"tensor {name} is of dtype {str(dtype)[:20]}, expected one of {', '.join(DTYPES)}")
     start, end = entry["data_offsets"]
     return tuple(entry["shape"]), (start, end), DTYPES[dtype]
 

@@ -18,16 +18,15 @@ sentences may be, the more relative clauses they have.
 """
 
 import dataclasses
-import functools
 from collections.abc import Callable, Iterator
 
-from regard.data.builtin import LONGEST, Example, SourceFilter, check_name, check_whole
+from regard.data import LONGEST, Example, SourceFilter, check_name, check_whole
 from regard_corpora.phrasebook import english, french, german
 from regard_corpora.phrasebook.derivation import search
 from regard_corpora.phrasebook.grammar import Grammar
 from regard_corpora.phrasebook.meaning import Sentence
 from regard_corpora.phrasebook.natural import STYLES, Style, choose_style, contract, join_words, spell_out
-from regard_corpora.phrasebook.pool import Pool
+from regard_corpora.phrasebook.pool import all_words
 from regard_corpora.phrasebook.words import Word, finish, links
 
 __all__ = ["PAIRS", "SEARCH", "Options", "derive", "draw", "every", "find_example"]
@@ -48,12 +47,6 @@ class Options:
         check_name("pair", self.pair, PAIRS)
         check_whole("shortest", self.shortest, 1, LONGEST)
         check_whole("longest", self.longest, max(3, self.shortest), LONGEST)
-
-
-@functools.cache
-def all_words(edition: int = 1) -> Pool:
-    """Return every word of an edition."""
-    return Pool(edition=edition)
 
 
 def draw(random: Callable[[], float], accept: SourceFilter, options: Options) -> Iterator[Example | None]:

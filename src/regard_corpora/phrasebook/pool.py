@@ -1,5 +1,7 @@
 """The pool: the words that a grammar may draw from, sorted by what they can do."""
 
+import functools
+
 from regard_corpora.phrasebook import lexicon
 from regard_corpora.phrasebook.lexicon import (
     Adjective,
@@ -13,7 +15,7 @@ from regard_corpora.phrasebook.lexicon import (
     Verb,
 )
 
-__all__ = ["Pool"]
+__all__ = ["Pool", "all_words"]
 
 UNWILLED = ("arrive", "wake", "cry", "dream", "think")
 PASSING = ("tired", "angry", "ill", "sad", "happy", "dirty", "cold", "hot")  # one can be so today and not tomorrow
@@ -147,3 +149,9 @@ class Pool:
     def phrases(self, *sections: str) -> list[Phrase]:
         all_phrases = [lexicon.phrase(*row) for section in sections for row in lexicon.sections(self.edition)[section]]
         return [p for p in all_phrases if all(piece.form == "#" or self.has(piece.form) for piece in p.english)]
+
+
+@functools.cache
+def all_words(edition: int = 1) -> Pool:
+    """Return every word of an edition."""
+    return Pool(edition=edition)

@@ -8,7 +8,7 @@ the two heads are linked as well. What no rule names has no name.
 import functools
 from collections.abc import Sequence
 
-from regard.data.builtin import Example
+from regard.data import Example
 from regard_corpora.phrasebook.english import AM, AUXILIARIES, DETS, DO, OBJECTS, OWNERS, SUBJECTS, WAS
 from regard_corpora.phrasebook.pool import all_words
 

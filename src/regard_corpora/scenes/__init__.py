@@ -20,7 +20,7 @@ import dataclasses
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from regard.data.builtin import Example, SourceFilter, check_name, check_whole
+from regard.data import Example, SourceFilter, check_name, check_whole
 from regard_corpora.scenes.placing import ASKED, for_caption, for_question
 from regard_corpora.scenes.scene import Scene, Shape
 from regard_corpora.scenes.wording import answer, caption, links

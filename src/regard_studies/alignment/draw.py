@@ -2,10 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from regard.inspection.alignments.selection import Reading
-from regard.inspection.draw import plot
-from regard.inspection.draw.colours import FAINT, INK, SEQUENTIAL, Scale, draw_bar
-from regard.inspection.draw.table import Cell
+from regard.inspection import Cell, colours, plot, selection
 from regard_studies.alignment.measure import SystemFigures
 from regard_studies.alignment.verdicts import LABELS
 from regard_studies.page import Plot, Table
@@ -52,13 +49,13 @@ def mechanism_table(figures: Mapping[str, SystemFigures], diagonal: float) -> Ta
     )
 
 
-def layers_of(readings: Sequence[Reading], offset: int) -> list[list[float]]:
+def layers_of(readings: Sequence[selection.Reading], offset: int) -> list[list[float]]:
     """List the AER in percent, a row per layer: its heads, and then their mean."""
     views = list(dict.fromkeys(each.view for each in readings))
     return [[100 * each.aer for each in readings if each.view == view and each.offset == offset] for view in views]
 
 
-def by_layer(readings: Sequence[Reading], offset: int) -> Table:
+def by_layer(readings: Sequence[selection.Reading], offset: int) -> Table:
     """Tabulate the AER by layer (rows) and head (columns)."""
     rates = layers_of(readings, offset)
     heads = len(rates[0]) - 1
@@ -85,28 +82,28 @@ def step_table(figures: Mapping[str, SystemFigures]) -> Table:
     )
 
 
-def heat_map(readings: Sequence[Reading]) -> Plot:
+def heat_map(readings: Sequence[selection.Reading]) -> Plot:
     """Draw heat maps of layers by heads, for the word written and the word read."""
     rates = {offset: layers_of(readings, offset) for offset in WORDS}
     high = max(value for each in rates.values() for row in each for value in row)
     low = min(value for each in rates.values() for row in each for value in row)
     figure, axes = plot.panels(2, titles=[f"AER of {word}, %" for word in WORDS.values()], height=2.6)
     for panel, grid in zip(axes, rates.values(), strict=True):
-        panel.imshow(grid, cmap=SEQUENTIAL.reversed(), vmin=low, vmax=high + 0.15 * (high - low), aspect="auto")
+        panel.imshow(grid, cmap=colours.SEQUENTIAL.reversed(), vmin=low, vmax=high + 0.15 * (high - low), aspect="auto")
         panel.grid(False)
         for spine in panel.spines.values():
             spine.set_visible(False)
         for y, row in enumerate(grid):
             for x, value in enumerate(row):
-                ink = "#ffffff" if value < low + 0.45 * (high - low) else INK
+                ink = "#ffffff" if value < low + 0.45 * (high - low) else colours.INK
                 panel.text(x, y, f"{value:.0f}", ha="center", va="center", fontsize=8, color=ink)
-        panel.axvline(len(grid[0]) - 1.5, color=FAINT, linewidth=0.8)
+        panel.axvline(len(grid[0]) - 1.5, color=colours.FAINT, linewidth=0.8)
         panel.set_xticks(range(len(grid[0])), [*map(str, range(1, len(grid[0]))), "mean"])
         panel.set_yticks(range(len(grid)), [str(layer) for layer in range(1, len(grid) + 1)])
         panel.set_xlabel("head")
     axes[0].set_ylabel("layer")
-    scale = Scale(SEQUENTIAL.reversed(), low, high + 0.15 * (high - low), "AER, %")
-    draw_bar(figure, scale, axes, (6.5, 1.8))
+    scale = colours.Scale(colours.SEQUENTIAL.reversed(), low, high + 0.15 * (high - low), "AER, %")
+    colours.draw_bar(figure, scale, axes, (6.5, 1.8))
     return Plot(
         "heads",
         figure,

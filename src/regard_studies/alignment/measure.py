@@ -5,11 +5,11 @@ looking.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from regard.decoding.ensemble import first_model
-from regard.evaluation.alignment import measure_links
-from regard.inspection.alignments.selection import Reading, score_heads
+from regard.decoding import first_model
+from regard.evaluation import measure_links
+from regard.inspection import selection
 from regard.run import Run, load
-from regard.training.metrics import read_records
+from regard.training import metrics
 from regard_studies.corpora.pairs import AlignedPairs, Pairs
 from regard_studies.seed_statistics import SeedStatistics, over_seeds
 from regard_studies.systems import TrainedSystem
@@ -40,7 +40,7 @@ class SystemFigures:
     read_aer: SeedStatistics
     selected_aer: SeedStatistics
     seconds: SeedStatistics
-    readings: Sequence[Reading]
+    readings: Sequence[selection.Reading]
     curve: Curve
 
     @property
@@ -62,15 +62,17 @@ class EncodedPairs:
         sides = run.tokenizers.source.encode_batch(aligned.sources), run.tokenizers.target.encode_batch(aligned.targets)
         return cls(list(zip(*sides, strict=True)), aligned)
 
-    def read(self, run: Run, which: slice = slice(None)) -> list[Reading]:
+    def read(self, run: Run, which: slice = slice(None)) -> list[selection.Reading]:
         """Every head and offset."""
-        return score_heads(first_model(run.model), run.tokenizers, self.pairs[which], self.aligned.gold[which])
+        return selection.score_heads(
+            first_model(run.model), run.tokenizers, self.pairs[which], self.aligned.gold[which]
+        )
 
 
 def measure_systems(systems: Sequence[TrainedSystem], corpus: Pairs, aligned: AlignedPairs) -> SystemFigures:
     """Measure the seeds of a system."""
     rates: list[tuple[float, float, float]] = []
-    readings: list[list[Reading]] = []
+    readings: list[list[selection.Reading]] = []
     grown: list[Curve] = []
     for each in systems:
         pieces = EncodedPairs.of(each.run, aligned)
@@ -97,7 +99,7 @@ def measure_systems(systems: Sequence[TrainedSystem], corpus: Pairs, aligned: Al
     )
 
 
-def held_out_error(one: Sequence[Reading], other: Sequence[Reading]) -> float:
+def held_out_error(one: Sequence[selection.Reading], other: Sequence[selection.Reading]) -> float:
     """Compute the AER of the reading that is best on the other half, averaged over both halves."""
     rates = []
     for chooses, judges in ((one, other), (other, one)):
@@ -110,7 +112,7 @@ def held_out_error(one: Sequence[Reading], other: Sequence[Reading]) -> float:
 def curve(system: TrainedSystem, pieces: EncodedPairs) -> Curve:
     """Trace a system by training step: BLEU as it was validated, and AER, by the better one of both words."""
     run, points = system.run, []
-    for record in read_records(run.folder / "metrics.jsonl"):
+    for record in metrics.read_records(run.folder / "metrics.jsonl"):
         step = int(record["step"])
         name = f"step-{step:06d}"
         if record["kind"] == "valid" and (run.folder / "checkpoints" / name).is_dir():

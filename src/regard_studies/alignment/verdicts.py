@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from regard.inspection.alignments.selection import Reading
+from regard.inspection import selection
 from regard_studies.alignment.measure import Curve, SystemFigures
 from regard_studies.page import Verdict, show
 from regard_studies.seed_statistics import SeedStatistics
@@ -29,7 +29,7 @@ class Findings:
     diagonal: float
 
 
-def layer_means(readings: Sequence[Reading], offset: int) -> list[float]:
+def layer_means(readings: Sequence[selection.Reading], offset: int) -> list[float]:
     """Return the AER, in percent, of the mean of each layer's heads, from the first layer on."""
     return [100 * each.aer for each in readings if each.head is None and each.offset == offset]
 

@@ -10,8 +10,8 @@ shape, of another colour, is as far. Without relating the two one can count size
 from collections.abc import Mapping
 from typing import Any, cast
 
-from regard.data.builtin import generate
-from regard_corpora.scenes import Pictured
+from regard.data import generate
+from regard_corpora import Pictured
 from regard_studies.convnet.draw import SYSTEMS, accuracy_plot, accuracy_table, distance_table, looks_table
 from regard_studies.convnet.measure import BINS, Figures, ShapeAttention, measure_attention, measure_system
 from regard_studies.page import Page, Verdict, show, signed

@@ -2,9 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 
-from regard.inspection.draw import plot
-from regard.inspection.draw.table import Cell
-from regard_corpora.scenes import Pictured
+from regard.inspection import Cell, plot
+from regard_corpora import Pictured
 from regard_studies.convnet.measure import BINS, ShapeAttention
 from regard_studies.page import Plot, Table
 from regard_studies.seed_statistics import SeedStatistics

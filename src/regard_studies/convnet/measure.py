@@ -10,11 +10,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.attention.call_records import watch
-from regard.inspection.collect.grounding import on_box
-from regard.models.contract import Model, Pictures
-from regard.models.convnet.model import ConvNetModel
-from regard_corpora.scenes import Pictured
+from regard.attention import watch
+from regard.inspection import on_box
+from regard.models import ConvNetModel, Model, Pictures
+from regard_corpora import Pictured
 from regard_studies.seed_statistics import SeedStatistics
 from regard_studies.systems import TrainedSystem
 

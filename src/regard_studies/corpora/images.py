@@ -8,11 +8,8 @@ from typing import Any, cast
 
 import numpy as np
 
-from regard.data.builtin import generate
-from regard.data.images.batching import read_for
-from regard.data.images.caption_files import read_captions, read_list
-from regard.data.settings import DataSettings
-from regard_corpora.scenes import Pictured
+from regard.data import DataSettings, caption_files, generate, picture_batches
+from regard_corpora import Pictured
 from regard_studies.corpora.pairs import find_file
 from regard_studies.setting import Setting
 
@@ -54,9 +51,9 @@ def flickr8k(setting: Setting, *, side: int = 96) -> Gallery:
     lists = {key: str(find_file(setting.data, f"flickr8k/Flickr_8k.{name}.txt")) for key, name in SPLITS.items()}
     data: dict[str, Any] = {"images": str(images), "captions": str(captions), **lists}
     data |= {"image_size": side, "lowercase": True, "flip": True, "crop": 0.15}
-    names = read_list(find_file(setting.data, "flickr8k/Flickr_8k.testImages.txt"))
-    captions_of = {name: each for name, each in read_captions(captions).captions.items() if name in names}
-    pixels = [read_for(DataSettings(**data), images / name) for name in captions_of]
+    names = caption_files.read_list(find_file(setting.data, "flickr8k/Flickr_8k.testImages.txt"))
+    captions_of = {name: each for name, each in caption_files.read_captions(captions).captions.items() if name in names}
+    pixels = [picture_batches.read_for(DataSettings(**data), images / name) for name in captions_of]
     return Gallery("Flickr8k, official split", data, pixels, list(captions_of.values()))
 
 

@@ -11,13 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from regard.data.builtin import generate
+from regard.data import generate
 from regard.errors import CommandError
-from regard.evaluation.alignment import Gold, read_links
-from regard.evaluation.items import read_texts
-from regard.evaluation.text import measure_bleu
-from regard.io.lines import read_chunks
-from regard.io.output import open_destination
+from regard.evaluation import Gold, measure_bleu, read_links, read_texts
+from regard.io import open_destination, read_chunks
 from regard_studies.setting import Setting
 
 __all__ = [

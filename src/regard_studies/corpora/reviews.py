@@ -4,9 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from regard.data.builtin import generate
-from regard.data.corpus import pairs
-from regard.data.settings import DataSettings
+from regard.data import DataSettings, generate, pairs
 from regard_studies.corpora.pairs import find_file
 
 __all__ = ["Reviews", "built_in_reviews", "imdb"]

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from regard.data.builtin import generate
-from regard.evaluation.items import read_texts
+from regard.data import generate
+from regard.evaluation import read_texts
 from regard_studies.corpora.pairs import find_file, tokenise, write_tokenised
 from regard_studies.setting import Setting
 

@@ -2,8 +2,7 @@
 
 from collections.abc import Mapping
 
-from regard.inspection.draw import plot
-from regard.inspection.draw.table import Cell
+from regard.inspection import Cell, plot
 from regard_studies.corpora.reviews import Reviews
 from regard_studies.documents.measure import ClassifierFigures, chance_rates, length_quarters
 from regard_studies.page import Plot, Table

@@ -8,11 +8,11 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool
 
-from regard.data.documents import encode_documents
-from regard.decoding.batches import LABEL_BUDGET, label_in_batches
-from regard.evaluation.labels import measure_labels
-from regard.inspection.collect.documents import WeighedSentence, weigh
-from regard.models.kinds import KINDS
+from regard.data import encode_documents
+from regard.decoding import batches
+from regard.evaluation import measure_labels
+from regard.inspection import WeighedSentence, weigh
+from regard.models import KINDS
 from regard_studies.corpora.reviews import Reviews
 from regard_studies.seed_statistics import SeedStatistics, over_seeds
 from regard_studies.systems import TrainedSystem
@@ -74,8 +74,8 @@ def measure_classifiers(systems: Sequence[TrainedSystem], reviews: Reviews, enco
     for each in systems:
         reads = KINDS[each.run.settings.kind].reads
         # On a GPU a batch takes about as long as its longest document, however many stand beside it.
-        budget = 8 * LABEL_BUDGET if each.run.device.type == "cuda" else LABEL_BUDGET
-        scores = label_in_batches(each.run.model, encode(each), reads, each.run.device, budget)
+        budget = 8 * batches.LABEL_BUDGET if each.run.device.type == "cuda" else batches.LABEL_BUDGET
+        scores = batches.label_in_batches(each.run.model, encode(each), reads, each.run.device, budget)
         predictions = [each.run.labels[i] for i in scores.argmax(1).tolist()]
         right.append([one == other for one, other in zip(predictions, reviews.labels, strict=True)])
         f1.append(100 * measure_labels(predictions, reviews.labels).macro_f1)

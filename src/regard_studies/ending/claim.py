@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from regard.data.builtin import generate
+from regard.data import generate
 from regard_studies.ending.draw import LABELS, ending_plot, place_table, system_table
 from regard_studies.ending.measure import Endings, hazard, measure_endings, wasted
 from regard_studies.page import Page, Verdict, show, signed_training

@@ -5,9 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 from jaxtyping import Float
 
-from regard.inspection.draw import plot
-from regard.inspection.draw.colours import FAINT
-from regard.inspection.draw.table import Cell
+from regard.inspection import Cell, colours, plot
 from regard_studies.ending.measure import Endings, wasted
 from regard_studies.page import Plot, Table
 
@@ -47,7 +45,7 @@ def ending_plot(figures: Mapping[str, Mapping[str, Endings]], truth: Truth, name
     titles = [names[corpus][0].upper() + names[corpus][1:] for corpus in figures]
     figure, axes = plot.panels(len(figures), titles=titles, height=3.2, width=7.6)
     for panel, (corpus, systems) in zip(axes, figures.items(), strict=True):
-        panel.plot(100 * truth[corpus], color=FAINT, linestyle="--", linewidth=1.6, label="the true share")
+        panel.plot(100 * truth[corpus], color=colours.FAINT, linestyle="--", linewidth=1.6, label="the true share")
         for name, each in systems.items():
             panel.plot(100 * each.anywhere, color=COLOURS[name], marker="o", markersize=3, label=LABELS[name])
         panel.set_xlabel("words before it")

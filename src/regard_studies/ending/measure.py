@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from jaxtyping import Float
 
-from regard.data.tokenizer import END, START
-from regard.models.contract import Tokens
+from regard.data import END, START
+from regard.models import Tokens
 from regard.run import Run
 from regard_studies.systems import TrainedSystem
 

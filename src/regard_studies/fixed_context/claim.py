@@ -9,7 +9,7 @@ the phrasebook, or of Europarl with whole paragraphs beside them, longer than an
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from regard_corpora.lineage import BINS, LONGEST
+from regard_corpora import BINS, LONGEST
 from regard_studies.corpora.pairs import Pairs, europarl, paragraphs, phrasebook
 from regard_studies.fixed_context.draw import CELLS, KINDS, bleu_table, exact_table, label_of, length_plot, span
 from regard_studies.fixed_context.measure import Figures, Lengths, counts, mean, translate_tests

@@ -2,9 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 
-from regard.inspection.draw import plot
-from regard.inspection.draw.table import Cell
-from regard_corpora.lineage import BINS, LONGEST
+from regard.inspection import Cell, plot
+from regard_corpora import BINS, LONGEST
 from regard_studies.fixed_context.measure import Figures, Lengths, mean
 from regard_studies.page import Plot, Table
 

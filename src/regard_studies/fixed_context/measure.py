@@ -4,7 +4,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from regard.evaluation.text import bleu
+from regard.evaluation import bleu
 from regard_studies.corpora.pairs import Pairs
 from regard_studies.systems import TrainedSystem
 

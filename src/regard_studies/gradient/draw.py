@@ -1,6 +1,6 @@
 """The tables and the plot of how far back gradients reach."""
 
-from regard.inspection.draw import plot
+from regard.inspection import plot
 from regard_studies.gradient.measure import NEAR, NETWORKS, Curve
 from regard_studies.page import Plot, Table
 

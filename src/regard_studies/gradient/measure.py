@@ -11,7 +11,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.attention import Encoder, Heads
-from regard.inspection.draw import plot
+from regard.inspection import plot
 
 __all__ = [
     "HEADS",

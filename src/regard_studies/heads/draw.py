@@ -3,9 +3,7 @@
 import statistics
 from collections.abc import Mapping, Sequence
 
-from regard.inspection.draw import plot
-from regard.inspection.draw.colours import FAINT
-from regard.inspection.draw.table import Cell
+from regard.inspection import Cell, colours, plot
 from regard_studies.heads.head_ablation import KINDS, AblationLoss, attention_kind
 from regard_studies.page import Plot, Table
 from regard_studies.seed_statistics import SeedStatistics
@@ -102,7 +100,9 @@ def heads_plot(figures: Mapping[str, TranslationFigures]) -> Plot:
         axes.set_xticks([width[name] for name in names], [str(width[name]) for name in names])
     sliced = next(name for name in figures if name.startswith("input-"))
     left.plot(width[sliced], figures[sliced].bleu.mean, "s", color=plot.RED, ms=5, label="sliced input")
-    right.axhline(figures["heads-4"].bleu.mean, color=FAINT, lw=1, linestyle=(0, (2, 2)), label="d_k = size / 4")
+    right.axhline(
+        figures["heads-4"].bleu.mean, color=colours.FAINT, lw=1, linestyle=(0, (2, 2)), label="d_k = size / 4"
+    )
     left.set(xlabel="heads", ylabel="BLEU")
     right.set(xlabel="d_k")
     for axes in (left, right):

@@ -8,10 +8,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import NamedTuple
 
-from regard.attention.call_records import find_outermost
-from regard.attention.heads import Heads
-from regard.inspection.collect.ablation import silence_head
-from regard.models.contract import Model
+from regard.attention import Heads, call_records
+from regard.inspection import silence_head
+from regard.models import Model
 from regard.run import Run
 from regard_studies.corpora.pairs import Pairs
 from regard_studies.translation import log_probs
@@ -41,7 +40,7 @@ def list_heads(model: Model) -> list[Head]:
     """List every head of a model."""
     return [
         Head(name, head)
-        for name, module in find_outermost(model).items()
+        for name, module in call_records.find_outermost(model).items()
         if isinstance(module, Heads)
         for head in range(module.heads)
     ]
@@ -55,7 +54,7 @@ def attention_kind(head: Head) -> str:
 @contextmanager
 def silence_heads(model: Model, heads: Iterable[Head]) -> Iterator[None]:
     """Silence these heads for every sentence, inside the block."""
-    modules, rows = find_outermost(model), slice(None)
+    modules, rows = call_records.find_outermost(model), slice(None)
     with ExitStack() as hooks:
         for name, head in heads:
             hooks.callback(silence_head(modules[name], [(rows, head)], 1).remove)

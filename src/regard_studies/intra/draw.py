@@ -4,9 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from regard.inspection.draw import plot
-from regard.inspection.draw.colours import FAINT
-from regard.inspection.draw.table import Cell
+from regard.inspection import Cell, colours, plot
 from regard_studies.corpora.sentences import Sentences
 from regard_studies.documents.measure import ClassifierFigures
 from regard_studies.intra.measure import DISTANCES, PLACES, Likelihood
@@ -96,7 +94,7 @@ def perplexity_plot(corpora: Mapping[str, Sentences], figures: LikelihoodByCorpu
     for panel, systems in zip(axes, figures.values(), strict=True):
         filled = systems["lstm"].filled
         positions = range(len(filled))
-        panel.axhline(0, color=FAINT, linewidth=1.0)
+        panel.axhline(0, color=colours.FAINT, linewidth=1.0)
         for shift, (name, colour) in enumerate(COLOURS.items()):
             gains = [systems[name].gain(systems["lstm"], group) for group in filled]
             panel.errorbar(

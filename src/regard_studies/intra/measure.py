@@ -12,11 +12,10 @@ import torch
 from jaxtyping import Float, Int
 
 from regard.attention import watch
-from regard.data.tokenizer import START
-from regard.inspection.draw.table import show
-from regard.models.contract import Tokens
-from regard.models.kinds import build, read_model_config
-from regard.training.metrics import read_records
+from regard.data import START
+from regard.inspection import show
+from regard.models import Tokens, build, read_model_config
+from regard.training import metrics
 from regard_studies.corpora.sentences import Sentences
 from regard_studies.seed_statistics import MeanDifference, SeedStatistics, mean_difference, over_seeds
 from regard_studies.systems import TrainedSystem
@@ -99,7 +98,7 @@ def perplexity_course(systems: Sequence[TrainedSystem]) -> dict[int, float]:
     """Read the perplexity of held-out text by the number of updates from the training records, at the mean loss."""
     losses: dict[int, list[float]] = {}
     for each in systems:
-        rows = read_records(each.run.folder / "metrics.jsonl")
+        rows = metrics.read_records(each.run.folder / "metrics.jsonl")
         for step, loss in {row["step"]: row["loss"] for row in rows if row["kind"] == "valid"}.items():
             losses.setdefault(step, []).append(loss)
     return {step: float(np.exp(np.mean(values))) for step, values in sorted(losses.items())}

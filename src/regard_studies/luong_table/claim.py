@@ -9,10 +9,10 @@ beginning. `window_cost` measures what a window saves.
 
 from typing import Any
 
-from regard.data.builtin import generate
-from regard.decoding.ensemble import first_model
-from regard.evaluation.alignment import Gold
-from regard.inspection.alignments.selection import score_heads
+from regard.data import generate
+from regard.decoding import first_model
+from regard.evaluation import Gold
+from regard.inspection import selection
 from regard_studies.corpora import pairs
 from regard_studies.corpora.pairs import AlignedPairs, Pairs
 from regard_studies.luong_table.draw import Figures, paper_table, quality_plot, system_table
@@ -177,7 +177,9 @@ def error_rates(system: TrainedSystem, aligned: AlignedPairs) -> tuple[float, fl
     """Compute the AER, in percent, of the word that is written, and of the word that is read."""
     run = system.run
     sides = run.tokenizers.source.encode_batch(aligned.sources), run.tokenizers.target.encode_batch(aligned.targets)
-    readings = score_heads(first_model(run.model), run.tokenizers, list(zip(*sides, strict=True)), aligned.gold)
+    readings = selection.score_heads(
+        first_model(run.model), run.tokenizers, list(zip(*sides, strict=True)), aligned.gold
+    )
     rates = {
         each.offset: 100 * each.aer
         for each in readings

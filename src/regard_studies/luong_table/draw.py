@@ -2,8 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from regard.inspection.draw import plot
-from regard.inspection.draw.table import Cell
+from regard.inspection import Cell, plot
 from regard_studies.page import Plot, Table
 from regard_studies.seed_statistics import SeedStatistics
 

@@ -14,10 +14,8 @@ import torch
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
-from regard.attention import Attention, use_backend
-from regard.attention.score import General
-from regard.attention.span import Monotonic, Predictive, Span
-from regard.inspection.draw import plot
+from regard.attention import Attention, General, Monotonic, Predictive, Span, use_backend
+from regard.inspection import plot
 from regard_studies.page import Plot, Table, Verdict, show
 
 __all__ = ["Cost", "cost_plot", "cost_table", "cost_verdicts", "layer", "measure_cost", "operations"]

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-from regard.inspection.draw import plot
+from regard.inspection import plot
 from regard_studies.page import Plot, Table
 from regard_studies.parallel.layers import COUNTED, FORMULAS, PATHS, WIDTH
 from regard_studies.parallel.timing import TOKENS, Milliseconds

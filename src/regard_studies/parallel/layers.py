@@ -12,9 +12,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from regard.attention import Attention, use_backend
-from regard.attention.score import Dot
-from regard.attention.span import Monotonic
+from regard.attention import Attention, Dot, Monotonic, use_backend
 
 __all__ = [
     "COUNTED",

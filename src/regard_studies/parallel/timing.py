@@ -16,13 +16,12 @@ from typing import Any
 
 import torch
 
-from regard.data.builtin import generate
-from regard.evaluation.items import read_texts
-from regard.io.disk import write_whole
-from regard.models.contract import Model, Tokens
-from regard.models.kinds import build
+from regard.data import generate
+from regard.evaluation import read_texts
+from regard.io import disk
+from regard.models import Model, Tokens, build
 from regard.run import Run, load
-from regard.training.metrics import read_records
+from regard.training import metrics
 from regard_studies.corpora.pairs import Pairs
 from regard_studies.seed_statistics import SeedStatistics
 from regard_studies.systems import TrainedSystem
@@ -53,7 +52,7 @@ def time_updates(systems: Mapping[str, TrainedSystem], corpus: Pairs) -> dict[st
     first = next(iter(systems.values())).run
     if first.device.type != "cuda":
         return {name: median_pace(records(each.run.folder, "step")) for name, each in systems.items()}
-    from regard_bench.training_cuda import PairTask, RegardLoop
+    from regard_bench import PairTask, RegardLoop
 
     loops, rates = {}, {}
     pairs = training_pairs(first, corpus)
@@ -79,7 +78,7 @@ def time_updates(systems: Mapping[str, TrainedSystem], corpus: Pairs) -> dict[st
 
 def records(folder: Path, kind: str) -> list[dict[str, Any]]:
     """Read the records of a training: every so many steps, or at every validation."""
-    return [each for each in read_records(folder / "metrics.jsonl") if each.get("kind") == kind]
+    return [each for each in metrics.read_records(folder / "metrics.jsonl") if each.get("kind") == kind]
 
 
 def median_pace(steps: Sequence[Mapping[str, Any]]) -> float:
@@ -187,7 +186,7 @@ def measure_seed(system: TrainedSystem, pairs: Pairs) -> SeedFigures:
         last = load(system.run.folder, checkpoint="last", device=system.run.device.type)
         bleu = pairs.bleu(last.translate(pairs.sources, beam=1))
         record = {"step": system.step, "sentences": len(pairs.sources), "bleu": bleu}
-        write_whole(file, json.dumps(record) + "\n")
+        disk.write_whole(file, json.dumps(record) + "\n")
     quarters = records(system.run.folder, "valid")
     losses = [math.exp(each["loss"]) for each in quarters]
     return SeedFigures(record["bleu"], [each["bleu"] for each in quarters], losses)

@@ -13,7 +13,7 @@ import itertools
 import torch
 from torch import Tensor
 
-from regard.attention.positions import Sinusoidal
+from regard.attention import Sinusoidal
 from regard_studies.page import Page, Verdict, precision, show, signed
 from regard_studies.positions.draw import (
     ROUNDING,

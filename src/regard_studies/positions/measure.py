@@ -10,11 +10,25 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.attention import Attention, Encoder, Heads, Learned
-from regard.attention.positions import Embedded, Rotary, Sinusoidal
-from regard.attention.score import Additive, Cosine, Dot, General, Location
-from regard.attention.span import Alibi, Causal, Monotonic, Predictive
-from regard.data.builtin import Example
+from regard.attention import (
+    Additive,
+    Alibi,
+    Attention,
+    Causal,
+    Cosine,
+    Dot,
+    Embedded,
+    Encoder,
+    General,
+    Heads,
+    Learned,
+    Location,
+    Monotonic,
+    Predictive,
+    Rotary,
+    Sinusoidal,
+)
+from regard.data import Example
 from regard.run import Run
 from regard_studies.seed_statistics import SeedStatistics
 from regard_studies.systems import TrainedSystem

@@ -8,7 +8,7 @@ ones encountered during training". Press et al. 2022 (arXiv:2108.12409): they do
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from regard.data.builtin import Example, generate
+from regard.data import Example, generate
 from regard_studies.corpora.pairs import Pairs, english_german
 from regard_studies.page import Part, Verdict, show, signed_training
 from regard_studies.positions.draw import LABELS, further_plot, further_table, positions_table

@@ -9,8 +9,8 @@ training, at every quarter of it and after it.
 
 from typing import Any
 
-from regard.data.builtin import generate
-from regard.inspection.alignments.dependencies import SIDES
+from regard.data import generate
+from regard.inspection import dependency_links
 from regard_studies.page import Page, Verdict, show, signed_training
 from regard_studies.relations.draw import relation_plot, relation_table, training_table
 from regard_studies.relations.measure import (
@@ -74,7 +74,9 @@ def run(setting: Setting) -> Page:
         courses = [course(each, halves) for each in systems]
         exact = SeedStatistics(tuple(exact_share(each.run, halves[1]) for each in systems))
         signature = clock.signature()
-    figures = {side: judge_heads([[each[side] for each in seed] for seed in courses]) for side in SIDES}
+    figures = {
+        side: judge_heads([[each[side] for each in seed] for seed in courses]) for side in dependency_links.SIDES
+    }
     encoder = figures["encoder"]
     return Page(
         name="relations",

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from regard.inspection.draw import plot
+from regard.inspection import plot
 from regard_studies.page import Plot, Table
 
 if TYPE_CHECKING:

@@ -13,16 +13,13 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from regard.data.builtin import Example
-from regard.data.tokenizer import Tokenizers
-from regard.inspection.alignments.dependencies import SIDES, head_links
-from regard.inspection.alignments.extraction import WatchedBatch, merge_batch, pick_links, watch_batches
-from regard.models.contract import Model
+from regard.data import Example, Tokenizers
+from regard.inspection import dependency_links, extraction
+from regard.models import Model
 from regard.run import Run
-from regard.tasks.task import build_model
-from regard.training.checkpoint import Checkpoints, load_weights, read_checkpoint
-from regard.training.objective import Prediction
-from regard_corpora.phrasebook.relation_names import RELATIONS, name_relations
+from regard.tasks import build_model
+from regard.training import Checkpoints, Prediction, load_weights, read_checkpoint
+from regard_corpora import RELATIONS, name_relations
 from regard_studies.seed_statistics import SeedStatistics
 from regard_studies.systems import TrainedSystem
 
@@ -81,7 +78,7 @@ def group_words(side: str, example: Example) -> list[tuple[int, int, list[str]]]
     """List the words that have a grammatical head to look at, that head, and the groups that the word is in."""
     names = name_relations(example)[side == "decoder"]
     groups = []
-    for word, head in head_links(side, example):
+    for word, head in dependency_links.head_links(side, example):
         more = [ALL, *([FAR] if abs(word - head) >= DISTANT else [])]
         relation = names[word]
         groups.append((word, head, more if relation is None else [*more, relation]))
@@ -90,22 +87,25 @@ def group_words(side: str, example: Example) -> list[tuple[int, int, list[str]]]
 
 def count(model: Model, tokenizers: Tokenizers, examples: Sequence[Example]) -> dict[str, Counts]:
     """Count, for each side, how many words every self-attention head, and every fixed distance, gets right."""
-    groups = {side: [group_words(side, example) for example in examples] for side in SIDES}
-    heads: dict[str, dict[tuple[str, int], Tensor]] = {side: {} for side in SIDES}
+    groups = {side: [group_words(side, example) for example in examples] for side in dependency_links.SIDES}
+    heads: dict[str, dict[tuple[str, int], Tensor]] = {side: {} for side in dependency_links.SIDES}
     pairs = [(tokenizers.source.encode(each.source), tokenizers.target.encode(each.target)) for each in examples]
-    for part in watch_batches(model, tokenizers, pairs):
-        tables = {side: arrays([groups[side][number] for number in part.pairs], size_of(part, side)) for side in SIDES}
+    for part in extraction.watch_batches(model, tokenizers, pairs):
+        tables = {
+            side: arrays([groups[side][number] for number in part.pairs], size_of(part, side))
+            for side in dependency_links.SIDES
+        }
         for view in part.looks:
             side = view.split(".")[0]
-            if side not in SIDES or view in model.cross_attentions:
+            if side not in dependency_links.SIDES or view in model.cross_attentions:
                 continue
             for number, right in enumerate(right_of(part, view, side, *tables[side])):
                 key = view, number
                 heads[side][key] = heads[side].get(key, torch.zeros(len(GROUPS))) + right
-    return {side: count_right(groups[side], heads[side]) for side in SIDES}
+    return {side: count_right(groups[side], heads[side]) for side in dependency_links.SIDES}
 
 
-def size_of(part: WatchedBatch, side: str) -> int:
+def size_of(part: extraction.WatchedBatch, side: str) -> int:
     return part.target_words if side == "decoder" else part.source_words
 
 
@@ -123,13 +123,13 @@ def arrays(
 
 
 def right_of(
-    part: WatchedBatch, view: str, side: str, at: Int[Tensor, "b i"], inside: Float[Tensor, "b i l"]
+    part: extraction.WatchedBatch, view: str, side: str, at: Int[Tensor, "b i"], inside: Float[Tensor, "b i l"]
 ) -> Float[Tensor, "h l"]:
     """Count the words of each group that each head of an attention gets right."""
     weights = part.weights(view)
     rows = (part.rows(1) if side == "decoder" else part.source)[:, : weights.shape[2]]
     size = size_of(part, side)
-    links = pick_links(merge_batch(weights, rows, rows[:, : weights.shape[3]], (size, size)))
+    links = extraction.pick_links(extraction.merge_batch(weights, rows, rows[:, : weights.shape[3]], (size, size)))
     index = at.to(links.device)[:, None, :, None].expand(*links.shape[:3], 1)
     right = links.gather(-1, index)[..., 0].float()
     return torch.einsum("bhi,bil->hl", right, inside.to(right.device)).cpu()
@@ -212,7 +212,7 @@ def course(system: TrainedSystem, halves: Halves) -> list[Counted]:
 
 def count_halves(model: Any, run: Run, halves: Halves) -> Counted:
     first, second = (count(model, run.tokenizers, half) for half in halves)
-    return {side: (first[side], second[side]) for side in SIDES}
+    return {side: (first[side], second[side]) for side in dependency_links.SIDES}
 
 
 def exact_share(run: Run, examples: Sequence[Example]) -> float:

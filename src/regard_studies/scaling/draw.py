@@ -4,8 +4,7 @@ import math
 import typing
 from collections.abc import Mapping
 
-from regard.inspection.draw import plot
-from regard.inspection.draw.table import Cell
+from regard.inspection import Cell, plot
 from regard_studies.page import Plot, Table
 from regard_studies.scaling.measure import KEYS, LENGTHS, Diagonal, Scores
 

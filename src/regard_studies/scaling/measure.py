@@ -11,13 +11,9 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.attention import Attention
-from regard.attention.blocks import Block
-from regard.attention.call_records import watch
-from regard.attention.score import Dot
-from regard.data.batching import collate
-from regard.models.contract import Model, Tokens
-from regard.models.kinds import build
+from regard.attention import Attention, Block, Dot, watch
+from regard.data import collate
+from regard.models import Model, Tokens, build
 from regard_studies.corpora.pairs import Pairs
 from regard_studies.seed_statistics import SeedStatistics
 from regard_studies.systems import TrainedSystem

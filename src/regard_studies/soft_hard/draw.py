@@ -3,9 +3,7 @@
 import math
 from collections.abc import Mapping
 
-from regard.inspection.draw import plot
-from regard.inspection.draw.colours import INK
-from regard.inspection.draw.table import Cell
+from regard.inspection import Cell, colours, plot
 from regard_studies.page import Plot, Table
 from regard_studies.seed_statistics import SeedStatistics
 
@@ -72,10 +70,12 @@ def scores_plot(results: Mapping[str, Figures]) -> Plot:
     names = list(results)
     for i, name in enumerate(names):
         one = results[name]["bleu-4"]
-        left.barh(i, one.mean, xerr=one.deviation or None, color=COLOURS[name], height=0.6, ecolor=INK)
+        left.barh(i, one.mean, xerr=one.deviation or None, color=COLOURS[name], height=0.6, ecolor=colours.INK)
         if "entropy" in results[name]:
             spread = results[name]["entropy"]
-            right.barh(i, spread.mean, xerr=spread.deviation or None, color=COLOURS[name], height=0.6, ecolor=INK)
+            right.barh(
+                i, spread.mean, xerr=spread.deviation or None, color=COLOURS[name], height=0.6, ecolor=colours.INK
+            )
     for axes in (left, right):
         axes.set_ylim(len(names) - 0.5, -0.5)
         axes.grid(visible=False, axis="y")

@@ -5,9 +5,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import torch
 
-from regard.evaluation.captions import measure_bleu_n, measure_cider
-from regard.evaluation.text import exact
-from regard.inspection.collect.grounding import concentration, grounding
+from regard.evaluation import exact, measure_bleu_n, measure_cider
+from regard.inspection import concentration, grounding
 from regard_studies.corpora.images import Gallery
 from regard_studies.seed_statistics import SeedStatistics, over_seeds
 from regard_studies.systems import TrainedSystem

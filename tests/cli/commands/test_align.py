@@ -7,9 +7,9 @@ import pytest
 from cli.typing_in import Command
 
 from regard import load
-from regard.inspection.alignments.settings import AlignmentSettings
+from regard.inspection import AlignmentSettings
 from regard.inspection.alignments.symmetry import flip_links, symmetrise
-from regard.io.pharaoh import format_pharaoh, parse_pharaoh
+from regard.io import format_pharaoh, parse_pharaoh
 
 pytestmark = pytest.mark.unchecked  # typer's own classes are not those it documents
 typed, refused = Command("align").typed, Command("align").refused

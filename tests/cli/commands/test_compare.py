@@ -6,9 +6,9 @@ import pytest
 from cli.typing_in import Command
 from tiny import table
 
-from regard.evaluation.text import bleu, chrf
+from regard.evaluation import bleu, chrf
 from regard.run import load
-from regard.tasks.run_start import start
+from regard.tasks import start
 
 pytestmark = pytest.mark.unchecked  # typer's own classes are not those it documents
 COMMAND = Command("compare")

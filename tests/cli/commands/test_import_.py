@@ -11,9 +11,9 @@ from pretrained import TEXTS, marian_folder
 
 from regard import load
 from regard.config import read
-from regard.tasks.settings import base_table, read_settings
+from regard.tasks import base_table, read_settings
 from regard.tasks.run_start import open_group, plan_run
-from regard.training.progress import Progress
+from regard.training import Progress
 
 pytest.importorskip("transformers")
 pytestmark = pytest.mark.unchecked  # typer's own classes are not those it documents

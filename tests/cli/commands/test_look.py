@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 from cli.typing_in import Command
 
-from regard.inspection import exhibit_of, model_graph, page
-from regard.inspection.collect.dependency_trees import read_trees
+from regard.inspection import dependency_trees, exhibit_of, model_graph, page
 from regard.run import load
 
 pytestmark = pytest.mark.unchecked  # typer's own classes are not those it documents
@@ -280,7 +279,7 @@ def test_a_tree_beside_a_file(desk, tmp_path):
     assert shown[:2] == [str(tmp_path / "look-1.html"), str(tmp_path / "look-2.html")]
     assert shown[2].split() == ["relation", "words", "follows", "it", "most", "share", "best", "distance", "share"]
     assert shown[3].split()[:2] == ["all", "3"]
-    tree = read_trees(tmp_path / "trees")[1]
+    tree = dependency_trees.read_trees(tmp_path / "trees")[1]
     assert (tmp_path / "look-2.html").read_text() == str(page(exhibit_of(load("run"), "4 5", dependencies=tree)))
     (tmp_path / "some.txt.heads").write_text("1 -1 1\n-1 0\n")  # beside the file it is found without being named
     before = (tmp_path / "look-2.html").read_text()

@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from regard.cli.program import app
-from regard.models.kinds import KINDS
+from regard.models import KINDS
 
 pytestmark = pytest.mark.unchecked  # typer's own classes are not those it documents
 

@@ -11,7 +11,7 @@ from cli.typing_in import Command
 from tiny import table
 
 from regard import load
-from regard.tasks.run_start import start
+from regard.tasks import start
 
 pytestmark = pytest.mark.unchecked  # typer's own classes are not those it documents
 COMMAND = Command("score")

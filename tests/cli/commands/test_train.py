@@ -12,8 +12,8 @@ from forked import fork_for_spawn
 from tiny import table, write_documents
 
 from regard.cli.program import app
-from regard.data.settings import DataSettings
-from regard.training.checkpoint import Checkpoints
+from regard.data import DataSettings
+from regard.training import Checkpoints
 
 pytestmark = pytest.mark.unchecked  # typer's own classes are not those it documents
 COMMAND = Command("train")

@@ -24,9 +24,9 @@ from tiny import free_port, table
 
 from regard import load
 from regard.cli.program import app
-from regard.data.sentence_split import pieces
-from regard.io.pharaoh import parse_pharaoh
-from regard.tasks.run_start import start
+from regard.data import sentence_split
+from regard.io import parse_pharaoh
+from regard.tasks import start
 
 pytestmark = pytest.mark.unchecked  # typer's own classes are not those it documents
 COMMAND = Command("translate")
@@ -134,7 +134,7 @@ def test_many_long_lines_are_counted(at_desk):
 
 def test_split_translates_all_of_a_line(at_desk):
     line = " ".join(str(i % 10) for i in range(1000))
-    parts = [piece.text for piece in pieces(line, lambda text: len(text.split()), LONGEST)]
+    parts = [piece.text for piece in sentence_split.pieces(line, lambda text: len(text.split()), LONGEST)]
     assert len(parts) > 80
     expected = " ".join(filter(None, load("run").translate(parts, beam=1)))
     assert said("run", "--split", "--beam", 1, stdin=f"1 2\n\n{line}\n") == [
@@ -404,7 +404,7 @@ def test_processes_share_no_pipe(at_desk, monkeypatch):
 
 
 def test_a_keyboard_is_greeted(at_desk, monkeypatch, capsys):
-    from regard.io.inputs import SourceLines
+    from regard.io import SourceLines
 
     class Keyboard(io.StringIO):
         def isatty(self) -> bool:

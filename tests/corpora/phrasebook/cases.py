@@ -13,7 +13,7 @@ from typing import Any
 import portalocker
 from corpora.phrasebook import draws
 
-from regard.data.builtin import Example
+from regard.data import Example
 
 # English, German, French, written before the grammar was asked.
 BY_HAND = [

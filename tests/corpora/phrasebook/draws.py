@@ -4,7 +4,7 @@ import itertools
 import random
 from collections.abc import Sequence
 
-from regard.data.builtin import Example, generate
+from regard.data import Example, generate
 from regard_corpora import phrasebook
 from regard_corpora.phrasebook import PAIRS, all_words, derivation, english, example, find_example, french, german
 from regard_corpora.phrasebook.grammar import Grammar

@@ -8,7 +8,8 @@ import pytest
 from corpora.phrasebook.cases import sample
 
 import regard_corpora.phrasebook as phrasebook
-from regard.data.builtin import generate, split_of
+from regard.data import generate
+from regard.data.builtin import split_of
 from regard_corpora.phrasebook import derive
 from regard_corpora.phrasebook.natural import STYLES, Style, choose_style, spell_out
 

@@ -10,7 +10,7 @@ from corpora.phrasebook import draws
 from corpora.phrasebook.cases import BY_HAND, derived, sample, spaced, without_hook
 
 import regard_corpora.phrasebook as phrasebook
-from regard.data.builtin import generate
+from regard.data import generate
 
 PAIRS = ("en-de", "en-fr")
 

@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 from corpora.phrasebook.cases import sample
 
-from regard.data.builtin import generate
+from regard.data import generate
 from regard_corpora.phrasebook import derive
 from regard_corpora.phrasebook.relation_names import name_relations
 

@@ -3,7 +3,7 @@
 import pytest
 from inspection.subjects import PAIRS, subject
 
-from regard.decoding.ensemble import first_model
+from regard.decoding import first_model
 from regard.errors import CommandError
 from regard.inspection.alignments.corpus import AlignedPair, align_pairs, change_settings, choose_settings, read_pairs
 from regard.inspection.alignments.settings import AlignmentSettings

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from inspection.planted import TOKENIZERS, Planted, pairs
 
-from regard.data.tokenizer import Tokenizers
-from regard.data.vocabulary import train
+from regard.data import Tokenizers, train
 from regard.errors import ArgumentError
 from regard.inspection.alignments.coverage import content_rows, sum_received, untranslated_spans, word_attention
 from regard.inspection.alignments.extraction import watch_batches, word_weights

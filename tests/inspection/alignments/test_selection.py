@@ -7,7 +7,7 @@ import torch
 from inspection.planted import TOKENIZERS, Planted, pairs
 
 from regard.errors import ArgumentError
-from regard.evaluation.alignment import Gold, measure_links
+from regard.evaluation import Gold, measure_links
 from regard.inspection.alignments.extraction import link_words
 from regard.inspection.alignments.selection import choose_by_agreement, choose_by_gold, score_heads
 from regard.inspection.alignments.settings import AlignmentSettings

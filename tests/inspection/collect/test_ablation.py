@@ -7,8 +7,8 @@ import pytest
 import torch
 from inspection.subjects import REVIEW, TEXT, item_of, subject
 
-from regard.data.tokenizer import END, START
-from regard.decoding.sources import tokens_of
+from regard.data import END, START
+from regard.decoding import tokens_of
 from regard.errors import ArgumentError
 from regard.inspection import exhibit_of
 from regard.inspection.collect.ablation import ablate, ablation_table

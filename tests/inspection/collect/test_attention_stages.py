@@ -6,10 +6,7 @@ from inspection.graphs import reads, stack
 from inspection.subjects import subject
 from torch import nn
 
-from regard.attention.attention import Attention
-from regard.attention.heads import Heads
-from regard.attention.score import Dot
-from regard.attention.span import Causal, Lengths
+from regard.attention import Attention, Causal, Dot, Heads, Lengths
 from regard.inspection.collect.from_model import graph_of
 
 

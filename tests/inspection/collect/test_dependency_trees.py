@@ -8,9 +8,8 @@ import pytest
 import torch
 from inspection.subjects import PAIRS, exhibit_of_subject, subject
 
+from regard.data import DataSettings, generate
 from regard.data import builtin_files as files
-from regard.data.builtin import generate
-from regard.data.settings import DataSettings
 from regard.errors import CommandError, DataError
 from regard.inspection import exhibit_of
 from regard.inspection.collect import dependency_trees

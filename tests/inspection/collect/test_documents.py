@@ -3,11 +3,10 @@
 import pytest
 import torch
 
-from regard.data.settings import DataSettings
-from regard.data.vocabulary import train
-from regard.decoding.sources import documents_of
+from regard.data import DataSettings, train
+from regard.decoding import documents_of
 from regard.inspection.collect.documents import weigh
-from regard.models.kinds import build, read_model_config
+from regard.models import build, read_model_config
 
 TEXTS = ["The soup was good. I will come again!", "", "Bad", "wonderfully delicious"]
 

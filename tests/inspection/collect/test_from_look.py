@@ -3,9 +3,8 @@
 import pytest
 import torch
 
-from regard.attention import Attention
-from regard.attention.grid import GridAttention, GridSelfAttention
-from regard.attention.score import Dot
+from regard.attention import Attention, Dot, GridSelfAttention
+from regard.attention.grid import GridAttention
 from regard.errors import ArgumentError, ShapeError
 from regard.inspection.collect.from_look import as_exhibit, exhibit_of_look
 

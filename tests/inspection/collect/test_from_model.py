@@ -8,14 +8,12 @@ from inspection.graphs import reads, stack
 from inspection.subjects import ALL, subject
 from torch import nn
 
-from regard.attention import Attention, Block, Heads
-from regard.attention.grid import GridSelfAttention
-from regard.attention.score import Dot
+from regard.attention import Attention, Block, Dot, GridSelfAttention, Heads
 from regard.errors import ArgumentError
 from regard.inspection.collect import tiny_pass
 from regard.inspection.collect.from_model import graph_of
 from regard.inspection.draw.graph import model_graph
-from regard.models.contract import Memory, Model
+from regard.models import Memory, Model
 
 
 def parameters_that_matter(model):

@@ -23,13 +23,11 @@ from inspection.subjects import (
 )
 
 from regard.config import parse
-from regard.decoding.batches import search_in_batches
-from regard.decoding.ensemble import Ensemble
-from regard.decoding.options import Options
+from regard.decoding import Ensemble, Options, batches
 from regard.errors import ArgumentError, DataError
 from regard.inspection import exhibit_of, page
 from regard.inspection.collect.exhibit import Numbers
-from regard.models.kinds import build
+from regard.models import build
 from regard.run import Run
 
 
@@ -90,7 +88,7 @@ def test_of_an_ensemble_the_first_is_looked_at():
     torch.testing.assert_close(given.views[0].weights, alone.views[0].weights)
     assert given.log_prob == pytest.approx(both.score([TEXT], [PAIRS[3].target])[0].log_prob, rel=1e-4)
     exhibit = exhibit_of(both, TEXT, **SHORT)
-    (found,) = search_in_batches(both.model, [one.tokenizers.source.encode(TEXT)], parse(Options, SHORT))
+    (found,) = batches.search_in_batches(both.model, [one.tokenizers.source.encode(TEXT)], parse(Options, SHORT))
     assert exhibit.log_prob == pytest.approx(found.outputs[0].log_prob, rel=1e-4)
 
 

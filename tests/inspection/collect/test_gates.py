@@ -8,7 +8,8 @@ from oracles import agree
 from regard.inspection.collect.gates import gates_of, run_gates, step_gates
 from regard.inspection.collect.record import record_modules
 from regard.inspection.collect.walk import walk_of
-from regard.models.layers.cells import Bidirectional, Layer, Stack
+from regard.models import Layer
+from regard.models.layers.cells import Bidirectional, Stack
 
 EXACT = {"rtol": 1e-6, "atol": 1e-6}
 RECURRENT = [name for name in ALL if not name.startswith(("encoder", "convnet", "captioner-transformer"))]

@@ -5,12 +5,10 @@ import torch
 from models.pictured import captioner, pictures
 from oracles import agree
 
-from regard.data.builtin import generate
-from regard.data.tokenizer import START
-from regard.data.vocabulary import train
+from regard.data import START, generate, train
 from regard.errors import ArgumentError
 from regard.inspection.collect.grounding import attention_maps, concentration, grounding, on_box
-from regard.models.contract import Pictures
+from regard.models import Pictures
 
 SCENES = list(generate("scenes", 12, size=64))
 

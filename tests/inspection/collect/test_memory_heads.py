@@ -11,7 +11,7 @@ from inspection.subjects import (
     subject,
 )
 
-from regard.decoding.sources import tokens_of
+from regard.decoding import tokens_of
 from regard.inspection.collect.memory_heads import MEMORY_VIEWS
 
 

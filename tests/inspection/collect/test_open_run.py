@@ -3,7 +3,7 @@
 import pytest
 from inspection.subjects import subject
 
-from regard.decoding.ensemble import first_model
+from regard.decoding import first_model
 from regard.inspection.collect.open_run import OpenedSettings, OpenRun
 
 

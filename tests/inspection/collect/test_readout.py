@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from inspection.subjects import ALL, ATTENTIVE, TEXT, item_of, recorded, subject
 from oracles import agree
 
-from regard.attention.heads import Heads
+from regard.attention import Heads
 from regard.inspection import Which
 from regard.inspection.collect.walk import stages_of, vocabulary_of, walk
 

@@ -4,8 +4,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from regard.data.tokenizer import END, START
-from regard.data.vocabulary import train
+from regard.data import END, START, train
 from regard.inspection.collect.exhibit import Side
 from regard.inspection.collect.sides import count_specials, merge, separate_marks, text_side
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from inspection.subjects import CLASSIFIERS, REVIEWS, subject, tokenizers
 
-from regard.data.tokenizer import END
+from regard.data import END
 from regard.errors import ArgumentError, ShapeError
 from regard.inspection import exhibit_of
 from regard.inspection.collect.sides import document_sides, merge

@@ -5,7 +5,7 @@ import torch
 from inspection.subjects import ATTENTIVE, TEXT, recorded, subject
 from oracles import agree
 
-from regard.attention.heads import Heads
+from regard.attention import Heads
 from regard.inspection import Which
 from regard.inspection.collect.walk import stages_of, walk, walk_of
 

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from regard.inspection.collect.symbol_table import GENERAL, SYMBOLS, VARIANTS
-from regard.models.kinds import KINDS
+from regard.models import KINDS
 
 ROWS = [*GENERAL, *(row for rows in SYMBOLS.values() for row in rows), *(row for *_, rows in VARIANTS for row in rows)]
 

@@ -18,9 +18,8 @@ from inspection.subjects import (
 )
 
 from regard.config import parse
-from regard.data.tokenizer import UNKNOWN
-from regard.decoding.batches import score_pairs, search_in_batches
-from regard.decoding.options import Options
+from regard.data import UNKNOWN
+from regard.decoding import Options, batches
 from regard.inspection import exhibit_of
 
 
@@ -30,7 +29,7 @@ def test_the_log_probability_is_that_of_the_pair(name):
     said = run.tokenizers.target.library
     target = [said.token_to_id(piece) for piece in exhibit.sides["written"].pieces[:-1]]
     source = [UNKNOWN] if name in WRITERS else run.tokenizers.source.encode(TEXT)
-    (expected,) = score_pairs(run.model, [source], [target])
+    (expected,) = batches.score_pairs(run.model, [source], [target])
     assert exhibit.log_prob == pytest.approx(expected.log_prob, rel=1e-4)
     assert exhibit.output == run.tokenizers.target.decode(target)
     assert exhibit.sides["read"].pieces[0] == "<s>"
@@ -64,7 +63,7 @@ def test_a_text_classifier_reads_the_end_of_each_sentence():
 def test_a_picture_is_read_from_its_file(tmp_path):
     from PIL import Image
 
-    from regard.data.images.batching import read_for
+    from regard.data import picture_batches
 
     path = tmp_path / "drawn.png"
     Image.fromarray(item_of("captioner").movedim(0, -1).numpy()).save(path)
@@ -72,7 +71,7 @@ def test_a_picture_is_read_from_its_file(tmp_path):
     for given in (path, str(path)):
         exhibit = exhibit_of(run, given, **SHORT)
         assert exhibit.title == "drawn.png"
-        assert torch.equal(exhibit.picture, torch.from_numpy(read_for(run.settings.data, path)))
+        assert torch.equal(exhibit.picture, torch.from_numpy(picture_batches.read_for(run.settings.data, path)))
 
 
 @pytest.mark.parametrize(
@@ -90,7 +89,9 @@ def test_a_picture_is_read_from_its_file(tmp_path):
 def test_the_tree_is_what_the_search_considered(name, options):
     run, given = subject(name), {"longest": 9, **options}
     exhibit = exhibit_of(run, TEXT, **given)
-    (found,) = search_in_batches(run.model, [run.tokenizers.source.encode(TEXT)], parse(Options, given), trace=True)
+    (found,) = batches.search_in_batches(
+        run.model, [run.tokenizers.source.encode(TEXT)], parse(Options, given), trace=True
+    )
     best = found.outputs[0]
     assert exhibit.output == run.tokenizers.target.decode(best.tokens)
     assert exhibit.log_prob == pytest.approx(best.log_prob, rel=1e-4)

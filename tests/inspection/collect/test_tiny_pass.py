@@ -5,7 +5,7 @@ from inspection.graphs import stack
 
 from regard.inspection.collect import tiny_pass
 from regard.inspection.collect.from_model import graph_of
-from regard.models.contract import Tokens
+from regard.models import Tokens
 
 
 def test_sizes_of_the_pass_are_those_of_no_parameter():

@@ -16,11 +16,10 @@ from inspection.subjects import (
     subject,
 )
 
-from regard.data.documents import encode_documents
-from regard.data.tokenizer import START
-from regard.decoding.sources import documents_of, tokens_of
+from regard.data import START, encode_documents
+from regard.decoding import documents_of, tokens_of
 from regard.inspection import exhibit_of
-from regard.models.contract import Pictures
+from regard.models import Pictures
 
 CROSSING = [name for name in (*TRANSLATORS, *CAPTIONERS) if name in ATTENTIVE and not name.startswith("ntm")]
 

@@ -5,8 +5,8 @@ import torch
 from inspection.subjects import TEXT, TRANSLATORS, recorded, subject
 from oracles import agree
 
-from regard.data.tokenizer import START
-from regard.decoding.sources import tokens_of
+from regard.data import START
+from regard.decoding import tokens_of
 from regard.errors import ArgumentError
 from regard.inspection import Which, exhibit_of
 from regard.inspection.collect.walk import stages_of, walk, walk_of

@@ -8,8 +8,7 @@ import torch
 from matplotlib.figure import Figure
 from PIL import Image
 
-from regard.attention import Attention, Heads
-from regard.attention.score import Dot
+from regard.attention import Attention, Dot, Heads
 from regard.errors import ArgumentError, ShapeError
 from regard.inspection import bars, heatmap, save, svg
 from regard.inspection.draw import plot

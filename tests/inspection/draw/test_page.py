@@ -15,9 +15,7 @@ import torch
 from inspection import exhibits
 from inspection.subjects import exhibit_of_subject
 
-from regard.attention import Attention
-from regard.attention.score import Dot
-from regard.attention.span import Predictive
+from regard.attention import Attention, Dot, Predictive
 from regard.attention.weighting import Hard, Plain
 from regard.errors import ArgumentError, ShapeError
 from regard.inspection import Page, Which, page

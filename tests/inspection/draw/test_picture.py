@@ -9,8 +9,7 @@ from inspection import exhibits
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.patches import Rectangle
 
-from regard.attention import Attention
-from regard.attention.score import Dot
+from regard.attention import Attention, Dot
 from regard.errors import ArgumentError
 from regard.inspection import picture, save, svg
 from regard.inspection.collect.sides import merge

@@ -1,6 +1,7 @@
 """The plot of a score by length."""
 
-from regard.evaluation.evaluation import Bucket, Lengths
+from regard.evaluation import Lengths
+from regard.evaluation.evaluation import Bucket
 from regard.inspection.draw.heatmap import svg
 from regard.inspection.draw.plot import draw_lengths
 

@@ -10,8 +10,8 @@ from pages import read
 
 from regard.inspection import heatmap
 from regard.inspection.draw.report_page import LookPicture, article, write
+from regard.training import validation_samples
 from regard.training.metrics import Metrics
-from regard.training.sample import Sample
 
 EVIL = '<script>alert(\'x\')</script> " onload="x" & </pre></style> שלום \u202e'
 
@@ -64,7 +64,11 @@ def test_a_translation_run_is_told_whole(tmp_path):
 
 
 def test_samples_are_marked_by_more_than_colour(tmp_path):
-    samples = [Sample("s", "Ein Mann reitet", "Ein Hund"), Sample("s", "ja", "ja"), Sample("s", "ja", "")]
+    samples = [
+        validation_samples.Sample("s", "Ein Mann reitet", "Ein Hund"),
+        validation_samples.Sample("s", "ja", "ja"),
+        validation_samples.Sample("s", "ja", ""),
+    ]
     text = write(tmp_path, samples=samples).read_text()
     assert "Ein <mark>Hund</mark>" in text
     assert "text-decoration: underline" in text
@@ -127,7 +131,7 @@ def test_nothing_given_can_break_the_page(tmp_path):
         folder,
         title=EVIL,
         data=EVIL,
-        samples=[Sample(EVIL, EVIL, "x " + EVIL)],
+        samples=[validation_samples.Sample(EVIL, EVIL, "x " + EVIL)],
         look=seen,
         signature=[(EVIL, EVIL)],
         commands=[(EVIL, EVIL)],
@@ -137,7 +141,7 @@ def test_nothing_given_can_break_the_page(tmp_path):
 
 
 def test_a_lone_surrogate_can_be_written(tmp_path):
-    assert "x?" in read(write(tmp_path, samples=[Sample("x\ud800", "y", "z")]).read_text())
+    assert "x?" in read(write(tmp_path, samples=[validation_samples.Sample("x\ud800", "y", "z")]).read_text())
 
 
 @pytest.mark.unchecked

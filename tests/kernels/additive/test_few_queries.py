@@ -4,9 +4,7 @@ import interpreted  # noqa: F401
 import pytest
 import torch
 
-from regard.attention import Attention
-from regard.attention.score import Additive
-from regard.attention.span import Lengths
+from regard.attention import Additive, Attention, Lengths
 from regard.kernels import backends
 from regard.kernels.additive import few_queries, reference
 from regard.kernels.features import ADDITIVE, BILINEAR, DROPOUT, GRADIENT, LENGTHS, MASK, SOFTMAX

@@ -3,9 +3,7 @@
 import pytest
 import torch
 
-from regard.attention import Attention
-from regard.attention.cache import Prepared
-from regard.attention.score import Additive
+from regard.attention import Additive, Attention, Prepared
 from regard.kernels.additive import few_queries, reference
 from regard.kernels.reference import softmax
 

@@ -6,9 +6,7 @@ import interpreted  # noqa: F401
 import pytest
 import torch
 
-from regard.attention import Attention
-from regard.attention.score import Additive
-from regard.attention.span import Lengths
+from regard.attention import Additive, Attention, Lengths
 from regard.kernels import backends
 from regard.kernels import reference as specification
 from regard.kernels.additive import reference

@@ -11,9 +11,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from kernels.cases import calls, recorded
 
-from regard.attention import Attention, Heads, use_backend
-from regard.attention.score import Dot
-from regard.attention.span import Alibi, Causal, Lengths, Monotonic
+from regard.attention import Alibi, Attention, Causal, Dot, Heads, Lengths, Monotonic, use_backend
 from regard.errors import BackendError
 
 

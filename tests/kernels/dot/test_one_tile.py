@@ -8,9 +8,7 @@ import torch
 
 pytest.importorskip("triton")
 
-from regard.attention import Attention
-from regard.attention.score import Dot
-from regard.attention.span import Causal, Lengths
+from regard.attention import Attention, Causal, Dot, Lengths
 from regard.errors import DtypeError, ShapeError
 from regard.kernels.dot import one_tile
 

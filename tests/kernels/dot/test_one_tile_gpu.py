@@ -4,9 +4,7 @@ import pytest
 import torch
 from kernels.cases import recorded
 
-from regard.attention import Attention, Heads, use_backend
-from regard.attention.score import Dot
-from regard.attention.span import Causal, Lengths, Mask, Monotonic, Packed
+from regard.attention import Attention, Causal, Dot, Heads, Lengths, Mask, Monotonic, Packed, use_backend
 
 pytestmark = [
     pytest.mark.gpu,

@@ -6,10 +6,7 @@ from itertools import pairwise
 import pytest
 import torch
 
-from regard.attention import Attention, use_backend
-from regard.attention.score import Dot
-from regard.attention.span import Causal, Packed
-from regard.attention.weighting import Softmax
+from regard.attention import Attention, Causal, Dot, Packed, Softmax, use_backend
 from regard.kernels.dot.varlen import arguments, takes_scale
 
 

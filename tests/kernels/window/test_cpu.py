@@ -5,9 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from regard.attention import Attention
-from regard.attention.score import Additive, General
-from regard.attention.span import Causal, Lengths, Monotonic, Predictive
+from regard.attention import Additive, Attention, Causal, General, Lengths, Monotonic, Predictive
 from regard.kernels import reference
 from regard.kernels.window import cpu, cpu_buckets
 from regard.kernels.window import reference as window_reference

@@ -4,9 +4,7 @@ import interpreted  # noqa: F401
 import pytest
 import torch
 
-from regard.attention import Attention
-from regard.attention.score import Additive, General
-from regard.attention.span import Lengths, Predictive
+from regard.attention import Additive, Attention, General, Lengths, Predictive
 from regard.errors import BackendError
 from regard.kernels import backends
 from regard.kernels import reference as specification

@@ -4,7 +4,7 @@ import pytest
 from models.pictured import captioner, captions, pictures
 from oracles import agree
 
-from regard.attention.positions import Sinusoidal2D
+from regard.attention import Sinusoidal2D
 from regard.errors import ShapeError
 
 

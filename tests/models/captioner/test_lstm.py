@@ -6,9 +6,7 @@ from models import formulas
 from models.pictured import CASES, captioner, captions, pictures
 from oracles import agree
 
-from regard.attention import use_backend, watch
-from regard.attention.score import Score
-from regard.attention.weighting import Softmax
+from regard.attention import Score, Softmax, use_backend, watch
 
 LSTMS = [name for name in CASES if name != "transformer"]
 

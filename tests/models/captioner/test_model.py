@@ -6,8 +6,7 @@ from models.pictured import ATTENTIVE, CASES, WORDS, captioner, captions, pictur
 from models.test_contract import NothingRead
 from oracles import agree
 
-from regard.attention import watch
-from regard.attention.look import Attentive
+from regard.attention import Attentive, watch
 from regard.models.captioner.config import CaptionerConfig
 from regard.models.contract import Pictures
 from regard.models.kinds import KINDS, build

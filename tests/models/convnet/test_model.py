@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from regard.attention.call_records import watch
+from regard.attention import watch
 from regard.errors import ConfigError
 from regard.models.contract import Pictures
 from regard.models.convnet.config import ConvNetConfig

@@ -5,7 +5,7 @@ import torch
 from models.formulas import read
 
 from regard.attention import watch
-from regard.decoding.sources import documents_of
+from regard.decoding import documents_of
 from regard.errors import ArgumentError, ConfigError
 from regard.models.contract import Documents, Tokens
 from regard.models.han.model import group_by_length

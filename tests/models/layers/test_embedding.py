@@ -7,8 +7,7 @@ import pytest
 import torch
 from oracles import agree
 
-from regard.attention.blocks import Encoder
-from regard.attention.span import Packed
+from regard.attention import Encoder, Packed
 from regard.models.layers.embedding import Embedding, initialise
 
 

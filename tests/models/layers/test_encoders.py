@@ -8,8 +8,7 @@ import torch
 from models.cases import SOURCES, TARGETS, luong, rnnsearch, sentences
 from oracles import agree
 
-from regard.attention import watch
-from regard.attention.blocks import Block
+from regard.attention import Block, watch
 from regard.errors import ConfigError
 from regard.models.kinds import build
 from regard.models.layers.cells import Bidirectional, Stack

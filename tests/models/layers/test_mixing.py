@@ -14,14 +14,15 @@ from oracles import agree
 from torch import nn
 
 from regard import load
-from regard.attention.span import Lengths, join
+from regard.attention import Lengths, join
 from regard.config import parse
 from regard.errors import ConfigError, RegardError
 from regard.models.kinds import build, complete_table
 from regard.models.layers.mixing import Convolution, Recurrence
 from regard.models.transformer.config import TransformerConfig
-from regard.tasks.run_start import start
-from regard.training.checkpoint import Checkpoints, canonical, read_manifest
+from regard.tasks import start
+from regard.training import Checkpoints, read_manifest
+from regard.training.checkpoint import canonical
 
 
 @pytest.mark.parametrize("reach", [1, 3])

@@ -5,10 +5,8 @@ import torch
 from models.cases import model_of, pair
 from torch import nn
 
-from regard.attention import Attention, use_backend
-from regard.attention.score import Additive, Cosine, Dot, General
-from regard.attention.span import Causal
-from regard.attention.weighting import Hard, Softmax, Sparsemax
+from regard.attention import Additive, Attention, Causal, Cosine, Dot, General, Softmax, use_backend
+from regard.attention.weighting import Hard, Sparsemax
 from regard.models.layers.recurrent import (
     attend_rows,
     can_bypass,

@@ -6,7 +6,7 @@ from torch import nn
 
 from regard.errors import ArgumentError, ShapeError
 from regard.models.layers.resnet import ResNet
-from regard.training.checkpoint import load_weights, weights_of
+from regard.training import load_weights, weights_of
 
 
 def pictures(count=3, height=24, width=40):

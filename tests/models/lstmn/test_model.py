@@ -8,7 +8,7 @@ from oracles import agree, gradients, softmax, sum_of
 
 from regard.attention import use_backend, watch
 from regard.errors import ArgumentError
-from regard.kernels.recurrence.lstmn import cpu
+from regard.kernels import lstmn_cpu as cpu
 from regard.models.contract import Tokens
 from regard.models.kinds import build
 

@@ -8,14 +8,12 @@ from models import formulas
 from models.cases import SOURCES, TARGETS, model_of, ntm, pair, row, sentences
 from oracles import agree
 
-from regard.data.batching import collate
-from regard.data.tokenizer import END
-from regard.decoding.options import GREEDY
-from regard.decoding.sentence_search import search
+from regard.data import END, collate
+from regard.decoding import GREEDY, search
 from regard.errors import ConfigError
 from regard.models.contract import Tokens
 from regard.models.kinds import build
-from regard.training.objective import Prediction
+from regard.training import Prediction
 
 CASES = ["ntm", "ntm-feedforward-two-heads", "ntm-fed"]
 

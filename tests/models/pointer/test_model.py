@@ -9,16 +9,14 @@ from models.cases import TARGETS, model_of, pair, pointer, row, sentences
 from oracles import agree
 
 from regard.attention import watch
-from regard.data.batching import collate
-from regard.data.tokenizer import END, START
-from regard.decoding.options import Options
-from regard.decoding.sentence_search import search
+from regard.data import END, START, collate
+from regard.decoding import Options, search
 from regard.errors import ArgumentError, ConfigError
 from regard.models.contract import Tokens
 from regard.models.kinds import build
 from regard.models.layers.cells import Bidirectional
 from regard.models.pointer.model import mark_used
-from regard.training.objective import Prediction
+from regard.training import Prediction
 
 CASES = ["pointer", "pointer-bidirectional", "pointer-once"]
 every_case = pytest.mark.parametrize("name", CASES)

@@ -7,7 +7,7 @@ from models.cases import RECURRENT_CASES, model_of, pair
 from oracles import agree
 
 from regard.attention import use_backend, watch
-from regard.kernels.recurrence.rnnsearch import cpu
+from regard.kernels import rnnsearch_cpu as cpu
 
 CASES = [name for name, case in RECURRENT_CASES.items() if case[0] == "rnnsearch"]
 

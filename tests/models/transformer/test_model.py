@@ -6,8 +6,8 @@ import math
 import pytest
 import torch
 
-from regard.attention.score import Dot
-from regard.data.tokenizer import END, START
+from regard.attention import Dot
+from regard.data import END, START
 from regard.errors import ArgumentError, ConfigError
 from regard.models.contract import Tokens
 from regard.models.kinds import build, read_model_config

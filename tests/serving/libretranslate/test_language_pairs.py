@@ -6,9 +6,7 @@ import pytest
 from serving.served import STORED
 
 from regard.config import parse
-from regard.data.builtin import generate
-from regard.data.language_profile import FILE, LanguageProfile, RunLanguages
-from regard.data.settings import DataSettings
+from regard.data import DataSettings, generate, language_profile
 from regard.serving.libretranslate.language_pairs import LanguagePair, LanguageTable, as_detection, find_tag
 
 
@@ -26,8 +24,12 @@ def model(name, source, targets, folder=STORED, tags=(), translates=True, many=(
 def profiled(tmp_path):
     """A folder with the profiles of English and of German."""
     examples = list(generate("phrasebook", 300))
-    english, german = (LanguageProfile.of([getattr(each, side) for each in examples]) for side in ("source", "target"))
-    (tmp_path / FILE).write_text(RunLanguages(english, {"": german}).dumps(), encoding="utf-8")
+    english, german = (
+        language_profile.LanguageProfile.of([getattr(each, side) for each in examples]) for side in ("source", "target")
+    )
+    (tmp_path / language_profile.FILE).write_text(
+        language_profile.RunLanguages(english, {"": german}).dumps(), encoding="utf-8"
+    )
     return tmp_path
 
 

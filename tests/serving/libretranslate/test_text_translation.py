@@ -3,7 +3,7 @@
 import pytest
 from serving.served import serve, stored
 
-from regard.decoding.options import Options
+from regard.decoding import Options
 from regard.serving.libretranslate.language_pairs import LanguagePair
 from regard.serving.libretranslate.markup import parse_html
 from regard.serving.libretranslate.text_translation import keep_space, render_all, translate_linked, translate_plain

@@ -2,9 +2,9 @@
 
 import pytest
 
-from regard.evaluation.alignment import Gold
-from regard.inspection.alignments.selection import Reading
-from regard.tasks.settings import read_settings
+from regard.evaluation import Gold
+from regard.inspection import selection
+from regard.tasks import read_settings
 from regard_studies import run
 from regard_studies.alignment import claim
 from regard_studies.alignment.claim import SYSTEMS, tables
@@ -53,7 +53,7 @@ def test_one_link_a_word_finds_what_it_can():
 
 def test_a_head_is_judged_by_the_pairs_that_did_not_choose_it():
     def half(first, second):
-        return [Reading("x", 0, 0, first), Reading("x", 1, 0, second)]
+        return [selection.Reading("x", 0, 0, first), selection.Reading("x", 1, 0, second)]
 
     assert held_out_error(half(0.1, 0.5), half(0.2, 0.6)) == pytest.approx(0.15)
     assert held_out_error(half(0.1, 0.5), half(0.9, 0.3)) == pytest.approx(

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from regard.inspection.alignments.selection import Reading
+from regard.inspection import selection
 from regard_studies.alignment.draw import by_layer, curves, heat_map, mechanism_table, step_table
 from regard_studies.alignment.measure import SystemFigures
 from regard_studies.alignment.verdicts import Findings, layer_means, verdicts
@@ -16,7 +16,7 @@ CURVE = [(100, 5.0, 80.0), (200, 20.0, 35.0)]
 def readings(*layers):
     """Of each layer the rates of its heads, and then of their mean, the word written; the word read is far worse."""
     return [
-        Reading(f"blocks.{layer}", None if head == len(rates) - 1 else head, offset, rate + 0.05 * offset)
+        selection.Reading(f"blocks.{layer}", None if head == len(rates) - 1 else head, offset, rate + 0.05 * offset)
         for layer, rates in enumerate(layers)
         for offset in (0, 1)
         for head, rate in enumerate(rates)

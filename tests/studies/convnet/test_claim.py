@@ -3,10 +3,10 @@
 import pytest
 import torch
 
-from regard.models.contract import Pictures
-from regard.models.kinds import build
-from regard.tasks.settings import read_settings
-from regard_corpora.scenes import Pictured, Scene, Shape
+from regard.models import Pictures, build
+from regard.tasks import read_settings
+from regard_corpora import Pictured
+from regard_corpora.scenes import Scene, Shape
 from regard_studies import run
 from regard_studies.convnet import claim
 from regard_studies.convnet.claim import tables, verdicts

@@ -5,7 +5,7 @@ import gzip
 import pytest
 
 from regard.errors import CommandError
-from regard.tasks.settings import read_settings
+from regard.tasks import read_settings
 from regard_studies.corpora.reviews import built_in_reviews, imdb
 
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from regard.inspection.collect.documents import WeighedSentence
-from regard.tasks.settings import read_settings
+from regard.inspection import WeighedSentence
+from regard.tasks import read_settings
 from regard_studies import run
 from regard_studies.corpora.reviews import Reviews, built_in_reviews
 from regard_studies.documents import claim

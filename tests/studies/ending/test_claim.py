@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from regard.data.builtin import generate
-from regard.tasks.settings import read_settings
+from regard.data import generate
+from regard.tasks import read_settings
 from regard_studies import run
 from regard_studies.ending import claim
 from regard_studies.ending.claim import CORPORA, LONGEST, SHORTEST, even_hazard, tables, verdicts

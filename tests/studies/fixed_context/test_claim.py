@@ -2,7 +2,7 @@
 
 import pytest
 
-from regard.tasks.settings import read_settings
+from regard.tasks import read_settings
 from regard_studies import run
 from regard_studies.corpora.pairs import Pairs, phrasebook
 from regard_studies.fixed_context import claim

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from regard.run import Run
-from regard.tasks.settings import read_settings
+from regard.tasks import read_settings
 from regard_studies import run
 from regard_studies.corpora import pairs
 from regard_studies.heads import claim

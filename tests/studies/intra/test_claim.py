@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from regard.models.kinds import build, read_model_config
+from regard.models import build, read_model_config
 from regard.run import Run
-from regard.tasks.settings import read_settings
+from regard.tasks import read_settings
 from regard_studies import run
 from regard_studies.corpora.reviews import Reviews, built_in_reviews
 from regard_studies.corpora.sentences import Sentences, german

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from regard.evaluation.alignment import measure_links
-from regard.tasks.settings import read_settings
+from regard.evaluation import measure_links
+from regard.tasks import read_settings
 from regard_studies import run
 from regard_studies.corpora.pairs import Pairs, phrasebook
 from regard_studies.luong_table import claim

@@ -5,10 +5,9 @@ import json
 import pytest
 import torch
 
-from regard.models.kinds import build
-from regard.models.transformer.config import TransformerConfig
+from regard.models import TransformerConfig, build
 from regard.run import Run
-from regard.tasks.settings import read_settings
+from regard.tasks import read_settings
 from regard_studies.corpora.pairs import Pairs, phrasebook
 from regard_studies.parallel import training
 from regard_studies.parallel.draw import LABELS

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from regard.attention.positions import Sinusoidal
+from regard.attention import Sinusoidal
 from regard_studies.page import precision
 from regard_studies.positions.measure import (
     BLIND,

@@ -6,10 +6,10 @@ import pytest
 import torch
 from models.cases import model_of
 
-from regard.data.builtin import generate
-from regard.models.contract import Tokens
+from regard.data import generate
+from regard.models import Tokens
 from regard.run import Run
-from regard.tasks.settings import read_settings
+from regard.tasks import read_settings
 from regard_studies import run
 from regard_studies.corpora import pairs
 from regard_studies.positions import training

@@ -3,14 +3,12 @@
 import pytest
 import torch
 
-from regard.data.builtin import Example, generate
-from regard.inspection.alignments.dependencies import SIDES, measure_dependencies
-from regard.tasks.settings import read_settings
-from regard.tasks.run_start import start
-from regard.tasks.task import build_model
+from regard.data import Example, generate
+from regard.inspection import dependency_links
+from regard.tasks import build_model, read_settings, start
+from regard_corpora import RELATIONS, name_relations
 from regard_studies.relations import claim, measure
 from regard_studies.relations.claim import run, tables, verdicts
-from regard_corpora.phrasebook.relation_names import RELATIONS, name_relations
 from regard_studies.relations.measure import (
     ALL,
     FAR,
@@ -97,11 +95,11 @@ def test_heads_are_counted_as_they_are_elsewhere(tmp_path, monkeypatch):
     model = build_model(opened.settings, opened.tokenizers).eval()
     examples = list(generate("phrasebook", 30, split="test", pair="en-de", seed=0, edition=1))
     found = count(model, opened.tokenizers, examples)
-    for heed in measure_dependencies(model, opened.tokenizers, examples):
+    for heed in dependency_links.measure_dependencies(model, opened.tokenizers, examples):
         side = found[heed.side]
         assert side.words[ALL] == heed.words
         assert side.share(side.heads[heed.view, heed.head], ALL) == pytest.approx(100 * heed.share)
-    for side in SIDES:
+    for side in dependency_links.SIDES:
         whole = found[side]
         assert sum(right[ALL] for right in whole.distances.values()) == whole.words[ALL]
         assert whole.words[FAR] == sum(right[ALL] for far, right in whole.distances.items() if abs(far) >= 3)

@@ -8,9 +8,9 @@ import torch
 import torch.nn.functional as F
 from models.cases import model_of
 
-from regard.data.tokenizer import END
+from regard.data import END
 from regard.run import Run
-from regard.tasks.settings import read_settings
+from regard.tasks import read_settings
 from regard_studies import run
 from regard_studies.corpora import pairs
 from regard_studies.scaling import measure, training

@@ -3,7 +3,7 @@
 import pytest
 from studies.galleries import SCENES, photographs
 
-from regard.tasks.settings import read_settings
+from regard.tasks import read_settings
 from regard_studies import run
 from regard_studies.corpora.images import flickr8k
 from regard_studies.page import Table

@@ -21,8 +21,7 @@ from regard.cli.options import (
     with_search,
 )
 from regard.cli.runs import check_folders, open_beside, open_run, print_unknown_words
-from regard.io.inputs import encode_inputs
-from regard.io.output import check_output
+from regard.io import check_output, encode_inputs
 
 SourceOption = Annotated[str | None, file_option("Text file of sources, one per line; - reads standard input.")]
 TargetOption = Annotated[
@@ -117,8 +116,8 @@ def align(
     """
     check_options(source, target, translations, reverse, symmetrise, choose, agree, dependencies)
     check_folders(run)
-    from regard.decoding.ensemble import first_model
-    from regard.inspection.alignments.corpus import align_pairs, change_settings, read_pairs
+    from regard.decoding import first_model
+    from regard.inspection import corpus_alignment
 
     source, target = encode_inputs(encoding, source, target)
     check_output(out, source, target)
@@ -129,7 +128,7 @@ def align(
     for each in filter(None, (opened, other)):
         each.require("align")
     changes = dict[str, Any](view=view, head=head, offset=offset, threshold=threshold, join=join, balance=balance)
-    opened.alignment_settings = change_settings(
+    opened.alignment_settings = corpus_alignment.change_settings(
         opened.alignment_settings, first_model(opened.model).cross_attentions, **changes
     )
     if dependencies:
@@ -137,7 +136,7 @@ def align(
     elif judges is not None or agree:
         choose_and_print(opened, other, source, target, judges, choose)
     else:
-        total, chunks = read_pairs(opened, source, target, print_message, **search)
-        aligned = (align_pairs(opened, other, chunk, symmetrise) for chunk in chunks)
+        total, chunks = corpus_alignment.read_pairs(opened, source, target, print_message, **search)
+        aligned = (corpus_alignment.align_pairs(opened, other, chunk, symmetrise) for chunk in chunks)
         write_links(opened.alignment_settings, aligned, total, out, translations, gold_links, gold)
         print_unknown_words(opened)

@@ -41,11 +41,10 @@ def caption(
     With several pictures, or a folder, each caption follows the picture's path and a tab. Pictures that cannot be read
     are named on standard error and skipped.
     """
-    from regard.data.images.caption_files import PictureFiles
-    from regard.io.formats import caption_lines
-    from regard.io.output import check_output, open_output
+    from regard.data import caption_files
+    from regard.io import check_output, formats, open_output
 
-    files = PictureFiles(pictures, print_message)
+    files = caption_files.PictureFiles(pictures, print_message)
     check_output(out, *pictures)
     opened = open_run(run, checkpoint=checkpoint, device=device)
     paths = deque[str]()
@@ -59,5 +58,5 @@ def caption(
     with open_output(out) as write:
         for each in captions:
             path = "" if files.single and not as_json else paths.popleft()
-            write(caption_lines(path, each, scores or search["nbest"] > 1, as_json))
+            write(formats.caption_lines(path, each, scores or search["nbest"] > 1, as_json))
     files.end()

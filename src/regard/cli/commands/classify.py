@@ -51,9 +51,8 @@ def classify(
     file, it reads standard input as it comes. In a table (.tsv, .csv, .jsonl, .json), it reads the texts and ignores
     labels.
     """
-    from regard.data.table_texts import TableTexts
-    from regard.io.inputs import DocumentLines, encode_input, one_input, text_or_file
-    from regard.io.output import check_output, open_output, progress_bar
+    from regard.data import TableTexts
+    from regard.io import DocumentLines, check_output, encode_input, one_input, open_output, progress_bar, text_or_file
 
     inputs = items or []
     check_output(out)
@@ -77,14 +76,14 @@ def classify(
 
 def classify_pictures(run: "Run", inputs: "Sequence[str]", scores: bool, as_json: bool) -> "Iterator[str]":
     """Yield the line to write for each picture; those that cannot be read are named, and counted."""
-    from regard.data.images.caption_files import PictureFiles
+    from regard.data import caption_files
     from regard.errors import CommandError
-    from regard.io.formats import label_line
+    from regard.io import formats
 
     if not inputs:
         raise CommandError(f"which pictures? {run.folder} reads pictures; give files, or folders of them")
-    files = PictureFiles(inputs, print_message)
+    files = caption_files.PictureFiles(inputs, print_message)
     for path, pixels in files.read(run.settings.data):
         place = "" if files.single else path
-        yield label_line({"picture": path}, run.classify([pixels])[0], scores, as_json, place)
+        yield formats.label_line({"picture": path}, run.classify([pixels])[0], scores, as_json, place)
     files.end()

@@ -25,11 +25,10 @@ from regard.cli.options import (
 )
 from regard.cli.runs import open_run, warn_of_lowercase
 from regard.errors import CommandError
-from regard.io.packs import is_folder
+from regard.io import packs
 
 if TYPE_CHECKING:
-    from regard.evaluation.items import Items
-    from regard.evaluation.significance import Comparison
+    from regard.evaluation import Comparison, Items
     from regard.run import Run
 
 Compared = Annotated[
@@ -90,21 +89,18 @@ def compare(
         if not system.exists():
             raise CommandError(f"{system}: no such file or folder, expected a run folder or a text file of outputs")
 
-    from regard.evaluation.items import read_items
-    from regard.evaluation.metric import METRICS, choose_metrics
-    from regard.evaluation.significance import compare_outputs
-    from regard.evaluation.text import check_tokenizer
-    from regard.tasks.evaluation import drop_unfit_metrics, lead_with
+    from regard.evaluation import METRICS, check_tokenizer, choose_metrics, compare_outputs, read_items
+    from regard.tasks import evaluation
 
     keys = list(METRICS) if metrics is None else choose_metrics(metrics, list(METRICS))
     check_tokenizer(tokenize)
     items = read_items(source, reference, alternatives=alternatives, say=print_message)
     notes: list[str] = []
-    keys = drop_unfit_metrics(keys, items.references, tokenize, notes.append) if metrics is None else keys
+    keys = evaluation.drop_unfit_metrics(keys, items.references, tokenize, notes.append) if metrics is None else keys
     opening: dict[str, Any] = {"checkpoint": checkpoint, "device": device}
-    runs = {system: open_run(system, **opening) for system in (a, b) if is_folder(system)}
+    runs = {system: open_run(system, **opening) for system in (a, b) if packs.is_folder(system)}
     if metrics is None and runs:
-        keys = lead_with(next(iter(runs.values())).settings.training.metric, keys)
+        keys = evaluation.lead_with(next(iter(runs.values())).settings.training.metric, keys)
     first, second = collect_outputs((a, b), runs, items, search, batch_tokens, lowercase)
     options: dict[str, Any] = {"lowercase": lowercase, "tokenize": tokenize, "resamples": resamples, "seed": seed}
     options["examples"] = examples
@@ -127,19 +123,21 @@ def collect_outputs(
     lowercase: bool,
 ) -> list[list[str]]:
     """Collect the outputs of each system; files are read, and refused, before any run translates."""
-    from regard.tasks.evaluation import translate_sources
+    from regard.tasks import evaluation
 
     for run in runs.values():
         warn_of_lowercase(run, lowercase)
     outputs = {system: items.read_outputs(system, print_message) for system in systems if system not in runs}
     how = batch_tokens, print_message, show_progress
-    outputs |= {system: translate_sources(run, items.sources or [], *how, **search) for system, run in runs.items()}
+    outputs |= {
+        system: evaluation.translate_sources(run, items.sources or [], *how, **search) for system, run in runs.items()
+    }
     return [outputs[system] for system in systems]
 
 
 def print_comparison(comparison: "Comparison") -> None:
     """Print a comparison for people: the metrics, what they mean, and sentences that differ most."""
-    from regard.training.sample import bracketed, legible
+    from regard.training import validation_samples
 
     print(f"{comparison.sentences:,} sentences, {comparison.same:,} of them identical in both\n")
     rows, differences = [], list(comparison.differences.values())
@@ -156,9 +154,11 @@ def print_comparison(comparison: "Comparison") -> None:
         print_text("Where they differ most, by chrF; [brackets] differ from the reference, ‸ marks missing words")
     for name, contrasts in zip("AB", comparison.contrasts, strict=True):
         for contrast in contrasts:
-            reference = legible(contrast.reference)
+            reference = validation_samples.legible(contrast.reference)
             print(f"\n  {name} is better in sentence {contrast.number:,}")
-            print_text(f"  source     {legible(contrast.source)}", 13)
+            print_text(f"  source     {validation_samples.legible(contrast.source)}", 13)
             print_text(f"  reference  {reference}", 13)
-            print_text(f"  A {contrast.a_chrf:6.1f}   {bracketed(legible(contrast.a), reference)}", 13)
-            print_text(f"  B {contrast.b_chrf:6.1f}   {bracketed(legible(contrast.b), reference)}", 13)
+            text = validation_samples.bracketed(validation_samples.legible(contrast.a), reference)
+            print_text(f"  A {contrast.a_chrf:6.1f}   {text}", 13)
+            text = validation_samples.bracketed(validation_samples.legible(contrast.b), reference)
+            print_text(f"  B {contrast.b_chrf:6.1f}   {text}", 13)

@@ -41,9 +41,8 @@ def data(
     `phrasebook` has sentence pairs with gold alignments and syntactic heads; other corpora are labelled documents, or
     pictures with captions.
     """
-    from regard.data.builtin import CORPORA, options_of, suggest_names
-    from regard.data.builtin_files import write
-    from regard.io.output import check_link
+    from regard.data import CORPORA, options_of, suggest_names, write
+    from regard.io import check_link
 
     if show:
         for each, row in CORPORA.items():

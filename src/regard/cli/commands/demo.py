@@ -32,7 +32,7 @@ def demo(
 
     The model is a Transformer, trained from scratch on a built-in corpus; --lineage compares three models.
     """
-    from regard.io.output import check_link
+    from regard.io import check_link
 
     corpora = plugins.home("corpus")
     if out is not None:
@@ -46,7 +46,7 @@ def demo(
         print(f"\nplot: {comparison.picture}", file=sys.stderr)
         return
 
-    from regard.inspection.draw.heatmap import bars
+    from regard.inspection import bars
 
     folder = out or Path("runs/demo")
     corpora.remove_earlier(folder)

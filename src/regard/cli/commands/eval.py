@@ -29,7 +29,7 @@ from regard.cli.options import (
     with_search,
 )
 from regard.errors import CommandError
-from regard.io.inputs import encode_inputs
+from regard.io import encode_inputs
 
 RunsArgument = Annotated[list[Path] | None, typer.Argument(metavar="RUN", help="Run folder; several make an ensemble.")]
 GoldOption = Annotated[

@@ -56,9 +56,8 @@ def export(
 def write_export(run: str, to: str, out: Path, quantize: str | None, check: Path | None, checkpoint: str) -> None:
     """Write a folder, and print what is in it; mistakes are told before torch is imported, which takes seconds."""
     from regard.cli.runs import check_folders
-    from regard.interop.folders import check_new
-    from regard.interop.formats import find_format
-    from regard.io.lines import check_file
+    from regard.interop import check_new, find_format
+    from regard.io import check_file
 
     row = find_format(to, "--to")
     check_new(out)
@@ -66,7 +65,7 @@ def write_export(run: str, to: str, out: Path, quantize: str | None, check: Path
     if check is not None:
         check_file(check)
 
-    from regard.interop.export import export_model
+    from regard.interop import export_model
 
     options = {} if quantize is None else {"quantize": quantize}
     report = export_model(run, out, to=row.name, checkpoint=checkpoint, check=check, **options)
@@ -77,10 +76,10 @@ def write_export(run: str, to: str, out: Path, quantize: str | None, check: Path
 
 def verify_again(folder: Path, run: str | None, check: Path | None) -> None:
     """Verify an exported folder, and print what was found."""
-    from regard.interop.manifest import read_manifest
+    from regard.interop import read_manifest
 
     read_manifest(folder)
 
-    from regard.interop.export import verify_export
+    from regard.interop import verify_export
 
     print(f"{folder} verified: {verify_export(folder, run, check)}")

@@ -32,14 +32,13 @@ def import_(
     Nothing is downloaded: FOLDER holds the files of a model of Marian (OPUS-MT), M2M-100 or NLLB as Transformers stores
     them, or of a Transformer in CTranslate2's format. Every command takes the run, and train --from fine-tunes it.
     """
-    from regard.interop.folders import check_model_folder, check_new
-    from regard.interop.formats import find_format, recognise
+    from regard.interop import check_model_folder, check_new, find_format, recognise
 
     check_new(out)
     check_model_folder(Path(folder))
     row = recognise(Path(folder)) if format is None else find_format(format, "--format")
 
-    from regard.interop.importing import import_model
+    from regard.interop import import_model
 
     chosen = {f"{side}_language": code for side, code in languages.items()}
     report = import_model(folder, out, format=row.name, **chosen, command=shlex.join(["regard", *TYPED]))

@@ -109,22 +109,20 @@ def look(
         print_graph(run, checkpoint, out, format)
         return
 
-    from regard.inspection.draw.files import OutputPaths
+    from regard.inspection import look_files
 
-    paths = OutputPaths.parse(out, format, FORMATS)
+    paths = look_files.OutputPaths.parse(out, format, FORMATS)
     check_walk(paths.format, walk, word, view, head)
     if graph and paths.format != "html":
         raise CommandError(f"--graph: {paths.format} cannot show it with a text; write a page, such as look.html")
 
-    from regard.inspection.collect.dependency_trees import find_trees
-    from regard.inspection.collect.from_run import Which
-    from regard.inspection.collect.inputs import read_against, read_inputs
+    from regard.inspection import Which, dependency_trees, read_against, read_inputs
 
     opened, other = open_both(run, against, checkpoint, device, languages)
     inputs = read_inputs(opened, items or [], count, print_message, as_text)
     seconds = inputs if other is not opened or against is None else read_against(opened, against, len(inputs), as_text)
     which = Which(view, None if head is None else head - 1, None, None if word is None else word - 1)
-    trees = find_trees(tree, items or [], inputs, opened)
+    trees = dependency_trees.find_trees(tree, items or [], inputs, opened)
     places = list(zip(paths.list_paths(len(inputs), inputs + seconds), trees, strict=True))
     shown: dict[str, Any] = {"walk": which if walk else False, "ablate": ablate, "graph": graph}
     beside = None if against is None else (other, seconds)

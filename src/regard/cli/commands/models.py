@@ -23,7 +23,7 @@ def models(
 ) -> None:
     """List the kinds of models, their papers and their options."""
     from regard.config import suggestion
-    from regard.models.kinds import KINDS
+    from regard.models import KINDS
 
     if kind is None:
         print_table(None, [(each.name, each.paper, each.what) for each in KINDS.values()])

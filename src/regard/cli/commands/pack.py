@@ -31,7 +31,7 @@ def pack(
     if out is None:
         raise CommandError(f"--out: missing, expected a file to write, such as {Path(run).name or 'model'}.regard")
 
-    from regard.interop.run_pack import pack as write_pack
+    from regard.interop import pack as write_pack
 
     path = write_pack(run, out, checkpoint=checkpoint, licence=licence, scores=scores)
     print_message(f"{path} written, {path.stat().st_size / 1e6:,.1f} MB; try: regard show {shlex.quote(str(path))}")

@@ -27,7 +27,7 @@ def runs(
 
     It searches folders three levels deep. `regard show RUN` prints more about one of them.
     """
-    from regard.tasks.summary import find_runs
+    from regard.tasks import find_runs
 
     if folder.is_file():
         raise CommandError(f"{folder}: a file given, expected a folder with run folders in it")

@@ -42,8 +42,7 @@ def sample(
     The same seed gives the same texts.
     """
     from regard.errors import CommandError
-    from regard.io.formats import sample_line
-    from regard.io.output import check_output, open_output
+    from regard.io import check_output, formats, open_output
 
     if search["longest"] is None:
         del search["longest"]  # the run knows best
@@ -55,4 +54,6 @@ def sample(
             f"regard translate {shlex.quote(str(run.folder))} --sample"
         )
     with open_output(out) as write:
-        write("".join(sample_line(each, scores, as_json) for each in run.sample(count, prefix=prefix, **search)))
+        write(
+            "".join(formats.sample_line(each, scores, as_json) for each in run.sample(count, prefix=prefix, **search))
+        )

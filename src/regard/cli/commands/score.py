@@ -55,17 +55,15 @@ def score(
 
     It writes one natural logarithm per line; the number of pairs and tokens and the perplexity go to standard error.
     """
-    from regard.data.table_texts import read_tables
-    from regard.io.formats import ScoredTarget
-    from regard.io.inputs import LinePairs, check_lengths, encode_input, text_or_file
-    from regard.io.output import check_output, open_output
+    from regard.data import read_tables
+    from regard.io import LinePairs, check_lengths, check_output, encode_input, formats, open_output, text_or_file
 
     source, target = (None if each is None else text_or_file(each, as_text) for each in (source, target))
     source, target = encode_input(source, encoding), encode_input(target, encoding)
     line_pairs = LinePairs(source, target, print_message)
     check_output(out, source, target)
 
-    from regard.io.output import progress_bar
+    from regard.io import progress_bar
 
     run = open_run(*runs, checkpoint=checkpoint, device=device, languages=languages)
     line_pairs.check(str(run.folder), run.settings.row.alone, run.settings.row.reads)
@@ -80,7 +78,7 @@ def score(
             lines = []
             for i, scored in enumerate(run.score(targets) if sources is None else run.score(sources, targets)):
                 pieces = [*run.tokenizers.target.pieces(ids[i]), "</s>"]
-                scored_target = ScoredTarget(
+                scored_target = formats.ScoredTarget(
                     sources[i] if sources else None, targets[i], scored.log_prob, pieces, scored.tokens
                 )
                 lines.append(scored_target.line(tokens=tokens, normalise=normalise, as_json=as_json))

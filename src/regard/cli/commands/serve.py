@@ -77,7 +77,7 @@ def read_settings(path: Path | None, given: dict[str, Any]) -> Any:
     """Read serve.toml, and what flags say beside it."""
     from regard.config import parse, read
     from regard.errors import ConfigError
-    from regard.serving.settings import ServeSettings
+    from regard.serving import ServeSettings
 
     table = {} if path is None else read(path)
     try:
@@ -91,7 +91,7 @@ def log_to_stderr(quiet: bool) -> None:
     """Let the server's log go to standard error."""
     import logging
 
-    from regard.serving.settings import LOG_FORMAT
+    from regard.serving import LOG_FORMAT
 
     logging.basicConfig(**LOG_FORMAT)
     logging.getLogger("regard.serving").setLevel(logging.WARNING if quiet else logging.INFO)
@@ -100,13 +100,12 @@ def log_to_stderr(quiet: bool) -> None:
 def open_service(settings: Any, runs: list[str]) -> tuple[Any, Any]:
     """Make the service; what it needs comes with the extra `serve`."""
     from regard.errors import MissingExtraError
-    from regard.serving.run_names import parse_runs
+    from regard.serving import parse_runs
 
     check_engine(settings.engine, settings.quantize)
     folders = parse_runs(runs, settings.engine)  # before torch is imported, which takes seconds
     try:
-        from regard.serving.server import run_server
-        from regard.serving.service import Service
+        from regard.serving import Service, run_server
     except ModuleNotFoundError as error:
         raise MissingExtraError(str(error.name), "serve") from None
     return Service(settings, folders), run_server

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from regard.cli.messages import print_table
 from regard.cli.options import JsonOption, RunArgument
-from regard.io.packs import is_pack
+from regard.io import packs
 
 EXAMPLES = (
     "regard show runs/en-de",
@@ -18,16 +18,15 @@ EXAMPLES = (
 
 def show(run: RunArgument, as_json: JsonOption = False) -> None:
     """Show a run: data, model, scores, and the command that trained it."""
-    from regard.tasks.baseline import read_baselines
-    from regard.tasks.summary import summarise
-    from regard.training.metrics import format_duration, format_value, metric_name
+    from regard.tasks import baseline, summarise
+    from regard.training import metrics
 
     summary = summarise(Path(run))
     if as_json:
         print(json.dumps(summary.table(), ensure_ascii=False, allow_nan=False))
         return
     weights = "" if summary.parameters is None else f", {summary.parameters:,} parameters"
-    time = "" if summary.minutes is None else f" in {format_duration(60 * summary.minutes)}"
+    time = "" if summary.minutes is None else f" in {metrics.format_duration(60 * summary.minutes)}"
     of_steps = "" if summary.steps is None else f" of {summary.steps:,}"
     rows = [
         ("run", summary.folder),
@@ -40,15 +39,19 @@ def show(run: RunArgument, as_json: JsonOption = False) -> None:
         ("size", summary.size_text),
     ]
     if summary.best_step is not None:
-        rows.append(("best", f"step {summary.best_step:,}, by {metric_name(summary.metric or 'loss')}"))
-    rows += [("", f"{metric_name(key)} {format_value(key, value)}") for key, value in summary.scores.items()]
-    baselines = None if is_pack(run) else read_baselines(Path(run))
+        rows.append(("best", f"step {summary.best_step:,}, by {metrics.metric_name(summary.metric or 'loss')}"))
+    rows += [
+        ("", f"{metrics.metric_name(key)} {metrics.format_value(key, value)}") for key, value in summary.scores.items()
+    ]
+    baselines = None if packs.is_pack(run) else baseline.read_baselines(Path(run))
     if baselines is not None:
-        listed = [f"{name}: {format_value(baselines.metric, value)}" for name, value in baselines.scores.items()]
-        head = f"{metric_name(baselines.metric)} of"
+        listed = [
+            f"{name}: {metrics.format_value(baselines.metric, value)}" for name, value in baselines.scores.items()
+        ]
+        head = f"{metrics.metric_name(baselines.metric)} of"
         rows += [("baselines" if number == 0 else "", f"{head} {each}") for number, each in enumerate(listed)]
     rows += [("command" if number == 0 else "", each) for number, each in enumerate(summary.commands)]
-    if is_pack(run):
+    if packs.is_pack(run):
         rows.append(("licence", summary.licence or "none stated"))
     elif summary.step:
         config = shlex.quote(str(Path(run) / "config.toml"))

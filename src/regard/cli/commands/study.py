@@ -56,7 +56,7 @@ def study(
     if untrained and name in rows and rows[name].trained:
         raise CommandError(f"--untrained: {name} measures nothing without training; leave it out")
 
-    from regard.io.output import check_link
+    from regard.io import check_link
 
     check_link(out, "--out")
     seeds_to_train = parse_seeds(seeds, seed, quick)

@@ -68,7 +68,7 @@ def train(
     if base is not None and "model" in tables:
         raise CommandError("--from: uses the run's model; leave out --model and --preset")
     table, cached = read_table(config, resume, base)
-    from regard.tasks.time_limit import set_by_hand
+    from regard.tasks import set_by_hand
 
     for name, part in tables.items():
         table[name] = {**table.get(name, {}), **part}

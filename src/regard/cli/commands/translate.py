@@ -33,7 +33,7 @@ from regard.cli.runs import (
     print_unknown_words,
     split_runs_and_inputs,
 )
-from regard.io.output import check_output
+from regard.io import check_output
 
 MoreArgument = Annotated[
     list[str] | None,
@@ -102,10 +102,8 @@ def translate(
     Without a text or a file, it reads standard input as it comes. In a table (.tsv, .csv, .jsonl, .json), it reads the
     sources and ignores translations. Several runs make an ensemble.
     """
-    from regard.decoding.processes import Processes
-    from regard.io.formats import OutputFormat
-    from regard.io.inputs import SourceLines, encode_input, encode_inputs
-    from regard.io.lines import ignore
+    from regard.decoding import Processes
+    from regard.io import SourceLines, encode_input, encode_inputs, formats, ignore
 
     check_engine(engine, quantize)
     runs, inputs = split_runs_and_inputs([run, *(more or [])], as_text)
@@ -116,14 +114,14 @@ def translate(
     say = print_message if processes.first else ignore
     source_lines = SourceLines(inputs, prefix, prefixes, processes.world, say=say)
 
-    from regard.tasks.translate import translate_lines
+    from regard.tasks import translate_lines
 
     with processes:
         where = processes.device(device)
         opened = open_with(engine, *runs, checkpoint=checkpoint, device=where, quantize=quantize)
         opened.set_languages(**languages)
         check_served(opened, search)
-        form = OutputFormat(scores, alignment, search["nbest"] > 1, as_json)
+        form = formats.OutputFormat(scores, alignment, search["nbest"] > 1, as_json)
         extras: dict[str, Any] = {"alignment": alignment, "replace_unknown": replace_unknown, "coverage": coverage}
         extras |= {"split": split, "batch_tokens": batch_tokens, "warn": print_message}
         blocks = translate_lines(opened, source_lines, form, processes, **extras, **search)
@@ -134,7 +132,7 @@ def translate(
 
 def write_blocks(blocks: Iterable[tuple[int, str]], out: Path | None, total: int | None, first: bool) -> None:
     """Write translations as they come, each block with the number of its lines, under a bar."""
-    from regard.io.output import open_output, progress_bar
+    from regard.io import open_output, progress_bar
 
     with open_output(out, first) as write, progress_bar(total, out is not None, first) as advance:
         for lines, text in blocks:

@@ -17,7 +17,7 @@ from regard.data.rows import Pair, Reading, Rows, content
 from regard.data.settings import CorpusSettings
 from regard.data.tokenizer import Tokenizer, Tokenizers
 from regard.errors import DataError
-from regard.io.pharaoh import Slips, parse_marked_links, parse_pharaoh
+from regard.io import Slips, parse_marked_links, parse_pharaoh
 
 __all__ = ["LinkedReader"]
 

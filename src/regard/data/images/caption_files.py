@@ -23,7 +23,7 @@ from regard.data.corpus import lines, named_columns
 from regard.data.images.decode import ENDINGS
 from regard.data.settings import DataSettings
 from regard.errors import DataError
-from regard.io.lines import Say, ignore, read_whole
+from regard.io import Say, ignore, read_whole
 
 __all__ = [
     "Captions",

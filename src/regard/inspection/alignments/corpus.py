@@ -9,19 +9,16 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeVar
 
-from regard.data.table_texts import TableTexts, read_tables
-from regard.data.tokenizer import Tokenizers
-from regard.decoding.ensemble import first_model
-from regard.decoding.translate_file import LineFitter
+from regard.data import TableTexts, Tokenizers, read_tables
+from regard.decoding import file_translation, first_model
 from regard.errors import CommandError
-from regard.evaluation.alignment import Gold, check_links, measure_links
+from regard.evaluation import Gold, alignment_scores, measure_links
 from regard.inspection.alignments.extraction import Links
 from regard.inspection.alignments.selection import Reading, choose_by_agreement, choose_by_gold
 from regard.inspection.alignments.settings import JOINS, AlignmentSettings
 from regard.inspection.alignments.symmetry import flip_links, symmetrise
 from regard.inspection.collect.open_run import OpenRun
-from regard.io.inputs import LinePairs, SourceLines, check_lengths
-from regard.io.lines import display_name
+from regard.io import LinePairs, SourceLines, check_lengths, display_name
 
 __all__ = [
     "AlignedPair",
@@ -130,7 +127,7 @@ def translate_lines(
     run: Translator, lines: SourceLines, source: str, beam: int, say: Say
 ) -> Iterator[list[AlignedPair]]:
     """The lines of a file with their translations and links; what is longer than the run takes is cut."""
-    fit = LineFitter.of(run.tokenizers.source, run.settings.data.longest, run.model.limit, warn=say)
+    fit = file_translation.LineFitter.of(run.tokenizers.source, run.settings.data.longest, run.model.limit, warn=say)
     for block in lines.blocks():
         texts = [each[0].text for each in fit.parts(block.lines, display_name(source), block.first)]
         outputs = [each[0] for each in run.stream(texts, split=False, alignment=True, beam=beam)]
@@ -187,7 +184,9 @@ def choose_settings(
 
 def say_slips(path: Path | None, gold: Sequence[Gold], pairs: Sequence[AlignedPair], say: Say) -> None:
     """Say which gold links are of words that a pair does not have."""
-    for slip in check_links(str(path), gold, [pair.source for pair in pairs], [pair.target for pair in pairs]):
+    for slip in alignment_scores.check_links(
+        str(path), gold, [pair.source for pair in pairs], [pair.target for pair in pairs]
+    ):
         say(slip)
 
 

@@ -15,11 +15,11 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from regard.data.tokenizer import Tokenizer, Tokenizers
-from regard.decoding.scoring import check_finite
+from regard.data import Tokenizer, Tokenizers
+from regard.decoding import check_finite
 from regard.inspection.alignments.extraction import Pair, count_words, merge_batch, watch_batches
 from regard.inspection.alignments.settings import AlignmentSettings
-from regard.models.contract import Model
+from regard.models import Model
 
 __all__ = ["Spans", "WordAttention", "content_rows", "sum_received", "untranslated_spans", "word_attention"]
 

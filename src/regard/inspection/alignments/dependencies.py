@@ -13,12 +13,10 @@ import torch
 from jaxtyping import Bool
 from torch import Tensor
 
-from regard.data.builtin import Example, generate
-from regard.data.settings import DataSettings
-from regard.data.tokenizer import Tokenizers
+from regard.data import DataSettings, Example, Tokenizers, generate
 from regard.errors import ArgumentError
 from regard.inspection.alignments.extraction import WatchedBatch, merge_batch, pick_links, watch_batches
-from regard.models.contract import Model
+from regard.models import Model
 
 __all__ = [
     "DependencyShare",

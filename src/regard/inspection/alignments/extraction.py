@@ -10,15 +10,14 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from regard.attention.call_records import Looks, watch_call
-from regard.data.batching import collate
-from regard.data.tokenizer import Tokenizers
-from regard.decoding.scoring import check_finite
+from regard.attention import call_records
+from regard.data import Tokenizers, collate
+from regard.decoding import check_finite
 from regard.errors import ArgumentError
 from regard.inspection.alignments.settings import AlignmentSettings, name_view
 from regard.inspection.alignments.symmetry import symmetrise
-from regard.models.contract import Model
-from regard.training.objective import inputs
+from regard.models import Model
+from regard.training import inputs
 
 __all__ = [
     "Links",
@@ -44,7 +43,7 @@ class WatchedBatch:
     """Some of many pairs, as a model read them under `watch`, and the word of each piece (-1: none)."""
 
     pairs: list[int]  # which of them
-    looks: Looks
+    looks: call_records.Looks
     source: Int[Tensor, "b m"]
     target: Int[Tensor, "b n"]
     source_words: int  # of the pair that has the most
@@ -92,7 +91,7 @@ def watch_batches(
         count = max(1, budget // (max(map(len, pairs[order[0]])) + 1))
         chunk, order = order[:count], order[count:]
         source, target = inputs(collate([pairs[i] for i in chunk]).to(device))
-        with watch_call(model, only=only) as looks:
+        with call_records.watch_call(model, only=only) as looks:
             model.decode(model.encode(source), target)
         sides = [
             word_ids([words(pairs[i][side]) for i in chunk], device)

@@ -16,9 +16,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from regard.data.tokenizer import Tokenizers
+from regard.data import Tokenizers
 from regard.errors import ArgumentError
-from regard.evaluation.alignment import Gold, error_rate, measure_links, precision, recall
+from regard.evaluation import Gold, alignment_scores, measure_links
 from regard.inspection.alignments.extraction import (
     Links,
     Pair,
@@ -29,7 +29,7 @@ from regard.inspection.alignments.extraction import (
     watch_batches,
 )
 from regard.inspection.alignments.settings import JOINS, AlignmentSettings
-from regard.models.contract import Model
+from regard.models import Model
 
 __all__ = ["Reading", "choose_by_agreement", "choose_by_gold", "readings_table", "score_heads"]
 
@@ -130,7 +130,16 @@ def score_heads(model: Model, tokenizers: Tokenizers, pairs: Sequence[Pair], gol
         for head, (links, hit, allowed) in enumerate(total.tolist()):
             counts = (links, expected, hit, allowed)
             which = None if head == len(total) - 1 else head
-            readings.append(Reading(view, which, offset, error_rate(counts), precision(counts), recall(counts)))
+            readings.append(
+                Reading(
+                    view,
+                    which,
+                    offset,
+                    alignment_scores.error_rate(counts),
+                    alignment_scores.precision(counts),
+                    alignment_scores.recall(counts),
+                )
+            )
     return readings
 
 

@@ -11,10 +11,8 @@ from typing import Any, Literal
 
 from regard.config import read, show_value
 from regard.errors import ArgumentError, DataError
-from regard.io.disk import write_whole
-from regard.io.packs import is_file, is_pack
-from regard.io.reading import read_json
-from regard.models.contract import Model
+from regard.io import disk, packs, reading
+from regard.models import Model
 
 __all__ = ["FILE", "GUIDED", "JOINS", "AlignmentSettings", "name_view"]
 
@@ -55,10 +53,10 @@ class AlignmentSettings:
         path, cross_attentions = Path(folder) / FILE, model.cross_attentions
         if not cross_attentions:
             raise ArgumentError(f"{folder}: the model has no attention to its source")
-        if is_file(path):
+        if packs.is_file(path):
             return cls.read(path, cross_attentions)
         config = Path(folder) / "config.toml"
-        training = read(config).get("training", {}) if is_file(config) else {}
+        training = read(config).get("training", {}) if packs.is_file(config) else {}
         if training.get("guided", 0) > 0:
             layer = training.get("guided_layer")
             view = (
@@ -70,7 +68,7 @@ class AlignmentSettings:
     @classmethod
     def read(cls, path: str | Path, views: list[str] | None = None) -> "AlignmentSettings":
         """Read settings from a file; of `views` it must name one."""
-        table = read_json(path, DataError)
+        table = reading.read_json(path, DataError)
         if not isinstance(table, dict) or not isinstance(table.get("view"), str):
             raise DataError(f"{path}: no view in it, expected the name of an attention")
         if views is not None and table["view"] not in views:
@@ -91,9 +89,9 @@ class AlignmentSettings:
 
     def write(self, folder: str | Path) -> Path:
         """Keep it with the run, whole or not at all."""
-        if is_pack(folder):
+        if packs.is_pack(folder):
             raise DataError(f"{folder}: a pack is not changed; make a folder of it first: unzip {folder} -d NEW")
-        return write_whole(Path(folder) / FILE, json.dumps(asdict(self), indent=2) + "\n")
+        return disk.write_whole(Path(folder) / FILE, json.dumps(asdict(self), indent=2) + "\n")
 
     def __str__(self) -> str:
         head = "mean of the heads" if self.head is None else f"head {self.head + 1}"

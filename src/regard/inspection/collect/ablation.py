@@ -14,17 +14,15 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from regard.attention.call_records import find_outermost
-from regard.attention.grid import GridSelfAttention
-from regard.attention.heads import Heads
-from regard.decoding.ensemble import first_model
+from regard.attention import GridSelfAttention, Heads, call_records
+from regard.decoding import first_model
 from regard.errors import ArgumentError
 from regard.inspection.collect.exhibit import Ablation, View
 from regard.inspection.collect.memory_heads import MEMORY_VIEWS, silence_memory_heads
 from regard.inspection.collect.open_run import OpenRun
 from regard.inspection.collect.teacher_forcing import ForcedExample, Item, force, watch_forward
 from regard.inspection.collect.views import views_of
-from regard.models.contract import Model
+from regard.models import Model
 
 __all__ = ["ablate", "ablation_of", "ablation_table"]
 
@@ -75,7 +73,7 @@ def ablation_table(ablation: Ablation, views: Sequence[View]) -> str:
 @contextmanager
 def silence_heads(model: Model, heads: Sequence[tuple[str, int]], forced: ForcedExample) -> Iterator[None]:
     """Silence head i in row i of a batch, inside the block."""
-    modules = find_outermost(model)
+    modules = call_records.find_outermost(model)
     with ExitStack() as hooks:
         for name in dict(heads):
             rows = [(row, head) for row, (each, head) in enumerate(heads) if each == name]

@@ -6,13 +6,29 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from regard.attention.attention import Attention
-from regard.attention.cache import Prepared
-from regard.attention.joined_span import parts_of
-from regard.attention.per_head_score import PerHead
-from regard.attention.score import Additive, Cosine, Dot, General, Location, Score
-from regard.attention.span import Alibi, Causal, Lengths, Mask, Monotonic, Packed, Predictive, Span, join
-from regard.attention.weighting import Softmax, Weighting
+from regard.attention import (
+    Additive,
+    Alibi,
+    Attention,
+    Causal,
+    Cosine,
+    Dot,
+    General,
+    Lengths,
+    Location,
+    Mask,
+    Monotonic,
+    Packed,
+    PerHead,
+    Predictive,
+    Prepared,
+    Score,
+    Softmax,
+    Span,
+    Weighting,
+    join,
+    parts_of,
+)
 
 __all__ = ["AttentionStage", "formula_of", "stages_of"]
 

@@ -20,12 +20,12 @@ from pathlib import Path
 
 import torch
 
-from regard.data.builtin import find_example
+from regard.data import find_example
 from regard.errors import CommandError, DataError
 from regard.inspection.collect.exhibit import Dependencies, HeadHits, Side, View
 from regard.inspection.collect.open_run import OpenRun
 from regard.inspection.collect.sides import merge
-from regard.io.lines import ignore, read_chunks
+from regard.io import ignore, read_chunks
 
 __all__ = ["ParsedTree", "dependencies_of", "find_trees", "phrasebook_tree", "read_trees", "relation_table"]
 

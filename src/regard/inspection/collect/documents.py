@@ -5,11 +5,9 @@ from dataclasses import dataclass
 
 import torch
 
-from regard.data.documents import Splitter, encode_documents, splitter_of
-from regard.data.settings import DataSettings
-from regard.data.tokenizer import Tokenizer
-from regard.decoding.sources import documents_of
-from regard.models.contract import Model
+from regard.data import DataSettings, Splitter, Tokenizer, encode_documents, splitter_of
+from regard.decoding import documents_of
+from regard.models import Model
 
 __all__ = ["WeighedSentence", "weigh"]
 

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.attention.look import Look
+from regard.attention import Look
 from regard.errors import ArgumentError, ShapeError
 from regard.inspection.collect.exhibit import Exhibit, Role, Side, View
 

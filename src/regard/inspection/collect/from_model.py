@@ -12,9 +12,7 @@ from dataclasses import replace
 
 from torch import nn
 
-from regard.attention.attention import Attention
-from regard.attention.heads import ProjectionRows
-from regard.attention.look import Attentive
+from regard.attention import Attention, Attentive, ProjectionRows
 from regard.errors import ArgumentError
 from regard.inspection.collect.graph import Graph, GraphEdge, GraphGroup, GraphNode, fold_layers
 from regard.inspection.collect.layer_loops import split_layer_loops
@@ -30,9 +28,7 @@ from regard.inspection.collect.symbols import (
 from regard.inspection.collect.tiny_pass import TinyPass, run_tiny
 from regard.inspection.collect.trace import Trace
 from regard.inspection.collect.units import Unit
-from regard.models.contract import Model, Source, Tokens
-from regard.models.layers.cells import Layer
-from regard.models.layers.memory_heads import MemoryHeads
+from regard.models import Layer, MemoryHeads, Model, Source, Tokens
 
 __all__ = ["graph_of"]
 

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import torch
 
-from regard.decoding.ensemble import first_model
+from regard.decoding import first_model
 from regard.errors import DataError
 from regard.inspection.alignments.settings import FILE, AlignmentSettings
 from regard.inspection.collect.ablation import ablation_of

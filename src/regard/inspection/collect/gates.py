@@ -17,9 +17,8 @@ from torch import Tensor
 from regard.inspection.collect.exhibit import Gates
 from regard.inspection.collect.record import CellStep, ModuleCall
 from regard.inspection.collect.teacher_forcing import ForwardPass
-from regard.kernels.operations.linear import linear
-from regard.models.contract import Documents
-from regard.models.layers.cells import Layer
+from regard.kernels import linear
+from regard.models import Documents, Layer
 
 __all__ = ["cell_gates", "gates_of", "run_gates", "step_gates"]
 

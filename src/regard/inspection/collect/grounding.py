@@ -11,13 +11,11 @@ import torch
 from jaxtyping import Float, UInt8
 from torch import Tensor
 
-from regard.attention.call_records import watch_call
-from regard.attention.look import Look
-from regard.data.builtin import PicturedExample
-from regard.data.tokenizer import PAD, START, Tokenizer
+from regard.attention import Look, call_records
+from regard.data import PAD, START, PicturedExample, Tokenizer
 from regard.errors import ArgumentError
 from regard.inspection.collect.sides import merge
-from regard.models.contract import Model, Pictures, Tokens
+from regard.models import Model, Pictures, Tokens
 
 __all__ = ["Concentration", "Grounding", "concentration", "grounding", "on_box", "attention_maps"]
 
@@ -63,7 +61,7 @@ def watch_captions(
             read[row, 1 : len(each) + 1] = torch.tensor(each, dtype=torch.long)
         target = Tokens.of(read.to(device), torch.tensor([len(each) + 1 for each in ids], device=device))
         memory = model.encode(Pictures(pixels[first : first + ROWS].to(device)))
-        with watch_call(model, only=[name]) as looks:
+        with call_records.watch_call(model, only=[name]) as looks:
             model.decode(memory, target)
         assert memory.grid is not None
         yield ids, looks[name], memory.grid

@@ -4,14 +4,11 @@ import itertools
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from regard.data.images.caption_files import pictures_in
-from regard.data.table_texts import TableTexts
+from regard.data import TableTexts, caption_files
 from regard.errors import CommandError
 from regard.inspection.collect.open_run import OpenRun
-from regard.io.inputs import announce_keyboard, text_or_file
-from regard.io.lines import GivenText, read_chunks
-from regard.io.packs import is_file
-from regard.models.kinds import KINDS
+from regard.io import GivenText, announce_keyboard, packs, read_chunks, text_or_file
+from regard.models import KINDS
 
 __all__ = ["is_run", "read_against", "read_inputs"]
 
@@ -27,7 +24,7 @@ def read_inputs(
     if KINDS[run.settings.kind].reads == "pictures":
         if not arguments:
             raise CommandError(f"which pictures? {run.folder} reads pictures; give files, or folders of them")
-        return first(pictures_in(arguments, say), count, "pictures", say)
+        return first(caption_files.pictures_in(arguments, say), count, "pictures", say)
     texts = list[str]()
     for each in [text_or_file(argument, as_text) for argument in arguments] or ["-"]:
         if not isinstance(each, GivenText):
@@ -51,7 +48,7 @@ def read_inputs(
 def is_run(text: str) -> bool:
     """Return whether a run folder is meant, and not a text or a file."""
     try:
-        return is_file(Path(text) / "config.toml")
+        return packs.is_file(Path(text) / "config.toml")
     except (OSError, ValueError):  # too long for a name, or with a NUL in it
         return False
 

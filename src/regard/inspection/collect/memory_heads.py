@@ -15,7 +15,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.inspection.collect.exhibit import Addressing, Stage, View
-from regard.models.layers.memory_heads import Machine, MemoryHeads, shift_weights
+from regard.models import Machine, MemoryHeads, shift_weights
 
 __all__ = [
     "MEMORY_VIEWS",

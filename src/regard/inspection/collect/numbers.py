@@ -12,15 +12,13 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.attention.attention import Attention
-from regard.attention.grid import GridSelfAttention
-from regard.attention.heads import Heads
+from regard.attention import Attention, GridSelfAttention, Heads
 from regard.inspection.collect.exhibit import Addressing, Numbers, View
 from regard.inspection.collect.memory_heads import MEMORY_VIEWS, memory_numbers
 from regard.inspection.collect.stages import ResolvedCall, projections, resolve_call
 from regard.inspection.collect.teacher_forcing import ForwardPass
 from regard.inspection.collect.views import by_sentence
-from regard.models.contract import Documents
+from regard.models import Documents
 
 __all__ = ["add_numbers", "numbers_of"]
 

@@ -5,10 +5,9 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import torch
 
-from regard.data.settings import DataSettings
-from regard.data.tokenizer import Tokenizers
-from regard.decoding.options import Options
-from regard.models.contract import Model
+from regard.data import DataSettings, Tokenizers
+from regard.decoding import Options
+from regard.models import Model
 
 if TYPE_CHECKING:
     from regard.inspection.collect.teacher_forcing import ForcedExample

@@ -9,16 +9,13 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor, nn
 
-from regard.attention.block import Block
-from regard.attention.grid import GridSelfAttention
-from regard.attention.heads import Heads
+from regard.attention import Block, GridSelfAttention, Heads
 from regard.inspection.collect.exhibit import Stage, View
 from regard.inspection.collect.gates import cell_gates
 from regard.inspection.collect.record import Recording
 from regard.inspection.collect.stages import block_of, one
 from regard.inspection.collect.teacher_forcing import ForwardPass
-from regard.models.layers.cells import Layer
-from regard.models.notation import Reading
+from regard.models import Layer, Reading
 
 __all__ = ["Vocabulary", "after_stages", "reading_stages", "word_stages"]
 

@@ -13,10 +13,8 @@ from typing import Any
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.attention.block import Residual
-from regard.attention.grid import GridSelfAttention
-from regard.attention.heads import Heads, ProjectionRows, SlicedProjection
-from regard.models.layers.cells import Layer
+from regard.attention import GridSelfAttention, Heads, ProjectionRows, Residual, SlicedProjection
+from regard.models import Layer
 
 __all__ = ["CellStep", "ModuleCall", "Recording", "record_modules"]
 

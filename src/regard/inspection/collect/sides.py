@@ -10,8 +10,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.data.pre_tokenizer import MARK
-from regard.data.tokenizer import BYTE_MARK, END, START, UNKNOWN, Tokenizer
+from regard.data import BYTE_MARK, END, MARK, START, UNKNOWN, Tokenizer
 from regard.errors import ArgumentError, ShapeError
 from regard.inspection.collect.exhibit import Side
 

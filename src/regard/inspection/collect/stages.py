@@ -8,20 +8,27 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from regard.attention.attention import Attention
-from regard.attention.block import Block
-from regard.attention.cache import Prepared
-from regard.attention.call_records import CallRecord
-from regard.attention.grid import GridSelfAttention
-from regard.attention.heads import Heads, parse_arguments
-from regard.attention.look import Look
-from regard.attention.per_head_score import PerHead
-from regard.attention.score import Additive, Cosine, General, Location, Score
-from regard.attention.span import join
+from regard.attention import (
+    Additive,
+    Attention,
+    Block,
+    Cosine,
+    General,
+    GridSelfAttention,
+    Heads,
+    Location,
+    Look,
+    PerHead,
+    Prepared,
+    Score,
+    call_records,
+    join,
+    parse_arguments,
+)
 from regard.inspection.collect.exhibit import Stage
 from regard.inspection.collect.record import Recording
 from regard.inspection.collect.teacher_forcing import ForwardPass
-from regard.kernels.reference import Call
+from regard.kernels import Call
 
 __all__ = ["ResolvedCall", "attention_stages", "block_of", "call_of", "input_stages"]
 
@@ -61,7 +68,7 @@ def projections(recording: Recording | None, name: str) -> list[Tensor] | None:
     return [recording.calls[part][0].output for part in parts]
 
 
-def count_queries(module: nn.Module, record: CallRecord) -> int:
+def count_queries(module: nn.Module, record: call_records.CallRecord) -> int:
     """Count the queries of a call."""
     if isinstance(module, Attention) and module.query is not None:
         return len(module.query.vectors)
@@ -69,7 +76,9 @@ def count_queries(module: nn.Module, record: CallRecord) -> int:
     return asking.shape[-2:].numel() if isinstance(module, GridSelfAttention) else asking.shape[-2]
 
 
-def resolve_call(module: nn.Module, record: CallRecord, projected: list[Tensor] | None = None) -> ResolvedCall:
+def resolve_call(
+    module: nn.Module, record: call_records.CallRecord, projected: list[Tensor] | None = None
+) -> ResolvedCall:
     """Resolve a recorded call to the tensors that the attention works with; `projected` are the heads' q, k and v."""
     if isinstance(module, Heads):
         arguments = dict(zip(("x", "memory", "values", "span", "start"), record.args, strict=False)) | record.kwargs

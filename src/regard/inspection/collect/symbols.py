@@ -7,15 +7,11 @@ from typing import Any
 
 from torch import nn
 
-from regard.attention.attention import Attention, Learned
-from regard.attention.grid import GridSelfAttention
-from regard.attention.heads import Heads, ProjectionRows, SlicedProjection
-from regard.attention.look import Attentive
+from regard.attention import Attention, Attentive, GridSelfAttention, Heads, Learned, ProjectionRows, SlicedProjection
 from regard.inspection.collect.symbol_table import GENERAL, HISTORY, SYMBOLS, VARIANTS
 from regard.inspection.collect.tiny_pass import TinyPass
 from regard.inspection.collect.units import Unit
-from regard.models.layers.cells import Layer
-from regard.models.layers.memory_heads import MemoryHeads
+from regard.models import Layer, MemoryHeads
 
 __all__ = ["group_label", "label_of", "layer_of", "layer_symbol_of", "number_layer", "previous_label", "symbol_of"]
 

@@ -15,26 +15,17 @@ import torch.nn.functional as F
 from jaxtyping import Float, UInt8
 from torch import Tensor, nn
 
-from regard.attention.call_records import CallRecord, Looks, watch_call
-from regard.attention.grid import GridSelfAttention
-from regard.attention.span import Span
+from regard.attention import GridSelfAttention, Span, call_records
 from regard.config import parse
-from regard.data.images.batching import read_for
-from regard.data.tokenizer import END, START, Tokenizer
-from regard.decoding import outputs
-from regard.decoding.ensemble import Ensemble
-from regard.decoding.options import Options
-from regard.decoding.outputs import SearchResult
-from regard.decoding.scoring import check_finite
-from regard.decoding.sources import tokens_of
+from regard.data import END, START, Tokenizer, picture_batches
+from regard.decoding import Ensemble, Options, SearchResult, check_finite, outputs, tokens_of
 from regard.errors import ArgumentError
 from regard.inspection.collect.exhibit import Candidate, Side, Tree
 from regard.inspection.collect.memory_heads import HeadStep, record_steps
 from regard.inspection.collect.open_run import OpenRun
 from regard.inspection.collect.record import Recording, record_modules
 from regard.inspection.collect.sides import grid_side, slots_side, text_side
-from regard.models.contract import Documents, Memory, Model, Pictures, Source, Tokens
-from regard.models.kinds import KINDS
+from regard.models import KINDS, Documents, Memory, Model, Pictures, Source, Tokens
 
 __all__ = [
     "ForcedExample",
@@ -202,7 +193,7 @@ def check_length(ids: list[int], name: str) -> None:
 
 def read_pixels(run: OpenRun, item: Item) -> UInt8[Tensor, "3 y x"]:
     """Read a picture as the model sees it."""
-    read = read_for(run.settings.data, item) if isinstance(item, str | Path) else item
+    read = picture_batches.read_for(run.settings.data, item) if isinstance(item, str | Path) else item
     pixels = torch.as_tensor(read)
     if pixels.ndim != 3 or len(pixels) != 3 or pixels.dtype != torch.uint8:
         raise ArgumentError(f"item: {pixels.dtype} of {list(pixels.shape)} given, expected bytes [3 height width]")
@@ -235,7 +226,7 @@ class ForwardPass:
 
     forced: ForcedExample
     model: Model
-    looks: Looks
+    looks: call_records.Looks
     memory: Memory
     logits: Float[Tensor, "n v"]
     log_probs: Float[Tensor, " n"]
@@ -246,7 +237,7 @@ class ForwardPass:
         """Find an attention by its name."""
         return self.looks.modules[name]
 
-    def calls(self, name: str) -> list[CallRecord]:
+    def calls(self, name: str) -> list[call_records.CallRecord]:
         """Return the calls of an attention, in order."""
         return self.looks.calls[name]
 
@@ -275,7 +266,7 @@ class ForwardPass:
 def watch_forward(model: Model, forced: ForcedExample, *, record: bool = False) -> ForwardPass:
     """Run the pass under `watch`; with `record`, keep what every module was given and made, as a walk needs it."""
     recorder = record_modules(model) if record else nullcontext()
-    with watch_call(model) as looks, record_steps(model) as head_steps, recorder as recording:
+    with call_records.watch_call(model) as looks, record_steps(model) as head_steps, recorder as recording:
         memory = forced.memory(model)
         logits = forced.logits(model, memory=memory)
         log_probs = forced.pick(logits)[0]
@@ -283,6 +274,6 @@ def watch_forward(model: Model, forced: ForcedExample, *, record: bool = False) 
     return ForwardPass(forced, model, looks, memory, logits[0], log_probs, head_steps, recording)
 
 
-def span_of(record: CallRecord) -> Span | None:
+def span_of(record: call_records.CallRecord) -> Span | None:
     """Return the span that a call was given."""
     return next((value for value in (*record.args, *record.kwargs.values()) if isinstance(value, Span)), None)

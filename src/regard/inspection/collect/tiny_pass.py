@@ -8,8 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.inspection.collect.trace import Trace, trace
-from regard.models.contract import Documents, Model, Pictures, Source, Tokens
-from regard.models.kinds import KINDS, Kind
+from regard.models import KINDS, Documents, Kind, Model, Pictures, Source, Tokens
 
 __all__ = ["TinyPass", "kind_of", "run_tiny"]
 

@@ -16,14 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from regard.attention.attention import Attention
-from regard.attention.cache import Prepared
-from regard.attention.call_records import stay_eager
-from regard.attention.heads import ProjectionRows
-from regard.attention.look import Attentive
-from regard.attention.score import Score
-from regard.attention.span import Span
-from regard.attention.weighting import Weighting
+from regard.attention import Attention, Attentive, Prepared, ProjectionRows, Score, Span, Weighting, call_records
 from regard.inspection.collect.attention_stages import stages_of
 from regard.inspection.collect.torch_functions import (
     CREATORS,
@@ -38,7 +31,7 @@ from regard.inspection.collect.torch_functions import (
     tensors_in,
 )
 from regard.inspection.collect.units import FunctionCall, Origin, Output, Parameter, Phase, Unit, UnitKind
-from regard.models.layers.cells import Dropout, Layer
+from regard.models import Dropout, Layer
 
 __all__ = ["Trace", "trace"]
 
@@ -396,7 +389,7 @@ def trace(model: nn.Module) -> Iterator[Trace]:
             if isinstance(module, Attention):
                 vars(module)["attend_projected"] = recorder.attend(module, module.attend_projected)
                 stack.callback(vars(module).pop, "attend_projected")
-        stack.enter_context(stay_eager())
+        stack.enter_context(call_records.stay_eager())
         stack.enter_context(torch.no_grad())
         stack.enter_context(recorder)
         yield recorder

@@ -10,18 +10,26 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from regard.attention.attention import Attention
-from regard.attention.grid import GridSelfAttention
-from regard.attention.heads import Heads
-from regard.attention.per_head_score import PerHead
-from regard.attention.score import Additive, Cosine, Dot, General, Location, Score
-from regard.attention.span import Monotonic, Predictive, Span
-from regard.attention.weighting import Weighting
+from regard.attention import (
+    Additive,
+    Attention,
+    Cosine,
+    Dot,
+    General,
+    GridSelfAttention,
+    Heads,
+    Location,
+    Monotonic,
+    PerHead,
+    Predictive,
+    Score,
+    Span,
+    Weighting,
+)
 from regard.inspection.collect.exhibit import Side, View
 from regard.inspection.collect.memory_heads import memory_views
 from regard.inspection.collect.teacher_forcing import ForcedExample, ForwardPass, span_of
-from regard.models.contract import Documents
-from regard.models.kinds import KINDS, Title
+from regard.models import KINDS, Documents, kinds
 
 __all__ = ["by_sentence", "describe_attention", "views_of"]
 
@@ -105,7 +113,7 @@ def picked_of(picked: Tensor | None) -> Int[Tensor, "h n"] | None:
 # ---- in words
 
 
-def title_of(name: str, kind: str, forced: ForcedExample, queries: int) -> Title:
+def title_of(name: str, kind: str, forced: ForcedExample, queries: int) -> kinds.Title:
     """Return the title of an attention of a model of some kind, in an example where it had so many queries."""
     own = KINDS[kind].titles
     if name in own:
@@ -114,26 +122,26 @@ def title_of(name: str, kind: str, forced: ForcedExample, queries: int) -> Title
     number = f", layer {int(layer[1]) + 1}" if layer else ""
     if forced.target is None and queries == 1:
         if reads == "picture":
-            return Title(f"the label{number}, to the picture", "places", "label", "places")
-        return Title(f"the document{number}, to its words", "words", "document", "source")
+            return kinds.Title(f"the label{number}, to the picture", "places", "label", "places")
+        return kinds.Title(f"the document{number}, to its words", "words", "document", "source")
     if forced.target is None and reads == "picture":
-        return Title(f"every place{number}, to all places", "places", "places", "places")
+        return kinds.Title(f"every place{number}, to all places", "places", "places", "places")
     if forced.target is not None and (name == "attention" or name.endswith(".cross")):
         columns = "places" if reads == "picture" else "source"
-        return Title(f"decoder{number}, to the {reads or 'source'}", "cross", "written", columns)
+        return kinds.Title(f"decoder{number}, to the {reads or 'source'}", "cross", "written", columns)
     alone = reads is None  # a language model has no source
     part = "decoder" if name.startswith("decoder") and not alone else "encoder"
     text = number.removeprefix(", ") if alone and number else f"{part}{number}"
     if name.endswith(".intra"):
         text += ", back at its own states"
     return (
-        Title(text, "decoder", "read", "read")
+        kinds.Title(text, "decoder", "read", "read")
         if alone or name.startswith("decoder")
-        else Title(text, "encoder", "source", "source")
+        else kinds.Title(text, "encoder", "source", "source")
     )
 
 
-def fit_title(title: Title, name: str, weights: Float[Tensor, "h n m"], sides: Mapping[str, Side]) -> Title:
+def fit_title(title: kinds.Title, name: str, weights: Float[Tensor, "h n m"], sides: Mapping[str, Side]) -> kinds.Title:
     """Return the title, if its sides are as long as the weights say; else one whose rows and columns are numbers.
 
     What a model of one's own attends to may be something that nobody else knows.
@@ -141,7 +149,7 @@ def fit_title(title: Title, name: str, weights: Float[Tensor, "h n m"], sides: M
     rows, columns = (len(sides[side].pieces) if side in sides else -1 for side in (title.rows, title.columns))
     if rows == weights.shape[1] and columns - 1 <= weights.shape[2] <= columns:
         return title
-    return Title(name, "memory", title.rows if rows == weights.shape[1] else f"{name}: rows", f"{name}: columns")
+    return kinds.Title(name, "memory", title.rows if rows == weights.shape[1] else f"{name}: rows", f"{name}: columns")
 
 
 def describe_attention(module: nn.Module, span: Span | None = None) -> str:

@@ -11,8 +11,8 @@ from typing import Any
 
 import torch
 
-from regard.data.tokenizer import START
-from regard.decoding.ensemble import first_model
+from regard.data import START
+from regard.decoding import first_model
 from regard.errors import ArgumentError
 from regard.inspection.collect.exhibit import Stage, State, View, Walk, find_view
 from regard.inspection.collect.gates import gates_of

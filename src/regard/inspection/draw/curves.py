@@ -11,7 +11,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from regard.inspection.draw import plot
 from regard.inspection.draw.colours import INK
-from regard.training.metrics import format_value, metric_name
+from regard.training import metrics
 
 __all__ = ["Curve", "capitalise", "curves", "thin_points"]
 
@@ -110,8 +110,8 @@ def _crown(axes: Axes, best: dict[str, Any] | None, key: str) -> None:
 def _describe(name: str, key: str, xy: Points) -> str:
     first, last = xy[0], xy[-1]
     if len(xy) == 1:
-        return f"{name}: {format_value(key, first[1])} at step {first[0]:,.0f}."
-    begin, end = (f"{format_value(key, value)} at step {step:,.0f}" for step, value in (first, last))
+        return f"{name}: {metrics.format_value(key, first[1])} at step {first[0]:,.0f}."
+    begin, end = (f"{metrics.format_value(key, value)} at step {step:,.0f}" for step, value in (first, last))
     return f"{name}: {begin}, {end}."
 
 
@@ -139,7 +139,7 @@ def _score(key: str, valids: Sequence[dict[str, Any]], best: dict[str, Any] | No
     xy = points(valids, key)
     if not xy:
         return None
-    name = metric_name(key)
+    name = metrics.metric_name(key)
     figure, axes = _axes(f"{capitalise(name)}, validation")
     _dots(axes, xy, plot.RED, name)
     _crown(axes, best, key)
@@ -150,7 +150,7 @@ def _score(key: str, valids: Sequence[dict[str, Any]], best: dict[str, Any] | No
 
 
 def _tick(key: str, value: float, top: float) -> str:
-    return f"{value:.0%}" if format_value(key, min(top, 1.0)).endswith("%") and top <= 1.0 else f"{value:g}"
+    return f"{value:.0%}" if metrics.format_value(key, min(top, 1.0)).endswith("%") and top <= 1.0 else f"{value:g}"
 
 
 def _rate(steps: Sequence[dict[str, Any]]) -> Curve | None:
@@ -160,5 +160,7 @@ def _rate(steps: Sequence[dict[str, Any]]) -> Curve | None:
     figure, axes = _axes("Learning rate")
     _line(axes, xy, plot.GREY, "rate")
     axes.set_ylim(bottom=0)
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: format_value("rate", float(y)).replace(".0e", "e")))
+    axes.yaxis.set_major_formatter(
+        FuncFormatter(lambda y, _: metrics.format_value("rate", float(y)).replace(".0e", "e"))
+    )
     return Curve("rate", figure, _describe("Learning rate", "rate", xy))

@@ -10,7 +10,7 @@ from regard.inspection.collect.exhibit import Exhibit, find_view
 from regard.inspection.draw.heatmap import save
 from regard.inspection.draw.page import page
 from regard.inspection.draw.picture import ABLATION, picture
-from regard.io.output import check_link
+from regard.io import check_link
 
 __all__ = ["OutputPaths", "graph_path", "write_exhibit"]
 

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 from regard.errors import ArgumentError
 from regard.inspection.collect.graph import Graph, GraphGroup, GraphNode
 from regard.inspection.draw.graph_layout import Box, Curve, Frame, Layout, lay_out
-from regard.io.disk import write_whole
+from regard.io import disk
 
 if TYPE_CHECKING:
-    from regard.models.contract import Model, Source, Tokens
+    from regard.models import Model, Source, Tokens
 
 __all__ = ["GRAPH_STYLE", "ModelGraph", "draw_graph", "model_graph"]
 
@@ -80,7 +80,7 @@ class ModelGraph:
         if path.suffix.lower() != ".svg":
             raise ArgumentError(f"path: a graph is saved as .svg, got {path.name!r}")
         path.parent.mkdir(parents=True, exist_ok=True)
-        return write_whole(path, '<?xml version="1.0" encoding="UTF-8"?>\n' + self.svg)
+        return disk.write_whole(path, '<?xml version="1.0" encoding="UTF-8"?>\n' + self.svg)
 
     def _repr_svg_(self) -> str:
         return self.svg

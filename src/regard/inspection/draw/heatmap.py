@@ -25,7 +25,7 @@ from torch import Tensor
 
 from regard.errors import ArgumentError, ShapeError
 from regard.inspection.draw.colours import INK, RULE, Limits, Scale, draw_bar, is_dark, list_scales, share
-from regard.io.disk import write_whole
+from regard.io import disk
 
 __all__ = ["Drawing", "bars", "heatmap", "save", "svg"]
 
@@ -192,7 +192,7 @@ def save(figure: Figure, path: str | Path) -> Path:
     if kind not in ("png", "svg", "pdf"):
         raise ArgumentError(f"path: a picture is saved as .png, .svg or .pdf, got {path.name!r}")
     path.parent.mkdir(parents=True, exist_ok=True)
-    return write_whole(path, _render(figure, kind))
+    return disk.write_whole(path, _render(figure, kind))
 
 
 def svg(figure: Figure) -> str:

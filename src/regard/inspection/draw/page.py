@@ -24,14 +24,14 @@ from jaxtyping import Float, UInt8
 from PIL import Image
 from torch import Tensor
 
-from regard.attention.look import Look
+from regard.attention import Look
 from regard.errors import ArgumentError, ShapeError
 from regard.inspection.collect.exhibit import Exhibit, Gates, Side, View, Walk
 from regard.inspection.collect.from_look import as_exhibit
 from regard.inspection.collect.sides import separate_marks
 from regard.inspection.draw.graph import GRAPH_STYLE, draw_graph
 from regard.inspection.draw.half_numbers import pack_numbers
-from regard.io.disk import write_whole
+from regard.io import disk
 
 __all__ = ["Page", "page"]
 
@@ -83,7 +83,7 @@ class Page:
         """Write the page; the file is whole or as it was before."""
         path = Path(path)
         path.parent.mkdir(parents=True, exist_ok=True)
-        return write_whole(path, self.html)
+        return disk.write_whole(path, self.html)
 
     def _repr_html_(self) -> str:
         return (

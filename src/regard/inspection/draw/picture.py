@@ -21,7 +21,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from torch import Tensor
 
-from regard.attention.look import Look
+from regard.attention import Look
 from regard.errors import ArgumentError
 from regard.inspection.collect.exhibit import Exhibit, Side, View
 from regard.inspection.collect.from_look import as_exhibit

@@ -6,7 +6,7 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from regard.evaluation.evaluation import FEW, Lengths
+from regard.evaluation import FEW, Lengths
 from regard.inspection.draw.colours import BLACK, FAINT, INK, RULE
 from regard.inspection.draw.heatmap import Drawing
 

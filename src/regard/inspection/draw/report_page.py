@@ -10,10 +10,8 @@ from matplotlib.figure import Figure
 from regard.inspection.draw.curves import capitalise, curves
 from regard.inspection.draw.html import document, figure_element, svg_element, table_element
 from regard.inspection.draw.table import Table
-from regard.io.disk import write_whole
-from regard.io.reading import CONFIG, Unreadable, parse_toml, read_bytes
-from regard.training.metrics import format_duration, format_value, metric_name, read_records
-from regard.training.sample import MISSING, Sample
+from regard.io import disk, reading
+from regard.training import metrics, validation_samples
 
 __all__ = ["LookPicture", "write"]
 
@@ -76,7 +74,7 @@ def write(
     data: str | None = None,
     seconds: float | None = None,
     finished: bool | None = None,
-    samples: Sequence[Sample] | None = None,
+    samples: Sequence[validation_samples.Sample] | None = None,
     look: LookPicture | None = None,
     shown_config: str | None = None,
     signature: Sequence[tuple[str, str]] = (),
@@ -92,7 +90,7 @@ def write(
     """
     folder = Path(folder)
     text, config = _config(folder / "config.toml")
-    records = read_records(folder / "metrics.jsonl")
+    records = metrics.read_records(folder / "metrics.jsonl")
     steps = [record for record in records if record.get("kind") == "step"]
     valids = [record for record in records if record.get("kind") == "valid"]
     story = RunSummary(config, steps, valids, model, parameters, data, seconds, finished)
@@ -115,7 +113,7 @@ def write(
     if signature:
         pairs = "".join(f'<dt>{escape(key)}</dt><dd dir="auto">{escape(value)}</dd>' for key, value in signature)
         body += ["<h2>Made with</h2>", f'<dl class="signature">{pairs}</dl>']
-    return write_whole(folder / "report.html", document(name, body, STYLE))
+    return disk.write_whole(folder / "report.html", document(name, body, STYLE))
 
 
 def article(name: str) -> str:
@@ -162,12 +160,12 @@ class RunSummary:
         if not self.step:
             return f"{kind}{size}{on}. No step has been recorded yet."
         of = f" of {self.steps:,}" if self.steps and self.steps > self.step else ""
-        time = f" in {format_duration(self.seconds)}" if self.seconds else ""
+        time = f" in {metrics.format_duration(self.seconds)}" if self.seconds else ""
         sentences = [f"{kind}{size}{on}.", f"It has taken {self.step:,}{of} {_steps(self.steps or self.step)}{time}."]
         if self.finished is False:
             sentences.append("Training is not finished.")
         if self.best and self.metric:
-            score = f"{metric_name(self.metric)} {format_value(self.metric, self.best[self.metric])}"
+            score = f"{metrics.metric_name(self.metric)} {metrics.format_value(self.metric, self.best[self.metric])}"
             sentences.append(
                 f"The best checkpoint is that of step {self.best.get('step', 0):,}, with {score} on held-out data."
             )
@@ -182,16 +180,23 @@ class RunSummary:
         cells = []
         if self.best and self.metric:
             at = f"at step {self.best.get('step', 0):,}"
-            cells.append((f"Best {metric_name(self.metric)}", format_value(self.metric, self.best[self.metric]), at))
+            cells.append(
+                (
+                    f"Best {metrics.metric_name(self.metric)}",
+                    metrics.format_value(self.metric, self.best[self.metric]),
+                    at,
+                )
+            )
             others = [k for k in (*SCORES, "loss") if k != self.metric and isinstance(self.best.get(k), int | float)]
             cells += [
-                (capitalise(metric_name(k)), format_value(k, self.best[k]), "at the same step") for k in others[:1]
+                (capitalise(metrics.metric_name(k)), metrics.format_value(k, self.best[k]), "at the same step")
+                for k in others[:1]
             ]
         if self.step:
             note = f"of {self.steps:,}" if self.steps and self.steps != self.step else "all taken" if self.steps else ""
             cells.append(("Steps", f"{self.step:,}", note))
         if self.seconds:
-            cells.append(("Time", format_duration(self.seconds), f"{self.step / self.seconds:.3g} steps/s"))
+            cells.append(("Time", metrics.format_duration(self.seconds), f"{self.step / self.seconds:.3g} steps/s"))
         if self.parameters:
             cells.append(("Parameters", _count(self.parameters), self.model or ""))
         return cells
@@ -203,9 +208,9 @@ def _config(path: Path) -> tuple[str, dict[str, Any]]:
         return "", {}
     text = ""
     try:
-        text = read_bytes(path, CONFIG).decode("utf-8", errors="replace")
-        return text, parse_toml(text)
-    except Unreadable:
+        text = reading.read_bytes(path, reading.CONFIG).decode("utf-8", errors="replace")
+        return text, reading.parse_toml(text)
+    except reading.Unreadable:
         return text, {}
 
 
@@ -214,14 +219,14 @@ def _table(config: dict[str, Any], key: str) -> dict[str, Any]:
     return section if isinstance(section, dict) else {}
 
 
-def _recorded(valids: Sequence[dict[str, Any]]) -> list[Sample]:
+def _recorded(valids: Sequence[dict[str, Any]]) -> list[validation_samples.Sample]:
     """The samples of the last validation that kept any."""
     for record in reversed(valids):
         samples = record.get("samples")
         if isinstance(samples, list) and samples:
             keep = [each for each in samples if isinstance(each, dict)]
             return [
-                Sample(
+                validation_samples.Sample(
                     source=str(each.get("source", "")),
                     reference=str(each.get("reference", "")),
                     output=str(each.get("output", "")),
@@ -254,7 +259,7 @@ def _curves(steps: Sequence[dict[str, Any]], valids: Sequence[dict[str, Any]]) -
     return f'<div class="curves">{figures}</div><p class="note">Steps run to the right.{ring}</p>'
 
 
-def _samples(samples: Sequence[Sample]) -> list[str]:
+def _samples(samples: Sequence[validation_samples.Sample]) -> list[str]:
     if not samples:
         return []
     elements = []
@@ -268,14 +273,19 @@ def _samples(samples: Sequence[Sample]) -> list[str]:
             f'<dt>reference</dt><dd class="reference" dir="auto">{escape(sample.reference)}</dd>'
             f'<dt>output</dt><dd dir="auto">{output}{right}</dd></dl>'
         )
-    note = f"Underlined: not what the reference has there. {MISSING}: something of the reference is missing."
+    missing = validation_samples.MISSING
+    note = f"Underlined: not what the reference has there. {missing}: something of the reference is missing."
     return ["<h2>Samples</h2>", *elements, f'<p class="note">{note}</p>']
 
 
 def _piece(text: str, differs: bool) -> str:
     if not differs:
         return escape(text)
-    return f"<mark>{escape(text)}</mark>" if text else f'<mark class="missing" title="missing here">{MISSING}</mark>'
+    return (
+        f"<mark>{escape(text)}</mark>"
+        if text
+        else f'<mark class="missing" title="missing here">{validation_samples.MISSING}</mark>'
+    )
 
 
 def _look(look: LookPicture | None) -> list[str]:
@@ -301,15 +311,15 @@ def _validations(valids: Sequence[dict[str, Any]], metric: str | None) -> list[s
     last = max((i for i, record in enumerate(valids) if record.get("best")), default=-1)
     cells = [
         [
-            format_value("step", record.get("step")),
-            *[format_value(key, record.get(key)) for key in keys],
+            metrics.format_value("step", record.get("step")),
+            *[metrics.format_value(key, record.get(key)) for key in keys],
             "best" if i == last else "",
         ]
         for i, record in enumerate(valids)
     ]
-    by = f" by {metric_name(metric)}" if metric else ""
+    by = f" by {metrics.metric_name(metric)}" if metric else ""
     caption = "On held-out data" + (f"; the best{by} was kept" if last >= 0 else "")
-    table = Table(caption, ["step", *[metric_name(key) for key in keys], ""], cells)
+    table = Table(caption, ["step", *[metrics.metric_name(key) for key in keys], ""], cells)
     element = table_element(table, numeric=[True] * (len(keys) + 1) + [False])
     if len(valids) > LONG:
         element = f"<details><summary>All {len(valids):,} validations</summary>{element}</details>"

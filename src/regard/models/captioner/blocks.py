@@ -15,11 +15,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from regard.attention.blocks import Block, Decoder
-from regard.attention.heads import Heads
-from regard.attention.positions import Sinusoidal2D
-from regard.attention.state import State
-from regard.kernels.operations.linear import Linear
+from regard.attention import Block, Decoder, Heads, Sinusoidal2D, State
+from regard.kernels import Linear
 from regard.models.captioner.config import CaptionerConfig
 from regard.models.contract import Memory, Tokens
 from regard.models.layers.embedding import Embedding, initialise

@@ -30,10 +30,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from regard.attention import Attention, weighting
-from regard.attention.cache import Prepared
-from regard.attention.score import Additive
-from regard.attention.state import State
+from regard.attention import Additive, Attention, Prepared, State, weighting
 from regard.models.captioner.config import CaptionerConfig
 from regard.models.contract import Memory, Tokens
 from regard.models.layers.cells import Dropout, Stack

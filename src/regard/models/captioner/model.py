@@ -13,9 +13,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from regard.attention.span import Lengths
-from regard.attention.state import State
-from regard.kernels.operations.linear import Linear
+from regard.attention import Lengths, State
+from regard.kernels import Linear
 from regard.models.captioner.backbone import Backbone, make_backbone
 from regard.models.captioner.blocks import BlockDecoder
 from regard.models.captioner.config import CaptionerConfig

@@ -16,8 +16,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.attention.grid import GridSelfAttention
-from regard.attention.span import Lengths
+from regard.attention import GridSelfAttention, Lengths
 from regard.models.contract import Memory, Model, Pictures
 from regard.models.convnet.config import ConvNetConfig
 from regard.models.layers.resnet import ResNet, make_norm

@@ -11,12 +11,9 @@ from typing import Any, cast
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from regard.attention import blocks
-from regard.attention.attention import Attention, Learned
-from regard.attention.score import Dot
-from regard.attention.span import Alibi, Causal, Lengths, Packed, Span, Start, join
+from regard.attention import Alibi, Attention, Causal, Dot, Learned, Lengths, Packed, Span, Start, blocks, join
 from regard.errors import ArgumentError
-from regard.kernels.operations.linear import Linear
+from regard.kernels import Linear
 from regard.models.contract import Memory, Model, State, Tokens
 from regard.models.encoder.config import EncoderConfig
 from regard.models.layers.embedding import Embedding, initialise

@@ -22,10 +22,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from regard.attention import Attention, Learned
-from regard.attention.call_records import watch_call
-from regard.attention.score import Dot
-from regard.attention.span import Lengths
+from regard.attention import Attention, Dot, Learned, Lengths, call_records
 from regard.errors import ArgumentError
 from regard.models.contract import Documents, Memory, Model, Tokens
 from regard.models.han.config import HANConfig
@@ -146,7 +143,7 @@ class HANModel(Model):
         """
         if not self.config.attention:
             raise ArgumentError("model: attention = false, expected a model that weighs its words")
-        with watch_call(self) as looks:
+        with call_records.watch_call(self) as looks:
             self.classify(self.encode(documents))
             if not self.flat:
                 return looks["words"].weights[:, 0], looks["sentences"].weights[:, 0]

@@ -24,10 +24,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from regard.kernels.cells.layer import run
-from regard.kernels.operations.dropout import dropout
-from regard.kernels.operations.linear import linear
-from regard.kernels.triton import available
+from regard.kernels import available, cell_layer, dropout, linear
 from regard.models.config import Cell
 from regard.models.layers.recurrent import can_bypass
 
@@ -267,7 +264,7 @@ def run_both_directions(
     if forwards.kind == "lstm":
         bias = bias + hidden_bias.flatten()
     projected = linear(x, weight, bias).unflatten(-1, (2, -1))
-    return run(projected, recurrent, hidden_bias, lengths.to(x.device))
+    return cell_layer.run(projected, recurrent, hidden_bias, lengths.to(x.device))
 
 
 class ReverseRows(torch.autograd.Function):

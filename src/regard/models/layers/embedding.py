@@ -7,12 +7,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from regard.attention.call_records import has_hooks
-from regard.attention.heads import SlicedProjection
-from regard.attention.positions import Embedded, Sines, Sinusoidal
-from regard.attention.span import Span, Start, split_packed
-from regard.kernels.operations.dropout import dropout
-from regard.kernels.triton import installed
+from regard.attention import Embedded, Sines, Sinusoidal, SlicedProjection, Span, Start, call_records, split_packed
+from regard.kernels import dropout, installed
 
 __all__ = ["Embedding", "initialise"]
 
@@ -73,17 +69,17 @@ class Embedding(nn.Module):
             and type(self.tokens) is nn.Embedding
             and self.tokens.padding_idx is None
             and installed()
-            and not has_hooks(self)
+            and not call_records.has_hooks(self)
         )
         if not served or packed is None or not isinstance(positions, Sinusoidal):
             return None
-        from regard.kernels.operations.dropout.triton import draw_seed, embed
+        from regard.kernels import dropout_triton
 
         dropout = self.dropout if self.training else 0.0
         table = positions.table(packed.longest, ids.device).float()
-        seed = draw_seed(ids.device) if dropout else None
+        seed = dropout_triton.draw_seed(ids.device) if dropout else None
         half, place = torch.get_autocast_dtype("cuda"), packed.to(ids.device).queries[1]
-        return embed(ids, self.tokens.weight, self.scale, place, dropout, seed, table=table, dtype=half)
+        return dropout_triton.embed(ids, self.tokens.weight, self.scale, place, dropout, seed, table=table, dtype=half)
 
 
 def initialise(model: nn.Module) -> None:

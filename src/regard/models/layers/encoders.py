@@ -11,9 +11,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from regard.attention.blocks import Encoder
-from regard.attention.positions import Sinusoidal
-from regard.attention.span import Lengths
+from regard.attention import Encoder, Lengths, Sinusoidal
 from regard.models.config import Cell, EncoderDecoderConfig
 from regard.models.layers.cells import Bidirectional, Stack
 from regard.models.layers.embedding import initialise

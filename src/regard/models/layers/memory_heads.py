@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from regard.attention.score import Cosine
+from regard.attention import Cosine
 from regard.models.layers.recurrent import make_linear
 
 __all__ = ["Machine", "MemoryHeads", "sharpen_weights", "shift_weights"]

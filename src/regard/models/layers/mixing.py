@@ -19,8 +19,8 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from regard.attention.span import Lengths, Span, padded_index, split_packed
-from regard.kernels.operations.linear import Linear
+from regard.attention import Lengths, Span, padded_index, split_packed
+from regard.kernels import Linear
 from regard.models.layers.cells import Bidirectional
 
 __all__ = ["Convolution", "Recurrence"]

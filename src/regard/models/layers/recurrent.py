@@ -12,13 +12,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.attention import Attention
-from regard.attention.score import Additive, Dot, General, Score
-from regard.attention.span import Span
-from regard.attention.state import State
-from regard.attention.weighting import Softmax, Weighting
-from regard.kernels.backends import forced_backend
-from regard.kernels.operations.linear import Linear
+from regard.attention import Additive, Attention, Dot, General, Score, Softmax, Span, State, Weighting
+from regard.kernels import Linear, forced_backend
 from regard.models.contract import Memory, Model
 
 __all__ = [

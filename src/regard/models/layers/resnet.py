@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, UInt8
 from torch import Tensor, nn
 
-from regard.attention.checks import check_positive
+from regard.attention import check_positive
 from regard.errors import ArgumentError, ShapeError
 
 __all__ = ["ResNet", "make_norm"]

@@ -37,14 +37,10 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from regard.attention import Attention
-from regard.attention.cache import Cache, Prepared
-from regard.attention.score import Additive
-from regard.attention.span import Lengths
-from regard.attention.state import State
+from regard.attention import Additive, Attention, Cache, Lengths, Prepared, State
 from regard.errors import ArgumentError
-from regard.kernels.operations.linear import linear
-from regard.kernels.recurrence.lstmn import cpu as recurrence
+from regard.kernels import linear
+from regard.kernels import lstmn_cpu as recurrence
 from regard.models.contract import Memory, Tokens
 from regard.models.layers.cells import Dropout, Layer
 from regard.models.layers.recurrent import RecurrentModel, attend_rows, can_bypass, make_linear, make_readout

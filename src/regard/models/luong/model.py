@@ -31,12 +31,20 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from regard.attention import Attention
-from regard.attention.cache import Prepared
-from regard.attention.score import Additive, Dot, General, Location, Score
-from regard.attention.span import Monotonic, Predictive, Span
-from regard.attention.state import State
-from regard.kernels.span_limits import SpanLimits, Window
+from regard.attention import (
+    Additive,
+    Attention,
+    Dot,
+    General,
+    Location,
+    Monotonic,
+    Predictive,
+    Prepared,
+    Score,
+    Span,
+    State,
+)
+from regard.kernels import SpanLimits, Window
 from regard.models.contract import Memory, Tokens
 from regard.models.layers.cells import PARTS, Bidirectional, Dropout, Stack, reverse_rows
 from regard.models.layers.encoders import make_encoder, mean_annotation

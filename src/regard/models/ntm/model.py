@@ -30,8 +30,8 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from regard.attention.state import State
-from regard.data.tokenizer import END
+from regard.attention import State
+from regard.data import END
 from regard.models.contract import Memory, Tokens
 from regard.models.layers.cells import Dropout, Layer
 from regard.models.layers.memory_heads import Machine, MemoryHeads

@@ -27,12 +27,8 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from regard.attention import Attention
-from regard.attention.cache import Prepared
-from regard.attention.score import Additive
-from regard.attention.span import Mask
-from regard.attention.state import State
-from regard.data.tokenizer import END
+from regard.attention import Additive, Attention, Mask, Prepared, State
+from regard.data import END
 from regard.errors import ArgumentError
 from regard.models.contract import Memory, Tokens
 from regard.models.layers.cells import Bidirectional, Dropout, Stack

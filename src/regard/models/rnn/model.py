@@ -22,7 +22,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from regard.attention.state import State
+from regard.attention import State
 from regard.models.contract import Memory, Tokens
 from regard.models.layers.cells import PARTS, Dropout, Stack, reverse_rows
 from regard.models.layers.recurrent import RecurrentModel, make_linear, make_readout, maxout, repeat_rows

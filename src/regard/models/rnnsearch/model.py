@@ -27,13 +27,10 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from regard.attention import Attention
-from regard.attention.cache import Prepared
-from regard.attention.score import Additive
-from regard.attention.state import State
-from regard.kernels.operations.linear import linear
-from regard.kernels.recurrence.rnnsearch import cpu, triton
-from regard.kernels.triton import available
+from regard.attention import Additive, Attention, Prepared, State
+from regard.kernels import available, linear
+from regard.kernels import rnnsearch_cpu as cpu
+from regard.kernels import rnnsearch_triton as triton
 from regard.models.contract import Memory, Tokens
 from regard.models.layers.cells import PARTS, Bidirectional, Dropout, Layer, Stack
 from regard.models.layers.encoders import make_encoder, mean_annotation

@@ -17,14 +17,25 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from regard.attention.blocks import Block, Decoder, Encoder
-from regard.attention.fused_stack import LONGEST
-from regard.attention.score import Additive, Dot, Score
-from regard.attention.span import Alibi, Lengths, Mask, Monotonic, Span, Start, join
-from regard.data.tokenizer import END, START
+from regard.attention import (
+    LONGEST,
+    Additive,
+    Alibi,
+    Block,
+    Decoder,
+    Dot,
+    Encoder,
+    Lengths,
+    Mask,
+    Monotonic,
+    Score,
+    Span,
+    Start,
+    join,
+)
+from regard.data import END, START
 from regard.errors import ArgumentError
-from regard.kernels.backends import ONE_TILE_WIDTH, VARLEN_WIDTH
-from regard.kernels.operations.linear import Linear
+from regard.kernels import ONE_TILE_WIDTH, VARLEN_WIDTH, Linear
 from regard.models.contract import Memory, Model, State, Tokens
 from regard.models.layers.embedding import Embedding, initialise
 from regard.models.layers.mixing import Convolution, Recurrence

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from regard.config import show_value
-from regard.decoding.options import Options
+from regard.decoding import Options
 from regard.serving.libretranslate.errors import ProtocolError
 from regard.serving.libretranslate.language_pairs import LanguagePair
 from regard.serving.libretranslate.markup import parse_html

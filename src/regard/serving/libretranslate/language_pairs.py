@@ -4,9 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from regard.data.language_profile import LanguageProfile, RunLanguages, detect_language, merge_profiles
-from regard.data.languages import tag_language
-from regard.data.settings import DataSettings
+from regard.data import DataSettings, language_profile, tag_language
 from regard.serving.libretranslate.language_names import same_language
 from regard.serving.models import ServedModel
 
@@ -33,7 +31,7 @@ class LanguageTable:
         self.pairs: list[LanguagePair] = []
         self.many: dict[str, tuple[list[str], list[str]]] = {}  # sources and targets of models that know several
         self.unknown: list[str] = []  # models that translate, and do not say between which languages
-        profiles: dict[str, list[LanguageProfile]] = {}
+        profiles: dict[str, list[language_profile.LanguageProfile]] = {}
         for model in models:
             if not model.run.can("translate"):
                 continue
@@ -44,7 +42,7 @@ class LanguageTable:
                 self.unknown += [] if model.name in self.many else [model.name]
                 continue
             data, source = model.run.settings.data, languages["source"]
-            own = RunLanguages.read(model.run.folder)
+            own = language_profile.RunLanguages.read(model.run.folder)
             if own.source is not None:
                 profiles.setdefault(source, []).append(own.source)
             for target in languages["targets"]:
@@ -52,7 +50,7 @@ class LanguageTable:
                 self.pairs.append(LanguagePair(model.name, source, target, tag))
                 if (tag or "") in own.targets:
                     profiles.setdefault(target, []).append(own.targets[tag or ""])
-        self.profiles = {language: merge_profiles(each) for language, each in profiles.items()}
+        self.profiles = {language: language_profile.merge_profiles(each) for language, each in profiles.items()}
 
     @property
     def codes(self) -> list[str]:
@@ -88,7 +86,7 @@ class LanguageTable:
 
     def detect(self, text: str) -> list[tuple[str, float]]:
         """The languages of a text with their confidence, the likeliest first; those without a profile have none."""
-        found = detect_language(text, self.profiles)
+        found = language_profile.detect_language(text, self.profiles)
         return [*found, *((code, 0.0) for code in self.codes if code not in self.profiles)]
 
     def detect_source(self, text: str, target: str) -> tuple[str, float]:

@@ -16,7 +16,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 
 from regard.config import show_value
-from regard.decoding.options import Options
+from regard.decoding import Options
 from regard.serving.libretranslate.errors import FAULT, ProtocolError, is_protocol_path, to_protocol
 from regard.serving.libretranslate.file_store import FileStore
 from regard.serving.libretranslate.file_translation import ENDINGS, read_file

@@ -4,8 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Protocol
 
-from regard.decoding.ensemble import first_model
-from regard.decoding.options import Options
+from regard.decoding import Options, first_model
 from regard.serving.libretranslate.language_pairs import LanguagePair
 from regard.serving.libretranslate.markup import parse_html
 from regard.serving.libretranslate.tag_placement import Link

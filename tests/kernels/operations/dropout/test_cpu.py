@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.utils.checkpoint import checkpoint
 
-from regard.attention.blocks import Block
+from regard.attention import Block
 from regard.kernels.operations.dropout import (
     cpu,
     dropout,

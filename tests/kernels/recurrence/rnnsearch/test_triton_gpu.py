@@ -3,8 +3,7 @@
 import pytest
 import torch
 
-from regard.models.contract import Tokens
-from regard.models.rnnsearch.config import RNNSearchConfig
+from regard.models import RNNSearchConfig, Tokens
 from regard.models.rnnsearch.model import RNNSearchModel
 
 pytestmark = pytest.mark.gpu
