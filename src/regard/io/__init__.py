@@ -35,7 +35,7 @@ if TYPE_CHECKING:
         read_whole,
         unequal_lines,
     )
-    from regard.io.messages import likely_meaning, show_name, show_value, suggestion, visible
+    from regard.messages import likely_meaning, show_name, show_value, suggestion, visible
     from regard.io.output import check_link, check_output, open_destination, open_output, progress_bar
     from regard.io.pharaoh import Link, Slips, format_pharaoh, parse_marked_links, parse_pharaoh
     from regard.io.untranslated import UntranslatedReport

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from regard.errors import DataError
-from regard.io.messages import suggestion
+from regard.messages import suggestion
 
 __all__ = ["EncodedFile", "check_encoding", "encoding_of", "guess_encoding", "hint", "transcode"]
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from regard.io.lines import Say
-from regard.io.messages import visible
+from regard.messages import visible
 
 __all__ = ["UntranslatedReport"]
 
