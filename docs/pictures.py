@@ -33,7 +33,10 @@ from regard.attention import (
     Embedded,
     Encoder,
     General,
+    GridAttention,
     GridSelfAttention,
+    Gumbel,
+    Hard,
     Heads,
     Learned,
     Lengths,
@@ -41,6 +44,7 @@ from regard.attention import (
     Mask,
     Monotonic,
     Packed,
+    Plain,
     Predictive,
     Rotary,
     Score,
@@ -48,11 +52,10 @@ from regard.attention import (
     Sinusoidal2D,
     Softmax,
     Span,
+    Sparsemax,
     use_backend,
     watch,
 )
-from regard.attention.grid import GridAttention
-from regard.attention.weighting import Gumbel, Hard, Plain, Sparsemax
 from regard.errors import RegardError
 from regard.inspection import ModelGraph, dependency_trees, exhibit_of, heatmap, model_graph, save
 from regard.inspection.collect.sides import merge

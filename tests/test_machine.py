@@ -10,8 +10,7 @@ from tiny import records, table
 from regard import load
 from regard.decoding import Processes
 from regard.errors import CommandError, ConfigError, TrainingError
-from regard.kernels import choose
-from regard.kernels.backends import BACKENDS
+from regard.kernels import backends
 from regard.kernels.features import BILINEAR, CAUSAL, SOFTMAX
 from regard.kernels.table import Request
 from regard.machine import amount, auto_device, memory, wide_dtype
@@ -87,8 +86,8 @@ def test_one_process_and_float32(with_apple, monkeypatch):
 def test_kernels_of_other_devices_are_not_asked():
     sizes = {"rows": 8, "queries": 64, "keys": 64, "width": 64, "value width": 64, "radius": 0}
     request = Request("mps", (torch.float32,), (BILINEAR, SOFTMAX, CAUSAL), sizes)
-    known = {each.name: each for each in BACKENDS}
-    assert choose(request).name == "sdpa"
+    known = {each.name: each for each in backends.BACKENDS}
+    assert backends.choose(request).name == "sdpa"
     assert "not on mps" in known["flex"].refusal(request)
 
 

@@ -14,7 +14,7 @@ import regard
 from regard import plugins
 from regard.config import read
 from regard.errors import ArgumentError, CommandError, ConfigError
-from regard.evaluation import METRICS, measure_exact
+from regard.evaluation import METRICS, text_scores
 from regard.evaluation.metric import Metric
 from regard.inspection import exhibit_of
 from regard.models import KINDS
@@ -135,17 +135,17 @@ def test_rows_are_refused_that_are_none_or_take_a_name(desk):
     with pytest.raises(ArgumentError, match="0 rows given"):
         regard.register("x")
     with pytest.raises(ArgumentError, match="2 rows given"):
-        regard.register("x", metric=Metric(measure_exact), study=1)
+        regard.register("x", metric=Metric(text_scores.measure_exact), study=1)
     with pytest.raises(ArgumentError, match="a metric without a name"):
-        regard.register(metric=Metric(measure_exact))
+        regard.register(metric=Metric(text_scores.measure_exact))
     with pytest.raises(ArgumentError, match="the kind 'rnn' already exists, from Regard itself"):
         regard.register(kind=KINDS["rnn"])
-    regard.register("mine", metric=Metric(measure_exact))
+    regard.register("mine", metric=Metric(text_scores.measure_exact))
     assert plugins.providers(metric="mine", kind="rnn", task=None) == (__name__,)
-    regard.register("mine", metric=Metric(measure_exact))  # the same plugin, once more
+    regard.register("mine", metric=Metric(text_scores.measure_exact))  # the same plugin, once more
     plugins.PROVIDERS["metric", "mine"] = "another"
     with pytest.raises(ArgumentError, match="already exists, from another"):
-        regard.register("mine", metric=Metric(measure_exact))
+        regard.register("mine", metric=Metric(text_scores.measure_exact))
 
 
 def test_a_metric_of_a_plugin_is_one_that_a_checkpoint_is_chosen_by(desk):

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from regard.data import Tokenizers, train
 from regard.tasks import build_model, read_settings, write_config
-from regard.training import Checkpoints, Counters, Prediction, read_manifest, weights_of
+from regard.training import Checkpoints, Counters, Prediction, read_manifest, weight_files
 from regard.training.checkpoint import canonical
 
 LABELS = ["bad", "good"]
@@ -60,7 +60,7 @@ def make_run(folder: Path, kind: str, task: str | None = None, **model: Any) -> 
     if labels:
         facts["labels"] = labels
     manifest = {"step": 1, "counters": Counters(1).table(), "task": facts}
-    Checkpoints(folder).write(STEP, weights_of(Prediction(built)), {}, manifest)
+    Checkpoints(folder).write(STEP, weight_files.weights_of(Prediction(built)), {}, manifest)
     return folder
 
 

@@ -43,7 +43,7 @@ from regard.tasks import (
     tokenizers_of,
     translate,
 )
-from regard.training import Checkpoints, Prediction, filled_from, load_weights, read_checkpoint
+from regard.training import Checkpoints, Prediction, read_checkpoint, trainer_state, weight_files
 
 __all__ = ["Aligned", "Classified", "Run", "Translation", "load"]
 
@@ -359,7 +359,10 @@ def load_one(run: str | Path, checkpoint: str, device: str, warn: Say | None = N
     tokenizers = tokenizers_of(folder, checkpoint_data.manifest)
     if tokenizers is not None:
         tokenizers = tokenizers.surround(**settings.tokenizer.around)
-    if filled_from(checkpoint_data.manifest.get("task", {}).get("model", {}), path) != settings.table()["model"]:
+    if (
+        trainer_state.filled_from(checkpoint_data.manifest.get("task", {}).get("model", {}), path)
+        != settings.table()["model"]
+    ):
         raise CheckpointError(f"{folder / 'config.toml'}: its [model] is not the one that {path.name} was trained with")
     labels = labels_of(checkpoint_data.manifest)
     row = settings.row
@@ -379,6 +382,6 @@ def load_one(run: str | Path, checkpoint: str, device: str, warn: Say | None = N
     weights_path, config_path = str(path / "model.safetensors"), str(folder / "config.toml")
     check_sizes(lambda: Prediction(build()), settings.model, shapes, config_path=config_path, weights_path=weights_path)
     model = build()
-    load_weights(Prediction(model), weights, weights_path)
+    weight_files.load_weights(Prediction(model), weights, weights_path)
     model.origin = str(folder)
     return Run(folder, settings, tokenizers, model.to(device).eval(), checkpoint_data.step, labels, warn)

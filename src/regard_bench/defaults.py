@@ -282,15 +282,15 @@ def evaluate_run(name: str, data: Path, run: Path, device: str) -> dict[str, flo
 
 def measure_outputs(corpus: Corpus, outputs: list[str], right: list[list[str]], answers: list[str]) -> dict[str, float]:
     """The score, and that of the most frequent answer in training."""
-    from regard.evaluation import caption_scores, measure_bleu, measure_exact
+    from regard.evaluation import caption_scores, text_scores
 
     def score(hypotheses: list[str]) -> dict[str, float]:
         if corpus.metric == "CIDEr":
             scores = caption_scores(hypotheses, right)
             return {"score": scores["cider"], "bleu": scores["bleu"]}
         if corpus.metric == "BLEU":
-            return {"score": measure_bleu(hypotheses, right, lowercase=corpus.lowercase).score().value}
-        return {"score": 100 * measure_exact(hypotheses, right).score().value}
+            return {"score": text_scores.measure_bleu(hypotheses, right, lowercase=corpus.lowercase).score().value}
+        return {"score": 100 * text_scores.measure_exact(hypotheses, right).score().value}
 
     common = collections.Counter(answers).most_common(1)[0][0]
     return {**score(outputs), "floor": score([common] * len(outputs))["score"]}

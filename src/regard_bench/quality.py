@@ -211,15 +211,15 @@ def translate(run: Path, data: Path) -> None:
 
 def scores(line: Line, outputs: list[str], right: list[list[str]]) -> tuple[dict[str, float], str]:
     """The metrics of a line in points or per cent, and the signature of the first."""
-    from regard.evaluation import error_rate, measure_bleu, measure_exact
+    from regard.evaluation import text_scores
 
     if line.metrics == ("BLEU",):
-        score = measure_bleu(outputs, right, lowercase=True).score()
+        score = text_scores.measure_bleu(outputs, right, lowercase=True).score()
         return {"BLEU": score.value}, score.signature
-    exact = measure_exact(outputs, right).score()
+    exact = text_scores.measure_exact(outputs, right).score()
     if line.metrics == ("exact",):
         return {"exact": 100 * exact.value}, exact.signature
-    phonemes = error_rate(outputs, right)
+    phonemes = text_scores.error_rate(outputs, right)
     return {"PER": 100 * phonemes.value, "WER": 100 * (1 - exact.value)}, phonemes.signature
 
 

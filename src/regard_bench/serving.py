@@ -28,7 +28,7 @@ from regard.data import train as train_vocabulary
 from regard.errors import RegardError
 from regard.run import Run, load
 from regard.tasks import build_model, read_settings, write_config
-from regard.training import Checkpoints, Counters, Prediction, weights_of
+from regard.training import Checkpoints, Counters, Prediction, weight_files
 from regard_bench.measure import Result
 from regard_bench.peers import obstacle
 
@@ -391,5 +391,5 @@ def write_run(folder: Path, model: dict[str, Any], words: int) -> Path:
     tokenizers.save(folder / "tokenizer.json")
     facts = {"task": "translate", "model": settings.table()["model"], "tokenizer": tokenizers.hash}
     manifest = {"step": 1, "counters": Counters(1).table(), "task": facts}
-    Checkpoints(folder).write("step-000001", weights_of(Prediction(built)), {}, manifest)
+    Checkpoints(folder).write("step-000001", weight_files.weights_of(Prediction(built)), {}, manifest)
     return folder

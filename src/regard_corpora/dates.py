@@ -12,7 +12,7 @@ import dataclasses
 import datetime
 from collections.abc import Callable, Iterator
 
-from regard.data import Example, SourceFilter, check_name, check_whole
+from regard.data import Example, builtin
 from regard.errors import ArgumentError
 from regard_corpora.numerals import listed, spell
 
@@ -95,10 +95,10 @@ class Options:
     last: int = 2099
 
     def __post_init__(self) -> None:
-        check_name("direction", self.direction, DIRECTIONS)
-        check_name("form", self.form, ("any", *FORMS))
-        check_whole("first", self.first, 1, 9999)
-        check_whole("last", self.last, self.first, 9999)
+        builtin.check_name("direction", self.direction, DIRECTIONS)
+        builtin.check_name("form", self.form, ("any", *FORMS))
+        builtin.check_whole("first", self.first, 1, 9999)
+        builtin.check_whole("last", self.last, self.first, 9999)
         low, high = LIMITS.get(self.form, (1, 9999))
         if self.first < low or self.last > high:
             expected = f"expected {low} to {high} for the form {self.form}"
@@ -111,7 +111,7 @@ class Options:
         return ("long",) if self.direction == "from-iso" else tuple(FORMS)
 
 
-def make(date: datetime.date, form: str, accept: SourceFilter, direction: str) -> Example | None:
+def make(date: datetime.date, form: str, accept: builtin.SourceFilter, direction: str) -> Example | None:
     low, high = LIMITS.get(form, (1, 9999))
     if not low <= date.year <= high:
         return None
@@ -130,7 +130,7 @@ def days(options: Options) -> tuple[int, int]:
     return datetime.date(options.first, 1, 1).toordinal(), datetime.date(options.last, 12, 31).toordinal()
 
 
-def draw(random: Callable[[], float], accept: SourceFilter, options: Options) -> Iterator[Example | None]:
+def draw(random: Callable[[], float], accept: builtin.SourceFilter, options: Options) -> Iterator[Example | None]:
     """Draw dates without end; None for one that `accept` refuses."""
     low, high = days(options)
     forms = options.forms
@@ -139,7 +139,7 @@ def draw(random: Callable[[], float], accept: SourceFilter, options: Options) ->
         yield make(date, forms[int(random() * len(forms))], accept, options.direction)
 
 
-def every(accept: SourceFilter, options: Options) -> Iterator[Example | None]:
+def every(accept: builtin.SourceFilter, options: Options) -> Iterator[Example | None]:
     """Yield every date in every form once."""
     low, high = days(options)
     return (

@@ -8,7 +8,7 @@ from typing import Any
 
 from regard.data import Example, generate
 from regard.errors import CommandError, StoppedError
-from regard.evaluation import exact
+from regard.evaluation import text_scores
 from regard.inspection import heatmap
 from regard.report import exit_status, train_and_report
 from regard.run import Aligned, Run, load
@@ -69,7 +69,12 @@ def demonstrate(out: Path, *, steps: int, seed: int = 0) -> Demonstration:
     longest = max(alignments, key=lambda each: len(each[2].source))[2]
     heatmap(longest.weights, longest.source, longest.target, path=picture)
     return Demonstration(
-        run, exact(outputs, [example.target for example in tests]), len(tests), alignments, picture, out / "report.html"
+        run,
+        text_scores.exact(outputs, [example.target for example in tests]),
+        len(tests),
+        alignments,
+        picture,
+        out / "report.html",
     )
 
 

@@ -11,7 +11,7 @@ equally likely.
 import dataclasses
 from collections.abc import Callable, Iterator
 
-from regard.data import Example, SourceFilter, check_name, check_whole
+from regard.data import Example, builtin
 from regard_corpora.numerals import HIGHEST, LANGUAGES, spell
 
 __all__ = ["Options", "draw", "every"]
@@ -27,13 +27,13 @@ class Options:
     highest: int = 999_999
 
     def __post_init__(self) -> None:
-        check_name("language", self.language, LANGUAGES)
-        check_name("direction", self.direction, DIRECTIONS)
-        check_whole("lowest", self.lowest, 0, HIGHEST)
-        check_whole("highest", self.highest, self.lowest, HIGHEST)
+        builtin.check_name("language", self.language, LANGUAGES)
+        builtin.check_name("direction", self.direction, DIRECTIONS)
+        builtin.check_whole("lowest", self.lowest, 0, HIGHEST)
+        builtin.check_whole("highest", self.highest, self.lowest, HIGHEST)
 
 
-def make(number: int, accept: SourceFilter, options: Options) -> Example | None:
+def make(number: int, accept: builtin.SourceFilter, options: Options) -> Example | None:
     digits = str(number)
     spelt = spell(number, options.language)
     words, figures = " ".join([word for word, _ in spelt]), " ".join(digits)
@@ -47,7 +47,7 @@ def make(number: int, accept: SourceFilter, options: Options) -> Example | None:
     return Example(figures, words, tuple(sorted((digit, word) for word, digit in links)))
 
 
-def draw(random: Callable[[], float], accept: SourceFilter, options: Options) -> Iterator[Example | None]:
+def draw(random: Callable[[], float], accept: builtin.SourceFilter, options: Options) -> Iterator[Example | None]:
     """Draw numbers without end; None for one that `accept` refuses."""
     fewest, most = len(str(options.lowest)), len(str(options.highest))
     while True:
@@ -57,6 +57,6 @@ def draw(random: Callable[[], float], accept: SourceFilter, options: Options) ->
         yield make(low + int(random() * (high - low + 1)), accept, options)
 
 
-def every(accept: SourceFilter, options: Options) -> Iterator[Example | None]:
+def every(accept: builtin.SourceFilter, options: Options) -> Iterator[Example | None]:
     """Yield every number once."""
     return (make(number, accept, options) for number in range(options.lowest, options.highest + 1))

@@ -22,7 +22,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
-from regard.data import LONGEST, Example, SourceFilter, check_whole
+from regard.data import Example, builtin
 from regard_corpora.opinions import Opinions
 
 __all__ = ["LABELS", "Options", "draw", "every"]
@@ -224,9 +224,9 @@ class Options:
     edition: int = 2
 
     def __post_init__(self) -> None:
-        check_whole("shortest", self.shortest, 1, LONGEST)
-        check_whole("longest", self.longest, self.shortest, LONGEST)
-        check_whole("denied", self.denied, 0, 100)
+        builtin.check_whole("shortest", self.shortest, 1, builtin.LONGEST)
+        builtin.check_whole("longest", self.longest, self.shortest, builtin.LONGEST)
+        builtin.check_whole("denied", self.denied, 0, 100)
 
 
 class Drawer:
@@ -281,7 +281,7 @@ class Drawer:
         return sentence[0].upper() + sentence[1:]
 
 
-def draw(random: Callable[[], float], accept: SourceFilter, options: Options) -> Iterator[Example | None]:
+def draw(random: Callable[[], float], accept: builtin.SourceFilter, options: Options) -> Iterator[Example | None]:
     """Draw reviews without end; None for one that `accept` refuses."""
     drawer = Drawer(random, options) if options.edition == 1 else Opinions(random, options.denied)
     while True:
@@ -295,5 +295,5 @@ def draw(random: Callable[[], float], accept: SourceFilter, options: Options) ->
             yield Example(text, LABELS[label], links)
 
 
-def every(accept: SourceFilter, options: Options) -> None:
+def every(accept: builtin.SourceFilter, options: Options) -> None:
     """Return None: there are too many reviews to list."""

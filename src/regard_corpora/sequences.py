@@ -9,7 +9,7 @@ import itertools
 import string
 from collections.abc import Callable, Iterator, Sequence
 
-from regard.data import LONGEST, Example, SourceFilter, check_whole
+from regard.data import Example, builtin
 
 __all__ = ["Options", "draw", "every", "letters"]
 
@@ -24,9 +24,9 @@ class Options:
     symbols: int = 26
 
     def __post_init__(self) -> None:
-        check_whole("shortest", self.shortest, 1, LONGEST)
-        check_whole("longest", self.longest, self.shortest, LONGEST)
-        check_whole("symbols", self.symbols, 1, SYMBOLS)
+        builtin.check_whole("shortest", self.shortest, 1, builtin.LONGEST)
+        builtin.check_whole("longest", self.longest, self.shortest, builtin.LONGEST)
+        builtin.check_whole("symbols", self.symbols, 1, SYMBOLS)
 
 
 @functools.cache
@@ -38,7 +38,7 @@ def letters(count: int) -> tuple[str, ...]:
     return tuple(itertools.islice(names, count))
 
 
-def make(sequence: Sequence[int], names: Sequence[str], accept: SourceFilter, solve: Solve) -> Example | None:
+def make(sequence: Sequence[int], names: Sequence[str], accept: builtin.SourceFilter, solve: Solve) -> Example | None:
     source = [names[symbol] for symbol in sequence]
     text = " ".join(source)
     if not accept(text):
@@ -49,7 +49,7 @@ def make(sequence: Sequence[int], names: Sequence[str], accept: SourceFilter, so
 
 
 def draw(
-    random: Callable[[], float], accept: SourceFilter, options: Options, names: Sequence[str], solve: Solve
+    random: Callable[[], float], accept: builtin.SourceFilter, options: Options, names: Sequence[str], solve: Solve
 ) -> Iterator[Example | None]:
     """Draw sequences without end; None for one that `accept` refuses."""
     lengths, symbols = options.longest - options.shortest + 1, options.symbols
@@ -58,7 +58,9 @@ def draw(
         yield make([int(random() * symbols) for _ in range(length)], names, accept, solve)
 
 
-def every(accept: SourceFilter, options: Options, names: Sequence[str], solve: Solve) -> Iterator[Example | None]:
+def every(
+    accept: builtin.SourceFilter, options: Options, names: Sequence[str], solve: Solve
+) -> Iterator[Example | None]:
     """Yield every sequence once, short ones first."""
     for length in range(options.shortest, options.longest + 1):
         for sequence in itertools.product(range(options.symbols), repeat=length):

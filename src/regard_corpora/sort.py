@@ -5,7 +5,7 @@ Options: see `sequences`. Symbols are numbers, 0 to symbols - 1, and are sorted 
 
 from collections.abc import Callable, Iterator, Sequence
 
-from regard.data import Example, SourceFilter
+from regard.data import Example, builtin
 from regard_corpora import sequences
 from regard_corpora.sequences import Options
 
@@ -17,11 +17,11 @@ def solve(sequence: Sequence[int]) -> list[int]:
     return sorted(range(len(sequence)), key=sequence.__getitem__)
 
 
-def draw(random: Callable[[], float], accept: SourceFilter, options: Options) -> Iterator[Example | None]:
+def draw(random: Callable[[], float], accept: builtin.SourceFilter, options: Options) -> Iterator[Example | None]:
     """Draw sequences without end; None for one that `accept` refuses."""
     return sequences.draw(random, accept, options, [str(n) for n in range(options.symbols)], solve)
 
 
-def every(accept: SourceFilter, options: Options) -> Iterator[Example | None]:
+def every(accept: builtin.SourceFilter, options: Options) -> Iterator[Example | None]:
     """Yield every sequence once."""
     return sequences.every(accept, options, [str(n) for n in range(options.symbols)], solve)

@@ -10,8 +10,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from regard.data import generate
-from regard.data.builtin import split_of
+from regard.data import builtin, generate
 from regard.errors import ArgumentError
 from regard_corpora.scenes.drawing import RGB
 from regard_corpora.scenes.placing import FAR
@@ -224,7 +223,7 @@ def test_the_ring_is_seen():
 
 def test_splits_hang_on_the_scene():
     for split in ("train", "valid", "test"):
-        assert {split_of(example.source) for example in generate("scenes", 3, split=split)} == {split}
+        assert {builtin.split_of(example.source) for example in generate("scenes", 3, split=split)} == {split}
 
 
 @pytest.mark.parametrize(

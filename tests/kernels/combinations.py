@@ -24,22 +24,25 @@ from regard.attention import (
     Cosine,
     Dot,
     General,
+    Gumbel,
+    Hard,
     Heads,
     Lengths,
     Location,
     Mask,
     Monotonic,
     Packed,
+    Plain,
     Predictive,
     Prepared,
     Score,
     Softmax,
     Span,
+    Sparsemax,
     join,
     split_packed,
     use_backend,
 )
-from regard.attention.weighting import Gumbel, Hard, Plain, Sparsemax
 from regard.errors import ArgumentError, BackendError
 from regard.kernels import backends
 from regard.kernels.features import describe

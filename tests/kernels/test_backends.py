@@ -20,16 +20,19 @@ from regard.attention import (
     Cosine,
     Dot,
     General,
+    Gumbel,
+    Hard,
     Lengths,
     Location,
     Mask,
     Monotonic,
     Packed,
+    Plain,
     Predictive,
     Span,
+    Sparsemax,
     use_backend,
 )
-from regard.attention.weighting import Gumbel, Hard, Plain, Sparsemax
 from regard.errors import ArgumentError, BackendError
 from regard.kernels import backends, features, triton
 from regard.kernels.additive import chunked

@@ -14,6 +14,8 @@ from regard.attention import (
     Dot,
     Encoder,
     General,
+    Gumbel,
+    Hard,
     Heads,
     Lengths,
     Mask,
@@ -21,10 +23,10 @@ from regard.attention import (
     Packed,
     Predictive,
     Rotary,
+    Sparsemax,
     use_backend,
     watch,
 )
-from regard.attention.weighting import Gumbel, Hard, Sparsemax
 from regard.errors import BackendError, WatchError
 
 pytestmark = pytest.mark.gpu

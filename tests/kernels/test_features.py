@@ -5,8 +5,7 @@ from dataclasses import fields, replace
 import pytest
 import torch
 
-from regard.attention import Additive, Attention, Causal, Dot, Location, Monotonic, Packed
-from regard.attention.weighting import Sparsemax
+from regard.attention import Additive, Attention, Causal, Dot, Location, Monotonic, Packed, Sparsemax
 from regard.kernels import features
 from regard.kernels.features import describe
 from regard.kernels.reference import Call, softmax

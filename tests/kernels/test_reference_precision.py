@@ -20,11 +20,11 @@ from regard.attention import (
     Heads,
     Location,
     Monotonic,
+    Plain,
     Softmax,
     Span,
     use_backend,
 )
-from regard.attention.weighting import Plain
 from regard.errors import BackendError
 
 DOTS = ["dot", "scaled", "general"]

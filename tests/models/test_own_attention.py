@@ -8,8 +8,7 @@ from models.cases import CASES, RECURRENT_CASES, model_of, pair
 from oracles import agree
 from torch import nn
 
-from regard.attention import Additive, Attention, Dot, General, Score, Softmax, use_backend
-from regard.attention.weighting import Hard
+from regard.attention import Additive, Attention, Dot, General, Hard, Score, Softmax, use_backend
 
 
 @cache

@@ -18,7 +18,7 @@ from regard.errors import CheckpointError
 from regard.report import train_and_report
 from regard.run import load
 from regard.tasks import start, translate
-from regard.training import Checkpoints, read_checkpoint, weights_of
+from regard.training import Checkpoints, read_checkpoint, weight_files
 
 SCORES = {"step": [9.0, 5.0, 7.0, 8.0, 6.0, 6.0], "average": [9.0, 5.0, 7.0, 4.0, 6.0, 6.0]}  # the loss, in order
 BEST = {"step": "step-000004", "average": "average"}
@@ -128,7 +128,9 @@ RESUMED = ["cp -rL", "text", *(pytest.param(way, marks=pytest.mark.slow) for way
 
 def same_model(one: Path, other: Path) -> bool:
     mine, its = load(one), load(other)
-    return mine.step == its.step and same_tensors(weights_of(mine.model), weights_of(its.model))
+    return mine.step == its.step and same_tensors(
+        weight_files.weights_of(mine.model), weight_files.weights_of(its.model)
+    )
 
 
 @pytest.mark.parametrize("way", WAYS)

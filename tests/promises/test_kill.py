@@ -16,7 +16,7 @@ from forked import forked
 from tiny import TIMES, Line, StopAt, records, same_tensors, table, training
 
 from regard import report
-from regard.training import Checkpoints, Progress, Task, load_weights, metrics, read_checkpoint, train
+from regard.training import Checkpoints, Progress, Task, metrics, read_checkpoint, train, weight_files
 from regard.training.trackers import Trackers
 
 ALWAYS = {"steps": 100_000, "validate_every": 1, "log_every": 1, "ema": 0.9}
@@ -79,7 +79,7 @@ def test_random_kills(tmp_path, kills):
         found = read_checkpoint(last)
         assert found.step >= safe
         assert last.name == f"step-{found.step:06d}"
-        load_weights(Line().objective, found.model, str(last))
+        weight_files.load_weights(Line().objective, found.model, str(last))
         for each in Checkpoints(tmp_path).steps():  # every other one there is whole as well
             read_checkpoint(each)
         safe = found.step

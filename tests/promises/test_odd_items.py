@@ -15,7 +15,7 @@ import pytest
 from child import regard
 from PIL import Image
 
-from regard.data import DataSettings, TokenizerSettings, caption_files, prepare_documents, prepare_images
+from regard.data import DataSettings, TokenizerSettings, caption_files, document_texts, prepare_images
 from regard.errors import DataError
 
 pytestmark = pytest.mark.unchecked  # typer's own classes are not those it documents
@@ -212,13 +212,13 @@ def test_a_document_that_is_odd_is_left_out(tmp_path, form, odd):
     unlabelled = "\tno label\n" if form == "tsv" else '{"label": "", "text": "no label"}\n'
     path.write_text("".join([*GOOD[form] * 5, odd, unlabelled, odd]))
     said = []
-    prepared = prepare_documents(DataSettings(documents=str(path), **data), WORD, say=said.append)
+    prepared = document_texts.prepare_documents(DataSettings(documents=str(path), **data), WORD, say=said.append)
     assert len(prepared.train) == 10
     assert said[0].startswith(f"{path}: 2 lines that cannot be read count as blank; the first is line 11: ")
     assert "1 without a label" in said[1] or "3 without a label" in said[1]
     path.write_text(odd * 3)
     with pytest.raises(DataError) as error:
-        prepare_documents(DataSettings(documents=str(path), **data), WORD)
+        document_texts.prepare_documents(DataSettings(documents=str(path), **data), WORD)
     assert str(error.value).startswith(f"{path}, line 1: ")
 
 

@@ -20,7 +20,7 @@ from regard.serving.app import make_app
 from regard.serving.run_names import parse_runs
 from regard.serving.service import Service
 from regard.serving.settings import ServeSettings
-from regard.training import Checkpoints, read_checkpoint, step_name
+from regard.training import Checkpoints, checkpoint_files, read_checkpoint
 
 STORED = Path(__file__).parents[1] / "stored_runs"
 FORM = os.environ.get("REGARD_TEST_WORKERS", "auto")  # process: all tests that can, with workers of this form
@@ -46,7 +46,9 @@ def write_best(run: Path, step: int, scale: float = 1.0) -> None:
     counters = {**last.manifest["counters"], "step": step, "best_step": step}
     kept = {key: value for key, value in last.manifest.items() if key not in ("files", "format", "sha256")}
     weights = {name: tensor * scale for name, tensor in last.model.items()}
-    name = checkpoints.write(step_name(step), weights, last.trainer, {**kept, "step": step, "counters": counters}).name
+    name = checkpoints.write(
+        checkpoint_files.step_name(step), weights, last.trainer, {**kept, "step": step, "counters": counters}
+    ).name
     checkpoints.mark_best(name)
 
 

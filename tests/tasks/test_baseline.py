@@ -14,7 +14,7 @@ from tiny import table, write_documents
 import regard
 from regard.data import Encoded
 from regard.data.cache import Writer
-from regard.evaluation import bleu
+from regard.evaluation import text_scores
 from regard.tasks.baseline import Baselines, find_nearest, read_baselines, regress, save_baselines
 
 pytestmark = pytest.mark.unchecked  # typer's own classes are not those it documents
@@ -84,7 +84,7 @@ def test_one_line_says_what_is_trivial(tmp_path, capsys):
     assert "the target of the nearest training source" in line
     assert "; the model" in line
     pairs = json.loads(json.dumps(run.settings.row.load().prepare(run.settings).valid_pairs))[:10]
-    copied = bleu([source for source, _ in pairs], [target for _, target in pairs])
+    copied = text_scores.bleu([source for source, _ in pairs], [target for _, target in pairs])
     assert baselines.scores["a copy of the source"] == pytest.approx(copied)
     shown = Command("show").typed(tmp_path / "run")
     assert "BLEU of a copy of the source: " in shown.stdout

@@ -18,7 +18,7 @@ from regard.tasks.caption import Caption, Captioning, doubly_stochastic, update_
 from regard.tasks.run_start import start
 from regard.tasks.settings import read_settings
 from regard.tasks.task import prepare_data
-from regard.training import Checkpoints, load_weights, read_checkpoint, weights_of
+from regard.training import Checkpoints, read_checkpoint, weight_files
 from regard.training.task import Position
 
 
@@ -203,9 +203,9 @@ def test_only_what_was_drawn_counts_for_the_baseline():
 def test_the_baseline_goes_with_the_weights():
     one, other = (Captioning(captioner("hard", settle=0)) for _ in range(2))
     fixed(one.model, -2.5)
-    load_weights(other, weights_of(one), "here")
+    weight_files.load_weights(other, weight_files.weights_of(one), "here")
     assert float(other.model.decoder.baseline) == -2.5
-    assert "model.decoder.baseline" not in weights_of(Captioning(captioner("soft")))
+    assert "model.decoder.baseline" not in weight_files.weights_of(Captioning(captioner("soft")))
 
 
 # ---- the task

@@ -7,7 +7,7 @@ import pytest
 import torch
 from tiny import document_table, first, question_table
 
-from regard.data import prepare_documents
+from regard.data import document_texts
 from regard.decoding import documents_of
 from regard.decoding.sources import flat_of
 from regard.errors import TrainingError
@@ -152,7 +152,7 @@ def test_balanced_weights(tmp_path):
     table["data"] |= {"documents": str(tmp_path / "a.tsv"), "held_out": 0.0}
     table["training"]["class_weights"] = "balanced"
     settings = read_settings(table)
-    prepared = prepare_documents(settings.data, settings.tokenizer)
+    prepared = document_texts.prepare_documents(settings.data, settings.tokenizer)
     assert balanced_weights(prepared.train, 3) == [9 / (3 * 6), 9 / (3 * 2), 9 / (3 * 1)]
     task = make_task(settings, prepared, 512)
     assert task.objective.weights.tolist() == pytest.approx([0.5, 1.5, 3.0])

@@ -20,7 +20,7 @@ from regard.models import KINDS, build
 from regard.run import load
 from regard.tasks import sizes
 from regard.tasks.sizes import check_sizes
-from regard.training import read_shapes, weights_of
+from regard.training import weight_files
 
 HUGE = [10**4, 10**6, 10**9, 2**31, 2**40, 10**12, 2**63 - 1]
 TRIES = [pytest.param([10**9], id="short"), pytest.param(HUGE, marks=pytest.mark.slow, id="all")]
@@ -109,7 +109,7 @@ def test_it_takes_a_fraction_of_what_is_allowed(kind):
     presets = KINDS[kind].presets
     config = KINDS[kind].config(**presets["base" if "base" in presets else "small"])
     with torch.device("meta"):
-        own = weights_of(build(kind, config, 1000, 1000))
+        own = weight_files.weights_of(build(kind, config, 1000, 1000))
     shapes = {name: tuple(tensor.shape) for name, tensor in own.items()}
     counted = sizes.Counting(sizes.OPERATIONS * len(shapes))
     with torch.device("meta"), counted:
@@ -142,7 +142,7 @@ def test_wherever_it_stops_torch_is_as_it_was():
 def test_the_generator_is_left_alone(tmp_path):
     """Weights that are drawn after the check are those that would be drawn without it."""
     run = make_run(tmp_path / "run", "transformer")
-    shapes = read_shapes(run / "checkpoints" / STEP / "model.safetensors")
+    shapes = weight_files.read_shapes(run / "checkpoints" / STEP / "model.safetensors")
     assert {name.split(".")[0] for name in shapes} == {"model"}
     config = KINDS["transformer"].config(**SMALL["transformer"])
     torch.manual_seed(1)

@@ -29,7 +29,7 @@ from regard.attention.score import Score, check_location
 from regard.attention.span import Causal, Mask, Packed, Span, join, split_packed
 from regard.attention.weighting import Softmax, Weighting, weigh_checked
 from regard.errors import ArgumentError, ShapeError
-from regard.kernels import LARGE, Call, SpanLimits, add_bias, broadcast, choose, describe, matmul_wide, packed_natively
+from regard.kernels import Call, SpanLimits, add_bias, backends, broadcast, describe, matmul_wide
 from regard.kernels import additive_chunked as chunked
 
 __all__ = ["Attention", "Learned"]
@@ -198,14 +198,14 @@ class Attention(Attentive):
             if isinstance(prepared, Cache) and not any(isinstance(part, Mask) for part in rest):
                 prepared = prepared.contents()  # a mask is of the whole size
             call = self.resolve_call(projected_query, prepared, query, span, heads)
-            return choose(describe(call)).attend(call)
+            return backends.choose(describe(call)).attend(call)
         packed = packed.to(projected_query.device)
         call = self.resolve_packed_call(projected_query, prepared, packed, rest)
         request = describe(call)
-        if packed_natively(request):
-            return choose(request).attend(call)
+        if backends.packed_natively(request):
+            return backends.choose(request).attend(call)
         call = self.resolve_call(*self.pad_packed(projected_query, prepared, query, packed, rest, heads), heads)
-        return packed.unpad(choose(describe(call)).attend(call), heads)
+        return packed.unpad(backends.choose(describe(call)).attend(call), heads)
 
     def look_projected(
         self, projected_query: Tensor, prepared: Prepared, query: Tensor, span: Span | None, heads: bool = False
@@ -241,11 +241,11 @@ class Attention(Attentive):
         if packed is not None:
             packed = packed.to(projected_query.device)
             request = describe(self.resolve_packed_call(projected_query, prepared, packed, rest))
-            if packed_natively(request):
-                return choose(request).name
+            if backends.packed_natively(request):
+                return backends.choose(request).name
             padded = self.pad_packed(projected_query, prepared, query, packed, rest, heads)
-            return choose(describe(self.resolve_call(*padded, heads))).name
-        return choose(describe(self.resolve_call(projected_query, prepared, query, span, heads))).name
+            return backends.choose(describe(self.resolve_call(*padded, heads))).name
+        return backends.choose(describe(self.resolve_call(projected_query, prepared, query, span, heads))).name
 
     def _split_span(self, span: Span | None) -> tuple[Span | None, Packed | None, list[Span]]:
         """The module's span joined with the call's; its Packed part, if it has one, and the others."""
@@ -340,7 +340,10 @@ class Attention(Attentive):
     def dense_look(self, call: Call, span: Span | None) -> Look:
         """Compute every stage of a call by its definition."""
         rows = math.prod(broadcast(call.query.shape[:-2], call.keys.shape[:-2]))
-        if call.vector is not None and rows * call.limits.queries * call.keys.shape[-2] * call.keys.shape[-1] >= LARGE:
+        if (
+            call.vector is not None
+            and rows * call.limits.queries * call.keys.shape[-2] * call.keys.shape[-1] >= backends.LARGE
+        ):
             scores = chunked.scores(call.query, call.keys, call.vector)
         else:
             scores = call.compare(call.query, call.keys)

@@ -21,7 +21,7 @@ from regard.attention.heads import Heads
 from regard.attention.score import Dot
 from regard.attention.span import Causal, Monotonic, Packed, Span, split_packed
 from regard.attention.weighting import Softmax
-from regard.kernels import Linear, forced_backend, installed, mixed_precision, residual
+from regard.kernels import Linear, backends, installed, mixed_precision, residual
 
 __all__ = ["run", "serves"]
 
@@ -55,7 +55,7 @@ def serves(
         and x.ndim == 2
         and torch.is_autocast_enabled("cuda")
         and not torch.compiler.is_compiling()
-        and forced_backend() is None
+        and backends.forced_backend() is None
         and installed()
         and is_short_packed(span, windows=memory is None)
         and (memory is None or (memory.is_cuda and memory.ndim == 2 and is_short_packed(across)))

@@ -23,7 +23,7 @@ from regard.attention.score import Dot, Score
 from regard.attention.span import Mask, Span, Start
 from regard.attention.weighting import Weighting
 from regard.errors import ArgumentError, ShapeError
-from regard.kernels import Linear, forced_backend
+from regard.kernels import Linear, backends
 from regard.kernels import linear as apply_linear
 
 __all__ = ["Heads"]
@@ -173,7 +173,7 @@ class Heads(Attentive):
             and self.attention.weighting.fused_name == "softmax"
             and self.attention.span is None
             and not self.training
-            and forced_backend() in (None, "decode-step")
+            and backends.forced_backend() in (None, "decode-step")
         )
 
     def look(

@@ -48,10 +48,10 @@ def open_both(
     run: str, against: str | None, checkpoint: str, device: str, languages: Mapping[str, str | None]
 ) -> "tuple[Run, Run]":
     """Open a run, and the one to show beside it where `against` is a run folder; else the same run twice."""
-    from regard.inspection import is_run
+    from regard.inspection import look_inputs
 
     opened = open_run(run, checkpoint=checkpoint, device=device, languages=languages)
-    folder = against if against is not None and is_run(against) else None
+    folder = against if against is not None and look_inputs.is_run(against) else None
     other = open_beside(opened, folder, checkpoint=checkpoint) or opened
     if other.settings.task != opened.settings.task:
         raise CommandError(

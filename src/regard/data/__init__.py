@@ -7,6 +7,7 @@ from regard.door import door
 if TYPE_CHECKING:
     from regard.data import (
         batching,
+        builtin,
         builtin_text,
         cache,
         language_pieces,
@@ -18,49 +19,30 @@ if TYPE_CHECKING:
         unknown_words,
     )
     from regard.data import check as data_report
+    from regard.data import documents as document_texts
     from regard.data import extension as vocabulary_extension
+    from regard.data import languages as language_tags
     from regard.data import sentence_share as sentence_shares
+    from regard.data import settings as data_settings
     from regard.data.alignments.links import Linking, Links
     from regard.data.batching import Batch, Order, Position, collate
     from regard.data.bpe_dropout import BpeDropout
-    from regard.data.builtin import (
-        CORPORA,
-        LONGEST,
-        BuiltIn,
-        Example,
-        PicturedExample,
-        SourceFilter,
-        check_name,
-        check_whole,
-        find_example,
-        generate,
-        options_of,
-        suggest_names,
-    )
+    from regard.data.builtin import CORPORA, BuiltIn, Example, PicturedExample, generate
     from regard.data.builtin_files import write
     from regard.data.cache import Encoded
     from regard.data.charsmap import Charsmap
     from regard.data.corpus import pairs
-    from regard.data.documents import Splitter, encode_documents, prepare_documents, splitter_of, without_breaks
+    from regard.data.documents import Splitter
     from regard.data.images import batching as picture_batches
     from regard.data.images import caption_files
     from regard.data.images.batching import PictureBatch
     from regard.data.images.corpus import find_spelling, folders
     from regard.data.images.prepare import prepare_images
-    from regard.data.languages import languages_of, parse_given, tag_language
     from regard.data.packing import PackedBatch
     from regard.data.pre_tokenizer import MARK
     from regard.data.preparation import Prepared, cached_valid_pairs, prepare
     from regard.data.rows import Reading
-    from regard.data.settings import (
-        AROUND,
-        EXTENSION,
-        LANGUAGES,
-        CorpusSettings,
-        DataSettings,
-        TokenizerSettings,
-        cache_folder,
-    )
+    from regard.data.settings import CorpusSettings, DataSettings, TokenizerSettings
     from regard.data.special_pieces import END, PAD, START, UNKNOWN
     from regard.data.table_texts import Side, TableTexts, read_tables
     from regard.data.text_profile import TextProfile
@@ -68,7 +50,6 @@ if TYPE_CHECKING:
     from regard.data.vocabulary import BYTES, train
 
 __all__ = [
-    "AROUND",
     "BYTES",
     "BYTE_MARK",
     "Batch",
@@ -79,11 +60,8 @@ __all__ = [
     "CorpusSettings",
     "DataSettings",
     "END",
-    "EXTENSION",
     "Encoded",
     "Example",
-    "LANGUAGES",
-    "LONGEST",
     "Linking",
     "Links",
     "MARK",
@@ -97,7 +75,6 @@ __all__ = [
     "Reading",
     "START",
     "Side",
-    "SourceFilter",
     "Splitter",
     "TableTexts",
     "TextProfile",
@@ -106,45 +83,36 @@ __all__ = [
     "Tokenizers",
     "UNKNOWN",
     "batching",
+    "builtin",
     "builtin_text",
     "cache",
-    "cache_folder",
     "cached_valid_pairs",
     "caption_files",
-    "check_name",
-    "check_whole",
     "collate",
     "data_report",
-    "encode_documents",
-    "find_example",
+    "data_settings",
+    "document_texts",
     "find_spelling",
     "folders",
     "generate",
     "language_pieces",
     "language_profile",
-    "languages_of",
+    "language_tags",
     "open_tokenizer",
-    "options_of",
     "packing",
     "pairs",
-    "parse_given",
     "picture_batches",
     "prepare",
-    "prepare_documents",
     "prepare_images",
     "read",
     "read_tables",
     "sentence_shares",
     "sentence_split",
     "special_pieces",
-    "splitter_of",
-    "suggest_names",
-    "tag_language",
     "tokenizer_checks",
     "train",
     "unknown_words",
     "vocabulary_extension",
-    "without_breaks",
     "write",
 ]
 
@@ -154,17 +122,14 @@ __getattr__, __dir__ = door(
         "alignments.links": "Linking Links",
         "batching": "Batch Order Position collate =batching",
         "bpe_dropout": "BpeDropout",
-        "builtin": (
-            "BuiltIn CORPORA Example LONGEST PicturedExample SourceFilter check_name check_whole "
-            "find_example generate options_of suggest_names"
-        ),
+        "builtin": "BuiltIn CORPORA Example PicturedExample generate =builtin",
         "builtin_files": "write",
         "builtin_text": "=builtin_text",
         "cache": "Encoded =cache",
         "charsmap": "Charsmap",
         "check": "=data_report",
         "corpus": "pairs",
-        "documents": "Splitter encode_documents prepare_documents splitter_of without_breaks",
+        "documents": "Splitter =document_texts",
         "extension": "=vocabulary_extension",
         "images.batching": "PictureBatch =picture_batches",
         "images.caption_files": "=caption_files",
@@ -172,14 +137,14 @@ __getattr__, __dir__ = door(
         "images.prepare": "prepare_images",
         "language_pieces": "=language_pieces",
         "language_profile": "=language_profile",
-        "languages": "languages_of parse_given tag_language",
+        "languages": "=language_tags",
         "packing": "PackedBatch =packing",
         "pre_tokenizer": "MARK",
         "preparation": "Prepared cached_valid_pairs prepare",
         "rows": "Reading",
         "sentence_share": "=sentence_shares",
         "sentence_split": "=sentence_split",
-        "settings": "AROUND CorpusSettings DataSettings EXTENSION LANGUAGES TokenizerSettings cache_folder",
+        "settings": "CorpusSettings DataSettings TokenizerSettings =data_settings",
         "special_pieces": "END PAD START UNKNOWN =special_pieces",
         "table_texts": "Side TableTexts read_tables",
         "text_profile": "TextProfile",

@@ -6,6 +6,7 @@ from regard.door import door
 
 if TYPE_CHECKING:
     from regard.evaluation import alignment as alignment_scores
+    from regard.evaluation import text as text_scores
     from regard.evaluation.alignment import Gold, measure_links, read_links
     from regard.evaluation.captions import caption_scores, measure_bleu_n, measure_cider, measure_rouge
     from regard.evaluation.evaluation import FEW, Evaluation, Lengths, evaluate
@@ -13,17 +14,6 @@ if TYPE_CHECKING:
     from regard.evaluation.labels import measure_labels
     from regard.evaluation.metric import METRICS, Reference, Score, choose_metrics, finite, measure, metric_names
     from regard.evaluation.significance import Comparison, compare_outputs
-    from regard.evaluation.text import (
-        bleu,
-        bleu_says_nothing,
-        check_tokenizer,
-        chrf,
-        error_rate,
-        exact,
-        measure_bleu,
-        measure_exact,
-        ter_takes_minutes,
-    )
 
 __all__ = [
     "Comparison",
@@ -36,22 +26,14 @@ __all__ = [
     "Reference",
     "Score",
     "alignment_scores",
-    "bleu",
-    "bleu_says_nothing",
     "caption_scores",
-    "check_tokenizer",
     "choose_metrics",
-    "chrf",
     "compare_outputs",
-    "error_rate",
     "evaluate",
-    "exact",
     "finite",
     "measure",
-    "measure_bleu",
     "measure_bleu_n",
     "measure_cider",
-    "measure_exact",
     "measure_labels",
     "measure_links",
     "measure_rouge",
@@ -59,7 +41,7 @@ __all__ = [
     "read_items",
     "read_links",
     "read_texts",
-    "ter_takes_minutes",
+    "text_scores",
 ]
 
 __getattr__, __dir__ = door(
@@ -72,8 +54,6 @@ __getattr__, __dir__ = door(
         "labels": "measure_labels",
         "metric": "METRICS Reference Score choose_metrics finite measure metric_names",
         "significance": "Comparison compare_outputs",
-        "text": (
-            "bleu bleu_says_nothing check_tokenizer chrf error_rate exact measure_bleu measure_exact ter_takes_minutes"
-        ),
+        "text": "=text_scores",
     },
 )

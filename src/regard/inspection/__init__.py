@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from regard.inspection.alignments.settings import AlignmentSettings
     from regard.inspection.alignments.symmetry import METHODS
     from regard.inspection.collect import dependency_trees, teacher_forcing
+    from regard.inspection.collect import grounding as word_grounding
+    from regard.inspection.collect import inputs as look_inputs
     from regard.inspection.collect.ablation import ablation_table, silence_head
     from regard.inspection.collect.documents import WeighedSentence, weigh
     from regard.inspection.collect.exhibit import Side
     from regard.inspection.collect.from_run import exhibit_of
-    from regard.inspection.collect.grounding import concentration, grounding, on_box
-    from regard.inspection.collect.inputs import is_run, read_against, read_inputs
     from regard.inspection.collect.open_run import OpenRun
     from regard.inspection.collect.sides import document_sides, text_side
     from regard.inspection.collect.walk import Which
@@ -59,7 +59,6 @@ __all__ = [
     "attention_coverage",
     "bars",
     "colours",
-    "concentration",
     "corpus_alignment",
     "dependency_links",
     "dependency_trees",
@@ -69,18 +68,14 @@ __all__ = [
     "exhibit_of",
     "extraction",
     "figure_element",
-    "grounding",
     "heatmap",
-    "is_run",
     "look_files",
+    "look_inputs",
     "model_graph",
-    "on_box",
     "page",
     "page_parts",
     "picture",
     "plot",
-    "read_against",
-    "read_inputs",
     "save",
     "selection",
     "show",
@@ -90,6 +85,7 @@ __all__ = [
     "teacher_forcing",
     "text_side",
     "weigh",
+    "word_grounding",
     "write",
 ]
 
@@ -108,8 +104,8 @@ __getattr__, __dir__ = door(
         "collect.documents": "WeighedSentence weigh",
         "collect.exhibit": "Side",
         "collect.from_run": "exhibit_of",
-        "collect.grounding": "concentration grounding on_box",
-        "collect.inputs": "is_run read_against read_inputs",
+        "collect.grounding": "=word_grounding",
+        "collect.inputs": "=look_inputs",
         "collect.open_run": "OpenRun",
         "collect.sides": "document_sides text_side",
         "collect.teacher_forcing": "=teacher_forcing",

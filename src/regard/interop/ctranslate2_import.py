@@ -25,7 +25,7 @@ from regard.interop.formats import Imported
 from regard.interop.numbering import read_object
 from regard.interop.piece_lists import read_lists, special_rows, tokenizers_of
 from regard.interop.stacks import EPSILON, NEVER, move_rows
-from regard.models import DEEPEST, HEADS, LONGEST, WIDEST
+from regard.models import model_config
 
 __all__ = ["read_ctranslate2"]
 
@@ -238,7 +238,11 @@ class SpecificationReader:
             self.both("pre_norm", 1),
         )
         hidden, size = self.array("encoder/layer_0/ffn/linear_0/weight", 2).shape
-        for what, value, most in (("heads", heads, HEADS), ("width", size, WIDEST), ("inner width", hidden, WIDEST)):
+        for what, value, most in (
+            ("heads", heads, model_config.HEADS),
+            ("width", size, model_config.WIDEST),
+            ("inner width", hidden, model_config.WIDEST),
+        ):
             if not 1 <= value <= most:
                 raise DataError(f"{self.path}: its {what} is {value:,}, expected 1 to {most:,}")
         if activation not in ACTIVATIONS:
@@ -254,9 +258,10 @@ class SpecificationReader:
     def count_layers(self, side: str) -> int:
         """Count the layers of a side, which are numbered from 0 on."""
         found = {int(match[1]) for name in self.variables if (match := re.match(rf"{side}/layer_(\d{{1,6}})/", name))}
-        if not found or found != set(range(len(found))) or len(found) > DEEPEST:
+        if not found or found != set(range(len(found))) or len(found) > model_config.DEEPEST:
             raise DataError(
-                f"{self.path}: {len(found):,} layers of the {side}, expected 1 to {DEEPEST:,}, numbered from 0"
+                f"{self.path}: {len(found):,} layers of the {side}, expected 1 to "
+                f"{model_config.DEEPEST:,}, numbered from 0"
             )
         return len(found)
 
@@ -321,9 +326,11 @@ class SpecificationReader:
         forms = [computed_form(table) for table in tables]
         if forms[0] is not None and forms[0] == forms[1]:
             return forms[0], []
-        if tables[0].shape != tables[1].shape or len(tables[0]) > LONGEST:
+        if tables[0].shape != tables[1].shape or len(tables[0]) > model_config.LONGEST:
             shapes = " and ".join(str(list(table.shape)) for table in tables)
-            raise DataError(f"{self.path}: position_encodings are {shapes}, expected the same, at most {LONGEST:,}")
+            raise DataError(
+                f"{self.path}: position_encodings are {shapes}, expected the same, at most {model_config.LONGEST:,}"
+            )
         same = torch.equal(tables[0], tables[1])
         return {"positions": "learned", "length": len(tables[0])}, [tables[0], tables[0] if same else tables[1]]
 

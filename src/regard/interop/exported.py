@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from regard.data import Tokenizers, cache_folder, sentence_shares
+from regard.data import Tokenizers, data_settings, sentence_shares
 from regard.decoding import GREEDY, Options, batches, first_model
 from regard.errors import ArgumentError, CommandError, DataError
 from regard.inspection import AlignmentSettings, alignment_settings, teacher_forcing
@@ -28,7 +28,7 @@ from regard.interop.manifest import is_export, read_manifest
 from regard.io import Say, ignore
 from regard.run import Run, load
 from regard.tasks import build_model, read_settings
-from regard.training import Checkpoints, digest
+from regard.training import Checkpoints, checkpoint_files
 
 __all__ = ["ExportedRun", "OpenedExport", "open_ctranslate2", "open_engine", "open_exported"]
 
@@ -127,9 +127,12 @@ def open_cached(run: Path, checkpoint: str, device: str, quantize: str, warn: Sa
     require_run(run)
     path = Checkpoints(run).find(checkpoint)
     facts = [FORMAT, library().__version__, quantize]
-    facts += [digest(file) for file in (path / "manifest.json", run / "config.toml", run / alignment_settings.FILE)]
+    facts += [
+        checkpoint_files.digest(file)
+        for file in (path / "manifest.json", run / "config.toml", run / alignment_settings.FILE)
+    ]
     key = hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:32]
-    folder = cache_folder() / "exports" / key
+    folder = data_settings.cache_folder() / "exports" / key
     if folder.exists():
         with contextlib.suppress(DataError):
             return open_exported(folder, device=device, quantize=quantize, warn=warn, run=run)

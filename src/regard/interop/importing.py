@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from regard.data import AROUND, LANGUAGES, language_pieces
+from regard.data import data_settings, language_pieces
 from regard.errors import DataError
 from regard.interop.folders import check_model_folder, check_new, whole_folder
 from regard.interop.formats import Imported, find_format, recognise
 from regard.interop.origin import read_values, write_place
 from regard.tasks import build_model, read_settings, record_command, write_config
-from regard.training import Checkpoints, Counters, Prediction, load_weights, step_name, weights_of
+from regard.training import Checkpoints, Counters, Prediction, checkpoint_files, weight_files
 
 __all__ = ["ImportReport", "import_model"]
 
@@ -60,20 +60,20 @@ def import_model(
     imported = row.read(folder)
     table = dict(imported.table)
     if source_language is not None or target_language is not None:
-        around = {key: table["tokenizer"].get(key, ()) for key in AROUND}
+        around = {key: table["tokenizer"].get(key, ()) for key in data_settings.AROUND}
         tokenizers = imported.tokenizers.surround(**around)
         table["tokenizer"] = {
             **table["tokenizer"],
             **language_pieces.choose_languages(tokenizers, source_language, target_language),
         }
         pair = f"{source_language}-{target_language}"
-        if source_language is not None and target_language is not None and LANGUAGES.fullmatch(pair):
+        if source_language is not None and target_language is not None and data_settings.LANGUAGES.fullmatch(pair):
             table["data"] = {**table.get("data", {}), "languages": pair}
     settings = read_settings(table)
     model = build_model(settings, imported.tokenizers)
     weights = {f"model.{name}": tensor for name, tensor in imported.weights.items()}
     objective = Prediction(model)
-    load_weights(objective, weights, str(folder))
+    weight_files.load_weights(objective, weights, str(folder))
     facts = {"task": settings.task, "model": settings.table()["model"], "tokenizer": imported.tokenizers.hash}
     manifest = {"step": 0, "counters": Counters(0).table(), "task": facts}
     origin = {"format": row.name, "folder": folder.resolve().name, "files": hashes(imported, folder)}
@@ -84,7 +84,7 @@ def import_model(
         if command is not None:
             record_command(temporary, command)
         write_place(temporary, out, folder)
-        Checkpoints(temporary).write(step_name(0), weights_of(objective), {}, manifest)
+        Checkpoints(temporary).write(checkpoint_files.step_name(0), weight_files.weights_of(objective), {}, manifest)
     count = sum(parameter.numel() for parameter in model.parameters())
     return ImportReport(out, row.name, settings.kind, count, imported.tokenizers.target.size, imported.notes)
 

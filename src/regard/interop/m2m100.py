@@ -45,7 +45,7 @@ from regard.interop.stacks import (
     write_json,
 )
 from regard.interop.tokenizer_files import write_m2m100_files
-from regard.models import LONGEST, TransformerModel
+from regard.models import TransformerModel, model_config
 from regard.run import Run
 
 __all__ = ["read_m2m100", "read_rows", "write_m2m100"]
@@ -144,7 +144,7 @@ def number_of(tokenizer: Tokenizer, piece: str) -> int:
 
 def settings_of(config: Mapping[str, Any], sizes: StackSizes, tokenizers: Tokenizers, path: Path) -> dict[str, Any]:
     """Return the configuration of the run."""
-    longest = whole({"max_position_embeddings": 1024, **config}, "max_position_embeddings", LONGEST, path)
+    longest = whole({"max_position_embeddings": 1024, **config}, "max_position_embeddings", model_config.LONGEST, path)
     model = {key: value for key, value in sizes.table().items() if value is not None}
     model |= {"kind": "transformer", "norm": "pre", "positions": "sinusoidal", "sines": "fairseq", "tied": "all"}
     copied = has_their_start(tokenizers.target)

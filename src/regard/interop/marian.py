@@ -21,7 +21,7 @@ from torch import Tensor
 
 from regard.attention import sinusoids
 from regard.config import show_value
-from regard.data import END, LANGUAGES, PAD, START, UNKNOWN, Tokenizer, Tokenizers, special_pieces, tokenizer_checks
+from regard.data import END, PAD, START, UNKNOWN, Tokenizer, Tokenizers, data_settings, special_pieces, tokenizer_checks
 from regard.errors import ArgumentError, DataError
 from regard.interop import tokenizer_json
 from regard.interop.formats import Imported, read_table
@@ -45,7 +45,7 @@ from regard.interop.stacks import (
     write_json,
 )
 from regard.interop.tokenizer_files import write_marian_files
-from regard.models import LONGEST, TransformerModel
+from regard.models import TransformerModel, model_config
 from regard.run import Run
 
 __all__ = ["marian_tensors", "read_marian", "read_rows", "write_marian"]
@@ -196,7 +196,7 @@ def describe(
     settings: Mapping[str, Any],
 ) -> dict[str, Any]:
     """Return the configuration of the run."""
-    longest = whole({"max_position_embeddings": 512, **config}, "max_position_embeddings", LONGEST, path)
+    longest = whole({"max_position_embeddings": 512, **config}, "max_position_embeddings", model_config.LONGEST, path)
     kinds = {tokenizers.source.kind, tokenizers.target.kind}
     kind = kinds.pop() if len(kinds) == 1 else "auto"
     tokenizer = {"kind": kind, "joint": tokenizers.same_ids, "after": [special_pieces.SPECIAL[END]]}
@@ -208,7 +208,7 @@ def describe(
     data: dict[str, Any] = {"longest": max(1, longest - 1)}  # a target begins with START
     languages = "-".join(str(settings.get(key)) for key in ("source_lang", "target_lang"))
     if all(isinstance(settings.get(key), str) for key in ("source_lang", "target_lang")):
-        data |= {"languages": languages} if LANGUAGES.fullmatch(languages) else {}
+        data |= {"languages": languages} if data_settings.LANGUAGES.fullmatch(languages) else {}
     return {"task": "translate", "data": data, "tokenizer": tokenizer, "model": model}
 
 

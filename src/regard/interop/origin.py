@@ -23,7 +23,7 @@ from regard.interop.stacks import read_tensors
 from regard.io import disk, packs, reading
 from regard.run import Run
 from regard.tasks import read_settings
-from regard.training import Checkpoints, read_manifest, step_name
+from regard.training import Checkpoints, checkpoint_files, read_manifest
 
 __all__ = ["compare_with_origin", "imported_part", "read_values", "recorded_values", "write_place"]
 
@@ -51,7 +51,7 @@ def recorded_values(run: Run, key: str) -> Mapping[str, Any]:
 
 def imported_part(run: Run) -> Mapping[str, Any]:
     """Return what a run's manifest says of its import; nothing of a run that was trained here or trained further."""
-    path = Checkpoints(run.folder).folder / step_name(0)
+    path = Checkpoints(run.folder).folder / checkpoint_files.step_name(0)
     if run.step or not packs.is_file(path / "manifest.json"):
         return {}
     imported = read_manifest(path).get("imported")

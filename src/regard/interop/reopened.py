@@ -20,7 +20,7 @@ from regard.interop.formats import Imported, model_type
 from regard.interop.numbering import written_rows
 from regard.run import Run
 from regard.tasks import ModelEngine, build_model, read_settings
-from regard.training import Prediction, load_weights
+from regard.training import Prediction, weight_files
 
 __all__ = ["Reopened", "open_m2m100", "open_marian"]
 
@@ -69,5 +69,7 @@ def check_type(folder: Path, expected: str) -> None:
 def reopen(folder: Path, imported: Imported, run: Run) -> Reopened:
     """Build the model of a folder, on the run's device."""
     model = build_model(read_settings(imported.table), imported.tokenizers)
-    load_weights(Prediction(model), {f"model.{name}": tensor for name, tensor in imported.weights.items()}, str(folder))
+    weight_files.load_weights(
+        Prediction(model), {f"model.{name}": tensor for name, tensor in imported.weights.items()}, str(folder)
+    )
     return Reopened(ModelEngine(model.to(run.device).eval(), run.tokenizers, run.device))

@@ -22,7 +22,7 @@ from regard.evaluation import METRICS, measure
 from regard.inspection import alignment_settings
 from regard.io import disk, packs, reading
 from regard.tasks import CARD, ON_CARD, require_run, summarise
-from regard.training import BASE, Checkpoints, best_json, read_checkpoint, read_manifest
+from regard.training import BASE, Checkpoints, checkpoint_files, read_checkpoint, read_manifest
 
 __all__ = ["pack"]
 
@@ -63,7 +63,7 @@ def pack(
         CARD: (json.dumps(card, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode(),
         "config.toml": tomli_w.dumps(without_folders(config)).encode(),
         **{name: folder / name for name in ALONGSIDE if packs.is_file(folder / name)},
-        "checkpoints/best.json": best_json(path),
+        "checkpoints/best.json": checkpoint_files.best_json(path),
         **({BASE: folder / BASE} if "base" in read_manifest(path) else {}),  # what its adapters change
         f"{inside}/manifest.json": path / "manifest.json",
         f"{inside}/model.safetensors": path / "model.safetensors",

@@ -19,7 +19,7 @@ from regard.config import show_value
 from regard.errors import ConfigError, DataError
 from regard.interop.formats import read_table
 from regard.io import disk
-from regard.models import DEEPEST, HEADS, WIDEST, TransformerConfig, read_weights
+from regard.models import TransformerConfig, model_config, read_weights
 
 __all__ = [
     "NEVER",
@@ -61,7 +61,7 @@ class StackSizes:
     def read(cls, config: Mapping[str, Any], path: Path) -> "StackSizes":
         """Read the sizes of a config.json; a DataError names the key of what cannot be had here."""
         for key in ("attention_heads", "ffn_dim"):
-            one, other = (whole(config, f"{side}_{key}", WIDEST, path) for side in ("encoder", "decoder"))
+            one, other = (whole(config, f"{side}_{key}", model_config.WIDEST, path) for side in ("encoder", "decoder"))
             if one != other:
                 raise DataError(
                     f"{path}: decoder_{key} is {other}, encoder_{key} {one}; expected the same for both sides"
@@ -72,11 +72,11 @@ class StackSizes:
                 f"{path}: activation_function is {show_value(name)}, expected one of {', '.join(ACTIVATIONS)}"
             )
         sizes = cls(
-            whole(config, "d_model", WIDEST, path),
-            whole(config, "encoder_attention_heads", HEADS, path),
-            whole(config, "encoder_layers", DEEPEST, path),
-            whole(config, "decoder_layers", DEEPEST, path),
-            whole(config, "encoder_ffn_dim", WIDEST, path),
+            whole(config, "d_model", model_config.WIDEST, path),
+            whole(config, "encoder_attention_heads", model_config.HEADS, path),
+            whole(config, "encoder_layers", model_config.DEEPEST, path),
+            whole(config, "decoder_layers", model_config.DEEPEST, path),
+            whole(config, "encoder_ffn_dim", model_config.WIDEST, path),
             ACTIVATIONS[name],
         )
         if sizes.size % sizes.heads:

@@ -22,7 +22,7 @@ from regard.config import read
 from regard.data import UNKNOWN, Tokenizer, cached_valid_pairs, special_pieces
 from regard.decoding import GREEDY, batches
 from regard.errors import DataError, VerificationError
-from regard.evaluation import bleu, chrf
+from regard.evaluation import text_scores
 from regard.io import read_chunks
 from regard.run import Run
 from regard.tasks import translate
@@ -200,8 +200,8 @@ def compare_texts(run: Run, sentences: Sentences, outputs: Ids, others: Ids) -> 
     """Compare outputs as texts, by BLEU and chrF between the two."""
     one, two = (run.tokenizers.target.decode_batch(list(map(list, rows))) for rows in (outputs, others))
     # Of outputs that are shorter than four words BLEU says nothing: they would not even be like themselves.
-    known = bleu(one, one) > BLEU and one != two
-    scores = bleu(two, one) if known else 100.0, 100.0 if one == two else chrf(two, one)
+    known = text_scores.bleu(one, one) > BLEU and one != two
+    scores = text_scores.bleu(two, one) if known else 100.0, 100.0 if one == two else text_scores.chrf(two, one)
     if scores[0] < BLEU or scores[1] < CHRF:
         first = next(i for i in range(len(one)) if one[i] != two[i])
         problem = f"BLEU {scores[0]:.1f} and chrF {scores[1]:.1f} between the two, expected {BLEU:g} and {CHRF:g}"

@@ -35,10 +35,10 @@ if TYPE_CHECKING:
         read_whole,
         unequal_lines,
     )
-    from regard.messages import likely_meaning, show_name, show_value, suggestion, visible
     from regard.io.output import check_link, check_output, open_destination, open_output, progress_bar
     from regard.io.pharaoh import Link, Slips, format_pharaoh, parse_marked_links, parse_pharaoh
     from regard.io.untranslated import UntranslatedReport
+    from regard.messages import likely_meaning, show_name, show_value, suggestion, visible
 
 __all__ = [
     "Block",
@@ -106,11 +106,11 @@ __getattr__, __dir__ = door(
             "CHUNK CHUNK_CUDA GivenText LONGEST Say check_file display_name ignore read_chunks read_lines "
             "read_whole unequal_lines"
         ),
-        "messages": "likely_meaning show_name show_value suggestion visible",
         "output": "check_link check_output open_destination open_output progress_bar",
         "packs": "=packs",
         "pharaoh": "Link Slips format_pharaoh parse_marked_links parse_pharaoh",
         "reading": "=reading",
+        "regard.messages": "likely_meaning show_name show_value suggestion visible",
         "untranslated": "UntranslatedReport",
     },
 )

@@ -5,18 +5,11 @@ from typing import TYPE_CHECKING
 from regard.door import door
 
 if TYPE_CHECKING:
+    from regard.kernels import backends
     from regard.kernels.additive import chunked as additive_chunked
     from regard.kernels.additive import cpu as additive_cpu
     from regard.kernels.additive import reference as additive_reference
-    from regard.kernels.backends import (
-        LARGE,
-        ONE_TILE_WIDTH,
-        VARLEN_WIDTH,
-        choose,
-        forced_backend,
-        packed_natively,
-        use_backend,
-    )
+    from regard.kernels.backends import use_backend
     from regard.kernels.cells import layer as cell_layer
     from regard.kernels.dot import reference as dot_reference
     from regard.kernels.dot.decode_step import follow
@@ -46,21 +39,18 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Call",
-    "LARGE",
     "Layout",
     "Linear",
-    "ONE_TILE_WIDTH",
     "SpanLimits",
-    "VARLEN_WIDTH",
     "Window",
     "add_bias",
     "additive_chunked",
     "additive_cpu",
     "additive_reference",
     "available",
+    "backends",
     "broadcast",
     "cell_layer",
-    "choose",
     "cross_attention",
     "describe",
     "dot_reference",
@@ -68,7 +58,6 @@ __all__ = [
     "dropout_add",
     "dropout_triton",
     "follow",
-    "forced_backend",
     "gelu_dropout",
     "installed",
     "linear",
@@ -76,7 +65,6 @@ __all__ = [
     "matmul_wide",
     "mixed_precision",
     "pack_weights",
-    "packed_natively",
     "pause_garbage_collection",
     "positions",
     "projection_loss",
@@ -99,7 +87,7 @@ __getattr__, __dir__ = door(
         "additive.chunked": "=additive_chunked",
         "additive.cpu": "=additive_cpu",
         "additive.reference": "=additive_reference",
-        "backends": "LARGE ONE_TILE_WIDTH VARLEN_WIDTH choose forced_backend packed_natively use_backend",
+        "backends": "use_backend =backends",
         "cells.layer": "=cell_layer",
         "dot.decode_step": "follow",
         "dot.one_tile": "cross_attention self_attention",

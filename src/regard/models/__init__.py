@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 from regard.door import door
 
 if TYPE_CHECKING:
+    from regard.models import config as model_config
     from regard.models import kinds
-    from regard.models.config import DEEPEST, HEADS, LONGEST, WIDEST, ModelConfig
+    from regard.models.config import ModelConfig
     from regard.models.contract import Documents, Memory, Model, Pictures, Reinforcement, Source, Tokens
     from regard.models.convnet.model import ConvNetModel
     from regard.models.kinds import KINDS, Kind, build, find_kind, read_model_config
@@ -24,14 +25,11 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ConvNetModel",
-    "DEEPEST",
     "Documents",
     "Dropout",
     "FLOATS",
-    "HEADS",
     "KINDS",
     "Kind",
-    "LONGEST",
     "Layer",
     "Machine",
     "Memory",
@@ -47,11 +45,11 @@ __all__ = [
     "Tokens",
     "TransformerConfig",
     "TransformerModel",
-    "WIDEST",
     "build",
     "check_weight",
     "find_kind",
     "kinds",
+    "model_config",
     "read_model_config",
     "read_weights",
     "shift_weights",
@@ -60,7 +58,7 @@ __all__ = [
 __getattr__, __dir__ = door(
     __name__,
     {
-        "config": "DEEPEST HEADS LONGEST ModelConfig WIDEST",
+        "config": "ModelConfig =model_config",
         "contract": "Documents Memory Model Pictures Reinforcement Source Tokens",
         "convnet.model": "ConvNetModel",
         "kinds": "KINDS Kind build find_kind read_model_config =kinds",

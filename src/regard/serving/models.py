@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from regard.data import language_pieces, languages_of, unknown_words
+from regard.data import language_pieces, language_tags, unknown_words
 from regard.decoding import Processes, first_model
 from regard.errors import ConfigError
 from regard.interop import is_export
@@ -19,7 +19,7 @@ from regard.serving.jobs import Update, WaitingLine
 from regard.serving.process_worker import ProcessWorker
 from regard.serving.settings import ServeSettings
 from regard.serving.worker import STOPPED, Counters, Worker, WorkerError, longest_source
-from regard.training import Checkpoints, digest
+from regard.training import Checkpoints, checkpoint_files
 
 __all__ = ["NONE", "Languages", "ServedModel", "parse_devices", "share_threads"]
 
@@ -165,7 +165,7 @@ class ServedModel:
     def describe(self, run: Run) -> dict[str, Any]:
         """Say what the model is: what `GET /v1/models` answers."""
         given = dict(each.split("=", 1) for each in self.settings.languages).get(self.name)
-        languages = languages_of(run.settings.data, given) if run.can("translate") else None
+        languages = language_tags.languages_of(run.settings.data, given) if run.can("translate") else None
         return {
             "name": self.name,
             "task": run.settings.task,
@@ -224,7 +224,7 @@ def actions_of(run: Run) -> list[str]:
 def versions(folders: Sequence[str]) -> tuple[str, ...]:
     """Tell the best checkpoints of some folders, or what was exported, from any others."""
     paths = [Path(folder) if is_export(folder) else Checkpoints(Path(folder)).find("best") for folder in folders]
-    return tuple(f"{path.name} {digest(path / 'manifest.json')}" for path in paths)
+    return tuple(f"{path.name} {checkpoint_files.digest(path / 'manifest.json')}" for path in paths)
 
 
 def parse_devices(text: str) -> list[str]:

@@ -14,7 +14,7 @@ from concurrent.futures import Future
 from typing import Any, TypeVar
 
 from regard.config import suggestion
-from regard.data import parse_given
+from regard.data import language_tags
 from regard.decoding import SearchResult
 from regard.run import Run
 from regard.serving.calls import call_between
@@ -76,7 +76,7 @@ class ModelRegistry:
 
     def __init__(self, settings: ServeSettings, folders: Mapping[str, list[str]]):
         self.settings, self.folders = settings, dict(folders)
-        parse_given(settings.languages, list(self.folders))  # a mistake is told before anything is opened
+        language_tags.parse_given(settings.languages, list(self.folders))  # a mistake is told before anything is opened
         self.models: dict[str, ServedModel] = {}
         self.metrics = Metrics(self)
         self.loop: asyncio.AbstractEventLoop | None = None

@@ -39,7 +39,7 @@ from regard.data import (
 )
 from regard.decoding import GREEDY, Options, batches, search
 from regard.errors import DataError
-from regard.evaluation import caption_scores, finite, measure_bleu_n, measure_cider, measure_exact, measure_rouge
+from regard.evaluation import caption_scores, finite, measure_bleu_n, measure_cider, measure_rouge, text_scores
 from regard.inspection import teacher_forcing
 from regard.models import Model, Pictures, Reinforcement, Tokens
 from regard.tasks.evaluation import EvaluationReport, Table, describe_search
@@ -263,7 +263,7 @@ class Caption(NextToken):
         texts, references = list(outputs.values()), [read.captions[picture] for picture in outputs]
         measured = [measure_bleu_n(texts, references, n) for n in (1, 2, 3, 4)]
         measured += [measure_cider(texts, references), measure_rouge(texts, references)]
-        measured = [*measured, measure_exact(texts, references)]
+        measured = [*measured, text_scores.measure_exact(texts, references)]
         first = {"bleu": 3, "cider": 4, "rouge": 5, "exact": 6}.get(run.settings.training.metric or "")
         if first is not None:  # the one by which the best checkpoint was chosen
             measured.insert(0, measured.pop(first))

@@ -20,14 +20,11 @@ from regard.data import (
     Prepared,
     Tokenizers,
     caption_files,
-    encode_documents,
+    document_texts,
     folders,
     pairs,
     picture_batches,
-    prepare_documents,
     prepare_images,
-    splitter_of,
-    without_breaks,
 )
 from regard.decoding import Options, batches, source_of
 from regard.errors import ArgumentError, DataError
@@ -171,7 +168,9 @@ class Classify(RunTask):
             options: dict[str, Any] = {"say": say, "tokenizers": tokenizers, "labels": label_names, "labelled": True}
             return prepare_images(data, settings.tokenizer, settings.task, **options)
         if data.reads == "documents":
-            return prepare_documents(data, settings.tokenizer, say=say, tokenizers=tokenizers, labels=label_names)
+            return document_texts.prepare_documents(
+                data, settings.tokenizer, say=say, tokenizers=tokenizers, labels=label_names
+            )
         return super().prepare(settings, say=say, tokenizers=tokenizers)  # of no data: it says so
 
     def stream(self, position: Position) -> Iterator[tuple[Position, Any]]:
@@ -292,15 +291,15 @@ class Classify(RunTask):
             pixels, sides = teacher_forcing.read_pixels(run, item), dict[str, Side]()
             source = Pictures(pixels[None].to(run.device))
         else:
-            tokenizer, split = run.tokenizers.source, splitter_of(run.settings.data)
-            (row,), _ = encode_documents([str(item)], tokenizer, run.settings.data, split)
+            tokenizer, split = run.tokenizers.source, document_texts.splitter_of(run.settings.data)
+            (row,), _ = document_texts.encode_documents([str(item)], tokenizer, run.settings.data, split)
             teacher_forcing.check_length(row, "text")
             sides = document_sides(tokenizer, row, split(str(item)), ends=reads == "text")
             source = source_of([row], reads).to(run.device)
         likely = batches.label_log_probs(run.model, source)[0].exp().tolist()
         labels = dict(zip(run.labels, likely, strict=True))
         label = target if target is not None else max(labels, key=lambda name: labels[name])
-        title = without_breaks(str(item)) if pixels is None else teacher_forcing.name_item(item)
+        title = document_texts.without_breaks(str(item)) if pixels is None else teacher_forcing.name_item(item)
         return teacher_forcing.ForcedExample(source, sides, title, label, None, run.labels.index(label), labels, pixels)
 
     @classmethod
@@ -330,7 +329,9 @@ def classify(
     if data.reads == "pictures":
         scores = batches.label_pictures(run.model, read_pictures(data, items), device=run.device)
         return [likeliest_label(run.labels, row) for row in scores]
-    rows, _ = encode_documents([str(item) for item in items], run.tokenizers.source, data, splitter_of(data, splitter))
+    rows, _ = document_texts.encode_documents(
+        [str(item) for item in items], run.tokenizers.source, data, document_texts.splitter_of(data, splitter)
+    )
     scores = batches.label_in_batches(run.model, rows, KINDS[run.settings.kind].reads, run.device)
     return [likeliest_label(run.labels, each) if row else None for row, each in zip(rows, scores, strict=True)]
 

@@ -14,8 +14,6 @@ from regard.evaluation import (
     Reference,
     Score,
     alignment_scores,
-    bleu_says_nothing,
-    check_tokenizer,
     choose_metrics,
     evaluate,
     finite,
@@ -23,7 +21,7 @@ from regard.evaluation import (
     metric_names,
     read_items,
     read_links,
-    ter_takes_minutes,
+    text_scores,
 )
 from regard.io import Link, Say, formats, ignore, unequal_lines
 
@@ -92,10 +90,10 @@ def drop_unfit_metrics(
     keys: list[str], references: Sequence[Reference], tokenize: str = "auto", say: Say = ignore
 ) -> list[str]:
     """Leave out, where nobody asked for them, TER that would take minutes and BLEU that would be 0 for anything."""
-    if "ter" in keys and ter_takes_minutes(references):
+    if "ter" in keys and text_scores.ter_takes_minutes(references):
         say("TER is skipped, because it takes minutes on text as long as this; ask for it with --metrics ter")
         keys = [key for key in keys if key != "ter"]
-    if "bleu" in keys and bleu_says_nothing(references, tokenize):
+    if "bleu" in keys and text_scores.bleu_says_nothing(references, tokenize):
         say(
             "BLEU is skipped, because it counts runs of four words and hardly any reference has four; "
             "ask for it with --metrics bleu"
@@ -144,7 +142,7 @@ class TextTest:
     ) -> "TextTest":
         """Read a test set from text files. `run`: there is a model to use; `lengths`: also BLEU by source length."""
         keys = possible_metrics(metrics, outputs=bool(source or hypothesis), run=run, source=source is not None)
-        check_tokenizer(tokenize)
+        text_scores.check_tokenizer(tokenize)
         items = read_items(source, reference, alternatives=alternatives, say=say)
         notes: list[str] = []
         keys = drop_unfit_metrics(keys, items.references, tokenize, notes.append) if metrics is None else keys

@@ -18,7 +18,7 @@ from regard.models import build
 from regard.tasks.settings import Settings, check_extension
 from regard.tasks.sizes import Counting
 from regard.tasks.task import vocabulary_sizes
-from regard.training import Prediction, extend_rows, weights_of
+from regard.training import Prediction, extend_rows, weight_files
 
 __all__ = ["describe_extension", "extend_run", "extend_weights"]
 
@@ -109,7 +109,7 @@ def shapes_of(settings: Settings, source: int, target: int) -> Shapes:
     def make() -> Prediction:
         return Prediction(build(settings.kind, settings.model, source, target))
 
-    return {name: tuple(tensor.shape) for name, tensor in weights_of(without_memory(make)).items()}
+    return {name: tuple(tensor.shape) for name, tensor in weight_files.weights_of(without_memory(make)).items()}
 
 
 def without_memory(make: Callable[[], Prediction]) -> Prediction:

@@ -44,18 +44,18 @@ from regard.training import (
     Result,
     TrainingSettings,
     adapters,
-    check_fits,
     check_trackers,
+    checkpoint_files,
     describe_device,
     freeze_parts,
-    load_weights,
     plain_weights_file,
-    read_base,
     read_checkpoint,
     read_manifest,
     run_folder,
     train,
+    trainer_state,
     uses_bf16,
+    weight_files,
 )
 
 __all__ = [
@@ -213,16 +213,18 @@ def plan_run(
         weights = checkpoint.model
         if extension is not None:
             weights = extend_weights(settings, extension, prepared.labels, weights)
-        load_weights(task.objective, weights, str(checkpoint.folder))
+        weight_files.load_weights(task.objective, weights, str(checkpoint.folder))
     elif last is not None and "base" in manifest:
-        load_weights(task.objective, read_base(last, manifest), str(plain_weights_file(last, manifest)))
+        weight_files.load_weights(
+            task.objective, checkpoint_files.read_base(last, manifest), str(plain_weights_file(last, manifest))
+        )
     frozen = freeze_parts(task.model, settings.training.freeze)
     if rank := settings.model.adapter_rank():
         adapters.add_adapters(task.model, rank, settings.training.seed)
     if resumed is not None and last is not None:  # before the run's own configuration is written over
         trained_on = manifest.get("task", {}).get("data")
         sources.check_unchanged(resumed, settings.data, trained_on, prepared.hash, last)
-        check_fits(task, manifest, last)
+        trainer_state.check_fits(task, manifest, last)
         check_best(resumed, progress)
     bf16 = uses_bf16(settings.training, group.device)
     device_fact = ("device", describe_device(group.device, group.world, bf16))

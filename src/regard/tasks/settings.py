@@ -6,7 +6,7 @@ from typing import Any
 
 from regard import plugins
 from regard.config import option, parse, plain, show_value, suggestion
-from regard.data import AROUND, EXTENSION, DataSettings, TokenizerSettings
+from regard.data import DataSettings, TokenizerSettings, data_settings
 from regard.errors import ConfigError
 from regard.models import KINDS, Kind, ModelConfig, find_kind, kinds, read_model_config
 from regard.tasks.table import TASKS, TaskRow, default_task, find_task
@@ -168,7 +168,7 @@ def check_guided(settings: Settings) -> None:
 
 def check_extension(settings: Settings, *, based: bool) -> None:
     """Refuse to add pieces to a new vocabulary, and words of one text; `based`: there is a run to begin with."""
-    for name in EXTENSION:
+    for name in data_settings.EXTENSION:
         if not getattr(settings.tokenizer, name):
             continue
         if not based:
@@ -225,7 +225,11 @@ def base_table(base: Mapping[str, Any], table: Mapping[str, Any], name: str) -> 
     subset = {key: base[key] for key in ("plugins", "task", "model", "tokenizer") if key in base}
     own: dict[str, Any] = {key: table[key] for key in ("task", "model", "tokenizer") if key in table and key in subset}
     if isinstance(own.get("tokenizer"), Mapping):  # what stands around a text may be another, and pieces be added
-        around = {key: own["tokenizer"][key] for key in (*AROUND, *EXTENSION) if key in own["tokenizer"]}
+        around = {
+            key: own["tokenizer"][key]
+            for key in (*data_settings.AROUND, *data_settings.EXTENSION)
+            if key in own["tokenizer"]
+        }
         subset["tokenizer"] = {**subset["tokenizer"], **around}
         own["tokenizer"] = {**around, **own["tokenizer"]}
         if own["tokenizer"] == around:

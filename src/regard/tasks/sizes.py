@@ -20,15 +20,7 @@ from regard.errors import CheckpointError
 from regard.models import ModelConfig
 from regard.tasks.settings import Settings
 from regard.tasks.task import build_model
-from regard.training import (
-    Prediction,
-    check_same,
-    check_shapes,
-    plain_weights_file,
-    read_manifest,
-    read_shapes,
-    weights_of,
-)
+from regard.training import Prediction, plain_weights_file, read_manifest, trainer_state, weight_files
 
 __all__ = ["check_run_sizes", "check_sizes"]
 
@@ -105,7 +97,7 @@ def check_sizes(
         raise CheckpointError(
             f"{config_path}: its [model] cannot be built: {(str(error) or type(error).__name__).splitlines()[0]}"
         ) from None
-    check_shapes(weights_of(model), shapes, weights_path)
+    weight_files.check_shapes(weight_files.weights_of(model), shapes, weights_path)
 
 
 def check_run_sizes(settings: Settings, prepared: Prepared, run: Path, checkpoint: Path, resumed: bool) -> None:
@@ -118,9 +110,9 @@ def check_run_sizes(settings: Settings, prepared: Prepared, run: Path, checkpoin
     if not resumed and isinstance(stored, Mapping):
         stored, own = ({key: value for key, value in each.items() if key != "adapter"} for each in (stored, own))
         own |= {"adapter": 0} if hasattr(settings.model, "adapter") else {}  # as what is left out is filled in
-    check_same("model", stored, own, checkpoint)
+    trainer_state.check_same("model", stored, own, checkpoint)
     path = plain_weights_file(checkpoint, manifest)
-    shapes = {name: shape for name, shape in read_shapes(path).items() if name.startswith("model.")}
+    shapes = {name: shape for name, shape in weight_files.read_shapes(path).items() if name.startswith("model.")}
     check_sizes(
         lambda: Prediction(build_model(settings, prepared.tokenizers, prepared.labels)),
         settings.model,

@@ -12,7 +12,7 @@ from regard.config import parse
 from regard.data import UNKNOWN, TableTexts, sentence_shares
 from regard.decoding import Options, Output, Processes, batches, file_translation, first_model, tokens_of
 from regard.errors import ArgumentError, ConfigError
-from regard.evaluation import bleu, chrf, exact
+from regard.evaluation import text_scores
 from regard.inspection import attention_coverage, extraction, teacher_forcing, text_side
 from regard.io import CHUNK, CHUNK_CUDA, GivenText, Say, SourceLines, UntranslatedReport, formats, ignore, is_keyboard
 from regard.models import KINDS
@@ -56,9 +56,9 @@ class Translate(TextPairs):
         sources, references = [one for one, _ in pairs], [self.tokenizer.normalise(two) for _, two in pairs]
         outputs = self.translate(sources)
         scores = {
-            "bleu": bleu(outputs, references),
-            "chrf": chrf(outputs, references),
-            "exact": exact(outputs, references),
+            "bleu": text_scores.bleu(outputs, references),
+            "chrf": text_scores.chrf(outputs, references),
+            "exact": text_scores.exact(outputs, references),
         }
         return [validation_samples.Sample(*each) for each in zip(sources, references, outputs, strict=True)], scores
 

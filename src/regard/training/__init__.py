@@ -5,10 +5,12 @@ from typing import TYPE_CHECKING
 from regard.door import door
 
 if TYPE_CHECKING:
-    from regard.training import adapters, metrics
+    from regard.training import adapters, metrics, trainer_state
+    from regard.training import checkpoint as checkpoint_files
     from regard.training import folder as run_folder
     from regard.training import sample as validation_samples
-    from regard.training.checkpoint import Checkpoints, best_json, digest, read_base, read_checkpoint, step_name
+    from regard.training import weights as weight_files
+    from regard.training.checkpoint import Checkpoints, read_checkpoint
     from regard.training.display import Display, open_progress
     from regard.training.distributed import Group, describe_device, uses_bf16
     from regard.training.freeze import freeze_parts
@@ -22,8 +24,7 @@ if TYPE_CHECKING:
     from regard.training.task import Loss, Task
     from regard.training.timetable import Timetable
     from regard.training.trackers import check_trackers
-    from regard.training.trainer_state import Counters, check_fits, check_same, filled_from
-    from regard.training.weights import check_shapes, load_weights, read_shapes, weights_of
+    from regard.training.trainer_state import Counters
 
 __all__ = [
     "BASE",
@@ -42,40 +43,32 @@ __all__ = [
     "Trainer",
     "TrainingSettings",
     "adapters",
-    "best_json",
-    "check_fits",
-    "check_same",
-    "check_shapes",
     "check_trackers",
+    "checkpoint_files",
     "describe_device",
-    "digest",
     "extend_rows",
-    "filled_from",
     "freeze_parts",
     "inputs",
     "is_out_of_memory",
-    "load_weights",
     "metrics",
     "next_token",
     "open_progress",
     "plain_weights_file",
-    "read_base",
     "read_checkpoint",
     "read_manifest",
-    "read_shapes",
     "run_folder",
-    "step_name",
     "train",
+    "trainer_state",
     "uses_bf16",
     "validation_samples",
-    "weights_of",
+    "weight_files",
 ]
 
 __getattr__, __dir__ = door(
     __name__,
     {
         "adapters": "=adapters",
-        "checkpoint": "Checkpoints best_json digest read_base read_checkpoint step_name",
+        "checkpoint": "Checkpoints read_checkpoint =checkpoint_files",
         "display": "Display open_progress",
         "distributed": "Group describe_device uses_bf16",
         "folder": "=run_folder",
@@ -92,7 +85,7 @@ __getattr__, __dir__ = door(
         "task": "Loss Task",
         "timetable": "Timetable",
         "trackers": "check_trackers",
-        "trainer_state": "Counters check_fits check_same filled_from",
-        "weights": "check_shapes load_weights read_shapes weights_of",
+        "trainer_state": "Counters =trainer_state",
+        "weights": "=weight_files",
     },
 )

@@ -20,7 +20,7 @@ sentences may be, the more relative clauses they have.
 import dataclasses
 from collections.abc import Callable, Iterator
 
-from regard.data import LONGEST, Example, SourceFilter, check_name, check_whole
+from regard.data import Example, builtin
 from regard_corpora.phrasebook import english, french, german
 from regard_corpora.phrasebook.derivation import search
 from regard_corpora.phrasebook.grammar import Grammar
@@ -44,12 +44,12 @@ class Options:
     edition: int = 2
 
     def __post_init__(self) -> None:
-        check_name("pair", self.pair, PAIRS)
-        check_whole("shortest", self.shortest, 1, LONGEST)
-        check_whole("longest", self.longest, max(3, self.shortest), LONGEST)
+        builtin.check_name("pair", self.pair, PAIRS)
+        builtin.check_whole("shortest", self.shortest, 1, builtin.LONGEST)
+        builtin.check_whole("longest", self.longest, max(3, self.shortest), builtin.LONGEST)
 
 
-def draw(random: Callable[[], float], accept: SourceFilter, options: Options) -> Iterator[Example | None]:
+def draw(random: Callable[[], float], accept: builtin.SourceFilter, options: Options) -> Iterator[Example | None]:
     """Draw sentences without end; None for one that `accept` refuses."""
     grammar = Grammar(all_words(options.edition), random, rich=min(1.0, max(0.0, (options.longest - 9) / 16)))
     speak = PAIRS[options.pair]
@@ -85,7 +85,7 @@ def finish_pair(source: list[Word], target: list[Word]) -> Example:
     return Example(text, translation, links(source, target), heads, target_heads, relations, target_relations)
 
 
-def every(accept: SourceFilter, options: Options) -> None:
+def every(accept: builtin.SourceFilter, options: Options) -> None:
     """Return None: there are too many sentences to list."""
     return
 

@@ -20,7 +20,7 @@ import dataclasses
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from regard.data import Example, SourceFilter, check_name, check_whole
+from regard.data import Example, builtin
 from regard_corpora.scenes.placing import ASKED, for_caption, for_question
 from regard_corpora.scenes.scene import Scene, Shape
 from regard_corpora.scenes.wording import answer, caption, links
@@ -41,9 +41,9 @@ class Options:
     question: str = "none"
 
     def __post_init__(self) -> None:
-        check_whole("size", self.size, 32, 1024)
-        check_whole("shapes", self.shapes, 1, 3)
-        check_name("question", self.question, QUESTIONS)
+        builtin.check_whole("size", self.size, 32, 1024)
+        builtin.check_whole("shapes", self.shapes, 1, 3)
+        builtin.check_name("question", self.question, QUESTIONS)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ class Pictured(Example):
         return mask_of(self.scene, i, self.size)
 
 
-def draw(random: Callable[[], float], accept: SourceFilter, options: Options) -> Iterator[Example | None]:
+def draw(random: Callable[[], float], accept: builtin.SourceFilter, options: Options) -> Iterator[Example | None]:
     """Draw scenes without end; None for one that `accept` refuses, or whose shapes found no room."""
     while True:
         if options.question == "none":
@@ -84,7 +84,7 @@ def draw(random: Callable[[], float], accept: SourceFilter, options: Options) ->
         yield example_of(scene, options) if scene and accept(scene.description) else None
 
 
-def every(accept: SourceFilter, options: Options) -> None:
+def every(accept: builtin.SourceFilter, options: Options) -> None:
     """Return None: there are too many scenes to list."""
 
 

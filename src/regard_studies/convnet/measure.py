@@ -11,7 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from regard.attention import watch
-from regard.inspection import on_box
+from regard.inspection import word_grounding
 from regard.models import ConvNetModel, Model, Pictures
 from regard_corpora import Pictured
 from regard_studies.seed_statistics import SeedStatistics
@@ -68,7 +68,7 @@ def measure_attention(model: Model, tests: Sequence[Pictured]) -> ShapeAttention
 
 def shape_places(test: Pictured, grid: tuple[int, int]) -> Tensor:
     """Return which places each shape has, and last which have none: [shapes + 1, m]."""
-    on = torch.stack([on_box(box, grid, test.size).flatten() for box in test.boxes])
+    on = torch.stack([word_grounding.on_box(box, grid, test.size).flatten() for box in test.boxes])
     return torch.cat([on, ~on.any(0, keepdim=True)])
 
 

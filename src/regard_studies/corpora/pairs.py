@@ -13,7 +13,7 @@ from typing import Any
 
 from regard.data import generate
 from regard.errors import CommandError
-from regard.evaluation import Gold, measure_bleu, read_links, read_texts
+from regard.evaluation import Gold, read_links, read_texts, text_scores
 from regard.io import open_destination, read_chunks
 from regard_studies.setting import Setting
 
@@ -45,7 +45,7 @@ class Pairs:
     def bleu(self, outputs: list[str]) -> float:
         """Compute the BLEU of the test set's translations."""
         references = [(text,) for text in self.references]
-        return measure_bleu(outputs, references, lowercase=self.lowercase).score().value
+        return text_scores.measure_bleu(outputs, references, lowercase=self.lowercase).score().value
 
 
 @dataclass(frozen=True)

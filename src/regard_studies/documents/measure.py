@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool
 
-from regard.data import encode_documents
+from regard.data import document_texts
 from regard.decoding import batches
 from regard.evaluation import measure_labels
 from regard.inspection import WeighedSentence, weigh
@@ -62,7 +62,9 @@ def encode_once(reviews: Reviews) -> Encode:
     def encode(system: TrainedSystem) -> Sequence[Sequence[int]]:
         tokenizers = system.run.tokenizers
         if tokenizers.hash not in encoded:
-            encoded[tokenizers.hash] = encode_documents(reviews.texts, tokenizers.source, system.run.settings.data)[0]
+            encoded[tokenizers.hash] = document_texts.encode_documents(
+                reviews.texts, tokenizers.source, system.run.settings.data
+            )[0]
         return encoded[tokenizers.hash]
 
     return encode

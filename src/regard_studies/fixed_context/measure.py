@@ -4,7 +4,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from regard.evaluation import bleu
+from regard.evaluation import text_scores
 from regard_studies.corpora.pairs import Pairs
 from regard_studies.systems import TrainedSystem
 
@@ -37,7 +37,8 @@ def bins(pairs: Pairs, outputs: Sequence[str], lengths: Lengths) -> dict[str, li
     return {
         "exact": [100 * share([right[i] for i in each]) for each in groups],
         "bleu": [
-            bleu([outputs[i] for i in each], [pairs.references[i] for i in each]) if each else 0.0 for each in groups
+            text_scores.bleu([outputs[i] for i in each], [pairs.references[i] for i in each]) if each else 0.0
+            for each in groups
         ],
     }
 

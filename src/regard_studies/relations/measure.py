@@ -18,7 +18,7 @@ from regard.inspection import dependency_links, extraction
 from regard.models import Model
 from regard.run import Run
 from regard.tasks import build_model
-from regard.training import Checkpoints, Prediction, load_weights, read_checkpoint
+from regard.training import Checkpoints, Prediction, read_checkpoint, weight_files
 from regard_corpora import RELATIONS, name_relations
 from regard_studies.seed_statistics import SeedStatistics
 from regard_studies.systems import TrainedSystem
@@ -205,7 +205,7 @@ def course(system: TrainedSystem, halves: Halves) -> list[Counted]:
     torch.manual_seed(trainer.seed)
     counts.append(count_halves(build_model(run.settings, run.tokenizers).to(run.device).eval(), run, halves))
     for folder in Checkpoints(run.folder).steps():
-        load_weights(Prediction(run.model), read_checkpoint(folder, trainer=False).model, str(folder))
+        weight_files.load_weights(Prediction(run.model), read_checkpoint(folder, trainer=False).model, str(folder))
         counts.append(count_halves(run.model, run, halves))
     return counts
 

@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import torch
 
-from regard.evaluation import exact, measure_bleu_n, measure_cider
-from regard.inspection import concentration, grounding
+from regard.evaluation import measure_bleu_n, measure_cider, text_scores
+from regard.inspection import word_grounding
 from regard_studies.corpora.images import Gallery
 from regard_studies.seed_statistics import SeedStatistics, over_seeds
 from regard_studies.systems import TrainedSystem
@@ -34,10 +34,10 @@ def measure_system(system: TrainedSystem, gallery: Gallery) -> dict[str, float]:
     if not run.model.cross_attentions:
         return figures
     tokenizer, texts = run.tokenizers.target, [captions[0] for captions in gallery.references]
-    spread = concentration(run.model, tokenizer, pixels, texts)
+    spread = word_grounding.concentration(run.model, tokenizer, pixels, texts)
     figures |= {"entropy": spread.entropy, "largest": 100 * spread.largest, "places": float(spread.cells)}
     if gallery.scenes:
-        pointing = grounding(run.model, tokenizer, gallery.scenes)
+        pointing = word_grounding.grounding(run.model, tokenizer, gallery.scenes)
         figures |= {"grounded": 100 * pointing.share, "chance": 100 * pointing.chance}
     return figures
 
@@ -47,4 +47,4 @@ def score_captions(outputs: Sequence[str], references: Sequence[Sequence[str]]) 
     captions = [tuple(each) for each in references]
     figures = {f"bleu-{n}": measure_bleu_n(outputs, captions, n).score().value for n in range(1, 5)}
     figures["cider"] = measure_cider(outputs, captions).score().value
-    return figures | {"exact": 100 * exact(outputs, captions)}
+    return figures | {"exact": 100 * text_scores.exact(outputs, captions)}

@@ -6,7 +6,7 @@ import pytest
 from cli.typing_in import Command
 from tiny import table
 
-from regard.evaluation import bleu, chrf
+from regard.evaluation import text_scores
 from regard.run import load
 from regard.tasks import start
 
@@ -41,23 +41,23 @@ def test_two_files(home):
     names = ["metric", "BLEU", "chrF", "TER", "exact match", "character error rate", "token error rate"]
     assert [line.split("  ")[0] for line in lines[4:11]] == names
     assert lines[5].split()[1:4] == [
-        f"{bleu(POOR, REFERENCES):.2f}",
-        f"{bleu(GOOD, REFERENCES):.2f}",
-        f"+{bleu(GOOD, REFERENCES) - bleu(POOR, REFERENCES):.2f}",
+        f"{text_scores.bleu(POOR, REFERENCES):.2f}",
+        f"{text_scores.bleu(GOOD, REFERENCES):.2f}",
+        f"+{text_scores.bleu(GOOD, REFERENCES) - text_scores.bleu(POOR, REFERENCES):.2f}",
     ]
     assert lines[12].startswith("B is better by ")
     assert lines[17:22] == [
         "  A is better in sentence 11",
         "  source     10 11 12",
         "  reference  the 10 is a good 11",
-        f"  A {chrf(POOR[10:11], REFERENCES[10:11]):6.1f}   the 10 is a [poor] 11",
+        f"  A {text_scores.chrf(POOR[10:11], REFERENCES[10:11]):6.1f}   the 10 is a [poor] 11",
         "  B    0.0   ‸",
     ]
     assert lines[23:] == [
         "  B is better in sentence 1",
         "  source     0 1 2",
         "  reference  the 0 is a good 1",
-        f"  A {chrf(POOR[:1], REFERENCES[:1]):6.1f}   ‸ a [bad thing]",
+        f"  A {text_scores.chrf(POOR[:1], REFERENCES[:1]):6.1f}   ‸ a [bad thing]",
         "  B  100.0   the 0 is a good 1",
     ]
     assert "\x1b" not in typed(home / "poor", home / "good", *files(home), "--examples", 99).stdout
@@ -78,7 +78,7 @@ def test_json_and_options(home):
     )
     assert len(found["b_better"]) == 2
     assert found["b_better"][0]["number"] == 1
-    assert found["b_better"][0]["a_chrf"] == chrf(POOR[:1], REFERENCES[:1])
+    assert found["b_better"][0]["a_chrf"] == text_scores.chrf(POOR[:1], REFERENCES[:1])
     assert found == json.loads(typed(home / "poor", home / "good", *files(home), *options).stdout)
     turned = json.loads(typed(home / "good", home / "poor", *files(home), *options).stdout)
     assert turned["a_better"][0]["number"] == 1

@@ -8,8 +8,7 @@ import pytest
 from corpora.phrasebook.cases import sample
 
 import regard_corpora.phrasebook as phrasebook
-from regard.data import generate
-from regard.data.builtin import split_of
+from regard.data import builtin, generate
 from regard_corpora.phrasebook import derive
 from regard_corpora.phrasebook.natural import STYLES, Style, choose_style, spell_out
 
@@ -197,7 +196,7 @@ def test_no_other_way_of_writing_a_test_sentence_is_trained_on():
     printed = [
         e.source for e in generate("phrasebook", 60, split="valid") if e.source[0].isupper() and "'" not in e.source
     ]
-    assert {split_of(" ".join(spell_out(each))) for each in printed if each[-1] in ".?"} == {"valid"}
+    assert {builtin.split_of(" ".join(spell_out(each))) for each in printed if each[-1] in ".?"} == {"valid"}
 
 
 def test_styles():

@@ -3,8 +3,7 @@
 import pytest
 import torch
 
-from regard.attention import Attention, Dot, GridSelfAttention
-from regard.attention.grid import GridAttention
+from regard.attention import Attention, Dot, GridAttention, GridSelfAttention
 from regard.errors import ArgumentError, ShapeError
 from regard.inspection.collect.from_look import as_exhibit, exhibit_of_look
 

@@ -16,7 +16,7 @@ from inspection.subjects import (
     subject,
 )
 
-from regard.data import START, encode_documents
+from regard.data import START, document_texts
 from regard.decoding import documents_of, tokens_of
 from regard.inspection import exhibit_of
 from regard.models import Pictures
@@ -95,7 +95,7 @@ def test_titles_are_for_people():
 
 def test_documents_are_weighed_by_words_and_sentences():
     run, exhibit = subject("han"), exhibit_of_subject("han")
-    (row,), _ = encode_documents([REVIEW], run.tokenizers.source, run.settings.data)
+    (row,), _ = document_texts.encode_documents([REVIEW], run.tokenizers.source, run.settings.data)
     documents = documents_of([row])
     words, sentences = run.model.weigh_documents(documents)
     lengths = documents.words.lengths.tolist()

@@ -15,8 +15,7 @@ import torch
 from inspection import exhibits
 from inspection.subjects import exhibit_of_subject
 
-from regard.attention import Attention, Dot, Predictive
-from regard.attention.weighting import Hard, Plain
+from regard.attention import Attention, Dot, Hard, Plain, Predictive
 from regard.errors import ArgumentError, ShapeError
 from regard.inspection import Page, Which, page
 from regard.inspection.collect.exhibit import Exhibit, Side, View

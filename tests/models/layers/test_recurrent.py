@@ -5,8 +5,7 @@ import torch
 from models.cases import model_of, pair
 from torch import nn
 
-from regard.attention import Additive, Attention, Causal, Cosine, Dot, General, Softmax, use_backend
-from regard.attention.weighting import Hard, Sparsemax
+from regard.attention import Additive, Attention, Causal, Cosine, Dot, General, Hard, Softmax, Sparsemax, use_backend
 from regard.models.layers.recurrent import (
     attend_rows,
     can_bypass,

@@ -6,7 +6,7 @@ from torch import nn
 
 from regard.errors import ArgumentError, ShapeError
 from regard.models.layers.resnet import ResNet
-from regard.training import load_weights, weights_of
+from regard.training import weight_files
 
 
 def pictures(count=3, height=24, width=40):
@@ -87,7 +87,9 @@ def test_bytes_become_numbers_about_nought():
 def test_weights_come_back_as_they_were():
     net, other, batch = stirred(ResNet(8, 3, 2)), ResNet(8, 3, 2), pictures()
     net.train()(pictures(8))
-    load_weights(other, {name: tensor.detach().clone() for name, tensor in weights_of(net).items()}, "here")
+    weight_files.load_weights(
+        other, {name: tensor.detach().clone() for name, tensor in weight_files.weights_of(net).items()}, "here"
+    )
     assert torch.equal(other.eval()(batch), net.eval()(batch))  # running means, too
 
 

@@ -89,11 +89,11 @@ def compare(
         if not system.exists():
             raise CommandError(f"{system}: no such file or folder, expected a run folder or a text file of outputs")
 
-    from regard.evaluation import METRICS, check_tokenizer, choose_metrics, compare_outputs, read_items
+    from regard.evaluation import METRICS, choose_metrics, compare_outputs, read_items, text_scores
     from regard.tasks import evaluation
 
     keys = list(METRICS) if metrics is None else choose_metrics(metrics, list(METRICS))
-    check_tokenizer(tokenize)
+    text_scores.check_tokenizer(tokenize)
     items = read_items(source, reference, alternatives=alternatives, say=print_message)
     notes: list[str] = []
     keys = evaluation.drop_unfit_metrics(keys, items.references, tokenize, notes.append) if metrics is None else keys

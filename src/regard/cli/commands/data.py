@@ -41,17 +41,19 @@ def data(
     `phrasebook` has sentence pairs with gold alignments and syntactic heads; other corpora are labelled documents, or
     pictures with captions.
     """
-    from regard.data import CORPORA, options_of, suggest_names, write
+    from regard.data import CORPORA, builtin, write
     from regard.io import check_link
 
     if show:
         for each, row in CORPORA.items():
             print_text(f"{each:12}{row.about}", 12)
-            print_text(f"{'':12}{'  '.join(f'{option}={value}' for option, value in options_of(each).items())}", 12)
+            print_text(
+                f"{'':12}{'  '.join(f'{option}={value}' for option, value in builtin.options_of(each).items())}", 12
+            )
         return
     if name is None:
         raise CommandError(f"which corpus? there are {', '.join(CORPORA)}")
-    allowed = options_of(name)
+    allowed = builtin.options_of(name)
     if out is None:
         raise CommandError("--out: missing, expected the folder to write the files to")
     check_link(out, "--out")
@@ -61,7 +63,9 @@ def data(
         if not equals:
             raise CommandError(f"--set {assignment}: expected option=value")
         if option not in allowed:
-            raise CommandError(f"{name}: there is no option {option!r}, {suggest_names(tuple(allowed), option)}")
+            raise CommandError(
+                f"{name}: there is no option {option!r}, {builtin.suggest_names(tuple(allowed), option)}"
+            )
         options[option] = read_number(value, "whole")
     drawing: dict[str, Any] = {"seed": seed, "pair": pair, "edition": edition, **options}
     for path, lines in write(name, out, {"train": count, "valid": valid, "test": test}, force=force, **drawing):

@@ -116,11 +116,15 @@ def look(
     if graph and paths.format != "html":
         raise CommandError(f"--graph: {paths.format} cannot show it with a text; write a page, such as look.html")
 
-    from regard.inspection import Which, dependency_trees, read_against, read_inputs
+    from regard.inspection import Which, dependency_trees, look_inputs
 
     opened, other = open_both(run, against, checkpoint, device, languages)
-    inputs = read_inputs(opened, items or [], count, print_message, as_text)
-    seconds = inputs if other is not opened or against is None else read_against(opened, against, len(inputs), as_text)
+    inputs = look_inputs.read_inputs(opened, items or [], count, print_message, as_text)
+    seconds = (
+        inputs
+        if other is not opened or against is None
+        else look_inputs.read_against(opened, against, len(inputs), as_text)
+    )
     which = Which(view, None if head is None else head - 1, None, None if word is None else word - 1)
     trees = dependency_trees.find_trees(tree, items or [], inputs, opened)
     places = list(zip(paths.list_paths(len(inputs), inputs + seconds), trees, strict=True))

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import torch
 
-from regard.data import find_example
+from regard.data import builtin
 from regard.errors import CommandError, DataError
 from regard.inspection.collect.exhibit import Dependencies, HeadHits, Side, View
 from regard.inspection.collect.open_run import OpenRun
@@ -70,7 +70,7 @@ def phrasebook_tree(run: OpenRun, text: str, tries: int = SEARCH) -> ParsedTree 
     data = run.settings.data
     if data.builtin != "phrasebook" or not run.can("translate"):
         return None
-    example = find_example("phrasebook", text, pair=data.pair, edition=data.builtin_edition, tries=tries)
+    example = builtin.find_example("phrasebook", text, pair=data.pair, edition=data.builtin_edition, tries=tries)
     return None if example is None else ParsedTree(example.source_heads, example.source_relations, where="phrasebook")
 
 

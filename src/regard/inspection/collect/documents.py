@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import torch
 
-from regard.data import DataSettings, Splitter, Tokenizer, encode_documents, splitter_of
+from regard.data import DataSettings, Splitter, Tokenizer, document_texts
 from regard.decoding import documents_of
 from regard.models import Model
 
@@ -37,7 +37,7 @@ def weigh(
 
     A word's weight is that of its pieces together. Texts are read one by one, as they may be of any length.
     """
-    rows, _ = encode_documents(texts, tokenizer, data, splitter_of(data, splitter))
+    rows, _ = document_texts.encode_documents(texts, tokenizer, data, document_texts.splitter_of(data, splitter))
     device = next(model.parameters()).device
     result = []
     for row in rows:

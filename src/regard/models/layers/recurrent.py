@@ -13,7 +13,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.attention import Additive, Attention, Dot, General, Score, Softmax, Span, State, Weighting
-from regard.kernels import Linear, forced_backend
+from regard.kernels import Linear, backends
 from regard.models.contract import Memory, Model
 
 __all__ = [
@@ -77,7 +77,7 @@ def can_bypass(
     That code knows attentions with these scores and weightings of the library's; one that was given others is called
     itself.
     """
-    return forced_backend() is None and not any(
+    return backends.forced_backend() is None and not any(
         module._forward_hooks
         or module._forward_pre_hooks
         or module._backward_hooks

@@ -35,7 +35,7 @@ from regard.attention import (
 )
 from regard.data import END, START
 from regard.errors import ArgumentError
-from regard.kernels import ONE_TILE_WIDTH, VARLEN_WIDTH, Linear
+from regard.kernels import Linear, backends
 from regard.models.contract import Memory, Model, State, Tokens
 from regard.models.layers.embedding import Embedding, initialise
 from regard.models.layers.mixing import Convolution, Recurrence
@@ -100,7 +100,9 @@ class TransformerModel(Model):
         config, width = self.config, self.config.size // self.config.heads
         if config.positions == "alibi" or config.score != "dot" or config.depth not in (None, width):
             return False
-        return width <= ONE_TILE_WIDTH or (width <= VARLEN_WIDTH and width % 8 == 0 and not config.attention_dropout)
+        return width <= backends.ONE_TILE_WIDTH or (
+            width <= backends.VARLEN_WIDTH and width % 8 == 0 and not config.attention_dropout
+        )
 
     def bias(self, start: Start = 0) -> Span | None:
         """The bias of ALiBi, where positions are given that way."""

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from regard.data import DataSettings, language_profile, tag_language
+from regard.data import DataSettings, language_profile, language_tags
 from regard.serving.libretranslate.language_names import same_language
 from regard.serving.models import ServedModel
 
@@ -102,7 +102,9 @@ class LanguageTable:
 
 def find_tag(data: DataSettings, target: str) -> str | None:
     """The tag of a run's corpora that asks for a language, if they have tags."""
-    return next((corpus.tag for corpus in data.corpora if corpus.tag and tag_language(corpus.tag) == target), None)
+    return next(
+        (corpus.tag for corpus in data.corpora if corpus.tag and language_tags.tag_language(corpus.tag) == target), None
+    )
 
 
 def as_detection(found: tuple[str, float]) -> dict[str, Any]:
