@@ -16,20 +16,13 @@ if TYPE_CHECKING:
     from regard.kernels.dot.one_tile import cross_attention, self_attention
     from regard.kernels.features import describe
     from regard.kernels.garbage import pause_garbage_collection, settle_memory
+    from regard.kernels.operations.dropout import dropout, dropout_add, gelu_dropout, relu_dropout, silu_dropout
     from regard.kernels.operations.dropout import triton as dropout_triton
-    from regard.kernels.operations.dropout.dispatch import (
-        dropout,
-        dropout_add,
-        gelu_dropout,
-        relu_dropout,
-        silu_dropout,
-    )
-    from regard.kernels.operations.linear import mixed_precision
+    from regard.kernels.operations.linear import Linear, linear, mixed_precision
     from regard.kernels.operations.linear.cpu import pack_weights
-    from regard.kernels.operations.linear.dispatch import Linear, linear
-    from regard.kernels.operations.projection_loss.dispatch import projection_loss
-    from regard.kernels.operations.residual.dispatch import residual
-    from regard.kernels.operations.top_tokens.dispatch import top_tokens
+    from regard.kernels.operations.projection_loss import projection_loss
+    from regard.kernels.operations.residual import residual
+    from regard.kernels.operations.top_tokens import top_tokens
     from regard.kernels.recurrence.lstmn import cpu as lstmn_cpu
     from regard.kernels.recurrence.rnnsearch import cpu as rnnsearch_cpu
     from regard.kernels.recurrence.rnnsearch import triton as rnnsearch_triton
@@ -94,14 +87,14 @@ __getattr__, __dir__ = door(
         "dot.reference": "=dot_reference",
         "features": "describe",
         "garbage": "pause_garbage_collection settle_memory",
-        "operations.dropout.dispatch": "dropout dropout_add gelu_dropout relu_dropout silu_dropout",
+        "operations.dropout": "dropout dropout_add gelu_dropout relu_dropout silu_dropout",
         "operations.dropout.triton": "=dropout_triton",
+        "operations.linear": "Linear linear",
         "operations.linear.cpu": "pack_weights",
-        "operations.linear.dispatch": "Linear linear",
         "operations.linear.mixed_precision": "=mixed_precision",
-        "operations.projection_loss.dispatch": "projection_loss",
-        "operations.residual.dispatch": "residual",
-        "operations.top_tokens.dispatch": "top_tokens",
+        "operations.projection_loss": "projection_loss",
+        "operations.residual": "residual",
+        "operations.top_tokens": "top_tokens",
         "recurrence.lstmn.cpu": "=lstmn_cpu",
         "recurrence.rnnsearch.cpu": "=rnnsearch_cpu",
         "recurrence.rnnsearch.triton": "=rnnsearch_triton",

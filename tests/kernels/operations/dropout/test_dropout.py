@@ -3,8 +3,15 @@
 import pytest
 import torch
 
-from regard.kernels.operations.dropout import dropout, dropout_add, gelu_dropout, relu_dropout, silu_dropout
-from regard.kernels.operations.dropout.dispatch import CPU, describe
+from regard.kernels.operations.dropout import (
+    CPU,
+    describe,
+    dropout,
+    dropout_add,
+    gelu_dropout,
+    relu_dropout,
+    silu_dropout,
+)
 from regard.kernels.table import COMPILING, Request
 
 FORMS = [

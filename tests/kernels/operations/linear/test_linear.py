@@ -3,9 +3,8 @@
 import pytest
 import torch
 
-from regard.kernels.operations.linear import linear, pack_weights
-from regard.kernels.operations.linear.cpu import store
-from regard.kernels.operations.linear.dispatch import CPU, LARGE, describe
+from regard.kernels.operations.linear import CPU, LARGE, describe, linear
+from regard.kernels.operations.linear.cpu import pack_weights, store
 from regard.kernels.table import COMPILING, Request
 
 LAID = Request("cpu", (torch.float32, torch.float32), (), {"input": 300, "weight": LARGE})

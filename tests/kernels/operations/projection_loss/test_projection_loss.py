@@ -4,8 +4,7 @@ import pytest
 import torch
 
 from regard.errors import ArgumentError, ShapeError
-from regard.kernels.operations.projection_loss import projection_loss
-from regard.kernels.operations.projection_loss.dispatch import ROWS, describe
+from regard.kernels.operations.projection_loss import ROWS, describe, projection_loss
 from regard.kernels.table import COMPILING, Request, first
 
 SERVED = [

@@ -4,8 +4,7 @@ import pytest
 import torch
 
 from regard.errors import ShapeError
-from regard.kernels.operations.residual import reference, residual
-from regard.kernels.operations.residual.dispatch import TRITON, WIDEST, describe
+from regard.kernels.operations.residual import TRITON, WIDEST, describe, reference, residual
 from regard.kernels.table import COMPILING, Request
 
 ON_CUDA = Request("cuda", (torch.float32, torch.bfloat16), (), {"width": WIDEST})

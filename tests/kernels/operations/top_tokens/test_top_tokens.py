@@ -3,8 +3,7 @@
 import pytest
 import torch
 
-from regard.kernels.operations.top_tokens import top_tokens
-from regard.kernels.operations.top_tokens.dispatch import MOST, TRITON, describe
+from regard.kernels.operations.top_tokens import MOST, TRITON, describe, top_tokens
 from regard.kernels.table import Request
 
 END = 2

@@ -9,8 +9,6 @@ from torch import Tensor
 from regard.kernels.operations.dropout import cpu
 from regard.kernels.table import Request, Row, compiling
 
-__all__ = ["dropout_add", "dropout", "gelu_dropout", "relu_dropout", "silu_dropout"]
-
 CPU = Row(name="cpu", devices=("cpu",), features=frozenset())
 
 

@@ -11,8 +11,6 @@ from torch import Tensor, nn
 from regard.kernels.operations.linear import cpu
 from regard.kernels.table import Condition, Request, Row, compiling
 
-__all__ = ["Linear", "linear"]
-
 LARGE = 1 << 16  # numbers of W from which packing pays
 
 

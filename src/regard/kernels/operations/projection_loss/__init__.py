@@ -9,8 +9,6 @@ from regard.errors import ArgumentError, ShapeError
 from regard.kernels.operations.projection_loss import chunked, reference
 from regard.kernels.table import NEEDS_TRITON, SINGLE_OR_HALF, Request, Row, compiling, first
 
-__all__ = ["projection_loss"]
-
 LOGITS = 1 << 22  # of a chunk, by default: 16 MiB in float32, which stays in a CPU's last cache
 LOGITS_CUDA = 1 << 27
 

@@ -10,8 +10,6 @@ from regard.errors import ShapeError
 from regard.kernels.operations.dropout import dropout_add
 from regard.kernels.table import NEEDS_TRITON, SINGLE_OR_HALF, Request, Row, compiling
 
-__all__ = ["residual"]
-
 WIDEST = 8192  # a row stands in the registers of one program
 
 TRITON = Row(

@@ -8,8 +8,6 @@ from torch import Tensor
 from regard.kernels.operations.top_tokens import reference
 from regard.kernels.table import COMPILING, NEEDS_TRITON, SINGLE_OR_HALF, Condition, Request, Row, compiling
 
-__all__ = ["top_tokens"]
-
 MOST = 32  # tokens that the kernel finds
 
 ENOUGH = Condition(lambda request: request.sizes["tokens"] <= request.sizes["vocabulary"], "more tokens than there are")
