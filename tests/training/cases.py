@@ -2,10 +2,10 @@
 
 from tiny import Line
 
-from regard.training.checkpoint import weights_of
 from regard.training.distributed import Group
 from regard.training.loop import Trainer
 from regard.training.progress import Progress
+from regard.training.weights import weights_of
 
 
 class Said(Progress):

@@ -5,12 +5,8 @@ import torch
 from training.checkpoints import MODEL, TRAINER, written
 
 from regard.errors import CheckpointError, TrainingError
-from regard.training.checkpoint import (
-    Checkpoints,
-    canonical,
-    read_checkpoint,
-    read_manifest,
-)
+from regard.training.checkpoint import Checkpoints, read_checkpoint
+from regard.training.manifest import canonical, read_manifest
 from regard.training.metrics import Metrics
 
 

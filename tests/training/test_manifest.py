@@ -9,12 +9,8 @@ from hypothesis import strategies as st
 from training.checkpoints import written
 
 from regard.errors import CheckpointError
-from regard.training.checkpoint import (
-    canonical,
-    read_checkpoint,
-    read_manifest,
-)
-from regard.training.manifest import plain_weights_file
+from regard.training.checkpoint import read_checkpoint
+from regard.training.manifest import canonical, plain_weights_file, read_manifest
 
 FACTS = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),

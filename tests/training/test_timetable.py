@@ -11,8 +11,9 @@ from tiny import Line, StopAt, records, table, training, write_pairs
 from regard import report
 from regard.config import read
 from regard.training import loop, metrics
-from regard.training.checkpoint import Checkpoints, read_manifest
+from regard.training.checkpoint import Checkpoints
 from regard.training.loop import train
+from regard.training.manifest import read_manifest
 from regard.training.progress import CurrentFigures, PlainProgress, Progress
 from regard.training.settings import TrainingSettings
 from regard.training.timetable import Timetable

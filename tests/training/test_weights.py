@@ -5,10 +5,7 @@ import torch
 from torch import nn
 
 from regard.errors import CheckpointError
-from regard.training.checkpoint import (
-    load_weights,
-    weights_of,
-)
+from regard.training.weights import load_weights, weights_of
 
 
 def test_shared_weights_stand_there_once():

@@ -32,8 +32,6 @@ from regard.errors import ArgumentError, ShapeError
 from regard.kernels import Call, SpanLimits, add_bias, backends, broadcast, describe, matmul_wide
 from regard.kernels import additive_chunked as chunked
 
-__all__ = ["Attention", "Learned"]
-
 
 class Learned(nn.Module):
     """Learned queries: `count` vectors of parameters. HAN's word and sentence vectors are one query each."""

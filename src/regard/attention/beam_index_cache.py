@@ -16,8 +16,6 @@ from regard.attention.cache import Cache, Prepared
 from regard.errors import ShapeError
 from regard.kernels import available
 
-__all__ = ["BeamIndexCache"]
-
 
 @dataclass(eq=False)
 class BeamIndexCache(Cache):

@@ -22,20 +22,6 @@ from regard.attention.span import Span, Start
 from regard.errors import ArgumentError
 from regard.kernels import Linear, dropout, dropout_add, gelu_dropout, relu_dropout, silu_dropout
 
-__all__ = [
-    "Activation",
-    "ActivationDropout",
-    "Block",
-    "GELUDropout",
-    "MixingBlock",
-    "Norm",
-    "ReLUDropout",
-    "Residual",
-    "SiLUDropout",
-    "Split",
-    "Stack",
-]
-
 Activation = Literal["relu", "gelu", "silu"]
 Norm = Literal["pre", "post", "none"]
 Split = Literal["projection", "input"]

@@ -18,8 +18,6 @@ from regard.attention.span import Causal, Lengths, Mask, Span, Start, join
 from regard.attention.state import State
 from regard.errors import ArgumentError, ShapeError
 
-__all__ = ["Block", "Decoder", "Encoder"]
-
 
 class Encoder(Stack):
     """A stack of self-attention blocks; the span `Causal()` makes it a language model's.

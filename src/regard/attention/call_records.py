@@ -21,8 +21,6 @@ from regard.attention.look import Attentive, Look, concatenate
 from regard.attention.span import Causal, Span
 from regard.errors import WatchError
 
-__all__ = ["CallRecord", "Looks", "has_forward_hooks", "has_hooks", "stay_eager", "watch", "watch_call"]
-
 
 @dataclass
 class CallRecord:

@@ -8,19 +8,6 @@ from torch import Tensor, nn
 
 from regard.errors import ArgumentError, DeviceError, DtypeError, ShapeError
 
-__all__ = [
-    "check_alike",
-    "check_dropout",
-    "check_offsets",
-    "check_parameters",
-    "check_positive",
-    "check_radius",
-    "check_rows",
-    "check_shapes",
-    "check_start",
-    "check_type",
-]
-
 
 def check_positive(**sizes: int) -> list[int]:
     """The sizes, each checked to be at least 1."""

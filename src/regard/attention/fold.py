@@ -16,8 +16,6 @@ from regard.attention.weighting import Softmax, Weighting
 from regard.errors import ArgumentError, ShapeError
 from regard.kernels import SpanLimits, broadcast, matmul_wide, widen
 
-__all__ = ["fold"]
-
 UNKNOWN = 1 << 60  # keys still to come
 
 

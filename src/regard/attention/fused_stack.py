@@ -23,8 +23,6 @@ from regard.attention.span import Causal, Monotonic, Packed, Span, split_packed
 from regard.attention.weighting import Softmax
 from regard.kernels import Linear, backends, installed, mixed_precision, residual
 
-__all__ = ["run", "serves"]
-
 LONGEST, WIDTHS = 128, (16, 32, 64, 128)  # keys of a sequence, and the width of a head
 KNOWN_FEEDS = [[Linear, activation, Linear] for activation in (ReLUDropout, GELUDropout, SiLUDropout)]
 

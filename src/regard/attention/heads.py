@@ -26,8 +26,6 @@ from regard.errors import ArgumentError, ShapeError
 from regard.kernels import Linear, backends
 from regard.kernels import linear as apply_linear
 
-__all__ = ["Heads"]
-
 
 class Heads(Attentive):
     """Multi-head attention: Vaswani et al. 2017 (arXiv:1706.03762), section 3.2.2.

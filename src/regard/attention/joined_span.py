@@ -9,8 +9,6 @@ from torch import Tensor, nn
 from regard.errors import ArgumentError, DeviceError, ShapeError
 from regard.kernels import SpanLimits
 
-__all__ = ["Joined", "JoinedModule", "Span", "is_plain", "join", "narrow_limits", "parts_of", "per_row"]
-
 
 class Span:
     """A limit on where a query may look.

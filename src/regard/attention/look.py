@@ -11,8 +11,6 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-__all__ = ["Attentive", "Look"]
-
 
 class Attentive(nn.Module):
     """A module that attends and can report what it attended to; `watch` finds these."""

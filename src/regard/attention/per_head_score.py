@@ -10,8 +10,6 @@ from torch import Tensor, nn
 from regard.attention.score import Dot, Score, compare_from
 from regard.errors import ArgumentError
 
-__all__ = ["PerHead", "join_scores"]
-
 
 class PerHead(Score, delegates=True):
     """One score per head, each with its own parameters; heads are the last leading dimension."""

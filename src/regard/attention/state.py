@@ -12,8 +12,6 @@ from regard.attention.cache import Cache, Prepared, SharedBeamCache
 from regard.attention.call_records import has_forward_hooks
 from regard.errors import ArgumentError, ShapeError
 
-__all__ = ["State", "buffers", "spread_cache"]
-
 
 @dataclass(eq=False)
 class State:

@@ -12,8 +12,6 @@ from typer.core import TyperCommand, TyperGroup
 from regard.cli.messages import print_message, shorten
 from regard.errors import RegardError
 
-__all__ = ["SECTIONS", "TYPED", "Command", "CommandGroup", "describe_mistake"]
-
 SECTIONS = {  # of `regard --help`, in the order of a person's work
     "Train": ("demo", "train"),
     "Use": ("translate", "caption", "classify", "sample", "serve"),

@@ -6,8 +6,6 @@ import textwrap
 from collections.abc import Sequence
 from typing import IO
 
-__all__ = ["fit_columns", "terminal_width", "wrap", "wrap_cell"]
-
 GAP = 2  # spaces between two columns
 PIECE = re.compile(r"\S+?\||\S+")  # what stays on one line: a word, or a part of a metric's signature
 

@@ -8,8 +8,6 @@ back as it was. The library's own added tokens could not do so: what follows one
 import unicodedata
 from collections.abc import Callable, Mapping
 
-__all__ = ["AddedWords", "leading_word"]
-
 
 class AddedWords:
     """Words and their ids."""

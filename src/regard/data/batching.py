@@ -24,8 +24,6 @@ from regard.data.cache import Encoded
 from regard.data.tokenizer import END, PAD, START
 from regard.errors import ArgumentError
 
-__all__ = ["Batch", "Order", "Position", "collate", "load", "read"]
-
 T = TypeVar("T")
 WINDOW = 100_000
 ROUNDS = 6

@@ -14,8 +14,6 @@ from regard.data.pre_tokenizer import MARK
 from regard.data.tokenizer import UNKNOWN, Tokenizer, Tokenizers
 from regard.errors import ArgumentError
 
-__all__ = ["BpeDropout", "Cutter"]
-
 KEPT = 50_000  # words whose plain way is remembered
 
 Symbols = tuple[int, ...]

@@ -25,8 +25,6 @@ from regard.data.builtin import CORPORA, EDITION, Example, PicturedExample, Spli
 from regard.errors import ArgumentError
 from regard.io import disk, format_pharaoh
 
-__all__ = ["write"]
-
 Written = Callable[[str, Example], tuple[str, ...]]  # from an example and its number to its line in each file
 
 

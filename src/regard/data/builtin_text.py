@@ -9,8 +9,6 @@ from regard.data.settings import GOLD, CorpusSettings, DataSettings
 from regard.errors import ArgumentError, ConfigError
 from regard.io import format_pharaoh
 
-__all__ = ["write_builtin", "fingerprint"]
-
 
 def write_builtin(folder: Path, data: DataSettings) -> tuple[tuple[CorpusSettings, ...], tuple[CorpusSettings, ...]]:
     """Write training and validation corpora as text files into a folder; validation is the corpus' own split."""

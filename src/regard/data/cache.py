@@ -31,8 +31,6 @@ from jaxtyping import Int32, Int64
 from regard.errors import DataError
 from regard.io import disk
 
-__all__ = ["Encoded", "Writer", "damage", "follow", "lead", "publish", "seal", "workplace"]
-
 FORMAT = 1
 TYPES = {"tokens": np.int32, "lengths": np.int32, "offsets": np.int64}
 LINKS = {"links": np.int32, "linked": np.int64}

@@ -13,8 +13,6 @@ from collections.abc import Collection
 
 from regard.errors import DataError
 
-__all__ = ["Charsmap"]
-
 LEAF, LABEL = 1 << 8, 1 << 31 | 0xFF
 CACHED = 20_000  # characters whose place in the table is kept
 NEVER = re.compile("(?!)")

@@ -17,8 +17,6 @@ import numpy as np
 from regard.data.scripts import find_foreign
 from regard.data.shift import Shift, find_shift
 
-__all__ = ["SAMPLE", "DataReport", "Finding", "check_documents", "check_pairs", "check_texts"]
-
 SAMPLE = 100_000  # rows that are looked at
 READ = 1_000_000  # rows that are read for them, from the first on
 STRETCH = 500  # rows of a sample that follow each other

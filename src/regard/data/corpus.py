@@ -14,8 +14,6 @@ from regard.data.settings import CorpusSettings
 from regard.errors import DataError
 from regard.io import LONGEST, Say, check_file, csv_lines, encoding_of, ignore, read_lines, unequal_lines
 
-__all__ = ["lines", "read_linked", "pairs"]
-
 T = TypeVar("T")
 
 

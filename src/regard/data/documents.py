@@ -28,8 +28,6 @@ from regard.data.tokenizer import END, Tokenizer, Tokenizers
 from regard.data.vocabulary import train
 from regard.errors import ArgumentError, DataError
 
-__all__ = ["Splitter", "encode_documents", "prepare_documents", "splitter_of", "without_breaks"]
-
 Splitter = Callable[[str], Sequence[str]]  # a text to its sentences
 
 BREAK = re.compile(r"(?:<br\s*/?>\s*)+", re.IGNORECASE)

@@ -25,8 +25,6 @@ from regard.data.tokenizer import Tokenizer, Tokenizers, open_tokenizer
 from regard.data.tokenizer_checks import ADDED
 from regard.errors import ConfigError
 
-__all__ = ["ExtendedSide", "Extension", "extend_tokenizers", "frequent_words"]
-
 KEY, WORDS = "tokenizer.extend", "tokenizer.extend_words"
 LONGEST = 100  # characters of a word that is added
 Form = Literal["word", "special", "tag"]

@@ -13,8 +13,6 @@ from regard.data.corpus import pairs
 from regard.data.settings import CorpusSettings, DataSettings
 from regard.errors import DataError
 
-__all__ = ["FirstPass", "hash_of", "run_first_pass", "names"]
-
 SAMPLE = 20_000_000  # characters that a tokenizer is trained on, both sides together
 MOST_LABELS = 10_000
 

@@ -11,8 +11,6 @@ from regard.config import show_value, suggestion
 from regard.data.tokenizer import END, Tokenizer, Tokenizers
 from regard.errors import CommandError
 
-__all__ = ["choose_languages", "code_of", "form_of", "known_languages", "spoken_languages"]
-
 OWN = ("{}", "__{}__")  # of a text in the language
 REQUESTS = (">>{}<<", "<2{}>")  # of a source that is to be translated into the language
 FLAGS = ("--source-language", "--target-language")  # what a person gives languages with

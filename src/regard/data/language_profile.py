@@ -25,8 +25,6 @@ from regard.data.cache import Encoded
 from regard.data.tokenizer import SPECIAL, UNKNOWN, Tokenizer, Tokenizers
 from regard.io import reading
 
-__all__ = ["FILE", "LanguageProfile", "RunLanguages", "detect_language", "merge_profiles", "profile_corpus"]
-
 FILE = "languages.json"
 FORMAT = "regard languages 1"
 LISTED = 1_500  # trigrams of a profile

@@ -8,8 +8,6 @@ from regard.data.builtin import has_pair
 from regard.data.settings import LANGUAGES, DataSettings
 from regard.errors import CommandError
 
-__all__ = ["languages_of", "parse_given", "parse_languages"]
-
 PACKED = (".gz", ".txt", ".tok", ".lc")  # endings that say nothing of the language
 
 

@@ -7,8 +7,6 @@ from typing import Any
 from regard.config import visible
 from regard.errors import DataError
 
-__all__ = ["call_library"]
-
 
 def call_library(problem: str, function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
     """Call a function of the library; its panics, which are no `Exception` in Python, become a DataError too."""

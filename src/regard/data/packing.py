@@ -18,8 +18,6 @@ from regard.data.batching import Batch
 from regard.data.tokenizer import END, PAD, START
 from regard.errors import ArgumentError
 
-__all__ = ["PackedBatch", "pack", "pad_up", "step_of"]
-
 NOTHING = -1  # what is expected where nothing is
 PARTS = 24  # a count is rounded up by at most such a part of the budget, and by half of that on average
 LEAST_ROWS, LEAST_LONGEST = 8, 16

@@ -12,8 +12,6 @@ from typing import Any
 import tokenizers as library
 from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers
 
-__all__ = ["MARK", "mark_words", "normalise", "separable", "unmark_words", "words"]
-
 MARK = "▁"
 # Words are cut here, after spaces became marks. Nothing is ever joined with "<" but the mark before it.
 PARTS = rf"{MARK}?<|{MARK}?\p{{N}}|{MARK}?[\p{{L}}\p{{M}}]+|{MARK}?[^\p{{L}}\p{{M}}\p{{N}}{MARK}<]+|{MARK}"

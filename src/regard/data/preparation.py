@@ -30,8 +30,6 @@ from regard.data.unknown_words import WordCollector, format_words, read_words
 from regard.errors import DataError, RegardError
 from regard.io import encoding_of
 
-__all__ = ["Prepared", "cached_valid_pairs", "prepare", "prepare_rows"]
-
 CHUNK = 5_000  # pairs encoded at a time
 CHARACTERS = 4_000_000  # of such pairs at most
 TEXTS = 5_000  # validation pairs whose text is kept

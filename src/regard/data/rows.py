@@ -18,8 +18,6 @@ from regard.data.vocabulary import train_both
 from regard.errors import DataError
 from regard.io import LONGEST, check_file
 
-__all__ = ["Pair", "Reading", "Rows", "content"]
-
 Pair = tuple[str, ...]  # source and target, and what else a reading has of a row
 
 

@@ -6,8 +6,6 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Int64, UInt8
 
-__all__ = ["SCRIPTS", "ForeignLines", "find_foreign", "scripts_of"]
-
 # First and last code point of letters. Han and kana are one script here, as Japanese is written in both.
 RANGES: tuple[tuple[str, tuple[tuple[int, int], ...]], ...] = (
     ("Latin", ((0x41, 0x5A), (0x61, 0x7A), (0xC0, 0x2AF), (0x1D00, 0x1D25), (0x1E00, 0x1EFF), (0x2C60, 0x2C7F),

@@ -15,8 +15,6 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-__all__ = ["Bpe", "Cut", "Unigram"]
-
 UNKNOWN_PENALTY = 10.0  # below the worst score: what a character without a piece costs
 SINGLE = (1,)
 ROUNDING = 2.0**-22  # of a sum in single precision, for each of two sums that are compared, and twice over

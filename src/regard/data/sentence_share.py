@@ -19,8 +19,6 @@ from regard.data.sentence_split import has_several
 from regard.data.tokenizer import Tokenizer
 from regard.io import reading
 
-__all__ = ["FILE", "SentenceCounter", "SentenceShare", "count_sentences", "describe_several"]
-
 FILE = "sentences.json"
 FORMAT = "regard sentences 1"
 SAMPLE = 10_000  # sources that are looked at

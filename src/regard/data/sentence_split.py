@@ -16,20 +16,6 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import NamedTuple
 
-__all__ = [
-    "EDITION",
-    "Piece",
-    "cut",
-    "has_several",
-    "leading_tag",
-    "pieces",
-    "put_tags",
-    "room_beside",
-    "sentences",
-    "source_sentences",
-    "tagged_pieces",
-]
-
 # Part of the cache key of documents: to be changed whenever `sentences` cuts any text differently. The first edition is
 # the SHA-256 of the file that wrote the first caches, so that those stay valid.
 EDITION = "fb7fa5c09d346e2bc50be0ba6fde982f41766df67bb3ff584cfcd8c1f4585eb0"

@@ -22,8 +22,6 @@ from regard.data.charsmap import Charsmap
 from regard.data.pre_tokenizer import MARK
 from regard.data.segmentation import Bpe, Cut, Unigram
 
-__all__ = ["SentencePiece"]
-
 UNKNOWN = 3  # as in `regard.data.tokenizer`, which reads this
 SHORT = 100  # characters of words that are remembered
 USUAL = 1000  # characters of a text in which a sure word is always cut the same way

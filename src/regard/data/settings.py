@@ -12,8 +12,6 @@ from regard.data.builtin import CORPORA, EDITION, generate
 from regard.errors import ArgumentError, ConfigError
 from regard.io import EncodedFile, check_encoding, reading
 
-__all__ = ["AROUND", "EXTENSION", "GOLD", "CorpusSettings", "DataSettings", "TokenizerSettings", "cache_folder"]
-
 TABLES = (".tsv", ".csv", ".jsonl", ".json")
 LANGUAGES = re.compile(r"[A-Za-z_]{2,20}-[A-Za-z_]{2,20}")
 GOLD = "gold"  # the links that a built-in corpus has

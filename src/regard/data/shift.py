@@ -20,8 +20,6 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float64, Int64
 
-__all__ = ["Shift", "find_shift"]
-
 FARTHEST = 3  # lines
 LEAST = 40  # pairs of a stretch
 EFFECT = 0.3  # of a stretch: its mean over the deviation of all pairs

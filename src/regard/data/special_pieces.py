@@ -10,8 +10,6 @@ from typing import Any
 from regard.data.tokenizer_checks import check_vocabulary
 from regard.errors import DataError
 
-__all__ = ["END", "FILLER", "MULTIPLE", "PAD", "SPECIAL", "START", "UNKNOWN", "adopt", "describe", "is_filler"]
-
 PAD, START, END, UNKNOWN = 0, 1, 2, 3
 MULTIPLE = 8  # of pieces
 FILLER = "<no piece {}>"  # what fills up to that

@@ -10,8 +10,6 @@ from regard.data.settings import TABLES, CorpusSettings, DataSettings
 from regard.errors import DataError
 from regard.io import GivenText, LinePairs, Say, csv_lines
 
-__all__ = ["Side", "TableTexts", "read_tables"]
-
 Side = Literal["source", "target"]
 OTHER_SIDE = {"source": "translations", "target": "sources"}
 

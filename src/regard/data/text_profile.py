@@ -9,8 +9,6 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-__all__ = ["TextProfile", "letters_in_common", "is_unspaced"]
-
 LINES = 20_000  # looked at, at most
 CLOSED = 128  # words
 ALPHABET = 256  # letters, at most: Chinese characters written apart are words

@@ -26,8 +26,6 @@ from regard.data.charsmap import Charsmap
 from regard.data.pre_tokenizer import mark_words, normalise, unmark_words, words
 from regard.errors import DataError
 
-__all__ = ["LARGEST", "PIECE", "check_form", "check_vocabulary", "loaded_part", "is_written_here"]
-
 LARGEST = 64 * 2**20  # bytes of a tokenizer.json
 PIECE = 2**16  # characters of a piece
 ADDED = 10_000  # pieces that are looked for in every text

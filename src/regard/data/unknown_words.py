@@ -17,8 +17,6 @@ from regard.data.text_profile import is_unspaced
 from regard.data.tokenizer import UNKNOWN, Tokenizer
 from regard.io import reading
 
-__all__ = ["FILE", "IgnoredWords", "UnknownWords", "WordCollector", "format_words", "parse_words", "read_words"]
-
 FILE = "words.txt"
 HEADING = "regard words 1 sha256 "
 PARTS = re.compile(r"[^\W\d_]+")

@@ -17,8 +17,6 @@ from regard.data.tokenizer import SPECIAL, UNKNOWN, Tokenizer, Tokenizers, clean
 from regard.data.tokenizer_checks import PIECE
 from regard.errors import ConfigError, DataError
 
-__all__ = ["automatic_size", "suitable_kind", "train", "train_both"]
-
 BYTES = tuple(f"<0x{byte:02X}>" for byte in range(256))
 SMALLEST, LARGEST = 512, 32_768
 ALL_WORDS = 8_192

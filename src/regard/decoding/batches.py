@@ -28,21 +28,6 @@ from regard.errors import ArgumentError
 from regard.kernels import pack_weights
 from regard.models import Model, Pictures, Source, Tokens
 
-__all__ = [
-    "BUDGET",
-    "LABEL_BUDGET",
-    "PICTURES",
-    "Scored",
-    "greedy_in_batches",
-    "label_in_batches",
-    "label_pictures",
-    "score_pairs",
-    "search_in_batches",
-    "search_pictures",
-    "search_pictures_lazily",
-    "tokens_of",
-]
-
 BUDGET = 8192  # source tokens of a batch, counted for each of the hypotheses
 
 

@@ -24,8 +24,6 @@ from regard.decoding.options import Options
 from regard.decoding.replay import BURST, allocate_slots
 from regard.models import Model, Tokens
 
-__all__ = ["WRITES", "BurstSearch", "HostCopy"]
-
 PARTS = ("total", "step", "scores", "log_probs", "lengths", "ends", "natural", "parents", "words")
 WRITES = 4  # orders that read sentences between two bursts; who is not among them waits for the next
 OWN = (

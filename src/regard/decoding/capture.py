@@ -11,8 +11,6 @@ import torch
 from regard.decoding.device_search import DeviceSearch
 from regard.kernels import pause_garbage_collection
 
-__all__ = ["CudaSteps", "PlainSteps", "Steps", "capture"]
-
 
 class Steps(Protocol):
     """Steps of a `DeviceSearch`, ordered from the host."""

@@ -29,8 +29,6 @@ from regard.decoding.scoring import add_log_probs, candidate_count, is_settled, 
 from regard.kernels import top_tokens
 from regard.models import Memory, Model
 
-__all__ = ["DeviceSearch", "SlotOptions"]
-
 
 @dataclass(frozen=True, eq=False)
 class SlotOptions:

@@ -14,8 +14,6 @@ from regard.attention import State
 from regard.errors import ArgumentError
 from regard.models import Memory, Model, Source
 
-__all__ = ["Ensemble", "first_model"]
-
 
 @dataclass(frozen=True, eq=False)
 class Memories(Memory):

@@ -9,8 +9,6 @@ from torch import Tensor, nn
 
 from regard.models import Model
 
-__all__ = ["to_bfloat16"]
-
 ROWS = 16  # scores of a row are a multiple of it
 MORE = 8  # columns behind a readout's weights: two are used, and products want a multiple of eight
 

@@ -13,8 +13,6 @@ from torch import Tensor
 from regard.data import PAD
 from regard.decoding.outputs import Output, SearchResult
 
-__all__ = ["HostHypotheses", "Hypotheses"]
-
 
 @dataclass(frozen=True, eq=False)
 class HostHypotheses:

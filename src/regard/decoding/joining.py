@@ -21,8 +21,6 @@ from regard.data import PAD
 from regard.decoding.options import Options
 from regard.decoding.sentence_search import StepSearch
 
-__all__ = ["can_join", "join_searches", "shared_options"]
-
 OWN = (
     "length_penalty",
     "shortest",

@@ -19,16 +19,6 @@ from regard.errors import ArgumentError
 from regard.machine import amount, memory
 from regard.models import Model, Pictures, Tokens
 
-__all__ = [
-    "Constraints",
-    "check_memory",
-    "check_prefix",
-    "check_prefixes",
-    "output_limit",
-    "output_limits",
-    "row_bytes",
-]
-
 FREE = -1  # behind a prefix
 ROOM = 20  # tokens beyond twice the source's, and beyond a prefix, unless a number is given
 CAPTION = 60  # the most tokens of a caption, unless another number is given

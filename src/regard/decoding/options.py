@@ -6,8 +6,6 @@ from typing import Literal
 from regard.config import option
 from regard.errors import ConfigError
 
-__all__ = ["GREEDY", "Options"]
-
 
 @dataclass(frozen=True)
 class Options:

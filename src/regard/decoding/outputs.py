@@ -5,8 +5,6 @@ from typing import Literal, NamedTuple
 
 from regard.errors import NotFiniteError
 
-__all__ = ["Candidate", "Output", "Pool", "SearchResult", "check_outputs", "merge_pools"]
-
 
 class Output(NamedTuple):
     """One output: its tokens without END."""

@@ -16,8 +16,6 @@ from typing import Any, Self, TypeVar
 from regard.errors import CommandError, RegardError
 from regard.machine import MPS, auto_device
 
-__all__ = ["Processes"]
-
 DEVICES = ("cpu", "cuda", "mps")
 B = TypeVar("B")
 R = TypeVar("R")

@@ -32,8 +32,6 @@ from regard.kernels import pause_garbage_collection
 from regard.machine import memory as machine_memory
 from regard.models import Model
 
-__all__ = ["BURST", "FEW", "Replay", "SlotSearch", "allocate_slots", "length_class", "serves"]
-
 ROWS = 10240  # hypotheses that are stepped together, at most
 PLACES = 4096  # sentences, at most
 FEW = 32  # sentences: for fewer a graph is not worth its capture

@@ -12,8 +12,6 @@ from torch import Tensor
 
 from regard.decoding.options import Options
 
-__all__ = ["random_numbers", "sample_tokens"]
-
 
 def random_numbers(source: list[int], steps: int, rows: int, seed: int) -> Float[Tensor, "t r"]:
     """Draw a sentence's random numbers in [0, 1), one per step and row, which hang on its tokens and the seed alone."""

@@ -17,17 +17,6 @@ from torch import Tensor
 from regard.errors import NotFiniteError
 from regard.models import Model
 
-__all__ = [
-    "add_log_probs",
-    "candidate_count",
-    "check_finite",
-    "coverage_penalty",
-    "is_settled",
-    "length_penalty",
-    "log_sum",
-    "top_tokens",
-]
-
 UNSEEN = 1e-6  # the least that a source position counts with in the coverage: one of none would hide all the others
 T = TypeVar("T", float, Tensor)
 

@@ -52,8 +52,6 @@ from regard.errors import ArgumentError
 from regard.kernels import pack_weights
 from regard.models import Model, Pictures, Tokens
 
-__all__ = ["Output", "SearchResult", "SentenceSearch", "StepSearch", "greedy", "search"]
-
 NONE = -1  # no token, and no row
 PACK = 16  # rows from which weights are worth packing for the steps to come
 MANY = 512  # rows from which, on a CPU, it is worth to ask what they take

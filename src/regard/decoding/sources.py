@@ -11,8 +11,6 @@ from jaxtyping import Int, Int64
 from regard.data import END, PAD
 from regard.models import Documents, Tokens
 
-__all__ = ["documents_of", "flat_of", "source_of", "tokens_of"]
-
 Row = Sequence[int] | Int[np.ndarray, " _"]
 
 

@@ -12,8 +12,6 @@ from regard.decoding.processes import Processes
 from regard.errors import CommandError
 from regard.io import Block, SourceLines, display_name, formats
 
-__all__ = ["LineFitter", "first_prefixes", "join_outputs", "translate_file"]
-
 Translate = Callable[[list[str], list[str] | None], Iterator[Sequence[Any]]]
 
 

@@ -20,8 +20,6 @@ from regard.errors import ArgumentError, DataError
 from regard.evaluation.metric import Measurement
 from regard.io import Link, Say, Slips, ignore, parse_marked_links, read_chunks, unequal_lines
 
-__all__ = ["Gold", "Link", "check_links", "measure_links", "parse_links", "read_links"]
-
 VALUES = {"aer": "AER", "precision": "alignment precision", "recall": "alignment recall", "f1": "alignment F1"}
 
 

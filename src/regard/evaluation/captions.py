@@ -26,8 +26,6 @@ from regard.errors import ArgumentError
 from regard.evaluation.metric import Measurement, Reference, alternatives, signature_of
 from regard.evaluation.text import chrf, exact
 
-__all__ = ["caption_scores", "measure_bleu_n", "measure_cider", "measure_rouge", "words"]
-
 MOST = 4  # words of an n-gram
 SIGMA = 6.0
 BETA = 1.2

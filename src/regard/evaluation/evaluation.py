@@ -16,8 +16,6 @@ from regard.evaluation.metric import METRICS, Measurement, Score, finite, measur
 from regard.evaluation.significance import SEED, interval, resample
 from regard.evaluation.text import perplexity
 
-__all__ = ["FEW", "Bucket", "Evaluation", "Lengths", "evaluate", "measure_lengths", "score_by_length"]
-
 ROWS = 8  # as many buckets as a reader takes in
 FEW = 10  # sentences, below which resampling says nothing
 

@@ -13,8 +13,6 @@ from regard.errors import DataError
 from regard.evaluation.text import normalise_text
 from regard.io import Say, display_name, ignore, read_chunks, unequal_lines
 
-__all__ = ["Items", "read_items", "read_texts"]
-
 
 @dataclass(frozen=True)
 class Items:

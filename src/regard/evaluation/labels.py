@@ -16,8 +16,6 @@ from jaxtyping import Float, Int64
 
 from regard.errors import ArgumentError
 
-__all__ = ["Labelling", "measure_labels"]
-
 
 @dataclass(frozen=True, eq=False)
 class Labelling:

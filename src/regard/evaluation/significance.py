@@ -18,19 +18,6 @@ from regard.errors import ArgumentError
 from regard.evaluation.metric import Measurement, Reference, Score, alternatives, measure
 from regard.evaluation.text import edit_distance, measure_chrf
 
-__all__ = [
-    "SEED",
-    "Comparison",
-    "Contrast",
-    "Difference",
-    "compare_outputs",
-    "conclusion",
-    "find_contrasts",
-    "interval",
-    "paired_bootstrap",
-    "resample",
-]
-
 SEED = 12345  # sacreBLEU's
 LEVEL = 0.05
 BLOCK = 1 << 22  # numbers of a block of draws

@@ -21,29 +21,6 @@ from regard.data import TextProfile
 from regard.errors import ArgumentError
 from regard.evaluation.metric import Measurement, Reference, Score, alternatives, signature_of
 
-__all__ = [
-    "TOKENIZERS",
-    "bleu",
-    "bleu_says_nothing",
-    "bleu_tokenizer",
-    "check_tokenizer",
-    "chrf",
-    "edit_distance",
-    "error_rate",
-    "exact",
-    "measure_bleu",
-    "measure_character_errors",
-    "measure_chrf",
-    "measure_errors",
-    "measure_exact",
-    "measure_ter",
-    "measure_token_errors",
-    "normalise_text",
-    "perplexity",
-    "ter",
-    "ter_takes_minutes",
-]
-
 # auto: by the script of the references; the others are sacreBLEU's: mteval's for European languages, by Unicode's
 # classes, Chinese characters one by one, Japanese and Korean words by MeCab (which must be installed), all characters
 # one by one, and text that is tokenised already.

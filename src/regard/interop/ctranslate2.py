@@ -28,18 +28,6 @@ from regard.io import packs, reading
 from regard.models import Model, TransformerConfig, TransformerModel
 from regard.run import Run
 
-__all__ = [
-    "COMPUTE_TYPES",
-    "POSITIONS",
-    "AlignmentHead",
-    "check_model",
-    "convert",
-    "library",
-    "pieces_of",
-    "position_count",
-    "write_ctranslate2",
-]
-
 COMPUTE_TYPES = ("float32", "float16", "int8", "int8_float16")
 ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "silu": "SWISH"}  # what CTranslate2 calls them
 LARGEST = 2**28  # bytes of a list of words

@@ -18,8 +18,6 @@ import numpy as np
 
 from regard.errors import DataError
 
-__all__ = ["BINARY", "ModelFile", "read_model_file"]
-
 BINARY = "model.bin"
 NEWEST = 6  # version of the format
 MOST = 1_000_000  # variables

@@ -27,8 +27,6 @@ from regard.interop.piece_lists import read_lists, special_rows, tokenizers_of
 from regard.interop.stacks import EPSILON, NEVER, move_rows
 from regard.models import model_config
 
-__all__ = ["read_ctranslate2"]
-
 SPECIFICATIONS = {"TransformerSpec": None, "TransformerBase": 8, "TransformerBig": 16}  # with the heads that it means
 NEWEST = 7  # revision of the specification
 ACTIVATIONS = {0: "relu", 2: "silu", 3: "gelu"}

@@ -42,8 +42,6 @@ from regard.inspection import AlignmentSettings, attention_coverage, extraction
 from regard.interop.ctranslate2 import pieces_of
 from regard.models import Model
 
-__all__ = ["SERVED", "CTranslate2Engine"]
-
 SERVED = ("beam", "nbest", "length_penalty", "shortest", "longest")  # options of the search; others keep their defaults
 STRONGEST = 1.0  # length penalty: beyond it the best output is often one that Regard's search finds late
 NEARLY_ZERO = 1e-9  # a length penalty that changes no rank, and switches the early end off

@@ -22,8 +22,6 @@ from regard.run import Run, load
 from regard.tasks import require_run
 from regard.training import Checkpoints
 
-__all__ = ["ExportReport", "export_model", "verify_export"]
-
 
 @dataclass(frozen=True)
 class ExportReport:

@@ -30,8 +30,6 @@ from regard.run import Run, load
 from regard.tasks import build_model, read_settings
 from regard.training import Checkpoints, checkpoint_files
 
-__all__ = ["ExportedRun", "OpenedExport", "open_ctranslate2", "open_engine", "open_exported"]
-
 FORMAT = 1  # of exports in the cache: those of another number are made anew
 NEAREST = {"float16": "float32", "int8_float16": "int8"}  # what a device computes in that has no half precision
 

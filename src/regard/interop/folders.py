@@ -12,8 +12,6 @@ from pathlib import Path
 from regard.errors import CommandError, RegardError
 from regard.io import disk
 
-__all__ = ["check_model_folder", "check_new", "whole_folder"]
-
 DOWNLOAD = "hf download {} --local-dir {}"
 HUB = re.compile(r"[\w.-]+/[\w.-]+")  # what a model is called where people download it
 

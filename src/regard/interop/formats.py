@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from regard.data import Tokenizers
 
-__all__ = ["FORMATS", "Format", "Imported", "find_format", "model_type", "read_table", "recognise"]
-
 LARGEST = 64 * 2**20  # bytes of a JSON file that is read whole
 
 

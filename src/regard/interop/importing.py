@@ -22,8 +22,6 @@ from regard.interop.origin import read_values, write_place
 from regard.tasks import build_model, read_settings, record_command, write_config
 from regard.training import Checkpoints, Counters, Prediction, checkpoint_files, weight_files
 
-__all__ = ["ImportReport", "import_model"]
-
 PART = 2**24  # bytes that are hashed at a time
 
 

@@ -48,8 +48,6 @@ from regard.interop.tokenizer_files import write_m2m100_files
 from regard.models import TransformerModel, model_config
 from regard.run import Run
 
-__all__ = ["read_m2m100", "read_rows", "write_m2m100"]
-
 SHARED, HEAD = "model.shared.weight", "lm_head.weight"
 ALSO = ("model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight", HEAD)  # the same matrix
 FIXED = ("model.encoder.embed_positions.weights", "model.decoder.embed_positions.weights")

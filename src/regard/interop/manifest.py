@@ -14,8 +14,6 @@ from regard import __version__
 from regard.errors import DataError
 from regard.io import disk, packs, reading
 
-__all__ = ["FILE", "describe_run", "hash_file", "is_export", "read_manifest", "write_manifest"]
-
 FILE = "manifest.json"
 PART = 2**24  # bytes that are hashed at a time
 KEYS = {"format": str, "regard": str, "run": dict, "facts": dict, "files": dict}

@@ -48,8 +48,6 @@ from regard.interop.tokenizer_files import write_marian_files
 from regard.models import TransformerModel, model_config
 from regard.run import Run
 
-__all__ = ["marian_tensors", "read_marian", "read_rows", "write_marian"]
-
 NEVER_SCORE = -1e3  # an output bias below it belongs to a piece that is never written
 FIXED = {  # keys of config.json that have one value here
     "normalize_before": False,

@@ -16,25 +16,6 @@ from regard.errors import DataError
 from regard.interop.sentencepiece import convert, is_code, read_model
 from regard.io import reading
 
-__all__ = [
-    "LANGUAGE_CODES",
-    "MADE_UP",
-    "MODEL",
-    "listed_pieces",
-    "THEIR_START",
-    "m2m100_ids",
-    "m2m100_rows",
-    "m2m100_tokenizers",
-    "marian_ids",
-    "marian_rows",
-    "marian_tokenizers",
-    "nllb_ids",
-    "nllb_rows",
-    "nllb_tokenizers",
-    "round_up",
-    "written_rows",
-]
-
 MODEL = "sentencepiece.bpe.model"  # of M2M-100 and NLLB
 THEIR_START = "<their-s>"  # what a folder's <s> is called here, where its outputs begin with another piece
 FILLED = 8  # rows behind M2M-100's languages that nothing is called by

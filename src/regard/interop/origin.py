@@ -25,8 +25,6 @@ from regard.run import Run
 from regard.tasks import read_settings
 from regard.training import Checkpoints, checkpoint_files, read_manifest
 
-__all__ = ["compare_with_origin", "imported_part", "read_values", "recorded_values", "write_place"]
-
 FILE = "imported.json"
 VALUES = {"config": "config.json", "generation": "generation_config.json"}
 UNSAID = ("architectures", "transformers_version", "torch_dtype", "dtype")  # of the file, not of the model

@@ -16,8 +16,6 @@ from regard.interop.numbering import THEIR_START
 from regard.interop.sentencepiece import convert
 from regard.io import reading
 
-__all__ = ["PieceList", "SideRows", "read_lists", "special_rows", "tokenizers_of"]
-
 MODELS = (("source.spm", "target.spm"), ("sentencepiece.model",) * 2, ("sentencepiece.bpe.model",) * 2)
 PADDING = ("<pad>", "<blank>")  # what it is called in lists of pieces
 UNCUT = (

@@ -22,8 +22,6 @@ from regard.run import Run
 from regard.tasks import ModelEngine, build_model, read_settings
 from regard.training import Prediction, weight_files
 
-__all__ = ["Reopened", "open_m2m100", "open_marian"]
-
 Ids = Sequence[Sequence[int]]
 
 

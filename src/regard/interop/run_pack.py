@@ -24,8 +24,6 @@ from regard.io import disk, packs, reading
 from regard.tasks import CARD, ON_CARD, require_run, summarise
 from regard.training import BASE, Checkpoints, checkpoint_files, read_checkpoint, read_manifest
 
-__all__ = ["pack"]
-
 ALONGSIDE = (
     "tokenizer.json",
     unknown_words.FILE,

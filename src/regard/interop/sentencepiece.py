@@ -19,8 +19,6 @@ from regard.data import BYTES, Charsmap, special_pieces, tokenizer_checks
 from regard.errors import DataError
 from regard.io import reading
 
-__all__ = ["SentencePieceModel", "convert", "read_model"]
-
 NORMAL, UNKNOWN, CONTROL, FIXED, UNUSED, BYTE = range(1, 7)
 KINDS = {1: "unigram", 2: "bpe", 3: "word", 4: "char"}
 SURFACE = " \u2047 "  # what an unknown piece is written as

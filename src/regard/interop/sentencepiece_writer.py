@@ -15,8 +15,6 @@ from typing import Any
 from regard.data import BYTES, Tokenizer
 from regard.interop.sentencepiece import BYTE, CONTROL, FIXED, KINDS, NORMAL, UNKNOWN, UNUSED
 
-__all__ = ["list_pieces", "write_model"]
-
 FIRST = {"<unk>": (0.0, UNKNOWN), "<s>": (0.0, CONTROL), "</s>": (0.0, CONTROL)}
 NUMBERS = {kind: number for number, kind in KINDS.items()}
 

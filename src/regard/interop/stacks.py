@@ -21,17 +21,6 @@ from regard.interop.formats import read_table
 from regard.io import disk
 from regard.models import TransformerConfig, model_config, read_weights
 
-__all__ = [
-    "NEVER",
-    "StackSizes",
-    "check_rows",
-    "check_tensors",
-    "collect_blocks",
-    "move_rows",
-    "read_tensors",
-    "spread_blocks",
-]
-
 EPSILON = 1e-5  # of layer norms, where a format says nothing of it
 NEVER = -1e4  # the output bias of a piece that is never written; in half precision -∞ less itself is no number
 NAMED = 5  # tensors of a list in a message

@@ -14,8 +14,6 @@ from regard.interop.numbering import LANGUAGE_CODES, MADE_UP, MODEL
 from regard.interop.sentencepiece_writer import FIRST, list_pieces, write_model
 from regard.interop.stacks import write_json
 
-__all__ = ["write_m2m100_files", "write_marian_files"]
-
 
 def write_marian_files(tokenizers: Tokenizers, languages: str | None, folder: Path) -> None:
     """Write what a MarianTokenizer needs beside vocab.json; `languages` are those of the run, such as en-de."""

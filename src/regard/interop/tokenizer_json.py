@@ -16,8 +16,6 @@ from regard.interop.formats import read_table
 from regard.interop.numbering import MADE_UP, listed_pieces
 from regard.interop.stacks import whole
 
-__all__ = ["Foreign", "numbers_the_model", "read_foreign"]
-
 FILE = "tokenizer.json"
 NEVER_CUT = -1e6  # the score of a piece that no text is cut into
 

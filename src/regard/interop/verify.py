@@ -27,8 +27,6 @@ from regard.io import read_chunks
 from regard.run import Run
 from regard.tasks import translate
 
-__all__ = ["Opened", "Sentences", "Verification", "draw_pieces", "find_sentences", "verify"]
-
 COUNT = 200  # sentences
 TIE = 1e-4  # between the log-probabilities of two tokens, either of which may be written
 APART = 1e-3  # between the log-probabilities of one token, in float32

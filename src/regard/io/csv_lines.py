@@ -12,8 +12,6 @@ from pathlib import Path
 
 from regard.errors import DataError
 
-__all__ = ["csv_rows", "find_header", "is_csv", "locate_column", "name_column"]
-
 FIELD = 1_000_000  # characters of a text
 BREAKS = re.compile(r"[\t\r\n]+")
 QUOTED = re.compile(r'"(?:[^"]|"")*(?:"|$)')

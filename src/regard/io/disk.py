@@ -23,19 +23,6 @@ except ImportError:  # a system without fcntl and without msvcrt
 else:
     LOCKS = True
 
-__all__ = [
-    "hold",
-    "lock",
-    "make_folder",
-    "no_link",
-    "outward_link",
-    "reason",
-    "remove_leftovers",
-    "replacing",
-    "sync",
-    "write_whole",
-]
-
 STALE = 24 * 3600  # seconds after which a temporary file that cannot be locked is nobody's
 FULL = (errno.ENOSPC, errno.EDQUOT)
 UNSYNCED = (errno.EINVAL, errno.ENOTSUP, errno.EBADF, errno.EISDIR)  # of systems that do not sync folders

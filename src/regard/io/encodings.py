@@ -12,8 +12,6 @@ from typing import NamedTuple
 from regard.errors import DataError
 from regard.messages import suggestion
 
-__all__ = ["EncodedFile", "check_encoding", "encoding_of", "guess_encoding", "hint", "transcode"]
-
 # Codecs of Python that are no encodings of files.
 ODD = {"idna", "punycode", "unicode_escape", "raw_unicode_escape", "undefined", "mbcs", "oem", "palmos"}
 NAMES: tuple[str, ...] = (

@@ -9,18 +9,6 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from regard.io.pharaoh import format_pharaoh
 
-__all__ = [
-    "LabelOutput",
-    "OutputFormat",
-    "ScoredTarget",
-    "TextOutput",
-    "caption_lines",
-    "json_line",
-    "json_number",
-    "label_line",
-    "sample_line",
-]
-
 BREAKS = re.compile(r"[\t\r\n]+")  # a model that spells bytes could say one of these, and a line is a line
 
 

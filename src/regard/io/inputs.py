@@ -24,21 +24,6 @@ from regard.io.lines import (
     unequal_lines,
 )
 
-__all__ = [
-    "Block",
-    "DocumentLines",
-    "LinePairs",
-    "SourceLines",
-    "announce_keyboard",
-    "encode_input",
-    "encode_inputs",
-    "is_keyboard",
-    "one_input",
-    "text_or_file",
-    "texts_or_files",
-]
-
-
 NAMED = 10  # documents without words that are named; more are counted
 SHOWN = 60  # characters of an argument in a message
 Name = TypeVar("Name", str, Path, str | None, Path | None)

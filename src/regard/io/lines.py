@@ -25,24 +25,6 @@ from regard.errors import CommandError, DataError
 from regard.io.csv_lines import csv_rows, is_csv
 from regard.io.encodings import encoding_of, hint, transcode
 
-__all__ = [
-    "CHUNK",
-    "CHUNK_CUDA",
-    "LONGEST",
-    "Bytes",
-    "GivenText",
-    "Say",
-    "check_file",
-    "check_unchanged",
-    "count_lines",
-    "display_name",
-    "ignore",
-    "is_pipe",
-    "read_chunks",
-    "read_lines",
-    "read_whole",
-]
-
 LONGEST = 1_000_000  # characters of a line: far more than a sentence has, or a document
 KEPT = 4 * LONGEST  # bytes that may be needed for them
 BLOCK = 1 << 16  # bytes read, or unpacked, at a time

@@ -15,8 +15,6 @@ from regard.errors import CommandError
 from regard.io.disk import replacing
 from regard.io.lines import GivenText
 
-__all__ = ["check_link", "check_output", "open_output", "progress_bar"]
-
 
 def check_output(out: Path | None, *read: str | Path | None, flag: str = "--out") -> None:
     """Refuse a place where nothing can be written, and the files that are read, before any work is done."""

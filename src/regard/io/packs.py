@@ -21,20 +21,6 @@ from pathlib import Path
 
 from regard.errors import CheckpointError
 
-__all__ = [
-    "DIGITS",
-    "MARK",
-    "Pack",
-    "find_pack",
-    "hash_start",
-    "is_file",
-    "is_folder",
-    "is_pack",
-    "list_names",
-    "open_binary",
-    "open_pack",
-]
-
 BEGINNING = b"PK\x03\x04"  # of a zip file
 MARK = b"regard pack 1 sha256 "  # of the end, before the checksum
 DIGITS = 64  # of the checksum

@@ -11,8 +11,6 @@ from typing import NamedTuple
 from regard.errors import DataError
 from regard.io.lines import Say
 
-__all__ = ["Link", "Slips", "format_pharaoh", "parse_marked_links", "parse_pharaoh"]
-
 Link = tuple[int, int]  # a source word and a target word
 LINK = re.compile(r"([0-9]{1,9})([-?p])([0-9]{1,9})")  # no sentence has as many words
 SLIPS = 50  # one line in so many may have links that lead nowhere, or cannot be read

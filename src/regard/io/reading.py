@@ -17,8 +17,6 @@ from typing import Any
 from regard.errors import RegardError
 from regard.io.packs import find_pack
 
-__all__ = ["CONFIG", "SMALL", "Unreadable", "parse_json", "parse_toml", "read_bytes", "read_json", "read_toml"]
-
 SMALL = 8 * 2**20  # bytes of a manifest, and of what else a run says in JSON
 CONFIG = 2**20  # bytes of a configuration
 DEPTH = 64  # of brackets in brackets

@@ -6,8 +6,6 @@ from typing import Protocol
 from regard.io.lines import Say
 from regard.messages import visible
 
-__all__ = ["UntranslatedReport"]
-
 LISTED = 6  # lines that a message names
 LONGEST = 80  # characters of words in a row that are shown
 

@@ -52,8 +52,6 @@ from regard.kernels.table import HALF, NEEDS_TRITON, SINGLE_OR_HALF, Condition, 
 from regard.kernels.window import cpu as window_cpu
 from regard.kernels.window import triton as window_triton
 
-__all__ = ["BACKENDS", "Backend", "choose", "forced_backend", "packed_natively", "use_backend"]
-
 # ---- conditions that join several of them
 
 

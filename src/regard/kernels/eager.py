@@ -7,8 +7,6 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-__all__ = ["eager_function"]
-
 
 def eager_function(
     compute: Callable[..., tuple[Tensor, ...]],

@@ -4,8 +4,6 @@ import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-__all__ = ["pause_garbage_collection", "settle_memory"]
-
 NEW = (20_000, 20, 20)  # objects between two searches for garbage: a busy server makes thousands a burst
 
 

@@ -10,8 +10,6 @@ from torch import Tensor
 
 from regard.kernels.span_limits import SpanLimits
 
-__all__ = ["Call", "add_bias", "attend", "matmul_wide", "softmax", "sum_values", "widen"]
-
 
 def widen(x: Tensor) -> Tensor:
     """Convert half precision to float32, where a score above 65,504 stays finite; leave wider numbers as they are."""

@@ -15,8 +15,6 @@ from torch import Tensor
 
 from regard.errors import ShapeError
 
-__all__ = ["Layout", "SpanLimits", "Window", "broadcast"]
-
 
 @dataclass(frozen=True)
 class Window:

@@ -12,8 +12,6 @@ import torch
 
 from regard.kernels.triton import installed
 
-__all__ = ["COMPILING", "HALF", "NEEDS_TRITON", "SINGLE_OR_HALF", "Condition", "Request", "Row", "compiling", "first"]
-
 HALF = (torch.float16, torch.bfloat16)
 SINGLE_OR_HALF = (torch.float32, *HALF)
 COMPILING = "tracing by torch.compile"

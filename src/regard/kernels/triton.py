@@ -7,9 +7,6 @@ from functools import cache
 import torch
 from torch import Tensor
 
-__all__ = ["available", "installed", "interpreted"]
-
-
 INSTALLED = importlib.util.find_spec("triton") is not None  # a constant: torch.compile looks behind a cache, and warns
 
 

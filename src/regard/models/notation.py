@@ -8,8 +8,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-__all__ = ["Notation", "Reading", "additive"]
-
 
 @dataclass(frozen=True)
 class Reading:

@@ -14,8 +14,6 @@ from torch import Tensor, nn
 
 from regard.errors import CheckpointError
 
-__all__ = ["FLOATS", "check_weight", "load_weights", "read_weights"]
-
 FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)  # that weights may be kept in
 WRAPPERS = ("state_dict", "model", "model_state_dict")  # keys under which files of weights hold them
 CODE = re.compile(r"GLOBAL ([\w.]{1,80})")  # what a pickle asks to be imported, in what torch says of it

@@ -12,8 +12,6 @@ from regard.serving.requests import ApiError
 from regard.serving.texts import SplitText
 from regard.tasks import Translation, to_translation
 
-__all__ = ["add_unknown", "as_table", "check_pairs", "error_of", "join_texts", "replace_scores", "write_texts"]
-
 
 def join_texts(
     texts: Sequence[SplitText], translations: Sequence[list[Translation]], options: Options

@@ -36,8 +36,6 @@ from regard.serving.schemas import describe_route, route_name
 from regard.serving.service import Service
 from regard.serving.text_log import log_texts
 
-__all__ = ["make_app"]
-
 GONE = 499  # the client has closed the connection
 
 

@@ -14,8 +14,6 @@ from regard.errors import RegardError
 from regard.run import Run
 from regard.serving.jobs import Job, Outcome, Update
 
-__all__ = ["BatchEngine"]
-
 BUDGET = {False: 4096, True: 8192}  # source tokens × hypotheses that wait: of short requests, and of long ones
 BATCH = {False: 2048, True: 4096}  # of one batch
 Key = tuple[bool, Options]

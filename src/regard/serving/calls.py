@@ -13,8 +13,6 @@ from regard.inspection import exhibit_of, page_parts
 from regard.run import Run, surround_run
 from regard.tasks import Translation, translate
 
-__all__ = ["call_between", "collect_page", "list_alignments", "list_links", "score_tokens"]
-
 T = TypeVar("T")
 
 

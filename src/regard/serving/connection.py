@@ -16,8 +16,6 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from regard.serving.listener import Listener
 
-__all__ = ["REFUSAL", "Connection", "ReadLimits"]
-
 SLICE = 16_384  # bytes that are parsed at once; limits are looked at in between
 CHUNK = 24  # bytes of the frame of a chunk: its size, and the ends of two lines
 PIPELINED = 16  # requests that may wait behind another on a connection

@@ -35,8 +35,6 @@ from regard.models import Model
 from regard.serving.jobs import Job, Outcome, Update
 from regard.serving.lanes import HostLane, Lane, SlotLane, check_job
 
-__all__ = ["Engine"]
-
 BEAMS = (1, 5)  # rows of a slot
 # Slots of a graph, for a few sentences, for many, for all: how many begin together, and bursts that are under way.
 SLOTS = {16: (4, 1), 256: (16, 1), 1024: (128, 1)}

@@ -30,8 +30,6 @@ from regard.serving.jobs import Job
 from regard.serving.settings import LOG_FORMAT, ServeSettings
 from regard.serving.worker import CallOutcome, call_with, open_engine
 
-__all__ = ["EngineProcess", "Order", "Plan", "Ready", "Report", "main", "serve"]
-
 WATCH = 1.0  # seconds between two looks for the process that started this one
 TELL = 0.25  # seconds of searching after which they are reported, whether anything has ended or not
 log = logging.getLogger("regard.serving")

@@ -20,8 +20,6 @@ from regard.serving.page import FRAME, PAGE
 from regard.serving.requests import ApiError
 from regard.serving.service import Service
 
-__all__ = ["FAULT", "Guard", "KeyRing", "host_name", "read_keys"]
-
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]

@@ -12,8 +12,6 @@ from typing import Any
 
 from regard.decoding import Options, SearchResult
 
-__all__ = ["BULK", "Job", "Outcome", "Update", "WaitingLine"]
-
 BULK = 8  # sentences: a request with more takes turns with others of its kind, and short ones pass it
 TURN = 8  # sentences that a request may send at its turn
 Outcome = SearchResult | Exception

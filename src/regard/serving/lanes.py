@@ -26,8 +26,6 @@ from regard.kernels import pause_garbage_collection
 from regard.models import Model, Pictures, Tokens
 from regard.serving.jobs import Job, Outcome
 
-__all__ = ["HostLane", "Lane", "SlotLane", "check_job", "share_prefix"]
-
 CROWD = 8  # newcomers begin when they are one in this many of those that are under way
 PATIENCE = 0.03  # seconds that a newcomer waits for others at most
 Ended = tuple[Job, Outcome]

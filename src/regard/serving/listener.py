@@ -17,8 +17,6 @@ from typing import Any, Protocol
 
 from regard.errors import CommandError
 
-__all__ = ["Listener", "bind", "fit_descriptors"]
-
 BACKLOG = 2048  # connections that the system keeps while the server takes none
 RESERVE = 128  # descriptors for models, workers, uploads and the log
 IDLE = 1.0  # seconds after which an idle connection may be closed for a new one

@@ -21,8 +21,6 @@ from regard.serving.settings import ServeSettings
 from regard.serving.worker import STOPPED, Counters, Worker, WorkerError, longest_source
 from regard.training import Checkpoints, checkpoint_files
 
-__all__ = ["NONE", "Languages", "ServedModel", "parse_devices", "share_threads"]
-
 log = logging.getLogger("regard.serving")
 Deliver = Callable[[list[Update]], None]
 Languages = tuple[str | None, str | None]  # of sources and targets; None: the model's own

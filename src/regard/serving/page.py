@@ -19,8 +19,6 @@ from regard.data import sentence_split
 from regard.inspection import page_parts
 from regard.serving.settings import ServeSettings
 
-__all__ = ["FRAME", "PAGE", "add_page", "build_frame", "build_page"]
-
 PAGE, FRAME = "/", "/look"
 # In the order they build on one another; each holds one idea.
 SCRIPTS = (

@@ -30,8 +30,6 @@ from regard.serving.jobs import Job, Update, WaitingLine
 from regard.serving.settings import ServeSettings
 from regard.serving.worker import STOPPED, Counters, WorkerError
 
-__all__ = ["ProcessWorker"]
-
 # What is on the path here is there, too: a plugin may lie beside the program.
 PROGRAM = """import json, sys
 sys.path[:] = json.loads(sys.argv[2])

@@ -24,8 +24,6 @@ from regard.serving.models import NONE, Languages, ServedModel
 from regard.serving.requests import ApiError
 from regard.serving.settings import ServeSettings
 
-__all__ = ["ModelRegistry", "Pending"]
-
 MANY = 64  # sentences whose texts are split or written in a thread: fewer take less than to hand them over and back
 T = TypeVar("T")
 

@@ -17,20 +17,6 @@ from regard.decoding import Options
 from regard.errors import ConfigError, RegardError
 from regard.serving.settings import ServeSettings
 
-__all__ = [
-    "AlignRequest",
-    "ApiError",
-    "CaptionRequest",
-    "ClassifyRequest",
-    "LookRequest",
-    "SampleRequest",
-    "ScoreRequest",
-    "TranslateRequest",
-    "parse_request",
-    "read_json",
-    "schema_of",
-]
-
 T = TypeVar("T")
 LISTS = ("texts", "prefixes", "targets")  # fields of texts
 ONE_TEXT = ("prefix", "text", "target")

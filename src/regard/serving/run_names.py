@@ -9,8 +9,6 @@ from regard.interop import is_export
 from regard.io import packs
 from regard.tasks import require_run
 
-__all__ = ["parse_runs"]
-
 
 def parse_runs(arguments: Sequence[str], engine: str = "regard") -> dict[str, list[str]]:
     """Read RUN, NAME=RUN and NAME=RUN+RUN: the folders of each model by its name, for the engine that searches."""

@@ -5,8 +5,6 @@ from typing import Any
 from regard.serving.requests import CaptionRequest, LookRequest, schema_of
 from regard.serving.settings import ServeSettings
 
-__all__ = ["EXAMPLES", "describe_route", "route_name"]
-
 STREAMS = {"translate", "sample"}  # routes that answer with events, too
 UPLOADS = {"caption": CaptionRequest, "classify": CaptionRequest, "look": LookRequest}  # routes that take pictures
 NUMBER = {"type": ["number", "null"]}

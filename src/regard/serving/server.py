@@ -25,8 +25,6 @@ from regard.serving.listener import Listener, bind, fit_descriptors
 from regard.serving.models import parse_devices, share_threads
 from regard.serving.service import Service
 
-__all__ = ["run_server"]
-
 THREADS = 2  # that split texts and write answers beside the event loop: more of them would keep workers waiting
 SWITCH = 0.0002  # seconds for which a thread may keep the others from running: workers and the event loop alternate
 END = 2.0  # seconds that processes of workers have to end

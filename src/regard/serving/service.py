@@ -27,8 +27,6 @@ from regard.serving.requests import (
 from regard.serving.texts import SplitText, split_texts
 from regard.tasks import Classified, Translation, language_model, to_translation, to_translations, translate
 
-__all__ = ["Service"]
-
 SENTENCE = 150  # characters of one, about
 PAIRS = 16  # pairs that are scored or aligned between two steps of searches
 

@@ -5,8 +5,6 @@ from typing import Any, Literal
 
 from regard.config import option
 
-__all__ = ["LOG_FORMAT", "ServeSettings"]
-
 LOG_FORMAT: dict[str, Any] = {"format": "%(asctime)s %(message)s", "datefmt": "%Y-%m-%d %H:%M:%S"}
 
 

@@ -5,8 +5,6 @@ import logging
 import re
 from typing import Any
 
-__all__ = ["log_texts"]
-
 LONGEST = 100_000  # characters of a line
 SECRET = re.compile(r"key|token|secret|password|authori[sz]ation|credential", re.IGNORECASE)
 HIDDEN = "(not logged)"

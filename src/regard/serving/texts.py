@@ -14,8 +14,6 @@ from regard.data import Tokenizer, sentence_split
 from regard.decoding import file_translation
 from regard.tasks import Translation
 
-__all__ = ["SplitText", "split_texts"]
-
 
 @dataclass(frozen=True)
 class SplitText:

@@ -20,8 +20,6 @@ from regard.serving.engine import Engine
 from regard.serving.jobs import Job, Update, WaitingLine
 from regard.serving.settings import ServeSettings
 
-__all__ = ["CallOutcome", "Counters", "Worker", "WorkerError", "call_with", "longest_source", "open_engine"]
-
 STOPPED = "the worker of this model has stopped; see the server's log"
 SPAN = 10.0  # seconds over which the rate of sentences is measured
 log = logging.getLogger("regard.serving")

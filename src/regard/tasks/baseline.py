@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from regard.data import Encoded
     from regard.tasks.task import RunTask
 
-__all__ = ["FILE", "Baselines", "measure_baselines", "read_baselines", "save_baselines"]
-
 FILE = "baseline.json"
 NEIGHBOURS = 50_000  # training pairs that are searched
 WORK = 20_000_000  # of them times validation pairs

@@ -7,8 +7,6 @@ from regard.tasks.settings import Settings
 from regard.tasks.task import make_task
 from regard.training import Group, is_out_of_memory
 
-__all__ = ["token_budget"]
-
 CPU = 4096
 DOCUMENTS = 8192
 PICTURES = 65_536  # of which there are so many rows (training.batch_rows)

@@ -51,8 +51,6 @@ from regard.tasks.settings import Settings
 from regard.tasks.task import TrainedRun, halve, spread_out
 from regard.training import Loss, next_token, validation_samples
 
-__all__ = ["Caption", "Captioning", "caption", "doubly_stochastic"]
-
 PICTURES = 64  # of a batch
 OLD, NEW = 0.9, 0.1  # of the baseline
 

@@ -40,8 +40,6 @@ from regard.tasks.settings import Settings
 from regard.tasks.task import RunTask, TrainedRun, build_model, halve, spread_out
 from regard.training import Loss, validation_samples
 
-__all__ = ["Classification", "Classify", "LabelBatch", "classify"]
-
 SHOWN = 240  # characters of a document that is shown
 MOST = 12  # labels of a table across
 

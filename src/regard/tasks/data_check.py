@@ -15,8 +15,6 @@ from regard.tasks.settings import Settings
 if TYPE_CHECKING:
     from regard.training import Group
 
-__all__ = ["check_data", "check_shared", "missing_files", "report_data"]
-
 FEW = {"pairs": 3_000, "names": 500, "documents": 200}  # examples from which hardly anything is learned
 WORDS = 4  # of a target, from which pairs are sentences, and no names
 INSIST = "--anyway trains all the same"

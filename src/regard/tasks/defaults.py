@@ -18,16 +18,6 @@ from regard.models import KINDS
 from regard.tasks.model_choice import choose_model
 from regard.tasks.settings import Settings
 
-__all__ = [
-    "PICTURES",
-    "Corpus",
-    "chosen_words",
-    "data_defaults",
-    "model_defaults",
-    "picture_defaults",
-    "training_defaults",
-]
-
 HELD_OUT = 0.05  # of built-in documents and pictures: a label is less than a text
 LONGEST = 1000  # tokens of a sentence: lines of a few hundred words are kept
 LONG = 60  # tokens of a target, on average

@@ -27,8 +27,6 @@ from regard.tasks.settings import Settings
 from regard.tasks.task import RunTask
 from regard.training import Checkpoints, Counters, Progress, Timetable, TrainingSettings, read_manifest
 
-__all__ = ["DryRun", "Finish", "dry_run"]
-
 MINUTES = 0.3  # of measured steps and validations
 STEPS = 64  # of them at most
 EVERY = 16  # steps between two validations: what they leave in memory grows with the first few

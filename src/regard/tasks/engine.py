@@ -16,8 +16,6 @@ from regard.decoding import Options, Replay, SearchResult, batches, first_model
 from regard.inspection import AlignmentSettings, attention_coverage, extraction
 from regard.models import Model
 
-__all__ = ["Engine", "ModelEngine"]
-
 Ids = Sequence[Sequence[int]]
 
 

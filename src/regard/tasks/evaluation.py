@@ -28,19 +28,6 @@ from regard.io import Link, Say, formats, ignore, unequal_lines
 if TYPE_CHECKING:
     from regard.tasks.task import TrainedRun
 
-__all__ = [
-    "AlignmentTest",
-    "EvaluationReport",
-    "Table",
-    "TextTest",
-    "describe_search",
-    "drop_unfit_metrics",
-    "evaluate_texts",
-    "lead_with",
-    "possible_metrics",
-    "translate_sources",
-]
-
 T = TypeVar("T")
 Watch = Callable[[Iterable[T], int, str], Iterable[T]]  # things, how many there are, and what is done with them
 CHUNK = 256  # sentences that are translated or scored together

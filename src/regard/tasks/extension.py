@@ -20,8 +20,6 @@ from regard.tasks.sizes import Counting
 from regard.tasks.task import vocabulary_sizes
 from regard.training import Prediction, extend_rows, weight_files
 
-__all__ = ["describe_extension", "extend_run", "extend_weights"]
-
 SHOWN = 10  # new pieces that are named
 STEP = 8  # pieces by which a vocabulary is made larger to see which weights grow with it
 MANY = 2**62  # calls of torch that building a model may take

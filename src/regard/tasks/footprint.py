@@ -14,8 +14,6 @@ from regard.models import ModelConfig, build
 from regard.tasks.defaults import PICTURES
 from regard.tasks.settings import Settings
 
-__all__ = ["check_batches", "check_weights", "count_weights"]
-
 FEWEST = 5  # pieces of a vocabulary, before it is known
 TRAINED = 16  # bytes of a weight in training: itself, its gradient, and Adam's two averages, in float32
 FROZEN = 4  # bytes of a weight beside which an adapter is trained: itself alone

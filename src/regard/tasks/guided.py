@@ -21,8 +21,6 @@ from regard.errors import ConfigError
 from regard.models import Memory, Model, Tokens
 from regard.training import Loss, Prediction, TrainingSettings, inputs
 
-__all__ = ["Guided", "guided_at", "missed"]
-
 
 class Guided(Prediction):
     """The objective of guided alignment: the next token, and where one head looks meanwhile."""

@@ -15,8 +15,6 @@ from regard.tasks.next_token import TextPairs
 from regard.tasks.results import Translation, to_translation
 from regard.tasks.task import TrainedRun
 
-__all__ = ["LanguageModel", "sample", "score_texts"]
-
 SAMPLE = 100  # tokens of a text at most, unless another number is asked for
 
 

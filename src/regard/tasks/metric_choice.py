@@ -9,8 +9,6 @@ from collections.abc import Sequence
 
 from regard.data import TextProfile
 
-__all__ = ["caption_metric", "label_metric", "translation_metric"]
-
 BLEU_WORDS = 4  # in its longest n-grams
 SPELLED = 30  # symbols of a line: of more, hardly one is right to the last
 CIDER = 50  # pictures: it weighs words by how few of them they speak of

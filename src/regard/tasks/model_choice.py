@@ -10,8 +10,6 @@ from regard.config import show_value
 from regard.errors import ConfigError
 from regard.tasks.settings import Settings
 
-__all__ = ["choose_model", "drop_attention_dropout"]
-
 WIDTHS = ("size", "heads", "hidden", "layers", "embedding", "depth")  # that a preset sets together, or that divide them
 LONG_SIDE = 128  # tokens of a side above which attention dropout is slow on a GPU
 LONG_SHARE = 0.01  # of the training pairs that may have a longer one

@@ -27,8 +27,6 @@ from regard.tasks.settings import Settings
 from regard.tasks.task import RunTask, build_model, halve, spread_out
 from regard.training import Prediction, validation_samples
 
-__all__ = ["NextToken", "TextPairs"]
-
 
 class NextToken(RunTask):
     """A task whose model writes text, token by token, from a source or from nothing."""

@@ -11,8 +11,6 @@ from regard.data import DataSettings, caption_files, find_spelling, picture_batc
 from regard.errors import ArgumentError, DataError
 from regard.inspection import teacher_forcing
 
-__all__ = ["read_pictures", "read_test_pictures"]
-
 
 def read_pictures(data: DataSettings, pictures: Iterable[teacher_forcing.Item]) -> Iterator[np.ndarray | Tensor]:
     """Yield the pixels of each picture as the model reads them, [3 h w]."""

@@ -11,8 +11,6 @@ from regard.data import DataSettings
 from regard.errors import ConfigError
 from regard.tasks.settings import Settings, complete_run_table
 
-__all__ = ["choose_earlier"]
-
 KEY = "data.rehearsal"
 
 

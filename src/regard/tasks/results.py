@@ -9,8 +9,6 @@ from torch import Tensor
 from regard.data import Tokenizer
 from regard.decoding import Output
 
-__all__ = ["Aligned", "Classified", "Translation", "to_translation", "to_translations"]
-
 
 @dataclass(frozen=True)
 class Translation:

@@ -58,18 +58,6 @@ from regard.training import (
     weight_files,
 )
 
-__all__ = [
-    "PlannedRun",
-    "Started",
-    "labels_of",
-    "open_group",
-    "plan_run",
-    "start",
-    "tokenizers_of",
-    "train_planned",
-    "write_config",
-]
-
 FILES = ["source", "target", "alignment", "valid_source", "valid_target"]  # keys of [data] that name one
 FILES += ["documents", "valid_documents", "images", "captions", "valid_captions", "labels", "train_list", "valid_list"]
 

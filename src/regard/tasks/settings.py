@@ -12,8 +12,6 @@ from regard.models import KINDS, Kind, ModelConfig, find_kind, kinds, read_model
 from regard.tasks.table import TASKS, TaskRow, default_task, find_task
 from regard.training import TrainingSettings
 
-__all__ = ["Settings", "base_table", "check_extension", "complete_run_table", "read_settings"]
-
 
 @dataclass(frozen=True)
 class Settings:

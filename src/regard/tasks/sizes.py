@@ -22,8 +22,6 @@ from regard.tasks.settings import Settings
 from regard.tasks.task import build_model
 from regard.training import Prediction, plain_weights_file, read_manifest, trainer_state, weight_files
 
-__all__ = ["check_run_sizes", "check_sizes"]
-
 LARGE = 2**20  # from here on an option must be borne out by the weights
 OPERATIONS = 200  # that one weight takes to be made, at most; it is about ten
 SOME = 2_000  # operations that a model may take beside

@@ -8,8 +8,6 @@ from regard.data import DataSettings, cache
 from regard.errors import CheckpointError, TrainingError
 from regard.io import disk, reading
 
-__all__ = ["FILE", "changed_files", "check_unchanged", "record_sources"]
-
 FILE = "sources.json"  # in a run folder
 KEYS = ["source", "target", "valid_source", "valid_target", "documents", "valid_documents", "captions"]
 KEYS += ["valid_captions", "labels", "train_list", "valid_list"]

@@ -19,8 +19,6 @@ from regard.errors import CheckpointError, RegardError
 from regard.io import disk, packs, reading
 from regard.training import NAME, metrics, plain_weights_file, read_manifest
 
-__all__ = ["CARD", "COMMANDS", "ON_CARD", "RunSummary", "find_runs", "record_command", "require_run", "summarise"]
-
 CARD = "card.json"  # of a pack
 ON_CARD = ("steps", "metric", "best", "best_step", "scores", "minutes", "date", "licence")  # of a summary
 COMMANDS = "commands.jsonl"  # a line a training: when, and what was typed

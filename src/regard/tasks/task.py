@@ -23,17 +23,6 @@ if TYPE_CHECKING:
     from regard.tasks.engine import Engine
     from regard.tasks.evaluation import EvaluationReport
 
-__all__ = [
-    "TrainedRun",
-    "RunTask",
-    "build_model",
-    "halve",
-    "make_task",
-    "prepare_data",
-    "spread_out",
-    "vocabulary_sizes",
-]
-
 
 class TrainedRun(OpenRun, Protocol):
     """The part of an opened run that tasks need: `regard.run.Run` is one, and stands above this layer."""

@@ -6,8 +6,6 @@ from typing import Any
 from regard.tasks.settings import Settings
 from regard.training import FITTED
 
-__all__ = ["leave_open", "set_by_hand"]
-
 
 def leave_open(settings: Settings) -> Settings:
     """Return the settings of a new run with the keys that follow from its time limit, where it has one.

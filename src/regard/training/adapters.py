@@ -27,21 +27,6 @@ from regard.models import check_weight
 from regard.training.average import mean_weights
 from regard.training.weights import weights_of
 
-__all__ = [
-    "Adapter",
-    "adapted_weights",
-    "add_adapters",
-    "describe_adapters",
-    "fold_adapters",
-    "has_adapters",
-    "load_mean_adapters",
-    "mean_adapters",
-    "merge_adapters",
-    "merge_weights",
-    "plain_weights",
-    "trained_weights",
-]
-
 KEY = "model.adapter"
 PLACE = ".parametrizations.weight.0."  # between the names of a layer and of a matrix of its adapter
 

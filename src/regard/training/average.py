@@ -6,8 +6,6 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor, nn
 
-__all__ = ["MovingAverage", "mean_weights"]
-
 
 class MovingAverage:
     r"""An exponential moving average: $\bar\theta \leftarrow \beta \bar\theta + (1 - \beta) \theta$ after every step.

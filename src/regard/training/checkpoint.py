@@ -40,20 +40,7 @@ from regard.training.manifest import (
     read_canonical,
     read_manifest,
 )
-from regard.training.weights import load_weights, read_tensors, weights_of
-
-__all__ = [
-    "Checkpoint",
-    "Checkpoints",
-    "best_json",
-    "canonical",
-    "load_weights",
-    "read_base",
-    "read_checkpoint",
-    "read_manifest",
-    "step_name",
-    "weights_of",
-]
+from regard.training.weights import read_tensors
 
 
 @dataclass(frozen=True)

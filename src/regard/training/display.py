@@ -10,9 +10,6 @@ from regard.io import disk
 from regard.training.progress import JsonProgress, PlainProgress, Progress, SafeStream
 from regard.training.sample import Sample
 
-__all__ = ["Display", "ProgressGroup", "open_progress"]
-
-
 Display = Literal["usual", "quiet", "json"]
 
 

@@ -26,8 +26,6 @@ if TYPE_CHECKING:  # half a second to import, for those who shard
     from torch.distributed.fsdp import FSDPModule
     from torch.distributed.tensor import DTensor
 
-__all__ = ["Group", "allow_tf32", "describe_device", "gather_full", "spread_like", "uses_bf16"]
-
 MOST = 64 * 2**20  # bytes of gradients that travel together
 
 

@@ -18,8 +18,6 @@ from regard.io import disk, packs
 from regard.training.checkpoint import Checkpoints
 from regard.training.distributed import Group
 
-__all__ = ["check_content", "check_links", "claim"]
-
 FILES = (
     "config.toml",
     "base.safetensors",

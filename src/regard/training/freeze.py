@@ -8,8 +8,6 @@ from torch import nn
 from regard.config import show_value
 from regard.errors import ConfigError
 
-__all__ = ["freeze_parts"]
-
 KEY = "training.freeze"
 
 

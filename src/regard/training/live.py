@@ -26,8 +26,6 @@ from regard.training.metrics import format_clock
 from regard.training.progress import CurrentFigures, Progress, SafeStream, Stream, format_scores
 from regard.training.sample import MISSING, Sample, legible
 
-__all__ = ["LiveProgress"]
-
 REFRESH = 0.4  # seconds between two drawings, at least
 BEAT = 1.0  # seconds after which the thread draws
 WIDTH = 100  # columns a line takes at most: longer ones are hard to read, and break when a window is made narrower

@@ -15,22 +15,6 @@ from regard.config import show_value
 from regard.errors import CheckpointError
 from regard.io import reading
 
-__all__ = [
-    "BASE",
-    "FILES",
-    "FORMAT",
-    "NAME",
-    "canonical",
-    "check_key",
-    "is_count",
-    "is_number",
-    "is_table",
-    "is_text",
-    "plain_weights_file",
-    "read_canonical",
-    "read_manifest",
-]
-
 FORMAT = 1
 FILES = ("model.safetensors", "trainer.safetensors")
 BASE = "base.safetensors"  # in the run folder: the weights that adapters change

@@ -8,8 +8,6 @@ import torch
 from regard.errors import TrainingError
 from regard.training.task import Task
 
-__all__ = ["attempt_in_parts", "is_out_of_memory", "split_batch"]
-
 T = TypeVar("T")
 
 

@@ -15,8 +15,6 @@ from regard.errors import CheckpointError, TrainingError
 from regard.io import disk, reading
 from regard.training.trackers import open_trackers
 
-__all__ = ["Metrics", "format_clock", "format_duration", "format_value", "mean_losses", "metric_name", "read_records"]
-
 NAMES = {"bleu": "BLEU", "chrf": "chrF", "ter": "TER", "exact": "exact match", "aer": "AER", "f1": "F1", "rate": "rate"}
 NAMES |= {"cider": "CIDEr", "rouge": "ROUGE-L"}
 SHARES = {"exact", "accuracy", "aer", "f1", "precision", "recall"}  # between 0 and 1, shown as percentages

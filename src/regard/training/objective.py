@@ -14,8 +14,6 @@ from regard.kernels import projection_loss
 from regard.models import Model, Tokens
 from regard.training.task import Loss
 
-__all__ = ["Prediction", "inputs", "next_token"]
-
 
 class Prediction(nn.Module):
     """Prediction of the next token: label-smoothed cross-entropy over every target token that is not padding.

@@ -9,8 +9,6 @@ from typing import Any
 
 from regard.training.task import Position, Task
 
-__all__ = ["Prefetch", "Share"]
-
 DEPTH = 2  # updates that are loaded ahead
 
 

@@ -13,20 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Protocol, Self, runtime_checkable
 
-from regard.training.metrics import Metrics, format_duration, format_value, metric_name
+from regard.training.metrics import format_duration, format_value, metric_name
 from regard.training.sample import Sample, bracketed, clip, legible
-
-__all__ = [
-    "CurrentFigures",
-    "JsonProgress",
-    "Metrics",
-    "PlainProgress",
-    "Progress",
-    "SafeStream",
-    "Sample",
-    "Stream",
-    "format_scores",
-]
 
 WIDTH = 120  # columns of a sample's line in a log
 

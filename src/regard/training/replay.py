@@ -22,8 +22,6 @@ from torch import Tensor
 from regard.kernels import pause_garbage_collection
 from regard.training.memory import is_out_of_memory
 
-__all__ = ["Capture", "CaptureError", "CudaCapture", "Replay", "Replayable", "batch_tensors", "forbid_waits"]
-
 OFTEN = 2  # the coming of a shape at which it is captured
 MOST = 96  # graphs; batches of other shapes are trained on eagerly
 

@@ -13,8 +13,6 @@ from torch import Tensor
 
 from regard.data import PAD, vocabulary_extension
 
-__all__ = ["extend_rows"]
-
 NEVER = -1e4  # the output bias of a piece that is never written, as finite as half precision needs
 
 

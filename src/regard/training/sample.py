@@ -7,8 +7,6 @@ import unicodedata
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-__all__ = ["Sample", "bracketed", "clip", "differing", "legible", "nearest"]
-
 MISSING = "‸"
 ALIKE = 0.6  # of one word's letters and another's, above which their letters are compared: not of two labels
 # Unbalanced, these turn the rest of a line around; they carry no text of their own.

@@ -23,22 +23,14 @@ from regard.training.adapters import (
     trained_weights,
 )
 from regard.training.average import MovingAverage
-from regard.training.checkpoint import (
-    Checkpoint,
-    Checkpoints,
-    read_checkpoint,
-    read_manifest,
-    step_name,
-)
+from regard.training.checkpoint import Checkpoint, Checkpoints, read_checkpoint, step_name
 from regard.training.distributed import Group, gather_all, spread_like
-from regard.training.manifest import BASE
+from regard.training.manifest import BASE, read_manifest
 from regard.training.settings import TrainingSettings
 from regard.training.task import Task
 from regard.training.trainer_state import Counters, check_fits, optimiser_tensors, read_counters, restore_optimiser
 from regard.training.update import Updater
 from regard.training.weights import check_weights, load_tensors
-
-__all__ = ["Saver"]
 
 RAW = "raw."  # before the names of weights as they are, where a checkpoint's are a moving average
 

@@ -10,8 +10,6 @@ from regard.training.settings import TrainingSettings
 from regard.training.timetable import Timetable
 from regard.training.trainer_state import Counters
 
-__all__ = ["StopCriteria"]
-
 # SIGHUP: the terminal was closed. Windows has none.
 SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
 

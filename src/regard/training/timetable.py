@@ -13,8 +13,6 @@ from dataclasses import dataclass, replace
 from regard.training.settings import FITTED, TrainingSettings
 from regard.training.trainer_state import Counters
 
-__all__ = ["Timetable", "steps_that_fit", "validations_apart"]
-
 FIRST = 2  # steps of a process that are not timed: they fill caches, and may compile
 TIMED = 3  # steps at least before the first fit
 EARLY = 0.02  # of the limit that is timed before the first fit, or MANY steps

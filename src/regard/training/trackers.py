@@ -23,8 +23,6 @@ from regard.errors import ConfigError, MissingExtraError, RegardError
 from regard.io import disk, reading
 from regard.plugins import register, table
 
-__all__ = ["TRACKERS", "Tracker", "TrackerRow", "Trackers", "check_trackers", "open_trackers"]
-
 FILE = "trackers.json"  # what each service calls the run, so that a resumed one is continued there
 LONGEST = 300  # characters of what a package says
 PROJECT = "regard"  # the project or experiment, where the service's own variables name no other

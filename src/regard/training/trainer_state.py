@@ -13,23 +13,11 @@ from torch import Tensor, nn
 
 from regard.config import show_value
 from regard.errors import CheckpointError, ConfigError
-from regard.models import kinds
+from regard.models import FLOATS, kinds
 from regard.training.distributed import spread_like
 from regard.training.manifest import check_key, is_count, is_number
 from regard.training.settings import FITTED
 from regard.training.task import Position, Task
-from regard.training.weights import FLOATS
-
-__all__ = [
-    "Counters",
-    "check_fits",
-    "check_same",
-    "filled_from",
-    "initialise_optimiser",
-    "optimiser_tensors",
-    "read_counters",
-    "restore_optimiser",
-]
 
 
 @dataclass

@@ -29,8 +29,6 @@ from regard.training.settings import TrainingSettings
 from regard.training.task import Task
 from regard.training.trainer_state import Counters, initialise_optimiser
 
-__all__ = ["Objective", "Updater", "rate_at", "replay_problem"]
-
 
 def rate_at(step: int, settings: TrainingSettings) -> float:
     r"""Return the learning rate of a step.

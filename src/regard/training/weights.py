@@ -16,18 +16,7 @@ from torch import Tensor, nn
 
 from regard.errors import CheckpointError
 from regard.io import packs, reading
-from regard.models import FLOATS, check_weight
-
-__all__ = [
-    "FLOATS",
-    "check_shapes",
-    "check_weights",
-    "load_tensors",
-    "load_weights",
-    "read_shapes",
-    "read_tensors",
-    "weights_of",
-]
+from regard.models import check_weight
 
 HEADING = 16 * 2**20  # bytes of a safetensors file's heading, at most
 TENSORS = 100_000  # in a file, at most

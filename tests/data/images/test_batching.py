@@ -10,9 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regard.data.cache import Encoded, Writer
-from regard.data.images.batching import captions, crop_and_flip, stored_side
+from regard.data.images.batching import captions, crop_and_flip, load_pictures, stored_side
 from regard.data.images.cache import Picture, keep
-from regard.data.images.prepare import load_pictures
 from regard.data.settings import DataSettings
 from regard.data.tokenizer import END, PAD, START
 from regard.errors import ArgumentError

@@ -8,8 +8,9 @@ from PIL import Image
 
 from regard.data.builtin import generate
 from regard.data.images import cache, corpus
+from regard.data.images.batching import load_pictures
 from regard.data.images.decode import read_picture
-from regard.data.images.prepare import load_pictures, prepare_images
+from regard.data.images.prepare import prepare_images
 from regard.data.settings import DataSettings, TokenizerSettings
 from regard.data.tokenizer import END, UNKNOWN, Tokenizers
 from regard.errors import ConfigError, DataError

@@ -22,7 +22,7 @@ from regard.models.layers.mixing import Convolution, Recurrence
 from regard.models.transformer.config import TransformerConfig
 from regard.tasks import start
 from regard.training import Checkpoints, read_manifest
-from regard.training.checkpoint import canonical
+from regard.training.manifest import canonical
 
 
 @pytest.mark.parametrize("reach", [1, 3])

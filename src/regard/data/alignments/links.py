@@ -20,8 +20,6 @@ from torch import Tensor
 from regard.data.cache import Encoded
 from regard.data.tokenizer import Tokenizer, Tokenizers
 
-__all__ = ["Cut", "Linking", "Links", "Words", "piece_links"]
-
 
 @dataclass(frozen=True)
 class Links:

@@ -19,8 +19,6 @@ from regard.data.tokenizer import Tokenizer, Tokenizers
 from regard.errors import DataError
 from regard.io import Slips, parse_marked_links, parse_pharaoh
 
-__all__ = ["LinkedReader"]
-
 
 class LinkedReader(Reading):
     """A reader of rows of two texts and the links of their words."""

@@ -27,8 +27,6 @@ from regard.errors import ArgumentError
 if TYPE_CHECKING:
     from regard.data.preparation import Prepared
 
-__all__ = ["PictureBatch", "load_pictures", "read_for", "stored_side"]
-
 
 @dataclass(frozen=True)
 class PictureBatch:

@@ -27,8 +27,6 @@ from regard.data import cache
 from regard.data.images.decode import read_picture
 from regard.errors import DataError
 
-__all__ = ["Pixels", "decode", "keep"]
-
 CHUNK = 64  # pictures that a process decodes at a time
 WORTH = 3.0  # seconds of decoding for which other processes are started; they need about one to be there
 SAID = 10.0  # seconds between two words about progress

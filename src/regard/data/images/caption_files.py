@@ -25,18 +25,6 @@ from regard.data.settings import DataSettings
 from regard.errors import DataError
 from regard.io import Say, ignore, read_whole
 
-__all__ = [
-    "Captions",
-    "PictureFile",
-    "PictureFiles",
-    "list_names",
-    "pictures_in",
-    "read_captions",
-    "read_labels",
-    "read_list",
-    "list_pictures",
-]
-
 NAMED = 10  # pictures that a command names which it cannot read; more are counted
 CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 NUMBERED = re.compile(r"#\d+$")

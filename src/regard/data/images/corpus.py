@@ -25,8 +25,6 @@ from regard.data.images.caption_files import (
 from regard.data.settings import DataSettings
 from regard.errors import ArgumentError, ConfigError, DataError
 
-__all__ = ["Row", "Rows", "check_scenes", "generate_pictures", "hold_out", "read", "generate_rows"]
-
 
 class Row(NamedTuple):
     """A picture with its captions, or with its label."""

@@ -20,8 +20,6 @@ from regard.errors import DataError
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-__all__ = ["ENDINGS", "LARGEST", "read_picture"]
-
 LARGEST = 1 << 27  # pixels; one of this size takes 400 MB when it is unpacked
 FORMATS = ("JPEG", "PNG", "GIF", "BMP", "WEBP", "TIFF", "PPM")  # no form that calls other programs
 ENDINGS = (".jpg", ".jpeg", ".png", ".gif", ".bmp", ".webp", ".tif", ".tiff", ".ppm", ".pgm")

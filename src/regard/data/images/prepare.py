@@ -17,18 +17,15 @@ import tokenizers as library
 from regard.data import builtin_text, cache
 from regard.data.cache import Encoded, Writer
 from regard.data.first_pass import SAMPLE
-from regard.data.images.batching import PictureBatch, load_pictures, stored_side
+from regard.data.images.batching import stored_side
 from regard.data.images.cache import Pixels, decode, keep
 from regard.data.images.caption_files import list_names
 from regard.data.images.corpus import Row, Rows, because, check_scenes, generate_pictures, generate_rows, hold_out, read
-from regard.data.images.decode import read_picture
 from regard.data.preparation import Prepared, Say, load_tokenizers
 from regard.data.settings import DataSettings, TokenizerSettings, cache_folder
 from regard.data.tokenizer import END, Tokenizers
 from regard.data.vocabulary import train
 from regard.errors import DataError
-
-__all__ = ["PictureBatch", "Pixels", "load_pictures", "prepare_images", "read_picture"]
 
 
 def prepare_images(

@@ -20,16 +20,6 @@ from regard.inspection.alignments.symmetry import flip_links, symmetrise
 from regard.inspection.collect.open_run import OpenRun
 from regard.io import LinePairs, SourceLines, check_lengths, display_name
 
-__all__ = [
-    "AlignedPair",
-    "Translator",
-    "align_pairs",
-    "change_settings",
-    "choose_settings",
-    "describe_score",
-    "read_pairs",
-]
-
 CHUNK = 8192  # pairs that are aligned together
 Say = Callable[[str], None]
 

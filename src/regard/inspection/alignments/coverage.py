@@ -21,8 +21,6 @@ from regard.inspection.alignments.extraction import Pair, count_words, merge_bat
 from regard.inspection.alignments.settings import AlignmentSettings
 from regard.models import Model
 
-__all__ = ["Spans", "WordAttention", "content_rows", "sum_received", "untranslated_spans", "word_attention"]
-
 LEAST = 0.2  # attention, summed over an output, of a word that was translated
 ROW = 3  # words in a row that are reported: one or two are often said by the words around them
 SPELLED = 1.2  # letters of a word at most, in the mean, where words are single letters

@@ -18,16 +18,6 @@ from regard.errors import ArgumentError
 from regard.inspection.alignments.extraction import WatchedBatch, merge_batch, pick_links, watch_batches
 from regard.models import Model
 
-__all__ = [
-    "DependencyShare",
-    "DependencyTable",
-    "FixedDistance",
-    "best_distance",
-    "dependency_tables",
-    "measure_dependencies",
-    "phrasebook_examples",
-]
-
 SIDES = ("encoder", "decoder")
 EXAMPLES = 500  # of the phrasebook's test split, in which heads are looked for
 

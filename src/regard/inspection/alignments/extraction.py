@@ -19,19 +19,6 @@ from regard.inspection.alignments.symmetry import symmetrise
 from regard.models import Model
 from regard.training import inputs
 
-__all__ = [
-    "Links",
-    "Pair",
-    "WatchedBatch",
-    "balance_weights",
-    "extract_links",
-    "link_words",
-    "merge_batch",
-    "pick_links",
-    "watch_batches",
-    "word_weights",
-]
-
 BUDGET = 4096  # pieces of a batch a side
 BUDGET_CUDA = 32_768
 Pair = tuple[Sequence[int], Sequence[int]]

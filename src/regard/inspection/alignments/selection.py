@@ -31,8 +31,6 @@ from regard.inspection.alignments.extraction import (
 from regard.inspection.alignments.settings import JOINS, AlignmentSettings
 from regard.models import Model
 
-__all__ = ["Reading", "choose_by_agreement", "choose_by_gold", "readings_table", "score_heads"]
-
 OFFSETS = (0, 1)
 THRESHOLDS = (None, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4)
 ROUNDS = (0, 5)

@@ -14,8 +14,6 @@ from regard.errors import ArgumentError, DataError
 from regard.io import disk, packs, reading
 from regard.models import Model
 
-__all__ = ["FILE", "GUIDED", "JOINS", "AlignmentSettings", "name_view"]
-
 FILE = "alignment.json"
 KEYS = ("view", "head", "offset", "aer", "by", "threshold", "join", "balance")
 GUIDED = 0.2  # the threshold of a run that was guided: links of a word share its weight, with four each has a quarter

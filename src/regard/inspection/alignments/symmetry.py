@@ -9,17 +9,6 @@ from collections.abc import Callable, Iterable
 
 from regard.errors import ArgumentError
 
-__all__ = [
-    "METHODS",
-    "flip_links",
-    "grow_diag",
-    "grow_diag_final",
-    "grow_diag_final_and",
-    "intersection",
-    "symmetrise",
-    "union",
-]
-
 Link = tuple[int, int]  # a source word and a target word
 AROUND = ((-1, 0), (0, -1), (1, 0), (0, 1), (-1, -1), (-1, 1), (1, -1), (1, 1))  # (target, source), in their order
 

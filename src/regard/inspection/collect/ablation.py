@@ -24,8 +24,6 @@ from regard.inspection.collect.teacher_forcing import ForcedExample, Item, force
 from regard.inspection.collect.views import views_of
 from regard.models import Model
 
-__all__ = ["ablate", "ablation_of", "ablation_table"]
-
 BUDGET = 2048  # positions of a batch, source and target
 Rows = Sequence[tuple[int | slice, int]]  # (row, head): which head is silenced in which row, or rows
 

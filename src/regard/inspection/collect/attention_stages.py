@@ -30,8 +30,6 @@ from regard.attention import (
     parts_of,
 )
 
-__all__ = ["AttentionStage", "formula_of", "stages_of"]
-
 FORMULAS: dict[type[Score], str] = {
     Dot: "q_i · k_j",
     General: "q_iᵀ W k_j",

@@ -27,8 +27,6 @@ from regard.inspection.collect.open_run import OpenRun
 from regard.inspection.collect.sides import merge
 from regard.io import ignore, read_chunks
 
-__all__ = ["ParsedTree", "dependencies_of", "find_trees", "phrasebook_tree", "read_trees", "relation_table"]
-
 ALL = ""  # the relation of every word, whatever it is called
 SEARCH = 30_000  # tries, a second or two, in which most short sentences of the phrasebook are found
 BUDGET = 100_000  # tries for all texts together to find the phrasebook's own trees: a few seconds

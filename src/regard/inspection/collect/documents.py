@@ -9,8 +9,6 @@ from regard.data import DataSettings, Splitter, Tokenizer, document_texts
 from regard.decoding import documents_of
 from regard.models import Model
 
-__all__ = ["WeighedSentence", "weigh"]
-
 
 @dataclass(frozen=True)
 class WeighedSentence:

@@ -14,24 +14,6 @@ from torch import Tensor
 from regard.errors import ArgumentError
 from regard.inspection.collect.graph import Graph
 
-__all__ = [
-    "Ablation",
-    "Candidate",
-    "Dependencies",
-    "Exhibit",
-    "Gates",
-    "HeadHits",
-    "Numbers",
-    "Role",
-    "Side",
-    "Stage",
-    "State",
-    "Tree",
-    "View",
-    "Walk",
-    "find_view",
-]
-
 Role = Literal["cross", "encoder", "decoder", "words", "sentences", "places", "memory"]
 
 

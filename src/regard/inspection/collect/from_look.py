@@ -11,8 +11,6 @@ from regard.attention import Look
 from regard.errors import ArgumentError, ShapeError
 from regard.inspection.collect.exhibit import Exhibit, Role, Side, View
 
-__all__ = ["as_exhibit", "exhibit_of_look"]
-
 
 def as_exhibit(what: Any, source: Sequence[str] | None, target: Sequence[str] | None) -> Exhibit:
     """Return an exhibit as it is, or make one of a look and its words."""

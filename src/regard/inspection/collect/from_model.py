@@ -30,8 +30,6 @@ from regard.inspection.collect.trace import Trace
 from regard.inspection.collect.units import Unit
 from regard.models import Layer, MemoryHeads, Model, Source, Tokens
 
-__all__ = ["graph_of"]
-
 LISTS = (nn.ModuleList, nn.Sequential)
 
 

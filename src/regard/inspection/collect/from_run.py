@@ -24,8 +24,6 @@ from regard.inspection.collect.teacher_forcing import Item, force, watch_forward
 from regard.inspection.collect.views import views_of
 from regard.inspection.collect.walk import Which, vocabulary_of, walk_of
 
-__all__ = ["Which", "exhibit_of"]
-
 
 @torch.no_grad()
 def exhibit_of(

@@ -20,8 +20,6 @@ from regard.inspection.collect.teacher_forcing import ForwardPass
 from regard.kernels import linear
 from regard.models import Documents, Layer
 
-__all__ = ["cell_gates", "gates_of", "run_gates", "step_gates"]
-
 NUMBER = re.compile(r"\.(?:blocks|layers|forwards|backwards)\.(\d+)")
 
 

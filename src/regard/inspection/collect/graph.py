@@ -8,8 +8,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-__all__ = ["Graph", "GraphEdge", "GraphGroup", "GraphNode", "Side", "fold_layers"]
-
 Side = Literal["encoder", "decoder"]
 NodeKind = Literal["input", "learned", "module", "operation", "stage", "previous"]
 

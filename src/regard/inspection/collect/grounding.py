@@ -17,8 +17,6 @@ from regard.errors import ArgumentError
 from regard.inspection.collect.sides import merge
 from regard.models import Model, Pictures, Tokens
 
-__all__ = ["Concentration", "Grounding", "concentration", "grounding", "on_box", "attention_maps"]
-
 ROWS = 64  # pictures of a batch
 Box = tuple[int, int, int, int]
 

@@ -10,8 +10,6 @@ from regard.inspection.collect.open_run import OpenRun
 from regard.io import GivenText, announce_keyboard, packs, read_chunks, text_or_file
 from regard.models import KINDS
 
-__all__ = ["is_run", "read_against", "read_inputs"]
-
 
 def read_inputs(
     run: OpenRun, arguments: Sequence[str], count: int, say: Callable[[str], None], as_text: bool = False

@@ -10,8 +10,6 @@ from torch import nn
 
 from regard.inspection.collect.units import Output, Unit
 
-__all__ = ["split_layer_loops"]
-
 
 def split_layer_loops(units: dict[str, Unit], modules: Mapping[str, nn.Module]) -> None:
     """Replace each operation that runs once for every layer by a unit for each layer."""

@@ -17,16 +17,6 @@ from torch import Tensor, nn
 from regard.inspection.collect.exhibit import Addressing, Stage, View
 from regard.models import Machine, MemoryHeads, shift_weights
 
-__all__ = [
-    "MEMORY_VIEWS",
-    "HeadStep",
-    "memory_numbers",
-    "memory_stages",
-    "memory_views",
-    "record_steps",
-    "silence_memory_heads",
-]
-
 CLOSED = -1e4  # a sigmoid of it is 0
 PLACES = "The head, and its places in the memory"  # a part of the way
 

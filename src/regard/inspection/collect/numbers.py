@@ -20,8 +20,6 @@ from regard.inspection.collect.teacher_forcing import ForwardPass
 from regard.inspection.collect.views import by_sentence
 from regard.models import Documents
 
-__all__ = ["add_numbers", "numbers_of"]
-
 
 @torch.no_grad()
 def add_numbers(forward: ForwardPass, views: Sequence[View]) -> tuple[View, ...]:

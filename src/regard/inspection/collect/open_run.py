@@ -12,8 +12,6 @@ from regard.models import Model
 if TYPE_CHECKING:
     from regard.inspection.collect.teacher_forcing import ForcedExample
 
-__all__ = ["OpenRun", "OpenedSettings"]
-
 
 class OpenedSettings(Protocol):
     """The settings that a run was trained with, as far as inspection needs them."""

@@ -17,8 +17,6 @@ from regard.inspection.collect.stages import block_of, one
 from regard.inspection.collect.teacher_forcing import ForwardPass
 from regard.models import Layer, Reading
 
-__all__ = ["Vocabulary", "after_stages", "reading_stages", "word_stages"]
-
 Vocabulary = Callable[[Sequence[int]], Sequence[str]]  # the names of an output's numbers: pieces, or labels
 LIKELIEST = 5
 TOGETHER, BLOCK, ABOVE = "Heads together", "Add, norm, feed-forward", "Through the layers above"

@@ -16,8 +16,6 @@ from torch import Tensor, nn
 from regard.attention import GridSelfAttention, Heads, ProjectionRows, Residual, SlicedProjection
 from regard.models import Layer
 
-__all__ = ["CellStep", "ModuleCall", "Recording", "record_modules"]
-
 # What a walk asks about. Maps of a backbone, [b c h w], are large, and are recorded of an attention over them alone.
 RECORDED = (
     nn.Linear,

@@ -14,8 +14,6 @@ from regard.data import BYTE_MARK, END, MARK, START, UNKNOWN, Tokenizer
 from regard.errors import ArgumentError, ShapeError
 from regard.inspection.collect.exhibit import Side
 
-__all__ = ["count_specials", "document_sides", "grid_side", "merge", "separate_marks", "slots_side", "text_side"]
-
 
 def text_side(
     tokenizer: Tokenizer, ids: Sequence[int], text: str | None = None, *, start: bool = False, end: bool = False

@@ -30,8 +30,6 @@ from regard.inspection.collect.record import Recording
 from regard.inspection.collect.teacher_forcing import ForwardPass
 from regard.kernels import Call
 
-__all__ = ["ResolvedCall", "attention_stages", "block_of", "call_of", "input_stages"]
-
 INPUT, ATTENTION = "The input", "Scores, weights, sum"  # parts of the way
 
 

@@ -5,8 +5,6 @@ number of a layer, which the top one goes without, as the papers write it; h^{(â
 first one calls x_t. What stands behind a â€– is the top layer's.
 """
 
-__all__ = ["GENERAL", "HISTORY", "SYMBOLS", "VARIANTS"]
-
 HISTORY = ", all steps before"  # behind the words of a unit all of whose outputs so far are read: a tape
 
 # A pattern of side, module and operation, and the symbol; the first that fits is taken.

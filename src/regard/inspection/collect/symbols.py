@@ -13,8 +13,6 @@ from regard.inspection.collect.tiny_pass import TinyPass
 from regard.inspection.collect.units import Unit
 from regard.models import Layer, MemoryHeads
 
-__all__ = ["group_label", "label_of", "layer_of", "layer_symbol_of", "number_layer", "previous_label", "symbol_of"]
-
 OPERATIONS = {
     "dropout_add": "add",
     "__add__": "add",

@@ -27,21 +27,6 @@ from regard.inspection.collect.record import Recording, record_modules
 from regard.inspection.collect.sides import grid_side, slots_side, text_side
 from regard.models import KINDS, Documents, Memory, Model, Pictures, Source, Tokens
 
-__all__ = [
-    "ForcedExample",
-    "ForwardPass",
-    "Item",
-    "check_length",
-    "encode_text",
-    "force",
-    "name_item",
-    "output_sides",
-    "read_pixels",
-    "search_tree",
-    "span_of",
-    "watch_forward",
-]
-
 MOST = 1024  # pieces per side: weights of all heads are held, and they grow with the square
 Item = str | Path | np.ndarray | Tensor  # a text; of a model that reads pictures, a file or its pixels [3 y x]
 

@@ -10,8 +10,6 @@ from torch import Tensor, nn
 from regard.inspection.collect.trace import Trace, trace
 from regard.models import KINDS, Documents, Kind, Model, Pictures, Source, Tokens
 
-__all__ = ["TinyPass", "kind_of", "run_tiny"]
-
 PIXELS = 32  # a side of the picture that is drawn of: small, and halved five times at most
 PRIMES = (5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59, 61, 67, 71, 73, 79, 83, 89, 97)
 

@@ -7,19 +7,6 @@ from typing import Any
 
 from torch import Tensor
 
-__all__ = [
-    "CREATORS",
-    "ELEMENTWISE",
-    "FIRST_ALONE",
-    "is_function",
-    "is_in_place",
-    "is_structural",
-    "scalar_in",
-    "shape_of_whole",
-    "storage_of",
-    "tensors_in",
-]
-
 # fmt: off
 # They move numbers about, or say where numbers are, and compute none.
 STRUCTURAL = {

@@ -33,8 +33,6 @@ from regard.inspection.collect.torch_functions import (
 from regard.inspection.collect.units import FunctionCall, Origin, Output, Parameter, Phase, Unit, UnitKind
 from regard.models import Dropout, Layer
 
-__all__ = ["Trace", "trace"]
-
 SKIPPED = (nn.Identity, nn.Dropout, Dropout)
 
 

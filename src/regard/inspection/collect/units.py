@@ -4,8 +4,6 @@ from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any, Literal, NamedTuple
 
-__all__ = ["FunctionCall", "Origin", "Output", "Parameter", "Phase", "Unit", "UnitKind"]
-
 Phase = Literal["encoder", "decoder"]
 UnitKind = Literal["input", "learned", "module", "operation", "stage"]
 Shape = tuple[int, ...]

@@ -31,8 +31,6 @@ from regard.inspection.collect.memory_heads import memory_views
 from regard.inspection.collect.teacher_forcing import ForcedExample, ForwardPass, span_of
 from regard.models import KINDS, Documents, kinds
 
-__all__ = ["by_sentence", "describe_attention", "views_of"]
-
 LAYER = re.compile(r"(?:^|\.)(?:blocks|layers)\.(\d+)\.")
 
 

@@ -23,8 +23,6 @@ from regard.inspection.collect.stages import attention_stages, call_of, input_st
 from regard.inspection.collect.teacher_forcing import ForwardPass, Item, force, watch_forward
 from regard.inspection.collect.views import by_sentence, views_of
 
-__all__ = ["Which", "stages_of", "vocabulary_of", "walk", "walk_of"]
-
 WORDS, SENTENCES = "The words of each sentence", "The sentences"  # parts of the way through a document
 
 

@@ -16,8 +16,6 @@ from torch import Tensor
 from regard.inspection.draw.colours import FAINT, INK, SEQUENTIAL, draw_bar, weight_scale
 from regard.inspection.draw.heatmap import LONGEST, Drawing, cut_word, draw_panel, fonts, text_width
 
-__all__ = ["draw_dependencies"]
-
 LEVEL, RISE, BEND = 0.24, 0.14, 0.14  # inches: from an arc to the one over it, of the lowest, and of its corners
 LETTER, LABEL, GAP, SIDE = 0.105, 0.075, 0.22, 0.15  # inches: of a word, of a relation, between words, at the edges
 CELL = 0.46

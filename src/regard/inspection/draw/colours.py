@@ -20,8 +20,6 @@ from torch import Tensor
 
 from regard.errors import ShapeError
 
-__all__ = ["DIVERGING", "FAINT", "INK", "RULE", "SEQUENTIAL", "Limits", "Scale", "draw_bar", "list_scales", "share"]
-
 INK = "#23272f"
 FAINT = "#6b7280"
 RULE = "#d5d9e0"

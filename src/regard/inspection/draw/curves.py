@@ -13,8 +13,6 @@ from regard.inspection.draw import plot
 from regard.inspection.draw.colours import INK
 from regard.training import metrics
 
-__all__ = ["Curve", "capitalise", "curves", "thin_points"]
-
 Points = list[tuple[float, float]]
 POINTS = 300  # of a line; more cannot be told apart on a page
 # What a record holds beside scores.

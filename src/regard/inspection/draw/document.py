@@ -17,8 +17,6 @@ from regard.inspection.collect.sides import count_specials, merge, separate_mark
 from regard.inspection.draw.colours import FAINT, RULE, SEQUENTIAL, draw_bar, letters_on, weight_scale
 from regard.inspection.draw.heatmap import Drawing, fonts, heatmap
 
-__all__ = ["draw_document", "replace_surrogates", "units_of"]
-
 SCALE_ENDS = (0.1, 0.2, 0.25, 0.5)  # of the bars of sentences, from 0, where they are stretched; else 1
 
 

@@ -12,8 +12,6 @@ from regard.inspection.draw.page import page
 from regard.inspection.draw.picture import ABLATION, picture
 from regard.io import check_link
 
-__all__ = ["OutputPaths", "graph_path", "write_exhibit"]
-
 # Endings of files of other kinds, which are no names of folders.
 FILES = ("bmp", "csv", "doc", "docx", "eps", "gif", "htm", "jpeg", "jpg", "json", "md", "pptx", "ps", "tex", "tif",
          "tiff", "tsv", "txt", "webp", "xml")  # fmt: skip

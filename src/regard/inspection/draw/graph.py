@@ -20,8 +20,6 @@ from regard.io import disk
 if TYPE_CHECKING:
     from regard.models import Model, Source, Tokens
 
-__all__ = ["GRAPH_STYLE", "ModelGraph", "draw_graph", "model_graph"]
-
 GRAPH_STYLE = """
 .regard-graph { --ink: #23272f; --faint: #5b6472; --rule: #d5d9e0; --paper: #ffffff; --wash: #f5f7fa;
   --accent: #0b5fa5; --edge: #8a93a3; --weight: #e7f0f9; --stage: #fdf3e3; --stage-rule: #e0c48f;

@@ -11,8 +11,6 @@ from dataclasses import dataclass, field
 from regard.inspection.collect.graph import Graph, GraphGroup
 from regard.inspection.draw.graph_rows import LANE, Item, Link, Rows, port
 
-__all__ = ["Box", "Curve", "Frame", "Layout", "lay_out"]
-
 GAP = 19.0  # between rows
 INSIDE = 14.0  # between a frame and what is in it
 HEAD = 22.0  # of a frame, where its name stands

@@ -8,8 +8,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-__all__ = ["LANE", "NEAR", "Item", "Link", "Rows", "port"]
-
 NEAR = 20.0  # between boxes of a row
 LANE = 14.0  # around an edge that passes a row
 SWEEPS = 12

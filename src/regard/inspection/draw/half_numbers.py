@@ -16,8 +16,6 @@ from torch import Tensor
 
 from regard.inspection.collect.exhibit import Addressing, Numbers, View
 
-__all__ = ["half_planes", "pack_numbers"]
-
 SMALL = ("vector", "scores", "bias", "gate", "weights", "query", "keys")  # what weights are computed from
 ORDER = {"cross": 0, "words": 1, "sentences": 1}  # which views come first where not all have room
 

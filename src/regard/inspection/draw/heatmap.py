@@ -27,8 +27,6 @@ from regard.errors import ArgumentError, ShapeError
 from regard.inspection.draw.colours import INK, RULE, Limits, Scale, draw_bar, is_dark, list_scales, share
 from regard.io import disk
 
-__all__ = ["Drawing", "bars", "heatmap", "save", "svg"]
-
 LONGEST = 60  # letters of a word beside a picture
 
 SHADES = " ░▒▓█"

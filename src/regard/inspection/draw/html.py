@@ -13,8 +13,6 @@ from regard.inspection.draw.heatmap import svg
 from regard.inspection.draw.plot import DARK
 from regard.inspection.draw.table import Table
 
-__all__ = ["document", "figure_element", "svg_element", "table_element"]
-
 STYLE = """
 :root { color-scheme: light dark; --ink: #23272f; --faint: #5b6472; --rule: #d5d9e0; --paper: #ffffff; --wash: #f5f7fa;
   --good: #0b6b4f; --bad: #a63c00; --accent: #0b5fa5; --shade: #23272f42; }

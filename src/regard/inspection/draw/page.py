@@ -33,8 +33,6 @@ from regard.inspection.draw.graph import GRAPH_STYLE, draw_graph
 from regard.inspection.draw.half_numbers import pack_numbers
 from regard.io import disk
 
-__all__ = ["Page", "page"]
-
 # In the order they build on one another; each holds one section of the page, or what they share.
 SCRIPTS = (
     "data",

@@ -31,8 +31,6 @@ from regard.inspection.draw.colours import INK, draw_bar, weight_scale
 from regard.inspection.draw.document import draw_document, replace_surrogates, units_of
 from regard.inspection.draw.heatmap import Drawing, fonts, heatmap, save
 
-__all__ = ["picture"]
-
 ABLATION = "ablation"
 DIM, LIFT = 0.72, 0.18  # how dark a picture is where nothing looks, and how light where something does
 ACROSS = 7  # pictures side by side

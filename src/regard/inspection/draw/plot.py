@@ -10,8 +10,6 @@ from regard.evaluation import FEW, Lengths
 from regard.inspection.draw.colours import BLACK, FAINT, INK, RULE
 from regard.inspection.draw.heatmap import Drawing
 
-__all__ = ["BLUE", "DARK", "GREEN", "GREY", "ORANGE", "PINK", "RED", "band", "draw_lengths", "legend", "panels"]
-
 # Okabe and Ito's colours, told apart by every kind of colour vision; the names say roughly what they look like.
 BLUE, RED, GREEN, ORANGE, PINK, GREY = "#0072b2", "#d55e00", "#009e73", "#e69f00", "#cc79a7", "#8b93a1"
 SKY = "#56b4e9"

@@ -13,8 +13,6 @@ from regard.inspection.draw.table import Table
 from regard.io import disk, reading
 from regard.training import metrics, validation_samples
 
-__all__ = ["LookPicture", "write"]
-
 LONG = 12  # validations; a longer table is folded away
 ONSETS = {"fl", "fr", "rh", "sc", "sh", "sk", "sl", "sm", "sn", "sp", "sq", "st", "sw"}  # with which a word may begin
 SCORES = ("bleu", "accuracy", "chrf", "exact")  # what is spoken of first, where the configuration does not say

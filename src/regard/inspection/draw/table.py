@@ -7,8 +7,6 @@ from collections.abc import Sequence
 
 from regard.errors import ArgumentError
 
-__all__ = ["Cell", "Table", "show"]
-
 Cell = str | int | float | bool | None
 NUMBER = r"−?[\d,]+(?:\.\d+)?"
 DEVIATING = re.compile(rf"{NUMBER}(?: ± {NUMBER})?(?: ?%)?|–")

@@ -10,8 +10,6 @@ from torch import Tensor
 from regard.kernels.additive.cpu import tanh_
 from regard.kernels.span_limits import broadcast
 
-__all__ = ["scores"]
-
 CHUNK = 1 << 19  # numbers of tanh held at once on a CPU: 2 MiB in float32, within its cache
 CHUNK_CUDA = 1 << 26
 

@@ -15,8 +15,6 @@ from regard.kernels.reference import Call
 from regard.kernels.span_limits import broadcast
 from regard.kernels.triton import interpreted
 
-__all__ = ["FEW", "attend", "look"]
-
 FEW = 16
 ROWS, MANY = 264, 512  # fewer rows than two programs for each multiprocessor, and so many keys: split
 LARGEST = 64  # splits

@@ -18,8 +18,6 @@ from torch import Tensor
 from regard.kernels.additive.few_queries_kernels import tanh
 from regard.kernels.triton import interpreted
 
-__all__ = ["key_gradients", "step_gradients"]
-
 
 @triton.jit(do_not_specialize=["m", "weight_row", "given_weight_row", "raw_row", "score_row"])
 @no_type_check

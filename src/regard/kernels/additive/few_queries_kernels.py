@@ -6,8 +6,6 @@ from typing import no_type_check
 import triton
 import triton.language as tl
 
-__all__ = ["combine", "look", "tanh"]
-
 
 @triton.jit
 @no_type_check

@@ -6,8 +6,6 @@ from torch import Tensor
 
 from regard.kernels.reference import matmul_wide, widen
 
-__all__ = ["scores"]
-
 
 def scores(query: Tensor, keys: Tensor, vector: Tensor) -> Tensor:
     """Compute scores: [*b n h], [*b m h] and [h] or [heads h] -> [*b n m]. The [*b n m h] between is held in memory.

@@ -16,8 +16,6 @@ from regard.kernels.eager import eager_function
 from regard.kernels.reference import Call
 from regard.kernels.span_limits import broadcast
 
-__all__ = ["attend"]
-
 BLOCK = 64  # queries and keys of a tile
 ROOM = 1 << 28  # bytes of scores held at once where no backward pass needs them
 TILE = {"QR": 8, "QT": 8, "KR": 4, "KT": 16, "num_warps": 4, "num_stages": 1, "maxnreg": 128}  # BLOCK by BLOCK

@@ -12,8 +12,6 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-__all__ = ["run"]
-
 
 def run(
     projected: Float[Tensor, "b n k g"],

@@ -10,8 +10,6 @@ r"""The specification of recurrent layers: a GRU or an LSTM, one position after 
 import torch
 from torch import Tensor
 
-__all__ = ["gru", "lstm", "run"]
-
 
 def run(projected: Tensor, recurrent: Tensor, bias: Tensor, lengths: Tensor) -> Tensor:
     """Run a layer from zeros: [b n k g], [k g d], [k g], [b] -> the states after each position, [h→; h←], [b n kd].

@@ -6,8 +6,6 @@ from torch import Tensor
 
 from regard.kernels.cells.triton_kernels import gru_backward_kernel, gru_kernel, lstm_backward_kernel, lstm_kernel
 
-__all__ = ["gru", "gru_backward", "lstm", "lstm_backward"]
-
 
 def grid(k: int, b: int, d: int) -> tuple[tuple[int, int, int], dict[str, int]]:
     """Return the launch grid: a program for each row, direction and block of the width."""

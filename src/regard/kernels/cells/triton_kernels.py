@@ -17,8 +17,6 @@ from typing import no_type_check
 import triton
 import triton.language as tl
 
-__all__ = ["gru_backward_kernel", "gru_kernel", "lstm_backward_kernel", "lstm_kernel"]
-
 
 @triton.jit
 @no_type_check

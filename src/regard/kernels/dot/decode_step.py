@@ -17,8 +17,6 @@ from regard.kernels.dot.sdpa import to_four_dimensions
 from regard.kernels.reference import Call
 from regard.kernels.span_limits import broadcast
 
-__all__ = ["attend", "follow"]
-
 BLOCK = 32  # keys at a time
 
 

@@ -12,8 +12,6 @@ from regard.kernels.dot import reference
 from regard.kernels.dot.sdpa import merge_mask
 from regard.kernels.reference import Call, matmul_wide
 
-__all__ = ["attend"]
-
 
 def attend(call: Call) -> Tensor:
     """Compute the reference's sum."""

@@ -13,8 +13,6 @@ from torch.nn.attention.flex_attention import BlockMask, create_block_mask, flex
 from regard.kernels.reference import Call
 from regard.kernels.span_limits import SpanLimits, broadcast
 
-__all__ = ["attend"]
-
 VARIANTS = 128
 
 

@@ -26,8 +26,6 @@ from regard.kernels.reference import Call
 from regard.kernels.span_limits import broadcast
 from regard.kernels.triton import interpreted
 
-__all__ = ["attend", "attention", "cross_attention", "padded_attention", "self_attention"]
-
 LONGEST, WIDEST = 128, 128
 LOG2E = math.log2(math.e)
 FAR = 1 << 23  # a step between tokens up to which a place within a sequence is a number of 32 bits

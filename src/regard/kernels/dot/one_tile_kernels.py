@@ -10,8 +10,6 @@ from typing import no_type_check
 import triton
 import triton.language as tl
 
-__all__ = ["backward_kernel", "forward_kernel"]
-
 # What changes from batch to batch is no reason to compile again.
 NUMBERS, LAYOUT = ["sequences", "whole", "whole_keys"], ["seed", "offsets", "key_offsets", "lengths"]
 

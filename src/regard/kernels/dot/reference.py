@@ -5,8 +5,6 @@ from torch import Tensor
 
 from regard.kernels.reference import matmul_wide, widen
 
-__all__ = ["scores"]
-
 
 def scores(query: Tensor, keys: Tensor, scale: float | Tensor = 1.0) -> Tensor:
     """Compute bilinear scores: [*b n d] and [*b m d] -> [*b n m], in float32 where the inputs are in half precision."""

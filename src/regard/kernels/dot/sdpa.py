@@ -11,8 +11,6 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from regard.kernels.reference import Call
 from regard.kernels.span_limits import broadcast
 
-__all__ = ["attend", "merge_mask"]
-
 SHORT = 128  # keys up to here are where the memory-efficient kernel beats flash and cuDNN on Hopper
 WIDE = 256  # flash and cuDNN stop here
 

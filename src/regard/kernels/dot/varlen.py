@@ -10,8 +10,6 @@ from torch import Tensor
 
 from regard.kernels.reference import Call
 
-__all__ = ["attend"]
-
 
 def attend(call: Call) -> Tensor:
     """Attend over queries, keys and values [t d] or [a t d], which have no padding."""

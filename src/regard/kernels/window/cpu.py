@@ -18,8 +18,6 @@ from regard.kernels.reference import Call, matmul_wide, softmax, widen
 from regard.kernels.span_limits import SpanLimits, Window, broadcast, gaussian
 from regard.kernels.window import cpu_buckets
 
-__all__ = ["attend"]
-
 BUDGET = 1 << 19  # numbers of keys and values copied at once on a CPU: what stays in its cache needs no new pages
 MANY = 64  # queries from which sorting them pays
 TILE = 16  # queries that share one slice of keys: (TILE + 2·radius) / TILE keys are read for each that is needed

@@ -13,8 +13,6 @@ from torch import Tensor
 from regard.kernels.reference import Call, matmul_wide, softmax, widen
 from regard.kernels.span_limits import SpanLimits
 
-__all__ = ["attend"]
-
 TILE = 16
 GROUP = 32
 

@@ -11,8 +11,6 @@ from torch import Tensor
 
 from regard.kernels.span_limits import Window
 
-__all__ = ["attend"]
-
 
 def attend(
     query: Tensor,

@@ -16,8 +16,6 @@ from regard.kernels.eager import eager_function
 from regard.kernels.reference import Call
 from regard.kernels.span_limits import broadcast
 
-__all__ = ["RADIUS", "attend"]
-
 RADIUS = 126  # a window must fit one program
 NONE = -(1 << 62)
 

@@ -18,8 +18,6 @@ from regard.errors import ConfigError, MissingExtraError
 from regard.models.captioner.config import CaptionerConfig
 from regard.models.layers.resnet import ResNet
 
-__all__ = ["Backbone", "make_backbone"]
-
 STRIDE = 16
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of ImageNet, which such networks are trained on
 

@@ -21,8 +21,6 @@ from regard.models.captioner.config import CaptionerConfig
 from regard.models.contract import Memory, Tokens
 from regard.models.layers.embedding import Embedding, initialise
 
-__all__ = ["BlockDecoder"]
-
 
 class BlockDecoder(nn.Module):
     """A decoder of words from the places of a grid; known words are decoded all at once."""

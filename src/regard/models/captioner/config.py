@@ -7,8 +7,6 @@ from regard.config import option, show_value
 from regard.errors import ConfigError
 from regard.models.config import DEEPEST, HEADS, LARGEST, WIDEST, ModelConfig, check_divisible
 
-__all__ = ["CaptionerConfig"]
-
 
 @dataclass(frozen=True)
 class CaptionerConfig(ModelConfig):

@@ -36,9 +36,6 @@ from regard.models.contract import Memory, Tokens
 from regard.models.layers.cells import Dropout, Stack
 from regard.models.layers.recurrent import attend_rows, can_bypass, is_standard, make_linear, repeat_rows
 
-__all__ = ["LSTMDecoder"]
-
-
 WEIGHTINGS = {"soft": weighting.Softmax, "hard": weighting.Hard, "straight-through": weighting.Gumbel}
 
 

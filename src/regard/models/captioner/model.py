@@ -24,8 +24,6 @@ from regard.models.layers.recurrent import make_readout
 from regard.models.notation import Notation, Reading, additive
 from regard.models.weights import load_weights
 
-__all__ = ["CaptionerModel"]
-
 
 class CaptionerModel(Model):
     """A network that turns a picture into a grid of features, and an LSTM or a Transformer that describes it."""

@@ -22,8 +22,6 @@ from regard.models.convnet.config import ConvNetConfig
 from regard.models.layers.resnet import ResNet, make_norm
 from regard.models.notation import Notation, Reading
 
-__all__ = ["ConvNetModel"]
-
 
 class ConvNetModel(Model):
     """Stages of a ResNet, self-attention after one of them, the sum over all places, and a label."""

@@ -7,8 +7,6 @@ from regard.config import option
 from regard.errors import ConfigError
 from regard.models.config import DEEPEST, HEADS, LONGEST, WIDEST, ModelConfig, check_activation, check_divisible
 
-__all__ = ["EncoderConfig"]
-
 
 @dataclass(frozen=True)
 class EncoderConfig(ModelConfig):

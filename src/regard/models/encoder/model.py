@@ -11,15 +11,13 @@ from typing import Any, cast
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from regard.attention import Alibi, Attention, Causal, Dot, Learned, Lengths, Packed, Span, Start, blocks, join
+from regard.attention import Alibi, Attention, Block, Causal, Dot, Learned, Lengths, Packed, Span, Start, blocks, join
 from regard.errors import ArgumentError
 from regard.kernels import Linear
 from regard.models.contract import Memory, Model, State, Tokens
 from regard.models.encoder.config import EncoderConfig
 from regard.models.layers.embedding import Embedding, initialise
 from regard.models.notation import Notation, Reading
-
-__all__ = ["EncoderModel"]
 
 
 class EncoderModel(Model):
@@ -97,7 +95,7 @@ class EncoderModel(Model):
         if coverage:
             raise ArgumentError("coverage: true given, expected false: a language model has no source to cover")
         count = len(memory.lengths) * rows
-        stack = cast(list[blocks.Block], list(self.encoder.blocks))
+        stack = cast(list[Block], list(self.encoder.blocks))
         row: dict[str, Any] = {f"past.{i}": block.attention.cache(count, size) for i, block in enumerate(stack)}
         for part in row.values():
             part.private_rows = self.config.positions == "alibi"

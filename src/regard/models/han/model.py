@@ -30,8 +30,6 @@ from regard.models.layers.cells import Bidirectional, Dropout
 from regard.models.layers.recurrent import can_bypass, make_linear, make_readout
 from regard.models.notation import Notation, Reading
 
-__all__ = ["HANModel"]
-
 
 class HANModel(Model):
     """A model that names a label for each of `Documents`.

@@ -28,8 +28,6 @@ from regard.kernels import available, cell_layer, dropout, linear
 from regard.models.config import Cell
 from regard.models.layers.recurrent import can_bypass
 
-__all__ = ["Bidirectional", "Dropout", "Layer", "Stack", "last_states", "reverse_rows"]
-
 GATES = {"rnn": 1, "gru": 3, "lstm": 4}
 PARTS = {"rnn": 1, "gru": 1, "lstm": 2}
 SHUT = 1e4  # a sigmoid of it is 1 and of its negative 0, exactly, and so is their gradient

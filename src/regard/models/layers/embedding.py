@@ -10,8 +10,6 @@ from torch import Tensor, nn
 from regard.attention import Embedded, Sines, Sinusoidal, SlicedProjection, Span, Start, call_records, split_packed
 from regard.kernels import dropout, installed
 
-__all__ = ["Embedding", "initialise"]
-
 
 class Embedding(nn.Module):
     """Token embeddings times √d, or as they are, with their positions, and dropout on the sum."""

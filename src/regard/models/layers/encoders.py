@@ -18,8 +18,6 @@ from regard.models.layers.embedding import initialise
 from regard.models.layers.mixing import Convolution
 from regard.models.layers.recurrent import make_linear, to_autocast_dtype
 
-__all__ = ["BlockEncoder", "make_encoder", "mean_annotation"]
-
 
 class BlockEncoder(nn.Module):
     """Embedded words with sinusoidal positions, re-read by blocks of self-attention or of gated convolutions.

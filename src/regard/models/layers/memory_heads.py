@@ -15,8 +15,6 @@ from torch import Tensor, nn
 from regard.attention import Cosine
 from regard.models.layers.recurrent import make_linear
 
-__all__ = ["Machine", "MemoryHeads", "sharpen_weights", "shift_weights"]
-
 SHUT = -4.0  # a gate before its sigmoid
 
 

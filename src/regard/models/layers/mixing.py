@@ -23,8 +23,6 @@ from regard.attention import Lengths, Span, padded_index, split_packed
 from regard.kernels import Linear
 from regard.models.layers.cells import Bidirectional
 
-__all__ = ["Convolution", "Recurrence"]
-
 EVEN = 8  # matrix products are quick with widths that are multiples of this
 
 

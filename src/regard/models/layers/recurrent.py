@@ -16,18 +16,6 @@ from regard.attention import Additive, Attention, Dot, General, Score, Softmax, 
 from regard.kernels import Linear, backends
 from regard.models.contract import Memory, Model
 
-__all__ = [
-    "RecurrentModel",
-    "attend_rows",
-    "can_bypass",
-    "is_standard",
-    "make_linear",
-    "make_readout",
-    "maxout",
-    "repeat_rows",
-    "to_autocast_dtype",
-]
-
 
 class RecurrentModel(Model):
     """A model with a recurrent decoder, and mostly a recurrent encoder, too.

@@ -20,8 +20,6 @@ from torch import Tensor, nn
 from regard.attention import check_positive
 from regard.errors import ArgumentError, ShapeError
 
-__all__ = ["ResNet", "make_norm"]
-
 Norm = Literal["batch", "place"]
 
 

@@ -6,8 +6,6 @@ from typing import Literal
 from regard.config import option
 from regard.models.config import DEEPEST, WIDEST, ModelConfig
 
-__all__ = ["LSTMNConfig"]
-
 
 @dataclass(frozen=True)
 class LSTMNConfig(ModelConfig):

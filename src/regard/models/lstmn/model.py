@@ -47,8 +47,6 @@ from regard.models.layers.recurrent import RecurrentModel, attend_rows, can_bypa
 from regard.models.lstmn.config import LSTMNConfig
 from regard.models.notation import Notation, Reading, additive
 
-__all__ = ["LSTMNModel", "Tapes"]
-
 FULL_PRECISION = (torch.float32, torch.float64)
 
 

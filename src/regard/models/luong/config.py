@@ -7,8 +7,6 @@ from regard.config import option
 from regard.errors import ConfigError
 from regard.models.config import DEEPEST, LONGEST, Cell, EncoderDecoderConfig
 
-__all__ = ["LuongConfig"]
-
 
 @dataclass(frozen=True)
 class LuongConfig(EncoderDecoderConfig):

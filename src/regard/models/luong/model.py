@@ -59,8 +59,6 @@ from regard.models.layers.recurrent import (
 from regard.models.luong.config import LuongConfig
 from regard.models.notation import Notation, Reading, additive
 
-__all__ = ["LuongModel"]
-
 
 def make_score(config: LuongConfig) -> Score:
     """Make the score that has this name in the paper."""

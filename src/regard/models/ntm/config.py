@@ -7,8 +7,6 @@ from regard.config import option
 from regard.errors import ConfigError
 from regard.models.config import WIDEST, ModelConfig
 
-__all__ = ["NTMConfig"]
-
 
 @dataclass(frozen=True)
 class NTMConfig(ModelConfig):

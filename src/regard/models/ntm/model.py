@@ -39,8 +39,6 @@ from regard.models.layers.recurrent import RecurrentModel, make_linear, make_rea
 from regard.models.notation import Notation, Reading
 from regard.models.ntm.config import NTMConfig
 
-__all__ = ["NTMModel"]
-
 BLANK = 1e-6
 
 

@@ -6,8 +6,6 @@ from regard.config import option
 from regard.errors import ConfigError
 from regard.models.config import WIDEST, ModelConfig
 
-__all__ = ["PointerConfig"]
-
 
 @dataclass(frozen=True)
 class PointerConfig(ModelConfig):

@@ -36,8 +36,6 @@ from regard.models.layers.recurrent import RecurrentModel, repeat_rows
 from regard.models.notation import Notation, additive
 from regard.models.pointer.config import PointerConfig
 
-__all__ = ["PointerModel"]
-
 
 class PointerModel(RecurrentModel):
     """An LSTM encoder, an LSTM decoder, and an attention that is the output."""

@@ -7,8 +7,6 @@ from regard.config import option
 from regard.errors import ConfigError
 from regard.models.config import DEEPEST, WIDEST, Cell, ModelConfig
 
-__all__ = ["RNNConfig"]
-
 
 @dataclass(frozen=True)
 class RNNConfig(ModelConfig):

@@ -29,8 +29,6 @@ from regard.models.layers.recurrent import RecurrentModel, make_linear, make_rea
 from regard.models.notation import Notation, Reading
 from regard.models.rnn.config import RNNConfig
 
-__all__ = ["RNNModel"]
-
 
 class RNNModel(RecurrentModel):
     """Recurrent encoder and decoder with a fixed context between them."""

@@ -6,8 +6,6 @@ from typing import Literal
 from regard.config import option
 from regard.models.config import DEEPEST, WIDEST, EncoderDecoderConfig
 
-__all__ = ["RNNSearchConfig"]
-
 
 @dataclass(frozen=True)
 class RNNSearchConfig(EncoderDecoderConfig):

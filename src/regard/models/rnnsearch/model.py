@@ -47,8 +47,6 @@ from regard.models.layers.recurrent import (
 from regard.models.notation import Notation, Reading, additive
 from regard.models.rnnsearch.config import RNNSearchConfig
 
-__all__ = ["RNNSearchModel"]
-
 FULL_PRECISION = (torch.float32, torch.float64)
 
 

@@ -7,8 +7,6 @@ from regard.config import option
 from regard.errors import ConfigError
 from regard.models.config import DEEPEST, HEADS, LONGEST, WIDEST, ModelConfig, check_activation, check_divisible
 
-__all__ = ["TransformerConfig"]
-
 WINDOW_RADIUS = {"window": 8, "convolution": 1}  # words on each side, where model.reach says nothing
 
 

@@ -41,8 +41,6 @@ from regard.models.layers.embedding import Embedding, initialise
 from regard.models.layers.mixing import Convolution, Recurrence
 from regard.models.transformer.config import WINDOW_RADIUS, TransformerConfig
 
-__all__ = ["TransformerModel"]
-
 
 class TransformerModel(Model):
     """Encoder and decoder stacks of blocks."""

@@ -9,8 +9,6 @@ from regard.errors import RegardError
 from regard.serving.answers import error_of
 from regard.serving.requests import ApiError
 
-__all__ = ["FAULT", "PATHS", "ProtocolError", "is_open_path", "is_protocol_path", "to_protocol"]
-
 PATHS = frozenset(
     ("/translate", "/translate_file", "/detect", "/suggest", "/languages", "/frontend/settings", "/health", "/spec")
 )

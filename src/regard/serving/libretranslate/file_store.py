@@ -6,8 +6,6 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 
-__all__ = ["FileStore"]
-
 FILES = 100  # that are held, at most
 BYTES = 64 * 2**20  # of all of them
 SECONDS = 600.0  # for which one is held

@@ -14,8 +14,6 @@ from regard.serving.libretranslate.tag_placement import Link
 from regard.serving.libretranslate.text_translation import Renderable, keep_space, render_all
 from regard.serving.service import Service
 
-__all__ = ["ENDINGS", "PlainText", "TranslatableFile", "read_file"]
-
 
 @dataclass(frozen=True)
 class PlainText:

@@ -10,8 +10,6 @@ import re
 from dataclasses import dataclass
 from functools import cached_property
 
-__all__ = ["RAW", "Token", "list_names", "tokenise"]
-
 
 def list_names(text: str) -> frozenset[str]:
     """The names of elements in a text."""

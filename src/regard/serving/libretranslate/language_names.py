@@ -1,7 +1,5 @@
 """English names of languages, by their codes of two or three letters, for people who choose one from a list."""
 
-__all__ = ["language_name", "same_language"]
-
 NAMES = {
     "af": "Afrikaans", "am": "Amharic", "ar": "Arabic", "az": "Azerbaijani", "be": "Belarusian", "bg": "Bulgarian",
     "bn": "Bengali", "bs": "Bosnian", "ca": "Catalan", "cs": "Czech", "cy": "Welsh", "da": "Danish", "de": "German",

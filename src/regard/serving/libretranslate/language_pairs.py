@@ -8,8 +8,6 @@ from regard.data import DataSettings, language_profile, language_tags
 from regard.serving.libretranslate.language_names import same_language
 from regard.serving.models import ServedModel
 
-__all__ = ["LanguagePair", "LanguageTable", "find_tag"]
-
 CERTAIN = 50.0  # confidence from which a text that is in the target language already is left as it is
 
 

@@ -15,9 +15,6 @@ from dataclasses import dataclass, field
 from regard.serving.libretranslate.html_tokens import Token, list_names, tokenise
 from regard.serving.libretranslate.tag_placement import Element, Link, Node, Point, place_tags
 
-__all__ = ["Document", "Segment", "parse_html"]
-
-
 BLOCKS = list_names(
     "address area article aside audio base blockquote body br button canvas caption center col colgroup datalist dd "
     "details dialog dir div dl dt embed fieldset figcaption figure footer form frame frameset h1 h2 h3 h4 h5 h6 head "

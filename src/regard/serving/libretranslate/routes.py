@@ -29,8 +29,6 @@ from regard.serving.requests import check_text, read_json, shorten
 from regard.serving.service import Service
 from regard.serving.text_log import log_texts
 
-__all__ = ["add_libretranslate"]
-
 Finish = Callable[[Service, Request, Coroutine[Any, Any, Any]], Awaitable[Response]]
 FORM_FIELDS = 100  # of a form, at most
 

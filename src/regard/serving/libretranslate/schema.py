@@ -5,8 +5,6 @@ from typing import Any
 from regard.serving.schemas import TEXT, array, table
 from regard.serving.settings import ServeSettings
 
-__all__ = ["EXAMPLES", "SUMMARIES", "describe_libretranslate"]
-
 KEY = {"type": "string", "description": "API key, if the server asks for one and no header has it"}
 SOURCE = {"type": "string", "description": "language of the text, or auto", "minLength": 1}
 TEXTS = "translate"  # a route, and no task

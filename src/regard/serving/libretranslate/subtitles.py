@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from regard.serving.libretranslate.markup import Document, parse_html
 from regard.serving.libretranslate.tag_placement import Link
 
-__all__ = ["Subtitles", "parse_srt"]
-
 TIMES = re.compile(r"^[ \t]*\d+:\d\d:\d\d[,.]\d{1,3}[ \t]*-->[ \t]*\d+:\d\d:\d\d[,.]\d{1,3}.*$")
 PLACE = re.compile(r"(?:\{\\[^{}]*\})*")
 WORD = re.compile(r"(?:<[^<>]*>|\S)+")  # a tag's spaces end no word

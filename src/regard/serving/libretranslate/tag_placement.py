@@ -15,8 +15,6 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import NamedTuple
 
-__all__ = ["Element", "Node", "Point", "place_tags"]
-
 Link = tuple[int, int]
 WORD = re.compile(r"\S+")
 LEADING, TRAILING = re.compile(r"\W*"), re.compile(r"\W*\Z")

@@ -11,8 +11,6 @@ from regard.serving.libretranslate.tag_placement import Link
 from regard.serving.requests import TranslateRequest
 from regard.serving.service import Service
 
-__all__ = ["Renderable", "keep_space", "render_all", "translate_documents", "translate_linked", "translate_plain"]
-
 LinkedText = tuple[str, Sequence[Link]]
 
 

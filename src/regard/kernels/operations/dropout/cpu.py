@@ -13,8 +13,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-__all__ = ["STEPS", "DropoutAdd", "Dropout", "ReluDropout", "draw"]
-
 STEPS = 1 << 16  # what sixteen bits can say
 
 

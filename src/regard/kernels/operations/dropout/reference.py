@@ -3,8 +3,6 @@
 import torch
 from torch import Tensor
 
-__all__ = ["dropout_add", "dropout", "gelu_dropout", "relu_dropout", "silu_dropout"]
-
 
 def dropout(x: Tensor, keep: Tensor, keep_probability: float) -> Tensor:
     """Set some numbers of x to zero and scale the others, so that the expectation stays the same."""

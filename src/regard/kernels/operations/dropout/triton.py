@@ -26,8 +26,6 @@ from regard.kernels.operations.dropout.triton_kernels import (
 from regard.kernels.operations.linear.column_sums import processors, total
 from regard.kernels.operations.linear.row_sums import row_sums
 
-__all__ = ["draw_seed", "dropout", "embed", "gelu_dropout", "odds", "relu_dropout", "silu_dropout"]
-
 
 def draw_seed(device: torch.device | str, count: int = 1) -> Int[Tensor, " {count}"]:
     """Draw seeds from torch's generator for that device, so that `torch.manual_seed` repeats what is dropped.

@@ -10,17 +10,6 @@ from typing import no_type_check
 import triton
 import triton.language as tl
 
-__all__ = [
-    "embed_forward",
-    "is_kept",
-    "mask",
-    "relu_backward",
-    "relu_forward",
-    "smooth_backward",
-    "smooth_forward",
-    "words",
-]
-
 GROUP = tl.constexpr(8)  # rows that share a draw
 ROUNDS = tl.constexpr(7)
 

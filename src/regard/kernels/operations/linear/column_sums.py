@@ -14,8 +14,6 @@ import triton.language as tl
 from jaxtyping import Float
 from torch import Tensor
 
-__all__ = ["column_sums", "processors", "total"]
-
 
 def column_sums(x: Float[Tensor, "t c"]) -> Float[Tensor, " c"]:
     """Compute x.sum(0) in float32."""

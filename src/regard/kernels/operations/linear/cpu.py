@@ -13,8 +13,6 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-__all__ = ["linear", "pack_weights", "store"]
-
 
 class Store(threading.local):
     """Packed weights by where the weight lies, beside the weight itself; None where nothing is to be packed.

@@ -18,8 +18,6 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-__all__ = ["HalfCopies", "to_half", "half_linear_with_input", "half_linear", "half_linear_pair"]
-
 # Thread-local, as is the choice of a backend.
 store = threading.local()
 

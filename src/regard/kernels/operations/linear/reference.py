@@ -6,8 +6,6 @@ from torch import Tensor
 
 from regard.kernels.reference import widen
 
-__all__ = ["column_sums", "linear", "row_sums"]
-
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """Compute y_i = Σ_j W_ij x_j + b_i: [*b e], [d e] and [d] -> [*b d]."""

@@ -16,8 +16,6 @@ from torch import Tensor
 
 from regard.kernels.triton import interpreted
 
-__all__ = ["row_sums"]
-
 TILE = tl.constexpr(32)
 PARTS = tl.constexpr(16)  # tiles of an index that are added at once
 

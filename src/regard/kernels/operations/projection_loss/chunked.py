@@ -15,8 +15,6 @@ from torch.autograd.function import once_differentiable
 
 from regard.machine import wide_dtype
 
-__all__ = ["ProjectionLoss"]
-
 
 class ProjectionLoss(torch.autograd.Function):
     """Losses and gradients in one sweep."""

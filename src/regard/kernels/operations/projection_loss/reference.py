@@ -10,8 +10,6 @@ from typing import Any
 import torch.nn.functional as F
 from torch import Tensor
 
-__all__ = ["projection_loss"]
-
 IGNORED = -100
 
 

@@ -18,8 +18,6 @@ from torch.autograd.function import once_differentiable
 from regard.kernels.operations.linear.column_sums import column_sums
 from regard.kernels.triton import interpreted
 
-__all__ = ["ProjectionLoss"]
-
 BYTES = 1 << 30  # of a chunk's logits, by default
 LOG2E = tl.constexpr(1.4426950408889634)
 ROW = 1 << 15  # classes that stand in the registers of one program

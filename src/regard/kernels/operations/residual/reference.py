@@ -7,8 +7,6 @@ from torch import Tensor
 
 from regard.kernels.operations.dropout import reference
 
-__all__ = ["residual"]
-
 
 def residual(
     x: Tensor,

@@ -19,8 +19,6 @@ from regard.kernels.operations.dropout.triton import draw_seed, odds
 from regard.kernels.operations.dropout.triton_kernels import is_kept, words
 from regard.kernels.operations.linear.column_sums import processors, total
 
-__all__ = ["residual"]
-
 GROUP = tl.constexpr(8)
 WARPS = 24  # of a multiprocessor that are busy backward: as many as their registers let in at once
 

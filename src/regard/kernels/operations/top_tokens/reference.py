@@ -4,8 +4,6 @@
 import torch
 from torch import Tensor
 
-__all__ = ["top_tokens"]
-
 
 def top_tokens(
     scores: Tensor, count: int, never: tuple[int, ...], end: int, early: Tensor, forced: Tensor

@@ -12,8 +12,6 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-__all__ = ["top_tokens"]
-
 LANES = 1024
 
 

@@ -20,8 +20,6 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-__all__ = ["ScoreWeights", "read_source", "read_tapes", "run_tapes", "step_lstm"]
-
 sigmoid_backward = torch.ops.aten.sigmoid_backward.grad_input
 tanh_backward = torch.ops.aten.tanh_backward.grad_input
 BLOCK = 16  # steps: what is between a key and its score stays near the processor

@@ -13,8 +13,6 @@ from torch import Tensor
 
 from regard.kernels.recurrence.lstmn.cpu import ScoreWeights
 
-__all__ = ["read_source", "read_tapes", "run_tapes"]
-
 
 def run_tapes(
     projected: Float[Tensor, "n b g"],

@@ -20,8 +20,6 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-__all__ = ["recur"]
-
 
 def recur(
     projected: Float[Tensor, "b n g"],

@@ -10,8 +10,6 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-__all__ = ["recur"]
-
 
 def recur(
     projected: Float[Tensor, "b n g"],

@@ -20,8 +20,6 @@ from torch.autograd.function import once_differentiable
 
 from regard.kernels.additive import few_queries
 
-__all__ = ["recur"]
-
 
 def recur(
     projected: Float[Tensor, "n b g"],
