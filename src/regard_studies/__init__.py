@@ -151,6 +151,8 @@ def run(name: str, *, seed: int = 0, quick: bool = False, setting: "Setting | No
         raise CommandError(f"there is no study {name!r}{hint} (there are {', '.join(STUDIES)})")
     study = STUDIES[name]
     if study.trained:
+        from regard_studies.setting import Setting
+
         page: Page = function(study.run)(setting or Setting(seeds=(seed,), quick=quick))
         return page
     page = function(study.run)(seed=seed, quick=quick)
