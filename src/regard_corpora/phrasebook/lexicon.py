@@ -1,6 +1,6 @@
 """The lexicon of the phrasebook, each entry in English, German and French.
 
-The entries are in words.txt, one per line, columns apart by `|`. Every English word has one translation within its
+The entries are in words.toml, one per line, columns apart by `|`. Every English word has one translation within its
 category, so that a sentence has one translation.
 
 - Verbs: English, German and French notations (see `inflection`), the classes of noun that their object may have, and
@@ -19,9 +19,9 @@ Entries are compared by identity: they are looked up quickly.
 
 import dataclasses
 import functools
-import importlib.resources
 import typing
 
+from regard_corpora import tables
 from regard_corpora.phrasebook.inflection import (
     EnglishVerb,
     FrenchVerb,
@@ -208,15 +208,11 @@ INCLUDES = {  # a class of objects may take in others
 
 @functools.cache
 def sections(edition: int) -> dict[str, list[list[str]]]:
-    """Read the tables of words.txt, each a list of rows of columns; the second edition adds those of everyday.txt."""
+    """Read the tables of words.toml, each a list of rows of columns; the second edition adds those of everyday.toml."""
     table: dict[str, list[list[str]]] = {}
-    for file in ("words.txt", "everyday.txt")[:edition]:
-        text = importlib.resources.files(__package__).joinpath(file).read_text(encoding="utf-8")
-        for line in text.splitlines()[1:]:
-            if line.startswith("["):
-                rows = table.setdefault(line.strip("[]"), [])
-            elif line:
-                rows.append([cell.strip() for cell in line.split("|")])
+    for file in ("words", "everyday")[:edition]:
+        for name, text in tables.read(f"phrasebook/{file}.toml").items():
+            table.setdefault(name, []).extend(tables.rows(text))
     return table
 
 
