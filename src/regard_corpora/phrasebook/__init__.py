@@ -24,9 +24,9 @@ from regard.data import Example, builtin
 from regard_corpora.phrasebook import english, french, german
 from regard_corpora.phrasebook.derivation import search
 from regard_corpora.phrasebook.grammar import Grammar
+from regard_corpora.phrasebook.lexicon import all_words
 from regard_corpora.phrasebook.meaning import Sentence
 from regard_corpora.phrasebook.natural import STYLES, Style, choose_style, contract, join_words, spell_out
-from regard_corpora.phrasebook.pool import all_words
 from regard_corpora.phrasebook.words import Word, finish, links
 
 __all__ = ["PAIRS", "SEARCH", "Options", "derive", "draw", "every", "find_example"]

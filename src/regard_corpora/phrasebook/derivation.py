@@ -12,8 +12,8 @@ from collections.abc import Sequence
 
 from regard_corpora.phrasebook import english, lexicon
 from regard_corpora.phrasebook.grammar import Grammar
+from regard_corpora.phrasebook.lexicon import Pool
 from regard_corpora.phrasebook.meaning import Sentence
-from regard_corpora.phrasebook.pool import Pool
 
 __all__ = ["english_forms", "search"]
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from regard.data import Example
 from regard_corpora.phrasebook.english import AM, AUXILIARIES, DETS, DO, OBJECTS, OWNERS, SUBJECTS, WAS
-from regard_corpora.phrasebook.pool import all_words
+from regard_corpora.phrasebook.lexicon import all_words
 
 __all__ = ["RELATIONS", "name_relations"]
 
