@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from regard_corpora.demo import STEPS, demonstrate, remove_earlier
     from regard_corpora.lineage import BINS, LONGEST, MODELS, compare
     from regard_corpora.phrasebook import find_example
-    from regard_corpora.phrasebook.relation_names import RELATIONS, name_relations
+    from regard_corpora.phrasebook.analysis import RELATIONS, name_relations
     from regard_corpora.scenes import Pictured
 
 __all__ = [
@@ -39,7 +39,7 @@ __getattr__, __dir__ = door(
         "demo": "STEPS demonstrate remove_earlier",
         "lineage": "BINS LONGEST MODELS compare",
         "phrasebook": "find_example",
-        "phrasebook.relation_names": "RELATIONS name_relations",
+        "phrasebook.analysis": "RELATIONS name_relations",
         "scenes": "Pictured",
     },
 )

@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator
 
 from regard.data import Example, builtin
 from regard_corpora.phrasebook import english, french, german
-from regard_corpora.phrasebook.derivation import search
+from regard_corpora.phrasebook.analysis import search
 from regard_corpora.phrasebook.grammar import Grammar
 from regard_corpora.phrasebook.lexicon import all_words
 from regard_corpora.phrasebook.meaning import Sentence

@@ -337,6 +337,17 @@ class Pool:
             for verb in plain
         }
 
+    @property
+    def every_verb(self) -> list[Verb]:
+        """Return the verbs of all kinds."""
+        kinds = self.verbs, self.giving, self.going, self.staying, self.thinking, self.trying, self.weather
+        return [verb for verbs in kinds for verb in verbs]
+
+    @property
+    def every_noun(self) -> list[Noun]:
+        """Return the nouns of all kinds."""
+        return [noun for nouns in self.nouns.values() for noun in nouns]
+
     def has(self, *forms: str) -> bool:
         """Return whether one of the forms may be used."""
         return self.only is None or not self.only.isdisjoint(forms)
