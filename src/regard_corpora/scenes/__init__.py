@@ -21,9 +21,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from regard.data import Example, builtin
-from regard_corpora.scenes.placing import ASKED, for_caption, for_question
-from regard_corpora.scenes.scene import Scene, Shape
-from regard_corpora.scenes.wording import answer, caption, links
+from regard_corpora.scenes.scene import ASKED, Scene, Shape, answer, caption, for_caption, for_question, links
 
 if TYPE_CHECKING:
     import numpy as np

@@ -1,8 +1,24 @@
-"""A scene: shapes of a size, a colour and a kind, each at a place, and how they stand to each other."""
+"""A scene: shapes of a size, a colour and a kind, each at a place; how one is drawn at random, with shapes that do not
+touch and whose relations are clear to see; and its caption, a sentence that describes it all.
+"""
 
-from typing import Literal, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Literal, NamedTuple, TypeVar
 
-__all__ = ["COLOURS", "KINDS", "RADII", "Scene", "Shape", "relation"]
+__all__ = [
+    "ASKED",
+    "COLOURS",
+    "KINDS",
+    "RADII",
+    "Scene",
+    "Shape",
+    "answer",
+    "caption",
+    "for_caption",
+    "for_question",
+    "links",
+    "relation",
+]
 
 KINDS = ("circle", "square", "triangle", "star", "cross")
 COLOURS = ("red", "green", "blue", "yellow", "purple", "orange")
@@ -10,6 +26,32 @@ RADII = {"small": 8.5, "large": 15.0}  # in hundredths of the picture's side, as
 CLEAR = 1.6  # how much further apart two shapes are along one axis than along the other
 
 Relation = Literal["above", "below", "on the left of", "on the right of"]
+
+T = TypeVar("T")
+Random = Callable[[], float]
+
+APART = 3  # between two shapes
+THIRDS = ((0, 34), (43, 57), (66, 100))  # where a shape is at the left, in the middle, at the right; gaps between
+VALUES = {"size": tuple(RADII), "colour": COLOURS, "kind": KINDS}
+ASKED = {  # what a question is about, and what the two places share
+    "which-size": ("size", "colour"),
+    "which-shape": ("kind", "colour"),
+    "which-colour": ("colour", "kind"),
+}
+FAR = 50  # between the two places of a question, along one axis at least
+TRIES = 30
+PLACES = {
+    (0, 0): "in the top left corner",
+    (1, 0): "at the top",
+    (2, 0): "in the top right corner",
+    (0, 1): "on the left",
+    (1, 1): "in the middle",
+    (2, 1): "on the right",
+    (0, 2): "in the bottom left corner",
+    (1, 2): "at the bottom",
+    (2, 2): "in the bottom right corner",
+}
+NOBODY = -1  # of which shape a word like "above" speaks
 
 
 class Shape(NamedTuple):
@@ -56,3 +98,163 @@ def relation(one: Shape, other: Shape) -> Relation | None:
     if abs(dx) >= CLEAR * abs(dy):
         return "on the left of" if dx < 0 else "on the right of"
     return None
+
+
+def for_caption(random: Random, most: int) -> Scene | None:
+    """Draw one to `most` shapes, in the order of their caption; None where they found no room."""
+    count = 1 + int(random() * most)
+    looks = list[tuple[str, str, str]]()
+    while len(looks) < count:  # no two look alike, so that each word speaks of one
+        look = (choice(random, tuple(RADII)), choice(random, COLOURS), choice(random, KINDS))
+        if look not in looks:
+            looks.append(look)
+    if count == 1:
+        across, down = choice(random, THIRDS), choice(random, THIRDS)
+        return Scene((place_shape(random, looks[0], across, down),))
+    shapes = fill(random, [], looks, lambda one, other: relation(one, other) is not None)
+    return None if shapes is None else Scene(sort_for_caption(shapes))
+
+
+def for_question(random: Random, question: str, most: int) -> Scene | None:
+    """Draw a ringed shape, one far from it that shares its colour (or kind), and one to `most` others that do not.
+
+    What is asked of the second, its size, kind or colour, is drawn for all alike; kinds and colours so that no two of
+    the shapes without a ring have the same. All of them are far from the ring: where a shape stands tells nothing.
+    """
+    attribute, shared = ASKED[question]
+    common = choice(random, VALUES[shared])
+    others = [value for value in VALUES[shared] if value != common]
+    looks, used = list[tuple[str, str, str]](), set[str]()
+    for i in range(3 + int(random() * most)):
+        look = {name: choice(random, values) for name, values in VALUES.items()}
+        look[shared] = common if i < 2 else choice(random, others)
+        if attribute != "size" and i > 0:
+            look[attribute] = choice(random, [value for value in VALUES[attribute] if value not in used])
+            used.add(look[attribute])
+        looks.append((look["size"], look["colour"], look["kind"]))
+    ringed = place_shape(random, looks[0], (0, 100), (0, 100), True)
+    shapes = fill(random, [ringed], looks[1:], lambda one, other: other is not ringed or far(one, other))
+    return None if shapes is None else Scene(tuple(shapes), question)
+
+
+def far(one: Shape, other: Shape) -> bool:
+    """Return whether two shapes are at least FAR from each other, from left to right or from top to bottom."""
+    return max(abs(one.x - other.x), abs(one.y - other.y)) >= FAR
+
+
+def fill(
+    random: Random,
+    shapes: list[Shape],
+    looks: Sequence[tuple[str, str, str]],
+    fits: Callable[[Shape, Shape], bool],
+) -> list[Shape] | None:
+    """Add further shapes, each in a place that fits all before; None where there is no room."""
+    arranged = list(shapes)
+    for look in looks:
+        for _ in range(TRIES):
+            shape = place_shape(random, look, (0, 100), (0, 100))
+            if all(clear_of(shape, each) and fits(shape, each) for each in arranged):
+                arranged.append(shape)
+                break
+        else:
+            return None
+    return arranged
+
+
+def place_shape(
+    random: Random, look: tuple[str, str, str], across: tuple[int, int], down: tuple[int, int], ringed: bool = False
+) -> Shape:
+    """Place a shape somewhere in a range, wholly inside the picture."""
+    edge = margin(look, ringed)
+    x, y = (within(random, max(low, edge), min(high, 100 - edge)) for low, high in (across, down))
+    return Shape(*look, x, y, ringed)
+
+
+def margin(look: tuple[str, str, str], ringed: bool = False) -> int:
+    """Return how near to the edge of the picture a centre may be."""
+    return int(Shape(*look, 0, 0, ringed).reach) + 1
+
+
+def within(random: Random, low: int, high: int) -> int:
+    return low + int(random() * (high - low + 1))
+
+
+def clear_of(one: Shape, other: Shape) -> bool:
+    """Return whether two shapes do not touch."""
+    least = one.reach + other.reach + APART
+    return (one.x - other.x) ** 2 + (one.y - other.y) ** 2 >= least**2
+
+
+def sort_for_caption(shapes: Sequence[Shape]) -> tuple[Shape, ...]:
+    """Sort shapes for a caption: the only large one first, if there is one; then from top left to bottom right.
+
+    Where every two shapes stand clearly above or beside each other, the one above or on the left has the smaller x + y.
+    """
+    rising = sorted(shapes, key=lambda shape: shape.x + shape.y)
+    large = [shape for shape in rising if shape.size == "large"]
+    if len(large) == 1:
+        rising.remove(large[0])
+        rising.insert(0, large[0])
+    return tuple(rising)
+
+
+def find_third(shape: Shape) -> tuple[int, int]:
+    """Find the third of the picture that a shape is in, across and down: 0, 1 or 2."""
+    across, down = (next(i for i, (low, high) in enumerate(THIRDS) if low <= at <= high) for at in (shape.x, shape.y))
+    return across, down
+
+
+def choice(random: Random, among: Sequence[T]) -> T:
+    return among[int(random() * len(among))]
+
+
+def caption(scene: Scene) -> tuple[list[str], list[int]]:
+    """Return the words, and the index of the shape that each is about: only sizes, colours and kinds are about one.
+
+    One shape is said to be where it is in the picture; of several, the first stands in relations to the others.
+    """
+    words, speaks_of = list[str](), list[int]()
+
+    def say(text: str) -> None:
+        words.extend(text.split())
+        speaks_of.extend([NOBODY] * (len(words) - len(speaks_of)))
+
+    def name(i: int) -> None:
+        size, colour, kind = scene.shapes[i][:3]
+        say("a")
+        words.extend((size, colour, kind))
+        speaks_of.extend([i] * 3)
+
+    first, *others = scene.shapes
+    name(0)
+    if not others:
+        say(PLACES[find_third(first)])
+    before = None
+    for i, other in enumerate(others, 1):
+        stands = str(relation(first, other))
+        say(("and " if i > 1 else "") + (stands if stands != before else ""))
+        name(i)
+        before = stands
+    return words, speaks_of
+
+
+def answer(scene: Scene) -> str:
+    """Return the size, kind or colour of the shape that shares something with the ringed one, as the question asks."""
+    return str(getattr(scene.shapes[1], ASKED[scene.question][0]))
+
+
+def links(scene: Scene, words: list[str], speaks_of: list[int]) -> tuple[tuple[int, int], ...]:
+    """Link the words of the scene's description to the words of its caption."""
+    starts, at = [], 0
+    for shape in scene.shapes:
+        starts.append(at)
+        at += len(shape.words) + 1  # a comma
+    pairs = []
+    for j, (word, i) in enumerate(zip(words, speaks_of, strict=True)):
+        if i != NOBODY:
+            pairs.append((starts[i] + attributes(scene.shapes[i]).index(word), j))
+    return tuple(sorted(pairs))
+
+
+def attributes(shape: Shape) -> list[str]:
+    return list(shape.words[:-2])
