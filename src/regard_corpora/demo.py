@@ -14,8 +14,6 @@ from regard.report import exit_status, train_and_report
 from regard.run import Aligned, Run, load
 from regard.training import Result
 
-__all__ = ["STEPS", "Demonstration", "demonstrate", "remove_earlier", "settings"]
-
 STEPS = 1440
 PAIRS = 40_000
 MARK = ".demonstration"

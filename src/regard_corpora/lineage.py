@@ -15,8 +15,6 @@ from regard.inspection import save
 from regard.run import load
 from regard_corpora import demo as phrasebook
 
-__all__ = ["MODELS", "Lineage", "compare", "settings"]
-
 MODELS = {
     "rnn": "a fixed context (Cho 2014)",
     "rnnsearch": "attention (Bahdanau 2015)",

@@ -8,8 +8,6 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-__all__ = ["lines", "read", "rows"]
-
 
 @functools.cache
 def read(name: str) -> dict[str, Any]:

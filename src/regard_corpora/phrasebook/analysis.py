@@ -31,8 +31,6 @@ from regard_corpora.phrasebook.grammar import Grammar
 from regard_corpora.phrasebook.lexicon import Pool, all_words
 from regard_corpora.phrasebook.meaning import Sentence
 
-__all__ = ["RELATIONS", "english_forms", "name_relations", "search"]
-
 PATIENCE = 600  # tries from one start
 LOOK = 150  # the first of them, of which the best is gone on with
 # Words that english.py says beside those of its tables.

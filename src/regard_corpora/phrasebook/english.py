@@ -38,8 +38,6 @@ from regard_corpora.phrasebook.meaning import (
 )
 from regard_corpora.phrasebook.words import Word, add, join, put, say, say_sentence, say_time
 
-__all__ = ["speak"]
-
 FORMS = forms_of("english")
 SUBJECTS, OBJECTS, OWNERS, DETS = (FORMS[name] for name in ("subjects", "objects", "owners", "dets"))
 AM, WAS, DO = (FORMS[name] for name in ("am", "was", "do"))

@@ -41,8 +41,6 @@ from regard_corpora.phrasebook.meaning import (
 )
 from regard_corpora.phrasebook.words import Word, add, join, put, say, say_sentence, say_time
 
-__all__ = ["speak", "vowel"]
-
 FORMS = forms_of("french")
 SUBJECTS, DIRECT, INDIRECT = (FORMS[name] for name in ("subjects", "direct", "indirect"))
 APART, REFLEXIVE, OWNERS = (FORMS[name] for name in ("apart", "reflexive", "owners"))

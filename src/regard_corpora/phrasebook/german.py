@@ -48,8 +48,6 @@ from regard_corpora.phrasebook.words import (
     say_time,
 )
 
-__all__ = ["speak"]
-
 # Cases: 0 nominative, 1 accusative, 2 dative. Genders: 0 der, 1 die, 2 das, 3 plural.
 FORMS = forms_of("german")
 PRONOUNS, WHO, THE, RELATIVES, OWNERS = (FORMS[name] for name in ("pronouns", "who", "the", "relatives", "owners"))

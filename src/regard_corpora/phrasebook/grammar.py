@@ -33,8 +33,6 @@ from regard_corpora.phrasebook.nouns import (
     choices,
 )
 
-__all__ = ["Grammar"]
-
 SHAPES, LONG_SHAPES = choices("shapes"), choices("long-shapes")
 EVERYDAY_SHAPES = SHAPES + choices("everyday-shapes")
 CONTENTS, SUBORDINATES, RELATIVES, TENSES = map(choices, ("contents", "subordinates", "relatives", "tenses"))

@@ -9,20 +9,6 @@ import typing
 
 from regard_corpora import tables
 
-__all__ = [
-    "EnglishVerb",
-    "FrenchVerb",
-    "GermanVerb",
-    "english_plural",
-    "english_verb",
-    "forms_of",
-    "french_adjective",
-    "french_plural",
-    "french_verb",
-    "german_verb",
-    "keyed",
-]
-
 K = typing.TypeVar("K", bound=enum.IntEnum)
 Forms = tuple[str, str, str, str, str]
 VOWELS = frozenset("aeiou")

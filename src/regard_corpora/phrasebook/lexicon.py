@@ -35,21 +35,6 @@ from regard_corpora.phrasebook.inflection import (
     german_verb,
 )
 
-__all__ = [
-    "Adjective",
-    "Idiom",
-    "Name",
-    "Noun",
-    "Number",
-    "Phrase",
-    "Piece",
-    "Place",
-    "Pool",
-    "Profession",
-    "Verb",
-    "all_words",
-]
-
 T = typing.TypeVar("T")
 
 

@@ -20,8 +20,6 @@ from regard_corpora.phrasebook.lexicon import (
     Verb,
 )
 
-__all__ = ["Asking", "Clause", "Det", "Kind", "Modal", "NounPhrase", "Polarity", "Sentence", "Tense"]
-
 
 class Kind(enum.IntEnum):
     """The kind of a noun phrase."""

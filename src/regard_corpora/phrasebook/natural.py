@@ -16,8 +16,6 @@ from collections.abc import Callable, Sequence
 
 from regard_corpora.phrasebook.words import Word
 
-__all__ = ["STYLES", "Style", "choose_style", "contract", "join_words", "spell_out"]
-
 STOPS = (".", ",", "?")
 KEPT = ("I", "German", "French", "Italian", "Anna", "Peter", "Maria", "Paul", "Julia", "Martin")  # capitals
 BE = {"am": "'m", "are": "'re", "is": "'s"}

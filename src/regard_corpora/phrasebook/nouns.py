@@ -8,8 +8,6 @@ from regard_corpora import tables
 from regard_corpora.phrasebook.lexicon import Name, Noun, Pool, Verb
 from regard_corpora.phrasebook.meaning import NOUN_BITS, Det, Kind, NounPhrase
 
-__all__ = ["PEOPLE", "SAME", "Nouns", "choices"]
-
 T = TypeVar("T")
 
 

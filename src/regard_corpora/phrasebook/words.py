@@ -11,21 +11,6 @@ from collections.abc import Callable
 from regard_corpora.phrasebook.lexicon import Piece
 from regard_corpora.phrasebook.meaning import TIME, Clause, NounPhrase, Sentence
 
-__all__ = [
-    "FIRST",
-    "LAST",
-    "SECOND",
-    "Word",
-    "add",
-    "finish",
-    "join",
-    "links",
-    "put",
-    "say",
-    "say_sentence",
-    "say_time",
-]
-
 FIRST, SECOND, LAST = range(3)  # where the finite verb stands in a clause, in a language that moves it
 
 

@@ -15,8 +15,6 @@ from jaxtyping import Bool, Float32, UInt8
 
 from regard_corpora.scenes.scene import RADII, Scene, Shape
 
-__all__ = ["box_of", "draw", "mask_of"]
-
 RGB = {
     "red": (205, 45, 45),
     "green": (50, 150, 60),

@@ -5,21 +5,6 @@ touch and whose relations are clear to see; and its caption, a sentence that des
 from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple, TypeVar
 
-__all__ = [
-    "ASKED",
-    "COLOURS",
-    "KINDS",
-    "RADII",
-    "Scene",
-    "Shape",
-    "answer",
-    "caption",
-    "for_caption",
-    "for_question",
-    "links",
-    "relation",
-]
-
 KINDS = ("circle", "square", "triangle", "star", "cross")
 COLOURS = ("red", "green", "blue", "yellow", "purple", "orange")
 RADII = {"small": 8.5, "large": 15.0}  # in hundredths of the picture's side, as all lengths here
@@ -40,17 +25,11 @@ ASKED = {  # what a question is about, and what the two places share
 }
 FAR = 50  # between the two places of a question, along one axis at least
 TRIES = 30
-PLACES = {
-    (0, 0): "in the top left corner",
-    (1, 0): "at the top",
-    (2, 0): "in the top right corner",
-    (0, 1): "on the left",
-    (1, 1): "in the middle",
-    (2, 1): "on the right",
-    (0, 2): "in the bottom left corner",
-    (1, 2): "at the bottom",
-    (2, 2): "in the bottom right corner",
-}
+PLACES = (  # a row of them for each third, from the top
+    ("in the top left corner", "at the top", "in the top right corner"),
+    ("on the left", "in the middle", "on the right"),
+    ("in the bottom left corner", "at the bottom", "in the bottom right corner"),
+)
 NOBODY = -1  # of which shape a word like "above" speaks
 
 
@@ -143,10 +122,7 @@ def far(one: Shape, other: Shape) -> bool:
 
 
 def fill(
-    random: Random,
-    shapes: list[Shape],
-    looks: Sequence[tuple[str, str, str]],
-    fits: Callable[[Shape, Shape], bool],
+    random: Random, shapes: list[Shape], looks: Sequence[tuple[str, str, str]], fits: Callable[[Shape, Shape], bool]
 ) -> list[Shape] | None:
     """Add further shapes, each in a place that fits all before; None where there is no room."""
     arranged = list(shapes)
@@ -165,18 +141,9 @@ def place_shape(
     random: Random, look: tuple[str, str, str], across: tuple[int, int], down: tuple[int, int], ringed: bool = False
 ) -> Shape:
     """Place a shape somewhere in a range, wholly inside the picture."""
-    edge = margin(look, ringed)
-    x, y = (within(random, max(low, edge), min(high, 100 - edge)) for low, high in (across, down))
+    edge = int(Shape(*look, 0, 0, ringed).reach) + 1  # how near a centre may be to the edge of the picture
+    x, y = (choice(random, range(max(low, edge), min(high, 100 - edge) + 1)) for low, high in (across, down))
     return Shape(*look, x, y, ringed)
-
-
-def margin(look: tuple[str, str, str], ringed: bool = False) -> int:
-    """Return how near to the edge of the picture a centre may be."""
-    return int(Shape(*look, 0, 0, ringed).reach) + 1
-
-
-def within(random: Random, low: int, high: int) -> int:
-    return low + int(random() * (high - low + 1))
 
 
 def clear_of(one: Shape, other: Shape) -> bool:
@@ -198,10 +165,9 @@ def sort_for_caption(shapes: Sequence[Shape]) -> tuple[Shape, ...]:
     return tuple(rising)
 
 
-def find_third(shape: Shape) -> tuple[int, int]:
-    """Find the third of the picture that a shape is in, across and down: 0, 1 or 2."""
-    across, down = (next(i for i, (low, high) in enumerate(THIRDS) if low <= at <= high) for at in (shape.x, shape.y))
-    return across, down
+def find_third(at: int) -> int:
+    """Find the third of the picture that a coordinate is in: 0, 1 or 2."""
+    return next(i for i, (low, high) in enumerate(THIRDS) if low <= at <= high)
 
 
 def choice(random: Random, among: Sequence[T]) -> T:
@@ -228,7 +194,7 @@ def caption(scene: Scene) -> tuple[list[str], list[int]]:
     first, *others = scene.shapes
     name(0)
     if not others:
-        say(PLACES[find_third(first)])
+        say(PLACES[find_third(first.y)][find_third(first.x)])
     before = None
     for i, other in enumerate(others, 1):
         stands = str(relation(first, other))
@@ -252,9 +218,5 @@ def links(scene: Scene, words: list[str], speaks_of: list[int]) -> tuple[tuple[i
     pairs = []
     for j, (word, i) in enumerate(zip(words, speaks_of, strict=True)):
         if i != NOBODY:
-            pairs.append((starts[i] + attributes(scene.shapes[i]).index(word), j))
+            pairs.append((starts[i] + scene.shapes[i].words[:-2].index(word), j))
     return tuple(sorted(pairs))
-
-
-def attributes(shape: Shape) -> list[str]:
-    return list(shape.words[:-2])
