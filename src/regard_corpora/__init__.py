@@ -13,8 +13,7 @@ from regard.door import door
 from regard.plugins import register
 
 if TYPE_CHECKING:
-    from regard_corpora.demo import STEPS, demonstrate, remove_earlier
-    from regard_corpora.lineage import BINS, LONGEST, MODELS, compare
+    from regard_corpora.demo import BINS, LONGEST, MODELS, STEPS, compare, demonstrate, remove_earlier
     from regard_corpora.phrasebook import find_example
     from regard_corpora.phrasebook.analysis import RELATIONS, name_relations
     from regard_corpora.scenes import Pictured
@@ -36,8 +35,7 @@ __all__ = [
 __getattr__, __dir__ = door(
     __name__,
     {
-        "demo": "STEPS demonstrate remove_earlier",
-        "lineage": "BINS LONGEST MODELS compare",
+        "demo": "BINS LONGEST MODELS STEPS compare demonstrate remove_earlier",
         "phrasebook": "find_example",
         "phrasebook.analysis": "RELATIONS name_relations",
         "scenes": "Pictured",
