@@ -15,18 +15,7 @@ import re
 from collections.abc import Sequence
 
 from regard.data import Example
-from regard_corpora.phrasebook.english import (
-    AM,
-    AUXILIARIES,
-    DETS,
-    DO,
-    OBJECTS,
-    OWNERS,
-    SUBJECTS,
-    VERBS,
-    WAS,
-    speak,
-)
+from regard_corpora.phrasebook.english import AM, AUXILIARIES, DETS, DO, OBJECTS, OWNERS, SUBJECTS, VERBS, WAS, speak
 from regard_corpora.phrasebook.grammar import Grammar
 from regard_corpora.phrasebook.lexicon import Pool, all_words
 from regard_corpora.phrasebook.meaning import Sentence

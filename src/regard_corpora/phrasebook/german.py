@@ -36,17 +36,7 @@ from regard_corpora.phrasebook.meaning import (
     Sentence,
     Tense,
 )
-from regard_corpora.phrasebook.words import (
-    LAST,
-    SECOND,
-    Word,
-    add,
-    join,
-    put,
-    say,
-    say_sentence,
-    say_time,
-)
+from regard_corpora.phrasebook.words import LAST, SECOND, Word, add, join, put, say, say_sentence, say_time
 
 # Cases: 0 nominative, 1 accusative, 2 dative. Genders: 0 der, 1 die, 2 das, 3 plural.
 FORMS = forms_of("german")

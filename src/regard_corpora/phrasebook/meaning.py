@@ -8,17 +8,7 @@ that share a bit are aligned. So alignments are part of the derivation, not foun
 import enum
 from dataclasses import dataclass
 
-from regard_corpora.phrasebook.lexicon import (
-    Adjective,
-    Idiom,
-    Name,
-    Noun,
-    Number,
-    Phrase,
-    Place,
-    Profession,
-    Verb,
-)
+from regard_corpora.phrasebook.lexicon import Adjective, Idiom, Name, Noun, Number, Phrase, Place, Profession, Verb
 
 
 class Kind(enum.IntEnum):
