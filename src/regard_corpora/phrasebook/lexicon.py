@@ -227,9 +227,6 @@ def profession(english: str, german: str, french: str) -> Profession:
     )
 
 
-UNWILLED = ("arrive", "wake", "cry", "dream", "think")
-PASSING = ("tired", "angry", "ill", "sad", "happy", "dirty", "cold", "hot")  # one can be so today and not tomorrow
-ABSOLUTE = ("red", "blue", "green", "black", "white", "German", "French", "Italian", "new")  # that nothing is very
 NONE = Phrase((), (), (), False)  # of a word that the pool has not
 
 
@@ -243,10 +240,13 @@ class Pool:
         self.verbs, self.giving, self.going, self.staying, self.thinking, self.trying, self.weather = map(
             self.chosen_verbs, ("verbs", "giving", "going", "staying", "thinking", "trying", "weather")
         )
+        unwilled, passing, absolute = (
+            {form for (form,) in self.sections[each]} for each in ("unwilled", "passing", "absolute")
+        )
         self.walking = [verb for verb in self.going if verb.objects == ("near",)]  # "where did he go" says not how far
         self.knowing = [verb for verb in self.thinking if verb.english.base == "know"]
         self.lively = [verb for verb in self.verbs if "still" not in verb.traits]
-        self.willed = [verb for verb in self.lively if verb.english.base not in UNWILLED]
+        self.willed = [verb for verb in self.lively if verb.english.base not in unwilled]
         self.liked = {verb for verb in self.lively if not verb.english.particle or verb.english.base == "watch"}
 
         nouns = [noun(*row) for row in self.sections["nouns"]]
@@ -268,14 +268,14 @@ class Pool:
         self.adjectives: dict[str, list[Adjective]] = {
             kind: matching for kind in kinds if (matching := [a for a in adjectives if kind in a.kinds])
         }
-        self.passing = {a for a in (*adjectives, *feelings) if a.english[0] in PASSING}
+        self.passing = {a for a in (*adjectives, *feelings) if a.english[0] in passing}
         self.feelings = [a for a in (*adjectives, *feelings) if a in self.passing and "person" in a.kinds]
         self.predicates = {  # une nouvelle voiture, but elle est neuve: new stands only before nouns
             kind: [a for a in (*adjectives, *feelings) if kind in a.kinds and a.english[0] != "new"] for kind in kinds
         }
         self.comparable = {kind: [a for a in self.predicates[kind] if a.comparative != "-"] for kind in kinds}
         self.kinds = [kind for kind in kinds if self.nouns[kind]]
-        self.graded = {a for a in (*adjectives, *feelings) if edition > 1 and a.english[0] not in ABSOLUTE}
+        self.graded = {a for a in (*adjectives, *feelings) if edition > 1 and a.english[0] not in absolute}
         self.described = [k for k in kinds if k not in ("person", "family") and self.predicates[k] and self.nouns[k]]
         self.rivals = [k for k in self.described if self.comparable[k] and len(self.nouns[k]) > (only is None)]
         self.professions = self.chosen("professions", profession, lambda each: each.english)

@@ -8,6 +8,7 @@ nearest thing.
 
 from collections.abc import Callable
 
+from regard_corpora.phrasebook.inflection import forms_of
 from regard_corpora.phrasebook.lexicon import Piece
 from regard_corpora.phrasebook.meaning import TIME, Clause, NounPhrase, Sentence
 
@@ -58,14 +59,8 @@ def join(out: list[Word], phrase: NounPhrase, joint: str, say_phrase: Callable[[
 
 
 # Words of fixed phrases, in all languages, by what they are to the phrase's head; others are prepositions.
-INSIDE = {
-    "det": ("the", "this", "every", "der", "die", "dem", "den", "jede", "jeden", "le", "la", "l'", "ce", "chaque"),
-    "amod": ("last", "next", "letzte", "letztes", "nächste", "nächstes", "dernière", "prochaine"),
-    "advmod": ("ago", "even", "heute", "gestern", "hier", "même"),
-    "fixed": ("parce", "pendant"),
-}
-DAYS = ("lundi", "mardi", "mercredi", "jeudi", "vendredi", "samedi", "dimanche")  # nouns, though they stand alone
-NAMES = {form: relation for relation, forms in INSIDE.items() for form in forms}
+NAMES = {form: relation for relation, forms in forms_of("phrases").items() for form in forms}
+DAYS = forms_of("french")["days"]  # nouns, though they stand alone
 
 
 def say(out: list[Word], pieces: tuple[Piece, ...], bits: int, number: str = "", relation: str = "") -> Word:
