@@ -321,7 +321,7 @@ INTEROP = [
     Fault("packs.py", "if start + entry.file_size > size:", "if start > size:", "test_packs.py"),
     Fault("packs.py", "if known is None or known[0] != version:", "if known is None:", "test_packs.py"),
     Fault(
-        "interop/sentencepiece_writer.py",
+        "interop/sentencepiece.py",
         '4: section["squeeze"]',
         '4: section["prefix"]',
         "interop/test_sentencepiece_writer.py",

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from regard.errors import DataError
-from regard.interop.manifest import FILE, describe_run, hash_file, is_export, read_manifest, write_manifest
+from regard.interop.folders import FILE, describe_run, hash_file, is_export, read_manifest, write_manifest
 
 
 @pytest.fixture

@@ -11,9 +11,8 @@ from safetensors.torch import load_file, save_file
 from regard import export_model, import_model, load
 from regard.errors import DataError, VerificationError
 from regard.interop import m2m100, marian, reopened
-from regard.interop.export import verify_export
-from regard.interop.manifest import read_manifest
-from regard.interop.verify import verify
+from regard.interop.export import verify, verify_export
+from regard.interop.folders import read_manifest
 from regard_bench.serving import write_run
 
 FAMILIES = {

@@ -6,8 +6,7 @@ import pytest
 from interop.pieces import draw_texts, train
 
 from regard.data import Tokenizers, open_tokenizer, vocabulary_extension
-from regard.interop.sentencepiece import convert, read_model
-from regard.interop.sentencepiece_writer import write_model
+from regard.interop.sentencepiece import convert, read_model, write_model
 
 sentencepiece = pytest.importorskip("sentencepiece")
 FORMS = {

@@ -7,9 +7,8 @@ from serving.served import stored
 
 from regard.decoding import Options, Output
 from regard.run import load
-from regard.serving.answers import as_table, check_pairs, error_of, join_texts, write_texts
+from regard.serving.answers import as_table, check_pairs, error_of, join_texts, split_texts, write_texts
 from regard.serving.requests import ApiError
-from regard.serving.texts import split_texts
 from regard.tasks import Translation, to_translations
 
 

@@ -8,7 +8,7 @@ from serving.served import Served, stored
 
 from regard.decoding import Options, Output, SearchResult
 from regard.errors import ArgumentError, CommandError
-from regard.serving.batch_engine import BatchEngine
+from regard.serving.engine import BatchEngine
 from regard.serving.jobs import Job
 
 

@@ -8,7 +8,7 @@ from serving.served import stored
 
 from regard.decoding import Options, search, tokens_of
 from regard.run import load
-from regard.serving.calls import collect_page, list_alignments, list_links, score_tokens
+from regard.serving.worker import collect_page, list_alignments, list_links, score_tokens
 
 TEXTS, TARGETS = ["the dog eats", "a cat"], ["sie wer", "wer"]
 

@@ -8,7 +8,7 @@ from child import command, fork
 from serving.served import stored
 
 from regard.errors import CommandError
-from regard.serving.listener import RESERVE, bind, explain, fit_descriptors
+from regard.serving.connection import RESERVE, bind, explain, fit_descriptors
 
 
 def test_a_port_that_is_taken_is_one_sentence():

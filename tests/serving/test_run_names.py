@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from regard.errors import CheckpointError, CommandError
-from regard.serving.run_names import parse_runs
+from regard.serving.settings import parse_runs
 
 
 @pytest.fixture
@@ -61,5 +61,5 @@ def test_a_link_to_a_run_has_its_own_name(tmp_path, monkeypatch):
 
 def test_names_are_read_without_torch():
     """`regard serve x=none` answers at once."""
-    code = "import sys, regard.serving.run_names; sys.exit('torch' in sys.modules)"
+    code = "import sys, regard.serving.settings; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

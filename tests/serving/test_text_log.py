@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from regard.serving.text_log import log_texts
+from regard.serving.requests import log_texts
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 
 from regard.data import sentence_split, train
 from regard.decoding import file_translation
-from regard.serving.texts import split_texts
+from regard.serving.answers import split_texts
 from regard.tasks import Translation
 
 WORDS = ["the", "child", "sleeps", "dog", "eats", "bread", ",", "."]

@@ -24,7 +24,7 @@ from regard.inspection import AlignmentSettings, alignment_settings, teacher_for
 from regard.interop.ctranslate2 import COMPUTE_TYPES, library
 from regard.interop.engine import CTranslate2Engine
 from regard.interop.export import export_model
-from regard.interop.manifest import is_export, read_manifest
+from regard.interop.folders import is_export, read_manifest
 from regard.io import Say, ignore
 from regard.run import Run, load
 from regard.tasks import build_model, read_settings
@@ -73,7 +73,7 @@ class ExportedRun(Run):
 
 @dataclass(frozen=True, eq=False)
 class OpenedExport:
-    """What verification asks of an exported folder (`regard.interop.verify.Opened`)."""
+    """What verification asks of an exported folder (`regard.interop.export.Opened`)."""
 
     engine: CTranslate2Engine
     exact: bool  # its weights are those of the run, in float32

@@ -8,12 +8,17 @@ side. Junczys-Dowmunt et al. 2018 (arXiv:1804.00344); Tiedemann and Thottingal 2
   piece of its own: decoder_start_token_id says what begins an output.
 - A source ends with </s> (tokenizer.after).
 - Norms stand after the residual, sines before cosines, and the last layer has a bias (final_logits_bias).
+
+Where there is a tokenizer.json and no vocab.json, the vocabulary is that file's, as far as the model's rows go. Where
+it numbers the pieces of the model, it stands for vocab.json. Where it is another tokenizer's (the one of opus-mt-ar-fr
+has 32,005 pieces for 64,505 rows), it cuts texts and numbers pieces all the same, as Transformers'
+PreTrainedTokenizerFast does with it, and a note says that it does not fit; rows without a piece get names of their own.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from safetensors.torch import save
@@ -21,11 +26,22 @@ from torch import Tensor
 
 from regard.attention import sinusoids
 from regard.config import show_value
-from regard.data import END, PAD, START, UNKNOWN, Tokenizer, Tokenizers, data_settings, special_pieces, tokenizer_checks
+from regard.data import (
+    END,
+    PAD,
+    START,
+    UNKNOWN,
+    Tokenizer,
+    Tokenizers,
+    data_settings,
+    open_tokenizer,
+    read,
+    special_pieces,
+    tokenizer_checks,
+)
 from regard.errors import ArgumentError, DataError
-from regard.interop import tokenizer_json
 from regard.interop.formats import Imported, read_table
-from regard.interop.numbering import THEIR_START, marian_rows, marian_tokenizers, round_up
+from regard.interop.numbering import MADE_UP, THEIR_START, listed_pieces, marian_rows, marian_tokenizers, round_up
 from regard.interop.origin import imported_part, recorded_values
 from regard.interop.stacks import (
     NEVER,
@@ -59,6 +75,8 @@ SHARED = ("model.shared.weight", "model.encoder.embed_tokens.weight", "model.dec
 POSITIONS = ("model.encoder.embed_positions.weight", "model.decoder.embed_positions.weight")
 GENERATION = ("bad_words_ids", "forced_eos_token_id", "max_length", "num_beams")  # of generate, also in config.json
 HEAD, BIAS = "lm_head.weight", "final_logits_bias"
+TOKENIZER = "tokenizer.json"
+NEVER_CUT = -1e6  # the score of a piece that no text is cut into
 
 
 # ---- in
@@ -66,10 +84,10 @@ HEAD, BIAS = "lm_head.weight", "final_logits_bias"
 
 def read_marian(folder: Path) -> Imported:
     """Read a folder of Marian's as a run of Regard."""
-    listed = not (folder / "vocab.json").is_file() and (folder / tokenizer_json.FILE).is_file()
-    if listed and not tokenizer_json.numbers_the_model(folder):
+    listed = not (folder / "vocab.json").is_file() and (folder / TOKENIZER).is_file()
+    if listed and not numbers_the_model(folder):
         return read_foreign(folder)
-    for name in ("source.spm", "target.spm", tokenizer_json.FILE if listed else "vocab.json"):
+    for name in ("source.spm", "target.spm", TOKENIZER if listed else "vocab.json"):
         if not (folder / name).is_file():
             raise DataError(f"{folder / name}: missing, expected Marian's vocabulary")
     imported = read_rows(folder, round_up(marian_tokenizers(folder), str(folder)))
@@ -78,7 +96,7 @@ def read_marian(folder: Path) -> Imported:
 
 def read_foreign(folder: Path) -> Imported:
     """Read a folder whose tokenizer.json is not that of its model."""
-    foreign = tokenizer_json.read_foreign(folder)
+    foreign = read_foreign_tokenizer(folder)
     imported = read_rows(folder, round_up(foreign.tokenizers, str(folder)), foreign.rows)
     tokenizer = {key: value for key, value in imported.table["tokenizer"].items() if key != "after"} | foreign.around
     special = {piece: foreign.rows[piece] for piece in ("</s>", "<unk>", "<pad>")}
@@ -128,7 +146,7 @@ def read_rows(folder: Path, tokenizers: Tokenizers, rows: Mapping[str, int] | No
     weights["readout.bias"] = bias
     settings = [folder / name for name in ("tokenizer_config.json",) if (folder / name).is_file()]
     table = describe(config, sizes, tied, tokenizers, path, read_table(settings[0]) if settings else {})
-    there = [name if (folder / name).is_file() else tokenizer_json.FILE for name in dict.fromkeys(files)]
+    there = [name if (folder / name).is_file() else TOKENIZER for name in dict.fromkeys(files)]
     vocabulary_files = (folder / name for name in there)
     return Imported(table, tokenizers, weights, (path, *vocabulary_files, *settings, *read))
 
@@ -323,3 +341,93 @@ def config_of(run: Run, model: TransformerModel, order: Sequence[Sequence[int]])
         "forced_eos_token_id": recorded.get("forced_eos_token_id"),
         "dtype": "float32",
     }
+
+
+class Foreign(NamedTuple):
+    """A tokenizer that is not the model's own: its tokenizers, the row of each name, and what stands around texts."""
+
+    tokenizers: Tokenizers
+    rows: dict[str, int]
+    around: dict[str, list[str]]
+    note: str
+
+
+def numbers_the_model(folder: Path) -> bool:
+    """Return whether a folder's tokenizer.json numbers the rows of its model, as vocab.json would."""
+    config, names = read_table(folder / "config.json"), listed_pieces(folder)
+    rows = {name: row for row, name in enumerate(names)}
+    special = (("eos_token_id", "</s>"), ("pad_token_id", "<pad>"))
+    right = all(config.get(key) == rows.get(piece) for key, piece in special)
+    return right and len(rows) == len(names) == config.get("vocab_size")
+
+
+def read_foreign_tokenizer(folder: Path) -> Foreign:
+    """Read a tokenizer.json that does not number the rows of the model."""
+    path = folder / "config.json"
+    config, names, content = read_table(path), listed_pieces(folder), read(folder / TOKENIZER)
+    size = whole(config, "vocab_size", 2**24, path)
+    if len(names) > size:
+        raise DataError(f"{folder / TOKENIZER}: {len(names):,} pieces, expected at most {size:,}, as config.json says")
+    end, start = (whole_row(config, key, size, path) for key in ("eos_token_id", "decoder_start_token_id"))
+    model = content["model"]
+    unknown = model.get("unk_id")
+    unknown = unknown if type(unknown) is int else names.index("<unk>") if "<unk>" in names else -1
+    if unknown in (end, start, -1):
+        raise DataError(
+            f"{folder / TOKENIZER}: no unknown piece in it, expected one beside those that config.json names"
+        )
+    ids, rows = (
+        dict(zip(special_pieces.SPECIAL, range(4), strict=True)),
+        {"<pad>": start, "</s>": end, "<unk>": unknown},
+    )
+    own = dict(zip(rows.values(), rows, strict=True))  # the name of every row
+    hidden = {token["content"] for token in content.get("added_tokens") or [] if token.get("special")}
+    for row in range(size):
+        if row in own:
+            continue
+        name = names[row] if row < len(names) else f"{MADE_UP}{row - len(names):05d}"
+        name = f"<their-{row}>" if name in ids or name in hidden else name
+        ids[name], rows[name], own[row] = len(ids), row, name
+    if isinstance(model["vocab"], list):
+        scores = {own[row]: scored[1] for row, scored in enumerate(model["vocab"]) if row < len(names)}
+        vocabulary: Any = [
+            [name, 0.0 if name in special_pieces.SPECIAL else scores.get(name, NEVER_CUT)] for name in ids
+        ]
+        model = {**model, "type": "Unigram", "vocab": vocabulary, "unk_id": ids["<unk>"]}
+    else:
+        model = {**model, "vocab": ids}
+    special = [name for name in ids if name in special_pieces.SPECIAL or name.startswith("<their-")]
+    added = [special_pieces.describe(ids[name], name, special=True) for name in special]
+    around = surroundings(content, names, own)
+    content = {**content, "model": model, "added_tokens": added, "post_processor": None}
+    note = (
+        f"{folder / TOKENIZER} has {len(names):,} pieces, and the model {size:,} rows: it may be another model's, and "
+        "cut texts into pieces that this one does not know; put the model's own vocab.json there, and import it again."
+    )
+    return Foreign(Tokenizers(open_tokenizer(content, str(folder / TOKENIZER))), rows, around, note)
+
+
+def whole_row(config: Mapping[str, Any], key: str, size: int, path: Path) -> int:
+    """Return a row that a configuration names."""
+    value = config.get(key)
+    if type(value) is not int or not 0 <= value < size:
+        raise DataError(f"{path}: {key} is {show_value(value)}, expected a row from 0 to {size - 1:,}")
+    return value
+
+
+def surroundings(content: Mapping[str, Any], names: list[str], own: Mapping[int, str]) -> dict[str, list[str]]:
+    """Return what a template puts before and after a text, under the names here."""
+    template = content.get("post_processor")
+    single = (
+        template.get("single") if isinstance(template, dict) and template.get("type") == "TemplateProcessing" else None
+    )
+    around: dict[str, list[str]] = {"before": [], "after": []}
+    side = "before"
+    for part in single if isinstance(single, list) else []:
+        if isinstance(part, dict) and "Sequence" in part:
+            side = "after"
+        elif isinstance(part, dict) and isinstance(part.get("SpecialToken"), dict):
+            piece = part["SpecialToken"].get("id")
+            if piece in names:
+                around[side].append(own[len(names) - 1 - names[::-1].index(piece)])
+    return {key: pieces for key, pieces in around.items() if pieces}

@@ -27,7 +27,7 @@ Ids = Sequence[Sequence[int]]
 
 @dataclass(frozen=True, eq=False)
 class Reopened:
-    """What verification asks of an exported folder (`regard.interop.verify.Opened`)."""
+    """What verification asks of an exported folder (`regard.interop.export.Opened`)."""
 
     engine: ModelEngine
     exact: bool = True  # such folders are float32

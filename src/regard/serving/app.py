@@ -29,12 +29,12 @@ from regard.serving.requests import (
     SampleRequest,
     ScoreRequest,
     TranslateRequest,
+    log_texts,
     parse_request,
     read_json,
 )
 from regard.serving.schemas import describe_route, route_name
 from regard.serving.service import Service
-from regard.serving.text_log import log_texts
 
 GONE = 499  # the client has closed the connection
 

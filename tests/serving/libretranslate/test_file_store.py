@@ -1,7 +1,7 @@
 """Translated files: few, small, not for long, and under names that nobody guesses."""
 
-from regard.serving.libretranslate import file_store
-from regard.serving.libretranslate.file_store import FileStore, clean_name
+from regard.serving.libretranslate import translation
+from regard.serving.libretranslate.translation import FileStore, clean_name
 
 
 class Clock:
@@ -18,9 +18,9 @@ def test_a_file_is_held_for_a_while():
     key = store.add("letter.txt", b"text")
     assert store.get(key) == ("letter.txt", b"text")
     assert store.get("letter.txt") is None
-    clock.now = file_store.SECONDS - 1
+    clock.now = translation.SECONDS - 1
     assert store.get(key) is not None
-    clock.now = file_store.SECONDS + 1
+    clock.now = translation.SECONDS + 1
     assert store.get(key) is None
     assert store.size == 0
 
@@ -33,11 +33,11 @@ def test_names_are_secret_and_never_the_same():
 
 
 def test_the_oldest_goes_when_there_are_too_many(monkeypatch):
-    monkeypatch.setattr(file_store, "FILES", 3)
+    monkeypatch.setattr(translation, "FILES", 3)
     store = FileStore()
     keys = [store.add("a.txt", b"x") for _ in range(5)]
     assert [store.get(key) is not None for key in keys] == [False, False, True, True, True]
-    monkeypatch.setattr(file_store, "BYTES", 10)
+    monkeypatch.setattr(translation, "BYTES", 10)
     large = store.add("b.txt", b"x" * 10)
     assert store.get(large) is not None
     assert store.get(keys[-1]) is None

@@ -3,9 +3,8 @@
 import pytest
 
 from regard.serving.libretranslate.errors import ProtocolError
-from regard.serving.libretranslate.file_translation import ENDINGS, PlainText, read_file
 from regard.serving.libretranslate.markup import Document
-from regard.serving.libretranslate.subtitles import Subtitles
+from regard.serving.libretranslate.translation import ENDINGS, PlainText, Subtitles, read_file
 
 
 @pytest.mark.parametrize(

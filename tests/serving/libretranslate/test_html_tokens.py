@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regard.serving.libretranslate.html_tokens import tokenise
+from regard.serving.libretranslate.markup import tokenise
 
 
 def kinds(text):

@@ -1,6 +1,6 @@
 """Names of languages."""
 
-from regard.serving.libretranslate.language_names import NAMES, language_name, same_language
+from regard.serving.libretranslate.language_pairs import NAMES, language_name, same_language
 
 
 def test_names():

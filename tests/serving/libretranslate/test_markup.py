@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from serving.fragments import FRAGMENTS
 
-from regard.serving.libretranslate.html_tokens import tokenise
-from regard.serving.libretranslate.markup import VOID, Segment, keep_whole, match_elements, parse_html
+from regard.serving.libretranslate.markup import VOID, Segment, keep_whole, match_elements, parse_html, tokenise
 
 
 class Reader(HTMLParser):

@@ -11,7 +11,7 @@ from serving.libretranslate.test_markup import Reader, letters
 from serving.served import serve, serve_process, stored
 
 from regard.serving.libretranslate.errors import PATHS
-from regard.serving.libretranslate.schema import EXAMPLES
+from regard.serving.libretranslate.routes import EXAMPLES
 
 KEYS = "# keys\nfirst key\nsecond\n"
 SRT = """1

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regard.serving.libretranslate.subtitles import parse_srt, wrap
+from regard.serving.libretranslate.translation import parse_srt, wrap
 
 FILE = """1
 00:00:01,000 --> 00:00:02,500

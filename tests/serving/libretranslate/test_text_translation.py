@@ -6,7 +6,7 @@ from serving.served import serve, stored
 from regard.decoding import Options
 from regard.serving.libretranslate.language_pairs import LanguagePair
 from regard.serving.libretranslate.markup import parse_html
-from regard.serving.libretranslate.text_translation import keep_space, render_all, translate_linked, translate_plain
+from regard.serving.libretranslate.translation import keep_space, render_all, translate_linked, translate_plain
 
 PAIR = LanguagePair("transformer", "en", "de")
 
