@@ -5,7 +5,7 @@ import torch
 
 from regard.data import DataSettings, train
 from regard.decoding import documents_of
-from regard.inspection.collect.documents import weigh
+from regard.inspection.collect.sides import weigh
 from regard.models import build, read_model_config
 
 TEXTS = ["The soup was good. I will come again!", "", "Bad", "wonderfully delicious"]

@@ -5,7 +5,7 @@ import torch
 
 from regard.attention import Attention, Dot, GridAttention, GridSelfAttention
 from regard.errors import ArgumentError, ShapeError
-from regard.inspection.collect.from_look import as_exhibit, exhibit_of_look
+from regard.inspection.collect.exhibit import as_exhibit, exhibit_of_look
 
 
 def look(n=2, m=3, batch=(1,)):

@@ -4,7 +4,7 @@ import pytest
 from inspection.subjects import subject
 
 from regard.decoding import first_model
-from regard.inspection.collect.open_run import OpenedSettings, OpenRun
+from regard.inspection.collect.teacher_forcing import OpenedSettings, OpenRun
 
 
 @pytest.mark.parametrize("name", ["rnnsearch", "han", "captioner"])

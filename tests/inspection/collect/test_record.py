@@ -8,8 +8,7 @@ from inspection.subjects import ALL, item_of, subject
 from oracles import agree
 from torch import nn
 
-from regard.inspection.collect.record import record_modules
-from regard.inspection.collect.teacher_forcing import force, watch_forward
+from regard.inspection.collect.teacher_forcing import force, record_modules, watch_forward
 
 
 @pytest.mark.parametrize("name", ALL)

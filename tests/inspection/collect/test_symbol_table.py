@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from regard.inspection.collect.symbol_table import GENERAL, SYMBOLS, VARIANTS
+from regard.inspection.collect.symbols import GENERAL, SYMBOLS, VARIANTS
 from regard.models import KINDS
 
 ROWS = [*GENERAL, *(row for rows in SYMBOLS.values() for row in rows), *(row for *_, rows in VARIANTS for row in rows)]

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from regard.inspection.collect.torch_functions import (
+from regard.inspection.collect.trace import (
     ELEMENTWISE,
     is_in_place,
     is_structural,

@@ -1,6 +1,6 @@
 """What a trace consists of."""
 
-from regard.inspection.collect.units import Output, Parameter, Unit
+from regard.inspection.collect.trace import Output, Parameter, Unit
 
 
 def test_a_unit_ran_as_often_as_it_read():

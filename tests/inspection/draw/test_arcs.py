@@ -8,8 +8,8 @@ from matplotlib.figure import Figure
 from matplotlib.patches import PathPatch
 
 from regard.inspection import svg
-from regard.inspection.draw.arcs import LOOK, arc_levels, draw_dependencies
 from regard.inspection.draw.colours import FAINT, INK
+from regard.inspection.draw.picture import LOOK, arc_levels, draw_dependencies
 
 WORDS, HEADS, RELATIONS = ("She", "ate", "the", "pizza."), (1, -1, 3, 1), ("nsubj", "root", "det", "obj")
 

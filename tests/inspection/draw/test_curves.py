@@ -5,7 +5,7 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.inspection.draw.curves import curves, thin_points
+from regard.inspection.draw.report_page import curves, thin_points
 
 
 @given(st.lists(st.floats(-1e6, 1e6), max_size=60), st.integers(1, 20))

@@ -9,7 +9,7 @@ from inspection import exhibits
 from regard.inspection import picture
 from regard.inspection.collect.exhibit import Side
 from regard.inspection.draw.colours import SEQUENTIAL
-from regard.inspection.draw.document import units_of
+from regard.inspection.draw.picture import units_of
 
 
 def shades(figure):

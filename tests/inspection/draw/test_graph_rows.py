@@ -2,7 +2,7 @@
 
 import random
 
-from regard.inspection.draw.graph_rows import LANE, NEAR, Item, Link, Rows, spread
+from regard.inspection.draw.graph_layout import LANE, NEAR, Item, Link, Rows, spread
 
 
 def test_places_are_in_order_and_apart_and_where_wished_if_there_is_room():

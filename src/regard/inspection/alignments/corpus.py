@@ -17,7 +17,7 @@ from regard.inspection.alignments.extraction import Links
 from regard.inspection.alignments.selection import Reading, choose_by_agreement, choose_by_gold
 from regard.inspection.alignments.settings import JOINS, AlignmentSettings
 from regard.inspection.alignments.symmetry import flip_links, symmetrise
-from regard.inspection.collect.open_run import OpenRun
+from regard.inspection.collect.teacher_forcing import OpenRun
 from regard.io import LinePairs, SourceLines, check_lengths, display_name
 
 CHUNK = 8192  # pairs that are aligned together

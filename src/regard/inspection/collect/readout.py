@@ -12,9 +12,8 @@ from torch import Tensor, nn
 from regard.attention import Block, GridSelfAttention, Heads
 from regard.inspection.collect.exhibit import Stage, View
 from regard.inspection.collect.gates import cell_gates
-from regard.inspection.collect.record import Recording
 from regard.inspection.collect.stages import block_of, one
-from regard.inspection.collect.teacher_forcing import ForwardPass
+from regard.inspection.collect.teacher_forcing import ForwardPass, Recording
 from regard.models import Layer, Reading
 
 Vocabulary = Callable[[Sequence[int]], Sequence[str]]  # the names of an output's numbers: pieces, or labels

@@ -17,10 +17,9 @@ from regard.errors import ArgumentError
 from regard.inspection.collect.exhibit import Stage, State, View, Walk, find_view
 from regard.inspection.collect.gates import gates_of
 from regard.inspection.collect.memory_heads import MEMORY_VIEWS, memory_stages
-from regard.inspection.collect.open_run import OpenRun
 from regard.inspection.collect.readout import Vocabulary, after_stages, reading_stages, word_stages
 from regard.inspection.collect.stages import attention_stages, call_of, input_stages
-from regard.inspection.collect.teacher_forcing import ForwardPass, Item, force, watch_forward
+from regard.inspection.collect.teacher_forcing import ForwardPass, Item, OpenRun, force, watch_forward
 from regard.inspection.collect.views import by_sentence, views_of
 
 WORDS, SENTENCES = "The words of each sentence", "The sentences"  # parts of the way through a document
