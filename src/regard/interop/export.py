@@ -44,6 +44,37 @@ Ids = Sequence[Sequence[int]]
 
 
 @dataclass(frozen=True)
+class Verification:
+    """What was compared, and what came of it."""
+
+    sentences: str  # file, validation or drawn
+    count: int
+    sha256: str  # of the sources' token numbers
+    versions: Mapping[str, str]
+    equal: int | None = None  # outputs
+    ties: int | None = None  # outputs that differ by a tie
+    log_prob_difference: float | None = None  # the largest of a token, or where weights were rounded the mean
+    bleu: float | None = None
+    chrf: float | None = None
+    origin: str | None = None  # what came of the comparison with the folder that the run was imported from
+
+    def __str__(self) -> str:
+        where = {"file": "{} of the file", "validation": "validation {}", "drawn": "random {}"}
+        parts = [f"{self.count:,} " + where[self.sentences].format("sentence" + "s" * (self.count != 1))]
+        if self.equal is not None:
+            parts.append(
+                f"{self.equal:,} output{'s' * (self.equal != 1)} equal"
+                + (f", {self.ties:,} by a tie" if self.ties else "")
+            )
+        if self.bleu is not None and self.chrf is not None:
+            parts.append(f"BLEU {self.bleu:.1f} and chrF {self.chrf:.1f} between the two")
+        if self.log_prob_difference is not None:
+            parts.append(f"log-probabilities differ by {self.log_prob_difference:.1g}")
+        parts += [self.origin] if self.origin is not None else []
+        return "; ".join(parts)
+
+
+@dataclass(frozen=True)
 class ExportReport:
     """What was made: the folder, its files, and what its verification found, where the format has one."""
 
@@ -161,37 +192,6 @@ class Sentences:
     texts: Sequence[str]  # empty where they were drawn
     sources: list[list[int]]
     targets: list[list[int]] | None = None
-
-
-@dataclass(frozen=True)
-class Verification:
-    """What was compared, and what came of it."""
-
-    sentences: str  # file, validation or drawn
-    count: int
-    sha256: str  # of the sources' token numbers
-    versions: Mapping[str, str]
-    equal: int | None = None  # outputs
-    ties: int | None = None  # outputs that differ by a tie
-    log_prob_difference: float | None = None  # the largest of a token, or where weights were rounded the mean
-    bleu: float | None = None
-    chrf: float | None = None
-    origin: str | None = None  # what came of the comparison with the folder that the run was imported from
-
-    def __str__(self) -> str:
-        where = {"file": "{} of the file", "validation": "validation {}", "drawn": "random {}"}
-        parts = [f"{self.count:,} " + where[self.sentences].format("sentence" + "s" * (self.count != 1))]
-        if self.equal is not None:
-            parts.append(
-                f"{self.equal:,} output{'s' * (self.equal != 1)} equal"
-                + (f", {self.ties:,} by a tie" if self.ties else "")
-            )
-        if self.bleu is not None and self.chrf is not None:
-            parts.append(f"BLEU {self.bleu:.1f} and chrF {self.chrf:.1f} between the two")
-        if self.log_prob_difference is not None:
-            parts.append(f"log-probabilities differ by {self.log_prob_difference:.1g}")
-        parts += [self.origin] if self.origin is not None else []
-        return "; ".join(parts)
 
 
 def verify(run: Run, opened: Opened, check: str | Path | None = None) -> Verification:

@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
@@ -27,8 +27,6 @@ from regard.serving.requests import ApiError
 from regard.serving.settings import ServeSettings
 from regard.serving.worker import call_between
 
-if TYPE_CHECKING:
-    from regard.serving.registry import ModelRegistry
 
 MANY = 64  # sentences whose texts are split or written in a thread: fewer take less than to hand them over and back
 T = TypeVar("T")
@@ -269,7 +267,7 @@ async def in_thread(function: Callable[..., T], *arguments: Any) -> T:
 class Metrics:
     """Counters of requests and histograms of their stages; what workers do is read when it is asked for."""
 
-    def __init__(self, service: "ModelRegistry"):
+    def __init__(self, service: ModelRegistry):
         self.registry = CollectorRegistry()
         self.requests = Counter(
             "regard_requests", "Requests by route and status", ["route", "status"], registry=self.registry

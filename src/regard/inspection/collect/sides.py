@@ -1,4 +1,4 @@
-"""Sides: the sequences that look or are looked at, in pieces and in words; and documents as a classifier weighed them."""
+"""Sides: the sequences that look or are looked at, in pieces and in words; documents as a classifier weighed them."""
 
 # h heads · n target pieces · m source pieces · i target words · j source words
 import itertools

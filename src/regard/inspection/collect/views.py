@@ -1,7 +1,7 @@
 """Views: every attention of a pass, with its weights, entropy, windows and picks, and a title in words.
 
-The numbers behind a view are q, k and v of every head, the mask, and all else that its weights are computed from. A page
-holds them in half precision and computes any row of any head from them, without the model.
+The numbers behind a view are q, k and v of every head, the mask, and all else that its weights are computed from. A
+page holds them in half precision and computes any row of any head from them, without the model.
 """
 
 # b rows of a batch: sentences of a document, otherwise one · h heads · n rows · m columns · s sentences · d width

@@ -21,6 +21,12 @@ from functools import cached_property
 
 from regard.serving.libretranslate.tag_placement import Element, Link, Node, Point, place_tags
 
+
+def list_names(text: str) -> frozenset[str]:
+    """The names of elements in a text."""
+    return frozenset(text.split())
+
+
 BLOCKS = list_names(
     "address area article aside audio base blockquote body br button canvas caption center col colgroup datalist dd "
     "details dialog dir div dl dt embed fieldset figcaption figure footer form frame frameset h1 h2 h3 h4 h5 h6 head "
@@ -39,13 +45,6 @@ ALONE = list_names("a nobr")  # not in one another
 NESTED = 60  # elements in elements that are carried; deeper ones are points
 SPACE = " \t\n\r\f"
 CLOSING = ".,;:!?)]}…»”’%。，、；：！？）」』"
-
-
-def list_names(text: str) -> frozenset[str]:
-    """The names of elements in a text."""
-    return frozenset(text.split())
-
-
 RAW = list_names("script style textarea title iframe noembed noframes xmp")  # no tags in them
 LIMITED = list_names("style title xmp iframe noembed noframes noscript svg math")  # of another meaning in <select>
 # What ends <svg> and <math>, wherever it stands in them, and where HTML begins in them again.
