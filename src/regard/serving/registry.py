@@ -27,7 +27,6 @@ from regard.serving.requests import ApiError
 from regard.serving.settings import ServeSettings
 from regard.serving.worker import call_between
 
-
 MANY = 64  # sentences whose texts are split or written in a thread: fewer take less than to hand them over and back
 T = TypeVar("T")
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
