@@ -40,26 +40,10 @@ from regard.data import (
     tokenizer_checks,
 )
 from regard.errors import ArgumentError, DataError
+from regard.interop import stacks
 from regard.interop.formats import Imported, read_table
 from regard.interop.numbering import MADE_UP, THEIR_START, listed_pieces, marian_rows, marian_tokenizers, round_up
 from regard.interop.origin import imported_part, recorded_values
-from regard.interop.stacks import (
-    NEVER,
-    StackSizes,
-    block_names,
-    check_exported,
-    check_rows,
-    check_tensors,
-    collect_blocks,
-    flag,
-    move_rows,
-    permute_stream,
-    read_tensors,
-    share,
-    spread_blocks,
-    whole,
-    write_json,
-)
 from regard.interop.tokenizer_files import write_marian_files
 from regard.models import TransformerModel, model_config
 from regard.run import Run
@@ -111,38 +95,38 @@ def read_rows(folder: Path, tokenizers: Tokenizers, rows: Mapping[str, int] | No
     """
     path = folder / "config.json"
     config = read_table(path)
-    sizes, tied = StackSizes.read(config, path), check_config(config, path)
+    sizes, tied = stacks.StackSizes.read(config, path), check_config(config, path)
     second = folder / "target_vocab.json"
     files = ("vocab.json", "target_vocab.json" if second.exists() else "vocab.json")
     tables = [marian_rows(folder, file) if rows is None else rows for file in files]
     if tied == "all" and not tokenizers.same_ids:
         raise DataError(f"{path}: share_encoder_decoder_embeddings is true, but there are two vocabularies")
     vocabulary = [len(table) for table in tables]
-    said = whole(config, "vocab_size", 2**24, path), config.get("decoder_vocab_size") or config["vocab_size"]
+    said = stacks.whole(config, "vocab_size", 2**24, path), config.get("decoder_vocab_size") or config["vocab_size"]
     for count, claimed, file in zip(vocabulary, said, files, strict=True):
         if count != claimed:
             raise DataError(f"{folder / file}: {count:,} pieces, expected {claimed}, as config.json says")
     check_special(config, tables[-1], path, files[-1])
-    tensors, read = read_tensors(folder)
+    tensors, read = stacks.read_tensors(folder)
     tensors = unite(tensors, tied, read[0], sizes.size)
-    shapes = {name: shape for _, names, shape in block_names(sizes, False) for name in names}
+    shapes = {name: shape for _, names, shape in stacks.block_names(sizes, False) for name in names}
     names = {"all": ("model.shared.weight",), "output": SHARED[1:], "none": (*SHARED[1:], HEAD)}[tied]
     for name in names:
         shapes[name] = (vocabulary[name != SHARED[1]], sizes.size)
     shapes[BIAS] = (1, vocabulary[1])
     tensors.setdefault(BIAS, torch.zeros(shapes[BIAS]))
-    check_tensors(tensors, shapes, read[0])
+    stacks.check_tensors(tensors, shapes, read[0])
     order = [rows_of(side, table) for side, table in zip((tokenizers.source, tokenizers.target), tables, strict=True)]
     for side, table, file in zip(order, tables, files, strict=True):
-        check_rows(side, len(table), folder / file)
-    weights = collect_blocks(tensors, sizes, False)
-    weights["source.tokens.weight"] = move_rows(tensors[names[0]], order[0])
+        stacks.check_rows(side, len(table), folder / file)
+    weights = stacks.collect_blocks(tensors, sizes, False)
+    weights["source.tokens.weight"] = stacks.move_rows(tensors[names[0]], order[0])
     if tied != "all":
-        weights["target.tokens.weight"] = move_rows(tensors[names[1]], order[1])
+        weights["target.tokens.weight"] = stacks.move_rows(tensors[names[1]], order[1])
     if tied == "none":
-        weights["readout.weight"] = move_rows(tensors[HEAD], order[1])
-    bias = move_rows(tensors[BIAS][0, :, None], order[1])[:, 0]
-    bias[torch.tensor([row is None for row in order[1]])] = NEVER
+        weights["readout.weight"] = stacks.move_rows(tensors[HEAD], order[1])
+    bias = stacks.move_rows(tensors[BIAS][0, :, None], order[1])[:, 0]
+    bias[torch.tensor([row is None for row in order[1]])] = stacks.NEVER
     weights["readout.bias"] = bias
     settings = [folder / name for name in ("tokenizer_config.json",) if (folder / name).is_file()]
     table = describe(config, sizes, tied, tokenizers, path, read_table(settings[0]) if settings else {})
@@ -154,10 +138,10 @@ def read_rows(folder: Path, tokenizers: Tokenizers, rows: Mapping[str, int] | No
 def check_config(config: Mapping[str, Any], path: Path) -> str:
     """Refuse what Regard has no form for, by its key; return what is tied, in Regard's word."""
     for key, value in FIXED.items():
-        if flag(config, key, value, path) != value:
+        if stacks.flag(config, key, value, path) != value:
             raise DataError(f"{path}: {key} is {str(not value).lower()}, expected {str(value).lower()}")
-    shared = flag(config, "share_encoder_decoder_embeddings", True, path)
-    tied = flag(config, "tie_word_embeddings", True, path)
+    shared = stacks.flag(config, "share_encoder_decoder_embeddings", True, path)
+    tied = stacks.flag(config, "tie_word_embeddings", True, path)
     if shared and not tied:
         raise DataError(
             f"{path}: tie_word_embeddings is false with share_encoder_decoder_embeddings; expected both, or neither"
@@ -205,22 +189,24 @@ def unite(tensors: dict[str, Tensor], tied: str, path: Path, size: int) -> dict[
 
 def describe(
     config: Mapping[str, Any],
-    sizes: StackSizes,
+    sizes: stacks.StackSizes,
     tied: str,
     tokenizers: Tokenizers,
     path: Path,
     settings: Mapping[str, Any],
 ) -> dict[str, Any]:
     """Return the configuration of the run."""
-    longest = whole({"max_position_embeddings": 512, **config}, "max_position_embeddings", model_config.LONGEST, path)
+    longest = stacks.whole(
+        {"max_position_embeddings": 512, **config}, "max_position_embeddings", model_config.LONGEST, path
+    )
     kinds = {tokenizers.source.kind, tokenizers.target.kind}
     kind = kinds.pop() if len(kinds) == 1 else "auto"
     tokenizer = {"kind": kind, "joint": tokenizers.same_ids, "after": [special_pieces.SPECIAL[END]]}
     model = {key: value for key, value in sizes.table().items() if value is not None}
     model |= {"kind": "transformer", "norm": "post", "positions": "sinusoidal", "sines": "halves", "tied": tied}
-    model |= {"scale_embeddings": flag(config, "scale_embedding", False, path)}
+    model |= {"scale_embeddings": stacks.flag(config, "scale_embedding", False, path)}
     for key in ("dropout", "attention_dropout"):
-        model[key] = share(config, key, path)
+        model[key] = stacks.share(config, key, path)
     data: dict[str, Any] = {"longest": max(1, longest - 1)}  # a target begins with START
     languages = "-".join(str(settings.get(key)) for key in ("source_lang", "target_lang"))
     if all(isinstance(settings.get(key), str) for key in ("source_lang", "target_lang")):
@@ -248,13 +234,13 @@ def write_marian(run: Run, folder: Path) -> None:
     write_vocabulary(run.tokenizers, order, folder)
     write_marian_files(run.tokenizers, run.settings.data.languages, folder)
     table = {**recorded_values(run, "config"), **config_of(run, run.model, order)}
-    write_json(folder / "config.json", table)
+    stacks.write_json(folder / "config.json", table)
     generation = {key: table[key] for key in ("pad_token_id", "eos_token_id", "decoder_start_token_id")}
     never = sorted({table["pad_token_id"], table["decoder_start_token_id"]})
     generation |= {"bad_words_ids": [[i] for i in never], "max_length": table["max_position_embeddings"]}
     # A folder without such a file is read by what its config.json says.
     generation |= {key: table[key] for key in GENERATION if table.get(key) is not None}
-    write_json(folder / "generation_config.json", {**generation, **recorded_values(run, "generation")})
+    stacks.write_json(folder / "generation_config.json", {**generation, **recorded_values(run, "generation")})
 
 
 @torch.no_grad()
@@ -264,14 +250,14 @@ def marian_tensors(
     """Return a model's weights as a MarianMTModel has them, its rows in the order of these ids or as they are."""
     config = model.config
     expected = {"norm": ["post"], "positions": ["sinusoidal"], "sines": ["halves", "interleaved"]}
-    check_exported(config, expected, "marian")
+    stacks.check_exported(config, expected, "marian")
     weights = {name: tensor.cpu().float() for name, tensor in model.state_dict().items()}
     embeddings = weights["source.tokens.weight"], weights["target.tokens.weight"]
     source, target = (
         list(range(len(table)) if order is None else order)
         for table, order in zip(embeddings, (source, target), strict=True)
     )
-    tensors = spread_blocks(weights, StackSizes.of(config), False)
+    tensors = stacks.spread_blocks(weights, stacks.StackSizes.of(config), False)
     if config.tied == "all":
         tensors[SHARED[0]] = embeddings[0][source]
     else:
@@ -282,7 +268,7 @@ def marian_tensors(
     if config.sines == "halves":
         return tensors
     evens, odds = torch.arange(0, config.size, 2), torch.arange(1, config.size, 2)
-    return permute_stream(tensors, torch.cat([evens, odds]))
+    return stacks.permute_stream(tensors, torch.cat([evens, odds]))
 
 
 def order_of(tokenizer: Tokenizer, model: TransformerModel, special: Mapping[str, int] = {}) -> list[int]:
@@ -310,9 +296,9 @@ def pieces_of(tokenizer: Tokenizer, order: Sequence[int]) -> dict[str, int]:
 
 def write_vocabulary(tokenizers: Tokenizers, order: Sequence[Sequence[int]], folder: Path) -> None:
     """Write vocab.json, and target_vocab.json where the sides have two vocabularies."""
-    write_json(folder / "vocab.json", pieces_of(tokenizers.source, order[0]))
+    stacks.write_json(folder / "vocab.json", pieces_of(tokenizers.source, order[0]))
     if not tokenizers.same_ids:
-        write_json(folder / "target_vocab.json", pieces_of(tokenizers.target, order[1]))
+        stacks.write_json(folder / "target_vocab.json", pieces_of(tokenizers.target, order[1]))
 
 
 def config_of(run: Run, model: TransformerModel, order: Sequence[Sequence[int]]) -> dict[str, Any]:
@@ -323,7 +309,7 @@ def config_of(run: Run, model: TransformerModel, order: Sequence[Sequence[int]])
         "architectures": ["MarianMTModel"],
         "model_type": "marian",
         "is_encoder_decoder": True,
-        **StackSizes.of(config).config(),
+        **stacks.StackSizes.of(config).config(),
         "vocab_size": len(order[0]),
         "decoder_vocab_size": len(order[1]),
         "max_position_embeddings": run.settings.data.longest + 1,
@@ -365,7 +351,7 @@ def read_foreign_tokenizer(folder: Path) -> Foreign:
     """Read a tokenizer.json that does not number the rows of the model."""
     path = folder / "config.json"
     config, names, content = read_table(path), listed_pieces(folder), read(folder / TOKENIZER)
-    size = whole(config, "vocab_size", 2**24, path)
+    size = stacks.whole(config, "vocab_size", 2**24, path)
     if len(names) > size:
         raise DataError(f"{folder / TOKENIZER}: {len(names):,} pieces, expected at most {size:,}, as config.json says")
     end, start = (whole_row(config, key, size, path) for key in ("eos_token_id", "decoder_start_token_id"))

@@ -17,16 +17,8 @@ from torch import nn
 
 from regard.attention import Attention, Attentive, ProjectionRows
 from regard.errors import ArgumentError
+from regard.inspection.collect import symbols
 from regard.inspection.collect.graph import Graph, GraphEdge, GraphGroup, GraphNode, fold_layers
-from regard.inspection.collect.symbols import (
-    group_label,
-    label_of,
-    layer_of,
-    layer_symbol_of,
-    number_layer,
-    previous_label,
-    symbol_of,
-)
 from regard.inspection.collect.tiny_pass import TinyPass, run_tiny
 from regard.inspection.collect.trace import Output, Trace, Unit
 from regard.models import Layer, MemoryHeads, Model, Source, Tokens
@@ -129,8 +121,8 @@ def connect(units: Sequence[Unit], names: dict[str, str], passed: TinyPass) -> t
 
 def previous_node(name: str, unit: Unit, reader: Unit, passed: TinyPass, history: bool) -> GraphNode:
     """Make the node of a unit's output in the step before, or in all steps, on its reader's side."""
-    label, every = previous_label(unit, passed, history)
-    symbol = number_layer(every, *layer_of(unit, passed))
+    label, every = symbols.previous_label(unit, passed, history)
+    symbol = symbols.number_layer(every, *symbols.layer_of(unit, passed))
     shape, last = unit.shape, tuple[int, ...]()
     if history:  # one after the other, before the last axis
         shape, last = ((*unit.shape[:-1], count, unit.shape[-1]) for count in (1, unit.calls - 1))
@@ -151,8 +143,8 @@ def make_node(unit: Unit, name: str, owner: dict[str, str], passed: TinyPass, lo
     return GraphNode(
         name,
         unit.kind,
-        label_of(unit, module, modules),
-        symbol_of(unit, passed),
+        symbols.label_of(unit, module, modules),
+        symbols.symbol_of(unit, passed),
         unit.shape,
         unit.phase,
         unit.module,
@@ -162,7 +154,7 @@ def make_node(unit: Unit, name: str, owner: dict[str, str], passed: TinyPass, lo
         loops or whole,
         None if isinstance(module, ProjectionRows) else owned,
         parameters=count_parameters(unit, fresh, passed.trace),
-        layer_symbol=layer_symbol_of(unit, passed),
+        layer_symbol=symbols.layer_symbol_of(unit, passed),
         pairs=unit.pairs,
         last_shape=unit.last_shape if unit.last_shape != unit.shape else (),
     )
@@ -207,7 +199,7 @@ def group_nodes(nodes: Sequence[GraphNode], edges: Sequence[GraphEdge], recorder
     for (side, name), members in sorted(groups.items(), key=lambda item: item[0][1].count(".")):
         if len(members) > 1 and tuple(members) not in framed and is_convex(set(members), edges):
             framed.add(tuple(members))
-            label = group_label(recorder.modules[name], name, recorder.modules)
+            label = symbols.group_label(recorder.modules[name], name, recorder.modules)
             rows.append((side, name, GraphGroup(f"{side}:{name}", label, tuple(members), members=(name,))))
     group_names = {group.name for _, _, group in rows}
     nested = []

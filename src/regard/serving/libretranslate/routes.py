@@ -17,16 +17,10 @@ from starlette.responses import JSONResponse
 
 from regard.config import show_value
 from regard.decoding import Options
+from regard.serving.libretranslate import translation
 from regard.serving.libretranslate.errors import FAULT, ProtocolError, is_protocol_path, to_protocol
 from regard.serving.libretranslate.language_pairs import LanguageTable, as_detection, language_name
 from regard.serving.libretranslate.markup import parse_html
-from regard.serving.libretranslate.translation import (
-    ENDINGS,
-    FileStore,
-    read_file,
-    translate_documents,
-    translate_plain,
-)
 from regard.serving.requests import check_text, log_texts, read_json, shorten
 from regard.serving.schemas import TEXT, array, table
 from regard.serving.service import Service
@@ -117,7 +111,7 @@ class Routes:
 
     def __init__(self, app: FastAPI, service: Service, finish: Finish):
         self.app, self.service, self.finish_work = app, service, finish
-        self.files = FileStore()
+        self.files = translation.FileStore()
         self.cached: tuple[Any, LanguageTable] | None = None
         rows: tuple[tuple[str, str, str, Any], ...] = (
             ("POST", "/translate", "translate", self.translate),
@@ -162,9 +156,9 @@ class Routes:
                 if pair is None:  # it is in the target language
                     found = [[text] for text in texts]
                 elif form == "html":
-                    found = await translate_documents(self.service, pair, texts, options)
+                    found = await translation.translate_documents(self.service, pair, texts, options)
                 else:
-                    found = await translate_plain(self.service, pair, texts, options)
+                    found = await translation.translate_plain(self.service, pair, texts, options)
                 for number, each in zip(numbers, found, strict=True):
                     outputs[number] = each
             answer: dict[str, Any] = {"translatedText": [each[0] for each in outputs]}
@@ -187,7 +181,7 @@ class Routes:
             name, content = file.filename or "", await file.read()
         finally:
             await request.close()
-        document = await asyncio.to_thread(read_file, name, content, self.service.settings.characters)
+        document = await asyncio.to_thread(translation.read_file, name, content, self.service.settings.characters)
         if source is None:
             found = await asyncio.to_thread(self.table().detect_source, " ".join(document.texts), target)
             source = found[0]
@@ -246,7 +240,7 @@ class Routes:
                 "keyRequired": settings.keys is not None,
                 "language": {"source": source, "target": target},
                 "suggestions": False,
-                "supportedFilesFormat": list(ENDINGS),
+                "supportedFilesFormat": list(translation.ENDINGS),
             }
         )
 
