@@ -34,11 +34,7 @@ def wrap(text: str, width: int | None, indent: int = 0) -> str:
     if width is None or len(text) <= width:
         return text
     wrapper = textwrap.TextWrapper(
-        width,
-        subsequent_indent=" " * indent,
-        replace_whitespace=False,
-        break_long_words=False,
-        break_on_hyphens=False,
+        width, subsequent_indent=" " * indent, replace_whitespace=False, break_long_words=False, break_on_hyphens=False
     )
     return "\n".join(wrapper.wrap(text))
 

@@ -46,11 +46,7 @@ LIMITS = ("characters", "texts", "look_words", "picture_bytes", "output_tokens",
 OURS = "default-src 'none'; script-src '{script}'; style-src '{style}'; base-uri 'none'; form-action 'none'; "
 PAGE_POLICY = OURS + "connect-src 'self'; img-src blob: data:; frame-src 'self'; frame-ancestors 'none'"
 FRAME_POLICY = OURS + "img-src data:; frame-ancestors 'self'"
-HEADERS = {
-    "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
-    "Cache-Control": "no-cache",
-}
+HEADERS = {"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", "Cache-Control": "no-cache"}
 
 
 def add_page(app: FastAPI, settings: ServeSettings) -> None:

@@ -24,14 +24,7 @@ from regard.serving.answers import (
 from regard.serving.jobs import Job
 from regard.serving.models import NONE, Languages, ServedModel
 from regard.serving.registry import ModelRegistry, Pending
-from regard.serving.requests import (
-    AlignRequest,
-    ApiError,
-    LookRequest,
-    SampleRequest,
-    ScoreRequest,
-    TranslateRequest,
-)
+from regard.serving.requests import AlignRequest, ApiError, LookRequest, SampleRequest, ScoreRequest, TranslateRequest
 from regard.serving.worker import collect_page, list_alignments, list_links, score_tokens
 from regard.tasks import Classified, Translation, language_model, to_translation, to_translations, translate
 

@@ -56,9 +56,7 @@ HeadOption = Annotated[str | None, text_option("Head to read: its number, from 1
 OffsetOption = Annotated[
     int | None,
     number_option(
-        "Target word to which a step's weights belong: 0, the word it writes; 1, the word it reads.",
-        least=0,
-        most=1,
+        "Target word to which a step's weights belong: 0, the word it writes; 1, the word it reads.", least=0, most=1
     ),
 ]
 ThresholdOption = Annotated[
@@ -73,8 +71,7 @@ JoinOption = Annotated[
     ),
 ]
 BalanceOption = Annotated[
-    int | None,
-    number_option("Number of Sinkhorn rounds that balance the weights; 0: none.", least=0, most=1000),
+    int | None, number_option("Number of Sinkhorn rounds that balance the weights; 0: none.", least=0, most=1000)
 ]
 DependenciesOption = Annotated[
     bool,

@@ -41,8 +41,7 @@ FormatOption = Annotated[
 AgainstOption = Annotated[
     str | None,
     text_option(
-        "Run folder of another model, or another text, file or picture, to show side by side.",
-        metavar="RUN or TEXT",
+        "Run folder of another model, or another text, file or picture, to show side by side.", metavar="RUN or TEXT"
     ),
 ]
 WalkOption = Annotated[

@@ -35,8 +35,7 @@ ConfigArgument = Annotated[
     ),
 ]
 SetOption = Annotated[
-    list[str] | None,
-    text_option("Key of the configuration to set; may be repeated.", "--set", metavar="KEY=VALUE"),
+    list[str] | None, text_option("Key of the configuration to set; may be repeated.", "--set", metavar="KEY=VALUE")
 ]
 FromOption = Annotated[
     Path | None, text_option("Run folder to start from: its weights and tokenizer.", "--from", metavar="RUN")

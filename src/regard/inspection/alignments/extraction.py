@@ -95,10 +95,7 @@ def word_ids(rows: Sequence[Sequence[int | None]], device: torch.device) -> tupl
 
 
 def merge_batch(
-    weights: Float[Tensor, "b h n k"],
-    rows: Int[Tensor, "b n"],
-    columns: Int[Tensor, "b m"],
-    counts: tuple[int, int],
+    weights: Float[Tensor, "b h n k"], rows: Int[Tensor, "b n"], columns: Int[Tensor, "b m"], counts: tuple[int, int]
 ) -> Float[Tensor, "b h i j"]:
     """`words.merge` of a batch: averaged over a row's pieces, summed over a column's; -1 is of no word, and dropped.
 

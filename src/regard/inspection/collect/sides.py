@@ -235,11 +235,7 @@ class WeighedSentence:
 
 
 def weigh(
-    model: Model,
-    tokenizer: Tokenizer,
-    data: DataSettings,
-    texts: Sequence[str],
-    splitter: Splitter | None = None,
+    model: Model, tokenizer: Tokenizer, data: DataSettings, texts: Sequence[str], splitter: Splitter | None = None
 ) -> list[list[WeighedSentence]]:
     """Return the sentences of each text with the weights of a `han` model; a text without words has none.
 

@@ -139,13 +139,7 @@ def input_stages(forward: ForwardPass, name: str, head: int, row: int, columns: 
 
 
 def heads_input(
-    forward: ForwardPass,
-    recording: Recording,
-    heads: Heads,
-    name: str,
-    head: int,
-    row: int,
-    columns: Sequence[str],
+    forward: ForwardPass, recording: Recording, heads: Heads, name: str, head: int, row: int, columns: Sequence[str]
 ) -> list[Stage]:
     """List x and, for heads with rotary positions, its projections before they are rotated."""
     stages = list[Stage]()

@@ -119,11 +119,7 @@ def looking_stages(forward: ForwardPass, views: Sequence[View], view: View, head
     stages = attention_stages(call, head, at, columns, contexts, notation)
     if each_sentence:
         stages = [replace(stage, part=WORDS) for stage in stages] + sentence_stages(forward, views)
-    return [
-        *input_stages(forward, view.name, head, row, columns),
-        *stages,
-        *after_stages(forward, view, row),
-    ]
+    return [*input_stages(forward, view.name, head, row, columns), *stages, *after_stages(forward, view, row)]
 
 
 def sentence_stages(forward: ForwardPass, views: Sequence[View]) -> list[Stage]:

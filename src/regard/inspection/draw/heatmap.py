@@ -116,13 +116,7 @@ def heatmap(
 
 
 def draw_panel(
-    axes: Axes,
-    matrix: Tensor,
-    source: list[str],
-    target: list[str],
-    name: str,
-    cell: float,
-    scale: Scale,
+    axes: Axes, matrix: Tensor, source: list[str], target: list[str], name: str, cell: float, scale: Scale
 ) -> AxesImage:
     """Draw one matrix with its words, `cell` inches per number, in the colours of its scale."""
     image = axes.imshow(matrix.numpy(), cmap=scale.colours, vmin=scale.low, vmax=scale.high, aspect="equal")
@@ -133,11 +127,7 @@ def draw_panel(
 
 
 def bars(
-    weights: Any,
-    source: Sequence[str] | None = None,
-    target: Sequence[str] | None = None,
-    *,
-    width: int = 80,
+    weights: Any, source: Sequence[str] | None = None, target: Sequence[str] | None = None, *, width: int = 80
 ) -> str:
     """Draw attention weights with shade blocks, for a terminal `width` columns wide.
 
