@@ -68,8 +68,8 @@ def convert(path: Path, ids: Mapping[str, int] | None = None, *, tags: Collectio
         content = assemble(ids, tags)
         tokenizer_checks.check_vocabulary(content, str(path))
     vocabulary = content["model"]["vocab"]
-    by_type = {
-        kind: {piece: shortest(score) for piece, score, own in model.pieces if own == kind}
+    by_type = {  # scores as the shortest decimals that are the same in single precision
+        kind: {piece: float(str(np.float32(score))) for piece, score, own in model.pieces if own == kind}
         for kind in (NORMAL, FIXED, UNUSED, CONTROL)
     }
     section = {
@@ -97,11 +97,6 @@ def convert(path: Path, ids: Mapping[str, int] | None = None, *, tags: Collectio
 def is_code(tag: str) -> bool:
     """Return whether a piece is a language code as Marian's folders write them: >>deu<<."""
     return tag.startswith(">>") and tag.endswith("<<")
-
-
-def shortest(score: float) -> float:
-    """Return the shortest decimal that is the same score in single precision."""
-    return float(str(np.float32(score)))
 
 
 def assemble(ids: Mapping[str, int], tags: Collection[str]) -> dict[str, Any]:

@@ -253,14 +253,9 @@ def enclosing(name: str, recorder: Trace) -> list[str]:
             if isinstance(module, nn.Sequential) and any(each._modules for each in module._modules.values() if each):
                 continue  # a row of layers, each of which has a frame
             paths.append(path)
-        elif not inside and not isinstance(module, Attention) and is_unknown(module):
-            paths.append(path)
+        elif not inside and not isinstance(module, Attention) and not type(module).__module__.startswith("regard."):
+            paths.append(path)  # of another package: everything inside it is framed
     return paths
-
-
-def is_unknown(module: nn.Module) -> bool:
-    """Return whether a module comes from another package: then everything inside it is framed."""
-    return not type(module).__module__.startswith("regard.")
 
 
 def split_layer_loops(units: dict[str, Unit], modules: Mapping[str, nn.Module]) -> None:
