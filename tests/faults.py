@@ -324,7 +324,7 @@ INTEROP = [
         "interop/sentencepiece.py",
         '4: section["squeeze"]',
         '4: section["prefix"]',
-        "interop/test_sentencepiece_writer.py",
+        "interop/test_sentencepiece.py",
     ),
     Fault(
         "interop/tokenizer_files.py",
