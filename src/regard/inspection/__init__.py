@@ -14,7 +14,6 @@ from regard.door import door
 
 if TYPE_CHECKING:
     from regard.inspection.alignments import corpus as corpus_alignment
-    from regard.inspection.alignments import coverage as attention_coverage
     from regard.inspection.alignments import dependencies as dependency_links
     from regard.inspection.alignments import extraction, selection
     from regard.inspection.alignments import settings as alignment_settings
@@ -54,7 +53,6 @@ __all__ = [
     "Which",
     "ablation_table",
     "alignment_settings",
-    "attention_coverage",
     "bars",
     "colours",
     "corpus_alignment",
@@ -91,7 +89,6 @@ __getattr__, __dir__ = door(
     __name__,
     {
         "alignments.corpus": "=corpus_alignment",
-        "alignments.coverage": "=attention_coverage",
         "alignments.dependencies": "=dependency_links",
         "alignments.extraction": "=extraction",
         "alignments.selection": "=selection",

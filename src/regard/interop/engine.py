@@ -38,7 +38,7 @@ from regard.decoding import (
     output_limit,
 )
 from regard.errors import ArgumentError, ConfigError
-from regard.inspection import AlignmentSettings, attention_coverage, extraction
+from regard.inspection import AlignmentSettings, extraction
 from regard.interop.ctranslate2 import pieces_of
 from regard.models import Model
 
@@ -263,13 +263,13 @@ class CTranslate2Engine:
 
     def word_attention(
         self, pairs: Sequence[extraction.Pair], settings: AlignmentSettings
-    ) -> list[attention_coverage.WordAttention]:
+    ) -> list[extraction.WordAttention]:
         """Return these weights, and how much each source word received in all.
 
         CTranslate2 writes the target as a forced prefix, and one token more, whose row is END's.
         """
         self.check_alignment(settings)
-        attention = [attention_coverage.WordAttention(torch.empty(0, 0), torch.empty(0))] * len(pairs)
+        attention = [extraction.WordAttention(torch.empty(0, 0), torch.empty(0))] * len(pairs)
         for chunk in pair_batches(pairs):
             results = self.translator.translate_batch(
                 [self.spell(pairs[i][0], self.source) for i in chunk],
@@ -290,10 +290,10 @@ class CTranslate2Engine:
                 places, target_words = extraction.word_ids([words], torch.device("cpu"))
                 weights = extraction.merge_batch(rows[None, None], places, columns, (target_words, source_words))[0, 0]
                 content = torch.tensor(
-                    [attention_coverage.content_rows(self.tokenizers.target, pairs[i][1], len(rows), settings.offset)]
+                    [extraction.content_rows(self.tokenizers.target, pairs[i][1], len(rows), settings.offset)]
                 )
-                received = attention_coverage.sum_received(rows[None, None], content, columns, source_words)[0]
-                attention[i] = attention_coverage.WordAttention(weights, received)
+                received = extraction.sum_received(rows[None, None], content, columns, source_words)[0]
+                attention[i] = extraction.WordAttention(weights, received)
         return attention
 
     def link_words(self, pairs: Sequence[extraction.Pair], settings: AlignmentSettings) -> list[extraction.Links]:

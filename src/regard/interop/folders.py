@@ -6,7 +6,6 @@ was verified, and has a hash of every file.
 
 import contextlib
 import glob
-import hashlib
 import json
 import os
 import re
@@ -21,7 +20,6 @@ from regard.errors import CommandError, DataError, RegardError
 from regard.io import disk, packs, reading
 
 FILE = "manifest.json"
-PART = 2**24  # bytes that are hashed at a time
 KEYS = {"format": str, "regard": str, "run": dict, "facts": dict, "files": dict}
 DOWNLOAD = "hf download {} --local-dir {}"
 HUB = re.compile(r"[\w.-]+/[\w.-]+")  # what a model is called where people download it
@@ -85,16 +83,11 @@ def read_manifest(folder: str | Path, format: str | None = None) -> dict[str, An
 
 def hash_file(path: Path) -> dict[str, Any]:
     """Return the size and the SHA-256 of a file, in a folder or in a pack."""
-    digest = hashlib.sha256()
     try:
         with packs.open_binary(path) as (file, size):
-            left = size
-            while left and (part := file.read(min(left, PART))):
-                digest.update(part)
-                left -= len(part)
+            return {"bytes": size, "sha256": packs.hash_start(file, size)}
     except OSError as error:
         raise DataError(f"{path}: {error.strerror}") from None
-    return {"bytes": size, "sha256": digest.hexdigest()}
 
 
 def check_model_folder(folder: Path) -> None:

@@ -70,8 +70,8 @@ class Counters:
         return sum(count for _, count in recent) / max(0.5, now - recent[0][0]) if recent else 0.0
 
 
-class Worker(threading.Thread):
-    """A thread that opens a run on its device and searches what waits in a line, until the line is closed."""
+class WorkerThread(threading.Thread):
+    """What works for a model on a device: it opens a run, and searches what waits in a line until it is closed."""
 
     def __init__(
         self,
@@ -86,8 +86,7 @@ class Worker(threading.Thread):
         super().__init__(name=f"regard {name} {device}", daemon=True)
         self.device, self.open_run, self.line, self.counters = device, open_run, line, counters
         self.settings, self.stopped = settings, stopped
-        self.opened: Run | None = None
-        self.engine: Engine | BatchEngine | None = None
+        self.opened: Run | None = None  # in this process
         self.failure: BaseException | None = None
         self.started = threading.Event()  # it is ready, or has failed
 
@@ -95,6 +94,12 @@ class Worker(threading.Thread):
     def ready(self) -> bool:
         """Whether it serves."""
         return self.started.is_set() and self.failure is None and self.is_alive()
+
+
+class Worker(WorkerThread):
+    """A worker that computes in its own thread."""
+
+    engine: Engine | BatchEngine | None = None
 
     @property
     def places(self) -> int:
