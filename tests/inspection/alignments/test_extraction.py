@@ -31,7 +31,6 @@ from regard.run import load
 
 WORDS = st.lists(st.none() | st.integers(0, 3), min_size=1, max_size=6)
 VIEW = "layers.0.cross"
-CROSS = "layers.0.cross"
 STORED = "tests/stored_runs"
 
 
@@ -155,12 +154,12 @@ def test_of_an_output_without_words_everything_is_left_out():
 def test_what_a_word_receives_is_summed_over_the_output(head, offset):
     """Against a loop over pieces; the weights are those that links are read from."""
     model, found = Planted((None, 0, 1)).eval(), pairs([5, 1, 8], random.Random(torch.initial_seed()))[0]
-    settings = AlignmentSettings(CROSS, head, offset)
+    settings = AlignmentSettings(VIEW, head, offset)
     attention = word_attention(model, TOKENIZERS, found, settings)
     for one, two in zip(attention, word_weights(model, TOKENIZERS, found, settings), strict=True):
         torch.testing.assert_close(one.weights, two)
     (part,) = watch_batches(model, TOKENIZERS, found)
-    for number, weights in zip(part.pairs, part.weights(CROSS), strict=True):
+    for number, weights in zip(part.pairs, part.weights(VIEW), strict=True):
         source, target = found[number]
         heads = weights if head is None else weights[head : head + 1]
         rows = range(offset, len(target) + offset)
