@@ -52,15 +52,8 @@ EXAMPLES = (
     "regard train --pairs pairs.tsv --preset small --minutes 30 --dry-run",
 )
 LIMITS = {field.name: {k: v for k, v in field.metadata.items() if k != "help"} for field in fields(TrainingSettings)}
-TRAINING = (
-    "steps",
-    "minutes",
-    "batch_tokens",
-    "rate",
-    "seed",
-    "device",
-    "track",
-)  # keys of [training] that have an option
+# Keys of [training] that have an option.
+TRAINING = ("steps", "minutes", "batch_tokens", "rate", "seed", "device", "track")
 NOTHING = (
     "what to train on? give --source FILE --target FILE, --pairs FILE.tsv, --documents FILE.tsv, or --images FOLDER "
     "with --captions FILE.tsv, and --out RUN; or a configuration, as in: regard train phrasebook --out RUN"

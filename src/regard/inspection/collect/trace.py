@@ -90,9 +90,8 @@ class Unit:
     times: list[int] = field(default_factory=list, repr=False)  # when each of its calls ended
     layer: tuple[int, int] | None = None  # the call of a loop over layers that it is, from 1, and how many there are
     histories: set[str] = field(default_factory=set)  # units that it reads the outputs of several calls of, at once
-    site_reads: dict[Any, list[set[str]]] = field(
-        default_factory=dict, repr=False
-    )  # in the code: what each reads, in turn
+    # In the code: what each reads, in turn.
+    site_reads: dict[Any, list[set[str]]] = field(default_factory=dict, repr=False)
     sites: set[Any] = field(default_factory=set, repr=False)
     frame: FrameType | None = field(default=None, repr=False)
 

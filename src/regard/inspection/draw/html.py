@@ -97,9 +97,8 @@ def svg_element(plot: Figure, index: int | str, *, alt: str) -> str:
     """
     text = re.sub(r"<!--.*?-->|<metadata>.*?</metadata>", "", svg(plot), flags=re.DOTALL)
     text = re.sub(r' (?:width|height)="[0-9.]+pt"', "", text, count=2)
-    text = re.sub(
-        r"<[^>]+>", lambda tag: _use_style_colours(tag[0], index), text
-    )  # in tags alone: words stay as they are
+    # In tags alone: words stay as they are.
+    text = re.sub(r"<[^>]+>", lambda tag: _use_style_colours(tag[0], index), text)
     return text.replace("<svg", f'<svg role="img" aria-label="{escape(alt)}"', 1)
 
 

@@ -36,37 +36,11 @@ from regard.inspection.draw.graph import GRAPH_STYLE, draw_graph
 from regard.io import disk
 
 # In the order they build on one another; each holds one section of the page, or what they share.
-SCRIPTS = (
-    "data",
-    "draw",
-    "scale",
-    "heat",
-    "figure",
-    "lecture",
-    "lines",
-    "pair",
-    "heads",
-    "ablation",
-    "search",
-    "dependencies",
-    "steps",
-    "numbers",
-    "addressing",
-    "gates",
-    "pictures",
-    "captions",
-    "places",
-    "documents",
-    "compare",
-    "graph",
-    "link",
-    "look",
+SCRIPTS = tuple(
+    "data draw scale heat figure lecture lines pair heads ablation search dependencies steps numbers addressing gates "
+    "pictures captions places documents compare graph link look".split()
 )
-STYLES = (
-    "look",
-    "drawings",
-    "sections",
-)  # what all share, drawings of attention, the other sections and narrow windows
+STYLES = ("look", "drawings", "sections")  # what all share, drawings of attention, other sections and narrow windows
 LEVELS = 255
 MOST_BYTES = 4_000_000  # of a page: past it numbers are left out
 SPARE = 60_000  # bytes of a page's frame, and of the tables of numbers
@@ -159,21 +133,19 @@ def page_data(exhibits: Sequence[Exhibit], used: int = 0) -> dict[str, Any]:
     return data
 
 
+def pick(thing: object, names: str) -> dict[str, Any]:
+    """Return the attributes of these names, as a page's script knows them."""
+    return {name: getattr(thing, name) for name in names.split()}
+
+
 def _exhibit(exhibit: Exhibit, packed: bytearray) -> dict[str, Any]:
     names = {view.name for view in exhibit.views}
     if exhibit.aligned is not None and exhibit.aligned not in names:
         raise ArgumentError(f"aligned: {exhibit.aligned!r} is not a view of the exhibit; they are {sorted(names)}")
-    table: dict[str, Any] = {
-        "kind": exhibit.kind,
-        "task": exhibit.task,
-        "title": exhibit.title,
-        "run": exhibit.run,
-        "output": exhibit.output,
+    table = pick(exhibit, "kind task title run output") | {
         "logProb": _number(exhibit.log_prob),
         "labels": [[label, _number(share)] for label, share in exhibit.labels.items()],
-        "aligned": exhibit.aligned,
-        "head": exhibit.head,
-        "offset": exhibit.offset,
+        **pick(exhibit, "aligned head offset"),
         "sides": {name: _side(side) for name, side in exhibit.sides.items()},
         "views": [_view(exhibit, view, packed) for view in exhibit.views],
     }
@@ -188,16 +160,9 @@ def _exhibit(exhibit: Exhibit, packed: bytearray) -> dict[str, Any]:
     if exhibit.walk is not None:
         table["walk"] = _walk(exhibit.walk, packed)
     if exhibit.dependencies is not None:
-        tree = exhibit.dependencies
-        table["dependencies"] = {
-            "side": tree.side,
-            "heads": tree.heads,
-            "relations": tree.relations,
-            "words": tree.words,
-            "back": tree.back,
-            "distances": tree.distances,
-            "follows": [[head.view, head.head, head.hits, head.back] for head in tree.follows],
-        }
+        table["dependencies"] = pick(exhibit.dependencies, "side heads relations words back distances")
+        follows = exhibit.dependencies.follows
+        table["dependencies"]["follows"] = [[head.view, head.head, head.hits, head.back] for head in follows]
     if exhibit.ablation is not None:
         changes = {name: [_number(value) for value in heads] for name, heads in exhibit.ablation.changes.items()}
         table["ablation"] = {"logProb": _number(exhibit.ablation.log_prob), "changes": changes}
@@ -205,22 +170,13 @@ def _exhibit(exhibit: Exhibit, packed: bytearray) -> dict[str, Any]:
 
 
 def _walk(walk: Walk, packed: bytearray) -> dict[str, Any]:
-    return {
-        "view": walk.view,
-        "head": walk.head,
-        "row": walk.row,
-        "stages": [
-            {
-                "symbol": stage.symbol,
-                "words": stage.words,
-                "values": _numbers(stage.values, least="-inf"),
-                "names": stage.names,
-                "formula": stage.formula,
-                "part": stage.part,
-                "main": stage.main,
-            }
-            for stage in walk.stages
-        ],
+    stages = [
+        {**pick(each, "symbol words"), "values": _numbers(each.values, least="-inf")}
+        | pick(each, "names formula part main")
+        for each in walk.stages
+    ]
+    return pick(walk, "view head row") | {
+        "stages": stages,
         "states": [{"piece": s.piece, "values": _numbers(s.values), "side": s.side} for s in walk.states],
         "gates": [_gates(gates, packed) for gates in walk.gates],
     }
@@ -234,14 +190,7 @@ def _gates(gates: Gates, packed: bytearray) -> dict[str, Any]:
         parts.append({"symbol": symbol, "at": len(packed), "low": _number(low, 7), "step": _number(step, 7)})
         parts[-1] |= {"width": values.shape[1], "means": means}
         packed += levels.tobytes()
-    return {
-        "title": gates.title,
-        "cell": gates.cell,
-        "side": gates.side,
-        "pieces": gates.pieces,
-        "backwards": gates.backwards,
-        "parts": parts,
-    }
+    return pick(gates, "title cell side pieces backwards") | {"parts": parts}
 
 
 def _side(side: Side) -> dict[str, Any]:
@@ -251,14 +200,7 @@ def _side(side: Side) -> dict[str, Any]:
     parts = {} if apart.words == side.words else {"apart": {"words": apart.words, "texts": apart.texts}}
     if parts:
         parts["apart"]["unknown"] = apart.unknown
-    return parts | {
-        "pieces": side.pieces,
-        "words": side.words,
-        "texts": side.texts,
-        "grid": side.grid,
-        "sentences": side.sentences,
-        "unknown": side.unknown,
-    }
+    return parts | pick(side, "pieces words texts grid sentences unknown")
 
 
 def _view(exhibit: Exhibit, view: View, packed: bytearray) -> dict[str, Any]:
@@ -267,16 +209,10 @@ def _view(exhibit: Exhibit, view: View, packed: bytearray) -> dict[str, Any]:
         side = exhibit.sides.get(name)
         if side is not None and len(side.pieces) != count:
             raise ShapeError(f"{view.name}: weights for {count} pieces of {name!r} given, which has {len(side.pieces)}")
-    levels, low, step = quantise(view)
+    levels, low, step = to_levels(view.name, view.weights)  # of weights that are never negative, low is exactly zero
     start = len(packed)
     packed += levels.tobytes()
-    return {
-        "name": view.name,
-        "title": view.title,
-        "role": view.role,
-        "layer": view.layer,
-        "rows": view.rows,
-        "columns": view.columns,
+    return pick(view, "name title role layer rows columns") | {
         "heads": heads,
         "n": n,
         "m": m,
@@ -289,11 +225,6 @@ def _view(exhibit: Exhibit, view: View, packed: bytearray) -> dict[str, Any]:
         "picked": None if view.picked is None else view.picked.tolist(),
         "how": view.how,
     }
-
-
-def quantise(view: View) -> tuple[UInt8[np.ndarray, "h n m"], list[float], list[float]]:
-    """Weights as low + step · level, a level of a byte; of weights that are never negative, low is exactly zero."""
-    return to_levels(view.name, view.weights)
 
 
 def to_levels(name: str, values: Float[Tensor, "h n m"]) -> tuple[UInt8[np.ndarray, "h n m"], list[float], list[float]]:
@@ -424,15 +355,7 @@ def describe(numbers: Numbers | Addressing) -> dict[str, Any]:
     """Describe the numbers without their tensors: how they are scored and scaled, and by which formulas."""
     if isinstance(numbers, Addressing):
         return {"score": "memory", "parts": {}, "left": ""}
-    return {
-        "score": numbers.score,
-        "scale": numbers.scale,
-        "temperature": numbers.temperature,
-        "groups": numbers.groups,
-        "formulas": numbers.formulas,
-        "parts": {},
-        "left": "",
-    }
+    return pick(numbers, "score scale temperature groups formulas") | {"parts": {}, "left": ""}
 
 
 def half_planes(tensor: Tensor) -> UInt8[np.ndarray, " bytes"] | None:

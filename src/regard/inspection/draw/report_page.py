@@ -412,9 +412,8 @@ def _axes(title: str) -> tuple[Figure, Axes]:
     figure, (axes,) = plot.panels(1, titles=[title], width=4.0, height=2.3)
     figure.set_layout_engine("none")
     axes.set_position((0.125, 0.12, 0.855, 0.74))
-    figure.add_artist(
-        Rectangle((0, 0), 1, 1, transform=figure.transFigure, fill=False, linewidth=0)
-    )  # nothing is cut off
+    # Nothing is cut off.
+    figure.add_artist(Rectangle((0, 0), 1, 1, transform=figure.transFigure, fill=False, linewidth=0))
     axes.xaxis.set_major_locator(MaxNLocator(4, integer=True))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:,.0f}"))
     axes.yaxis.set_major_locator(MaxNLocator(4))
