@@ -36,10 +36,11 @@ from regard.inspection.draw.graph import GRAPH_STYLE, draw_graph
 from regard.io import disk
 
 # In the order they build on one another; each holds one section of the page, or what they share.
-SCRIPTS = tuple(
-    "data draw scale heat figure lecture lines pair heads ablation search dependencies steps numbers addressing gates "
-    "pictures captions places documents compare graph link look".split()
-)
+SCRIPTS = (
+    "data", "draw", "scale", "heat", "figure", "lecture", "lines", "pair", "heads", "ablation", "search",
+    "dependencies", "steps", "numbers", "addressing", "gates", "pictures", "captions", "places", "documents", "compare",
+    "graph", "link", "look",
+)  # fmt: skip
 STYLES = ("look", "drawings", "sections")  # what all share, drawings of attention, other sections and narrow windows
 LEVELS = 255
 MOST_BYTES = 4_000_000  # of a page: past it numbers are left out

@@ -6,6 +6,7 @@ Its curves are the loss, the learning rate and each score over steps, one small 
 import math
 from collections.abc import Sequence
 from html import escape
+from importlib import resources
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,42 +26,7 @@ LONG = 12  # validations; a longer table is folded away
 ONSETS = {"fl", "fr", "rh", "sc", "sh", "sk", "sl", "sm", "sn", "sp", "sq", "st", "sw"}  # with which a word may begin
 SCORES = ("bleu", "accuracy", "chrf", "exact")  # what is spoken of first, where the configuration does not say
 
-STYLE = """
-.figures { display: grid; grid-template-columns: repeat(auto-fit, minmax(8.4rem, 1fr)); gap: 1px; margin: 1.6rem 0 0;
-  border: 1px solid var(--rule); border-radius: .5rem; overflow: hidden; }
-.figures div { box-shadow: 0 0 0 1px var(--rule); padding: .7rem .9rem .75rem; }
-.figures dt { color: var(--faint); font-size: .82rem; }
-.figures dd { margin: .1rem 0 0; font-size: 1.35rem; font-weight: 600; line-height: 1.2;
-  font-variant-numeric: tabular-nums; overflow-wrap: anywhere; }
-.figures small { display: block; color: var(--faint); font-size: .8rem; font-weight: 400; margin-top: .15rem; }
-.curves { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 19rem), 1fr)); gap: 1.3rem 1.6rem; }
-.curves figure { margin: 0; } .curves figure svg { min-width: 0; }
-figure.as-is svg image { filter: none; }
-figure.alone svg { min-width: calc(var(--natural) * .9); width: calc(var(--natural) * 1.2); max-width: 100%;
-  margin: 0 auto; }
-.sample { margin: 0; padding: .9rem 0; border-bottom: 1px solid var(--rule); display: grid;
-  grid-template-columns: 5.6rem 1fr; gap: .25rem .8rem; break-inside: avoid; }
-.sample:first-of-type { border-top: 1px solid var(--rule); }
-.sample dt { color: var(--faint); font-size: .85rem; padding-top: .1rem; }
-.sample dd { margin: 0; overflow-wrap: anywhere; } .sample .reference { color: var(--faint); }
-mark { background: none; color: inherit; font-weight: 650; text-decoration: underline 2px var(--bad);
-  text-underline-offset: .22em; text-decoration-skip-ink: none; }
-mark.missing { text-decoration: none; color: var(--bad); font-size: 1.5em; line-height: 0; }
-.wide table { width: 100%; } td:last-child:not(.number) { padding-left: 1.4rem; }
-.right { color: var(--good); font-size: .85rem; white-space: nowrap; }
-pre { background: var(--wash); border-radius: .4rem; padding: .8rem 1rem; overflow-x: auto; font-size: .85rem;
-  line-height: 1.5; margin: .6rem 0; } pre code { background: none; padding: 0; font-size: 1em; }
-.next { list-style: none; padding: 0; margin: 0; } .next li { margin: 0 0 .8rem; } .next p { margin: 0; }
-.next pre { margin: .2rem 0 0; padding: .55rem .8rem; white-space: pre-wrap; overflow-wrap: anywhere; }
-.signature { display: grid; grid-template-columns: max-content 1fr; gap: .2rem 1.2rem; margin: 0; font-size: .9rem; }
-.signature dt { color: var(--faint); } .signature dd { margin: 0; overflow-wrap: anywhere; }
-summary { cursor: pointer; color: var(--accent); } summary:focus-visible { outline: 2px solid var(--accent); }
-@media (max-width: 30rem) { .sample { grid-template-columns: 1fr; gap: 0; } .sample dd { margin-bottom: .45rem; }
-  .signature { grid-template-columns: 1fr; gap: 0; } .signature dd { margin-bottom: .4rem; }
-  .figures { grid-template-columns: 1fr 1fr; } figure.alone svg { min-width: calc(var(--natural) * .72); } }
-@media print { .curves { grid-template-columns: 1fr 1fr; }
-  pre { border: 1px solid var(--rule); white-space: pre-wrap; } }
-"""
+STYLE = "\n" + resources.files("regard.inspection.draw").joinpath("static", "report.css").read_text(encoding="utf-8")
 Points = list[tuple[float, float]]
 POINTS = 300  # of a line; more cannot be told apart on a page
 # What a record holds beside scores.
