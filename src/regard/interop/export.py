@@ -11,6 +11,10 @@ at least 90 and chrF of at least 95 between the two. Sentences come from a file 
 validation pairs where they are still in the cache, or else there are none: then pieces are drawn at random for both
 sides, and the log-probabilities of the targets compared. That a run and its export agree says nothing of an import that
 went wrong: `regard.interop.origin` compares them with the folder that the run was imported from.
+
+Transformers is no part of Regard, so a folder for it is read by Regard's own importer, which the tests hold against
+Transformers. Texts are cut by the run: pieces keep the numbers that they have there, and the folder's vocabulary says
+which row of it is a piece's.
 """
 
 import hashlib
@@ -19,20 +23,24 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
-from regard.config import read
+import torch
+
+from regard import __version__
+from regard.config import read, show_value
 from regard.data import UNKNOWN, Tokenizer, cached_valid_pairs, special_pieces
 from regard.decoding import GREEDY, batches
 from regard.errors import CheckpointError, CommandError, ConfigError, DataError, VerificationError
 from regard.evaluation import text_scores
 from regard.interop.folders import check_new, describe_run, hash_file, read_manifest, whole_folder, write_manifest
-from regard.interop.formats import Format, find_format
+from regard.interop.formats import Format, Imported, find_format, model_type
+from regard.interop.numbering import written_rows
 from regard.interop.origin import compare_with_origin
 from regard.io import packs, read_chunks
 from regard.run import Run, load
-from regard.tasks import require_run, translate
-from regard.training import Checkpoints
+from regard.tasks import ModelEngine, build_model, read_settings, require_run, translate
+from regard.training import Checkpoints, Prediction, weight_files
 
 COUNT = 200  # sentences
 TIE = 1e-4  # between the log-probabilities of two tokens, either of which may be written
@@ -166,22 +174,22 @@ def open_written(row: Format, folder: Path, run: Run, out: Path) -> Any:
         raise VerificationError(f"{run.folder}: not verified: the folder cannot be opened again: {problem}") from error
 
 
-class Opened(Protocol):
+@dataclass(frozen=True, eq=False)
+class Opened:
     """What verification asks of an exported folder that was opened."""
 
-    @property
-    def exact(self) -> bool:
-        """Whether its weights are those of the run, in float32."""
-
-    @property
-    def versions(self) -> Mapping[str, str]:
-        """What decodes it, by name and version."""
+    engine: Any  # searches and scores
+    exact: bool  # its weights are those of the run, in float32
+    versions: Mapping[str, str]  # of what decodes it, by name
 
     def decode(self, sources: list[list[int]], prefixes: list[list[int]] | None) -> list[list[int]]:
         """Search greedily, with the limits that Regard has; outputs begin with the prefixes, where there are some."""
+        return [result.outputs[0].tokens for result in self.engine.search(sources, GREEDY, prefixes=prefixes)]
 
     def score(self, sources: Ids, targets: Ids) -> list[batches.Scored]:
         """Score each target given its source: the log-probability of every token, END last."""
+        scored: list[batches.Scored] = self.engine.score(sources, targets)
+        return scored
 
 
 @dataclass(frozen=True)
@@ -314,3 +322,39 @@ def differ(run: Run, sentences: Sentences, first: int, outputs: Ids, others: Ids
         f"{run.folder}: not verified: {problem}; the first is “{sentences.texts[first]}”, by the run “{one}”, "
         f"by the export “{two}”"
     )
+
+
+# ---- folders for Transformers, opened again
+
+
+def open_marian(folder: Path, run: Run) -> Opened:
+    """Open a folder of Marian's that was written from a run."""
+    from regard.interop import marian
+
+    check_type(folder, "marian")
+    return reopen(folder, marian.read_rows(folder, run.tokenizers), run)
+
+
+def open_m2m100(folder: Path, run: Run) -> Opened:
+    """Open a folder of M2M-100 that was written from a run."""
+    from regard.interop import m2m100
+
+    check_type(folder, "m2m_100")
+    return reopen(folder, m2m100.read_rows(folder, run.tokenizers, written_rows(folder)), run)
+
+
+def check_type(folder: Path, expected: str) -> None:
+    """Refuse a folder that Transformers would open as another model: the order of its sines is the family's."""
+    if (name := model_type(folder)) != expected:
+        raise DataError(f"{folder / 'config.json'}: model_type is {show_value(name)}, expected {show_value(expected)}")
+
+
+def reopen(folder: Path, imported: Imported, run: Run) -> Opened:
+    """Build the model of a folder, on the run's device."""
+    model = build_model(read_settings(imported.table), imported.tokenizers)
+    weight_files.load_weights(
+        Prediction(model), {f"model.{name}": tensor for name, tensor in imported.weights.items()}, str(folder)
+    )
+    engine = ModelEngine(model.to(run.device).eval(), run.tokenizers, run.device)
+    versions = {"regard": __version__, "torch": torch.__version__}
+    return Opened(engine, True, versions)  # such folders are float32

@@ -20,7 +20,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import httptools
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
@@ -45,20 +45,12 @@ IDLE, HEAD, BODY = range(3)  # what of a request is being read
 Refusal = tuple[int, str, str]  # status, code and sentence
 
 
-class Closable(Protocol):
-    """A connection that can be ended."""
-
-    def end(self) -> None:
-        """Close it."""
-        ...
-
-
 class Listener:
     """Sockets that accept connections. It is what uvicorn's shutdown takes for a server."""
 
     def __init__(self, sockets: Sequence[socket.socket], most: int, connections: set[Any]):
         self.sockets, self.most, self.connections = sockets, most, connections
-        self.idle: dict[Closable, float] = {}  # since when, the longest first
+        self.idle: dict[Connection, float] = {}  # since when, the longest first
         self.reported: dict[str, float] = {}
         self.tasks: list[asyncio.Task[None]] = []
 
@@ -124,11 +116,11 @@ class Listener:
             self.reported[kind] = now
             log.warning("%s", message)
 
-    def enter(self, connection: Closable) -> None:
+    def enter(self, connection: "Connection") -> None:
         """Note that a connection is idle from now on."""
         self.idle[connection] = time.monotonic()
 
-    def leave(self, connection: Closable) -> None:
+    def leave(self, connection: "Connection") -> None:
         """Note that a connection is idle no more."""
         self.idle.pop(connection, None)
 

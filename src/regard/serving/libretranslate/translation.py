@@ -14,7 +14,6 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
 
 from regard.config import show_value
 from regard.decoding import Options, first_model
@@ -33,19 +32,6 @@ FILES = 100  # that are held, at most
 BYTES = 64 * 2**20  # of all of them
 SECONDS = 600.0  # for which one is held
 NAME = re.compile(r"[^A-Za-z0-9._-]+")
-
-
-class Renderable(Protocol):
-    """Something whose texts are translated, and that is written again with their translations."""
-
-    @property
-    def texts(self) -> list[str]:
-        """The texts to translate."""
-        ...
-
-    def render(self, translations: Sequence[LinkedText]) -> str:
-        """Write it with the translation of each text, and the links of its words."""
-        ...
 
 
 async def translate_plain(
@@ -87,7 +73,7 @@ async def translate_documents(
 
 
 async def render_all(
-    service: Service, pair: LanguagePair, documents: Sequence[Renderable], options: Options
+    service: Service, pair: LanguagePair, documents: "Sequence[Renderable]", options: Options
 ) -> list[list[str]]:
     """The outputs of documents: all their texts are translated together, and then each is written again."""
     texts = [text for document in documents for text in document.texts]
@@ -206,7 +192,8 @@ class PlainText:
         return keep_space(self.text, translations[0][0])
 
 
-PARSERS: dict[str, Callable[[str], Any]] = {
+Renderable = PlainText | Subtitles | Document  # what is written again with the translations of its texts
+PARSERS: dict[str, Callable[[str], Renderable]] = {
     ".txt": PlainText,
     ".html": parse_html,
     ".htm": parse_html,
