@@ -8,7 +8,6 @@ then one box. Edges bend in the gaps between rows alone, and pass rows in lanes 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from regard.inspection.collect.graph import Graph, GraphGroup
 
@@ -24,13 +23,6 @@ NEARLY = 16.0  # aside: such an edge can be drawn upright
 Point = tuple[float, float]
 
 
-class Ports(Protocol):
-    """The places where edges enter a frame along its bottom and leave it along its top, by their source."""
-
-    entries: dict[str, float]
-    exits: dict[str, float]
-
-
 @dataclass
 class Item:
     """An item of a row: a box, a frame, or a place where an edge passes."""
@@ -40,7 +32,7 @@ class Item:
     height: float
     rank: int = 0
     x: float = 0.0  # of its left side
-    inner: Ports | None = None  # of a frame
+    inner: "Layout | None" = None  # of a frame
     lane: bool = False
 
     def entry(self, source: str) -> float:
