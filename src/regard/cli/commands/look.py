@@ -124,11 +124,9 @@ def look(
 
     opened, other = open_both(run, against, checkpoint, device, languages)
     inputs = look_inputs.read_inputs(opened, items or [], count, print_message, as_text)
-    seconds = (
-        inputs
-        if other is not opened or against is None
-        else look_inputs.read_against(opened, against, len(inputs), as_text)
-    )
+    seconds = inputs
+    if other is opened and against is not None:
+        seconds = look_inputs.read_against(opened, against, len(inputs), as_text)
     which = Which(view, None if head is None else head - 1, None, None if word is None else word - 1)
     trees = dependency_trees.find_trees(tree, items or [], inputs, opened)
     places = list(zip(paths.list_paths(len(inputs), inputs + seconds), trees, strict=True))
