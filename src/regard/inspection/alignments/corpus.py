@@ -35,10 +35,6 @@ class AlignedPair(NamedTuple):
 class Translator(OpenRun, Protocol):
     """The part of a run that translates which is needed here: `regard.run.Run` is one."""
 
-    @property
-    def tokenizers(self) -> Tokenizers:
-        """The tokenizers of source and target."""
-
     def links(self, pairs: Iterable[tuple[str, str]]) -> Iterator[Links]:
         """The links of each pair of texts."""
 

@@ -126,18 +126,10 @@ def score_heads(model: Model, tokenizers: Tokenizers, pairs: Sequence[Pair], gol
     expected = sum(len(each.sure) for each in gold)
     for (view, offset), total in totals.items():
         for head, (links, hit, allowed) in enumerate(total.tolist()):
-            counts = (links, expected, hit, allowed)
+            measures = alignment_scores.error_rate, alignment_scores.precision, alignment_scores.recall
+            aer, precision, recall = (measure((links, expected, hit, allowed)) for measure in measures)
             which = None if head == len(total) - 1 else head
-            readings.append(
-                Reading(
-                    view,
-                    which,
-                    offset,
-                    alignment_scores.error_rate(counts),
-                    alignment_scores.precision(counts),
-                    alignment_scores.recall(counts),
-                )
-            )
+            readings.append(Reading(view, which, offset, aer, precision, recall))
     return readings
 
 
@@ -163,10 +155,7 @@ def choose_by_agreement(
     count = len(forward[2])
     by = f"agreement with a reverse run on {count:,} pair{'s' * (count != 1)}"
     readings = tuple(
-        [
-            Reading(name[0], name[1], name[2], float(rate))
-            for name, rate in zip(names[side], rates.min(1 - side), strict=True)
-        ]
+        [Reading(*name, float(rate)) for name, rate in zip(names[side], rates.min(1 - side), strict=True)]
         for side in (0, 1)
     )
     settings = tuple(readings[side][int(best[side])].settings(by) for side in (0, 1))
