@@ -57,6 +57,7 @@ UNUSED = ("alibi_use_positive_positions", "scale_alibi", "alignment_heads", "ali
 DEFAULTS = {"unk_token": "<unk>", "bos_token": "<s>", "eos_token": "</s>"}
 BINARY = "model.bin"
 NEWEST_FORMAT = 6  # version of the format
+BESIDE = ("config.json", "tokenizer.json", "source.spm", "target.spm", "sentencepiece.model", "sentencepiece.bpe.model")
 MOST = 1_000_000  # variables
 DIMENSIONS = 4
 TYPES = (np.float32, np.int8, np.int16, np.int32, np.float16, np.uint16)  # by number; the last is bfloat16
@@ -110,15 +111,7 @@ def read_ctranslate2(folder: Path) -> Imported:
     longest = {"longest": max(1, positions["length"] - 1)} if "length" in positions else {}
     settings = {"task": "translate", "data": longest, "tokenizer": tokenizer, "model": model}
     files = [folder / BINARY, *dict.fromkeys(each.path for each in lists)]
-    names = (
-        "config.json",
-        "tokenizer.json",
-        "source.spm",
-        "target.spm",
-        "sentencepiece.model",
-        "sentencepiece.bpe.model",
-    )
-    files += [folder / name for name in names if (folder / name).is_file()]
+    files += [folder / name for name in BESIDE if (folder / name).is_file()]
     return Imported(settings, tokenizers, weights, tuple(files), notes)
 
 
@@ -246,11 +239,8 @@ class SpecificationReader:
     def sizes(self) -> dict[str, Any]:
         """Return the sizes, as a [model] table has them."""
         layers = [self.count_layers(side) for side in SIDES]
-        heads, activation, pre = (
-            int(self.both("num_heads", 8)),
-            int(self.both("activation", 0)),
-            self.both("pre_norm", 1),
-        )
+        heads, activation = int(self.both("num_heads", 8)), int(self.both("activation", 0))
+        pre = self.both("pre_norm", 1)
         hidden, size = self.array("encoder/layer_0/ffn/linear_0/weight", 2).shape
         for what, value, most in (
             ("heads", heads, model_config.HEADS),

@@ -155,7 +155,10 @@ def choose_by_agreement(
     count = len(forward[2])
     by = f"agreement with a reverse run on {count:,} pair{'s' * (count != 1)}"
     readings = tuple(
-        [Reading(*name, float(rate)) for name, rate in zip(names[side], rates.min(1 - side), strict=True)]
+        [
+            Reading(name[0], name[1], name[2], float(rate))
+            for name, rate in zip(names[side], rates.min(1 - side), strict=True)
+        ]
         for side in (0, 1)
     )
     settings = tuple(readings[side][int(best[side])].settings(by) for side in (0, 1))
