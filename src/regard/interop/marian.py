@@ -362,10 +362,8 @@ def read_foreign_tokenizer(folder: Path) -> Foreign:
         raise DataError(
             f"{folder / TOKENIZER}: no unknown piece in it, expected one beside those that config.json names"
         )
-    ids, rows = (
-        dict(zip(special_pieces.SPECIAL, range(4), strict=True)),
-        {"<pad>": start, "</s>": end, "<unk>": unknown},
-    )
+    ids = dict(zip(special_pieces.SPECIAL, range(4), strict=True))
+    rows = {"<pad>": start, "</s>": end, "<unk>": unknown}
     own = dict(zip(rows.values(), rows, strict=True))  # the name of every row
     hidden = {token["content"] for token in content.get("added_tokens") or [] if token.get("special")}
     for row in range(size):

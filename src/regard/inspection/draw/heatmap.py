@@ -85,10 +85,8 @@ def heatmap(
     columns = min(panels, _across(panels, m))
     rows = -(-panels // columns)
     cell = min(0.46, max(0.11, 6.5 / max(n, m))) if panels == 1 else min(0.36, max(0.09, 4.0 / max(n, m)))
-    left, top = (
-        0.085 * max(map(text_width, target), default=0) + 0.25,
-        0.07 * max(map(text_width, source), default=0) + 0.5,
-    )
+    left = 0.085 * max(map(text_width, target), default=0) + 0.25
+    top = 0.07 * max(map(text_width, source), default=0) + 0.5
     apart = 0.5 * len(set(scales))  # the room of bars
     size = (
         max(columns * (m * cell + 0.2) + left + 0.2 + apart, 2.2),

@@ -178,10 +178,8 @@ def _marks(axes: Axes, exhibit: Exhibit, view: View, head: int | None, pieces: b
         if unit is None:
             continue
         if view.centre is not None:
-            centre, reach = (
-                float((view.centre.float().mean(0) if head is None else view.centre[head])[piece]),
-                view.radius,
-            )
+            reach = view.radius
+            centre = float((view.centre.float().mean(0) if head is None else view.centre[head])[piece])
             if reach is not None:
                 axes.plot([along(centre - reach), along(centre + reach)], [unit, unit], "|-", color=INK, ms=6, lw=0.9)
             axes.plot([along(centre)], [unit], "D", ms=4.5, mfc="white", mec=INK, mew=0.9)
