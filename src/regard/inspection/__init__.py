@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from regard.inspection.alignments import extraction, selection
     from regard.inspection.alignments import settings as alignment_settings
     from regard.inspection.alignments.settings import AlignmentSettings
-    from regard.inspection.alignments.symmetry import METHODS
+    from regard.inspection.alignments.symmetry import METHODS, symmetrise
     from regard.inspection.collect import dependency_trees, teacher_forcing
     from regard.inspection.collect import grounding as word_grounding
     from regard.inspection.collect import inputs as look_inputs
@@ -77,6 +77,7 @@ __all__ = [
     "show",
     "silence_head",
     "svg",
+    "symmetrise",
     "table_element",
     "teacher_forcing",
     "text_side",
@@ -93,7 +94,7 @@ __getattr__, __dir__ = door(
         "alignments.extraction": "=extraction",
         "alignments.selection": "=selection",
         "alignments.settings": "AlignmentSettings =alignment_settings",
-        "alignments.symmetry": "METHODS",
+        "alignments.symmetry": "METHODS symmetrise",
         "collect.dependency_trees": "=dependency_trees",
         "collect.exhibit": "Side",
         "collect.from_run": "ablation_table exhibit_of silence_head",
