@@ -232,8 +232,8 @@ OTHERS = [
     ),
     Fault(
         "inspection/alignments/symmetry.py",
-        "lambda source, target: source and target",
-        "lambda source, target: source or target ",
+        "operator.and_",
+        "operator.or_",
         "inspection/alignments/test_symmetry.py",
     ),
     Fault(
