@@ -1,6 +1,6 @@
 """Ablation of heads: what a trained model loses without some of its heads, over a whole test set.
 
-`inspection.collect.ablation` asks it of one output, a head per row of a batch; here a head is silent in every row, so
+`inspection.collect.from_run` asks it of one output, a head per row of a batch; here a head is silent in every row, so
 that many sentences are scored together.
 """
 
