@@ -6,19 +6,273 @@ the last but one does so most, on average of its heads. Links are those of the l
 the alignment error rate (AER) is against what people, or the phrasebook's grammar, linked.
 """
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from regard_studies.alignment.draw import by_layer, curves, heat_map, mechanism_table, step_table
-from regard_studies.alignment.measure import best_single_links, diagonal_error, measure_systems
-from regard_studies.alignment.verdicts import Findings, verdicts
-from regard_studies.corpora import pairs
-from regard_studies.corpora.pairs import AlignedPairs, Pairs
-from regard_studies.luong_table.claim import TESTS, WORDS, generate_aligned, limit_length
-from regard_studies.page import Page, signed_training
+from regard.decoding import first_model
+from regard.evaluation import measure_links
+from regard.inspection import Cell, colours, plot, selection
+from regard.run import Run, load
+from regard.training import metrics
+from regard_studies.corpora import AlignedPairs, Pairs, aligned_texts
+from regard_studies.page import Page, Plot, Table, Verdict, show, signed_training
+from regard_studies.seed_statistics import SeedStatistics, over_seeds
 from regard_studies.setting import Setting
-from regard_studies.systems import group_by_name, train_all
+from regard_studies.systems import TrainedSystem, group_by_name, train_all
+from regard_studies.translation import perplexity
 
-__all__ = ["SYSTEMS", "run", "tables"]
+Curve = Sequence[tuple[int, float, float]]  # step, BLEU, AER in percent
+
+
+@dataclass(frozen=True)
+class SystemFigures:
+    """Figures of a system, rates in percent; `selected_aer` is of the head, mean and word best on other pairs."""
+
+    bleu: SeedStatistics
+    perplexity: SeedStatistics
+    written_aer: SeedStatistics
+    read_aer: SeedStatistics
+    selected_aer: SeedStatistics
+    seconds: SeedStatistics
+    readings: Sequence[selection.Reading]
+    curve: Curve
+
+    @property
+    def plain(self) -> SeedStatistics:
+        """Return the AER for the word written or the word read, whichever is aligned better."""
+        return min(self.written_aer, self.read_aer, key=lambda each: each.mean)
+
+
+@dataclass(frozen=True)
+class EncodedPairs:
+    """Aligned pairs as a run's tokens."""
+
+    pairs: list[tuple[list[int], list[int]]]
+    aligned: AlignedPairs
+
+    @classmethod
+    def of(cls, run: Run, aligned: AlignedPairs) -> "EncodedPairs":
+        """Encode pairs of texts with a run's tokenizers."""
+        sides = run.tokenizers.source.encode_batch(aligned.sources), run.tokenizers.target.encode_batch(aligned.targets)
+        return cls(list(zip(*sides, strict=True)), aligned)
+
+    def read(self, run: Run, which: slice = slice(None)) -> list[selection.Reading]:
+        """Every head and offset."""
+        return selection.score_heads(
+            first_model(run.model), run.tokenizers, self.pairs[which], self.aligned.gold[which]
+        )
+
+
+def measure_systems(systems: Sequence[TrainedSystem], corpus: Pairs, aligned: AlignedPairs) -> SystemFigures:
+    """Measure the seeds of a system."""
+    rates: list[tuple[float, float, float]] = []
+    readings: list[list[selection.Reading]] = []
+    grown: list[Curve] = []
+    for each in systems:
+        pieces = EncodedPairs.of(each.run, aligned)
+        by_head = pieces.read(each.run)
+        halves = pieces.read(each.run, slice(0, None, 2)), pieces.read(each.run, slice(1, None, 2))
+        plain = {
+            one.offset: one.aer
+            for one in by_head
+            if one.head is None and one.view == first_model(each.run.model).alignment_attention
+        }
+        rates.append((100 * plain[0], 100 * plain[1], 100 * held_out_error(*halves)))
+        readings.append(by_head)
+        grown.append(curve(each, pieces))
+    written_aer, read_aer, selected_aer = (SeedStatistics(values) for values in zip(*rates, strict=True))
+    return SystemFigures(
+        bleu=over_seeds(systems, lambda each: corpus.bleu(each.run.translate(corpus.sources, beam=1))),
+        perplexity=over_seeds(systems, lambda each: perplexity(each.run, corpus)),
+        written_aer=written_aer,
+        read_aer=read_aer,
+        selected_aer=selected_aer,
+        seconds=over_seeds(systems, lambda each: each.seconds),
+        readings=readings[0],
+        curve=average_curves(grown),
+    )
+
+
+def held_out_error(one: Sequence[selection.Reading], other: Sequence[selection.Reading]) -> float:
+    """Compute the AER of the reading that is best on the other half, averaged over both halves."""
+    rates = []
+    for chooses, judges in ((one, other), (other, one)):
+        best = min(chooses, key=lambda each: each.aer)
+        same = (best.view, best.head, best.offset)
+        rates.append(next(each.aer for each in judges if (each.view, each.head, each.offset) == same))
+    return sum(rates) / len(rates)
+
+
+def curve(system: TrainedSystem, pieces: EncodedPairs) -> Curve:
+    """Trace a system by training step: BLEU as it was validated, and AER, by the better one of both words."""
+    run, points = system.run, []
+    for record in metrics.read_records(run.folder / "metrics.jsonl"):
+        step = int(record["step"])
+        name = f"step-{step:06d}"
+        if record["kind"] == "valid" and (run.folder / "checkpoints" / name).is_dir():
+            then = load(run.folder, checkpoint=name, device=run.device.type)
+            by_head = pieces.read(then)
+            plain = [
+                each.aer
+                for each in by_head
+                if each.head is None and each.view == first_model(then.model).alignment_attention
+            ]
+            points.append((step, float(record["bleu"]), 100 * min(plain)))
+    return points
+
+
+def average_curves(grown: Sequence[Curve]) -> Curve:
+    """Average over seeds, step by step."""
+    count = len(grown)
+    return [
+        (points[0][0], sum(each[1] for each in points) / count, sum(each[2] for each in points) / count)
+        for points in zip(*grown, strict=True)
+    ]
+
+
+def diagonal_error(aligned: AlignedPairs) -> float:
+    """Compute the AER, in percent, of links along the diagonal, which need no attention."""
+    links = []
+    for source, target in zip(aligned.sources, aligned.targets, strict=True):
+        m, n = len(source.split()), len(target.split())
+        links.append([(min(m - 1, (2 * i + 1) * m // (2 * n)), i) for i in range(n)])
+    return 100 * measure_links(links, aligned.gold)["aer"].score().value
+
+
+def best_single_links(aligned: AlignedPairs) -> tuple[int, int, float]:
+    """Count target words and linked ones, and compute the lowest AER, in percent, with one link a target word."""
+    links, words, linked = [], 0, 0
+    for target, gold in zip(aligned.targets, aligned.gold, strict=True):
+        best = {i: (j, i) for j, i in [*sorted(gold.possible), *sorted(gold.sure)]}  # a sure one before a possible one
+        count = len(target.split())
+        words, linked = words + count, linked + sum(i in best for i in range(count))
+        links.append([best.get(i, (-1, i)) for i in range(count)])
+    return words, linked, 100 * measure_links(links, aligned.gold)["aer"].score().value
+
+
+COLOURS = {
+    "rnnsearch": plot.ORANGE,
+    "luong-global": plot.BLUE,
+    "luong-local": plot.GREEN,
+    "transformer": plot.PINK,
+}
+WORDS = {0: "the word written", 1: "the word read"}
+
+
+def mechanism_table(figures: Mapping[str, SystemFigures], diagonal: float) -> Table:
+    """Tabulate the systems, one per row."""
+    several = any(len(each.bleu.values) > 1 for each in figures.values())
+
+    def cell(value: SeedStatistics, style: str = ".1f") -> Cell:
+        return value.as_text(style) if several else value.mean
+
+    rows: list[list[Cell]] = [
+        [
+            LABELS[name],
+            cell(each.written_aer),
+            cell(each.read_aer),
+            cell(each.selected_aer),
+            cell(each.bleu),
+            cell(each.perplexity, ".2f"),
+            cell(each.seconds, ".0f"),
+        ]
+        for name, each in figures.items()
+    ]
+    rows.append(["along the diagonal", f"{diagonal:.1f}" if several else diagonal, *[None] * 5])
+    return Table(
+        caption="AER by mechanism, %, and what the systems are worth as translators",
+        columns=["attention", "written", "read", "best of all, held out", "BLEU", "perplexity", "seconds of training"],
+        rows=rows,
+        formats=["", ".1f", ".1f", ".1f", ".1f", ".2f", ".0f"],
+        note="Best of all: the head, or the mean of a layer's heads, and the word, that are best on the other half of "
+        "the pairs.",
+    )
+
+
+def layers_of(readings: Sequence[selection.Reading], offset: int) -> list[list[float]]:
+    """List the AER in percent, a row per layer: its heads, and then their mean."""
+    views = list(dict.fromkeys(each.view for each in readings))
+    return [[100 * each.aer for each in readings if each.view == view and each.offset == offset] for view in views]
+
+
+def by_layer(readings: Sequence[selection.Reading], offset: int) -> Table:
+    """Tabulate the AER by layer (rows) and head (columns)."""
+    rates = layers_of(readings, offset)
+    heads = len(rates[0]) - 1
+    return Table(
+        caption=f"The Transformer's heads, AER of {WORDS[offset]}, %",
+        columns=["layer", *(f"head {head + 1}" for head in range(heads)), "mean of the heads"],
+        rows=[[str(layer), *row] for layer, row in enumerate(rates, 1)],
+        formats=["", *[".1f"] * (heads + 1)],
+        note="The mean is of the weights, and not of the rates.",
+    )
+
+
+def step_table(figures: Mapping[str, SystemFigures]) -> Table:
+    """Tabulate the checkpoints, one per row."""
+    steps = [point[0] for point in next(iter(figures.values())).curve]
+    rows: list[list[Cell]] = []
+    for number, step in enumerate(steps):
+        rows.append([f"{step:,}", *(value for each in figures.values() for value in each.curve[number][1:])])
+    return Table(
+        caption="As training goes on: BLEU, and AER of the word written or read, whichever is lower, %",
+        columns=["step", *(f"{LABELS[name]}: {what}" for name in figures for what in ("BLEU", "AER"))],
+        rows=rows,
+        formats=["", *[".1f"] * (2 * len(figures))],
+    )
+
+
+def heat_map(readings: Sequence[selection.Reading]) -> Plot:
+    """Draw heat maps of layers by heads, for the word written and the word read."""
+    rates = {offset: layers_of(readings, offset) for offset in WORDS}
+    high = max(value for each in rates.values() for row in each for value in row)
+    low = min(value for each in rates.values() for row in each for value in row)
+    figure, axes = plot.panels(2, titles=[f"AER of {word}, %" for word in WORDS.values()], height=2.6)
+    for panel, grid in zip(axes, rates.values(), strict=True):
+        panel.imshow(grid, cmap=colours.SEQUENTIAL.reversed(), vmin=low, vmax=high + 0.15 * (high - low), aspect="auto")
+        panel.grid(False)
+        for spine in panel.spines.values():
+            spine.set_visible(False)
+        for y, row in enumerate(grid):
+            for x, value in enumerate(row):
+                ink = "#ffffff" if value < low + 0.45 * (high - low) else colours.INK
+                panel.text(x, y, f"{value:.0f}", ha="center", va="center", fontsize=8, color=ink)
+        panel.axvline(len(grid[0]) - 1.5, color=colours.FAINT, linewidth=0.8)
+        panel.set_xticks(range(len(grid[0])), [*map(str, range(1, len(grid[0]))), "mean"])
+        panel.set_yticks(range(len(grid)), [str(layer) for layer in range(1, len(grid) + 1)])
+        panel.set_xlabel("head")
+    axes[0].set_ylabel("layer")
+    scale = colours.Scale(colours.SEQUENTIAL.reversed(), low, high + 0.15 * (high - low), "AER, %")
+    colours.draw_bar(figure, scale, axes, (6.5, 1.8))
+    return Plot(
+        "heads",
+        figure,
+        "The darker, the better a head aligns.",
+        "Two grids of layers by heads, with the alignment error rate of each head and of each layer's mean.",
+    )
+
+
+def curves(figures: Mapping[str, SystemFigures], diagonal: float) -> Plot:
+    """Draw BLEU and AER by training step."""
+    figure, axes = plot.panels(2, titles=["BLEU", "AER, %"], height=3.2)
+    for name, each in figures.items():
+        steps = [point[0] for point in each.curve]
+        for panel, place in zip(axes, (1, 2), strict=True):
+            values = [point[place] for point in each.curve]
+            panel.plot(steps, values, "o-", color=COLOURS[name], markersize=4, label=LABELS[name])
+    axes[1].axhline(diagonal, color=plot.GREY, linewidth=0.8, linestyle=":")
+    for panel in axes:
+        panel.set_xlabel("updates")
+        panel.set_ylim(bottom=0)
+    plot.legend(axes[0], loc="best")
+    return Plot(
+        "training",
+        figure,
+        "BLEU of validation sentences and AER as training goes on; the dotted line is the diagonal.",
+        "Two panels against training steps: BLEU rises and alignment error falls in every system.",
+    )
+
 
 SYSTEMS = ("rnnsearch", "luong-global", "luong-local", "transformer")
 CHECKPOINTS = 6
@@ -84,19 +338,9 @@ def learning_rate(name: str, quick: bool) -> float:
     return (2e-3 if quick else 1e-3) if name == "transformer" else 5e-3 if quick else 3e-3
 
 
-def choose_texts(setting: Setting) -> tuple[Pairs, AlignedPairs]:
-    """Choose the corpus, with test sentences that are not too long, and aligned pairs."""
-    if setting.corpora is not None:
-        return limit_length(pairs.europarl(setting, "de", "en"), WORDS, TESTS), pairs.read_aligned(
-            setting.corpora, "de", "en"
-        )
-    count, tests, longest = (20_000, 300, 12) if setting.quick else (200_000, TESTS, 18)
-    return pairs.phrasebook(count, tests, longest=longest), generate_aligned(tests, longest=longest)
-
-
 def run(setting: Setting) -> Page:
     """Train all systems, read every head of every checkpoint, and judge."""
-    corpus, aligned = choose_texts(setting)
+    corpus, aligned = aligned_texts(setting)
     with signed_training(setting, corpus.name) as clock:
         configs = tables(setting, corpus)
         figures = {
@@ -163,3 +407,92 @@ def caveats(aligned: AlignedPairs, setting: Setting) -> list[str]:
             "is one.",
         ]
     return [*remarks, "The phrasebook's sentences are made by a grammar: short, regular, and easy to align."]
+
+
+LABELS = {
+    "rnnsearch": "Bahdanau's, additive",
+    "luong-global": "Luong's, global (general)",
+    "luong-local": "Luong's, local-p (general)",
+    "transformer": "Transformer",
+}
+LUONGS = 39.0  # the highest AER of Luong's table 6
+ERRORS = 1.0  # percentage points of AER that are no difference
+
+
+@dataclass(frozen=True)
+class Findings:
+    """All systems, and the error of the diagonal."""
+
+    systems: Mapping[str, SystemFigures]
+    diagonal: float
+
+
+def layer_means(readings: Sequence[selection.Reading], offset: int) -> list[float]:
+    """Return the AER, in percent, of the mean of each layer's heads, from the first layer on."""
+    return [100 * each.aer for each in readings if each.head is None and each.offset == offset]
+
+
+def is_lower(one: SeedStatistics, other: SeedStatistics) -> bool:
+    """Return whether one rate is lower by more than the seeds vary."""
+    return other.mean - one.mean > max(ERRORS, one.deviation + other.deviation)
+
+
+def verdicts(figures: Findings) -> list[Verdict]:
+    """Judge the papers' claims."""
+    systems = figures.systems
+    recurrent = [name for name in systems if name != "transformer"]
+    transformer = systems["transformer"]
+    heads = [100 * each.aer for each in transformer.readings if each.head is not None and each.offset == 0]
+    means = [
+        min(rates) for rates in zip(*(layer_means(transformer.readings, offset) for offset in (0, 1)), strict=True)
+    ]
+    luongs = [name for name in recurrent if name.startswith("luong")]
+    return [
+        Verdict(
+            "recurrent attention aligns words, with an AER of 39 % or less, as Luong's systems have",
+            all(systems[name].plain.mean <= LUONGS for name in recurrent),
+            f"AER: {', '.join(f'{LABELS[name]} {systems[name].plain.as_text()}' for name in recurrent)}; along the "
+            f"diagonal {show(figures.diagonal, '.1f')}",
+        ),
+        Verdict(
+            "Bahdanau's weights are of the word that a step writes, Luong's of the word that it reads",
+            is_lower(systems["rnnsearch"].written_aer, systems["rnnsearch"].read_aer)
+            and all(is_lower(systems[name].read_aer, systems[name].written_aer) for name in luongs),
+            "AER, written and read: "
+            + ", ".join(
+                f"{LABELS[name]} {systems[name].written_aer.as_text()} and {systems[name].read_aer.as_text()}"
+                for name in recurrent
+            ),
+        ),
+        Verdict(
+            "a Transformer's heads differ: the best has at most half of the errors of the worst",
+            min(heads) <= max(heads) / 2,
+            f"AER of {len(heads)} heads, the word written: {show(min(heads), '.1f')} to {show(max(heads), '.1f')}",
+        ),
+        Verdict(
+            "of its layers, on average of their heads, the last but one aligns best",
+            len(means) > 1 and means[-2] == min(means),
+            f"AER by layer, the word written or read: {', '.join(show(each, '.1f') for each in means)}",
+        ),
+        Verdict(
+            "the head or the mean that is best on other sentences aligns better than the layer that is read",
+            is_lower(transformer.selected_aer, transformer.plain),
+            f"AER {transformer.selected_aer.as_text()} against {transformer.plain.as_text()}; the best head of all, by "
+            "the same "
+            f"sentences: {show(min(heads), '.1f')}",
+        ),
+        Verdict(
+            "alignments get better with training while translations do",
+            all(improves(system.curve) for system in systems.values()),
+            "; ".join(
+                f"{LABELS[name]}: BLEU {show(each.curve[0][1], '.1f')} → {show(each.curve[-1][1], '.1f')}, AER "
+                f"{show(each.curve[0][2], '.1f')} → {show(each.curve[-1][2], '.1f')}"
+                for name, each in systems.items()
+            ),
+        ),
+    ]
+
+
+def improves(curve: Curve) -> bool:
+    """Return whether BLEU rose and AER fell from the first checkpoint to the last."""
+    return curve[-1][1] > curve[0][1] and curve[0][2] - curve[-1][2] > ERRORS

@@ -7,19 +7,219 @@ scenes): one shape wears a ring; how large is the other one of its colour, at le
 shape, of another colour, is as far. Without relating the two one can count sizes, which is right three times of four.
 """
 
-from collections.abc import Mapping
+# b pictures · y x rows and columns of the grid · m places
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, cast
 
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from regard.attention import watch
 from regard.data import generate
+from regard.inspection import Cell, plot, word_grounding
+from regard.models import ConvNetModel, Model, Pictures
 from regard_corpora import Pictured
-from regard_studies.convnet.draw import SYSTEMS, accuracy_plot, accuracy_table, distance_table, looks_table
-from regard_studies.convnet.measure import BINS, Figures, ShapeAttention, measure_attention, measure_system
-from regard_studies.page import Page, Verdict, show, signed
+from regard_studies.page import Page, Plot, Table, Verdict, show, signed
 from regard_studies.seed_statistics import SeedStatistics
 from regard_studies.setting import Setting
-from regard_studies.systems import group_by_name, train_all
+from regard_studies.systems import TrainedSystem, group_by_name, train_all
 
-__all__ = ["run", "tables", "verdicts"]
+Figures = Mapping[str, SeedStatistics]
+
+BINS = ((50, 54), (54, 60), (60, 101))  # hundredths of the picture between the two shapes
+
+ROWS = 64  # pictures of a batch
+
+
+@dataclass(frozen=True)
+class ShapeAttention:
+    """The attention, in percent, that the places of each shape pay to those of every shape, and to all others."""
+
+    share: list[list[float]]  # from each shape to each, then to where no shape is
+    chance: list[float]  # what share of all places each has
+
+    @staticmethod
+    def mean(several: Sequence["ShapeAttention"]) -> "ShapeAttention":
+        """Average over seeds."""
+        share = np.mean([each.share for each in several], 0)
+        return ShapeAttention(share.tolist(), cast(list[float], np.mean([each.chance for each in several], 0).tolist()))
+
+
+@torch.no_grad()
+def measure_attention(model: Model, tests: Sequence[Pictured]) -> ShapeAttention:
+    """Average the attention over scenes, which all have the same number of shapes."""
+    device, shapes = next(model.parameters()).device, len(tests[0].scene.shapes)
+    share, chance = np.zeros((shapes, shapes + 1)), np.zeros(shapes + 1)
+    for first in range(0, len(tests), ROWS):
+        some = tests[first : first + ROWS]
+        pixels = torch.stack([torch.from_numpy(each.picture()).movedim(-1, 0) for each in some])
+        with watch(model, only=["attention"]) as looks:
+            model.encode(Pictures(pixels.to(device)))
+        for test, weights in zip(some, looks["attention"].weights.float().cpu(), strict=True):
+            on = shape_places(test, (weights.shape[0], weights.shape[1]))
+            share += attention_between(weights.flatten(2).flatten(0, 1), on)
+            chance += on.float().mean(1).numpy()
+    return ShapeAttention((100 * share / len(tests)).tolist(), (100 * chance / len(tests)).tolist())
+
+
+def shape_places(test: Pictured, grid: tuple[int, int]) -> Tensor:
+    """Return which places each shape has, and last which have none: [shapes + 1, m]."""
+    on = torch.stack([word_grounding.on_box(box, grid, test.size).flatten() for box in test.boxes])
+    return torch.cat([on, ~on.any(0, keepdim=True)])
+
+
+def attention_between(weights: Float[Tensor, "m m"], on: Tensor) -> np.ndarray:
+    """Average, over a shape's places, the attention that they pay to the places of each shape, and of none."""
+    shares = weights @ on.float().T
+    means: np.ndarray = torch.stack([shares[shape].mean(0) for shape in on[:-1]]).double().numpy()
+    return means
+
+
+def measure_system(system: TrainedSystem, tests: Sequence[Pictured]) -> dict[str, float]:
+    """Measure accuracy in percent: of all, of those where counting does not help, and by distance; and the cost."""
+    model = cast(ConvNetModel, system.run.model)
+    pixels = [np.ascontiguousarray(each.picture().transpose(2, 0, 1)) for each in tests]
+    answers = [cast(Any, answer).label for answer in system.run.classify(pixels)]
+    return {
+        **shares(answers, tests),
+        "parameters": float(system.parameters),
+        "reach": float(receptive_field(model)),
+        "gamma": model.attention.gamma.item() if model.attention is not None else 0.0,
+        "seconds": system.seconds,
+    }
+
+
+def shares(answers: Sequence[str], tests: Sequence[Pictured]) -> dict[str, float]:
+    """Return the share of right answers, in percent."""
+    right = [answer == test.target for answer, test in zip(answers, tests, strict=True)]
+    differing = [i for i, test in enumerate(tests) if test.scene.shapes[1].size != test.scene.shapes[2].size]
+    groups = {"accuracy": list(range(len(tests))), "differing": differing}
+    for number, (low, high) in enumerate(BINS):
+        groups[f"distance-{number}"] = [i for i, test in enumerate(tests) if low <= distance(test) < high]
+    return {name: 100 * sum(right[i] for i in each) / max(1, len(each)) for name, each in groups.items()}
+
+
+def distance(test: Pictured) -> int:
+    """Measure the distance of the ringed shape and that of its colour, along the longer axis, in percent of a side."""
+    one, other, *_ = test.scene.shapes
+    return max(abs(one.x - other.x), abs(one.y - other.y))
+
+
+def receptive_field(model: ConvNetModel) -> int:
+    """Return how many pixels across a place of the last grid sees without the layer: every 3 × 3 convolution adds 2 of
+    its own steps.
+    """
+    size, step = 3, 2  # the stem
+    for stage in range(model.config.stages):
+        for block in range(model.config.blocks):
+            size += 2 * step
+            step *= 2 if stage and not block else 1
+            size += 2 * step
+    return size
+
+
+SYSTEMS = {
+    "attention": "self-attention",
+    "none": "without it",
+    "wider": "wider without it",
+    "deeper": "deeper without it",
+}
+SHAPES = ("the ringed shape", "the one of its colour", "the third")
+COLOURS = {"attention": plot.BLUE, "none": plot.GREY, "wider": plot.ORANGE, "deeper": plot.GREEN}
+
+
+def accuracy_table(results: Mapping[str, Figures]) -> Table:
+    """Tabulate the accuracy of each system."""
+    return Table(
+        caption="Answered right, %",
+        columns=["network", "all", "the third of another size", "parameters", "reach, pixels", "γ", "seconds"],
+        rows=[
+            [
+                SYSTEMS[name],
+                figures["accuracy"].as_text(),
+                figures["differing"].as_text(),
+                int(figures["parameters"].mean),
+                "all" if name == "attention" else f"{figures['reach'].mean:.0f}",
+                figures["gamma"].as_text(".2f") if name == "attention" else None,
+                figures["seconds"].as_text(".0f"),
+            ]
+            for name, figures in results.items()
+        ],
+    )
+
+
+def distance_table(results: Mapping[str, Figures], tests: Sequence[Pictured]) -> Table:
+    """Tabulate the accuracy by how far apart the two shapes are."""
+    counts = [sum(low <= distance(test) < high for test in tests) for low, high in BINS]
+    return Table(
+        caption="Answered right, %, by the distance of the two shapes in hundredths of the picture",
+        columns=["network", *map(span, BINS)],
+        rows=[
+            ["scenes", *map(str, counts)],
+            *(
+                [SYSTEMS[name], *(figures[f"distance-{i}"].as_text() for i in range(len(BINS)))]
+                for name, figures in results.items()
+            ),
+        ],
+    )
+
+
+def looks_table(looks: ShapeAttention) -> Table:
+    """Tabulate which shapes look at which."""
+    rows: list[list[Cell]] = [[name, *share] for name, share in zip(SHAPES, looks.share, strict=True)]
+    return Table(
+        caption="Where the places of a shape look, % of their attention",
+        columns=["from", *(f"to {name}" for name in SHAPES), "to the ground"],
+        rows=[*rows, ["share of all places", *looks.chance]],
+        formats=["", *[".1f"] * 4],
+    )
+
+
+def span(limits: tuple[int, int]) -> str:
+    low, high = limits
+    return f"{low}–{high - 1}" if high <= 100 else f"{low} and more"
+
+
+def accuracy_plot(results: Mapping[str, Figures], looks: ShapeAttention) -> Plot:
+    """Draw accuracy by distance, and which shapes look at which."""
+    figure, (left, right) = plot.panels(2, titles=["Answered right, %", "The ringed shape looks at, %"], height=3.0)
+    at = range(len(BINS))
+    for name, figures in results.items():
+        each = [figures[f"distance-{i}"] for i in at]
+        left.errorbar(
+            at,
+            [one.mean for one in each],
+            yerr=[one.deviation for one in each] if len(each[0].values) > 1 else None,
+            color=COLOURS[name],
+            marker="o",
+            markersize=4,
+            capsize=2,
+            label=SYSTEMS[name],
+        )
+    left.axhline(75, color=plot.GREY, linewidth=0.8, linestyle="--")
+    left.set_ylim(45, 102)
+    left.set_xticks(at, [span(each) for each in BINS])
+    left.set_xlim(-0.3, len(BINS) - 0.7)
+    left.set_xlabel("distance, hundredths of the picture")
+    plot.legend(left, loc="lower left")
+    names = ["itself", "its colour", "the third", "the ground"]
+    right.bar(range(4), looks.share[0], color=plot.BLUE, width=0.38, align="edge", label="attention")
+    right.bar(range(4), looks.chance, color=plot.GREY, width=-0.38, align="edge", label="share of places")
+    right.set_xticks(range(4), names)
+    right.grid(visible=False, axis="x")
+    plot.legend(right, loc="upper left")
+    return Plot(
+        "distance",
+        figure,
+        "Left: right answers by the distance of the two shapes; the dashed line is what counting sizes gives. Right: "
+        "where the places of the ringed shape look, beside how many of all places are there.",
+        "Left, a line a network over three distances. Right, bars: the attention of the ringed shape, and chance.",
+    )
+
 
 COUNTED = 75.0  # per cent that are right by counting sizes
 POINTS = 10.0  # what the layer is to be worth, in points of accuracy

@@ -7,18 +7,223 @@ of the document. Four systems are trained with the same batches, on IMDB's revie
 ones, which know the words that decide.
 """
 
-from collections.abc import Mapping
-from typing import Any
+# s seeds · n documents of the test
 
-from regard_studies.corpora.reviews import Reviews, built_in_reviews, imdb
-from regard_studies.documents.draw import accuracy_plot, accuracy_table, length_table, pointed_table
-from regard_studies.documents.measure import ClassifierFigures, chance_rates, encode_once, measure_classifiers
-from regard_studies.page import Page, Verdict, signed_training
-from regard_studies.seed_statistics import MeanDifference, mean_difference
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Bool
+
+from regard.data import document_texts
+from regard.decoding import batches
+from regard.evaluation import measure_labels
+from regard.inspection import Cell, WeighedSentence, plot, weigh
+from regard.models import KINDS
+from regard_studies.corpora import Reviews, built_in_reviews, imdb
+from regard_studies.page import Page, Plot, Table, Verdict, signed_training
+from regard_studies.seed_statistics import MeanDifference, SeedStatistics, mean_difference, over_seeds
 from regard_studies.setting import Setting
-from regard_studies.systems import group_by_name, train_all
+from regard_studies.systems import TrainedSystem, group_by_name, train_all
 
-__all__ = ["SYSTEMS", "choose_tasks", "run", "tables", "verdicts"]
+Encode = Callable[[TrainedSystem], Sequence[Sequence[int]]]
+
+
+class PointingRates(NamedTuple):
+    """The rate, in percent, at which the sentence and the word with the largest weight are deciding ones."""
+
+    sentence: SeedStatistics
+    word: SeedStatistics
+
+
+@dataclass(frozen=True, eq=False)
+class ClassifierFigures:
+    """The figures of a system, over all its seeds."""
+
+    right: Bool[np.ndarray, "s n"]
+    f1: SeedStatistics  # macro, in percent
+    seconds: SeedStatistics
+    parameters: int
+    pointing: PointingRates | None = None
+    accuracy: SeedStatistics = field(init=False)  # in percent
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "accuracy", self.within(np.ones(self.right.shape[1], bool)))
+
+    def within(self, members: Bool[np.ndarray, " n"]) -> SeedStatistics:
+        """Compute the accuracy on some of the documents, in percent."""
+        return SeedStatistics(tuple(100 * self.right[:, members].mean(1)))
+
+
+def encode_once(reviews: Reviews) -> Encode:
+    """Encode the test set once: systems of one corpus share a tokenizer, and there are thousands of reviews."""
+    encoded: dict[str, Sequence[Sequence[int]]] = {}
+
+    def encode(system: TrainedSystem) -> Sequence[Sequence[int]]:
+        tokenizers = system.run.tokenizers
+        if tokenizers.hash not in encoded:
+            encoded[tokenizers.hash] = document_texts.encode_documents(
+                reviews.texts, tokenizers.source, system.run.settings.data
+            )[0]
+        return encoded[tokenizers.hash]
+
+    return encode
+
+
+def measure_classifiers(systems: Sequence[TrainedSystem], reviews: Reviews, encode: Encode) -> ClassifierFigures:
+    """Measure all seeds of a system on the test set."""
+    right, f1, rates = [], [], []
+    for each in systems:
+        reads = KINDS[each.run.settings.kind].reads
+        # On a GPU a batch takes about as long as its longest document, however many stand beside it.
+        budget = 8 * batches.LABEL_BUDGET if each.run.device.type == "cuda" else batches.LABEL_BUDGET
+        scores = batches.label_in_batches(each.run.model, encode(each), reads, each.run.device, budget)
+        predictions = [each.run.labels[i] for i in scores.argmax(1).tolist()]
+        right.append([one == other for one, other in zip(predictions, reviews.labels, strict=True)])
+        f1.append(100 * measure_labels(predictions, reviews.labels).macro_f1)
+        if reviews.deciding is not None and getattr(each.run.model.config, "attention", False):
+            run = each.run
+            weights = weigh(run.model, run.tokenizers.source, run.settings.data, reviews.texts)
+            rates.append(measure_pointing(weights, reviews.deciding))
+    return ClassifierFigures(
+        np.array(right),
+        SeedStatistics(tuple(f1)),
+        over_seeds(systems, lambda each: each.seconds),
+        systems[0].parameters,
+        PointingRates(*(SeedStatistics(values) for values in zip(*rates, strict=True))) if rates else None,
+    )
+
+
+def measure_pointing(
+    documents: Sequence[Sequence[WeighedSentence]], deciding: Sequence[frozenset[int]]
+) -> tuple[float, float]:
+    """Compute in how many documents, in percent, the sentence and the word with the largest weight decide."""
+    sentences = words = 0
+    for document, own in zip(documents, deciding, strict=True):
+        counts = [count for sentence in document for count in sentence.counts]
+        words += int(np.argmax(counts)) in own
+        first = int(np.argmax([sentence.weight for sentence in document]))
+        start = sum(len(sentence.words) for sentence in document[:first])
+        sentences += any(start <= word < start + len(document[first].words) for word in own)
+    return 100 * sentences / len(documents), 100 * words / len(documents)
+
+
+def chance_rates(reviews: Reviews) -> tuple[float, float]:
+    """Compute the rates of pointing at random; sentences of built-in reviews end with a full stop."""
+    assert reviews.deciding is not None
+    sentences, words = [], []
+    for text, own in zip(reviews.texts, reviews.deciding, strict=True):
+        tokens = text.split()
+        of = np.cumsum([0, *(word == "." for word in tokens[:-1])])  # the sentence of each word
+        sentences.append(len({int(of[word]) for word in own}) / (of[-1] + 1))
+        words.append(len(own) / len(tokens))
+    return 100 * float(np.mean(sentences)), 100 * float(np.mean(words))
+
+
+def length_quarters(words: Sequence[int]) -> list[tuple[str, Bool[np.ndarray, " n"]]]:
+    """Divide the documents by length into four groups of about equal size: their range of words, and their indices."""
+    counts = np.array(words)
+    edges = [int(edge) for edge in np.quantile(counts, [0.25, 0.5, 0.75], method="lower")]
+    lows, highs = [int(counts.min()), *(edge + 1 for edge in edges)], [*edges, int(counts.max())]
+    groups = [(f"{low}–{high}", (low <= counts) & (counts <= high)) for low, high in zip(lows, highs, strict=True)]
+    return [(name, members) for name, members in groups if members.any()]
+
+
+NAMES = {
+    "mean": "two levels, mean (HN-AVE)",
+    "max": "two levels, maximum (HN-MAX)",
+    "attention": "two levels, attention (HN-ATT)",
+    "flat": "one level, attention",
+}
+COLOURS = {"mean": plot.ORANGE, "max": plot.PINK, "attention": plot.BLUE, "flat": plot.GREEN}
+FiguresByTask = Mapping[str, Mapping[str, ClassifierFigures]]  # by task, then by system
+
+
+def accuracy_table(tasks: Mapping[str, Reviews], figures: FiguresByTask) -> Table:
+    rows: list[list[Cell]] = [
+        [
+            *([reviews.name] if len(tasks) > 1 else []),
+            NAMES[name],
+            each.accuracy.as_text(".2f"),
+            each.f1.as_text(".2f"),
+            each.parameters,
+            each.seconds.mean,
+        ]
+        for task, reviews in tasks.items()
+        for name, each in figures[task].items()
+    ]
+    columns = [
+        *["task"] * (len(tasks) > 1),
+        "system",
+        "accuracy, %",
+        "macro-F1, %",
+        "parameters",
+        "seconds of training",
+    ]
+    return Table("What is right of the test set", columns, rows, [""] * (len(columns) - 2) + [",d", ".0f"])
+
+
+def length_table(reviews: Reviews, figures: Mapping[str, ClassifierFigures]) -> Table:
+    groups = length_quarters(reviews.words)
+    rows: list[list[Cell]] = [
+        [NAMES[name], *(each.within(members).mean for _, members in groups)] for name, each in figures.items()
+    ]
+    return Table(
+        f"Accuracy, %, by words of the document, a quarter of the test each: {reviews.name}",
+        ["system", *(name for name, _ in groups)],
+        rows,
+        ["", *[".1f"] * len(groups)],
+    )
+
+
+def pointed_table(reviews: Reviews, figures: Mapping[str, ClassifierFigures]) -> Table:
+    """Tabulate how often the largest weight is on a deciding word or sentence, which built-in reviews mark."""
+    rows: list[list[Cell]] = [
+        [NAMES[name], each.pointing.sentence.as_text(), each.pointing.word.as_text()]
+        for name, each in figures.items()
+        if each.pointing is not None
+    ]
+    sentence, word = chance_rates(reviews)
+    return Table(
+        "In how many documents what has the largest weight is among what decides, %",
+        ["system", "sentence", "word"],
+        [["anywhere, by chance", f"{sentence:.1f}", f"{word:.1f}"], *rows],
+    )
+
+
+def accuracy_plot(tasks: Mapping[str, Reviews], figures: FiguresByTask) -> Plot:
+    titles = [reviews.name[0].upper() + reviews.name[1:] for reviews in tasks.values()]
+    figure, axes = plot.panels(len(tasks), titles=titles, height=3.2, width=7.2 if len(tasks) > 1 else 4.8)
+    for panel, (task, reviews) in zip(axes, tasks.items(), strict=True):
+        groups = length_quarters(reviews.words)
+        positions = range(len(groups))
+        for shift, (name, each) in enumerate(figures[task].items()):
+            own = [each.within(members) for _, members in groups]
+            panel.errorbar(
+                [place + 0.06 * (shift - 1.5) for place in positions],
+                [spread.mean for spread in own],
+                [spread.deviation for spread in own],
+                color=COLOURS[name],
+                marker="o",
+                markersize=4,
+                linewidth=1.4,
+                elinewidth=1.0,
+                label=NAMES[name],
+            )
+        panel.set_xticks(positions, [name for name, _ in groups])
+        panel.set_xlabel("words of the document")
+        low, high = panel.get_ylim()
+        panel.set_ylim(low - 0.4 * (high - low), high)  # room for the legend
+    axes[0].set_ylabel("accuracy, %")
+    plot.legend(axes[0], loc="lower left")
+    return Plot(
+        "length",
+        figure,
+        "Accuracy by the length of the document, a quarter of the test set each; bars: the deviation between seeds.",
+        "A panel a task, with a line a system: accuracy over four groups of documents, from short to long.",
+    )
+
 
 SYSTEMS: dict[str, dict[str, Any]] = {
     "mean": {"attention": False, "pooling": "mean", "levels": 2},

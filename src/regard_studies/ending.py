@@ -7,20 +7,142 @@ word. Of sequences whose words say nothing of their length, what is right is kno
 and end there.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
 from jaxtyping import Float
 
-from regard.data import generate
-from regard_studies.ending.draw import LABELS, ending_plot, place_table, system_table
-from regard_studies.ending.measure import Endings, hazard, measure_endings, wasted
-from regard_studies.page import Page, Verdict, show, signed_training
+from regard.data import END, START, generate
+from regard.inspection import Cell, colours, plot
+from regard.models import Tokens
+from regard.run import Run
+from regard_studies.page import Page, Plot, Table, Verdict, show, signed_training
 from regard_studies.setting import Setting
-from regard_studies.systems import group_by_name, train_all
+from regard_studies.systems import TrainedSystem, group_by_name, train_all
 
-__all__ = ["CORPORA", "run", "tables", "verdicts"]
+
+@dataclass(frozen=True, eq=False)
+class Endings:
+    """The probability of the end by place, for texts that continue and texts that end there; means over all seeds."""
+
+    anywhere: Float[np.ndarray, " t"]  # after t words, whether the text ends there or not; NaN where no text is so long
+    here: Float[np.ndarray, " t"]  # of texts that do end there
+    perplexity: float  # of a word, the end among them
+    parameters: int
+
+
+def hazard(lengths: Iterable[int], size: int) -> Float[np.ndarray, " t"]:
+    """Compute the share of the texts with at least t words that end there: all that the place alone tells a model."""
+    ends, reach = np.zeros(size), np.zeros(size)
+    for length in lengths:
+        reach[: length + 1] += 1
+        if length < size:
+            ends[length] += 1
+    return np.divide(ends, reach, out=np.full(size, np.nan), where=reach > 0)
+
+
+@torch.no_grad()
+def end_probabilities(run: Run, texts: Sequence[str], stop: str | None = None) -> list[Float[np.ndarray, " _"]]:
+    """Return the probability of each text's end before its first word, after it, and so on to the last.
+
+    With `stop`, a word, it is asked for in place of the end, of texts that are given without it.
+    """
+    rows, stop_token = [], END if stop is None else run.tokenizers.target.encode(stop)[0]
+    for ids in run.tokenizers.target.encode_batch(list(texts)):
+        read = Tokens.of(*(torch.tensor(each, device=run.device) for each in ([[START, *ids]], [len(ids) + 1])))
+        states, _ = run.model.decode(run.model.encode(read), read)
+        logits = run.model.output(states).float()[0]
+        rows.append(logits.softmax(-1)[:, stop_token].cpu().numpy())
+    return rows
+
+
+def measure_endings(
+    systems: Sequence[TrainedSystem], texts: Sequence[str], size: int, stop: str | None = None
+) -> Endings:
+    """Ask every seed of a system about the texts; a place is a word, as the tokenizer has one piece a word.
+
+    The texts come without their `stop`, where they have one.
+    """
+    anywhere, here, nll, tokens = (np.zeros(size) for _ in range(4))
+    counts, ends = np.zeros(size), np.zeros(size)
+    for system in systems:
+        for row in end_probabilities(system.run, texts, stop):
+            row = row[:size]
+            anywhere[: len(row)] += row
+            counts[: len(row)] += 1
+            here[len(row) - 1] += row[-1]
+            ends[len(row) - 1] += 1
+        whole = [text if stop is None else f"{text} {stop}" for text in texts]
+        for scored in system.run.score(whole):
+            nll[0] -= sum(scored.tokens)
+            tokens[0] += len(scored.tokens)
+    nothing = np.full(size, np.nan)
+    return Endings(
+        np.divide(anywhere, counts, out=nothing.copy(), where=counts > 0),
+        np.divide(here, ends, out=nothing.copy(), where=ends > 0),
+        float(np.exp(nll[0] / tokens[0])),
+        systems[0].parameters,
+    )
+
+
+def wasted(predicted: Float[np.ndarray, " t"], truth: Float[np.ndarray, " t"]) -> float:
+    """The mean of |P(end) − truth| over the places that are known, in points."""
+    defined = ~(np.isnan(predicted) | np.isnan(truth))
+    return 100 * float(np.abs(predicted[defined] - truth[defined]).mean())
+
+
+LABELS = {"sinusoidal": "sinusoidal", "rotary": "rotary", "none": "no positions"}
+COLOURS = {"sinusoidal": plot.BLUE, "rotary": plot.GREEN, "none": plot.RED}
+Truth = Mapping[str, Float[np.ndarray, " t"]]
+
+
+def system_table(figures: Mapping[str, Mapping[str, Endings]], truth: Truth, names: Mapping[str, str]) -> Table:
+    """Tabulate the figures of each system on each corpus."""
+    rows: list[list[Cell]] = [
+        [names[corpus], LABELS[name], wasted(each.anywhere, truth[corpus]), each.perplexity, each.parameters]
+        for corpus, systems in figures.items()
+        for name, each in systems.items()
+    ]
+    columns = ["corpus", "positions", "distance from the true share, points", "perplexity of a word", "parameters"]
+    return Table("How well the end is known", columns, rows, ["", "", ".2f", ".2f", ",d"])
+
+
+def place_table(corpus: str, systems: Mapping[str, Endings], truth: Float[np.ndarray, " t"]) -> Table:
+    """Tabulate P(end) by place, in percent, over all texts that reach it, and over those that end there."""
+    positions = [place for place in range(len(truth)) if not np.isnan(truth[place])]
+    rows: list[list[Cell]] = [["the true share", *(100 * float(truth[place]) for place in positions)]]
+    for name, each in systems.items():
+        rows.append([LABELS[name], *(100 * float(each.anywhere[place]) for place in positions)])
+    for name, each in systems.items():
+        ends = [None if np.isnan(each.here[place]) else 100 * float(each.here[place]) for place in positions]
+        rows.append([f"{LABELS[name]}, where it does end", *ends])
+    columns = ["P(end), %, after so many words", *map(str, positions)]
+    return Table(f"The end by place: {corpus}", columns, rows, ["", *[".1f"] * len(positions)])
+
+
+def ending_plot(figures: Mapping[str, Mapping[str, Endings]], truth: Truth, names: Mapping[str, str]) -> Plot:
+    """Draw P(end) by place, a panel a corpus."""
+    titles = [names[corpus][0].upper() + names[corpus][1:] for corpus in figures]
+    figure, axes = plot.panels(len(figures), titles=titles, height=3.2, width=7.6)
+    for panel, (corpus, systems) in zip(axes, figures.items(), strict=True):
+        panel.plot(100 * truth[corpus], color=colours.FAINT, linestyle="--", linewidth=1.6, label="the true share")
+        for name, each in systems.items():
+            panel.plot(100 * each.anywhere, color=COLOURS[name], marker="o", markersize=3, label=LABELS[name])
+        panel.set_xlabel("words before it")
+        panel.set_ylim(bottom=0)
+    axes[0].set_ylabel("P(end), %")
+    plot.legend(axes[0], loc="upper left")
+    return Plot(
+        "ending",
+        figure,
+        "The probability of the end after so many words, the mean over all texts that are at least so long. Dashed: "
+        "how many of them do end there.",
+        "A panel a corpus: P(end) over the number of words for each way to tell positions, beside the true share.",
+    )
+
 
 SHORTEST, LONGEST = 3, 12  # words of a sequence, every length equally likely
 CORPORA = {"symbols": "symbols that say nothing of the length", "phrasebook": "German sentences of the phrasebook"}

@@ -6,19 +6,127 @@ with additive attention, are trained with the same number of batches, and transl
 the phrasebook, or of Europarl with whole paragraphs beside them, longer than anything they were trained on.
 """
 
+import statistics
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
+from regard.evaluation import text_scores
+from regard.inspection import Cell, plot
 from regard_corpora import BINS, LONGEST
-from regard_studies.corpora.pairs import Pairs, europarl, paragraphs, phrasebook
-from regard_studies.fixed_context.draw import CELLS, KINDS, bleu_table, exact_table, label_of, length_plot, span
-from regard_studies.fixed_context.measure import Figures, Lengths, counts, mean, translate_tests
-from regard_studies.page import Page, Verdict, show, signed_training
+from regard_studies.corpora import Pairs, europarl, paragraphs, phrasebook
+from regard_studies.page import Page, Plot, Table, Verdict, show, signed_training
 from regard_studies.seed_statistics import SeedStatistics, over_seeds
 from regard_studies.setting import Setting
-from regard_studies.systems import group_by_name, train_all
+from regard_studies.systems import TrainedSystem, group_by_name, train_all
 
-__all__ = ["run", "tables"]
+Figures = Mapping[str, list[float]]  # exact and bleu: one a bin, then all; seconds: one
+
+
+class Lengths(NamedTuple):
+    """Groups of sentences by their number of words; the first `trained` groups have lengths seen in training."""
+
+    limits: Sequence[tuple[int, int]]
+    trained: int
+
+
+def within(sources: Sequence[str], low: int, high: int) -> list[int]:
+    """Return the indices of the sentences of a length."""
+    return [i for i, source in enumerate(sources) if low <= len(source.split()) <= high]
+
+
+def counts(pairs: Pairs, lengths: Lengths) -> list[int]:
+    """Count the sentences of each group."""
+    return [len(within(pairs.sources, *limits)) for limits in lengths.limits]
+
+
+def bins(pairs: Pairs, outputs: Sequence[str], lengths: Lengths) -> dict[str, list[float]]:
+    """Compute the share that is exact, and BLEU, for each length and for all."""
+    groups = [within(pairs.sources, *limits) for limits in lengths.limits] + [list(range(len(outputs)))]
+    right = [output == reference for output, reference in zip(outputs, pairs.references, strict=True)]
+    return {
+        "exact": [100 * share([right[i] for i in each]) for each in groups],
+        "bleu": [
+            text_scores.bleu([outputs[i] for i in each], [pairs.references[i] for i in each]) if each else 0.0
+            for each in groups
+        ],
+    }
+
+
+def translate_tests(system: TrainedSystem, pairs: Pairs, lengths: Lengths) -> Figures:
+    """Translate the test set greedily and measure the outputs, and how long the training took."""
+    outputs = system.run.translate(pairs.sources, beam=1)
+    return {**bins(pairs, outputs, lengths), "seconds": [system.seconds]}
+
+
+def share(right: Sequence[bool]) -> float:
+    return sum(right) / len(right) if right else 0.0
+
+
+def mean(figures: Sequence[Figures], key: str) -> list[float]:
+    """Average over seeds."""
+    return [statistics.fmean(values) for values in zip(*(each[key] for each in figures), strict=True)]
+
+
+CELLS = {"rnn": "tanh RNN", "gru": "GRU", "lstm": "LSTM"}
+KINDS = {"rnn": "fixed context", "rnnsearch": "attention"}
+COLOURS = {"rnn": plot.ORANGE, "gru": plot.BLUE, "lstm": plot.GREEN}
+
+
+def label_of(name: str) -> str:
+    kind, cell = name.split("-")
+    return f"{CELLS[cell]}, {KINDS[kind]}"
+
+
+def rows_of(figures: Mapping[str, Sequence[Figures]], key: str) -> list[list[Cell]]:
+    return [[label_of(name), *mean(each, key)] for name, each in figures.items()]
+
+
+def exact_table(figures: Mapping[str, Sequence[Figures]], counted: Sequence[int], lengths: Lengths) -> Table:
+    return Table(
+        caption="Translated exactly, %, by source words",
+        columns=["system", *map(span, lengths.limits), "all"],
+        rows=[["sentences", *counted, sum(counted)], *rows_of(figures, "exact")],
+        formats=["", *[",.0f"] * (len(counted) + 1)],
+    )
+
+
+def bleu_table(figures: Mapping[str, Sequence[Figures]], lengths: Lengths) -> Table:
+    rows = rows_of(figures, "bleu")
+    return Table(
+        caption="BLEU, by source words",
+        columns=["system", *map(span, lengths.limits), "all", "seconds of training"],
+        rows=[[*row, mean(each, "seconds")[0]] for row, each in zip(rows, figures.values(), strict=True)],
+        formats=["", *[".1f"] * (len(lengths.limits) + 1), ".0f"],
+    )
+
+
+def span(limits: tuple[int, int]) -> str:
+    low, high = limits
+    return f"{low}–{LONGEST if limits == BINS[-1] else high}"
+
+
+def length_plot(figures: Mapping[str, Sequence[Figures]], counted: Sequence[int], lengths: Lengths) -> Plot:
+    figure, axes = plot.panels(2, titles=["With a fixed context", "With attention"], height=3.2)
+    filled = [i for i, count in enumerate(counted) if count]
+    top = max(value for each in figures.values() for value in mean(each, "bleu"))
+    for panel, kind in zip(axes, KINDS, strict=True):
+        for cell in CELLS:
+            values = mean(figures[f"{kind}-{cell}"], "bleu")
+            panel.plot(
+                filled, [values[i] for i in filled], color=COLOURS[cell], marker="o", markersize=4, label=CELLS[cell]
+            )
+        panel.set_xticks(filled, [span(lengths.limits[i]) for i in filled], rotation=30 * (len(filled) > 5))
+        panel.set_ylim(0, 1.06 * top)
+        panel.set_xlabel("source words")
+    axes[0].set_ylabel("BLEU")
+    plot.legend(axes[0], loc="upper right")
+    return Plot(
+        "length",
+        figure,
+        "BLEU by the length of the sentence.",
+        "Two panels of three lines: BLEU against the number of words, with a fixed context and with attention.",
+    )
+
 
 EUROPARL = ((1, 10), (11, 20), (21, 30), (31, 40), (41, 60), (61, 100), (101, 400))
 PIECES = 80  # of a sentence in training, about sixty words of Europarl
@@ -56,8 +164,8 @@ def corpus(setting: Setting) -> tuple[Pairs, Lengths]:
     if setting.corpora is None:
         counts = (30_000, 400) if setting.quick else (200_000, 2000)
         return phrasebook(*counts, longest=LONGEST), Lengths(BINS, len(BINS))
-    pairs = europarl(setting, "de", "en")
-    sources, references = paragraphs(setting, "de", "en")
+    pairs = europarl(setting)
+    sources, references = paragraphs(setting)
     tables = {**pairs.tables, "data": {**pairs.tables["data"], "longest": PIECES}}
     whole = Pairs(pairs.name, tables, pairs.sources + sources, pairs.references + references, pairs.lowercase)
     return whole, Lengths(EUROPARL, 5)

@@ -8,19 +8,219 @@ each see a slice of the input in place of a projection of all of it.
 
 import math
 import statistics
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any, NamedTuple
 
-from regard_studies.corpora.pairs import Pairs, english_german
-from regard_studies.heads.draw import ablation_plot, ablation_table, heads_plot, heads_table, label_of, loss_by_kind
-from regard_studies.heads.head_ablation import KINDS, AblationLoss, ablate_heads
-from regard_studies.page import Page, Verdict, show, signed_training
-from regard_studies.seed_statistics import margin
+from regard.attention import Heads, call_records
+from regard.inspection import Cell, colours, plot, silence_head
+from regard.models import Model
+from regard.run import Run
+from regard_studies.corpora import Pairs, english_german
+from regard_studies.page import Page, Plot, Table, Verdict, show, signed_training
+from regard_studies.seed_statistics import SeedStatistics, margin
 from regard_studies.setting import Setting
 from regard_studies.systems import group_by_name, train_all
-from regard_studies.translation import TranslationFigures, measure_translations
+from regard_studies.translation import TranslationFigures, log_probs, measure_translations
 
-__all__ = ["run", "tables", "verdicts"]
+KINDS = {"encoder": "encoder, self", "decoder": "decoder, self", "cross": "decoder to source"}
+SHARES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
+
+
+class Head(NamedTuple):
+    """A head of an attention, by the name of its module."""
+
+    module: str
+    head: int
+
+
+class AblationLoss(NamedTuple):
+    """The log-probability lost per token without each head, and without the least needed share of all."""
+
+    heads: dict[Head, float]
+    shares: dict[float, float]
+    whole: float  # the log-probability per token of the model as it is
+
+
+def list_heads(model: Model) -> list[Head]:
+    """List every head of a model."""
+    return [
+        Head(name, head)
+        for name, module in call_records.find_outermost(model).items()
+        if isinstance(module, Heads)
+        for head in range(module.heads)
+    ]
+
+
+def attention_kind(head: Head) -> str:
+    """Return which of the three attentions of a Transformer a head belongs to."""
+    return "cross" if head.module.endswith("cross") else head.module.split(".")[0]
+
+
+@contextmanager
+def silence_heads(model: Model, heads: Iterable[Head]) -> Iterator[None]:
+    """Silence these heads for every sentence, inside the block."""
+    modules, rows = call_records.find_outermost(model), slice(None)
+    with ExitStack() as hooks:
+        for name, head in heads:
+            hooks.callback(silence_head(modules[name], [(rows, head)], 1).remove)
+        yield
+
+
+def ablate_heads(run: Run, corpus: Pairs) -> AblationLoss:
+    """Silence each head by itself, then more and more of them, the least needed first.
+
+    The order is found on the odd sentences of the corpus, and what is lost in that order measured on the even ones.
+    """
+
+    def scored(silent: Sequence[Head]) -> list[float]:
+        with silence_heads(run.model, silent):
+            return log_probs(run, corpus.sources, corpus.references)[0]
+
+    before, tokens = log_probs(run, corpus.sources, corpus.references)
+    every = list_heads(run.model)
+
+    def a_token(after: Sequence[float], rows: slice) -> float:
+        return (sum(before[rows]) - sum(after[rows])) / max(1, sum(tokens[rows]))
+
+    alone = {head: scored([head]) for head in every}
+    order = sorted(every, key=lambda head: a_token(alone[head], slice(1, None, 2)))
+    return AblationLoss(
+        {head: a_token(after, slice(None)) for head, after in alone.items()},
+        {share: a_token(scored(order[: round(share * len(order))]), slice(0, None, 2)) for share in SHARES},
+        sum(before) / sum(tokens),
+    )
+
+
+COLOURS = {"encoder": plot.BLUE, "decoder": plot.GREEN, "cross": plot.RED}
+# Table 3 of the paper, newstest2013: BLEU by heads (d_k = 512 / heads) and by d_k at 8 heads.
+PAPER = {"heads-1": 24.9, "heads-4": 25.5, "heads-8": 25.8, "heads-16": 25.8, "heads-32": 25.4}
+
+
+def label_of(name: str) -> str:
+    """Describe a system in words."""
+    kind, number = name.split("-")
+    if kind == "heads":
+        return "1 head" if number == "1" else f"{number} heads"
+    return f"d_k = {number}" if kind == "depth" else f"{number} heads, sliced input"
+
+
+def heads_table(figures: Mapping[str, TranslationFigures]) -> Table:
+    """Tabulate every system."""
+    rows: list[list[Cell]] = [
+        [
+            label_of(name),
+            each.bleu.as_text(),
+            each.perplexity.as_text(".2f"),
+            each.parameters / 1e6,
+            each.seconds.mean,
+            PAPER.get(name),
+        ]
+        for name, each in figures.items()
+    ]
+    return Table(
+        caption="Heads, their width, and what they see",
+        columns=["system", "BLEU", "perplexity", "million parameters", "seconds of training", "BLEU in the paper"],
+        rows=rows,
+        formats=["", "", "", ".2f", ".0f", ".1f"],
+        note="Systems named by d_k have 4 heads. The paper's figures are of newstest2013 and another size of model: "
+        "only their differences compare.",
+    )
+
+
+def loss_by_kind(silenced: Sequence[AblationLoss]) -> dict[str, SeedStatistics]:
+    """Average the loss without one head, for each kind of attention, a value per seed."""
+    return {
+        kind: SeedStatistics(
+            tuple(
+                statistics.fmean(loss for head, loss in each.heads.items() if attention_kind(head) == kind)
+                for each in silenced
+            )
+        )
+        for kind in KINDS
+    }
+
+
+def layers_of(each: AblationLoss, kind: str) -> dict[int, list[float]]:
+    """Group the losses of an attention's heads by layer, from 1."""
+    by_layer: dict[int, list[float]] = {}
+    for head, loss in each.heads.items():
+        if attention_kind(head) == kind:
+            by_layer.setdefault(int(head.module.split(".")[2]) + 1, []).append(loss)
+    return by_layer
+
+
+def ablation_table(silenced: Sequence[AblationLoss]) -> Table:
+    """Tabulate the ablated heads by attention and layer; heads of all seeds together."""
+    rows: list[list[Cell]] = []
+    for kind, title in KINDS.items():
+        for layer in layers_of(silenced[0], kind):
+            losses = [loss for each in silenced for loss in layers_of(each, kind)[layer]]
+            rows.append([title, layer, min(losses), statistics.median(losses), max(losses), statistics.fmean(losses)])
+    return Table(
+        caption="Log-probability a token that is lost without one head",
+        columns=["attention", "layer", "least", "median", "most", "mean"],
+        rows=rows,
+        formats=["", "d", ".3f", ".3f", ".3f", ".3f"],
+        note="A loss of 0.01 is a perplexity that is 1 % higher; below 0 the model does better without the head.",
+    )
+
+
+def heads_plot(figures: Mapping[str, TranslationFigures]) -> Plot:
+    """Draw BLEU against the number of heads, and against d_k."""
+    figure, (left, right) = plot.panels(2, titles=["Heads, with h · d_k kept", "d_k, with 4 heads"], height=3.1)
+    width = {name: int(name.split("-")[1]) for name in figures}
+    counts = [name for name in figures if name.startswith("heads-")]
+    depths = [name for name in figures if name.startswith("depth-")]
+    for axes, names, colour in ((left, counts, plot.BLUE), (right, depths, plot.GREEN)):
+        for name in names:
+            values = figures[name].bleu.values
+            axes.plot([width[name]] * len(values), values, "o", color=colour, ms=4, alpha=0.5)
+        axes.plot([width[name] for name in names], [figures[name].bleu.mean for name in names], color=colour, lw=1.6)
+        axes.set_xscale("log", base=2)
+        axes.set_xticks([width[name] for name in names], [str(width[name]) for name in names])
+    sliced = next(name for name in figures if name.startswith("input-"))
+    left.plot(width[sliced], figures[sliced].bleu.mean, "s", color=plot.RED, ms=5, label="sliced input")
+    right.axhline(
+        figures["heads-4"].bleu.mean, color=colours.FAINT, lw=1, linestyle=(0, (2, 2)), label="d_k = size / 4"
+    )
+    left.set(xlabel="heads", ylabel="BLEU")
+    right.set(xlabel="d_k")
+    for axes in (left, right):
+        plot.legend(axes, loc="best")
+    return Plot(
+        "heads",
+        figure,
+        "BLEU by the number of heads at the same computation, and by the width of a head's queries and keys; a point a "
+        "seed.",
+        "Two line plots of BLEU: against the number of heads, and against the width of queries and keys.",
+    )
+
+
+def ablation_plot(silenced: Sequence[AblationLoss]) -> Plot:
+    """Draw every head's loss, in order of size, and the loss without more and more heads."""
+    titles = ["Lost without one head", "Lost without a share of all heads"]
+    figure, (left, right) = plot.panels(2, titles=titles, height=3.1)
+    ranked = sorted(
+        ((loss, attention_kind(head)) for each in silenced for head, loss in each.heads.items()), reverse=True
+    )
+    for kind, title in KINDS.items():
+        positions = [place for place, (_, own) in enumerate(ranked, 1) if own == kind]
+        left.plot(positions, [ranked[place - 1][0] for place in positions], "o", color=COLOURS[kind], ms=3, label=title)
+    for each in silenced:
+        shares = [0.0, *each.shares]
+        right.plot([100 * share for share in shares], [0.0, *each.shares.values()], "o-", color=plot.BLUE, ms=3, lw=1.4)
+    left.set(xlabel="heads, by what is lost", ylabel="log-probability per token")
+    right.set(xlabel="% of the heads silenced, least needed first")
+    plot.legend(left, loc="upper right")
+    return Plot(
+        "silenced",
+        figure,
+        "Left: a point a head, of all seeds. Right: heads silenced together, a line a seed.",
+        "Left, losses without single heads from the largest to the smallest, coloured by attention; right, a curve "
+        "that rises as more heads are silenced.",
+    )
+
 
 LITTLE = 0.02  # log-probability per token: a perplexity that grows by less than 2 %
 SEVERAL = 0.2  # the share of heads that Michel et al. take out together without a noticeable loss (their figure 3)

@@ -7,36 +7,267 @@ LSTMN has with its attention: what is left over is not a matter of size. If look
 late in a sentence, where there is much to look at.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from regard_studies.corpora.reviews import Reviews, built_in_reviews
-from regard_studies.corpora.sentences import Sentences, europarl, german, multi30k
-from regard_studies.documents.measure import ClassifierFigures, encode_once, measure_classifiers
-from regard_studies.intra.draw import (
-    accuracy_table,
-    course_table,
-    distance_table,
-    perplexity_plot,
-    perplexity_table,
-    place_table,
-)
-from regard_studies.intra.measure import (
-    EARLY,
-    Likelihood,
-    attention_distances,
-    even_distances,
-    measure_likelihood,
-    percent,
-    perplexity_course,
-    widen,
-)
-from regard_studies.page import Page, Verdict, signed_training
-from regard_studies.seed_statistics import MeanDifference, mean_difference
-from regard_studies.setting import Setting
-from regard_studies.systems import group_by_name, train_all
+import numpy as np
+import torch
+from jaxtyping import Float, Int
 
-__all__ = ["Corpora", "choose_corpora", "run", "tables", "verdicts"]
+from regard.attention import watch
+from regard.data import START
+from regard.inspection import Cell, colours, plot, show
+from regard.models import Tokens, build, read_model_config
+from regard.training import metrics
+from regard_studies.corpora import Reviews, Sentences, built_in_reviews, english_europarl, english_multi30k, german
+from regard_studies.documents import ClassifierFigures, encode_once, measure_classifiers
+from regard_studies.page import Page, Plot, Table, Verdict, signed_training
+from regard_studies.seed_statistics import MeanDifference, SeedStatistics, mean_difference, over_seeds
+from regard_studies.setting import Setting
+from regard_studies.systems import TrainedSystem, group_by_name, train_all
+
+DISTANCES = ((1, 1), (2, 2), (3, 5), (6, 10), (11, 200))  # steps back; 1 is all that an LSTM has
+LATE = 10  # steps after which there is something to choose from
+TEXTS = 100
+
+PLACES = ((1, 5), (6, 10), (11, 15), (16, 20), (21, 30), (31, 200))  # of a token in its sentence
+EARLY = 2  # the first so many groups are early
+
+
+@dataclass(frozen=True, eq=False)
+class Likelihood:
+    """The likelihood that a system gives the test set, over all seeds: −log p of each sentence, by place, in nats."""
+
+    nll: Float[np.ndarray, "p s n"]
+    tokens: Float[np.ndarray, "p n"]
+    words: Float[np.ndarray, " n"]
+    seconds: SeedStatistics
+    parameters: int
+
+    def perplexity(self, unit: Float[np.ndarray, " n"] | None = None) -> SeedStatistics:
+        """Return the perplexity per token, or per word if `unit` counts words."""
+        unit = self.tokens.sum(0) if unit is None else unit
+        return SeedStatistics(tuple(np.exp(self.nll.sum((0, 2)) / unit.sum())))
+
+    def gain(self, other: "Likelihood", groups: slice | int = slice(None)) -> MeanDifference:
+        """Return how many nats fewer a token costs than with the other system, at some of the places."""
+        mine, theirs = (each.nll[groups] for each in (self, other))
+        tokens = self.tokens[groups]
+        if isinstance(groups, slice):
+            mine, theirs, tokens = mine.sum(0), theirs.sum(0), tokens.sum(0)
+        return mean_difference(theirs, mine, tokens)
+
+    @property
+    def filled(self) -> list[int]:
+        """Return the groups of places that have enough tokens to judge."""
+        return [group for group, tokens in enumerate(self.tokens) if tokens.sum() >= 200]
+
+
+def percent(gain: MeanDifference) -> str:
+    """Express a gain in nats as a change of perplexity, with two standard errors."""
+    change = 100 * (1 - float(np.exp(-gain.mean)))
+    return f"{show(abs(change), '.1f')} ± {show(200 * gain.error, '.1f')} % {'lower' if change > 0 else 'higher'}"
+
+
+def measure_likelihood(systems: Sequence[TrainedSystem], corpus: Sentences) -> Likelihood:
+    """Measure the likelihood that the seeds of a system give the test."""
+    scored = [[row.tokens for row in each.run.score(corpus.texts)] for each in systems]
+    sums = [sum_by_place(rows) for rows in scored]
+    return Likelihood(
+        np.stack([nll for nll, _ in sums], 1),
+        sums[0][1],
+        np.array(corpus.words, float),
+        over_seeds(systems, lambda each: each.seconds),
+        systems[0].parameters,
+    )
+
+
+def perplexity_course(systems: Sequence[TrainedSystem]) -> dict[int, float]:
+    """Read the perplexity of held-out text by the number of updates from the training records, at the mean loss."""
+    losses: dict[int, list[float]] = {}
+    for each in systems:
+        rows = metrics.read_records(each.run.folder / "metrics.jsonl")
+        for step, loss in {row["step"]: row["loss"] for row in rows if row["kind"] == "valid"}.items():
+            losses.setdefault(step, []).append(loss)
+    return {step: float(np.exp(np.mean(values))) for step, values in sorted(losses.items())}
+
+
+def sum_by_place(rows: Sequence[Sequence[float]]) -> tuple[Float[np.ndarray, "p n"], Float[np.ndarray, "p n"]]:
+    """Sum −log p over the places of each group, and count their tokens; END comes last."""
+    nll, tokens = np.zeros((len(PLACES), len(rows))), np.zeros((len(PLACES), len(rows)))
+    for number, row in enumerate(rows):
+        for group, (first, last) in enumerate(PLACES):
+            own = row[first - 1 : last]
+            nll[group, number], tokens[group, number] = -sum(own), len(own)
+    return nll, tokens
+
+
+def parameters(model: dict[str, Any], job: str, pieces: int, labels: int) -> int:
+    """Count a model's parameters, without drawing random numbers."""
+    target = labels if job == "classify" else pieces
+    with torch.device("meta"):
+        network = build("lstmn", read_model_config({**model, "job": job}), pieces, target)
+    return sum(parameter.numel() for parameter in network.parameters())
+
+
+def widen(model: dict[str, Any], job: str, pieces: int, labels: int = 2) -> dict[str, Any]:
+    """Widen an LSTM until it has no fewer parameters than the model with intra-attention."""
+    target = parameters({**model, "intra": True}, job, pieces, labels)
+    size = model["size"]
+    while parameters({**model, "intra": False, "size": size}, job, pieces, labels) < target:
+        size += 1
+    return {**model, "intra": False, "size": size}
+
+
+def attention_distances(systems: Sequence[TrainedSystem], corpus: Sentences) -> list[float]:
+    """Compute the share of the weight, in percent, at each distance, after the tenth token; the mean over seeds."""
+    return [float(mean) for mean in np.mean([shares(weights_of(each, corpus)) for each in systems], 0)]
+
+
+@torch.no_grad()
+def weights_of(system: TrainedSystem, corpus: Sentences) -> list[Float[np.ndarray, "_ _"]]:
+    """Return the weights of the first long texts: a row per step, a column per state, in the order of writing."""
+    run, weights = system.run, list[np.ndarray]()
+    for ids in run.tokenizers.target.encode_batch(corpus.texts):
+        if len(ids) > LATE and len(weights) < TEXTS:
+            read = Tokens.of(*(torch.tensor(each, device=run.device) for each in ([[START, *ids]], [len(ids) + 1])))
+            with watch(run.model) as looks:
+                run.model.decode(run.model.encode(read), read)
+                (look,) = (looks[name] for name in looks)
+                weights.append(look.weights[0].float().cpu().numpy())
+    return weights
+
+
+def shares(weights: Iterable[Float[np.ndarray, "_ _"]]) -> Float[np.ndarray, " p"]:
+    """Compute the weight at each distance, in percent, over all late steps."""
+    rows = [
+        [100 * each[step, :step][within(step, *limits)].sum() for limits in DISTANCES]
+        for each in weights
+        for step in range(LATE, len(each))
+    ]
+    return np.mean(rows, 0) if rows else np.zeros(len(DISTANCES))
+
+
+def within(step: int, first: int, last: int) -> Int[np.ndarray, " m"]:
+    """Return the states that lie so many steps back."""
+    back = step - np.arange(step)
+    return np.flatnonzero((first <= back) & (back <= last))
+
+
+def even_distances(corpus: Sentences, system: TrainedSystem) -> list[float]:
+    """Compute how far back a system would look if it weighed all states alike."""
+    lengths = [len(ids) + 1 for ids in system.run.tokenizers.target.encode_batch(corpus.texts) if len(ids) > LATE]
+    flat = [np.tril(np.ones((n, n - 1)), -1) / np.maximum(np.arange(n), 1)[:, None] for n in lengths[:TEXTS]]
+    return [float(share) for share in shares(flat)]
+
+
+NAMES = {"lstm": "LSTM", "wide": "LSTM, wider", "lstmn": "LSTMN"}
+COLOURS = {"wide": plot.ORANGE, "lstmn": plot.BLUE}
+LikelihoodByCorpus = Mapping[str, Mapping[str, Likelihood]]  # by corpus, then by system
+
+
+def perplexity_table(corpora: Mapping[str, Sentences], figures: LikelihoodByCorpus) -> Table:
+    rows: list[list[Cell]] = [
+        [
+            corpora[corpus].name,
+            NAMES[name],
+            each.perplexity().as_text(".2f"),
+            each.perplexity(each.words).as_text(".2f"),
+            each.parameters,
+            each.seconds.mean,
+        ]
+        for corpus, systems in figures.items()
+        for name, each in systems.items()
+    ]
+    columns = ["corpus", "system", "perplexity of a token", "of a word", "parameters", "seconds of training"]
+    return Table("Language models: perplexity of the test set", columns, rows, ["", "", "", "", ",d", ".0f"])
+
+
+def place_table(corpus: Sentences, systems: Mapping[str, Likelihood]) -> Table:
+    filled = next(iter(systems.values())).filled
+    rows: list[list[Cell]] = []
+    for name, each in systems.items():
+        own = each.nll.mean(1).sum(1) / np.maximum(each.tokens.sum(1), 1)
+        rows.append([NAMES[name], *(float(np.exp(own[group])) for group in filled)])
+    columns = ["system", *(span(group) for group in filled)]
+    return Table(f"Perplexity by place in the sentence: {corpus.name}", columns, rows, ["", *[".2f"] * len(filled)])
+
+
+def distance_table(corpora: Mapping[str, Sentences], figures: Mapping[str, Sequence[Sequence[float]]]) -> Table:
+    """Tabulate how far back the LSTMN looks in each corpus, and how far it would if it weighed all states alike."""
+    rows: list[list[Cell]] = []
+    for corpus, (own, even) in figures.items():
+        rows += [[corpora[corpus].name, "LSTMN", *own], [corpora[corpus].name, "evenly", *even]]
+    columns = [
+        "corpus",
+        "weights",
+        *(f"{a} back" if a == b else f"{a}–{b}" if b < 200 else f"{a}+" for a, b in DISTANCES),
+    ]
+    return Table(
+        "How far back it looks after the tenth token: % of the weight by distance",
+        columns,
+        rows,
+        ["", "", *[".1f"] * 5],
+    )
+
+
+def course_table(corpus: Sentences, courses: Mapping[str, Mapping[int, float]]) -> Table:
+    steps = list(next(iter(courses.values())))
+    rows: list[list[Cell]] = [[NAMES[name], *(each.get(step) for step in steps)] for name, each in courses.items()]
+    columns = ["system", *(f"{step:,}" for step in steps)]
+    caption = f"Perplexity of held-out text by the number of updates: {corpus.name.split(', ')[0]}"
+    return Table(caption, columns, rows, ["", *[".2f"] * len(steps)])
+
+
+def accuracy_table(corpus: str, systems: Mapping[str, ClassifierFigures]) -> Table:
+    rows: list[list[Cell]] = [
+        [NAMES[name], each.accuracy.as_text(".2f"), each.f1.as_text(".2f"), each.parameters, each.seconds.mean]
+        for name, each in systems.items()
+    ]
+    columns = ["system", "accuracy, %", "macro-F1, %", "parameters", "seconds of training"]
+    return Table(f"Classifiers: what is right of the test set, {corpus}", columns, rows, ["", "", "", ",d", ".0f"])
+
+
+def perplexity_plot(corpora: Mapping[str, Sentences], figures: LikelihoodByCorpus) -> Plot:
+    titles = [corpora[corpus].name.rsplit(",", 1)[0] for corpus in figures]
+    titles = [title[0].upper() + title[1:] for title in titles]
+    figure, axes = plot.panels(len(figures), titles=titles, height=3.2, width=7.2 if len(figures) > 1 else 4.8)
+    for panel, systems in zip(axes, figures.values(), strict=True):
+        filled = systems["lstm"].filled
+        positions = range(len(filled))
+        panel.axhline(0, color=colours.FAINT, linewidth=1.0)
+        for shift, (name, colour) in enumerate(COLOURS.items()):
+            gains = [systems[name].gain(systems["lstm"], group) for group in filled]
+            panel.errorbar(
+                [place + 0.08 * (shift - 0.5) for place in positions],
+                [100 * (1 - np.exp(-gain.mean)) for gain in gains],
+                [200 * gain.error for gain in gains],
+                color=colour,
+                marker="o",
+                markersize=4,
+                linewidth=1.4,
+                elinewidth=1.0,
+                label=NAMES[name],
+            )
+        panel.set_xticks(positions, [span(group) for group in filled])
+        panel.set_xlabel("place in the sentence, in tokens")
+        low, high = panel.get_ylim()
+        panel.set_ylim(low - 0.2 * (high - low), high)  # room for the legend
+    axes[0].set_ylabel("less perplexity than the LSTM, %")
+    plot.legend(axes[0], loc="lower left")
+    return Plot(
+        "places",
+        figure,
+        "How much perplexity is less than that of the LSTM, by place in the sentence; above the line is better. Bars: "
+        "two standard errors.",
+        "A panel a corpus, with a line for the wider LSTM and one for the LSTMN: the gain over the LSTM by place.",
+    )
+
+
+def span(group: int) -> str:
+    first, last = PLACES[group]
+    return f"{first}–{last}" if last < 200 else f"{first}+"
 
 
 class Budget(NamedTuple):
@@ -74,7 +305,7 @@ class Corpora(NamedTuple):
 def choose_corpora(setting: Setting) -> Corpora:
     """Choose real corpora, or built-in ones."""
     if setting.corpora is not None:
-        return Corpora({"multi30k": multi30k(setting.corpora), "europarl": europarl(setting)}, {})
+        return Corpora({"multi30k": english_multi30k(setting.corpora), "europarl": english_europarl(setting)}, {})
     if setting.quick:
         return Corpora({"german": german(20_000, 1000, 24)}, {"reviews": built_in_reviews(8000, 1000, longest=4)})
     return Corpora({"german": german(100_000, 3000, 24)}, {"reviews": built_in_reviews(20_000, 3000, longest=8)})

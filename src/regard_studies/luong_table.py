@@ -7,24 +7,115 @@ the attentional state on; annotations stand in the order of the source all the s
 beginning. `window_cost` measures what a window saves.
 """
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from regard.data import generate
 from regard.decoding import first_model
-from regard.evaluation import Gold
-from regard.inspection import selection
-from regard_studies.corpora import pairs
-from regard_studies.corpora.pairs import AlignedPairs, Pairs
-from regard_studies.luong_table.draw import Figures, paper_table, quality_plot, system_table
-from regard_studies.luong_table.verdicts import ERRORS, POINTS, SHARE, verdicts
-from regard_studies.luong_table.window_cost import cost_plot, cost_table, cost_verdicts, measure_cost
-from regard_studies.page import Page, signed_training
+from regard.inspection import Cell, plot, selection
+from regard_studies.corpora import ALIGNED_WORDS, AlignedPairs, Pairs, aligned_texts
+from regard_studies.luong_window import cost_plot, cost_table, cost_verdicts, measure_cost
+from regard_studies.page import Page, Plot, Table, Verdict, signed_training
 from regard_studies.seed_statistics import SeedStatistics, over_seeds
 from regard_studies.setting import Setting
 from regard_studies.systems import TrainedSystem, group_by_name, train_all
 from regard_studies.translation import perplexity
 
-__all__ = ["SYSTEMS", "error_rates", "generate_aligned", "limit_length", "run", "tables"]
+Figures = Mapping[
+    str, SeedStatistics
+]  # perplexity, bleu, written and read (AER, %), aer (the lower of the two), seconds
+
+LABELS = {
+    "global-location": "global (location)",
+    "global-dot": "global (dot)",
+    "global-general": "global (general)",
+    "global-concat": "global (concat)",
+    "local-m-dot": "local-m (dot)",
+    "local-m-general": "local-m (general)",
+    "local-p-dot": "local-p (dot)",
+    "local-p-general": "local-p (general)",
+    "unfed-global-dot": "global (dot), not fed on",
+    "unfed-global-general": "global (general), not fed on",
+    "unfed-local-p-general": "local-p (general), not fed on",
+}
+# Table 4, BLEU before unknown words are replaced, and table 6.
+PAPER: dict[str, tuple[str, float | None, int | None]] = {
+    "global-location": ("6.4", 18.1, 39),
+    "global-dot": ("6.1", 18.6, None),
+    "global-general": ("6.1", 17.3, None),
+    "global-concat": ("6.7", None, None),
+    "local-m-dot": ("> 7.0", None, None),
+    "local-m-general": ("6.2", 18.6, 34),
+    "local-p-dot": ("6.6", 18.0, None),
+    "local-p-general": ("5.9", 19.0, 36),
+}
+COLOURS = {"global": plot.BLUE, "local-m": plot.ORANGE, "local-p": plot.GREEN, "unfed": plot.GREY}
+
+
+def list_figures(figures: Mapping[str, Figures], names: Sequence[str], key: str, style: str = ".1f") -> str:
+    """Describe a figure of several systems in words."""
+    return ", ".join(f"{LABELS[name]} {figures[name][key].as_text(style)}" for name in names)
+
+
+def best_of(figures: Mapping[str, Figures], names: Sequence[str]) -> str:
+    """Describe the lowest perplexity and the highest BLEU of several systems in words."""
+    sure = min(names, key=lambda name: figures[name]["perplexity"].mean)
+    good = max(names, key=lambda name: figures[name]["bleu"].mean)
+    perplexity, bleu = list_figures(figures, [sure], "perplexity", ".2f"), list_figures(figures, [good], "bleu")
+    return f"perplexity, {perplexity}; BLEU, {bleu}"
+
+
+def system_table(figures: Mapping[str, Figures]) -> Table:
+    """Tabulate the figures of each system."""
+    several = any(len(spread.values) > 1 for each in figures.values() for spread in each.values())
+
+    def cell(value: SeedStatistics, style: str) -> Cell:
+        return value.as_text(style) if several else value.mean
+
+    styles = {"perplexity": ".2f", "bleu": ".1f", "written": ".1f", "read": ".1f", "seconds": ".0f"}
+    return Table(
+        caption="Every system: perplexity, BLEU, and AER of the word a step writes and of the word it reads, %",
+        columns=["attention", "perplexity", "BLEU", "AER, written", "AER, read", "seconds of training"],
+        rows=[
+            [LABELS[name], *(cell(each[key], style) for key, style in styles.items())] for name, each in figures.items()
+        ],
+        formats=["", *styles.values()],
+    )
+
+
+def paper_table() -> Table:
+    """Tabulate the figures of Luong's paper."""
+    return Table(
+        caption="The paper's figures, English to German, WMT 2014",
+        columns=["attention", "perplexity", "BLEU", "AER, %"],
+        rows=[[LABELS[name], *each] for name, each in PAPER.items()],
+        formats=["", "", ".1f", "d"],
+        note="BLEU before unknown words are replaced. Perplexity of concat: a footnote of section 5.3. AER: table 6, "
+        "where the Berkeley aligner has 32. Input feeding (table 1): global (location) without it 7.3 and 16.8.",
+    )
+
+
+def quality_plot(figures: Mapping[str, Figures]) -> Plot:
+    """Draw BLEU and AER of every system, a bar each."""
+    figure, axes = plot.panels(2, titles=["BLEU", "AER, %: ● written, ○ read"], height=3.8)
+    names = list(figures)[::-1]
+    for place, name in enumerate(names):
+        colour = COLOURS[next(key for key in COLOURS if name.startswith(key))]
+        each = figures[name]
+        axes[0].plot(each["bleu"].values, [place] * len(each["bleu"].values), "o", color=colour, markersize=6)
+        for key, face in (("written", colour), ("read", "none")):
+            values = each[key].values
+            axes[1].plot(
+                values, [place] * len(values), "o", color=colour, markerfacecolor=face, markersize=6, linestyle="none"
+            )
+    axes[0].set_yticks(range(len(names)), [LABELS[name] for name in names])
+    axes[1].set_yticks(range(len(names)), [""] * len(names))
+    return Plot(
+        "systems",
+        figure,
+        "Blue: global; orange: a window that moves on; green: one that is predicted; grey: not fed on. A mark a seed.",
+        "Two panels with a row per system: its BLEU, and its alignment error rates by the word written and read.",
+    )
+
 
 SYSTEMS: dict[str, dict[str, Any]] = {
     "global-location": {"span": "global", "score": "location"},
@@ -39,8 +130,6 @@ SYSTEMS: dict[str, dict[str, Any]] = {
     "unfed-global-general": {"span": "global", "score": "general", "input_feeding": False},
     "unfed-local-p-general": {"span": "local-p", "score": "general", "input_feeding": False},
 }
-WORDS = 40  # of a test sentence's longer side: what is longer has hardly been seen in training
-TESTS = 1500
 
 
 def tables(setting: Setting, corpus: Pairs) -> dict[str, dict[str, Any]]:
@@ -77,34 +166,9 @@ def tables(setting: Setting, corpus: Pairs) -> dict[str, dict[str, Any]]:
     }
 
 
-def choose_texts(setting: Setting) -> tuple[Pairs, AlignedPairs]:
-    """Choose the corpus, with test sentences that are not too long, and aligned pairs."""
-    if setting.corpora is not None:
-        return limit_length(pairs.europarl(setting, "de", "en"), WORDS, TESTS), pairs.read_aligned(
-            setting.corpora, "de", "en"
-        )
-    count, tests, longest = (20_000, 300, 12) if setting.quick else (200_000, TESTS, 18)
-    return pairs.phrasebook(count, tests, longest=longest), generate_aligned(tests, longest=longest)
-
-
-def limit_length(corpus: Pairs, words: int, count: int) -> Pairs:
-    """Return the corpus with the first test pairs in which neither side has more words."""
-    both = zip(corpus.sources, corpus.references, strict=True)
-    pairs = [pair for pair in both if max(len(text.split()) for text in pair) <= words][:count]
-    sources, references = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
-    return Pairs(corpus.name, corpus.tables, sources, references, corpus.lowercase)
-
-
-def generate_aligned(count: int, **options: Any) -> AlignedPairs:
-    """Generate test sentences of the phrasebook with the links that its grammar gives them."""
-    examples = list(generate("phrasebook", count, split="test", pair="en-de", seed=0, edition=1, **options))
-    gold = [Gold(frozenset(each.alignment), frozenset()) for each in examples]
-    return AlignedPairs([each.source for each in examples], [each.target for each in examples], gold)
-
-
 def run(setting: Setting) -> Page:
     """Train all systems, measure and judge."""
-    corpus, aligned = choose_texts(setting)
+    corpus, aligned = aligned_texts(setting)
     with signed_training(setting, corpus.name) as clock:
         configs = tables(setting, corpus)
         systems = group_by_name(train_all("luong-table", configs, setting))
@@ -156,7 +220,7 @@ def caveats(corpus: Pairs, setting: Setting) -> list[str]:
     if len(setting.seeds) == 1:
         remarks.append("One seed: what another would change is not known.")
     if setting.corpora is not None:
-        return [*remarks, f"German to English, the paper's other direction; sentences of up to {WORDS} words."]
+        return [*remarks, f"German to English, the paper's other direction; sentences of up to {ALIGNED_WORDS} words."]
     return [*remarks, "The phrasebook's sentences are made by a grammar: short, regular, and easy to align."]
 
 
@@ -186,3 +250,108 @@ def error_rates(system: TrainedSystem, aligned: AlignedPairs) -> tuple[float, fl
         if each.head is None and each.view == first_model(run.model).alignment_attention
     }
     return rates[0], rates[1]
+
+
+# What is less than this counts as no difference, whatever the seeds say.
+POINTS = 0.5  # BLEU
+SHARE = 0.01  # of a perplexity
+ERRORS = 1.0  # percentage points of AER
+GLOBAL = [name for name in LABELS if name.startswith("global-")]
+LOCAL = [name for name in LABELS if name.startswith("local-")]
+UNFED = [name for name in LABELS if name.startswith("unfed-")]
+
+
+def better(one: SeedStatistics, other: SeedStatistics, margin: float) -> bool:
+    """Return whether one figure is lower than another by more than chance."""
+    return other.mean - one.mean > max(margin, one.deviation + other.deviation)
+
+
+def higher(figures: Mapping[str, Figures], one: str, other: str) -> bool:
+    """Return whether one system is better than the other by BLEU."""
+    return better(figures[other]["bleu"], figures[one]["bleu"], POINTS)
+
+
+def likelier(figures: Mapping[str, Figures], one: str, other: str) -> bool:
+    """Return whether one system is better than the other by perplexity."""
+    worse = figures[other]["perplexity"]
+    return better(figures[one]["perplexity"], worse, SHARE * worse.mean)
+
+
+def verdicts(figures: Mapping[str, Figures]) -> list[Verdict]:
+    """Judge the paper's claims."""
+    fed = [name for name in figures if name not in UNFED]
+    others = [name for name in fed if name != "local-p-general"]
+    windows = ["local-m-general", "local-p-general"]
+    return [
+        Verdict(
+            "of the global scores dot is the best",
+            all(higher(figures, "global-dot", name) for name in GLOBAL if name != "global-dot"),
+            f"BLEU: {list_figures(figures, GLOBAL, 'bleu')}; perplexity: "
+            f"{list_figures(figures, GLOBAL, 'perplexity', '.2f')}",
+        ),
+        Verdict(
+            "in a window general is better than dot",
+            all(
+                higher(figures, f"{span}-general", f"{span}-dot")
+                and likelier(figures, f"{span}-general", f"{span}-dot")
+                for span in ("local-m", "local-p")
+            ),
+            f"BLEU: {list_figures(figures, LOCAL, 'bleu')}; perplexity: "
+            f"{list_figures(figures, LOCAL, 'perplexity', '.2f')}",
+        ),
+        Verdict(
+            "a predicted window with general is the best of all, by perplexity and BLEU",
+            all(
+                likelier(figures, "local-p-general", name) and higher(figures, "local-p-general", name)
+                for name in others
+            ),
+            f"perplexity {figures['local-p-general']['perplexity'].as_text('.2f')}, BLEU "
+            f"{figures['local-p-general']['bleu'].as_text()}; best of the others: {best_of(figures, others)}",
+        ),
+        Verdict(
+            "the best predicted window beats the best global attention",
+            higher(figures, "local-p-general", max(GLOBAL, key=lambda name: figures[name]["bleu"].mean)),
+            f"BLEU: {list_figures(figures, [*GLOBAL, 'local-p-general'], 'bleu')}",
+        ),
+        Verdict(
+            "location compares worst of the global scores, and aligns worst",
+            all(
+                likelier(figures, name, "global-location")
+                and better(figures[name]["aer"], figures["global-location"]["aer"], ERRORS)
+                for name in ("global-dot", "global-general")
+            ),
+            f"perplexity: {list_figures(figures, GLOBAL, 'perplexity', '.2f')}; AER: "
+            f"{list_figures(figures, GLOBAL, 'aer')}",
+        ),
+        Verdict(
+            "concat is no better than dot and general",
+            not any(higher(figures, "global-concat", name) for name in ("global-dot", "global-general")),
+            f"BLEU: {list_figures(figures, ['global-concat', 'global-dot', 'global-general'], 'bleu')}; the paper's "
+            "perplexities: concat 6.7, dot and general 6.1",
+        ),
+        Verdict(
+            "input feeding helps, whatever the attention",
+            all(
+                higher(figures, name.removeprefix("unfed-"), name)
+                and likelier(figures, name.removeprefix("unfed-"), name)
+                for name in UNFED
+            ),
+            "; ".join(
+                f"{LABELS[name.removeprefix('unfed-')]}: perplexity {figures[name]['perplexity'].as_text('.2f')} → "
+                f"{figures[name.removeprefix('unfed-')]['perplexity'].as_text('.2f')}, BLEU "
+                f"{figures[name]['bleu'].as_text()} → "
+                f"{figures[name.removeprefix('unfed-')]['bleu'].as_text()}"
+                for name in UNFED
+            ),
+        ),
+        Verdict(
+            "windows align better than global attention by location",
+            all(better(figures[name]["aer"], figures["global-location"]["aer"], ERRORS) for name in windows),
+            f"AER: {list_figures(figures, ['global-location', *windows], 'aer')}; in the paper 39, 34 and 36",
+        ),
+        Verdict(
+            "windows align better than global attention with the same score",
+            all(better(figures[name]["aer"], figures["global-general"]["aer"], ERRORS) for name in windows),
+            f"AER: {list_figures(figures, ['global-general', *windows], 'aer')}",
+        ),
+    ]

@@ -6,6 +6,7 @@ in a translation of the same length.
 """
 
 # b sentences · n queries and annotations · d width
+
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,8 +18,6 @@ from torch.utils.flop_counter import FlopCounterMode
 from regard.attention import Attention, General, Monotonic, Predictive, Span, use_backend
 from regard.inspection import plot
 from regard_studies.page import Plot, Table, Verdict, show
-
-__all__ = ["Cost", "cost_plot", "cost_table", "cost_verdicts", "layer", "measure_cost", "operations"]
 
 LENGTHS = (64, 128, 256, 512, 1024, 2048, 4096)
 RADIUS = 10

@@ -5,20 +5,148 @@ sinusoidal ones, which were chosen since they "may allow the model to extrapolat
 ones encountered during training". Press et al. 2022 (arXiv:2108.12409): they do not, and linear biases do.
 """
 
+import math
+import statistics
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from regard.data import Example, generate
-from regard_studies.corpora.pairs import Pairs, english_german
-from regard_studies.page import Part, Verdict, show, signed_training
-from regard_studies.positions.draw import LABELS, further_plot, further_table, positions_table
-from regard_studies.positions.measure import LengthFigures, measure_length
-from regard_studies.seed_statistics import FLOOR, margin
+from regard.inspection import Cell, plot
+from regard.run import Run
+from regard_studies.corpora import Pairs, english_german
+from regard_studies.page import Part, Plot, Table, Verdict, show, signed_training
+from regard_studies.seed_statistics import FLOOR, SeedStatistics, margin
 from regard_studies.setting import Setting
-from regard_studies.systems import group_by_name, train_all
-from regard_studies.translation import TranslationFigures, measure_translations
+from regard_studies.systems import TrainedSystem, group_by_name, train_all
+from regard_studies.translation import TranslationFigures, log_probs, measure_translations
 
-__all__ = ["run", "tables", "verdicts"]
+
+@dataclass(frozen=True)
+class LengthFigures:
+    """The figures of a system on sequences of one length, a value per seed."""
+
+    prefix: SeedStatistics  # % of the symbols that are right before the first mistake
+    exact: SeedStatistics  # % of the sequences
+    perplexity: SeedStatistics  # a symbol of the true output
+
+
+def measure_length(systems: Sequence[TrainedSystem], tests: Sequence[Example]) -> LengthFigures:
+    """Measure systems that differ in their seed on sequences of one length."""
+    figures = [measure_copies(each.run, tests) for each in systems]
+    return LengthFigures(*(SeedStatistics(values) for values in zip(*figures, strict=True)))
+
+
+def measure_copies(run: Run, tests: Sequence[Example]) -> tuple[float, float, float]:
+    """Measure how much is copied before the first mistake and how many copies are exact, in percent; and perplexity."""
+    sources, targets = [each.source for each in tests], [each.target for each in tests]
+    outputs = run.translate(sources, beam=1)
+    totals, tokens = log_probs(run, sources, targets)
+    right = [correct_prefix(output.split(), target.split()) for output, target in zip(outputs, targets, strict=True)]
+    exact = [output == target for output, target in zip(outputs, targets, strict=True)]
+    return 100 * statistics.fmean(right), 100 * statistics.fmean(exact), math.exp(-sum(totals) / sum(tokens))
+
+
+def correct_prefix(output: Sequence[str], target: Sequence[str]) -> float:
+    """Return the share of the target that is right before the output's first mistake."""
+    wrong = (i for i, word in enumerate(target) if i >= len(output) or output[i] != word)
+    return next(wrong, len(target)) / len(target)
+
+
+LABELS = {
+    "none": "none",
+    "sinusoidal": "sinusoidal, added",
+    "sinusoidal-joined": "sinusoidal, concatenated",
+    "learned": "learned, added",
+    "learned-joined": "learned, concatenated",
+    "rotary": "rotary",
+    "alibi": "ALiBi",
+}
+STYLES: dict[str, tuple[str, str]] = {
+    "none": (plot.GREY, "o"),
+    "sinusoidal": (plot.BLUE, "s"),
+    "sinusoidal-joined": (plot.SKY, "s"),
+    "learned": (plot.ORANGE, "^"),
+    "learned-joined": (plot.RED, "^"),
+    "rotary": (plot.PINK, "v"),
+    "alibi": (plot.GREEN, "D"),
+}
+
+
+def positions_table(figures: Mapping[str, TranslationFigures]) -> Table:
+    """Tabulate the translators' figures."""
+    rows: list[list[Cell]] = [
+        [
+            LABELS[name],
+            each.bleu.as_text(),
+            each.perplexity.as_text(".2f"),
+            each.parameters / 1e6,
+            each.seconds.mean,
+        ]
+        for name, each in figures.items()
+    ]
+    return Table(
+        caption="Trained: translation by how positions are told",
+        columns=["positions", "BLEU", "perplexity", "million parameters", "seconds of training"],
+        rows=rows,
+        formats=["", "", "", ".2f", ".0f"],
+    )
+
+
+def further_table(copied: Mapping[str, Mapping[float, "LengthFigures"]], most: int) -> Table:
+    """Tabulate how far the copiers get, by length."""
+    times = list(next(iter(copied.values())))
+    sizes = [round(most * each) for each in times]
+    rows: list[list[Cell]] = [
+        [
+            LABELS[name],
+            *(each[time].prefix.as_text(".0f") for time in times),
+            *(each[time].exact.as_text(".0f") for time in times),
+            *(each[time].perplexity.as_text(".3g") for time in times),
+        ]
+        for name, each in copied.items()
+    ]
+    return Table(
+        caption=f"Trained: copying, after sequences of at most {most} symbols",
+        columns=[
+            "positions",
+            *(f"{size}: right, %" for size in sizes),
+            *(f"{size}: exact, %" for size in sizes),
+            *(f"{size}: perplexity" for size in sizes),
+        ],
+        rows=rows,
+        note="Right: symbols before the first mistake.",
+    )
+
+
+def further_plot(
+    figures: Mapping[str, TranslationFigures], copied: Mapping[str, Mapping[float, "LengthFigures"]], most: int
+) -> Plot:
+    """Draw the BLEU of each system, and how far each copies."""
+    titles = ["Translation", f"Copying, trained up to {most}"]
+    figure, (left, right) = plot.panels(2, titles=titles, height=3.3)
+    for row, (name, each) in enumerate(figures.items()):
+        colour, mark = STYLES[name]
+        left.plot(each.bleu.values, [row] * len(each.bleu.values), mark, color=colour, ms=5)
+    left.set_yticks(range(len(figures)), labels=[LABELS[name] for name in figures])
+    left.invert_yaxis()
+    left.set_xlabel("BLEU")
+    for name, by_length in copied.items():
+        colour, mark = STYLES[name]
+        sizes = [round(most * time) for time in by_length]
+        means = [each.prefix.mean for each in by_length.values()]
+        right.plot(sizes, means, f"{mark}-", color=colour, ms=5, lw=1.4)
+        right.set_xticks(sizes)
+    right.set(xlabel="symbols", ylabel="% right before the first mistake", ylim=(0, 103))
+    return Plot(
+        "trained",
+        figure,
+        "Left: BLEU by how positions are told, a point a seed. Right: how much of a sequence is copied before the "
+        "first mistake, by its length, in the same colours and marks.",
+        "Left, a dot plot of BLEU for each kind of positions; right, lines that fall with the length of the sequence, "
+        "from the longest that was trained on to twice as long.",
+    )
+
 
 ENCODINGS: dict[str, dict[str, Any]] = {
     "none": {"positions": "none"},

@@ -9,21 +9,199 @@ b draws · n queries · m keys · d width
 """
 
 import math
+import typing
 
 import torch
+from jaxtyping import Float
+from torch import Tensor
 
-from regard_studies.page import Page, Verdict, show, signed
-from regard_studies.scaling.draw import (
-    diagonal_plot,
-    diagonal_table,
-    gradient_plot,
-    length_table,
-    scores_plot,
-    scores_table,
-)
-from regard_studies.scaling.measure import KEYS, LENGTHS, Diagonal, Scores, observe, observe_diagonal
+from regard.attention import Attention, Dot
+from regard.inspection import plot
+from regard_studies.page import Page, Plot, Table, Verdict, show, signed
 
-__all__ = ["run"]
+KEYS = 64
+LENGTHS = (4, 16, 64)
+
+
+class Scores(typing.NamedTuple):
+    """The scores and weights at one width, scaled or not."""
+
+    mean: float
+    spread: float
+    largest: float
+    entropy: float
+    jacobian: tuple[float, float, float]
+    average: float
+
+
+class Diagonal(typing.NamedTuple):
+    """The diagonal's share of a row: of |R|, and of the softmax of R with and without scaling or projections."""
+
+    absolute: float
+    softmax: float
+    scaled: float
+    projected: float
+    tied: float
+
+
+def jacobian_norm(weights: Float[Tensor, "*b m"]) -> Float[Tensor, "*b"]:
+    r"""Compute the Frobenius norm of the softmax's Jacobian $\mathrm{diag}(a) - a a^\top$, from its weights a.
+
+    $\sum_i a_i^2 - 2 \sum_i a_i^3 + (\sum_i a_i^2)^2$ is its square; written as a sum of squares here, so that
+    nothing cancels when one weight is nearly 1.
+    """
+    rest = weights.flip(-1).cumsum(-1).flip(-1)[..., 1:]  # to the right of each weight
+    below = weights.cumsum(-1)[..., :-1]
+    zero = torch.zeros_like(weights[..., :1])
+    other = torch.cat([zero, below], -1) + torch.cat([rest, zero], -1)  # 1 - a_i without a subtraction
+    squares = weights.square()
+    off = squares * (torch.cat([zero, squares.cumsum(-1)[..., :-1]], -1) * 2)
+    return ((weights * other).square() + off).sum(-1).sqrt()
+
+
+def observe(d: int, *, scaled: bool, draws: int, n: int = KEYS, m: int = KEYS) -> Scores:
+    """Draw queries and keys of width d, and measure their scores; narrow vectors need more draws to be as precise."""
+    draws *= max(1, 16 // d)
+    query, keys = torch.randn(draws, n, d), torch.randn(draws, m, d)
+    look = Attention(Dot(scaled=scaled)).look(query, keys)
+    scores, weights = look.scores.double(), look.weights.double()
+    norms = jacobian_norm(weights).flatten()
+    low, middle, high = norms.quantile(torch.tensor([0.25, 0.5, 0.75], dtype=norms.dtype)).tolist()
+    return Scores(
+        mean=scores.mean().item(),
+        spread=scores.std().item(),
+        largest=weights.amax(-1).mean().item(),
+        entropy=torch.special.entr(weights).sum(-1).mean().item() / math.log(m),
+        jacobian=(low, middle, high),
+        average=norms.mean().item(),
+    )
+
+
+def observe_diagonal(d: int, n: int, draws: int) -> Diagonal:
+    """Draw sequences s [n, d], sixteen for each pair of projections, and measure the diagonal of R = s sᵀ."""
+    s = torch.randn(draws, 16, n, d)
+    to_query, to_key = torch.randn(2, draws, 1, d, d) / math.sqrt(d)
+    plain, scaled = Attention(Dot()), Attention(Dot(scaled=True))
+    look = plain.look(s, s)
+    return Diagonal(
+        absolute=diagonal_share(look.scores.abs()),
+        softmax=diagonal_share(look.weights),
+        scaled=diagonal_share(scaled.look(s, s).weights),
+        projected=diagonal_share(scaled.look(s @ to_query, s @ to_key).weights),
+        tied=diagonal_share(scaled.look(s @ to_query, s @ to_query).weights),
+    )
+
+
+def diagonal_share(rows: Tensor) -> float:
+    """Compute the mean share of a row that lies on its diagonal."""
+    return (rows.diagonal(dim1=-2, dim2=-1) / rows.sum(-1)).mean().item()
+
+
+def scores_table(raw: dict[int, Scores], scaled: dict[int, Scores]) -> Table:
+    rows = [
+        [d, r.spread, s.spread, r.largest, s.largest, r.entropy, s.entropy, r.jacobian[1], s.jacobian[1], r.average]
+        for d, r, s in ((d, raw[d], scaled[d]) for d in raw)
+    ]
+    return Table(
+        caption="Scores and their softmax against the width",
+        columns=["d", "std", "std ÷√d", "max a", "max a ÷√d", "entropy", "entropy ÷√d", "‖J‖", "‖J‖ ÷√d", "mean ‖J‖"],
+        rows=rows,
+        formats=["d", ".2f", ".3f", ".3f", ".3f", ".1%", ".1%", ".2g", ".2g", ".2g"],
+        note="Each pair: without scaling, then with 1/√d. Entropy as a share of log m; ‖J‖ is the median, and its mean "
+        "is without scaling.",
+    )
+
+
+def length_table(counts: dict[int, Scores]) -> Table:
+    return Table(
+        caption="The same at width 64, against the number of keys",
+        columns=["n", "std of q·k/√d", "std if divided by √n", "mean", "max a"],
+        rows=[[n, c.spread, c.spread * 8 / math.sqrt(n), c.mean, c.largest] for n, c in counts.items()],
+        formats=["d", ".3f", ".3f", ".4f", ".3f"],
+        note="Divided by √n instead, the spread would depend on the length of the sentence.",
+    )
+
+
+def diagonal_table(diagonal: dict[tuple[int, int], Diagonal]) -> Table:
+    return Table(
+        caption="The diagonal's share of a row of R = s sᵀ",
+        columns=["d", "n", "even", "|R|", "softmax", "softmax ÷√d", "W_Q ≠ W_K", "W_Q = W_K"],
+        rows=[[d, n, 1 / n, *shares] for (d, n), shares in diagonal.items()],
+        formats=["d", "d", ".1%", ".1%", ".1%", ".1%", ".1%", ".1%"],
+        note="Projections are random, of variance 1/d, and scaled by 1/√d; one for both keeps sᵢ nearest to itself.",
+    )
+
+
+def scores_plot(raw: dict[int, Scores], scaled: dict[int, Scores]) -> Plot:
+    figure, (left, right) = plot.panels(2, titles=["Standard deviation of scores", "Largest weight of a query"])
+    widths = list(raw)
+    left.plot(widths, [math.sqrt(d) for d in widths], color=plot.GREY, linestyle=(0, (2, 2)), linewidth=1, label="√d")
+    for axes, pick in ((left, "spread"), (right, "largest")):
+        axes.plot(widths, [getattr(raw[d], pick) for d in widths], "o-", color=plot.RED, ms=4, lw=1.6, label="q·k")
+        axes.plot(
+            widths, [getattr(scaled[d], pick) for d in widths], "s-", color=plot.BLUE, ms=4, lw=1.6, label="q·k/√d"
+        )
+        axes.set_xscale("log", base=2)
+        axes.set_xlabel("width d")
+    left.set_yscale("log", base=2)
+    right.set_ylim(0, 1.03)
+    plot.legend(left, loc="upper left")
+    return Plot(
+        name="spread",
+        figure=figure,
+        caption=f"Spread of the scores, and the mean of a query's largest weight over {KEYS} keys.",
+        alt="Two line plots against the width. Unscaled scores spread as the square root of the width and the largest "
+        "weight rises to one; scaled, both stay level.",
+    )
+
+
+def gradient_plot(raw: dict[int, Scores], scaled: dict[int, Scores]) -> Plot:
+    figure, (axes,) = plot.panels(1, titles=["Norm of the softmax's Jacobian"], height=3.2)
+    widths = list(raw)
+    floor = 1e-12
+    for norms, colour, mark, label in ((raw, plot.RED, "o", "q·k"), (scaled, plot.BLUE, "s", "q·k/√d")):
+        low, middle, high = ([max(norms[d].jacobian[i], floor) for d in widths] for i in range(3))
+        plot.band(axes, widths, low, high, colour)
+        axes.plot(widths, middle, f"{mark}-", color=colour, ms=4, lw=1.6, label=f"{label}, median and quartiles")
+        if norms is raw:
+            mean = [norms[d].average for d in widths]
+            axes.plot(widths, mean, color=colour, lw=1.2, linestyle=(0, (2, 2)), label=f"{label}, mean")
+    axes.set(xscale="log", yscale="log", xlabel="width d")
+    axes.set_xscale("log", base=2)
+    plot.legend(axes, loc="lower left")
+    return Plot(
+        name="gradient",
+        figure=figure,
+        caption="What a gradient is multiplied by on its way from the weights to the scores.",
+        alt="Line plot: the Jacobian's norm without scaling rises a little, then its median falls steeply with the "
+        "width; with scaling it stays level.",
+    )
+
+
+def diagonal_plot(diagonal: dict[tuple[int, int], Diagonal], widths: list[int]) -> Plot:
+    n = LENGTHS[1]
+    figure, (axes,) = plot.panels(1, titles=[f"The diagonal's share of a row of R = s sᵀ, n = {n}"], height=3.2)
+    lines = [
+        ("softmax", plot.RED, "o", "softmax(s sᵀ)"),
+        ("absolute", plot.ORANGE, "^", "|s sᵀ|"),
+        ("scaled", plot.BLUE, "s", "softmax(s sᵀ/√d)"),
+        ("tied", plot.PINK, "v", "one projection for both"),
+        ("projected", plot.GREEN, "D", "two projections"),
+    ]
+    for pick, colour, mark, label in lines:
+        shares = [getattr(diagonal[d, n], pick) for d in widths]
+        axes.plot(widths, shares, f"{mark}-", color=colour, ms=4, lw=1.6, label=label)
+    axes.axhline(1 / n, color=plot.GREY, linestyle=(0, (2, 2)), linewidth=1, label="even")
+    axes.set_xscale("log", base=2)
+    axes.set(xlabel="width d", ylim=(0, 1.03))
+    plot.legend(axes, loc="center left", bbox_to_anchor=(1.0, 0.5))
+    return Plot(
+        name="diagonal",
+        figure=figure,
+        caption="How much of each row a position keeps for itself.",
+        alt="Line plot: the diagonal's share of raw and of scaled self-attention rises to one with the width; with two "
+        "random projections it stays at the even share.",
+    )
 
 
 def run(seed: int = 0, quick: bool = False) -> Page:

@@ -5,19 +5,218 @@ larger ones additive attention does better than dot products that are not scaled
 to where its gradients are extremely small. One head of growing width $d_k$, scaled or not, and additive at both ends.
 """
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from regard_studies.corpora.pairs import Pairs, english_german
-from regard_studies.page import Part, Verdict, show, signed_training
-from regard_studies.scaling.draw import figures_table, start_table, trained_plot
-from regard_studies.scaling.measure import ScalingFigures, before_and_after
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from regard.attention import Block, watch
+from regard.data import collate
+from regard.inspection import Cell, plot
+from regard.models import Model, Tokens, build
+from regard_studies.corpora import Pairs, english_german
+from regard_studies.page import Part, Plot, Table, Verdict, show, signed_training
+from regard_studies.scaling import jacobian_norm
 from regard_studies.seed_statistics import SeedStatistics, are_alike, margin
 from regard_studies.setting import Setting
-from regard_studies.systems import group_by_name, train_all
-from regard_studies.translation import measure_translations
+from regard_studies.systems import TrainedSystem, group_by_name, train_all
+from regard_studies.translation import TranslationFigures, measure_translations
 
-__all__ = ["run", "tables", "verdicts"]
+LOOKED = 32  # sentences whose weights are looked at
+
+
+@dataclass(frozen=True)
+class SoftmaxSharpness:
+    """The sharpness of a model's attention: means over its queries, the Jacobian's norm in the median."""
+
+    entropy: float  # as a share of the logarithm of the number of keys
+    jacobian: float
+    gradient: float  # the norm of that of the query projections
+
+
+@dataclass(frozen=True)
+class ScalingFigures:
+    """The figures of a system: its translations, and its softmax before and after training, a value per seed."""
+
+    translation: TranslationFigures
+    before: Sequence[SoftmaxSharpness]
+    after: Sequence[SoftmaxSharpness]
+
+    def spread(self, when: str, name: str) -> SeedStatistics:
+        """Collect a figure of `before` or `after` over the seeds."""
+        return SeedStatistics(tuple(getattr(each, name) for each in getattr(self, when)))
+
+
+def before_and_after(system: TrainedSystem, corpus: Pairs) -> tuple[SoftmaxSharpness, SoftmaxSharpness]:
+    """Measure the softmax of a model when initialised and when trained, on the same sentences."""
+    run = system.run
+    tokenizers, settings = run.tokenizers, run.settings
+    torch.manual_seed(system.seed)
+    fresh = build(settings.kind, settings.model, len(tokenizers.source), len(tokenizers.target)).to(run.device).eval()
+    pairs = list(
+        zip(
+            tokenizers.source.encode_batch(corpus.sources[:LOOKED]),
+            tokenizers.target.encode_batch(corpus.references[:LOOKED]),
+            strict=True,
+        )
+    )
+    return observe_softmax(fresh, pairs, run.device), observe_softmax(run.model, pairs, run.device)
+
+
+def observe_softmax(
+    model: Model, pairs: Sequence[tuple[list[int], list[int]]], device: torch.device | str = "cpu"
+) -> SoftmaxSharpness:
+    """Measure every attention of a model on some pairs of sentences, one at a time, so that nothing is padded."""
+    shares, norms = [], []
+    for pair in pairs:
+        with torch.no_grad(), watch(model) as looks:
+            source, target = tokens_of([pair], device)
+            model.decode(model.encode(source), target)
+            for name, look in looks.items():
+                causal = name.startswith("decoder") and not name.endswith("cross")
+                for share, norm in sharpness(look.weights.cpu().double(), causal):
+                    shares.append(share)
+                    norms.append(norm)
+    entropy, jacobian = torch.cat(shares), torch.cat(norms)
+    return SoftmaxSharpness(float(entropy.mean()), float(jacobian.median()), gradient_norm(model, pairs, device))
+
+
+def sharpness(weights: Tensor, causal: bool) -> list[tuple[Tensor, Tensor]]:
+    """Compute the entropy of each query's weights and the norm of its Jacobian, for queries with more than one key."""
+    weights = weights.flatten(0, -3)  # rows and heads
+    n, m = weights.shape[-2:]
+    counts = [min(i + 1, m) for i in range(n)] if causal else [m] * n
+    return [
+        (
+            torch.special.entr(weights[:, i, :count]).sum(-1) / math.log(count),
+            jacobian_norm(weights[:, i, :count]),
+        )
+        for i, count in enumerate(counts)
+        if count > 1
+    ]
+
+
+def gradient_norm(model: Model, pairs: Sequence[tuple[list[int], list[int]]], device: torch.device | str) -> float:
+    """Compute the norm of the loss's gradient with respect to all query projections."""
+    source, target = tokens_of(pairs, device)
+    ids = collate(pairs).to(device).target[:, 1:]
+    logits = model.output(model.decode(model.encode(source), target)[0])
+    real = torch.arange(ids.shape[1], device=ids.device) < target.lengths[:, None]
+    loss = F.cross_entropy(logits[real].float(), ids[real])
+    projections = [heads for block in model.modules() if isinstance(block, Block) for heads in attentions(block)]
+    gradients = torch.autograd.grad(loss, [heads.projection.weight for heads in projections])
+    rows = [each[: heads.query_size] for each, heads in zip(gradients, projections, strict=True)]
+    return math.sqrt(sum(float(each.double().square().sum()) for each in rows))
+
+
+def attentions(block: Block) -> list[Any]:
+    """List the attentions of a block."""
+    return [block.attention] if block.cross is None else [block.attention, block.cross]
+
+
+def tokens_of(pairs: Sequence[tuple[list[int], list[int]]], device: torch.device | str) -> tuple[Tokens, Tokens]:
+    """Return sources, and targets as they are read: START first, without END."""
+    batch = collate(pairs).to(device)
+    return Tokens.of(batch.source, batch.source_lengths), Tokens.of(batch.target[:, :-1], batch.target_lengths)
+
+
+NAMES = {"scaled": "q·k/√d", "dot": "q·k", "additive": "additive"}
+STYLES = {"scaled": (plot.BLUE, "s"), "dot": (plot.RED, "o"), "additive": (plot.GREEN, "^")}
+
+
+def split_name(name: str) -> tuple[str, int]:
+    """Split a system's name into its score and its width."""
+    score, width = name.split("-")
+    return score, int(width)
+
+
+def sort_systems(figures: Mapping[str, "ScalingFigures"]) -> list[str]:
+    """Sort systems by width, then by score."""
+    return sorted(figures, key=lambda name: (split_name(name)[1], list(NAMES).index(split_name(name)[0])))
+
+
+def figures_table(figures: Mapping[str, "ScalingFigures"]) -> Table:
+    """Tabulate the figures of the trained systems."""
+    rows: list[list[Cell]] = [
+        [
+            split_name(name)[1],
+            NAMES[split_name(name)[0]],
+            figures[name].translation.bleu.as_text(),
+            figures[name].translation.perplexity.as_text(".2f"),
+            figures[name].translation.parameters / 1e6,
+            figures[name].translation.seconds.mean,
+        ]
+        for name in sort_systems(figures)
+    ]
+    return Table(
+        caption="Trained: one head of width d_k",
+        columns=["d_k", "score", "BLEU", "perplexity", "million parameters", "seconds of training"],
+        rows=rows,
+        formats=["d", "", "", "", ".2f", ".0f"],
+    )
+
+
+def start_table(figures: Mapping[str, "ScalingFigures"]) -> Table:
+    """Tabulate the softmax before and after training."""
+    rows: list[list[Cell]] = [
+        [
+            split_name(name)[1],
+            NAMES[split_name(name)[0]],
+            *(
+                figures[name].spread(when, figure).mean
+                for when in ("before", "after")
+                for figure in ("entropy", "jacobian", "gradient")
+            ),
+        ]
+        for name in sort_systems(figures)
+    ]
+    return Table(
+        caption="Its softmax before training, and after it",
+        columns=["d_k", "score", "entropy", "‖J‖", "‖∂W_Q‖", "entropy after", "‖J‖ after", "‖∂W_Q‖ after"],
+        rows=rows,
+        formats=["d", "", ".0%", ".2g", ".2g", ".0%", ".2g", ".2g"],
+        note="Means over seeds and over all attentions. ‖J‖ is the median norm of the softmax's Jacobian, ‖∂W_Q‖ the "
+        "norm of the gradient of all query projections.",
+    )
+
+
+def trained_plot(figures: Mapping[str, "ScalingFigures"]) -> Plot:
+    """Draw BLEU and entropy against the width."""
+    titles = ["BLEU after training", "Entropy of the weights"]
+    figure, (left, right) = plot.panels(2, titles=titles, height=3.1)
+    for score, (colour, mark) in STYLES.items():
+        names = [name for name in sort_systems(figures) if split_name(name)[0] == score]
+        widths = [split_name(name)[1] for name in names]
+        for name in names:
+            values = figures[name].translation.bleu.values
+            left.plot([split_name(name)[1]] * len(values), values, mark, color=colour, ms=4, alpha=0.5)
+        left.plot(
+            widths, [figures[name].translation.bleu.mean for name in names], color=colour, lw=1.6, label=NAMES[score]
+        )
+        for when, style in (("before", (0, (2, 2))), ("after", "-")):
+            means = [100 * figures[name].spread(when, "entropy").mean for name in names]
+            right.plot(widths, means, mark, color=colour, ms=4, lw=1.4, linestyle=style)
+    for axes in (left, right):
+        axes.set_xscale("log", base=2)
+        axes.set_xticks(sorted({split_name(name)[1] for name in figures}))
+        axes.xaxis.set_major_formatter("{x:.0f}")
+        axes.set_xlabel("d_k")
+    right.set_ylim(0, 103)
+    right.set_ylabel("% of log m")
+    plot.legend(left, loc="best")
+    return Plot(
+        "trained",
+        figure,
+        "Left: BLEU by the width of the one head, a point a seed. Right: the entropy of its weights before training "
+        "(dashed) and after it.",
+        "Two line plots against the width of a head: BLEU, and the entropy of the weights before and after training, "
+        "with and without scaling.",
+    )
+
 
 SCORES: dict[str, dict[str, Any]] = {"scaled": {}, "dot": {"scaled": False}, "additive": {"score": "additive"}}
 FRACTION = 0.1  # of the Jacobian's norm with scaling: what is less is called extremely small

@@ -7,18 +7,141 @@ attention is learnt in two ways here: by REINFORCE, as the paper does, and strai
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from regard_studies.corpora.images import Gallery, flickr8k, scenes
-from regard_studies.page import Page, Signature, Verdict, signed_training
-from regard_studies.seed_statistics import SeedStatistics
-from regard_studies.setting import Setting
-from regard_studies.soft_hard.draw import SYSTEMS, looks_table, published_table, scores_plot, scores_table
-from regard_studies.soft_hard.measure import BEAM, Figures, measure_systems
-from regard_studies.systems import group_by_name, train_all
+import numpy as np
+import torch
 
-__all__ = ["gallery_of", "run", "tables", "verdicts"]
+from regard.evaluation import measure_bleu_n, measure_cider, text_scores
+from regard.inspection import Cell, colours, plot, word_grounding
+from regard_studies.corpora import Gallery, flickr8k, scenes
+from regard_studies.page import Page, Plot, Signature, Table, Verdict, signed_training
+from regard_studies.seed_statistics import SeedStatistics, over_seeds
+from regard_studies.setting import Setting
+from regard_studies.systems import TrainedSystem, group_by_name, train_all
+
+BEAM = 5
+Figures = Mapping[
+    str, SeedStatistics
+]  # bleu-1 to bleu-4, cider, exact, seconds; entropy, largest, places; grounded, chance
+
+
+def measure_systems(systems: Sequence[TrainedSystem], gallery: Gallery) -> Figures:
+    """Measure all figures of a system, a value per seed."""
+    each = [measure_system(system, gallery) for system in systems]
+    return {key: SeedStatistics(tuple(one[key] for one in each)) for key in each[0]} | {
+        "seconds": over_seeds(systems, lambda system: system.seconds)
+    }
+
+
+def measure_system(system: TrainedSystem, gallery: Gallery) -> dict[str, float]:
+    """Measure a system's captions, and where it looks."""
+    run, pixels = system.run, torch.from_numpy(np.stack(gallery.pixels))
+    figures = score_captions(run.caption(gallery.pixels, beam=BEAM), gallery.references)
+    if not run.model.cross_attentions:
+        return figures
+    tokenizer, texts = run.tokenizers.target, [captions[0] for captions in gallery.references]
+    spread = word_grounding.concentration(run.model, tokenizer, pixels, texts)
+    figures |= {"entropy": spread.entropy, "largest": 100 * spread.largest, "places": float(spread.cells)}
+    if gallery.scenes:
+        pointing = word_grounding.grounding(run.model, tokenizer, gallery.scenes)
+        figures |= {"grounded": 100 * pointing.share, "chance": 100 * pointing.chance}
+    return figures
+
+
+def score_captions(outputs: Sequence[str], references: Sequence[Sequence[str]]) -> dict[str, float]:
+    """Compute BLEU of one to four words, CIDEr-D, and how many captions are exact."""
+    captions = [tuple(each) for each in references]
+    figures = {f"bleu-{n}": measure_bleu_n(outputs, captions, n).score().value for n in range(1, 5)}
+    figures["cider"] = measure_cider(outputs, captions).score().value
+    return figures | {"exact": 100 * text_scores.exact(outputs, captions)}
+
+
+SYSTEMS = {
+    "none": "no attention",
+    "soft": "soft",
+    "free": "soft (no penalty)",
+    "hard": "hard (REINFORCE)",
+    "through": "hard (straight through)",
+}
+COLOURS = {
+    "none": plot.GREY,
+    "soft": plot.BLUE,
+    "free": plot.SKY,
+    "hard": plot.ORANGE,
+    "through": plot.GREEN,
+}
+SCORES = {"bleu-1": "BLEU-1", "bleu-2": "BLEU-2", "bleu-3": "BLEU-3", "bleu-4": "BLEU-4", "cider": "CIDEr-D"}
+
+
+def scores_table(results: Mapping[str, Figures]) -> Table:
+    """Tabulate how good the captions are, and how long training took."""
+    with_exact = any(figures["exact"].mean > 1 for figures in results.values())
+    columns = ["attention", *SCORES.values(), *["exact, %"] * with_exact, "seconds of training"]
+    rows: list[list[Cell]] = []
+    for name, figures in results.items():
+        row: list[Cell] = [SYSTEMS[name], *(figures[key].as_text(".2f" if key == "cider" else ".1f") for key in SCORES)]
+        row += [figures["exact"].as_text()] * with_exact
+        rows.append([*row, figures["seconds"].as_text(".0f")])
+    return Table(caption="How good the captions are, and what they cost", columns=columns, rows=rows)
+
+
+def looks_table(results: Mapping[str, Figures]) -> Table:
+    """Tabulate how widely attention is spread, and how often it is right."""
+    looking = {name: figures for name, figures in results.items() if "entropy" in figures}
+    cells = next(iter(looking.values()))["places"].mean
+    grounded = "grounded" in next(iter(looking.values()))
+    columns = ["attention", "entropy, nats", "largest weight, %", *["on the shape it speaks of, %"] * grounded]
+    rows: list[list[Cell]] = []
+    for name, figures in looking.items():
+        row: list[Cell] = [SYSTEMS[name], figures["entropy"].as_text(".2f"), figures["largest"].as_text(".0f")]
+        rows.append([*row, *([figures["grounded"].as_text()] if grounded else [])])
+    chance = [f"{next(iter(looking.values()))['chance'].mean:.1f}"] if grounded else []
+    rows.append([f"{cells:.0f} places alike", f"{math.log(cells):.2f}", f"{100 / cells:.0f}", *chance])
+    return Table(caption="Where words look", columns=columns, rows=rows)
+
+
+def published_table() -> Table:
+    """Tabulate the rows of the paper's table 1 that this study repeats."""
+    return Table(
+        caption="Xu et al. 2015, table 1, Flickr8k, with an encoder of ImageNet",
+        columns=["attention", "BLEU-1", "BLEU-2", "BLEU-3", "BLEU-4"],
+        rows=[["soft", 67.0, 44.8, 29.9, 19.5], ["hard", 67.0, 45.7, 31.4, 21.3]],
+        formats=["", *[".1f"] * 4],
+    )
+
+
+def scores_plot(results: Mapping[str, Figures]) -> Plot:
+    """Draw BLEU-4 beside how widely attention is spread."""
+    figure, (left, right) = plot.panels(2, titles=["BLEU-4", "Entropy of the weights, nats"], height=2.6)
+    names = list(results)
+    for i, name in enumerate(names):
+        one = results[name]["bleu-4"]
+        left.barh(i, one.mean, xerr=one.deviation or None, color=COLOURS[name], height=0.6, ecolor=colours.INK)
+        if "entropy" in results[name]:
+            spread = results[name]["entropy"]
+            right.barh(
+                i, spread.mean, xerr=spread.deviation or None, color=COLOURS[name], height=0.6, ecolor=colours.INK
+            )
+    for axes in (left, right):
+        axes.set_ylim(len(names) - 0.5, -0.5)
+        axes.grid(visible=False, axis="y")
+    left.set_yticks(range(len(names)), [SYSTEMS[name] for name in names])
+    right.set_yticks([])
+    means = [results[name]["bleu-4"].mean for name in names]
+    left.set_xlim(0, max(1.0, 1.1 * max(means)))
+    cells = next(figures["places"].mean for figures in results.values() if "places" in figures)
+    right.set_xlim(0, 1.05 * math.log(cells))
+    right.axvline(math.log(cells), color=plot.GREY, linewidth=0.8, linestyle="--")
+    right.text(math.log(cells), -0.45, "all alike ", ha="right", va="top", fontsize=8, color=plot.GREY)
+    return Plot(
+        "scores",
+        figure,
+        f"BLEU-4 of each system, and how far its looks are spread over the {cells:.0f} places of the grid.",
+        "Bars, one per system: BLEU-4 on the left, the entropy of the attention weights on the right.",
+    )
+
 
 MARGIN = 0.5  # BLEU-4; less is luck
 ALONE = 1.2  # of one seed: twice the deviation of Flickr8k's, which is 0.4 to 0.7

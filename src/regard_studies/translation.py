@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from regard.decoding import batches
 from regard.run import Run
-from regard_studies.corpora.pairs import Pairs
+from regard_studies.corpora import Pairs
 from regard_studies.seed_statistics import SeedStatistics, over_seeds
 from regard_studies.systems import TrainedSystem
 

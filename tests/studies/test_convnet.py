@@ -7,12 +7,10 @@ from regard.models import Pictures, build
 from regard.tasks import read_settings
 from regard_corpora import Pictured
 from regard_corpora.scenes import Scene, Shape
-from regard_studies import run
-from regard_studies.convnet import claim
-from regard_studies.convnet.claim import tables, verdicts
-from regard_studies.convnet.draw import SYSTEMS
-from regard_studies.convnet.measure import (
+from regard_studies import convnet, run
+from regard_studies.convnet import (
     BINS,
+    SYSTEMS,
     ShapeAttention,
     attention_between,
     distance,
@@ -20,6 +18,8 @@ from regard_studies.convnet.measure import (
     receptive_field,
     shape_places,
     shares,
+    tables,
+    verdicts,
 )
 from regard_studies.page import Page
 from regard_studies.seed_statistics import SeedStatistics
@@ -139,8 +139,8 @@ def hardly_trained(tmp_path, monkeypatch) -> Page:
             table["training"] |= {"steps": 2, "validate_every": 2, "warmup": 1, "batch_rows": 4}
         return made
 
-    monkeypatch.setattr(claim, "tables", short)
-    monkeypatch.setattr(claim, "make_tests", lambda count, side: [scene(50 + 2 * i, size=side) for i in range(6)])
+    monkeypatch.setattr(convnet, "tables", short)
+    monkeypatch.setattr(convnet, "make_tests", lambda count, side: [scene(50 + 2 * i, size=side) for i in range(6)])
     return run("convnet", setting=Setting((4, 5), quick=True, device="cpu", out=tmp_path / "studies"))
 
 

@@ -1,22 +1,33 @@
 """Corpora of studies: read from a folder as it is published, prepared once, and named where they are missing."""
 
 import gzip
+import tarfile
 from pathlib import Path
 
+import numpy as np
 import pytest
+from studies.galleries import SCENES, photographs
 
 from regard.errors import CommandError
-from regard_studies.corpora.pairs import (
+from regard.tasks import read_settings
+from regard_studies.corpora import (
     Pairs,
+    built_in_reviews,
+    english_europarl,
+    english_multi30k,
     europarl,
     find_file,
+    german,
+    imdb,
     multi30k,
     paragraphs,
     phrasebook,
     read_aligned,
     tokenise,
+    unpack,
 )
 from regard_studies.setting import Setting
+from regard_studies.soft_hard import gallery_of
 
 
 def put(folder, name, text):
@@ -86,3 +97,88 @@ def test_the_phrasebook_has_a_test_set_of_its_own():
 def test_a_first_look_takes_what_is_built_in(tmp_path):
     assert Setting(quick=True, data=tmp_path).corpora is None
     assert Setting(quick=False, data=tmp_path).corpora == tmp_path
+
+
+def write_lines(folder, names, lines):
+    for name in names:
+        path = folder / name
+        path.parent.mkdir(exist_ok=True)
+        with gzip.open(path, "wt") as file:
+            file.writelines(f"{line}\n" for line in lines)
+
+
+def test_words_are_counted_with_punctuation_and_the_end():
+    corpus = german(50, 5, 6)
+    assert not corpus.real
+    assert corpus.words == [len(text.split()) + 1 for text in corpus.texts]
+    settings = read_settings({"task": "language-model", **corpus.tables})
+    assert settings.data.options() == {"longest": 6}
+    assert settings.tokenizer.size == corpus.pieces == 1000
+
+
+def test_real_corpora_are_read_from_a_folder(tmp_path):
+    with pytest.raises(CommandError, match=r"test_2016_flickr\.en\.gz is missing, which this study reads"):
+        english_multi30k(tmp_path)
+    long = " ".join(["word"] * 40)
+    write_lines(
+        tmp_path, [f"multi30k/{part}.en.gz" for part in ("train", "val", "test_2016_flickr")], ["A dog runs.", long]
+    )
+    write_lines(
+        tmp_path, [f"europarl/{part}.en.gz" for part in ("train", "dev", "test")], ["Madam President,", long, "", "Yes"]
+    )
+    assert english_multi30k(tmp_path).texts == ["A dog runs.", long]
+    assert english_multi30k(tmp_path).words == [5, 41]
+    setting = Setting(out=tmp_path / "studies", data=tmp_path)
+    assert english_europarl(setting).texts == ["madam president ,", "yes"]
+    assert english_europarl(setting, tests=1).words == [4]
+    for corpus in (english_multi30k(tmp_path), english_europarl(setting)):
+        data = read_settings({"task": "language-model", **corpus.tables}).data
+        assert data.source == data.target  # what is read is what is written: no other language is needed
+
+
+def test_built_in_reviews_know_what_decides():
+    reviews = built_in_reviews(50, 20, longest=3)
+    assert not reviews.real
+    assert len(reviews.texts) == len(reviews.labels) == len(reviews.deciding) == 20
+    assert all(own and max(own) < count for own, count in zip(reviews.deciding, reviews.words, strict=True))
+    assert max(text.count(" .") for text in reviews.texts) <= 3
+    assert read_settings({"task": "classify", **reviews.tables}).data.options() == {"longest": 3}
+
+
+def write_rows(folder, name, rows):
+    (folder / "imdb").mkdir(exist_ok=True)
+    with gzip.open(folder / "imdb" / name, "wt") as file:
+        file.writelines("\t".join(row) + "\n" for row in rows)
+
+
+def test_imdb_is_for_or_against(tmp_path):
+    rows = [("neg", "2", "0", "Not good ."), ("pos", "9", "1", "Good , good ."), ("pos", "10", "2", "Fine .")]
+    write_rows(tmp_path, "train.tsv.gz", rows)
+    with pytest.raises(CommandError, match=r"test\.tsv\.gz is missing, which this study reads"):
+        imdb(tmp_path)
+    write_rows(tmp_path, "test.tsv.gz", rows)
+    found = imdb(tmp_path)
+    assert found.labels == ["neg", "pos", "pos"]
+    assert found.texts == ["Not good .", "Good , good .", "Fine ."]
+    assert found.real
+    assert read_settings({"task": "classify", **found.tables}).data.label_column == 1
+
+
+def test_photographs_are_unpacked_once_and_split_as_listed(tmp_path):
+    setting = Setting(data=photographs(tmp_path / "data"), out=tmp_path / "studies")
+    gallery = gallery_of(setting)
+    assert [each.shape for each in gallery.pixels] == [(3, 96, 96)]
+    assert gallery.pixels[0][0].mean() == pytest.approx(200, abs=5)
+    assert gallery.references == [["A picture number 5 , told 0 times .", "A picture number 5 , told 1 times ."]]
+    (setting.data / "flickr8k" / "images.tar").write_bytes(b"")
+    unpack(setting.data / "flickr8k" / "images.tar", setting.out / "data" / "flickr8k" / "images")
+    assert len(list((setting.out / "data" / "flickr8k" / "images").iterdir())) == 6
+    with pytest.raises(tarfile.ReadError):
+        unpack(setting.data / "flickr8k" / "images.tar", tmp_path / "images")
+    assert not (tmp_path / "images").exists()
+
+
+def test_scenes_are_those_that_words_are_known_of():
+    assert [each.shape for each in SCENES.pixels] == [(3, 32, 32)] * 6
+    assert SCENES.references == [[each.target] for each in SCENES.scenes]
+    assert np.array_equal(SCENES.pixels[2], SCENES.scenes[2].picture().transpose(2, 0, 1))

@@ -4,11 +4,21 @@ import numpy as np
 import pytest
 
 from regard.data import generate
+from regard.run import load
 from regard.tasks import read_settings
-from regard_studies import run
-from regard_studies.ending import claim
-from regard_studies.ending.claim import CORPORA, LONGEST, SHORTEST, even_hazard, tables, verdicts
-from regard_studies.ending.measure import Endings, hazard
+from regard_studies import ending, run
+from regard_studies.ending import (
+    CORPORA,
+    LONGEST,
+    SHORTEST,
+    Endings,
+    end_probabilities,
+    even_hazard,
+    hazard,
+    tables,
+    verdicts,
+    wasted,
+)
 from regard_studies.setting import Setting
 
 
@@ -58,9 +68,9 @@ def test_a_page_of_a_hardly_trained_study(tmp_path, monkeypatch):
             table["model"] = {**table["model"], "size": 8, "hidden": 8, "layers": 1, "heads": 2}
         return made
 
-    monkeypatch.setattr(claim, "tables", few)
-    whole = claim.tests
-    monkeypatch.setattr(claim, "tests", lambda corpus, quick: whole(corpus, quick)[:20])
+    monkeypatch.setattr(ending, "tables", few)
+    whole = ending.tests
+    monkeypatch.setattr(ending, "tests", lambda corpus, quick: whole(corpus, quick)[:20])
     page = run("ending", setting=Setting((4,), quick=True, device="cpu", out=tmp_path / "studies"))
     assert [len(table.rows) for table in page.tables] == [6, 7, 7]
     shares = [cell for row in page.tables[1].rows for cell in row[1:] if cell is not None]
@@ -74,3 +84,30 @@ def test_the_claim_holds(tmp_path):
     """With positions; how far a model without them counts by its mask alone is told, not asked for."""
     page = run("ending", setting=Setting((0,), quick=True, device="cpu", out=tmp_path))
     assert [each.agrees for each in page.verdicts[:2]] == [True, True]
+
+
+def test_shares_are_counted():
+    shares = hazard([1, 1, 2, 4], 6)
+    np.testing.assert_allclose(shares[:5], [0, 0.5, 0.5, 0, 1])
+    assert np.isnan(shares[5])  # nothing is so long
+    assert wasted(shares, shares) == 0
+    assert wasted(np.array([0.5, np.nan]), np.array([0.25, 0.1])) == 25
+
+
+def test_the_last_probability_is_what_a_score_says_of_the_end(furnish):
+    run = load(furnish(run="language-model") / "run")
+    texts = ["a man rides a horse", "two dogs", ""]
+    for row, scored in zip(end_probabilities(run, texts), run.score(texts), strict=True):
+        assert len(row) == len(scored.tokens)
+        assert row[-1] == pytest.approx(np.exp(scored.tokens[-1]), rel=1e-4)
+        assert ((row > 0) & (row < 1)).all()
+
+
+def test_a_stop_is_asked_for_in_place_of_the_end(furnish):
+    """After each word of a text without its stop, what a score says of the stop there."""
+    run = load(furnish(run="language-model") / "run")
+    (row,) = end_probabilities(run, ["a man"], stop="horse")
+    pieces = len(run.tokenizers.target.encode("a man"))
+    assert len(row) == pieces + 1
+    (scored,) = run.score(["a man horse"])
+    assert row[-1] == pytest.approx(np.exp(scored.tokens[pieces]), rel=1e-4)

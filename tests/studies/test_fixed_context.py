@@ -3,12 +3,20 @@
 import pytest
 
 from regard.tasks import read_settings
-from regard_studies import run
-from regard_studies.corpora.pairs import Pairs, phrasebook
-from regard_studies.fixed_context import claim
-from regard_studies.fixed_context.claim import BINS, EUROPARL, tables, untrained_systems, verdicts
-from regard_studies.fixed_context.draw import CELLS, KINDS
-from regard_studies.fixed_context.measure import Lengths, bins, mean
+from regard_studies import fixed_context, run
+from regard_studies.corpora import Pairs, phrasebook
+from regard_studies.fixed_context import (
+    BINS,
+    CELLS,
+    EUROPARL,
+    KINDS,
+    Lengths,
+    bins,
+    mean,
+    tables,
+    untrained_systems,
+    verdicts,
+)
 from regard_studies.setting import Setting
 
 BOOK = phrasebook(300, 12, longest=18)
@@ -66,8 +74,8 @@ def test_a_page_of_a_hardly_trained_study(tmp_path, monkeypatch):
             table["training"] |= {"steps": 2, "validate_every": 2, "warmup": 1, "validate_rows": 2}
         return made
 
-    monkeypatch.setattr(claim, "tables", short)
-    monkeypatch.setattr(claim, "phrasebook", lambda *counts, **options: BOOK)
+    monkeypatch.setattr(fixed_context, "tables", short)
+    monkeypatch.setattr(fixed_context, "phrasebook", lambda *counts, **options: BOOK)
     setting = Setting((4,), quick=True, device="cpu", out=tmp_path / "studies")
     page = run("fixed-context", setting=setting)
     assert len(page.tables[0].rows) == len(CELLS) * len(KINDS)

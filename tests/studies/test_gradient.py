@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from regard_studies.gradient.measure import NETWORKS, norms, observe
+from regard_studies.gradient import NETWORKS, norms, observe
 from regard_studies.page import precision, signed
 
 

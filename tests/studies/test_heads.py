@@ -3,15 +3,26 @@
 from pathlib import Path
 
 import pytest
+import torch
+from models.cases import model_of, pair
 
 from regard.run import Run
 from regard.tasks import read_settings
-from regard_studies import run
-from regard_studies.corpora import pairs
-from regard_studies.heads import claim
-from regard_studies.heads.claim import ablation_verdicts, tables, verdicts
-from regard_studies.heads.draw import ablation_table, loss_by_kind
-from regard_studies.heads.head_ablation import SHARES, AblationLoss, Head
+from regard_studies import heads, run
+from regard_studies.corpora import phrasebook
+from regard_studies.heads import (
+    SHARES,
+    AblationLoss,
+    Head,
+    ablation_table,
+    ablation_verdicts,
+    attention_kind,
+    list_heads,
+    loss_by_kind,
+    silence_heads,
+    tables,
+    verdicts,
+)
 from regard_studies.seed_statistics import SeedStatistics
 from regard_studies.setting import Setting
 from regard_studies.translation import TranslationFigures
@@ -21,7 +32,7 @@ SETTINGS = [Setting(quick=True), Setting(), Setting(data=Path("corpora"))]
 
 @pytest.mark.parametrize("setting", SETTINGS, ids=["quick", "built in", "real"])
 def test_systems_differ_in_their_heads_alone(setting):
-    corpus = pairs.phrasebook(10, 1)
+    corpus = phrasebook(10, 1)
     found = {name: read_settings(table) for name, table in tables(setting, corpus).items()}
     assert len({(each.model.heads, each.model.depth, each.model.split) for each in found.values()}) == len(found)
     same = {(each.model.size, each.model.layers, each.model.hidden, each.model.dropout) for each in found.values()}
@@ -82,9 +93,9 @@ def test_a_page_of_a_hardly_trained_study(tmp_path, monkeypatch):
             table["model"] |= {"size": 16, "hidden": 16, "layers": 1}
         return {name: made[name] for name in ("heads-1", "heads-4", "depth-2", "input-4")}
 
-    small = pairs.phrasebook(100, 3, longest=5)
-    monkeypatch.setattr(claim, "tables", short)
-    monkeypatch.setattr(claim, "english_german", lambda setting, tests: small)
+    small = phrasebook(100, 3, longest=5)
+    monkeypatch.setattr(heads, "tables", short)
+    monkeypatch.setattr(heads, "english_german", lambda setting, tests: small)
     whole = Run.translate
     monkeypatch.setattr(Run, "translate", lambda self, texts, **given: whole(self, texts, longest=2, **given))
     setting = Setting((4,), quick=True, device="cpu", out=tmp_path / "studies")
@@ -105,3 +116,33 @@ def test_the_claims_hold(tmp_path):
     assert len(judged) == len(expected)
     for verdict in judged:
         assert verdict.agrees, verdict.evidence
+
+
+def test_every_head_of_every_attention():
+    found = list_heads(model_of("transformer"))
+    assert len(found) == len(set(found)) == (2 + 2 + 2) * 2
+    assert {attention_kind(head) for head in found} == {"encoder", "decoder", "cross"}
+    assert attention_kind(Head("decoder.blocks.1.cross", 0)) == "cross"
+
+
+@pytest.mark.parametrize("name", ["transformer", "transformer-sliced"])
+@torch.no_grad()
+def test_a_silent_head_is_one_whose_values_are_nothing(name):
+    model, (source, target) = model_of(name), pair()
+    whole = model(source, target)
+    silent = [Head("encoder.blocks.0.attention", 1), Head("decoder.blocks.1.cross", 0)]
+    with silence_heads(model, silent):
+        found = model(source, target)
+    assert not torch.allclose(found, whole)
+    torch.testing.assert_close(model(source, target), whole)  # nobody listens any more
+    for path, head in silent:
+        heads = model.get_submodule(path)
+        rows = slice(head * 4, (head + 1) * 4)  # of 8 values for 2 heads
+        if heads.projection is None:
+            heads.value.weight[head] = 0
+            heads.value.bias[rows] = 0
+        else:
+            first = 2 * heads.query_size
+            heads.projection.weight[first:][rows] = 0
+            heads.projection.bias[first:][rows] = 0
+    torch.testing.assert_close(model(source, target), found)

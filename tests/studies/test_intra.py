@@ -10,13 +10,22 @@ import pytest
 from regard.models import build, read_model_config
 from regard.run import Run
 from regard.tasks import read_settings
-from regard_studies import run
-from regard_studies.corpora.reviews import Reviews, built_in_reviews
-from regard_studies.corpora.sentences import Sentences, german
-from regard_studies.documents.measure import ClassifierFigures
-from regard_studies.intra import claim
-from regard_studies.intra.claim import Corpora, choose_corpora, tables, verdicts
-from regard_studies.intra.measure import PLACES, Likelihood, parameters, perplexity_course, shares, sum_by_place, widen
+from regard_studies import intra, run
+from regard_studies.corpora import Reviews, Sentences, built_in_reviews, german
+from regard_studies.documents import ClassifierFigures
+from regard_studies.intra import (
+    PLACES,
+    Corpora,
+    Likelihood,
+    choose_corpora,
+    parameters,
+    perplexity_course,
+    shares,
+    sum_by_place,
+    tables,
+    verdicts,
+    widen,
+)
 from regard_studies.seed_statistics import SeedStatistics
 from regard_studies.setting import Setting
 from regard_studies.systems import TrainedSystem
@@ -142,9 +151,9 @@ def test_a_page_of_a_hardly_trained_study(tmp_path, monkeypatch):
             table["training"] |= {"steps": 2, "validate_every": 2, "warmup": 1, "batch_tokens": 256}
         return made
 
-    monkeypatch.setattr(claim, "tables", few)
+    monkeypatch.setattr(intra, "tables", few)
     small = Corpora({"german": german(200, 30, 9)}, {"reviews": built_in_reviews(200, 12, longest=3)})
-    monkeypatch.setattr(claim, "choose_corpora", lambda setting: small)
+    monkeypatch.setattr(intra, "choose_corpora", lambda setting: small)
     setting = Setting((4,), quick=True, device="cpu", out=tmp_path / "studies")
     page = run("intra", setting=setting)
     assert [len(table.rows) for table in page.tables] == [3, 3, 3, 2, 3]
@@ -158,10 +167,10 @@ def test_a_page_of_a_hardly_trained_study(tmp_path, monkeypatch):
 
 
 def test_forms_of_the_study(monkeypatch):
-    for name in ("multi30k", "europarl"):
-        monkeypatch.setattr(claim, name, lambda folder: TEXTS)
-    monkeypatch.setattr(claim, "german", lambda *given: TEXTS)
-    monkeypatch.setattr(claim, "built_in_reviews", lambda *given, **options: LABELLED)
+    for name in ("english_multi30k", "english_europarl"):
+        monkeypatch.setattr(intra, name, lambda folder: TEXTS)
+    monkeypatch.setattr(intra, "german", lambda *given: TEXTS)
+    monkeypatch.setattr(intra, "built_in_reviews", lambda *given, **options: LABELLED)
     for setting in (Setting(), Setting(quick=True, data=Path("a"))):
         assert [list(each) for each in choose_corpora(setting)] == [["german"], ["reviews"]]
     found = choose_corpora(Setting(data=Path("a")))

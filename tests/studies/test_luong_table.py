@@ -8,11 +8,23 @@ import torch
 
 from regard.evaluation import measure_links
 from regard.tasks import read_settings
-from regard_studies import run
-from regard_studies.corpora.pairs import Pairs, phrasebook
-from regard_studies.luong_table import claim
-from regard_studies.luong_table.claim import SYSTEMS, error_rates, generate_aligned, limit_length, tables
-from regard_studies.luong_table.draw import LABELS
+from regard_studies import luong_table, run
+from regard_studies.corpora import Pairs, generate_aligned, limit_length, phrasebook
+from regard_studies.luong_table import (
+    ERRORS,
+    LABELS,
+    PAPER,
+    POINTS,
+    SHARE,
+    SYSTEMS,
+    better,
+    error_rates,
+    quality_plot,
+    system_table,
+    tables,
+    verdicts,
+)
+from regard_studies.seed_statistics import SeedStatistics
 from regard_studies.setting import Setting
 from regard_studies.systems import train_or_load
 from regard_studies.translation import perplexity
@@ -33,8 +45,8 @@ def few(monkeypatch, tmp_path):
     """Few sentences, and two updates a system."""
     monkeypatch.setenv("REGARD_CACHE", str(tmp_path / "cache"))
     corpus, aligned = phrasebook(300, 5, longest=18), generate_aligned(5, longest=18)
-    monkeypatch.setattr(claim, "choose_texts", lambda setting: (corpus, aligned))
-    monkeypatch.setattr(claim, "tables", lambda setting, corpus: cut(tables(setting, corpus)))
+    monkeypatch.setattr(luong_table, "aligned_texts", lambda setting: (corpus, aligned))
+    monkeypatch.setattr(luong_table, "tables", lambda setting, corpus: cut(tables(setting, corpus)))
     return corpus, aligned
 
 
@@ -73,7 +85,7 @@ def test_the_phrasebooks_links_lead_to_words_that_are_there():
 
 def test_perplexity_and_error_rates_are_what_others_say_of_the_run(few, tmp_path):
     corpus, aligned = few
-    made = claim.tables(QUICK, corpus)
+    made = luong_table.tables(QUICK, corpus)
     system = train_or_load("x", "global-dot", made["global-dot"], 3, Setting((3,), True, "cpu", tmp_path))
     scored = system.run.score(corpus.sources, corpus.references)
     pieces = sum(len(system.run.tokenizers.target.encode(text)) + 1 for text in corpus.references)
@@ -88,10 +100,10 @@ def test_perplexity_and_error_rates_are_what_others_say_of_the_run(few, tmp_path
 def test_a_page_of_a_hardly_trained_study(few, tmp_path, monkeypatch):
     kept = ("global-dot", "local-p-general", "unfed-global-dot")
     monkeypatch.setattr(
-        claim, "tables", lambda setting, corpus: {name: cut(tables(setting, corpus))[name] for name in kept}
+        luong_table, "tables", lambda setting, corpus: {name: cut(tables(setting, corpus))[name] for name in kept}
     )
-    monkeypatch.setattr(claim, "verdicts", lambda found: [])  # those of all are judged in their own test
-    monkeypatch.setattr("regard_studies.luong_table.window_cost.LENGTHS", (16, 32))
+    monkeypatch.setattr(luong_table, "verdicts", lambda found: [])  # those of all are judged in their own test
+    monkeypatch.setattr("regard_studies.luong_window.LENGTHS", (16, 32))
     setting = Setting((4,), quick=True, device="cpu", out=tmp_path / "studies")
     page = run("luong-table", setting=setting)
     assert [row[0] for row in page.tables[0].rows] == [LABELS[name] for name in kept]
@@ -101,12 +113,10 @@ def test_a_page_of_a_hardly_trained_study(few, tmp_path, monkeypatch):
 
 def test_real_corpora_are_named_on_the_page(few, tmp_path, monkeypatch):
     stopped = SimpleNamespace(run=SimpleNamespace(device=torch.device("cpu")))
-    monkeypatch.setattr(claim, "train_all", lambda *given: [])
-    monkeypatch.setattr(claim, "group_by_name", lambda systems: {name: [stopped] for name in LABELS})
-    monkeypatch.setattr("regard_studies.luong_table.window_cost.LENGTHS", (16, 32))
-    from tests.studies.luong_table.test_verdicts import PAPERS
-
-    monkeypatch.setattr(claim, "measure_systems", lambda systems, corpus, aligned: PAPERS["global-dot"])
+    monkeypatch.setattr(luong_table, "train_all", lambda *given: [])
+    monkeypatch.setattr(luong_table, "group_by_name", lambda systems: {name: [stopped] for name in LABELS})
+    monkeypatch.setattr("regard_studies.luong_window.LENGTHS", (16, 32))
+    monkeypatch.setattr(luong_table, "measure_systems", lambda systems, corpus, aligned: PAPERS["global-dot"])
     page = run("luong-table", setting=Setting((0,), device="cpu", out=tmp_path, data=tmp_path))
     assert page.signature.corpus == few[0].name
     assert "German to English" in page.caveats[-1]
@@ -125,3 +135,79 @@ def test_what_holds_in_small(tmp_path):
         "a query's operations do not grow with the source in a window, and grow with it without one",
     ):
         assert found[said].agrees, found[said].evidence
+
+
+def figures(perplexity, bleu, aer):
+    both = {"written": SeedStatistics((aer,)), "read": SeedStatistics((aer + 5,)), "aer": SeedStatistics((aer,))}
+    return {
+        "perplexity": SeedStatistics((perplexity,)),
+        "bleu": SeedStatistics((bleu,)),
+        **both,
+        "seconds": SeedStatistics((1.0,)),
+    }
+
+
+# His, and where he has none what his text says of them; general's AER is made up.
+PAPERS = {
+    "global-location": figures(6.4, 17.0, 39.0),
+    "global-dot": figures(6.1, 18.6, 37.0),
+    "global-general": figures(6.1, 17.3, 37.5),
+    "global-concat": figures(6.7, 16.0, 40.0),
+    "local-m-dot": figures(7.1, 16.0, 38.0),
+    "local-m-general": figures(6.2, 18.4, 34.0),
+    "local-p-dot": figures(6.6, 18.0, 37.0),
+    "local-p-general": figures(5.9, 19.2, 36.0),
+    "unfed-global-dot": figures(7.0, 17.0, 41.0),
+    "unfed-global-general": figures(7.0, 16.0, 41.0),
+    "unfed-local-p-general": figures(6.9, 17.0, 41.0),
+}
+
+
+def test_his_own_figures_agree():
+    assert [verdict.agrees for verdict in verdicts(PAPERS)] == [True] * 9
+
+
+def test_figures_without_a_difference_agree_with_nothing_but_that_concat_is_no_better():
+    same = {name: figures(6.0, 18.0, 36.0) for name in LABELS}
+    found = {verdict.claim: verdict.agrees for verdict in verdicts(same)}
+    assert [claim for claim, agrees in found.items() if agrees] == ["concat is no better than dot and general"]
+
+
+@pytest.mark.parametrize(
+    ("name", "other", "word"),
+    [
+        ("global-general", figures(6.1, 18.6, 37.5), "dot is the best"),
+        ("local-m-dot", figures(6.2, 18.4, 38.0), "general is better than dot"),
+        ("local-m-general", figures(5.8, 18.4, 34.0), "best of all"),
+        ("global-dot", figures(6.1, 19.2, 37.0), "beats the best global"),
+        ("global-location", figures(6.0, 17.0, 39.0), "location compares worst"),
+        ("global-concat", figures(6.0, 19.2, 40.0), "concat is no better"),
+        ("unfed-local-p-general", figures(5.9, 19.2, 41.0), "input feeding helps"),
+        ("local-p-general", figures(5.9, 19.2, 38.5), "by location"),
+        ("local-m-general", figures(6.2, 18.4, 37.0), "with the same score"),
+    ],
+)
+def test_each_claim_falls_with_one_figure(name, other, word):
+    fallen = next(verdict for verdict in verdicts(PAPERS | {name: other}) if word in verdict.claim)
+    assert not fallen.agrees
+    assert LABELS[name.removeprefix("unfed-")] in fallen.evidence or name == "local-p-general"
+
+
+def test_what_lies_within_the_seeds_is_no_difference():
+    assert better(SeedStatistics((1.0,)), SeedStatistics((1.0 + 2 * POINTS,)), POINTS)
+    assert not better(SeedStatistics((1.0,)), SeedStatistics((1.0 + POINTS / 2,)), POINTS)
+    assert not better(SeedStatistics((0.0, 4.0)), SeedStatistics((3.0, 7.0)), POINTS)  # 3 apart, deviations 2.8 each
+    assert better(SeedStatistics((1.9, 2.1)), SeedStatistics((4.9, 5.1)), POINTS)
+    assert 0 < SHARE < 0.05
+    assert ERRORS > 0
+
+
+def test_tables_and_plots_have_every_system():
+    assert set(PAPER) <= set(LABELS)
+    assert len(system_table(PAPERS).rows) == len(LABELS)
+    several = {
+        name: {key: SeedStatistics(each.values * 2) for key, each in row.items()} for name, row in PAPERS.items()
+    }
+    assert system_table(several).rows[1][2] == "18.6 ± 0"
+    panels = quality_plot(several).figure.axes
+    assert [text.get_text() for text in panels[0].get_yticklabels()] == list(LABELS.values())[::-1]

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from regard.attention import use_backend
-from regard_studies.luong_table.window_cost import (
+from regard_studies.luong_window import (
     RADIUS,
     Cost,
     cost_plot,
@@ -55,7 +55,7 @@ def test_verdicts_follow_the_figures():
 
 
 def test_a_table_and_a_plot(monkeypatch):
-    monkeypatch.setattr("regard_studies.luong_table.window_cost.LENGTHS", (16, 48))
+    monkeypatch.setattr("regard_studies.luong_window.LENGTHS", (16, 48))
     found = measure_cost(torch.device("cpu"), quick=True)
     table = cost_table(found)
     assert len(table.columns) == 1 + 2 + 2

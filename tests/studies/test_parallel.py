@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import nn
 
-from regard_studies.parallel import claim
-from regard_studies.parallel.layers import FORMULAS, LAYERS, PATHS, Recurrent, depth, operations, path
+from regard_studies import parallel
+from regard_studies.parallel import FORMULAS, LAYERS, PATHS, Recurrent, depth, operations, path
 
 
 def test_operations_are_those_of_the_products():
@@ -60,15 +60,15 @@ def test_paths_are_as_long_as_expected(name, n):
 
 @pytest.mark.parametrize(("ratio", "agrees"), [(1.19, False), (1.6, True), (2.0, True), (2.6, True), (4.0, False)])
 def test_a_window_is_linear_within_limits_on_either_side(ratio, agrees):
-    counted = {name: [FORMULAS[name][1](n, 64) for n in claim.COUNTED] for name in LAYERS}
+    counted = {name: [FORMULAS[name][1](n, 64) for n in parallel.COUNTED] for name in LAYERS}
     steps = {name: [9, 9, 9] for name in LAYERS}
     paths = {name: [PATHS[name][1](n) for n in (16, 32)] for name in LAYERS}
     seconds = {name: [1.0, ratio] for name in LAYERS}
-    assert claim.judge(counted, steps, paths, seconds, (1024, 2048))[-1].agrees == agrees
+    assert parallel.judge(counted, steps, paths, seconds, (1024, 2048))[-1].agrees == agrees
 
 
 def test_the_claims_hold():
-    page = claim.run(quick=True)
+    page = parallel.run(quick=True)
     timed = [
         each for each in page.verdicts if each.claim.startswith(("self-attention is the faster", "a window makes"))
     ]

@@ -8,20 +8,23 @@ import torch
 from regard.models import TransformerConfig, build
 from regard.run import Run
 from regard.tasks import read_settings
-from regard_studies.corpora.pairs import Pairs, phrasebook
-from regard_studies.parallel import training
-from regard_studies.parallel.draw import LABELS
-from regard_studies.parallel.timing import (
+from regard_studies import parallel_training
+from regard_studies.corpora import Pairs, phrasebook
+from regard_studies.parallel_training import (
+    LABELS,
+    MIXED,
     EncoderFigures,
     SeedFigures,
     average_seeds,
     median_pace,
     records,
+    run,
     seconds_to_reach,
+    tables,
     time_encoders,
     time_updates,
+    verdicts,
 )
-from regard_studies.parallel.training import MIXED, run, tables, verdicts
 from regard_studies.seed_statistics import SeedStatistics
 from regard_studies.setting import Setting
 from regard_studies.systems import TrainedSystem
@@ -150,9 +153,9 @@ def test_a_page_of_a_hardly_trained_study(tmp_path, monkeypatch):
             table["model"] |= {"size": 16, "hidden": 16, "layers": 1}
         return found
 
-    monkeypatch.setattr(training, "tables", short)
-    monkeypatch.setattr(training, "corpus", lambda setting: phrasebook(300, 1))
-    monkeypatch.setattr(training, "LENGTHS", (8, 16, 64))
+    monkeypatch.setattr(parallel_training, "tables", short)
+    monkeypatch.setattr(parallel_training, "corpus", lambda setting: phrasebook(300, 1))
+    monkeypatch.setattr(parallel_training, "LENGTHS", (8, 16, 64))
     part = run(Setting((4,), quick=True, device="cpu", out=tmp_path / "studies"))
     assert [len(table.rows) for table in part.tables] == [5, 4]
     assert len(part.verdicts) == 6

@@ -7,15 +7,7 @@ import torch
 
 from regard.attention import Sinusoidal
 from regard_studies.page import precision
-from regard_studies.positions.measure import (
-    BLIND,
-    LENGTH,
-    SEEING,
-    WIDTH,
-    equivariance_error,
-    observe,
-    product_by_distance,
-)
+from regard_studies.positions import BLIND, LENGTH, SEEING, WIDTH, equivariance_error, observe, product_by_distance
 
 
 def test_the_measure_knows_the_two_ends():

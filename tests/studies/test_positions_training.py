@@ -10,11 +10,17 @@ from regard.data import generate
 from regard.models import Tokens
 from regard.run import Run
 from regard.tasks import read_settings
-from regard_studies import run
-from regard_studies.corpora import pairs
-from regard_studies.positions import training
-from regard_studies.positions.measure import LengthFigures, correct_prefix
-from regard_studies.positions.training import ENCODINGS, TIMES, further_verdicts, tables, verdicts
+from regard_studies import positions_training, run
+from regard_studies.corpora import phrasebook
+from regard_studies.positions_training import (
+    ENCODINGS,
+    TIMES,
+    LengthFigures,
+    correct_prefix,
+    further_verdicts,
+    tables,
+    verdicts,
+)
 from regard_studies.seed_statistics import SeedStatistics
 from regard_studies.setting import Setting
 from regard_studies.translation import TranslationFigures
@@ -24,7 +30,7 @@ SETTINGS = [Setting(quick=True), Setting(), Setting(data=Path("corpora"))]
 
 @pytest.mark.parametrize("setting", SETTINGS, ids=["quick", "built in", "real"])
 def test_systems_of_a_task_differ_in_positions_alone(setting):
-    made = {name: read_settings(table) for name, table in tables(setting, pairs.phrasebook(10, 1)).items()}
+    made = {name: read_settings(table) for name, table in tables(setting, phrasebook(10, 1)).items()}
     copying = {name: each for name, each in made.items() if name.startswith("copy-")}
     for found in (copying, {name: each for name, each in made.items() if name not in copying}):
         assert len({(each.model.positions, each.model.join) for each in found.values()}) == len(found)
@@ -40,10 +46,10 @@ def test_systems_of_a_task_differ_in_positions_alone(setting):
 
 @pytest.mark.parametrize("setting", SETTINGS, ids=["quick", "built in", "real"])
 def test_tests_are_as_long_as_they_say(setting, monkeypatch):
-    monkeypatch.setattr(training, "generate", lambda name, count, **options: generate(name, 5, **options))
+    monkeypatch.setattr(positions_training, "generate", lambda name, count, **options: generate(name, 5, **options))
     for times in TIMES:
-        size = round(training.longest(setting) * times)
-        found = training.sequences(setting, times)
+        size = round(positions_training.longest(setting) * times)
+        found = positions_training.sequences(setting, times)
         assert {len(example.source.split()) for example in found} == {size}
         assert all(example.source == example.target for example in found)
 
@@ -117,18 +123,18 @@ def test_a_page_of_a_hardly_trained_study(tmp_path, monkeypatch):
             table["model"] |= {"size": 16, "hidden": 16, "layers": 1}
         return made
 
-    small = pairs.phrasebook(100, 2, longest=5)
-    monkeypatch.setattr(training, "tables", short)
-    monkeypatch.setattr(training, "english_german", lambda setting, tests: small)
-    monkeypatch.setattr(training, "generate", lambda name, count, **options: generate(name, 2, **options))
-    monkeypatch.setattr(training, "longest", lambda setting: 4)
-    monkeypatch.setattr(training, "FURTHER", ("sinusoidal", "learned", "alibi"))
+    small = phrasebook(100, 2, longest=5)
+    monkeypatch.setattr(positions_training, "tables", short)
+    monkeypatch.setattr(positions_training, "english_german", lambda setting, tests: small)
+    monkeypatch.setattr(positions_training, "generate", lambda name, count, **options: generate(name, 2, **options))
+    monkeypatch.setattr(positions_training, "longest", lambda setting: 4)
+    monkeypatch.setattr(positions_training, "FURTHER", ("sinusoidal", "learned", "alibi"))
     whole = Run.translate
     monkeypatch.setattr(Run, "translate", lambda self, texts, **given: whole(self, texts, longest=2, **given))
     setting = Setting((4,), quick=True, device="cpu", out=tmp_path / "studies")
     page = run("positions", quick=True, setting=setting)
     assert len(page.tables[0].rows) == len(ENCODINGS)
-    assert len(page.tables[1].rows) == len(training.FURTHER)
+    assert len(page.tables[1].rows) == len(positions_training.FURTHER)
     assert page.signature.command(page.name) == "regard study positions --seeds 4 --quick"
     assert page.write(setting.out).is_file()
 

@@ -7,9 +7,8 @@ from regard.data import Example, generate
 from regard.inspection import dependency_links
 from regard.tasks import build_model, read_settings, start
 from regard_corpora import RELATIONS, name_relations
-from regard_studies.relations import claim, measure
-from regard_studies.relations.claim import run, tables, verdicts
-from regard_studies.relations.measure import (
+from regard_studies import relations
+from regard_studies.relations import (
     ALL,
     FAR,
     GROUPS,
@@ -20,7 +19,10 @@ from regard_studies.relations.measure import (
     best_head,
     count,
     judge_heads,
+    run,
     single_head,
+    tables,
+    verdicts,
 )
 from regard_studies.seed_statistics import SeedStatistics
 from regard_studies.setting import Setting
@@ -158,10 +160,10 @@ def test_a_page_of_a_hardly_trained_study(tmp_path, monkeypatch):
             table["training"] |= {"steps": 4, "validate_every": 1, "warmup": 1, "batch_tokens": 128}
         return made
 
-    monkeypatch.setattr(claim, "tables", short)
-    monkeypatch.setattr(claim, "generate", lambda name, number, **options: generate(name, 160, **options))
-    monkeypatch.setattr(measure, "FEWEST", 10)
-    monkeypatch.setattr(claim, "exact_share", lambda run, examples: 0.0)
+    monkeypatch.setattr(relations, "tables", short)
+    monkeypatch.setattr(relations, "generate", lambda name, number, **options: generate(name, 160, **options))
+    monkeypatch.setattr(relations, "FEWEST", 10)
+    monkeypatch.setattr(relations, "exact_share", lambda run, examples: 0.0)
     page = run(Setting((4,), quick=True, device="cpu", out=tmp_path / "studies"))
     assert len(page.tables) == 3
     assert len(page.tables[2].rows[0]) == 7

@@ -5,8 +5,7 @@ import math
 import pytest
 import torch
 
-from regard_studies.scaling.claim import run
-from regard_studies.scaling.measure import jacobian_norm, observe, observe_diagonal
+from regard_studies.scaling import jacobian_norm, observe, observe_diagonal, run
 
 
 def test_the_jacobian_norm_is_autograds():

@@ -11,11 +11,17 @@ from models.cases import model_of
 from regard.data import END
 from regard.run import Run
 from regard.tasks import read_settings
-from regard_studies import run
-from regard_studies.corpora import pairs
-from regard_studies.scaling import measure, training
-from regard_studies.scaling.measure import ScalingFigures, SoftmaxSharpness, gradient_norm, observe_softmax, sharpness
-from regard_studies.scaling.training import tables, verdicts
+from regard_studies import run, scaling_training
+from regard_studies.corpora import phrasebook
+from regard_studies.scaling_training import (
+    ScalingFigures,
+    SoftmaxSharpness,
+    gradient_norm,
+    observe_softmax,
+    sharpness,
+    tables,
+    verdicts,
+)
 from regard_studies.seed_statistics import SeedStatistics
 from regard_studies.setting import Setting
 from regard_studies.translation import TranslationFigures
@@ -26,7 +32,7 @@ PAIRS = [([4, 5, 6], [7, 8]), ([4, 9], [5, 6, 7, 8])]
 
 @pytest.mark.parametrize("setting", SETTINGS, ids=["quick", "built in", "real"])
 def test_systems_differ_in_score_and_width_alone(setting):
-    found = {name: read_settings(table) for name, table in tables(setting, pairs.phrasebook(10, 1)).items()}
+    found = {name: read_settings(table) for name, table in tables(setting, phrasebook(10, 1)).items()}
     assert len({(each.model.score, each.model.scaled, each.model.depth) for each in found.values()}) == len(found)
     same = {(each.model.size, each.model.layers, each.model.heads, each.model.dropout) for each in found.values()}
     assert (
@@ -64,7 +70,7 @@ def losses(model):
     """Of every token, a pair at a time."""
     found = []
     for pair in PAIRS:
-        source, target = measure.tokens_of([pair], "cpu")
+        source, target = scaling_training.tokens_of([pair], "cpu")
         logits = model.output(model.decode(model.encode(source), target)[0])[0]
         found.append(F.cross_entropy(logits, torch.tensor([*pair[1], END]), reduction="none"))
     return torch.cat(found)
@@ -121,9 +127,9 @@ def test_a_page_of_a_hardly_trained_study(tmp_path, monkeypatch):
             table["model"] |= {"size": 16, "hidden": 16, "layers": 1}
         return made
 
-    small = pairs.phrasebook(100, 2, longest=5)
-    monkeypatch.setattr(training, "tables", short)
-    monkeypatch.setattr(training, "english_german", lambda setting, tests: small)
+    small = phrasebook(100, 2, longest=5)
+    monkeypatch.setattr(scaling_training, "tables", short)
+    monkeypatch.setattr(scaling_training, "english_german", lambda setting, tests: small)
     whole = Run.translate
     monkeypatch.setattr(Run, "translate", lambda self, texts, **given: whole(self, texts, longest=2, **given))
     setting = Setting((4,), quick=True, device="cpu", out=tmp_path / "studies")

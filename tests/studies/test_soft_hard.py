@@ -4,15 +4,22 @@ import pytest
 from studies.galleries import SCENES, photographs
 
 from regard.tasks import read_settings
-from regard_studies import run
-from regard_studies.corpora.images import flickr8k
+from regard_studies import run, soft_hard
+from regard_studies.corpora import flickr8k
 from regard_studies.page import Table
 from regard_studies.seed_statistics import SeedStatistics
 from regard_studies.setting import Setting
-from regard_studies.soft_hard import claim
-from regard_studies.soft_hard.claim import caveats, is_better, tables, verdicts
-from regard_studies.soft_hard.draw import SYSTEMS, looks_table, scores_plot, scores_table
-from regard_studies.soft_hard.measure import score_captions
+from regard_studies.soft_hard import (
+    SYSTEMS,
+    caveats,
+    is_better,
+    looks_table,
+    score_captions,
+    scores_plot,
+    scores_table,
+    tables,
+    verdicts,
+)
 
 
 def test_systems_differ_in_their_attention_alone(tmp_path):
@@ -88,8 +95,8 @@ def test_a_page_of_a_hardly_trained_study(tmp_path, monkeypatch):
             table["model"] |= {"size": 8, "embedding": 8, "hidden": 8, "channels": 4, "settle": 0}
         return made
 
-    monkeypatch.setattr(claim, "tables", short)
-    monkeypatch.setattr(claim, "gallery_of", lambda setting: SCENES)
+    monkeypatch.setattr(soft_hard, "tables", short)
+    monkeypatch.setattr(soft_hard, "gallery_of", lambda setting: SCENES)
     setting = Setting((4,), quick=True, device="cpu", out=tmp_path / "studies")
     page = run("soft-hard", setting=setting)
     assert [row[0] for row in page.tables[0].rows] == [SYSTEMS[name] for name in ("none", "soft", "hard", "through")]
