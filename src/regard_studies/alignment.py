@@ -23,6 +23,23 @@ from regard_studies.systems import TrainedSystem, group_by_name, train_all
 from regard_studies.translation import perplexity
 
 Curve = Sequence[tuple[int, float, float]]  # step, BLEU, AER in percent
+COLOURS = {
+    "rnnsearch": plot.ORANGE,
+    "luong-global": plot.BLUE,
+    "luong-local": plot.GREEN,
+    "transformer": plot.PINK,
+}
+WORDS = {0: "the word written", 1: "the word read"}
+SYSTEMS = ("rnnsearch", "luong-global", "luong-local", "transformer")
+CHECKPOINTS = 6
+LABELS = {
+    "rnnsearch": "Bahdanau's, additive",
+    "luong-global": "Luong's, global (general)",
+    "luong-local": "Luong's, local-p (general)",
+    "transformer": "Transformer",
+}
+LUONGS = 39.0  # the highest AER of Luong's table 6
+ERRORS = 1.0  # percentage points of AER that are no difference
 
 
 @dataclass(frozen=True)
@@ -151,15 +168,6 @@ def best_single_links(aligned: AlignedPairs) -> tuple[int, int, float]:
     return words, linked, 100 * measure_links(links, aligned.gold)["aer"].score().value
 
 
-COLOURS = {
-    "rnnsearch": plot.ORANGE,
-    "luong-global": plot.BLUE,
-    "luong-local": plot.GREEN,
-    "transformer": plot.PINK,
-}
-WORDS = {0: "the word written", 1: "the word read"}
-
-
 def mechanism_table(figures: Mapping[str, SystemFigures], diagonal: float) -> Table:
     """Tabulate the systems, one per row."""
     several = any(len(each.bleu.values) > 1 for each in figures.values())
@@ -272,10 +280,6 @@ def curves(figures: Mapping[str, SystemFigures], diagonal: float) -> Plot:
         "BLEU of validation sentences and AER as training goes on; the dotted line is the diagonal.",
         "Two panels against training steps: BLEU rises and alignment error falls in every system.",
     )
-
-
-SYSTEMS = ("rnnsearch", "luong-global", "luong-local", "transformer")
-CHECKPOINTS = 6
 
 
 def models(size: int, *, real: bool, quick: bool) -> dict[str, dict[str, Any]]:
@@ -407,16 +411,6 @@ def caveats(aligned: AlignedPairs, setting: Setting) -> list[str]:
             "is one.",
         ]
     return [*remarks, "The phrasebook's sentences are made by a grammar: short, regular, and easy to align."]
-
-
-LABELS = {
-    "rnnsearch": "Bahdanau's, additive",
-    "luong-global": "Luong's, global (general)",
-    "luong-local": "Luong's, local-p (general)",
-    "transformer": "Transformer",
-}
-LUONGS = 39.0  # the highest AER of Luong's table 6
-ERRORS = 1.0  # percentage points of AER that are no difference
 
 
 @dataclass(frozen=True)

@@ -29,10 +29,24 @@ from regard_studies.setting import Setting
 from regard_studies.systems import TrainedSystem, group_by_name, train_all
 
 Figures = Mapping[str, SeedStatistics]
-
 BINS = ((50, 54), (54, 60), (60, 101))  # hundredths of the picture between the two shapes
-
 ROWS = 64  # pictures of a batch
+SYSTEMS = {
+    "attention": "self-attention",
+    "none": "without it",
+    "wider": "wider without it",
+    "deeper": "deeper without it",
+}
+SHAPES = ("the ringed shape", "the one of its colour", "the third")
+COLOURS = {"attention": plot.BLUE, "none": plot.GREY, "wider": plot.ORANGE, "deeper": plot.GREEN}
+COUNTED = 75.0  # per cent that are right by counting sizes
+POINTS = 10.0  # what the layer is to be worth, in points of accuracy
+CONTROLS = {
+    "none": "the same network without the layer does not",
+    "wider": "as many parameters spent on width do not take its place",
+    "deeper": "as many parameters spent on depth do not take its place",
+}
+QUESTION = {"question": "which-size", "shapes": 1}
 
 
 @dataclass(frozen=True)
@@ -122,16 +136,6 @@ def receptive_field(model: ConvNetModel) -> int:
     return size
 
 
-SYSTEMS = {
-    "attention": "self-attention",
-    "none": "without it",
-    "wider": "wider without it",
-    "deeper": "deeper without it",
-}
-SHAPES = ("the ringed shape", "the one of its colour", "the third")
-COLOURS = {"attention": plot.BLUE, "none": plot.GREY, "wider": plot.ORANGE, "deeper": plot.GREEN}
-
-
 def accuracy_table(results: Mapping[str, Figures]) -> Table:
     """Tabulate the accuracy of each system."""
     return Table(
@@ -219,16 +223,6 @@ def accuracy_plot(results: Mapping[str, Figures], looks: ShapeAttention) -> Plot
         "where the places of the ringed shape look, beside how many of all places are there.",
         "Left, a line a network over three distances. Right, bars: the attention of the ringed shape, and chance.",
     )
-
-
-COUNTED = 75.0  # per cent that are right by counting sizes
-POINTS = 10.0  # what the layer is to be worth, in points of accuracy
-CONTROLS = {
-    "none": "the same network without the layer does not",
-    "wider": "as many parameters spent on width do not take its place",
-    "deeper": "as many parameters spent on depth do not take its place",
-}
-QUESTION = {"question": "which-size", "shapes": 1}
 
 
 def tables(quick: bool) -> dict[str, dict[str, Any]]:

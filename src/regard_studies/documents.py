@@ -28,6 +28,19 @@ from regard_studies.setting import Setting
 from regard_studies.systems import TrainedSystem, group_by_name, train_all
 
 Encode = Callable[[TrainedSystem], Sequence[Sequence[int]]]
+NAMES = {
+    "mean": "two levels, mean (HN-AVE)",
+    "max": "two levels, maximum (HN-MAX)",
+    "attention": "two levels, attention (HN-ATT)",
+    "flat": "one level, attention",
+}
+COLOURS = {"mean": plot.ORANGE, "max": plot.PINK, "attention": plot.BLUE, "flat": plot.GREEN}
+SYSTEMS: dict[str, dict[str, Any]] = {
+    "mean": {"attention": False, "pooling": "mean", "levels": 2},
+    "max": {"attention": False, "pooling": "max", "levels": 2},
+    "attention": {"attention": True, "levels": 2},
+    "flat": {"attention": True, "levels": 1},
+}
 
 
 class PointingRates(NamedTuple):
@@ -130,13 +143,6 @@ def length_quarters(words: Sequence[int]) -> list[tuple[str, Bool[np.ndarray, " 
     return [(name, members) for name, members in groups if members.any()]
 
 
-NAMES = {
-    "mean": "two levels, mean (HN-AVE)",
-    "max": "two levels, maximum (HN-MAX)",
-    "attention": "two levels, attention (HN-ATT)",
-    "flat": "one level, attention",
-}
-COLOURS = {"mean": plot.ORANGE, "max": plot.PINK, "attention": plot.BLUE, "flat": plot.GREEN}
 FiguresByTask = Mapping[str, Mapping[str, ClassifierFigures]]  # by task, then by system
 
 
@@ -223,14 +229,6 @@ def accuracy_plot(tasks: Mapping[str, Reviews], figures: FiguresByTask) -> Plot:
         "Accuracy by the length of the document, a quarter of the test set each; bars: the deviation between seeds.",
         "A panel a task, with a line a system: accuracy over four groups of documents, from short to long.",
     )
-
-
-SYSTEMS: dict[str, dict[str, Any]] = {
-    "mean": {"attention": False, "pooling": "mean", "levels": 2},
-    "max": {"attention": False, "pooling": "max", "levels": 2},
-    "attention": {"attention": True, "levels": 2},
-    "flat": {"attention": True, "levels": 1},
-}
 
 
 def choose_tasks(setting: Setting) -> dict[str, Reviews]:

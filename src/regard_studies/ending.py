@@ -23,6 +23,16 @@ from regard_studies.page import Page, Plot, Table, Verdict, show, signed_trainin
 from regard_studies.setting import Setting
 from regard_studies.systems import TrainedSystem, group_by_name, train_all
 
+LABELS = {"sinusoidal": "sinusoidal", "rotary": "rotary", "none": "no positions"}
+COLOURS = {"sinusoidal": plot.BLUE, "rotary": plot.GREEN, "none": plot.RED}
+Truth = Mapping[str, Float[np.ndarray, " t"]]
+SHORTEST, LONGEST = 3, 12  # words of a sequence, every length equally likely
+CORPORA = {"symbols": "symbols that say nothing of the length", "phrasebook": "German sentences of the phrasebook"}
+STOPS = {"symbols": None, "phrasebook": "."}  # what ends a text: nothing but its end, or a word
+POSITIONS = ("sinusoidal", "rotary", "none")
+EDITION = 1  # of the phrasebook: the stop is a word by itself
+CLOSE = 3.0  # points: what is called following the true share
+
 
 @dataclass(frozen=True, eq=False)
 class Endings:
@@ -94,11 +104,6 @@ def wasted(predicted: Float[np.ndarray, " t"], truth: Float[np.ndarray, " t"]) -
     return 100 * float(np.abs(predicted[defined] - truth[defined]).mean())
 
 
-LABELS = {"sinusoidal": "sinusoidal", "rotary": "rotary", "none": "no positions"}
-COLOURS = {"sinusoidal": plot.BLUE, "rotary": plot.GREEN, "none": plot.RED}
-Truth = Mapping[str, Float[np.ndarray, " t"]]
-
-
 def system_table(figures: Mapping[str, Mapping[str, Endings]], truth: Truth, names: Mapping[str, str]) -> Table:
     """Tabulate the figures of each system on each corpus."""
     rows: list[list[Cell]] = [
@@ -142,14 +147,6 @@ def ending_plot(figures: Mapping[str, Mapping[str, Endings]], truth: Truth, name
         "how many of them do end there.",
         "A panel a corpus: P(end) over the number of words for each way to tell positions, beside the true share.",
     )
-
-
-SHORTEST, LONGEST = 3, 12  # words of a sequence, every length equally likely
-CORPORA = {"symbols": "symbols that say nothing of the length", "phrasebook": "German sentences of the phrasebook"}
-STOPS = {"symbols": None, "phrasebook": "."}  # what ends a text: nothing but its end, or a word
-POSITIONS = ("sinusoidal", "rotary", "none")
-EDITION = 1  # of the phrasebook: the stop is a word by itself
-CLOSE = 3.0  # points: what is called following the true share
 
 
 def tables(quick: bool) -> dict[str, dict[str, Any]]:

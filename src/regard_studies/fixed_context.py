@@ -20,6 +20,12 @@ from regard_studies.setting import Setting
 from regard_studies.systems import TrainedSystem, group_by_name, train_all
 
 Figures = Mapping[str, list[float]]  # exact and bleu: one a bin, then all; seconds: one
+CELLS = {"rnn": "tanh RNN", "gru": "GRU", "lstm": "LSTM"}
+KINDS = {"rnn": "fixed context", "rnnsearch": "attention"}
+COLOURS = {"rnn": plot.ORANGE, "gru": plot.BLUE, "lstm": plot.GREEN}
+EUROPARL = ((1, 10), (11, 20), (21, 30), (31, 40), (41, 60), (61, 100), (101, 400))
+PIECES = 80  # of a sentence in training, about sixty words of Europarl
+NOTHING = 3.0  # BLEU of short sentences below which a system has learned next to nothing
 
 
 class Lengths(NamedTuple):
@@ -65,11 +71,6 @@ def share(right: Sequence[bool]) -> float:
 def mean(figures: Sequence[Figures], key: str) -> list[float]:
     """Average over seeds."""
     return [statistics.fmean(values) for values in zip(*(each[key] for each in figures), strict=True)]
-
-
-CELLS = {"rnn": "tanh RNN", "gru": "GRU", "lstm": "LSTM"}
-KINDS = {"rnn": "fixed context", "rnnsearch": "attention"}
-COLOURS = {"rnn": plot.ORANGE, "gru": plot.BLUE, "lstm": plot.GREEN}
 
 
 def label_of(name: str) -> str:
@@ -126,11 +127,6 @@ def length_plot(figures: Mapping[str, Sequence[Figures]], counted: Sequence[int]
         "BLEU by the length of the sentence.",
         "Two panels of three lines: BLEU against the number of words, with a fixed context and with attention.",
     )
-
-
-EUROPARL = ((1, 10), (11, 20), (21, 30), (31, 40), (41, 60), (61, 100), (101, 400))
-PIECES = 80  # of a sentence in training, about sixty words of Europarl
-NOTHING = 3.0  # BLEU of short sentences below which a system has learned next to nothing
 
 
 def tables(pairs: Pairs, quick: bool) -> dict[str, dict[str, Any]]:

@@ -25,6 +25,11 @@ from regard_studies.translation import TranslationFigures, log_probs, measure_tr
 
 KINDS = {"encoder": "encoder, self", "decoder": "decoder, self", "cross": "decoder to source"}
 SHARES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
+COLOURS = {"encoder": plot.BLUE, "decoder": plot.GREEN, "cross": plot.RED}
+# Table 3 of the paper, newstest2013: BLEU by heads (d_k = 512 / heads) and by d_k at 8 heads.
+PAPER = {"heads-1": 24.9, "heads-4": 25.5, "heads-8": 25.8, "heads-16": 25.8, "heads-32": 25.4}
+LITTLE = 0.02  # log-probability per token: a perplexity that grows by less than 2 %
+SEVERAL = 0.2  # the share of heads that Michel et al. take out together without a noticeable loss (their figure 3)
 
 
 class Head(NamedTuple):
@@ -90,11 +95,6 @@ def ablate_heads(run: Run, corpus: Pairs) -> AblationLoss:
         {share: a_token(scored(order[: round(share * len(order))]), slice(0, None, 2)) for share in SHARES},
         sum(before) / sum(tokens),
     )
-
-
-COLOURS = {"encoder": plot.BLUE, "decoder": plot.GREEN, "cross": plot.RED}
-# Table 3 of the paper, newstest2013: BLEU by heads (d_k = 512 / heads) and by d_k at 8 heads.
-PAPER = {"heads-1": 24.9, "heads-4": 25.5, "heads-8": 25.8, "heads-16": 25.8, "heads-32": 25.4}
 
 
 def label_of(name: str) -> str:
@@ -220,10 +220,6 @@ def ablation_plot(silenced: Sequence[AblationLoss]) -> Plot:
         "Left, losses without single heads from the largest to the smallest, coloured by attention; right, a curve "
         "that rises as more heads are silenced.",
     )
-
-
-LITTLE = 0.02  # log-probability per token: a perplexity that grows by less than 2 %
-SEVERAL = 0.2  # the share of heads that Michel et al. take out together without a noticeable loss (their figure 3)
 
 
 def tables(setting: Setting, corpus: Pairs) -> dict[str, dict[str, Any]]:

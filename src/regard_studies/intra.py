@@ -30,9 +30,11 @@ from regard_studies.systems import TrainedSystem, group_by_name, train_all
 DISTANCES = ((1, 1), (2, 2), (3, 5), (6, 10), (11, 200))  # steps back; 1 is all that an LSTM has
 LATE = 10  # steps after which there is something to choose from
 TEXTS = 100
-
 PLACES = ((1, 5), (6, 10), (11, 15), (16, 20), (21, 30), (31, 200))  # of a token in its sentence
 EARLY = 2  # the first so many groups are early
+NAMES = {"lstm": "LSTM", "wide": "LSTM, wider", "lstmn": "LSTMN"}
+COLOURS = {"wide": plot.ORANGE, "lstmn": plot.BLUE}
+SAID = {"multi30k": "Multi30k", "europarl": "Europarl", "german": "German"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,8 +164,6 @@ def even_distances(corpus: Sentences, system: TrainedSystem) -> list[float]:
     return [float(share) for share in shares(flat)]
 
 
-NAMES = {"lstm": "LSTM", "wide": "LSTM, wider", "lstmn": "LSTMN"}
-COLOURS = {"wide": plot.ORANGE, "lstmn": plot.BLUE}
 LikelihoodByCorpus = Mapping[str, Mapping[str, Likelihood]]  # by corpus, then by system
 
 
@@ -291,8 +291,6 @@ QUICK = {
     "german": Budget(64, 64, 0.0, 800, 1024, 1e-2),
     "reviews": Budget(32, 32, 0.0, 800, 1024, 1e-2),
 }
-
-SAID = {"multi30k": "Multi30k", "europarl": "Europarl", "german": "German"}
 
 
 class Corpora(NamedTuple):

@@ -23,7 +23,6 @@ from regard_studies.translation import perplexity
 Figures = Mapping[
     str, SeedStatistics
 ]  # perplexity, bleu, written and read (AER, %), aer (the lower of the two), seconds
-
 LABELS = {
     "global-location": "global (location)",
     "global-dot": "global (dot)",
@@ -49,6 +48,26 @@ PAPER: dict[str, tuple[str, float | None, int | None]] = {
     "local-p-general": ("5.9", 19.0, 36),
 }
 COLOURS = {"global": plot.BLUE, "local-m": plot.ORANGE, "local-p": plot.GREEN, "unfed": plot.GREY}
+SYSTEMS: dict[str, dict[str, Any]] = {
+    "global-location": {"span": "global", "score": "location"},
+    "global-dot": {"span": "global", "score": "dot"},
+    "global-general": {"span": "global", "score": "general"},
+    "global-concat": {"span": "global", "score": "concat"},
+    "local-m-dot": {"span": "local-m", "score": "dot"},
+    "local-m-general": {"span": "local-m", "score": "general"},
+    "local-p-dot": {"span": "local-p", "score": "dot"},
+    "local-p-general": {"span": "local-p", "score": "general"},
+    "unfed-global-dot": {"span": "global", "score": "dot", "input_feeding": False},
+    "unfed-global-general": {"span": "global", "score": "general", "input_feeding": False},
+    "unfed-local-p-general": {"span": "local-p", "score": "general", "input_feeding": False},
+}
+# What is less than this counts as no difference, whatever the seeds say.
+POINTS = 0.5  # BLEU
+SHARE = 0.01  # of a perplexity
+ERRORS = 1.0  # percentage points of AER
+GLOBAL = [name for name in LABELS if name.startswith("global-")]
+LOCAL = [name for name in LABELS if name.startswith("local-")]
+UNFED = [name for name in LABELS if name.startswith("unfed-")]
 
 
 def list_figures(figures: Mapping[str, Figures], names: Sequence[str], key: str, style: str = ".1f") -> str:
@@ -115,21 +134,6 @@ def quality_plot(figures: Mapping[str, Figures]) -> Plot:
         "Blue: global; orange: a window that moves on; green: one that is predicted; grey: not fed on. A mark a seed.",
         "Two panels with a row per system: its BLEU, and its alignment error rates by the word written and read.",
     )
-
-
-SYSTEMS: dict[str, dict[str, Any]] = {
-    "global-location": {"span": "global", "score": "location"},
-    "global-dot": {"span": "global", "score": "dot"},
-    "global-general": {"span": "global", "score": "general"},
-    "global-concat": {"span": "global", "score": "concat"},
-    "local-m-dot": {"span": "local-m", "score": "dot"},
-    "local-m-general": {"span": "local-m", "score": "general"},
-    "local-p-dot": {"span": "local-p", "score": "dot"},
-    "local-p-general": {"span": "local-p", "score": "general"},
-    "unfed-global-dot": {"span": "global", "score": "dot", "input_feeding": False},
-    "unfed-global-general": {"span": "global", "score": "general", "input_feeding": False},
-    "unfed-local-p-general": {"span": "local-p", "score": "general", "input_feeding": False},
-}
 
 
 def tables(setting: Setting, corpus: Pairs) -> dict[str, dict[str, Any]]:
@@ -250,15 +254,6 @@ def error_rates(system: TrainedSystem, aligned: AlignedPairs) -> tuple[float, fl
         if each.head is None and each.view == first_model(run.model).alignment_attention
     }
     return rates[0], rates[1]
-
-
-# What is less than this counts as no difference, whatever the seeds say.
-POINTS = 0.5  # BLEU
-SHARE = 0.01  # of a perplexity
-ERRORS = 1.0  # percentage points of AER
-GLOBAL = [name for name in LABELS if name.startswith("global-")]
-LOCAL = [name for name in LABELS if name.startswith("local-")]
-UNFED = [name for name in LABELS if name.startswith("unfed-")]
 
 
 def better(one: SeedStatistics, other: SeedStatistics, margin: float) -> bool:

@@ -41,6 +41,9 @@ PATHS: dict[str, tuple[str, Callable[[int], int]]] = {
     "self-attention": ("1", lambda n: 1),
     "window": ("n / r", lambda n: math.ceil((n - 1) / RADIUS)),
 }
+LAYER_COLOURS = {"recurrent": plot.RED, "convolution": plot.ORANGE, "self-attention": plot.BLUE, "window": plot.GREEN}
+LINEAR = 2.0  # what twice the length takes
+NOISE = 1.4  # the factor, up or down, by which a time may be off; what grows less is not linear, whatever the reason
 
 
 class Recurrent(nn.Module):
@@ -172,9 +175,6 @@ def fused(x: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
     return F.scaled_dot_product_attention(y, y, y)[0, 0]
 
 
-LAYER_COLOURS = {"recurrent": plot.RED, "convolution": plot.ORANGE, "self-attention": plot.BLUE, "window": plot.GREEN}
-
-
 def counted_table(counted: dict[str, list[int]], steps: dict[str, list[int]]) -> Table:
     return Table(
         caption=f"Multiply-adds (millions) and sequential steps, width {WIDTH}",
@@ -222,10 +222,6 @@ def time_plot(seconds: dict[str, list[float]], lengths: Sequence[int]) -> Plot:
         f"The dotted line is n = d = {WIDTH}. One thread: nothing is done at once.",
         f"Time of four layers against the number of positions, {lengths[0]} to {lengths[-1]}, on two logarithmic axes.",
     )
-
-
-LINEAR = 2.0  # what twice the length takes
-NOISE = 1.4  # the factor, up or down, by which a time may be off; what grows less is not linear, whatever the reason
 
 
 def run(seed: int = 0, quick: bool = False) -> Page:

@@ -37,8 +37,27 @@ PAIRS = 8000  # of the training set, that updates are timed on
 TURNS, ROUNDS = 3, 2
 TOKENS = 32_768  # that an encoder reads at a time on a GPU
 PIECE = 5  # the first piece of a vocabulary that is no mark; about so
-
 Milliseconds = Mapping[str, Sequence[float]]  # by name of the system, one per length
+LABELS = {
+    "attention": "self-attention",
+    "window": "window",
+    "convolution": "convolution",
+    "recurrence": "recurrence",
+    "rnnsearch": "RNNsearch",
+}
+COLOURS = {
+    "attention": plot.BLUE,
+    "window": plot.GREEN,
+    "convolution": plot.ORANGE,
+    "recurrence": plot.RED,
+    "rnnsearch": plot.GREY,
+}
+MIXED = ("attention", "window", "convolution", "recurrence")  # what the encoder's blocks mix words by
+REACH = {"window": 4, "convolution": 1}
+QUARTERS = 4  # checkpoints at which a system is measured
+LENGTHS = (32, 64, 128, 256, 512, 1024)
+LOSS = 0.5  # BLEU that is not told from noise on a thousand sentences
+SEEN = 1.1  # times: what a difference between two times has to be, to be one
 
 
 def time_updates(systems: Mapping[str, TrainedSystem], corpus: Pairs) -> dict[str, float]:
@@ -203,22 +222,6 @@ def seconds_to_reach(figures: EncoderFigures, bleu: float) -> float | None:
     return next((seconds for seconds, each in quarters if each.mean >= bleu), None)
 
 
-LABELS = {
-    "attention": "self-attention",
-    "window": "window",
-    "convolution": "convolution",
-    "recurrence": "recurrence",
-    "rnnsearch": "RNNsearch",
-}
-COLOURS = {
-    "attention": plot.BLUE,
-    "window": plot.GREEN,
-    "convolution": plot.ORANGE,
-    "recurrence": plot.RED,
-    "rnnsearch": plot.GREY,
-}
-
-
 def quality_table(figures: Mapping[str, "EncoderFigures"]) -> Table:
     """Tabulate the quality of each system, and its cost."""
     quarters = len(next(iter(figures.values())).bleu)
@@ -286,14 +289,6 @@ def curve_plot(
         "Left: after each quarter of the updates. Right: reading, in the same colours.",
         "Two panels: BLEU against time for five systems, and milliseconds against length for four encoders.",
     )
-
-
-MIXED = ("attention", "window", "convolution", "recurrence")  # what the encoder's blocks mix words by
-REACH = {"window": 4, "convolution": 1}
-QUARTERS = 4  # checkpoints at which a system is measured
-LENGTHS = (32, 64, 128, 256, 512, 1024)
-LOSS = 0.5  # BLEU that is not told from noise on a thousand sentences
-SEEN = 1.1  # times: what a difference between two times has to be, to be one
 
 
 def corpus(setting: Setting) -> Pairs:

@@ -39,6 +39,8 @@ from regard_studies.page import Page, Plot, Table, Verdict, precision, show, sig
 
 LENGTH, WIDTH, HEADS = 24, 64, 4
 Function = Callable[[Tensor], Tensor]
+ROUNDING = 1e-10  # in float64; what is above is not rounding
+TABLE = 128  # positions and width of the table that is drawn
 
 
 def self_attention(attention: Attention) -> Function:
@@ -67,7 +69,6 @@ BLIND: dict[str, Callable[[], Function]] = {
     "heads": lambda: Heads(WIDTH, heads=HEADS),
     "encoder, 2 blocks": lambda: Encoder(WIDTH, heads=HEADS, layers=2),
 }
-
 # And in these something does.
 SEEING: dict[str, Callable[[], Function]] = {
     "heads + sinusoidal, added": lambda: with_positions(Sinusoidal(WIDTH), Heads(WIDTH, heads=HEADS)),
@@ -141,10 +142,6 @@ def shift_residual(waves: Tensor, k: int) -> float:
         solution = torch.linalg.lstsq(here, there, driver="gelsd").solution
         residual = max(residual, ((here @ solution - there).norm() / there.norm()).item())
     return residual
-
-
-ROUNDING = 1e-10  # in float64; what is above is not rounding
-TABLE = 128  # positions and width of the table that is drawn
 
 
 def blind_table(blind: dict[str, list[float]], single: dict[str, float]) -> Table:

@@ -21,6 +21,38 @@ from regard_studies.setting import Setting
 from regard_studies.systems import TrainedSystem, group_by_name, train_all
 from regard_studies.translation import TranslationFigures, log_probs, measure_translations
 
+LABELS = {
+    "none": "none",
+    "sinusoidal": "sinusoidal, added",
+    "sinusoidal-joined": "sinusoidal, concatenated",
+    "learned": "learned, added",
+    "learned-joined": "learned, concatenated",
+    "rotary": "rotary",
+    "alibi": "ALiBi",
+}
+STYLES: dict[str, tuple[str, str]] = {
+    "none": (plot.GREY, "o"),
+    "sinusoidal": (plot.BLUE, "s"),
+    "sinusoidal-joined": (plot.SKY, "s"),
+    "learned": (plot.ORANGE, "^"),
+    "learned-joined": (plot.RED, "^"),
+    "rotary": (plot.PINK, "v"),
+    "alibi": (plot.GREEN, "D"),
+}
+ENCODINGS: dict[str, dict[str, Any]] = {
+    "none": {"positions": "none"},
+    "sinusoidal": {"positions": "sinusoidal"},
+    "sinusoidal-joined": {"positions": "sinusoidal", "join": "concatenate"},
+    "learned": {"positions": "learned"},
+    "learned-joined": {"positions": "learned", "join": "concatenate"},
+    "rotary": {"positions": "rotary"},
+    "alibi": {"positions": "alibi"},
+}
+FURTHER = ("sinusoidal", "learned", "rotary", "alibi")  # those that are asked to go on, in a first look
+TIMES = (1.0, 1.5, 2.0)  # lengths that are tested, as a share of the longest that was trained on
+MUCH = 2.0  # BLEU: what is called much worse
+HALF = 50.0  # % of the symbols: those that stand at trained places, at twice the length
+
 
 @dataclass(frozen=True)
 class LengthFigures:
@@ -51,26 +83,6 @@ def correct_prefix(output: Sequence[str], target: Sequence[str]) -> float:
     """Return the share of the target that is right before the output's first mistake."""
     wrong = (i for i, word in enumerate(target) if i >= len(output) or output[i] != word)
     return next(wrong, len(target)) / len(target)
-
-
-LABELS = {
-    "none": "none",
-    "sinusoidal": "sinusoidal, added",
-    "sinusoidal-joined": "sinusoidal, concatenated",
-    "learned": "learned, added",
-    "learned-joined": "learned, concatenated",
-    "rotary": "rotary",
-    "alibi": "ALiBi",
-}
-STYLES: dict[str, tuple[str, str]] = {
-    "none": (plot.GREY, "o"),
-    "sinusoidal": (plot.BLUE, "s"),
-    "sinusoidal-joined": (plot.SKY, "s"),
-    "learned": (plot.ORANGE, "^"),
-    "learned-joined": (plot.RED, "^"),
-    "rotary": (plot.PINK, "v"),
-    "alibi": (plot.GREEN, "D"),
-}
 
 
 def positions_table(figures: Mapping[str, TranslationFigures]) -> Table:
@@ -146,21 +158,6 @@ def further_plot(
         "Left, a dot plot of BLEU for each kind of positions; right, lines that fall with the length of the sequence, "
         "from the longest that was trained on to twice as long.",
     )
-
-
-ENCODINGS: dict[str, dict[str, Any]] = {
-    "none": {"positions": "none"},
-    "sinusoidal": {"positions": "sinusoidal"},
-    "sinusoidal-joined": {"positions": "sinusoidal", "join": "concatenate"},
-    "learned": {"positions": "learned"},
-    "learned-joined": {"positions": "learned", "join": "concatenate"},
-    "rotary": {"positions": "rotary"},
-    "alibi": {"positions": "alibi"},
-}
-FURTHER = ("sinusoidal", "learned", "rotary", "alibi")  # those that are asked to go on, in a first look
-TIMES = (1.0, 1.5, 2.0)  # lengths that are tested, as a share of the longest that was trained on
-MUCH = 2.0  # BLEU: what is called much worse
-HALF = 50.0  # % of the symbols: those that stand at trained places, at twice the length
 
 
 def longest(setting: Setting) -> int:

@@ -31,10 +31,12 @@ from regard_studies.systems import TrainedSystem, train_all
 
 FEWEST = 40  # words of a relation that a share is told of
 Halves = tuple[Sequence[Example], Sequence[Example]]
-
 ALL, FAR = "all words", "head 3 or more away"
 DISTANT = 3
 GROUPS = (ALL, FAR, *RELATIONS)
+QUARTERS = 4
+CLEARLY = 10.0  # points that are more than chance, and than a choice among a dozen heads
+ONE_SEED = 2.0  # points between two means that one seed alone cannot tell from chance
 
 
 @dataclass(frozen=True)
@@ -309,11 +311,6 @@ def relation_plot(encoder: "RelationFigures", decoder: "RelationFigures", steps:
         "Left, a row a relation with three marks: best fixed distance, best untrained head, best trained head. Right, "
         "two lines: the mean of the best heads of encoder and decoder against the updates.",
     )
-
-
-QUARTERS = 4
-CLEARLY = 10.0  # points that are more than chance, and than a choice among a dozen heads
-ONE_SEED = 2.0  # points between two means that one seed alone cannot tell from chance
 
 
 def tables(quick: bool) -> dict[str, dict[str, Any]]:

@@ -27,6 +27,10 @@ from regard_studies.systems import TrainedSystem, group_by_name, train_all
 from regard_studies.translation import TranslationFigures, measure_translations
 
 LOOKED = 32  # sentences whose weights are looked at
+NAMES = {"scaled": "q·k/√d", "dot": "q·k", "additive": "additive"}
+STYLES = {"scaled": (plot.BLUE, "s"), "dot": (plot.RED, "o"), "additive": (plot.GREEN, "^")}
+SCORES: dict[str, dict[str, Any]] = {"scaled": {}, "dot": {"scaled": False}, "additive": {"score": "additive"}}
+FRACTION = 0.1  # of the Jacobian's norm with scaling: what is less is called extremely small
 
 
 @dataclass(frozen=True)
@@ -124,10 +128,6 @@ def tokens_of(pairs: Sequence[tuple[list[int], list[int]]], device: torch.device
     return Tokens.of(batch.source, batch.source_lengths), Tokens.of(batch.target[:, :-1], batch.target_lengths)
 
 
-NAMES = {"scaled": "q·k/√d", "dot": "q·k", "additive": "additive"}
-STYLES = {"scaled": (plot.BLUE, "s"), "dot": (plot.RED, "o"), "additive": (plot.GREEN, "^")}
-
-
 def split_name(name: str) -> tuple[str, int]:
     """Split a system's name into its score and its width."""
     score, width = name.split("-")
@@ -216,10 +216,6 @@ def trained_plot(figures: Mapping[str, "ScalingFigures"]) -> Plot:
         "Two line plots against the width of a head: BLEU, and the entropy of the weights before and after training, "
         "with and without scaling.",
     )
-
-
-SCORES: dict[str, dict[str, Any]] = {"scaled": {}, "dot": {"scaled": False}, "additive": {"score": "additive"}}
-FRACTION = 0.1  # of the Jacobian's norm with scaling: what is less is called extremely small
 
 
 def tables(setting: Setting, corpus: Pairs) -> dict[str, dict[str, Any]]:

@@ -25,6 +25,23 @@ BEAM = 5
 Figures = Mapping[
     str, SeedStatistics
 ]  # bleu-1 to bleu-4, cider, exact, seconds; entropy, largest, places; grounded, chance
+SYSTEMS = {
+    "none": "no attention",
+    "soft": "soft",
+    "free": "soft (no penalty)",
+    "hard": "hard (REINFORCE)",
+    "through": "hard (straight through)",
+}
+COLOURS = {
+    "none": plot.GREY,
+    "soft": plot.BLUE,
+    "free": plot.SKY,
+    "hard": plot.ORANGE,
+    "through": plot.GREEN,
+}
+SCORES = {"bleu-1": "BLEU-1", "bleu-2": "BLEU-2", "bleu-3": "BLEU-3", "bleu-4": "BLEU-4", "cider": "CIDEr-D"}
+MARGIN = 0.5  # BLEU-4; less is luck
+ALONE = 1.2  # of one seed: twice the deviation of Flickr8k's, which is 0.4 to 0.7
 
 
 def measure_systems(systems: Sequence[TrainedSystem], gallery: Gallery) -> Figures:
@@ -56,23 +73,6 @@ def score_captions(outputs: Sequence[str], references: Sequence[Sequence[str]]) 
     figures = {f"bleu-{n}": measure_bleu_n(outputs, captions, n).score().value for n in range(1, 5)}
     figures["cider"] = measure_cider(outputs, captions).score().value
     return figures | {"exact": 100 * text_scores.exact(outputs, captions)}
-
-
-SYSTEMS = {
-    "none": "no attention",
-    "soft": "soft",
-    "free": "soft (no penalty)",
-    "hard": "hard (REINFORCE)",
-    "through": "hard (straight through)",
-}
-COLOURS = {
-    "none": plot.GREY,
-    "soft": plot.BLUE,
-    "free": plot.SKY,
-    "hard": plot.ORANGE,
-    "through": plot.GREEN,
-}
-SCORES = {"bleu-1": "BLEU-1", "bleu-2": "BLEU-2", "bleu-3": "BLEU-3", "bleu-4": "BLEU-4", "cider": "CIDEr-D"}
 
 
 def scores_table(results: Mapping[str, Figures]) -> Table:
@@ -141,10 +141,6 @@ def scores_plot(results: Mapping[str, Figures]) -> Plot:
         f"BLEU-4 of each system, and how far its looks are spread over the {cells:.0f} places of the grid.",
         "Bars, one per system: BLEU-4 on the left, the entropy of the attention weights on the right.",
     )
-
-
-MARGIN = 0.5  # BLEU-4; less is luck
-ALONE = 1.2  # of one seed: twice the deviation of Flickr8k's, which is 0.4 to 0.7
 
 
 def gallery_of(setting: Setting) -> Gallery:
