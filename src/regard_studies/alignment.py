@@ -10,17 +10,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from regard.decoding import first_model
 from regard.evaluation import measure_links
 from regard.inspection import Cell, colours, plot, selection
-from regard.run import Run, load
+from regard.run import load
 from regard.training import metrics
 from regard_studies.corpora import AlignedPairs, Pairs, aligned_texts
 from regard_studies.page import Page, Plot, Table, Verdict, show, signed_training
 from regard_studies.seed_statistics import SeedStatistics, over_seeds
 from regard_studies.setting import Setting
-from regard_studies.systems import TrainedSystem, group_by_name, train_all
-from regard_studies.translation import perplexity
+from regard_studies.systems import TrainedSystem, group_by_name, train_all, training_settings
+from regard_studies.translation import error_rates, perplexity, score_heads
 
 Curve = Sequence[tuple[int, float, float]]  # step, BLEU, AER in percent
 COLOURS = {
@@ -61,43 +60,17 @@ class SystemFigures:
         return min(self.written_aer, self.read_aer, key=lambda each: each.mean)
 
 
-@dataclass(frozen=True)
-class EncodedPairs:
-    """Aligned pairs as a run's tokens."""
-
-    pairs: list[tuple[list[int], list[int]]]
-    aligned: AlignedPairs
-
-    @classmethod
-    def of(cls, run: Run, aligned: AlignedPairs) -> "EncodedPairs":
-        """Encode pairs of texts with a run's tokenizers."""
-        sides = run.tokenizers.source.encode_batch(aligned.sources), run.tokenizers.target.encode_batch(aligned.targets)
-        return cls(list(zip(*sides, strict=True)), aligned)
-
-    def read(self, run: Run, which: slice = slice(None)) -> list[selection.Reading]:
-        """Every head and offset."""
-        return selection.score_heads(
-            first_model(run.model), run.tokenizers, self.pairs[which], self.aligned.gold[which]
-        )
-
-
 def measure_systems(systems: Sequence[TrainedSystem], corpus: Pairs, aligned: AlignedPairs) -> SystemFigures:
     """Measure the seeds of a system."""
     rates: list[tuple[float, float, float]] = []
     readings: list[list[selection.Reading]] = []
     grown: list[Curve] = []
     for each in systems:
-        pieces = EncodedPairs.of(each.run, aligned)
-        by_head = pieces.read(each.run)
-        halves = pieces.read(each.run, slice(0, None, 2)), pieces.read(each.run, slice(1, None, 2))
-        plain = {
-            one.offset: one.aer
-            for one in by_head
-            if one.head is None and one.view == first_model(each.run.model).alignment_attention
-        }
-        rates.append((100 * plain[0], 100 * plain[1], 100 * held_out_error(*halves)))
+        by_head = score_heads(each.run, aligned)
+        halves = (score_heads(each.run, aligned, slice(first, None, 2)) for first in (0, 1))
+        rates.append((*error_rates(each.run, by_head), 100 * held_out_error(*halves)))
         readings.append(by_head)
-        grown.append(curve(each, pieces))
+        grown.append(curve(each, aligned))
     written_aer, read_aer, selected_aer = (SeedStatistics(values) for values in zip(*rates, strict=True))
     return SystemFigures(
         bleu=over_seeds(systems, lambda each: corpus.bleu(each.run.translate(corpus.sources, beam=1))),
@@ -121,7 +94,7 @@ def held_out_error(one: Sequence[selection.Reading], other: Sequence[selection.R
     return sum(rates) / len(rates)
 
 
-def curve(system: TrainedSystem, pieces: EncodedPairs) -> Curve:
+def curve(system: TrainedSystem, aligned: AlignedPairs) -> Curve:
     """Trace a system by training step: BLEU as it was validated, and AER, by the better one of both words."""
     run, points = system.run, []
     for record in metrics.read_records(run.folder / "metrics.jsonl"):
@@ -129,13 +102,7 @@ def curve(system: TrainedSystem, pieces: EncodedPairs) -> Curve:
         name = f"step-{step:06d}"
         if record["kind"] == "valid" and (run.folder / "checkpoints" / name).is_dir():
             then = load(run.folder, checkpoint=name, device=run.device.type)
-            by_head = pieces.read(then)
-            plain = [
-                each.aer
-                for each in by_head
-                if each.head is None and each.view == first_model(then.model).alignment_attention
-            ]
-            points.append((step, float(record["bleu"]), 100 * min(plain)))
+            points.append((step, float(record["bleu"]), min(error_rates(then, score_heads(then, aligned)))))
     return points
 
 
@@ -171,19 +138,12 @@ def best_single_links(aligned: AlignedPairs) -> tuple[int, int, float]:
 def mechanism_table(figures: Mapping[str, SystemFigures], diagonal: float) -> Table:
     """Tabulate the systems, one per row."""
     several = any(len(each.bleu.values) > 1 for each in figures.values())
-
-    def cell(value: SeedStatistics, style: str = ".1f") -> Cell:
-        return value.as_text(style) if several else value.mean
-
     rows: list[list[Cell]] = [
         [
             LABELS[name],
-            cell(each.written_aer),
-            cell(each.read_aer),
-            cell(each.selected_aer),
-            cell(each.bleu),
-            cell(each.perplexity, ".2f"),
-            cell(each.seconds, ".0f"),
+            *(value.as_cell() for value in (each.written_aer, each.read_aer, each.selected_aer, each.bleu)),
+            each.perplexity.as_cell(".2f"),
+            each.seconds.as_cell(".0f"),
         ]
         for name, each in figures.items()
     ]
@@ -315,14 +275,11 @@ def tables(setting: Setting, corpus: Pairs) -> dict[str, dict[str, Any]]:
     real, quick = setting.corpora is not None, setting.quick
     steps, size = (1200, 512) if real else (480, 96) if quick else (3000, 256)
     training = {
-        "steps": steps,
         "batch_tokens": 16_384 if real else 1024 if quick else 4096,
-        "schedule": "cosine",
         "warmup": max(1, steps // 6),
         "smoothing": 0.1,
         "validate_every": max(1, steps // CHECKPOINTS),
         "validate_rows": 200 if real else 100,
-        "metric": "loss",
         "keep": CHECKPOINTS + 1,
     }
     data = {**corpus.tables["data"], "longest": 60 if real else 40}
@@ -331,7 +288,7 @@ def tables(setting: Setting, corpus: Pairs) -> dict[str, dict[str, Any]]:
             **corpus.tables,
             "data": data,
             "model": model,
-            "training": {**training, "rate": learning_rate(name, quick)},
+            "training": training_settings(steps, rate=learning_rate(name, quick), **training),
         }
         for name, model in models(size, real=real, quick=quick).items()
     }

@@ -24,9 +24,9 @@ from regard.inspection import Cell, plot, word_grounding
 from regard.models import ConvNetModel, Model, Pictures
 from regard_corpora import Pictured
 from regard_studies.page import Page, Plot, Table, Verdict, show, signed
-from regard_studies.seed_statistics import SeedStatistics
+from regard_studies.seed_statistics import SeedStatistics, over_figures
 from regard_studies.setting import Setting
-from regard_studies.systems import TrainedSystem, group_by_name, train_all
+from regard_studies.systems import TrainedSystem, group_by_name, train_all, training_settings
 
 Figures = Mapping[str, SeedStatistics]
 BINS = ((50, 54), (54, 60), (60, 101))  # hundredths of the picture between the two shapes
@@ -251,17 +251,10 @@ def tables(quick: bool) -> dict[str, dict[str, Any]]:
                 "reduction": 1,
                 "dropout": 0.0,
             },
-            "training": {
-                "steps": steps,
-                "batch_rows": 32 if quick else 64,
-                "rate": 2e-3,
-                "schedule": "cosine",
-                "warmup": 100,
-                "smoothing": 0.0,
-                "validate_every": steps,
-                "metric": "accuracy",
-                "precision": "fp32",  # networks so small gain nothing by less
-            },
+            # Networks so small gain nothing by less precision.
+            "training": training_settings(
+                steps, batch_rows=32 if quick else 64, rate=2e-3, warmup=100, metric="accuracy", precision="fp32"
+            ),
         }
         for name, (channels, blocks) in nets.items()
         if not quick or name in ("attention", "wider")  # for a first look
@@ -284,11 +277,7 @@ def run(setting: Setting) -> Page:
     tests = make_tests(400 if setting.quick else 1000, picture_side(setting.quick))
     with signed(seed=setting.seeds[0], quick=setting.quick, dtype="float32", setting=setting) as clock:
         systems = group_by_name(train_all("convnet", tables(setting.quick), setting))
-        each = {name: [measure_system(system, tests) for system in several] for name, several in systems.items()}
-        results = {
-            name: {key: SeedStatistics(tuple(one[key] for one in figures)) for key in figures[0]}
-            for name, figures in each.items()
-        }
+        results = {name: over_figures([measure_system(each, tests) for each in some]) for name, some in systems.items()}
         looks = ShapeAttention.mean([measure_attention(system.run.model, tests) for system in systems["attention"]])
         signature = clock.signature()
     updates = systems["attention"][0].step

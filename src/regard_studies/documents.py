@@ -25,7 +25,7 @@ from regard_studies.corpora import Reviews, built_in_reviews, imdb
 from regard_studies.page import Page, Plot, Table, Verdict, signed_training
 from regard_studies.seed_statistics import MeanDifference, SeedStatistics, mean_difference, over_seeds
 from regard_studies.setting import Setting
-from regard_studies.systems import TrainedSystem, group_by_name, train_all
+from regard_studies.systems import TrainedSystem, group_by_name, train_all, training_settings
 
 Encode = Callable[[TrainedSystem], Sequence[Sequence[int]]]
 NAMES = {
@@ -255,17 +255,15 @@ def tables(tasks: Mapping[str, Reviews], quick: bool) -> dict[str, dict[str, Any
                     "dropout": 0.5 if reviews.real else 0.0,
                     **options,
                 },
-                "training": {
-                    "steps": steps,
-                    "batch_tokens": 24_576 if reviews.real else 3072 if quick else 4096,
-                    "rate": 4e-3 if reviews.real else 3e-3,
-                    "schedule": "cosine",
-                    "warmup": max(1, steps // 10),
-                    "smoothing": 0.1 if reviews.real else 0.0,
+                "training": training_settings(
+                    steps,
+                    batch_tokens=24_576 if reviews.real else 3072 if quick else 4096,
+                    rate=4e-3 if reviews.real else 3e-3,
+                    smoothing=0.1 if reviews.real else 0.0,
                     # A hundredth of built-in reviews is too few to choose a checkpoint by: the last one is taken.
-                    "validate_every": max(1, steps // 2) if reviews.real else steps,
-                    "metric": "accuracy",
-                },
+                    validate_every=max(1, steps // 2) if reviews.real else steps,
+                    metric="accuracy",
+                ),
             }
     return configs
 

@@ -21,7 +21,7 @@ from regard.models import Tokens
 from regard.run import Run
 from regard_studies.page import Page, Plot, Table, Verdict, show, signed_training
 from regard_studies.setting import Setting
-from regard_studies.systems import TrainedSystem, group_by_name, train_all
+from regard_studies.systems import TrainedSystem, group_by_name, train_all, training_settings
 
 LABELS = {"sinusoidal": "sinusoidal", "rotary": "rotary", "none": "no positions"}
 COLOURS = {"sinusoidal": plot.BLUE, "rotary": plot.GREEN, "none": plot.RED}
@@ -157,16 +157,7 @@ def tables(quick: bool) -> dict[str, dict[str, Any]]:
         "phrasebook": {"builtin": "phrasebook", "builtin_edition": EDITION, "count": 20_000 if quick else 60_000},
     }
     steps = 3000 if quick else 2000  # a first look takes small batches: what it needs is updates, not words
-    training = {
-        "steps": steps,
-        "batch_tokens": 512 if quick else 4096,
-        "rate": 3e-3,
-        "schedule": "cosine",
-        "warmup": steps // 10,
-        "smoothing": 0.0,
-        "validate_every": steps // 2,
-        "metric": "loss",
-    }
+    training = training_settings(steps, batch_tokens=512 if quick else 4096, rate=3e-3, validate_every=steps // 2)
     widths = {"size": 64, "layers": 2, "hidden": 256} if quick else {"size": 128, "layers": 3, "hidden": 512}
     model = {"kind": "encoder", "heads": 4, "dropout": 0.0, **widths}
     return {

@@ -17,7 +17,7 @@ from regard_studies.corpora import Pairs, europarl, paragraphs, phrasebook
 from regard_studies.page import Page, Plot, Table, Verdict, show, signed_training
 from regard_studies.seed_statistics import SeedStatistics, over_seeds
 from regard_studies.setting import Setting
-from regard_studies.systems import TrainedSystem, group_by_name, train_all
+from regard_studies.systems import TrainedSystem, group_by_name, train_all, training_settings
 
 Figures = Mapping[str, list[float]]  # exact and bleu: one a bin, then all; seconds: one
 CELLS = {"rnn": "tanh RNN", "gru": "GRU", "lstm": "LSTM"}
@@ -133,6 +133,7 @@ def tables(pairs: Pairs, quick: bool) -> dict[str, dict[str, Any]]:
     """Build a configuration for each system, which differ in cell and kind alone."""
     real = "source" in pairs.tables["data"]
     steps, size, tokens = (900, 128, 1024) if quick else (1800, 512, 16_384) if real else (5000, 256, 4096)
+    rate = 3e-3 if quick else 1e-3 if real else 2e-3
     configs = {}
     for cell in CELLS:
         for kind in KINDS:
@@ -140,17 +141,7 @@ def tables(pairs: Pairs, quick: bool) -> dict[str, dict[str, Any]]:
                 **pairs.tables,
                 "model": {"kind": kind, "cell": cell, "size": size, "embedding": size, "dropout": 0.1 * real}
                 | ({"hidden": size, "maxout": size // 2} if kind == "rnnsearch" else {}),
-                "training": {
-                    "steps": steps,
-                    "batch_tokens": tokens,
-                    "rate": 3e-3 if quick else 1e-3 if real else 2e-3,
-                    "schedule": "cosine",
-                    "warmup": max(1, steps // 10),
-                    "smoothing": 0.05,
-                    "validate_every": steps,
-                    "validate_rows": 50,
-                    "metric": "loss",
-                },
+                "training": training_settings(steps, batch_tokens=tokens, rate=rate, smoothing=0.05, validate_rows=50),
             }
     return configs
 

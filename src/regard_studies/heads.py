@@ -21,7 +21,14 @@ from regard_studies.page import Page, Plot, Table, Verdict, show, signed_trainin
 from regard_studies.seed_statistics import SeedStatistics, margin
 from regard_studies.setting import Setting
 from regard_studies.systems import group_by_name, train_all
-from regard_studies.translation import TranslationFigures, log_probs, measure_translations
+from regard_studies.translation import (
+    COLUMNS,
+    FORMATS,
+    TranslationFigures,
+    log_probs,
+    measure_translations,
+    translator_training,
+)
 
 KINDS = {"encoder": "encoder, self", "decoder": "decoder, self", "cross": "decoder to source"}
 SHARES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
@@ -107,22 +114,11 @@ def label_of(name: str) -> str:
 
 def heads_table(figures: Mapping[str, TranslationFigures]) -> Table:
     """Tabulate every system."""
-    rows: list[list[Cell]] = [
-        [
-            label_of(name),
-            each.bleu.as_text(),
-            each.perplexity.as_text(".2f"),
-            each.parameters / 1e6,
-            each.seconds.mean,
-            PAPER.get(name),
-        ]
-        for name, each in figures.items()
-    ]
     return Table(
         caption="Heads, their width, and what they see",
-        columns=["system", "BLEU", "perplexity", "million parameters", "seconds of training", "BLEU in the paper"],
-        rows=rows,
-        formats=["", "", "", ".2f", ".0f", ".1f"],
+        columns=["system", *COLUMNS, "BLEU in the paper"],
+        rows=[[label_of(name), *each.cells, PAPER.get(name)] for name, each in figures.items()],
+        formats=["", *FORMATS, ".1f"],
         note="Systems named by d_k have 4 heads. The paper's figures are of newstest2013 and another size of model: "
         "only their differences compare.",
     )
@@ -236,18 +232,7 @@ def tables(setting: Setting, corpus: Pairs) -> dict[str, dict[str, Any]]:
     options: dict[str, dict[str, Any]] = {f"heads-{count}": {"heads": count} for count in counts}
     options |= {f"depth-{depth}": {"heads": 4, "depth": depth} for depth in depths}
     options[f"input-{sliced}"] = {"heads": sliced, "split": "input"}
-    training = {
-        "steps": steps,
-        "batch_tokens": 8192 if real else 1024 if quick else 4096,
-        "rate": 1.5e-3 if not quick else 3e-3,
-        "schedule": "cosine",
-        "warmup": steps // 5 if real else steps // 10,
-        "smoothing": 0.1 if real else 0.05,
-        "validate_every": steps,
-        "validate_rows": 50,
-        "metric": "bleu" if real else "exact",
-        "keep": 1,
-    }
+    training = translator_training(setting, steps)
     return {name: {**corpus.tables, "model": model | each, "training": training} for name, each in options.items()}
 
 

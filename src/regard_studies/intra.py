@@ -25,7 +25,7 @@ from regard_studies.documents import ClassifierFigures, encode_once, measure_cla
 from regard_studies.page import Page, Plot, Table, Verdict, signed_training
 from regard_studies.seed_statistics import MeanDifference, SeedStatistics, mean_difference, over_seeds
 from regard_studies.setting import Setting
-from regard_studies.systems import TrainedSystem, group_by_name, train_all
+from regard_studies.systems import TrainedSystem, group_by_name, train_all, training_settings
 
 DISTANCES = ((1, 1), (2, 2), (3, 5), (6, 10), (11, 200))  # steps back; 1 is all that an LSTM has
 LATE = 10  # steps after which there is something to choose from
@@ -335,17 +335,14 @@ def tables(corpora: Corpora, quick: bool) -> dict[str, dict[str, Any]]:
                 "task": job,
                 **corpus,
                 "model": options,
-                "training": {
-                    "steps": budget.steps,
-                    "batch_tokens": budget.tokens,
-                    "rate": budget.rate,
-                    "schedule": "cosine",
-                    "warmup": max(1, budget.steps // 10),
-                    "smoothing": 0.0,
-                    "weight_decay": 0.01,
-                    "validate_every": max(1, budget.steps // 5),
-                    "metric": "accuracy" if job == "classify" else "loss",
-                },
+                "training": training_settings(
+                    budget.steps,
+                    batch_tokens=budget.tokens,
+                    rate=budget.rate,
+                    weight_decay=0.01,
+                    validate_every=max(1, budget.steps // 5),
+                    metric="accuracy" if job == "classify" else "loss",
+                ),
             }
     return configs
 

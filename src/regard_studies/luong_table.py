@@ -4,25 +4,23 @@ Luong, Pham and Manning 2015 (arXiv:1508.04025), table 4: global attention with 
 local-m and local-p with dot and general; table 1: what input feeding is worth; a footnote of section 5.3 on concat;
 section 5.4 and table 6: alignment error rates. As there, LSTMs read the source backwards, drop out a fifth, and feed
 the attentional state on; annotations stand in the order of the source all the same, so that local-m moves on from its
-beginning. `window_cost` measures what a window saves.
+beginning. `luong_window` measures what a window saves.
 """
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from regard.decoding import first_model
-from regard.inspection import Cell, plot, selection
+from regard.inspection import plot
 from regard_studies.corpora import ALIGNED_WORDS, AlignedPairs, Pairs, aligned_texts
 from regard_studies.luong_window import cost_plot, cost_table, cost_verdicts, measure_cost
 from regard_studies.page import Page, Plot, Table, Verdict, signed_training
 from regard_studies.seed_statistics import SeedStatistics, over_seeds
 from regard_studies.setting import Setting
-from regard_studies.systems import TrainedSystem, group_by_name, train_all
-from regard_studies.translation import perplexity
+from regard_studies.systems import TrainedSystem, group_by_name, train_all, training_settings
+from regard_studies.translation import error_rates, perplexity, score_heads
 
-Figures = Mapping[
-    str, SeedStatistics
-]  # perplexity, bleu, written and read (AER, %), aer (the lower of the two), seconds
+# perplexity, bleu, written and read (AER, %), aer (the lower of the two), seconds
+Figures = Mapping[str, SeedStatistics]
 LABELS = {
     "global-location": "global (location)",
     "global-dot": "global (dot)",
@@ -85,17 +83,13 @@ def best_of(figures: Mapping[str, Figures], names: Sequence[str]) -> str:
 
 def system_table(figures: Mapping[str, Figures]) -> Table:
     """Tabulate the figures of each system."""
-    several = any(len(spread.values) > 1 for each in figures.values() for spread in each.values())
-
-    def cell(value: SeedStatistics, style: str) -> Cell:
-        return value.as_text(style) if several else value.mean
-
     styles = {"perplexity": ".2f", "bleu": ".1f", "written": ".1f", "read": ".1f", "seconds": ".0f"}
     return Table(
         caption="Every system: perplexity, BLEU, and AER of the word a step writes and of the word it reads, %",
         columns=["attention", "perplexity", "BLEU", "AER, written", "AER, read", "seconds of training"],
         rows=[
-            [LABELS[name], *(cell(each[key], style) for key, style in styles.items())] for name, each in figures.items()
+            [LABELS[name], *(each[key].as_cell(style) for key, style in styles.items())]
+            for name, each in figures.items()
         ],
         formats=["", *styles.values()],
     )
@@ -152,17 +146,12 @@ def tables(setting: Setting, corpus: Pairs) -> dict[str, dict[str, Any]]:
         "length": 200 if real else 60,
         "reverse": True,
     }
-    training = {
-        "steps": steps,
-        "batch_tokens": 16_384 if real else 1024 if quick else 4096,
-        "rate": 5e-3 if quick else 3e-3 if real else 2e-3,
-        "schedule": "cosine",
-        "warmup": max(1, steps // 10),
-        "smoothing": 0.0,  # perplexities are compared
-        "validate_every": steps,
-        "validate_rows": 0,
-        "metric": "loss",
-    }
+    training = training_settings(
+        steps,
+        batch_tokens=16_384 if real else 1024 if quick else 4096,
+        rate=5e-3 if quick else 3e-3 if real else 2e-3,
+        validate_rows=0,
+    )
     data = {**corpus.tables["data"], "longest": longest}
     return {
         name: {**corpus.tables, "data": data, "model": {**same, **each}, "training": dict(training)}
@@ -230,7 +219,7 @@ def caveats(corpus: Pairs, setting: Setting) -> list[str]:
 
 def measure_systems(systems: list[TrainedSystem], corpus: Pairs, aligned: AlignedPairs) -> Figures:
     """Measure the seeds of a system."""
-    errors, read = zip(*(error_rates(each, aligned) for each in systems), strict=True)
+    errors, read = zip(*(error_rates(each.run, score_heads(each.run, aligned)) for each in systems), strict=True)
     rates = {"written": SeedStatistics(errors), "read": SeedStatistics(read)}
     return {
         "perplexity": over_seeds(systems, lambda each: perplexity(each.run, corpus)),
@@ -239,21 +228,6 @@ def measure_systems(systems: list[TrainedSystem], corpus: Pairs, aligned: Aligne
         "aer": min(rates.values(), key=lambda each: each.mean),
         "seconds": over_seeds(systems, lambda each: each.seconds),
     }
-
-
-def error_rates(system: TrainedSystem, aligned: AlignedPairs) -> tuple[float, float]:
-    """Compute the AER, in percent, of the word that is written, and of the word that is read."""
-    run = system.run
-    sides = run.tokenizers.source.encode_batch(aligned.sources), run.tokenizers.target.encode_batch(aligned.targets)
-    readings = selection.score_heads(
-        first_model(run.model), run.tokenizers, list(zip(*sides, strict=True)), aligned.gold
-    )
-    rates = {
-        each.offset: 100 * each.aer
-        for each in readings
-        if each.head is None and each.view == first_model(run.model).alignment_attention
-    }
-    return rates[0], rates[1]
 
 
 def better(one: SeedStatistics, other: SeedStatistics, margin: float) -> bool:

@@ -31,7 +31,7 @@ from regard_studies.corpora import Pairs, multi30k, phrasebook
 from regard_studies.page import Part, Plot, Table, Verdict, show, signed_training
 from regard_studies.seed_statistics import SeedStatistics
 from regard_studies.setting import Setting
-from regard_studies.systems import TrainedSystem, group_by_name, train_all
+from regard_studies.systems import TrainedSystem, group_by_name, train_all, training_settings
 
 PAIRS = 8000  # of the training set, that updates are timed on
 TURNS, ROUNDS = 3, 2
@@ -305,17 +305,16 @@ def tables(pairs: Pairs, quick: bool) -> dict[str, dict[str, Any]]:
     """
     real = "source" in pairs.tables["data"]
     steps = 400 if quick else 1500 if real else 2500
-    training = {
-        "steps": steps,
-        "batch_tokens": 1024 if quick else 8192,
-        "rate": 3e-3 if quick else 1.5e-3,
-        "schedule": "cosine",
-        "warmup": steps // 5,
-        "smoothing": 0.1 if real else 0.05,
-        "validate_every": steps // QUARTERS,
-        "validate_rows": 100 if quick else 1014,
-        "metric": "bleu",
-    }
+    training = training_settings(
+        steps,
+        batch_tokens=1024 if quick else 8192,
+        rate=3e-3 if quick else 1.5e-3,
+        warmup=steps // 5,
+        smoothing=0.1 if real else 0.05,
+        validate_every=steps // QUARTERS,
+        validate_rows=100 if quick else 1014,
+        metric="bleu",
+    )
     shape = {"size": 64, "heads": 4, "layers": 2, "hidden": 256} if quick else {"preset": "small"}
     model = {"kind": "transformer", **shape, "dropout": 0.3 if real else 0.0, "tied": "all"}
     model |= {"attention_dropout": 0.1 if real else 0.0}

@@ -19,7 +19,14 @@ from regard_studies.page import Part, Plot, Table, Verdict, show, signed_trainin
 from regard_studies.seed_statistics import FLOOR, SeedStatistics, margin
 from regard_studies.setting import Setting
 from regard_studies.systems import TrainedSystem, group_by_name, train_all
-from regard_studies.translation import TranslationFigures, log_probs, measure_translations
+from regard_studies.translation import (
+    COLUMNS,
+    FORMATS,
+    TranslationFigures,
+    log_probs,
+    measure_translations,
+    translator_training,
+)
 
 LABELS = {
     "none": "none",
@@ -87,21 +94,11 @@ def correct_prefix(output: Sequence[str], target: Sequence[str]) -> float:
 
 def positions_table(figures: Mapping[str, TranslationFigures]) -> Table:
     """Tabulate the translators' figures."""
-    rows: list[list[Cell]] = [
-        [
-            LABELS[name],
-            each.bleu.as_text(),
-            each.perplexity.as_text(".2f"),
-            each.parameters / 1e6,
-            each.seconds.mean,
-        ]
-        for name, each in figures.items()
-    ]
     return Table(
         caption="Trained: translation by how positions are told",
-        columns=["positions", "BLEU", "perplexity", "million parameters", "seconds of training"],
-        rows=rows,
-        formats=["", "", "", ".2f", ".0f"],
+        columns=["positions", *COLUMNS],
+        rows=[[LABELS[name], *each.cells] for name, each in figures.items()],
+        formats=["", *FORMATS],
     )
 
 
@@ -178,33 +175,28 @@ def tables(setting: Setting, corpus: Pairs) -> dict[str, dict[str, Any]]:
     if quick:
         model |= {"size": 64, "hidden": 256}
     whole = model if quick else model | {"preset": "small", "dropout": 0.3 if real else 0.1}
-    training: dict[str, Any] = {
-        "batch_tokens": 8192 if real else 1024 if quick else 4096,
-        "rate": 3e-3 if quick else 1.5e-3,
-        "schedule": "cosine",
-        "smoothing": 0.1 if real else 0.05,
-        "validate_rows": 50,
-        "metric": "bleu" if real else "exact",
-        "keep": 1,
-    }
+    training = translator_training(setting, steps, warmup=steps // 5)
     configs: dict[str, dict[str, Any]] = {}
     for name, options in ENCODINGS.items():
-        configs[name] = {**corpus.tables, "model": whole | options, "training": training | step_settings(steps)}
+        configs[name] = {**corpus.tables, "model": whole | options, "training": training}
     copying = {
         "builtin": "copy",
         "count": 30_000 if quick else 100_000,
         "builtin_options": [f"{key}={value}" for key, value in sequence_settings(setting).items()],
     }
-    learning = training | step_settings(500 if quick else 1500) | {"metric": "exact", "smoothing": 0.0}
-    learning |= {"rate": 2e-3, "batch_tokens": 1024 if quick else 8192}
+    steps = 500 if quick else 1500
+    learning = translator_training(
+        setting,
+        steps,
+        warmup=steps // 5,
+        metric="exact",
+        smoothing=0.0,
+        rate=2e-3,
+        batch_tokens=1024 if quick else 8192,
+    )
     for name in FURTHER if quick else ENCODINGS:
         configs[f"copy-{name}"] = {"data": copying, "model": model | ENCODINGS[name], "training": learning}
     return configs
-
-
-def step_settings(steps: int) -> dict[str, Any]:
-    """Return the settings for the length of a training and of its parts."""
-    return {"steps": steps, "warmup": steps // 5, "validate_every": steps}
 
 
 def sequence_settings(setting: Setting) -> dict[str, int]:

@@ -27,7 +27,7 @@ from regard_corpora import RELATIONS, name_relations
 from regard_studies.page import Page, Plot, Table, Verdict, show, signed_training
 from regard_studies.seed_statistics import SeedStatistics, margin
 from regard_studies.setting import Setting
-from regard_studies.systems import TrainedSystem, train_all
+from regard_studies.systems import TrainedSystem, train_all, training_settings
 
 FEWEST = 40  # words of a relation that a share is told of
 Halves = tuple[Sequence[Example], Sequence[Example]]
@@ -172,9 +172,8 @@ class RelationFigures:
     trained: Mapping[str, SeedStatistics]
     untrained: Mapping[str, SeedStatistics]
     which: Mapping[str, str]  # the best head, of the first seed
-    course: Sequence[
-        SeedStatistics
-    ]  # the mean over relations of their best heads: before training, and at every quarter
+    # The mean over relations of their best heads: before training, and at every quarter.
+    course: Sequence[SeedStatistics]
     single: SeedStatistics  # the same of the one head that is best at all
 
     @property
@@ -266,7 +265,7 @@ def relation_table(where: str, figures: "RelationFigures") -> Table:
     )
 
 
-def training_table(figures: Mapping[str, "RelationFigures"], steps: int, quarters: int) -> Table:
+def course_table(figures: Mapping[str, "RelationFigures"], steps: int, quarters: int) -> Table:
     """Tabulate how the shares change over the training."""
     at = [steps * number // quarters for number in range(quarters + 1)]
     return Table(
@@ -327,18 +326,15 @@ def tables(quick: bool) -> dict[str, dict[str, Any]]:
                 "builtin_options": [f"longest={longest}"],
             },
             "model": {"kind": "transformer", "preset": "tiny" if quick else "small", "dropout": 0.0, "tied": "all"},
-            "training": {
-                "steps": steps,
-                "batch_tokens": 1024 if quick else 4096,
-                "rate": 3e-3 if quick else 1.5e-3,
-                "schedule": "cosine",
-                "warmup": steps // 10,
-                "smoothing": 0.05,
-                "validate_every": steps // QUARTERS,
-                "validate_rows": 0,
-                "metric": "loss",
-                "keep": QUARTERS,
-            },
+            "training": training_settings(
+                steps,
+                batch_tokens=1024 if quick else 4096,
+                rate=3e-3 if quick else 1.5e-3,
+                smoothing=0.05,
+                validate_every=steps // QUARTERS,
+                validate_rows=0,
+                keep=QUARTERS,
+            ),
         }
     }
 
@@ -377,7 +373,7 @@ def run(setting: Setting) -> Page:
         tables=[
             relation_table("encoder, English", encoder),
             relation_table("decoder, German", figures["decoder"]),
-            training_table(figures, systems[0].step, QUARTERS),
+            course_table(figures, systems[0].step, QUARTERS),
         ],
         plots=[relation_plot(encoder, figures["decoder"], systems[0].step, QUARTERS)],
         verdicts=verdicts(encoder),

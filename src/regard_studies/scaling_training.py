@@ -24,7 +24,7 @@ from regard_studies.scaling import jacobian_norm
 from regard_studies.seed_statistics import SeedStatistics, are_alike, margin
 from regard_studies.setting import Setting
 from regard_studies.systems import TrainedSystem, group_by_name, train_all
-from regard_studies.translation import TranslationFigures, measure_translations
+from regard_studies.translation import COLUMNS, FORMATS, TranslationFigures, measure_translations, translator_training
 
 LOOKED = 32  # sentences whose weights are looked at
 NAMES = {"scaled": "q·k/√d", "dot": "q·k", "additive": "additive"}
@@ -134,6 +134,12 @@ def split_name(name: str) -> tuple[str, int]:
     return score, int(width)
 
 
+def row_names(name: str) -> list[Cell]:
+    """Return the first cells of a system's row: its width, and its score."""
+    score, width = split_name(name)
+    return [width, NAMES[score]]
+
+
 def sort_systems(figures: Mapping[str, "ScalingFigures"]) -> list[str]:
     """Sort systems by width, then by score."""
     return sorted(figures, key=lambda name: (split_name(name)[1], list(NAMES).index(split_name(name)[0])))
@@ -141,22 +147,11 @@ def sort_systems(figures: Mapping[str, "ScalingFigures"]) -> list[str]:
 
 def figures_table(figures: Mapping[str, "ScalingFigures"]) -> Table:
     """Tabulate the figures of the trained systems."""
-    rows: list[list[Cell]] = [
-        [
-            split_name(name)[1],
-            NAMES[split_name(name)[0]],
-            figures[name].translation.bleu.as_text(),
-            figures[name].translation.perplexity.as_text(".2f"),
-            figures[name].translation.parameters / 1e6,
-            figures[name].translation.seconds.mean,
-        ]
-        for name in sort_systems(figures)
-    ]
     return Table(
         caption="Trained: one head of width d_k",
-        columns=["d_k", "score", "BLEU", "perplexity", "million parameters", "seconds of training"],
-        rows=rows,
-        formats=["d", "", "", "", ".2f", ".0f"],
+        columns=["d_k", "score", *COLUMNS],
+        rows=[[*row_names(name), *figures[name].translation.cells] for name in sort_systems(figures)],
+        formats=["d", "", *FORMATS],
     )
 
 
@@ -164,8 +159,7 @@ def start_table(figures: Mapping[str, "ScalingFigures"]) -> Table:
     """Tabulate the softmax before and after training."""
     rows: list[list[Cell]] = [
         [
-            split_name(name)[1],
-            NAMES[split_name(name)[0]],
+            *row_names(name),
             *(
                 figures[name].spread(when, figure).mean
                 for when in ("before", "after")
@@ -226,18 +220,7 @@ def tables(setting: Setting, corpus: Pairs) -> dict[str, dict[str, Any]]:
     size = 64 if quick else 256
     model: dict[str, Any] = {"kind": "transformer", "size": size, "heads": 1, "layers": 2, "hidden": 4 * size}
     model |= {"dropout": 0.1 if real else 0.0, "tied": "all"}
-    training = {
-        "steps": steps,
-        "batch_tokens": 8192 if real else 1024 if quick else 4096,
-        "rate": 3e-3 if quick else 1.5e-3,
-        "schedule": "cosine",
-        "warmup": steps // 5 if real else steps // 10,
-        "smoothing": 0.1 if real else 0.05,
-        "validate_every": steps,
-        "validate_rows": 50,
-        "metric": "bleu" if real else "exact",
-        "keep": 1,
-    }
+    training = translator_training(setting, steps)
     return {
         f"{score}-{width}": {**corpus.tables, "model": model | options | {"depth": width}, "training": training}
         for score, options in SCORES.items()

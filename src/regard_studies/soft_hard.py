@@ -17,14 +17,13 @@ from regard.evaluation import measure_bleu_n, measure_cider, text_scores
 from regard.inspection import Cell, colours, plot, word_grounding
 from regard_studies.corpora import Gallery, flickr8k, scenes
 from regard_studies.page import Page, Plot, Signature, Table, Verdict, signed_training
-from regard_studies.seed_statistics import SeedStatistics, over_seeds
+from regard_studies.seed_statistics import SeedStatistics, over_figures, over_seeds
 from regard_studies.setting import Setting
-from regard_studies.systems import TrainedSystem, group_by_name, train_all
+from regard_studies.systems import TrainedSystem, group_by_name, train_all, training_settings
 
 BEAM = 5
-Figures = Mapping[
-    str, SeedStatistics
-]  # bleu-1 to bleu-4, cider, exact, seconds; entropy, largest, places; grounded, chance
+# bleu-1 to bleu-4, cider, exact, seconds; entropy, largest, places; grounded, chance
+Figures = Mapping[str, SeedStatistics]
 SYSTEMS = {
     "none": "no attention",
     "soft": "soft",
@@ -46,10 +45,8 @@ ALONE = 1.2  # of one seed: twice the deviation of Flickr8k's, which is 0.4 to 0
 
 def measure_systems(systems: Sequence[TrainedSystem], gallery: Gallery) -> Figures:
     """Measure all figures of a system, a value per seed."""
-    each = [measure_system(system, gallery) for system in systems]
-    return {key: SeedStatistics(tuple(one[key] for one in each)) for key in each[0]} | {
-        "seconds": over_seeds(systems, lambda system: system.seconds)
-    }
+    figures = over_figures([measure_system(each, gallery) for each in systems])
+    return figures | {"seconds": over_seeds(systems, lambda each: each.seconds)}
 
 
 def measure_system(system: TrainedSystem, gallery: Gallery) -> dict[str, float]:
@@ -170,23 +167,14 @@ def on_scenes(quick: bool) -> dict[str, dict[str, Any]]:
     return {
         "tokenizer": {"kind": "word"},
         "model": {"kind": "captioner", "preset": "tiny", "dropout": 0.0, "settle": steps // 6},
-        "training": {
-            "steps": steps,
-            "batch_rows": 32,
-            "rate": 4e-3 if quick else 3e-3,
-            "schedule": "cosine",
-            "warmup": 100,
-            "smoothing": 0.0,
-            "validate_every": steps,
-            "validate_rows": 50,
-            "metric": "exact",
-        },
+        "training": training_settings(
+            steps, batch_rows=32, rate=4e-3 if quick else 3e-3, warmup=100, validate_rows=50, metric="exact"
+        ),
     }
 
 
 def on_photographs() -> dict[str, dict[str, Any]]:
     """Build the configurations for photographs, as configs/flickr8k.toml, with fewer updates."""
-    steps = 750
     return {
         "tokenizer": {"kind": "word", "size": 3000},
         "model": {
@@ -200,19 +188,17 @@ def on_photographs() -> dict[str, dict[str, Any]]:
             "dropout": 0.5,
             "settle": 180,
         },
-        "training": {
-            "steps": steps,
-            "batch_rows": 128,
-            "rate": 1e-3,
-            "schedule": "cosine",
-            "warmup": 100,
-            "weight_decay": 0.05,
-            "smoothing": 0.1,
-            "ema": 0.999,
-            "validate_every": steps,
-            "validate_rows": 100,
-            "metric": "bleu",
-        },
+        "training": training_settings(
+            750,
+            batch_rows=128,
+            rate=1e-3,
+            warmup=100,
+            weight_decay=0.05,
+            smoothing=0.1,
+            ema=0.999,
+            validate_rows=100,
+            metric="bleu",
+        ),
     }
 
 

@@ -18,7 +18,6 @@ from regard_studies.luong_table import (
     SHARE,
     SYSTEMS,
     better,
-    error_rates,
     quality_plot,
     system_table,
     tables,
@@ -27,7 +26,7 @@ from regard_studies.luong_table import (
 from regard_studies.seed_statistics import SeedStatistics
 from regard_studies.setting import Setting
 from regard_studies.systems import train_or_load
-from regard_studies.translation import perplexity
+from regard_studies.translation import error_rates, perplexity, score_heads
 
 QUICK = Setting((0,), quick=True, device="cpu")
 
@@ -92,7 +91,7 @@ def test_perplexity_and_error_rates_are_what_others_say_of_the_run(few, tmp_path
     expected = math.exp(-sum(each.log_prob for each in scored) / pieces)
     assert perplexity(system.run, corpus) == pytest.approx(expected, rel=1e-5)
     links = system.run.links(zip(aligned.sources, aligned.targets, strict=True))  # offset 0, the largest weight
-    assert error_rates(system, aligned)[0] == pytest.approx(
+    assert error_rates(system.run, score_heads(system.run, aligned))[0] == pytest.approx(
         100 * measure_links(links, aligned.gold)["aer"].score().value
     )
 
