@@ -429,8 +429,7 @@ def verdicts(figures: Findings) -> list[Verdict]:
             "the head or the mean that is best on other sentences aligns better than the layer that is read",
             is_lower(transformer.selected_aer, transformer.plain),
             f"AER {transformer.selected_aer.as_text()} against {transformer.plain.as_text()}; the best head of all, by "
-            "the same "
-            f"sentences: {show(min(heads), '.1f')}",
+            f"the same sentences: {show(min(heads), '.1f')}",
         ),
         Verdict(
             "alignments get better with training while translations do",

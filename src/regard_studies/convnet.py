@@ -288,9 +288,8 @@ def run(setting: Setting) -> Page:
         source="Zhang et al. 2018, section 3 (arXiv:1805.08318); Wang et al. 2018, table 2 (arXiv:1711.07971)",
         measured=[
             f"{len(tests):,} unseen drawn scenes of {picture_side(setting.quick)} pixels, in each a ringed shape, "
-            "one of "
-            "its colour at least half of the picture away, and a third of another colour as far: how large is the "
-            f"second? Every system had the same {updates:,} updates of as many pictures.",
+            "one of its colour at least half of the picture away, and a third of another colour as far: how large is "
+            f"the second? Every system had the same {updates:,} updates of as many pictures.",
             "Who counts how many shapes are large is right in 75 % (all where the second and the third are of one "
             "size, half where they are not), and never more without telling the second from the third.",
         ],

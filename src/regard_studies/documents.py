@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Bool
+from matplotlib.axes import Axes
 
 from regard.data import document_texts
 from regard.decoding import batches
@@ -28,6 +29,8 @@ from regard_studies.setting import Setting
 from regard_studies.systems import TrainedSystem, group_by_name, train_all, training_settings
 
 Encode = Callable[[TrainedSystem], Sequence[Sequence[int]]]
+COLUMNS = ("accuracy, %", "macro-F1, %", "parameters", "seconds of training")
+FORMATS = ("", "", ",d", ".0f")
 NAMES = {
     "mean": "two levels, mean (HN-AVE)",
     "max": "two levels, maximum (HN-MAX)",
@@ -63,6 +66,11 @@ class ClassifierFigures:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "accuracy", self.within(np.ones(self.right.shape[1], bool)))
+
+    @property
+    def cells(self) -> list[Cell]:
+        """Return the cells of a row under COLUMNS, with FORMATS."""
+        return [self.accuracy.as_text(".2f"), self.f1.as_text(".2f"), self.parameters, self.seconds.mean]
 
     def within(self, members: Bool[np.ndarray, " n"]) -> SeedStatistics:
         """Compute the accuracy on some of the documents, in percent."""
@@ -147,27 +155,14 @@ FiguresByTask = Mapping[str, Mapping[str, ClassifierFigures]]  # by task, then b
 
 
 def accuracy_table(tasks: Mapping[str, Reviews], figures: FiguresByTask) -> Table:
+    several = len(tasks) > 1
     rows: list[list[Cell]] = [
-        [
-            *([reviews.name] if len(tasks) > 1 else []),
-            NAMES[name],
-            each.accuracy.as_text(".2f"),
-            each.f1.as_text(".2f"),
-            each.parameters,
-            each.seconds.mean,
-        ]
+        [*[reviews.name] * several, NAMES[name], *each.cells]
         for task, reviews in tasks.items()
         for name, each in figures[task].items()
     ]
-    columns = [
-        *["task"] * (len(tasks) > 1),
-        "system",
-        "accuracy, %",
-        "macro-F1, %",
-        "parameters",
-        "seconds of training",
-    ]
-    return Table("What is right of the test set", columns, rows, [""] * (len(columns) - 2) + [",d", ".0f"])
+    columns = [*["task"] * several, "system", *COLUMNS]
+    return Table("What is right of the test set", columns, rows, [*[""] * (1 + several), *FORMATS])
 
 
 def length_table(reviews: Reviews, figures: Mapping[str, ClassifierFigures]) -> Table:
@@ -198,29 +193,40 @@ def pointed_table(reviews: Reviews, figures: Mapping[str, ClassifierFigures]) ->
     )
 
 
+def group_lines(
+    panel: Axes,
+    groups: Sequence[str],
+    lines: Mapping[str, tuple[str, Sequence[float], Sequence[float]]],
+    apart: float,
+    room: float,
+) -> None:
+    """Draw a line a system over groups of a test set, side by side: colour, values, lengths of the bars; by label.
+
+    Below the lines a share of their height is left for the legend.
+    """
+    positions = range(len(groups))
+    for number, (label, (colour, values, errors)) in enumerate(lines.items()):
+        beside = [place + apart * (number - (len(lines) - 1) / 2) for place in positions]
+        panel.errorbar(
+            beside, values, errors, color=colour, marker="o", markersize=4, linewidth=1.4, elinewidth=1.0, label=label
+        )
+    panel.set_xticks(positions, groups)
+    low, high = panel.get_ylim()
+    panel.set_ylim(low - room * (high - low), high)
+
+
 def accuracy_plot(tasks: Mapping[str, Reviews], figures: FiguresByTask) -> Plot:
     titles = [reviews.name[0].upper() + reviews.name[1:] for reviews in tasks.values()]
     figure, axes = plot.panels(len(tasks), titles=titles, height=3.2, width=7.2 if len(tasks) > 1 else 4.8)
     for panel, (task, reviews) in zip(axes, tasks.items(), strict=True):
         groups = length_quarters(reviews.words)
-        positions = range(len(groups))
-        for shift, (name, each) in enumerate(figures[task].items()):
-            own = [each.within(members) for _, members in groups]
-            panel.errorbar(
-                [place + 0.06 * (shift - 1.5) for place in positions],
-                [spread.mean for spread in own],
-                [spread.deviation for spread in own],
-                color=COLOURS[name],
-                marker="o",
-                markersize=4,
-                linewidth=1.4,
-                elinewidth=1.0,
-                label=NAMES[name],
-            )
-        panel.set_xticks(positions, [name for name, _ in groups])
+        within = {name: [each.within(members) for _, members in groups] for name, each in figures[task].items()}
+        lines = {
+            NAMES[name]: (COLOURS[name], [one.mean for one in each], [one.deviation for one in each])
+            for name, each in within.items()
+        }
+        group_lines(panel, [name for name, _ in groups], lines, apart=0.06, room=0.4)
         panel.set_xlabel("words of the document")
-        low, high = panel.get_ylim()
-        panel.set_ylim(low - 0.4 * (high - low), high)  # room for the legend
     axes[0].set_ylabel("accuracy, %")
     plot.legend(axes[0], loc="lower left")
     return Plot(

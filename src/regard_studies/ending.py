@@ -5,6 +5,8 @@ in for that): of a bag of words nobody can say how near its end is, except by co
 words and the same causal mask, that differ in positions alone, are asked for the probability of the end after each
 word. Of sequences whose words say nothing of their length, what is right is known: the share of those that get so far
 and end there.
+
+t places: words written before the end is asked for, from 0
 """
 
 from collections.abc import Iterable, Mapping, Sequence

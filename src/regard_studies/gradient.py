@@ -1,5 +1,4 @@
-r"""The claim on how far back a gradient reaches: $\lVert \partial y_T / \partial x_t \rVert$ against the distance T −
-t.
+r"""How far back a gradient reaches: $\lVert \partial y_T / \partial x_t \rVert$ against the distance T − t.
 
 Bengio et al. 1994 and Pascanu et al. 2013 (arXiv:1211.5063, section 2): in a recurrent network the gradient over k
 steps is a product of k Jacobians, and shrinks or grows geometrically. Vaswani et al. 2017 (arXiv:1706.03762, section 4,
@@ -201,7 +200,7 @@ def run(seed: int = 0, quick: bool = False) -> Page:
         measured=[
             f"The norm of ∂y_T/∂x_t, every entry of the Jacobian, for sequences of {length} unit-normal vectors of "
             f"width {WIDTH}, at every distance T − t. {seeds} networks of each kind with an input each; "
-            f"median and quartiles.",
+            "median and quartiles.",
             "Layers start as torch starts them, uniform in ±1/√d, and where a dashed line is drawn, in the way that "
             "the literature offers against the fading: orthogonal recurrent weights (Saxe et al. 2014), the identity "
             "with ReLU (Le et al. 2015), a forget bias of 1 (Jozefowicz et al. 2015). Attention has no "

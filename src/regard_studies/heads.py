@@ -80,7 +80,7 @@ def silence_heads(model: Model, heads: Iterable[Head]) -> Iterator[None]:
 
 
 def ablate_heads(run: Run, corpus: Pairs) -> AblationLoss:
-    """Silence each head by itself, then more and more of them, the least needed first.
+    """Silence each head by itself, then more and more of them, the least needed first, in every row of a batch.
 
     The order is found on the odd sentences of the corpus, and what is lost in that order measured on the even ones.
     """
@@ -262,10 +262,9 @@ def run(setting: Setting) -> Page:
             "differ in the number of heads, in d_k, the width of a head's queries and keys, or in that each head sees "
             "a slice of the input.",
             f"Then, of the system with {label_of(ablated_system(figures))}, each head silenced in turn: zeros in the "
-            "place of "
-            "what it gives, and how much log-probability per token of the references loses. Last, more and more heads "
-            "together, in the order of what each loses by itself: the order is found on half of the sentences, the "
-            "loss measured on the other half.",
+            "place of what it gives, and how much log-probability per token of the references loses. Last, more and more "
+            "heads together, in the order of what each loses by itself: the order is found on half of the sentences, "
+            "the loss measured on the other half.",
         ],
         tables=[heads_table(figures), ablation_table(silenced)],
         plots=[heads_plot(figures), ablation_plot(silenced)],

@@ -5,6 +5,8 @@ layer has a perplexity of 108 and the LSTM of 115; as a classifier of sentences 
 are trained with the same batches, and beside them an LSTM that is wider, so that it has no fewer parameters than the
 LSTMN has with its attention: what is left over is not a matter of size. If looking back is what helps, it should help
 late in a sentence, where there is much to look at.
+
+p groups of places or distances · s seeds · n sentences of the test · m states before a step
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,7 +23,7 @@ from regard.inspection import Cell, colours, plot, show
 from regard.models import Tokens, build, read_model_config
 from regard.training import metrics
 from regard_studies.corpora import Reviews, Sentences, built_in_reviews, english_europarl, english_multi30k, german
-from regard_studies.documents import ClassifierFigures, encode_once, measure_classifiers
+from regard_studies.documents import COLUMNS, FORMATS, ClassifierFigures, encode_once, group_lines, measure_classifiers
 from regard_studies.page import Page, Plot, Table, Verdict, signed_training
 from regard_studies.seed_statistics import MeanDifference, SeedStatistics, mean_difference, over_seeds
 from regard_studies.setting import Setting
@@ -221,12 +223,9 @@ def course_table(corpus: Sentences, courses: Mapping[str, Mapping[int, float]]) 
 
 
 def accuracy_table(corpus: str, systems: Mapping[str, ClassifierFigures]) -> Table:
-    rows: list[list[Cell]] = [
-        [NAMES[name], each.accuracy.as_text(".2f"), each.f1.as_text(".2f"), each.parameters, each.seconds.mean]
-        for name, each in systems.items()
-    ]
-    columns = ["system", "accuracy, %", "macro-F1, %", "parameters", "seconds of training"]
-    return Table(f"Classifiers: what is right of the test set, {corpus}", columns, rows, ["", "", "", ",d", ".0f"])
+    rows: list[list[Cell]] = [[NAMES[name], *each.cells] for name, each in systems.items()]
+    caption = f"Classifiers: what is right of the test set, {corpus}"
+    return Table(caption, ["system", *COLUMNS], rows, ["", *FORMATS])
 
 
 def perplexity_plot(corpora: Mapping[str, Sentences], figures: LikelihoodByCorpus) -> Plot:
@@ -235,25 +234,14 @@ def perplexity_plot(corpora: Mapping[str, Sentences], figures: LikelihoodByCorpu
     figure, axes = plot.panels(len(figures), titles=titles, height=3.2, width=7.2 if len(figures) > 1 else 4.8)
     for panel, systems in zip(axes, figures.values(), strict=True):
         filled = systems["lstm"].filled
-        positions = range(len(filled))
         panel.axhline(0, color=colours.FAINT, linewidth=1.0)
-        for shift, (name, colour) in enumerate(COLOURS.items()):
+        lines = {}
+        for name, colour in COLOURS.items():
             gains = [systems[name].gain(systems["lstm"], group) for group in filled]
-            panel.errorbar(
-                [place + 0.08 * (shift - 0.5) for place in positions],
-                [100 * (1 - np.exp(-gain.mean)) for gain in gains],
-                [200 * gain.error for gain in gains],
-                color=colour,
-                marker="o",
-                markersize=4,
-                linewidth=1.4,
-                elinewidth=1.0,
-                label=NAMES[name],
-            )
-        panel.set_xticks(positions, [span(group) for group in filled])
+            less = [100 * (1 - float(np.exp(-gain.mean))) for gain in gains]
+            lines[NAMES[name]] = colour, less, [200 * gain.error for gain in gains]
+        group_lines(panel, [span(group) for group in filled], lines, apart=0.08, room=0.2)
         panel.set_xlabel("place in the sentence, in tokens")
-        low, high = panel.get_ylim()
-        panel.set_ylim(low - 0.2 * (high - low), high)  # room for the legend
     axes[0].set_ylabel("less perplexity than the LSTM, %")
     plot.legend(axes[0], loc="lower left")
     return Plot(
@@ -428,8 +416,7 @@ def verdicts(
         }
         texts = [
             f"{SAID.get(name, name)} {systems['lstmn'].accuracy.as_text()} against "
-            f"{systems[other].accuracy.as_text()} % "
-            f"({differences[name].as_text()} points)"
+            f"{systems[other].accuracy.as_text()} % ({differences[name].as_text()} points)"
             for name, systems in labelled.items()
         ]
         return Verdict(claim, all(each.more for each in differences.values()), "right: " + "; ".join(texts))

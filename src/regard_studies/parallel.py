@@ -1,5 +1,4 @@
-r"""The claim on the cost of a layer, its number of sequential steps, and the distance between words: table 1
-of the paper.
+r"""The cost of a layer, its number of sequential steps, and the distance between words: table 1 of the paper.
 
 Vaswani et al. 2017 (arXiv:1706.03762), section 4: a layer of self-attention has $n^2 d$ operations, 1 step after the
 other and paths of length 1; a recurrent one $n d^2$, n and n; a convolution $k n d^2$, 1 and $\log_k n$ where it is

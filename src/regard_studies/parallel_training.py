@@ -4,6 +4,8 @@ Vaswani et al. 2017 (arXiv:1706.03762), section 4 and table 1: self-attention, s
 convolution, a recurrence. Here each stands in the blocks of the same encoder, with about the same number of parameters
 and the same decoder, and is trained with the same batches. Beside them RNNsearch (Bahdanau et al. 2015), recurrent as a
 whole: the paper's abstract says that the Transformer takes "significantly less time to train".
+
+Systems are timed in turns, so that whatever else a machine does meanwhile slows all of them alike.
 """
 
 import contextlib
@@ -29,7 +31,7 @@ from regard.run import Run, load
 from regard.training import metrics
 from regard_studies.corpora import Pairs, multi30k, phrasebook
 from regard_studies.page import Part, Plot, Table, Verdict, show, signed_training
-from regard_studies.seed_statistics import SeedStatistics
+from regard_studies.seed_statistics import SeedStatistics, over_seeds
 from regard_studies.setting import Setting
 from regard_studies.systems import TrainedSystem, group_by_name, train_all, training_settings
 
@@ -212,7 +214,7 @@ def average_seeds(first: TrainedSystem, seeds: Sequence[SeedFigures], pace: floa
     model = first.run.model
     sizes = {name: parameter.numel() for name, parameter in model.named_parameters()}
     of_encoder = sum(size for name, size in sizes.items() if name.startswith("encoder."))
-    test = SeedStatistics(tuple(seed.test for seed in seeds))
+    test = over_seeds(seeds, lambda each: each.test)
     return EncoderFigures(test, bleu, perplexity, pace, first.step, sum(sizes.values()), of_encoder)
 
 
@@ -222,7 +224,7 @@ def seconds_to_reach(figures: EncoderFigures, bleu: float) -> float | None:
     return next((seconds for seconds, each in quarters if each.mean >= bleu), None)
 
 
-def quality_table(figures: Mapping[str, "EncoderFigures"]) -> Table:
+def quality_table(figures: Mapping[str, EncoderFigures]) -> Table:
     """Tabulate the quality of each system, and its cost."""
     quarters = len(next(iter(figures.values())).bleu)
     parts = [f"after {number}/{quarters}" for number in range(1, quarters)]
@@ -262,7 +264,7 @@ def encoder_table(times: Milliseconds, lengths: Sequence[int], on_gpu: bool) -> 
 
 
 def curve_plot(
-    figures: Mapping[str, "EncoderFigures"], times: Milliseconds, lengths: Sequence[int], on_gpu: bool
+    figures: Mapping[str, EncoderFigures], times: Milliseconds, lengths: Sequence[int], on_gpu: bool
 ) -> Plot:
     """Draw quality against time, and time against length."""
     titles = ["BLEU (validation) against seconds of updates", "Milliseconds of the encoder"]

@@ -102,7 +102,7 @@ def positions_table(figures: Mapping[str, TranslationFigures]) -> Table:
     )
 
 
-def further_table(copied: Mapping[str, Mapping[float, "LengthFigures"]], most: int) -> Table:
+def further_table(copied: Mapping[str, Mapping[float, LengthFigures]], most: int) -> Table:
     """Tabulate how far the copiers get, by length."""
     times = list(next(iter(copied.values())))
     sizes = [round(most * each) for each in times]
@@ -129,7 +129,7 @@ def further_table(copied: Mapping[str, Mapping[float, "LengthFigures"]], most: i
 
 
 def further_plot(
-    figures: Mapping[str, TranslationFigures], copied: Mapping[str, Mapping[float, "LengthFigures"]], most: int
+    figures: Mapping[str, TranslationFigures], copied: Mapping[str, Mapping[float, LengthFigures]], most: int
 ) -> Plot:
     """Draw the BLEU of each system, and how far each copies."""
     titles = ["Translation", f"Copying, trained up to {most}"]

@@ -4,7 +4,8 @@ Clark et al. 2019 (arXiv:1906.04341, section 4.2) found heads of BERT that look 
 for certain relations, far above what a fixed distance reaches, while no head does well at all of them; Vaswani et al.
 2017 (arXiv:1706.03762, appendix) show heads of a translator that look at distant words. Here a Transformer learns to
 translate the phrasebook, whose grammar knows every word's head, and is asked the same, head by head: before its
-training, at every quarter of it and after it.
+training, at every quarter of it and after it. Which attention head, and which fixed distance, is the best is chosen on
+some sentences and counted on others; in the decoder only words count whose grammatical head was read before them.
 """
 
 # b pairs · h heads · i words of one side · l groups of words
@@ -25,7 +26,7 @@ from regard.tasks import build_model
 from regard.training import Checkpoints, Prediction, read_checkpoint, weight_files
 from regard_corpora import RELATIONS, name_relations
 from regard_studies.page import Page, Plot, Table, Verdict, show, signed_training
-from regard_studies.seed_statistics import SeedStatistics, margin
+from regard_studies.seed_statistics import SeedStatistics, margin, over_seeds
 from regard_studies.setting import Setting
 from regard_studies.systems import TrainedSystem, train_all, training_settings
 
@@ -216,7 +217,7 @@ def judge_heads(seeds: Sequence[Sequence[tuple[Counts, Counts]]]) -> RelationFig
     relations = [group for group in groups if group not in (ALL, FAR)]
 
     def of(number: int, group: str) -> SeedStatistics:
-        return SeedStatistics(tuple(best_head(*seed[number], group).share for seed in seeds))
+        return over_seeds(seeds, lambda seed: best_head(*seed[number], group).share)
 
     def mean(number: int) -> SeedStatistics:
         return SeedStatistics(
@@ -231,11 +232,11 @@ def judge_heads(seeds: Sequence[Sequence[tuple[Counts, Counts]]]) -> RelationFig
         {group: of(0, group) for group in groups},
         {group: best_head(selection, tested, group).which for group in groups},
         [mean(number) for number in range(len(seeds[0]))],
-        SeedStatistics(tuple(single_head(*seed[-1], relations).share for seed in seeds)),
+        over_seeds(seeds, lambda seed: single_head(*seed[-1], relations).share),
     )
 
 
-def relation_table(where: str, figures: "RelationFigures") -> Table:
+def relation_table(where: str, figures: RelationFigures) -> Table:
     """Tabulate, by relation, the best head, the best fixed distance, and the best head before training."""
     return Table(
         caption=f"Words whose most attended word is their grammatical head, %: {where}",
@@ -265,7 +266,7 @@ def relation_table(where: str, figures: "RelationFigures") -> Table:
     )
 
 
-def course_table(figures: Mapping[str, "RelationFigures"], steps: int, quarters: int) -> Table:
+def course_table(figures: Mapping[str, RelationFigures], steps: int, quarters: int) -> Table:
     """Tabulate how the shares change over the training."""
     at = [steps * number // quarters for number in range(quarters + 1)]
     return Table(
@@ -276,7 +277,7 @@ def course_table(figures: Mapping[str, "RelationFigures"], steps: int, quarters:
     )
 
 
-def relation_plot(encoder: "RelationFigures", decoder: "RelationFigures", steps: int, quarters: int) -> Plot:
+def relation_plot(encoder: RelationFigures, decoder: RelationFigures, steps: int, quarters: int) -> Plot:
     """Draw the relations of the encoder, and the course of the training."""
     titles = ["Words that look at their head, encoder, %", "Mean of the best heads, %"]
     figure, (bars, course) = plot.panels(2, titles=titles, height=4.0)
@@ -349,7 +350,7 @@ def run(setting: Setting) -> Page:
         systems = train_all("relations", table, setting)
         halves = examples[: len(examples) // 2], examples[len(examples) // 2 :]
         courses = [course(each, halves) for each in systems]
-        exact = SeedStatistics(tuple(exact_share(each.run, halves[1]) for each in systems))
+        exact = over_seeds(systems, lambda each: exact_share(each.run, halves[1]))
         signature = clock.signature()
     figures = {
         side: judge_heads([[each[side] for each in seed] for seed in courses]) for side in dependency_links.SIDES

@@ -21,7 +21,7 @@ from regard.models import Model, Tokens, build
 from regard_studies.corpora import Pairs, english_german
 from regard_studies.page import Part, Plot, Table, Verdict, show, signed_training
 from regard_studies.scaling import jacobian_norm
-from regard_studies.seed_statistics import SeedStatistics, are_alike, margin
+from regard_studies.seed_statistics import SeedStatistics, are_alike, margin, over_seeds
 from regard_studies.setting import Setting
 from regard_studies.systems import TrainedSystem, group_by_name, train_all
 from regard_studies.translation import COLUMNS, FORMATS, TranslationFigures, measure_translations, translator_training
@@ -52,7 +52,7 @@ class ScalingFigures:
 
     def spread(self, when: str, name: str) -> SeedStatistics:
         """Collect a figure of `before` or `after` over the seeds."""
-        return SeedStatistics(tuple(getattr(each, name) for each in getattr(self, when)))
+        return over_seeds(getattr(self, when), lambda each: getattr(each, name))
 
 
 def before_and_after(system: TrainedSystem, corpus: Pairs) -> tuple[SoftmaxSharpness, SoftmaxSharpness]:
@@ -140,12 +140,12 @@ def row_names(name: str) -> list[Cell]:
     return [width, NAMES[score]]
 
 
-def sort_systems(figures: Mapping[str, "ScalingFigures"]) -> list[str]:
+def sort_systems(figures: Mapping[str, ScalingFigures]) -> list[str]:
     """Sort systems by width, then by score."""
     return sorted(figures, key=lambda name: (split_name(name)[1], list(NAMES).index(split_name(name)[0])))
 
 
-def figures_table(figures: Mapping[str, "ScalingFigures"]) -> Table:
+def figures_table(figures: Mapping[str, ScalingFigures]) -> Table:
     """Tabulate the figures of the trained systems."""
     return Table(
         caption="Trained: one head of width d_k",
@@ -155,7 +155,7 @@ def figures_table(figures: Mapping[str, "ScalingFigures"]) -> Table:
     )
 
 
-def start_table(figures: Mapping[str, "ScalingFigures"]) -> Table:
+def start_table(figures: Mapping[str, ScalingFigures]) -> Table:
     """Tabulate the softmax before and after training."""
     rows: list[list[Cell]] = [
         [
@@ -178,7 +178,7 @@ def start_table(figures: Mapping[str, "ScalingFigures"]) -> Table:
     )
 
 
-def trained_plot(figures: Mapping[str, "ScalingFigures"]) -> Plot:
+def trained_plot(figures: Mapping[str, ScalingFigures]) -> Plot:
     """Draw BLEU and entropy against the width."""
     titles = ["BLEU after training", "Entropy of the weights"]
     figure, (left, right) = plot.panels(2, titles=titles, height=3.1)

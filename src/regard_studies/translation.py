@@ -15,8 +15,6 @@ from regard_studies.systems import TrainedSystem, training_settings
 
 BUDGET = 16_384  # tokens a side that are scored together on a GPU, and
 BUDGET_CPU = 2048  # elsewhere
-
-
 COLUMNS = ("BLEU", "perplexity", "million parameters", "seconds of training")
 FORMATS = ("", "", ".2f", ".0f")
 
@@ -52,19 +50,13 @@ def translator_training(setting: Setting, steps: int, **options: Any) -> dict[st
 
 
 def measure_translations(systems: Sequence[TrainedSystem], corpus: Pairs, beam: int = 5) -> TranslationFigures:
-    """Measure systems that differ in their seed."""
-    figures = [measure_translator(each, corpus, beam) for each in systems]
+    """Measure systems that differ in their seed: BLEU, and perplexity per token of the references."""
     return TranslationFigures(
-        SeedStatistics(tuple(bleu for bleu, _ in figures)),
-        SeedStatistics(tuple(perplexity for _, perplexity in figures)),
+        over_seeds(systems, lambda each: corpus.bleu(each.run.translate(corpus.sources, beam=beam))),
+        over_seeds(systems, lambda each: perplexity(each.run, corpus)),
         over_seeds(systems, lambda each: each.seconds),
         systems[0].parameters,
     )
-
-
-def measure_translator(system: TrainedSystem, corpus: Pairs, beam: int = 5) -> tuple[float, float]:
-    """Measure the BLEU of a system's translations, and its perplexity per token of the references."""
-    return corpus.bleu(system.run.translate(corpus.sources, beam=beam)), perplexity(system.run, corpus)
 
 
 def perplexity(run: Run, corpus: Pairs) -> float:
