@@ -262,9 +262,9 @@ def run(setting: Setting) -> Page:
             "differ in the number of heads, in d_k, the width of a head's queries and keys, or in that each head sees "
             "a slice of the input.",
             f"Then, of the system with {label_of(ablated_system(figures))}, each head silenced in turn: zeros in the "
-            "place of what it gives, and how much log-probability per token of the references loses. Last, more and more "
-            "heads together, in the order of what each loses by itself: the order is found on half of the sentences, "
-            "the loss measured on the other half.",
+            "place of what it gives, and how much log-probability per token of the references loses. Last, more and "
+            "more heads together, in the order of what each loses by itself: the order is found on half of the "
+            "sentences, the loss measured on the other half.",
         ],
         tables=[heads_table(figures), ablation_table(silenced)],
         plots=[heads_plot(figures), ablation_plot(silenced)],
