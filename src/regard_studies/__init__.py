@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from regard_studies.systems import group_by_name, train_all
 
 __all__ = [
-    "STUDIES",
     "Page",
     "Part",
     "Plot",
+    "STUDIES",
     "Setting",
     "Study",
     "Table",
@@ -143,10 +143,10 @@ def run(name: str, *, seed: int = 0, quick: bool = False, setting: "Setting | No
         near = difflib.get_close_matches(name, STUDIES, n=1)
         hint = f"; did you mean {near[0]!r}?" if near else ""
         raise CommandError(f"there is no study {name!r}{hint} (there are {', '.join(STUDIES)})")
-    from regard_studies.setting import Setting
-
     study = STUDIES[name]
     if study.trained:
+        from regard_studies.setting import Setting
+
         page: Page = function(study.run)(setting or Setting(seeds=(seed,), quick=quick))
         return page
     page = function(study.run)(seed=seed, quick=quick)
