@@ -21,31 +21,6 @@ from regard_studies.translation import error_rates, perplexity, score_heads
 
 # perplexity, bleu, written and read (AER, %), aer (the lower of the two), seconds
 Figures = Mapping[str, SeedStatistics]
-LABELS = {
-    "global-location": "global (location)",
-    "global-dot": "global (dot)",
-    "global-general": "global (general)",
-    "global-concat": "global (concat)",
-    "local-m-dot": "local-m (dot)",
-    "local-m-general": "local-m (general)",
-    "local-p-dot": "local-p (dot)",
-    "local-p-general": "local-p (general)",
-    "unfed-global-dot": "global (dot), not fed on",
-    "unfed-global-general": "global (general), not fed on",
-    "unfed-local-p-general": "local-p (general), not fed on",
-}
-# Table 4, BLEU before unknown words are replaced, and table 6.
-PAPER: dict[str, tuple[str, float | None, int | None]] = {
-    "global-location": ("6.4", 18.1, 39),
-    "global-dot": ("6.1", 18.6, None),
-    "global-general": ("6.1", 17.3, None),
-    "global-concat": ("6.7", None, None),
-    "local-m-dot": ("> 7.0", None, None),
-    "local-m-general": ("6.2", 18.6, 34),
-    "local-p-dot": ("6.6", 18.0, None),
-    "local-p-general": ("5.9", 19.0, 36),
-}
-COLOURS = {"global": plot.BLUE, "local-m": plot.ORANGE, "local-p": plot.GREEN, "unfed": plot.GREY}
 SYSTEMS: dict[str, dict[str, Any]] = {
     "global-location": {"span": "global", "score": "location"},
     "global-dot": {"span": "global", "score": "dot"},
@@ -59,6 +34,22 @@ SYSTEMS: dict[str, dict[str, Any]] = {
     "unfed-global-general": {"span": "global", "score": "general", "input_feeding": False},
     "unfed-local-p-general": {"span": "local-p", "score": "general", "input_feeding": False},
 }
+LABELS = {
+    name: f"{each['span']} ({each['score']}){', not fed on' * ('input_feeding' in each)}"
+    for name, each in SYSTEMS.items()
+}
+# Table 4, BLEU before unknown words are replaced, and table 6.
+PAPER: dict[str, tuple[str, float | None, int | None]] = {
+    "global-location": ("6.4", 18.1, 39),
+    "global-dot": ("6.1", 18.6, None),
+    "global-general": ("6.1", 17.3, None),
+    "global-concat": ("6.7", None, None),
+    "local-m-dot": ("> 7.0", None, None),
+    "local-m-general": ("6.2", 18.6, 34),
+    "local-p-dot": ("6.6", 18.0, None),
+    "local-p-general": ("5.9", 19.0, 36),
+}
+COLOURS = {"global": plot.BLUE, "local-m": plot.ORANGE, "local-p": plot.GREEN, "unfed": plot.GREY}
 # What is less than this counts as no difference, whatever the seeds say.
 POINTS = 0.5  # BLEU
 SHARE = 0.01  # of a perplexity
@@ -150,6 +141,7 @@ def tables(setting: Setting, corpus: Pairs) -> dict[str, dict[str, Any]]:
         steps,
         batch_tokens=16_384 if real else 1024 if quick else 4096,
         rate=5e-3 if quick else 3e-3 if real else 2e-3,
+        smoothing=0.0,  # perplexities are compared
         validate_rows=0,
     )
     data = {**corpus.tables["data"], "longest": longest}

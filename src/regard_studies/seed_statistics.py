@@ -54,7 +54,7 @@ def over_seeds(seeds: Iterable[T], figure: Callable[[T], float]) -> SeedStatisti
 
 def over_figures(seeds: Sequence[Mapping[str, float]]) -> dict[str, SeedStatistics]:
     """Collect the figures of a system by name, each over its seeds."""
-    return {name: over_seeds(seeds, lambda each, name=name: each[name]) for name in seeds[0]}  # type: ignore[misc]
+    return {name: SeedStatistics(tuple(each[name] for each in seeds)) for name in seeds[0]}
 
 
 class MeanDifference(NamedTuple):
