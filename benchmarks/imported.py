@@ -27,8 +27,7 @@ import transformers
 
 from regard import import_model, load
 from regard.data import Batch, collate
-from regard_bench import PairTask, RegardLoop
-from regard_bench.measure import signature
+from regard_bench import PairTask, RegardLoop, signature
 from regard_bench.training_cuda import peer_rate, transformer
 from regard_bench.training_peers import Learner, Sizes, make_pairs, smoothed_loss
 

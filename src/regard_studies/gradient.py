@@ -208,7 +208,7 @@ def run(seed: int = 0, quick: bool = False) -> Page:
         ],
         tables=[decay_table(curves, far), size_table(sizes)],
         plots=[norms_plot(curves)],
-        verdicts=_verdicts(curves, sizes, far),
+        verdicts=verdicts(curves, sizes, far),
         caveats=[
             "Nothing is trained. Training moves every one of these curves: recurrent networks can learn to keep what "
             "matters, and attention learns to look away from most positions, whose gradients then vanish too.",
@@ -220,7 +220,7 @@ def run(seed: int = 0, quick: bool = False) -> Page:
     )
 
 
-def _verdicts(curves: dict[str, Curve], sizes: dict[int, Curve], far: int) -> list[Verdict]:
+def verdicts(curves: dict[str, Curve], sizes: dict[int, Curve], far: int) -> list[Verdict]:
     def fall(name: str) -> float:
         return curves[name].middle[far] / curves[name].middle[1]
 

@@ -59,6 +59,19 @@ LOCAL = [name for name in LABELS if name.startswith("local-")]
 UNFED = [name for name in LABELS if name.startswith("unfed-")]
 
 
+def measure_systems(systems: list[TrainedSystem], corpus: Pairs, aligned: AlignedPairs) -> Figures:
+    """Measure the seeds of a system."""
+    errors, read = zip(*(error_rates(each.run, score_heads(each.run, aligned)) for each in systems), strict=True)
+    rates = {"written": SeedStatistics(errors), "read": SeedStatistics(read)}
+    return {
+        "perplexity": over_seeds(systems, lambda each: perplexity(each.run, corpus)),
+        "bleu": over_seeds(systems, lambda each: corpus.bleu(each.run.translate(corpus.sources, beam=1))),
+        **rates,
+        "aer": min(rates.values(), key=lambda each: each.mean),
+        "seconds": over_seeds(systems, lambda each: each.seconds),
+    }
+
+
 def list_figures(figures: Mapping[str, Figures], names: Sequence[str], key: str, style: str = ".1f") -> str:
     """Describe a figure of several systems in words."""
     return ", ".join(f"{LABELS[name]} {figures[name][key].as_text(style)}" for name in names)
@@ -207,19 +220,6 @@ def caveats(corpus: Pairs, setting: Setting) -> list[str]:
     if setting.corpora is not None:
         return [*remarks, f"German to English, the paper's other direction; sentences of up to {ALIGNED_WORDS} words."]
     return [*remarks, "The phrasebook's sentences are made by a grammar: short, regular, and easy to align."]
-
-
-def measure_systems(systems: list[TrainedSystem], corpus: Pairs, aligned: AlignedPairs) -> Figures:
-    """Measure the seeds of a system."""
-    errors, read = zip(*(error_rates(each.run, score_heads(each.run, aligned)) for each in systems), strict=True)
-    rates = {"written": SeedStatistics(errors), "read": SeedStatistics(read)}
-    return {
-        "perplexity": over_seeds(systems, lambda each: perplexity(each.run, corpus)),
-        "bleu": over_seeds(systems, lambda each: corpus.bleu(each.run.translate(corpus.sources, beam=1))),
-        **rates,
-        "aer": min(rates.values(), key=lambda each: each.mean),
-        "seconds": over_seeds(systems, lambda each: each.seconds),
-    }
 
 
 def better(one: SeedStatistics, other: SeedStatistics, margin: float) -> bool:

@@ -251,7 +251,7 @@ def run(seed: int = 0, quick: bool = False) -> Page:
         ],
         tables=[counted_table(counted, steps), path_table(paths), time_table(seconds, lengths)],
         plots=[time_plot(seconds, lengths)],
-        verdicts=judge(counted, steps, paths, seconds, lengths),
+        verdicts=verdicts(counted, steps, paths, seconds, lengths),
         caveats=[
             "Projections of queries, keys and values are not counted, as the paper's table does not: in a Transformer "
             "they are 4 n d² more.",
@@ -262,7 +262,7 @@ def run(seed: int = 0, quick: bool = False) -> Page:
     )
 
 
-def judge(
+def verdicts(
     counted: dict[str, list[int]],
     steps: dict[str, list[int]],
     paths: dict[str, list[int]],

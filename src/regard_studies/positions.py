@@ -252,7 +252,7 @@ def run(seed: int = 0, quick: bool = False) -> Page:
         ],
         tables=[blind_table(blind, single), seeing_table(seeing), wave_table(waves)],
         plots=[error_plot(blind, seeing), wave_plot(waves)],
-        verdicts=_verdicts(blind, single, seeing, pooled, waves, turned),
+        verdicts=verdicts(blind, single, seeing, pooled, waves, turned),
         caveats=[
             "The size of an untrained module's error says what it can see at the start, not what training will make of "
             "it.",
@@ -263,7 +263,7 @@ def run(seed: int = 0, quick: bool = False) -> Page:
     )
 
 
-def _verdicts(
+def verdicts(
     blind: dict[str, list[float]],
     single: dict[str, float],
     seeing: dict[str, list[float]],

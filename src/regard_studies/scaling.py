@@ -233,7 +233,7 @@ def run(seed: int = 0, quick: bool = False) -> Page:
         ],
         tables=[scores_table(raw, scaled), length_table(counts), diagonal_table(diagonal)],
         plots=[scores_plot(raw, scaled), gradient_plot(raw, scaled), diagonal_plot(diagonal, square)],
-        verdicts=_verdicts(raw, scaled, counts, diagonal),
+        verdicts=verdicts(raw, scaled, counts, diagonal),
         caveats=[
             "Unit-normal vectors say where training starts, not where it ends: a model may make its projections larger "
             "or smaller, and the scale with them.",
@@ -244,7 +244,7 @@ def run(seed: int = 0, quick: bool = False) -> Page:
     )
 
 
-def _verdicts(
+def verdicts(
     raw: dict[int, Scores],
     scaled: dict[int, Scores],
     counts: dict[int, Scores],

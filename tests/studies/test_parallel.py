@@ -64,7 +64,7 @@ def test_a_window_is_linear_within_limits_on_either_side(ratio, agrees):
     steps = {name: [9, 9, 9] for name in LAYERS}
     paths = {name: [PATHS[name][1](n) for n in (16, 32)] for name in LAYERS}
     seconds = {name: [1.0, ratio] for name in LAYERS}
-    assert parallel.judge(counted, steps, paths, seconds, (1024, 2048))[-1].agrees == agrees
+    assert parallel.verdicts(counted, steps, paths, seconds, (1024, 2048))[-1].agrees == agrees
 
 
 def test_the_claims_hold():
