@@ -29,7 +29,6 @@ COLOURS = {
     "transformer": plot.PINK,
 }
 WORDS = {0: "the word written", 1: "the word read"}
-SYSTEMS = ("rnnsearch", "luong-global", "luong-local", "transformer")
 CHECKPOINTS = 6
 LABELS = {
     "rnnsearch": "Bahdanau's, additive",

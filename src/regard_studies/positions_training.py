@@ -182,7 +182,7 @@ def tables(setting: Setting, corpus: Pairs) -> dict[str, dict[str, Any]]:
     copying = {
         "builtin": "copy",
         "count": 30_000 if quick else 100_000,
-        "builtin_options": [f"{key}={value}" for key, value in sequence_settings(setting).items()],
+        "builtin_options": ["shortest=3", f"longest={longest(setting)}", f"symbols={symbols(setting)}"],
     }
     steps = 500 if quick else 1500
     learning = translator_training(
@@ -197,11 +197,6 @@ def tables(setting: Setting, corpus: Pairs) -> dict[str, dict[str, Any]]:
     for name in FURTHER if quick else ENCODINGS:
         configs[f"copy-{name}"] = {"data": copying, "model": model | ENCODINGS[name], "training": learning}
     return configs
-
-
-def sequence_settings(setting: Setting) -> dict[str, int]:
-    """Return the settings of the training sequences."""
-    return {"shortest": 3, "longest": longest(setting), "symbols": symbols(setting)}
 
 
 def run(setting: Setting) -> Part:
