@@ -48,7 +48,7 @@ HOST = [
         "training/test_replay.py",
     ),
     Fault("training/update.py", "if accumulate > 1:", "if accumulate > 2:", UPDATE),
-    Fault("training/update.py", " or has_hooks(self.objective)", "", UPDATE),
+    Fault("training/update.py", " or call_records.has_hooks(self.objective)", "", UPDATE),
     Fault("training/update.py", "            self.unread.update(self.device_sums)", "            pass", UPDATE),
     Fault(
         "training/update.py",
@@ -252,7 +252,7 @@ OTHERS = [
         "regard_studies/seed_statistics.py",
         "statistics.stdev(self.values)",
         "statistics.pstdev(self.values)",
-        "regard_studies/test_seed_statistics.py",
+        "studies/test_seed_statistics.py",
     ),
     Fault("io/pharaoh.py", 'f"{source}-{target}"', 'f"{target}-{source}"', "io/test_pharaoh.py"),
     Fault(
