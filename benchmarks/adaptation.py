@@ -21,7 +21,7 @@ from typing import Any
 
 import torch
 
-from regard_bench.measure import signature
+from regard_bench import signature
 
 BASE = {"training.steps": 4500, "training.batch_tokens": 24_576, "training.rate": 1e-3, "training.warmup": 800,
         "model.norm": "pre", "tokenizer.size": 16_000, "training.validate_every": 1500}  # fmt: skip

@@ -22,7 +22,7 @@ from regard.decoding.batches import BUDGET
 from regard.interop import pack
 from regard.interop.engine import batches, without_end
 from regard.interop.exported import open_exported
-from regard_bench.measure import signature
+from regard_bench import signature
 
 
 def compare(one: Callable[[], Any], other: Callable[[], Any], rounds: int) -> dict[str, float]:

@@ -27,11 +27,9 @@ import transformers
 
 from regard import import_model, load
 from regard.data import Batch, collate
-from regard_bench import PairTask, RegardLoop
-from regard_bench.measure import signature
-from regard_bench.pairs import make_pairs
+from regard_bench import PairTask, RegardLoop, signature
 from regard_bench.training_cuda import peer_rate, transformer
-from regard_bench.training_peers import Learner, Sizes, smoothed_loss
+from regard_bench.training_peers import Learner, Sizes, make_pairs, smoothed_loss
 
 SHAPES = {
     "opus-mt": Sizes(vocabulary=58_101, size=512, heads=8, layers=6, hidden=2048),

@@ -14,7 +14,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from regard_bench.measure import signature
+from regard_bench import signature
 from regard_bench.serving import BASE, drive_cuda, write_run
 
 PACKAGES = {"bursts": "regard.decoding"}

@@ -10,8 +10,6 @@ from torch import Tensor, nn
 from regard.attention import Additive, Attention, Dot, Heads, Monotonic, Predictive, use_backend, watch
 from regard_bench.measure import Result, agree, peak_memory, time_interleaved
 
-__all__ = ["run"]
-
 MIB = 1024 * 1024
 
 

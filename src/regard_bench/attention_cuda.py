@@ -20,10 +20,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from regard.attention import Additive, Attention, Causal, Dot, Prepared
 from regard.errors import RegardError
 from regard.kernels import pause_garbage_collection
-from regard_bench.gpu import ceilings, time_call
-from regard_bench.measure import Result
-
-__all__ = ["run"]
+from regard_bench.measure import Result, ceilings, time_call
 
 MIB = 1 << 20
 ROWS, LENGTH, HIDDEN = 32, 512, 256

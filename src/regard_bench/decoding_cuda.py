@@ -23,12 +23,8 @@ from regard.errors import RegardError
 from regard.models import Model, TransformerModel
 from regard_bench import decoding_peers, training_cuda, training_peers
 from regard_bench.decoding_peers import Decoder, transformer
-from regard_bench.gpu import ceilings
-from regard_bench.measure import Result, elsewhere
-from regard_bench.peers import obstacle
+from regard_bench.measure import Result, ceilings, elsewhere, obstacle
 from regard_bench.training_peers import Sizes
-
-__all__ = ["run"]
 
 SENTENCES = 16_384
 IN, OUT = 25, 28  # tokens, END among the latter

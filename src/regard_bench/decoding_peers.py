@@ -28,17 +28,6 @@ from regard.models import Model, Tokens, TransformerConfig, TransformerModel, ki
 from regard_bench import training_peers
 from regard_bench.training_peers import Sizes
 
-__all__ = [
-    "CTranslate2Decoder",
-    "Decoder",
-    "JoeyDecoder",
-    "MarianDecoder",
-    "Outputs",
-    "RegardDecoder",
-    "log_probs",
-    "transformer",
-]
-
 Outputs = list[list[int]]
 
 

@@ -15,8 +15,6 @@ import time
 from typing import Any
 from urllib.parse import urlsplit
 
-__all__ = ["drive"]
-
 
 def drive(plan: dict[str, Any]) -> dict[str, Any]:
     """Send requests as a plan says; the seconds of each that ended within its time, and what was answered."""

@@ -10,8 +10,6 @@ from regard.attention import Cache, use_backend
 from regard.models import Tapes
 from regard_bench.measure import Result, Timing, agree, time_interleaved
 
-__all__ = ["run"]
-
 ROWS, STEPS, WIDTH = 64, 50, 256
 MOST = 3.0
 REPEATS = 10  # one step is too short to be timed alone

@@ -1,14 +1,19 @@
-"""Measuring of time and memory: interleaved rounds, medians, and a process of its own for memory."""
+"""Measuring: interleaved rounds, medians, memory in a process of its own; a GPU by its own clock, and what it can do at
+best, which every figure of `regard bench --device cuda` stands beside; and whether a peer can take part.
+"""
 
+import importlib.util
 import json
 import multiprocessing
 import os
 import platform
 import statistics
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 
@@ -19,10 +24,12 @@ import regard
 from regard.errors import RegardError
 from regard.io import disk
 
-__all__ = ["Result", "Timing", "agree", "time_interleaved", "peak_memory", "save", "signature"]
-
 PEERS = ("transformers", "joeynmt", "ctranslate2")  # named with their versions where they took part
 MARK = Path("/proc/self/clear_refs")  # where Linux is told to forget the highest memory so far
+USES = {  # what the benchmarks import of a package, where that is not the package itself
+    "joeynmt": "import joeynmt.batch, joeynmt.model, joeynmt.search, joeynmt.vocabulary",
+    "transformers": "from transformers import MarianConfig, MarianMTModel",
+}
 elsewhere: set[str] = set()  # peers that took part in processes of their own
 
 
@@ -77,6 +84,31 @@ def finish() -> None:
     """Wait for a GPU, if there is one in use."""
     if torch.cuda.is_available() and torch.cuda.is_initialized():
         torch.cuda.synchronize()
+
+
+def ceilings() -> tuple[float, float]:
+    """Measure what the card can do: TFLOP/s of a large product in bf16, and TB/s of a copy, read and written."""
+    a, b = (torch.randn(8192, 8192, device="cuda", dtype=torch.bfloat16) for _ in range(2))
+    source = torch.empty(1 << 30, device="cuda", dtype=torch.uint8)
+    target = torch.empty_like(source)
+    products = time_call(lambda: a @ b)
+    copies = time_call(lambda: target.copy_(source))
+    return 2 * 8192**3 / products / 1e12, 2 * source.numel() / copies / 1e12
+
+
+def time_call(call: Callable[[], object], rounds: int = 20) -> float:
+    """Seconds, the median of rounds."""
+    for _ in range(3):
+        call()
+    seconds = []
+    for _ in range(rounds):
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        begin.record()
+        call()
+        end.record()
+        end.synchronize()
+        seconds.append(begin.elapsed_time(end) / 1e3)
+    return statistics.median(seconds)
 
 
 def agree(what: str, ours: Tensor, peer: Tensor, tolerance: float) -> None:
@@ -160,3 +192,23 @@ def save(path: Path, results: Sequence[Result], signed: dict[str, str | int]) ->
     path.parent.mkdir(parents=True, exist_ok=True)
     content = {"signature": signed, "results": [asdict(result) for result in results]}
     disk.write_whole(path, json.dumps(content, indent=2) + "\n")
+
+
+def obstacle(package: str) -> str | None:
+    """Return what keeps a package from taking part, to be set behind its name, or None if nothing does."""
+    if importlib.util.find_spec(package) is None:
+        return "is not installed"
+    error = import_error(package)
+    return None if error is None else f"is installed by half ({error})"
+
+
+@cache
+def import_error(package: str) -> str | None:
+    """Import in a process of its own, whose memory and modules are not those that are measured: its error, if any."""
+    command = [sys.executable, "-W", "ignore", "-c", USES.get(package, f"import {package}")]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    done = subprocess.run(
+        command, capture_output=True, encoding="utf-8", errors="replace", env=environment, check=False
+    )
+    lines = done.stderr.strip().splitlines()
+    return None if done.returncode == 0 else lines[-1] if lines else f"its import ends with {done.returncode}"

@@ -21,8 +21,6 @@ from regard.models import TransformerModel
 from regard.run import Run, load
 from regard_bench.decoding_peers import CTranslate2Decoder
 
-__all__ = ["make_app"]
-
 THREADS = 64  # requests that are in the library at once
 COMPUTE = {"cpu": "float32", "cuda": "bfloat16"}
 

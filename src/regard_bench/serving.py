@@ -29,10 +29,7 @@ from regard.errors import RegardError
 from regard.run import Run, load
 from regard.tasks import build_model, read_settings, write_config
 from regard.training import Checkpoints, Counters, Prediction, weight_files
-from regard_bench.measure import Result
-from regard_bench.peers import obstacle
-
-__all__ = ["run"]
+from regard_bench.measure import Result, obstacle
 
 SMALL = {"preset": "small"}
 BASE = {"preset": "base"}

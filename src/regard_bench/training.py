@@ -19,9 +19,7 @@ from torch.nn.utils import clip_grad_norm_
 from regard.data import Batch
 from regard.errors import RegardError
 from regard.models import RNNSearchConfig, TransformerConfig, TransformerModel, kinds
-from regard_bench.measure import Result, agree, peak_memory
-from regard_bench.pairs import join_at_random, make_buckets, make_pairs
-from regard_bench.peers import obstacle
+from regard_bench.measure import Result, agree, obstacle, peak_memory
 from regard_bench.training_peers import (
     JoeyRNN,
     JoeyTransformer,
@@ -30,9 +28,10 @@ from regard_bench.training_peers import (
     RegardLearner,
     Sizes,
     TorchTransformer,
+    join_at_random,
+    make_buckets,
+    make_pairs,
 )
-
-__all__ = ["run"]
 
 MIB = 1024 * 1024
 BUDGET = 4096  # tokens of a batch, padded: rows × longest

@@ -26,13 +26,16 @@ from regard.data import Batch, Order, Position, collate, packing
 from regard.errors import RegardError
 from regard.models import Model, RNNSearchConfig, TransformerConfig, TransformerModel, kinds
 from regard.training import Group, Prediction, Progress, Task, Trainer, TrainingSettings
-from regard_bench.gpu import ceilings
-from regard_bench.measure import Result, agree
-from regard_bench.pairs import Pair, make_pairs
-from regard_bench.peers import obstacle
-from regard_bench.training_peers import JoeyTransformer, Learner, MarianLearner, Sizes, TorchTransformer
-
-__all__ = ["PairTask", "run"]
+from regard_bench.measure import Result, agree, ceilings, obstacle
+from regard_bench.training_peers import (
+    JoeyTransformer,
+    Learner,
+    MarianLearner,
+    Pair,
+    Sizes,
+    TorchTransformer,
+    make_pairs,
+)
 
 BASE = Sizes(vocabulary=16_000, size=512, heads=8, layers=6, hidden=2048)
 BUDGET = 28_672  # rows × longest, of which about 25,000 are real target tokens

@@ -1,13 +1,12 @@
 """Claims from the literature, each run and set beside its numbers.
 
 They fill the table of studies as a plugin's do: `STUDIES`, a `Study` per row; `run` runs one in a `Setting`. A study is
-`run(seed=0, quick=False) -> Page`; one that trains its systems is `run(Setting) -> Page`. One that does both has a
-second function for what it trains, `training.run(Setting) -> Part`, which its page is joined with. Nothing heavy is
+a file with `run(seed=0, quick=False) -> Page`; one that trains its systems has `run(Setting) -> Page`. One that does
+both has a second file for what it trains, `run(Setting) -> Part`, which its page is joined with. Nothing heavy is
 imported until one is run.
 
-What a page is made of: `Page`, `Part`, `Table`, `Plot`, `Verdict`, `show`, `signed`, `signed_training`. What is
-trained: `train_all`, `TrainedSystem`, `group_by_name`; over seeds: `SeedStatistics`, `over_seeds`. All pages of a
-folder: `write_index`.
+What a page is made of: `Page`, `Part`, `Table`, `Plot`, `Verdict`, `signed`, `signed_training`. What is trained:
+`train_all`, `group_by_name`, and `over_seeds` for means and deviations. All pages of a folder: `write_index`.
 """
 
 import difflib
@@ -21,26 +20,23 @@ from regard.errors import CommandError
 
 if TYPE_CHECKING:
     from regard_studies.index import write_index
-    from regard_studies.page import Page, Part, Plot, Table, Verdict, show, signed, signed_training
-    from regard_studies.seed_statistics import SeedStatistics, over_seeds
+    from regard_studies.page import Page, Part, Plot, Table, Verdict, signed, signed_training
+    from regard_studies.seed_statistics import over_seeds
     from regard_studies.setting import Setting
-    from regard_studies.systems import TrainedSystem, group_by_name, train_all
+    from regard_studies.systems import group_by_name, train_all
 
 __all__ = [
     "Page",
     "Part",
     "Plot",
     "STUDIES",
-    "SeedStatistics",
     "Setting",
     "Study",
     "Table",
-    "TrainedSystem",
     "Verdict",
     "group_by_name",
     "over_seeds",
     "run",
-    "show",
     "signed",
     "signed_training",
     "train_all",
@@ -51,10 +47,10 @@ __getattr__, __dir__ = door(
     __name__,
     {
         "index": "write_index",
-        "page": "Page Part Plot Table Verdict show signed signed_training",
-        "seed_statistics": "SeedStatistics over_seeds",
+        "page": "Page Part Plot Table Verdict signed signed_training",
+        "seed_statistics": "over_seeds",
         "setting": "Setting",
-        "systems": "TrainedSystem group_by_name train_all",
+        "systems": "group_by_name train_all",
     },
 )
 
@@ -75,66 +71,64 @@ STUDIES: MutableMapping[str, Study] = plugins.table("study")
 for row_name, row in {
     "fixed-context": Study(
         "a fixed context forgets long sentences, and attention does not",
-        "regard_studies.fixed_context.claim.run",
+        "regard_studies.fixed_context.run",
         trained=True,
     ),
     "luong-table": Study(
         "global and local attention with every score, side by side",
-        "regard_studies.luong_table.claim.run",
+        "regard_studies.luong_table.run",
         trained=True,
     ),
     "soft-hard": Study(
-        "captions by soft, hard and straight-through attention", "regard_studies.soft_hard.claim.run", trained=True
+        "captions by soft, hard and straight-through attention", "regard_studies.soft_hard.run", trained=True
     ),
     "scaling": Study(
         "dot products are divided by √d to keep the softmax where its gradient lives",
-        "regard_studies.scaling.claim.run",
-        training="regard_studies.scaling.training.run",
+        "regard_studies.scaling.run",
+        training="regard_studies.scaling_training.run",
     ),
     "gradient": Study(
         "gradients fade with distance in a recurrent network and do not in attention",
-        "regard_studies.gradient.claim.run",
+        "regard_studies.gradient.run",
     ),
     "positions": Study(
         "attention does not see order: what is blind to it, what breaks that, and what that buys",
-        "regard_studies.positions.claim.run",
-        training="regard_studies.positions.training.run",
+        "regard_studies.positions.run",
+        training="regard_studies.positions_training.run",
     ),
     "ending": Study(
         "the end grows likelier with every word, for a model that knows where it stands",
-        "regard_studies.ending.claim.run",
+        "regard_studies.ending.run",
         trained=True,
     ),
-    "heads": Study(
-        "several heads are better than one, and too many are not", "regard_studies.heads.claim.run", trained=True
-    ),
+    "heads": Study("several heads are better than one, and too many are not", "regard_studies.heads.run", trained=True),
     "parallel": Study(
         "self-attention takes one step, and one layer from the first word to the last",
-        "regard_studies.parallel.claim.run",
-        training="regard_studies.parallel.training.run",
+        "regard_studies.parallel.run",
+        training="regard_studies.parallel_training.run",
     ),
     "intra": Study(
         "an LSTM that looks back at all its states predicts better than an LSTM",
-        "regard_studies.intra.claim.run",
+        "regard_studies.intra.run",
         trained=True,
     ),
     "documents": Study(
         "words and sentences that are weighed tell more than their mean",
-        "regard_studies.documents.claim.run",
+        "regard_studies.documents.run",
         trained=True,
     ),
     "convnet": Study(
         "self-attention in a ConvNet relates places that are far apart",
-        "regard_studies.convnet.claim.run",
+        "regard_studies.convnet.run",
         trained=True,
     ),
     "alignment": Study(
         "attention aligns words: by mechanism, by head, by training step",
-        "regard_studies.alignment.claim.run",
+        "regard_studies.alignment.run",
         trained=True,
     ),
     "relations": Study(
-        "self-attention finds a word's head without being told", "regard_studies.relations.claim.run", trained=True
+        "self-attention finds a word's head without being told", "regard_studies.relations.run", trained=True
     ),
 }.items():
     plugins.register(row_name, study=row)

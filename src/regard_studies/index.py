@@ -12,8 +12,6 @@ from regard.io import disk
 from regard_studies import STUDIES
 from regard_studies.page import markdown_table
 
-__all__ = ["read_results", "write_index"]
-
 TITLE = "The papers' claims, and what came out"
 ABOUT = (
     "Each line is a study that `regard study NAME` runs: systems side by side on the same data with the same budget. "

@@ -128,11 +128,49 @@ class Page(Part):
 
     def html(self) -> str:
         """Render the page as one file that needs no network: for a browser, a phone or a printer."""
-        return render_html(self)
+        body = [
+            f'<p class="eyebrow">Regard · study · {escape(self.name)}</p>',
+            f"<h1>{escape(self.title)}</h1>",
+            f"<blockquote><p>{escape(self.claim)}</p><cite>{escape(self.source)}</cite></blockquote>",
+            "<h2>What agrees and what does not</h2>",
+            '<ul class="verdicts">',
+            *[_verdict_html(verdict) for verdict in self.verdicts],
+            "</ul>",
+            "<h2>What was measured</h2>",
+            *[f"<p>{escape(paragraph)}</p>" for paragraph in self.measured],
+            *[figure_element(plot.figure, i, caption=plot.caption, alt=plot.alt) for i, plot in enumerate(self.plots)],
+            *[table_element(table) for table in self.tables],
+        ]
+        if self.caveats:
+            body += [
+                "<h2>What this does not show</h2>",
+                "<ul>",
+                *[f"<li>{escape(each)}</li>" for each in self.caveats],
+                "</ul>",
+            ]
+        again = self.signature.command(self.name)
+        body.append(f"<footer><p>{escape(str(self.signature))}</p><p>Again: <code>{escape(again)}</code></p></footer>")
+        return document(self.title, body)
 
     def markdown(self) -> str:
         """Render the page as Markdown, for a repository; the pictures lie beside it."""
-        return render_markdown(self)
+        parts = [f"# {self.title}", f"> {self.claim}", f"— {self.source}", "## What agrees and what does not"]
+        parts.append("\n".join(f"- **{v.word.capitalize()}**: {v.claim} — {v.evidence}" for v in self.verdicts))
+        parts += ["## What was measured", *self.measured]
+        for plot in self.plots:
+            parts += [f"![{plot.alt}]({plot.name}.png)", f"*{plot.caption}*"]
+        for each in self.tables:
+            parts += [f"### {each.caption}", markdown_table(each)]
+            if each.note:
+                parts.append(each.note)
+        if self.caveats:
+            parts += ["## What this does not show", "\n".join(f"- {caveat}" for caveat in self.caveats)]
+        parts += [
+            "## Signature",
+            str(self.signature),
+            f"Again with `{self.signature.command(self.name)}`; every number is in `results.json`.",
+        ]
+        return "\n\n".join(parts) + "\n"
 
     def results(self) -> dict[str, object]:
         """Return every number, in types that JSON has."""
@@ -163,60 +201,12 @@ class Page(Part):
         return disk.write_whole(folder / "index.html", self.html())
 
 
-def render_html(page: Page) -> str:
-    """Render a page as one HTML file."""
-    body = [
-        f'<p class="eyebrow">Regard · study · {escape(page.name)}</p>',
-        f"<h1>{escape(page.title)}</h1>",
-        f"<blockquote><p>{escape(page.claim)}</p><cite>{escape(page.source)}</cite></blockquote>",
-        "<h2>What agrees and what does not</h2>",
-        '<ul class="verdicts">',
-        *[_verdict_html(verdict) for verdict in page.verdicts],
-        "</ul>",
-        "<h2>What was measured</h2>",
-        *[f"<p>{escape(paragraph)}</p>" for paragraph in page.measured],
-        *[figure_element(plot.figure, i, caption=plot.caption, alt=plot.alt) for i, plot in enumerate(page.plots)],
-        *[table_element(table) for table in page.tables],
-    ]
-    if page.caveats:
-        body += [
-            "<h2>What this does not show</h2>",
-            "<ul>",
-            *[f"<li>{escape(each)}</li>" for each in page.caveats],
-            "</ul>",
-        ]
-    again = page.signature.command(page.name)
-    body.append(f"<footer><p>{escape(str(page.signature))}</p><p>Again: <code>{escape(again)}</code></p></footer>")
-    return document(page.title, body)
-
-
 def _verdict_html(verdict: Verdict) -> str:
     kind = "agrees" if verdict.agrees else "differs"
     return (
         f'<li class="{kind}"><p><span class="word">{verdict.word.capitalize()}:</span> {escape(verdict.claim)}</p>'
         f'<p class="evidence">{escape(verdict.evidence)}</p></li>'
     )
-
-
-def render_markdown(page: Page) -> str:
-    """Render a page as Markdown; pictures are linked, not embedded."""
-    parts = [f"# {page.title}", f"> {page.claim}", f"— {page.source}", "## What agrees and what does not"]
-    parts.append("\n".join(f"- **{v.word.capitalize()}**: {v.claim} — {v.evidence}" for v in page.verdicts))
-    parts += ["## What was measured", *page.measured]
-    for plot in page.plots:
-        parts += [f"![{plot.alt}]({plot.name}.png)", f"*{plot.caption}*"]
-    for each in page.tables:
-        parts += [f"### {each.caption}", markdown_table(each)]
-        if each.note:
-            parts.append(each.note)
-    if page.caveats:
-        parts += ["## What this does not show", "\n".join(f"- {caveat}" for caveat in page.caveats)]
-    parts += [
-        "## Signature",
-        str(page.signature),
-        f"Again with `{page.signature.command(page.name)}`; every number is in `results.json`.",
-    ]
-    return "\n\n".join(parts) + "\n"
 
 
 def markdown_table(each: Table) -> str:

@@ -7,16 +7,14 @@ s seeds · n items of a test
 
 import math
 import statistics
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
 import numpy as np
 from jaxtyping import Float
 
-from regard.inspection import show
-
-__all__ = ["FLOOR", "MeanDifference", "SeedStatistics", "are_alike", "margin", "mean_difference", "over_seeds"]
+from regard.inspection import Cell, show
 
 FLOOR = 0.5  # BLEU: what one seed alone cannot tell from chance
 
@@ -44,10 +42,19 @@ class SeedStatistics:
         mean = show(self.mean, style)
         return f"{mean} ± {show(self.deviation, style)}" if len(self.values) > 1 else mean
 
+    def as_cell(self, style: str = ".1f") -> Cell:
+        """Return the text of several seeds, or the number of one, for a column of that format."""
+        return self.as_text(style) if len(self.values) > 1 else self.mean
+
 
 def over_seeds(seeds: Iterable[T], figure: Callable[[T], float]) -> SeedStatistics:
     """Collect one figure of systems, or of their measurements, that differ in their seed."""
     return SeedStatistics(tuple(figure(each) for each in seeds))
+
+
+def over_figures(seeds: Sequence[Mapping[str, float]]) -> dict[str, SeedStatistics]:
+    """Collect the figures of a system by name, each over its seeds."""
+    return {name: SeedStatistics(tuple(each[name] for each in seeds)) for name in seeds[0]}
 
 
 class MeanDifference(NamedTuple):

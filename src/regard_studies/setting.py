@@ -6,8 +6,6 @@ from pathlib import Path
 
 from regard.machine import auto_device
 
-__all__ = ["Setting"]
-
 
 @dataclass(frozen=True)
 class Setting:

@@ -19,8 +19,6 @@ from regard.tasks import complete_run_table, prepare_data, read_settings, start
 from regard.training import Checkpoints, read_manifest
 from regard_studies.setting import Setting
 
-__all__ = ["TrainedSystem", "group_by_name", "train_all", "train_or_load"]
-
 Tables = Mapping[str, Mapping[str, Any]]  # a configuration a system
 
 
@@ -72,6 +70,12 @@ def train_or_load(study: str, name: str, table: Mapping[str, Any], seed: int, se
     return TrainedSystem(
         name, seed, load(folder, device=setting.where), float(manifest["counters"]["seconds"]), manifest["step"]
     )
+
+
+def training_settings(steps: int, **options: Any) -> dict[str, Any]:
+    """Build [training]: a cosine with a tenth of warm-up, validated by its loss at its end, but for the options."""
+    usual = {"schedule": "cosine", "warmup": max(1, steps // 10), "smoothing": 0.0, "metric": "loss"}
+    return {"steps": steps, "validate_every": steps, **usual, **options}
 
 
 def group_by_name(systems: Sequence[TrainedSystem]) -> dict[str, list[TrainedSystem]]:

@@ -1,19 +1,22 @@
-"""Measurements of trained translators on a test set: BLEU, perplexity, and log-probabilities of the references."""
+"""Translators: how they are trained, and what is measured on a test set: BLEU, perplexity, and how well they align."""
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from regard.decoding import batches
+from regard.decoding import batches, first_model
+from regard.inspection import Cell, selection
 from regard.run import Run
-from regard_studies.corpora.pairs import Pairs
+from regard_studies.corpora import AlignedPairs, Pairs
 from regard_studies.seed_statistics import SeedStatistics, over_seeds
-from regard_studies.systems import TrainedSystem
-
-__all__ = ["TranslationFigures", "log_probs", "measure_translations", "measure_translator", "perplexity"]
+from regard_studies.setting import Setting
+from regard_studies.systems import TrainedSystem, training_settings
 
 BUDGET = 16_384  # tokens a side that are scored together on a GPU, and
 BUDGET_CPU = 2048  # elsewhere
+COLUMNS = ("BLEU", "perplexity", "million parameters", "seconds of training")
+FORMATS = ("", "", ".2f", ".0f")
 
 
 @dataclass(frozen=True)
@@ -25,27 +28,55 @@ class TranslationFigures:
     seconds: SeedStatistics
     parameters: int
 
+    @property
+    def cells(self) -> list[Cell]:
+        """Return the cells of a row under COLUMNS, with FORMATS."""
+        return [self.bleu.as_text(), self.perplexity.as_text(".2f"), self.parameters / 1e6, self.seconds.mean]
+
+
+def translator_training(setting: Setting, steps: int, **options: Any) -> dict[str, Any]:
+    """Build [training] of a Transformer that is judged by its translations, but for the options."""
+    real, quick = setting.corpora is not None, setting.quick
+    usual = {
+        "batch_tokens": 8192 if real else 1024 if quick else 4096,
+        "rate": 3e-3 if quick else 1.5e-3,
+        "smoothing": 0.1 if real else 0.05,
+        "validate_rows": 50,
+        "metric": "bleu" if real else "exact",
+        "keep": 1,
+        **({"warmup": steps // 5} if real else {}),
+    }
+    return training_settings(steps, **usual | options)
+
 
 def measure_translations(systems: Sequence[TrainedSystem], corpus: Pairs, beam: int = 5) -> TranslationFigures:
-    """Measure systems that differ in their seed."""
-    figures = [measure_translator(each, corpus, beam) for each in systems]
+    """Measure systems that differ in their seed: BLEU, and perplexity per token of the references."""
     return TranslationFigures(
-        SeedStatistics(tuple(bleu for bleu, _ in figures)),
-        SeedStatistics(tuple(perplexity for _, perplexity in figures)),
+        over_seeds(systems, lambda each: corpus.bleu(each.run.translate(corpus.sources, beam=beam))),
+        over_seeds(systems, lambda each: perplexity(each.run, corpus)),
         over_seeds(systems, lambda each: each.seconds),
         systems[0].parameters,
     )
-
-
-def measure_translator(system: TrainedSystem, corpus: Pairs, beam: int = 5) -> tuple[float, float]:
-    """Measure the BLEU of a system's translations, and its perplexity per token of the references."""
-    return corpus.bleu(system.run.translate(corpus.sources, beam=beam)), perplexity(system.run, corpus)
 
 
 def perplexity(run: Run, corpus: Pairs) -> float:
     """Return the perplexity per token of the test set's targets, including their ends."""
     totals, tokens = log_probs(run, corpus.sources, corpus.references)
     return math.exp(-sum(totals) / sum(tokens))
+
+
+def score_heads(run: Run, aligned: AlignedPairs, which: slice = slice(None)) -> list[selection.Reading]:
+    """Score every head as an aligner of some of the pairs, by the word that a step writes and by the one it reads."""
+    sides = (aligned.sources[which], run.tokenizers.source), (aligned.targets[which], run.tokenizers.target)
+    pairs = list(zip(*(tokenizer.encode_batch(texts) for texts, tokenizer in sides), strict=True))
+    return selection.score_heads(first_model(run.model), run.tokenizers, pairs, aligned.gold[which])
+
+
+def error_rates(run: Run, readings: Sequence[selection.Reading]) -> tuple[float, float]:
+    """Return the AER, in percent, of the layer that is read as an alignment: of the word written, and the word read."""
+    view = first_model(run.model).alignment_attention
+    rates = {each.offset: 100 * each.aer for each in readings if each.head is None and each.view == view}
+    return rates[0], rates[1]
 
 
 def log_probs(run: Run, sources: Sequence[str], targets: Sequence[str]) -> tuple[list[float], list[int]]:

@@ -4,12 +4,12 @@ import pytest
 import torch
 from bench.cases import ROWS, TINY
 
-from regard_bench import decoding, process
+from regard_bench import decoding
 
 
 @pytest.fixture(autouse=True)
 def no_rest(monkeypatch):
-    monkeypatch.setattr(process, "REST", 0)
+    monkeypatch.setattr(decoding, "REST", 0)
 
 
 @pytest.fixture

@@ -2,15 +2,17 @@
 
 import importlib.util
 import itertools
+from functools import partial
 
 import pytest
 import torch
 from bench.cases import LENGTH, ROWS, TINY
+from forked import fork_for_spawn
 
 from regard.data import END
 from regard.errors import RegardError
 from regard_bench import decoding, decoding_peers
-from regard_bench.process import time_decoder
+from regard_bench.decoding import DecoderProcess, time_decoder
 
 
 def test_batches_hold_all_sources_with_those_of_like_length_together():
@@ -118,3 +120,13 @@ def test_another_length_is_refused(model, measured, spoil):
     batches = decoding.make_batches(1, ROWS, TINY.vocabulary, seed=0)
     with pytest.raises(RegardError, match=f"another, beam 1: .* written, not {LENGTH + 1} tokens"):
         measured(model, batches, spoil)
+
+
+def test_what_goes_wrong_elsewhere_is_told_here(monkeypatch):
+    fork_for_spawn(monkeypatch)
+    with pytest.raises(RegardError, match="bench: ZeroDivisionError: .*by zero"):
+        DecoderProcess(partial(divmod, 1, 0), ours=True)
+    gone = DecoderProcess(partial(decoding.make, "Regard", TINY, 0, LENGTH), ours=False)
+    gone.process.kill()
+    with pytest.raises(RegardError, match="a system ended with status -9"):
+        gone.time_batches([], 1)

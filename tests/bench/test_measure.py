@@ -5,9 +5,11 @@ import time
 
 import pytest
 import torch
+from bench.cases import LENGTH, ROWS, SMALL, TINY
 from forked import fork_for_spawn
 
 from regard.errors import RegardError
+from regard_bench import attention, decoding, measure, training
 from regard_bench.measure import Result, agree, peak_memory, save, signature, time_interleaved
 
 MIB = 1024 * 1024
@@ -78,3 +80,57 @@ def test_figures_are_saved_with_their_signature(tmp_path):
     assert saved["results"][0]["ratio"] == 0.5
     assert saved["signature"]["torch"] == torch.__version__
     assert saved["signature"]["threads"] == 2
+
+
+HALF = "import importlib_metadata_that_is_missing\n"
+
+
+@pytest.fixture
+def half(tmp_path, monkeypatch):
+    """JoeyNMT, installed without what it imports."""
+    (tmp_path / "joeynmt").mkdir()
+    (tmp_path / "joeynmt" / "__init__.py").write_text("")
+    for name in ("batch", "model", "search", "vocabulary"):
+        (tmp_path / "joeynmt" / f"{name}.py").write_text(HALF if name == "search" else "")
+    monkeypatch.syspath_prepend(tmp_path)
+    measure.import_error.cache_clear()
+    yield "is installed by half (ModuleNotFoundError: No module named 'importlib_metadata_that_is_missing')"
+    measure.import_error.cache_clear()
+
+
+def test_what_is_missing_is_said(half, tmp_path):
+    assert measure.obstacle("a_package_that_is_nowhere") == "is not installed"
+    assert measure.obstacle("joeynmt") == half
+    (tmp_path / "joeynmt" / "search.py").write_text("")
+    measure.import_error.cache_clear()
+    assert measure.obstacle("joeynmt") is None
+
+
+@pytest.mark.parametrize("code", ["import sys; sys.exit(3)", "import os; os._exit(4)", "raise ValueError('no\\nway')"])
+def test_an_import_that_ends_otherwise_is_an_obstacle_too(code, half, tmp_path):
+    (tmp_path / "joeynmt" / "search.py").write_text(code)
+    assert measure.obstacle("joeynmt").startswith("is installed by half (")
+
+
+@pytest.mark.parametrize("bench", ["training", "decoding"])
+def test_a_bench_skips_a_peer_that_is_installed_by_half(bench, half, monkeypatch):
+    monkeypatch.setattr(decoding, "PACKAGES", dict.fromkeys(decoding.PACKAGES, "joeynmt"))
+    monkeypatch.setattr(training, "PACKAGES", dict.fromkeys(training.PACKAGES, "joeynmt"))
+    if bench == "decoding":
+        results = list(decoding.run(rounds=1, sizes=TINY, rows=ROWS, length=LENGTH))
+    else:
+        monkeypatch.setattr(training, "PAIRS", 300)
+        monkeypatch.setattr(training, "RATE", 1e-2)
+        monkeypatch.setattr(training, "memory", lambda *given: iter(()))
+        _, *results = training.run(rounds=4, sizes=SMALL, budget=256)
+    assert results
+    for result in results:
+        assert result.ratio is None
+        assert result.peer.endswith(half)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is one")
+@pytest.mark.parametrize("run", [attention.run, decoding.run, training.run])
+def test_no_gpu_is_said(run):
+    with pytest.raises(RegardError, match="torch finds no CUDA device"):
+        next(iter(run(3, device="cuda")))

@@ -7,7 +7,7 @@ from bench.cases import SMALL
 
 from regard.errors import RegardError
 from regard_bench import training
-from regard_bench.pairs import make_buckets, make_pairs
+from regard_bench.training_peers import make_buckets, make_pairs
 
 
 def test_it_runs_and_names_who_is_not_there(monkeypatch):

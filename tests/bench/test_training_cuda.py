@@ -7,8 +7,7 @@ from regard.data import collate
 from regard.errors import RegardError
 from regard.training.task import Position
 from regard_bench import training, training_cuda
-from regard_bench.pairs import make_pairs
-from regard_bench.training_peers import Sizes
+from regard_bench.training_peers import Sizes, make_pairs
 
 
 def test_a_gpu_is_asked_for_where_there_is_none():

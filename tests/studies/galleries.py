@@ -4,7 +4,7 @@ import tarfile
 
 from PIL import Image
 
-from regard_studies.corpora.images import scenes
+from regard_studies.corpora import scenes
 
 SCENES = scenes(40, 6, side=32, shapes=2)
 

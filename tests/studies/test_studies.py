@@ -14,7 +14,7 @@ from regard_studies.setting import Setting
 @pytest.mark.parametrize("name", STUDIES)
 def test_every_row_leads_to_its_functions(name):
     study = STUDIES[name]
-    assert study.run.split(".")[2] == name.replace("-", "_")  # the folder that a reader would guess
+    assert study.run.split(".")[1] == name.replace("-", "_")  # the file that a reader would guess
     parameters = inspect.signature(function(study.run)).parameters
     assert list(parameters) == (["setting"] if study.trained else ["seed", "quick"])
     if study.training is not None:

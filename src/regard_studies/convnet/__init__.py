@@ -1,1 +1,0 @@
-"""Self-attention inside a ConvNet."""

@@ -1,1 +1,0 @@
-"""Documents whose words and sentences are weighed."""

@@ -1,1 +1,0 @@
-"""The end of a sentence, predicted with and without positions."""

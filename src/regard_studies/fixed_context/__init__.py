@@ -1,1 +1,0 @@
-"""A fixed context and long sentences."""

@@ -1,1 +1,0 @@
-"""A study of how far back a gradient reaches."""

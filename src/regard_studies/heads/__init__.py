@@ -1,1 +1,0 @@
-"""A study of how many heads are enough."""

@@ -1,1 +1,0 @@
-"""An LSTM that looks back at its states."""

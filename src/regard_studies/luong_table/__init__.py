@@ -1,1 +1,0 @@
-"""Luong's table of scores and windows."""

@@ -1,1 +1,0 @@
-"""A study of the cost of a layer, and of the quality that it gains."""

@@ -1,1 +1,0 @@
-"""A study of what makes attention see order."""

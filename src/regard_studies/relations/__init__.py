@@ -1,1 +1,0 @@
-"""Self-attention and the grammar of a sentence."""

@@ -1,1 +1,0 @@
-"""Captions by soft and by hard attention."""
