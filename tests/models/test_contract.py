@@ -11,13 +11,9 @@ from oracles import agree
 from torch.nn.utils.rnn import pad_sequence
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from regard.models.config import EncoderConfig, LuongConfig, RNNConfig, RNNSearchConfig, TransformerConfig
 from regard.models.contract import Tokens
-from regard.models.encoder.config import EncoderConfig
 from regard.models.kinds import build
-from regard.models.luong.config import LuongConfig
-from regard.models.rnn.config import RNNConfig
-from regard.models.rnnsearch.config import RNNSearchConfig
-from regard.models.transformer.config import TransformerConfig
 
 every_case = pytest.mark.parametrize("name", CASES)
 COVERED = [

@@ -5,9 +5,9 @@ import torch
 
 from regard.attention import watch
 from regard.errors import ConfigError
+from regard.models.config import ConvNetConfig
 from regard.models.contract import Pictures
-from regard.models.convnet.config import ConvNetConfig
-from regard.models.convnet.model import ConvNetModel
+from regard.models.convnet import ConvNetModel
 from regard.models.kinds import build, read_model_config
 
 

@@ -8,7 +8,7 @@ from regard.attention import watch
 from regard.decoding import documents_of
 from regard.errors import ArgumentError, ConfigError
 from regard.models.contract import Documents, Tokens
-from regard.models.han.model import group_by_length
+from regard.models.han import group_by_length
 from regard.models.kinds import build, complete_table, read_model_config
 
 WORDS, LABELS, END = 11, 3, 2

@@ -15,7 +15,7 @@ from regard.errors import ArgumentError, ConfigError
 from regard.models.contract import Tokens
 from regard.models.kinds import build
 from regard.models.layers.cells import Bidirectional
-from regard.models.pointer.model import mark_used
+from regard.models.pointer import mark_used
 from regard.training import Prediction
 
 CASES = ["pointer", "pointer-bidirectional", "pointer-once"]

@@ -17,8 +17,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.attention import GridSelfAttention, Lengths
+from regard.models.config import ConvNetConfig
 from regard.models.contract import Memory, Model, Pictures
-from regard.models.convnet.config import ConvNetConfig
 from regard.models.layers.resnet import ResNet, make_norm
 from regard.models.notation import Notation, Reading
 

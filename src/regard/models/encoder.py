@@ -14,8 +14,8 @@ from torch import Tensor
 from regard.attention import Alibi, Attention, Block, Causal, Dot, Learned, Lengths, Packed, Span, Start, blocks, join
 from regard.errors import ArgumentError
 from regard.kernels import Linear
+from regard.models.config import EncoderConfig
 from regard.models.contract import Memory, Model, State, Tokens
-from regard.models.encoder.config import EncoderConfig
 from regard.models.layers.embedding import Embedding, initialise
 from regard.models.notation import Notation, Reading
 

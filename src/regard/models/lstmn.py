@@ -41,10 +41,10 @@ from regard.attention import Additive, Attention, Cache, Lengths, Prepared, Stat
 from regard.errors import ArgumentError
 from regard.kernels import linear
 from regard.kernels import lstmn_cpu as recurrence
+from regard.models.config import LSTMNConfig
 from regard.models.contract import Memory, Tokens
 from regard.models.layers.cells import Dropout, Layer
 from regard.models.layers.recurrent import RecurrentModel, attend_rows, can_bypass, make_linear, make_readout
-from regard.models.lstmn.config import LSTMNConfig
 from regard.models.notation import Notation, Reading, additive
 
 FULL_PRECISION = (torch.float32, torch.float64)

@@ -45,6 +45,7 @@ from regard.attention import (
     State,
 )
 from regard.kernels import SpanLimits, Window
+from regard.models.config import LuongConfig
 from regard.models.contract import Memory, Tokens
 from regard.models.layers.cells import PARTS, Bidirectional, Dropout, Stack, reverse_rows
 from regard.models.layers.encoders import make_encoder, mean_annotation
@@ -56,7 +57,6 @@ from regard.models.layers.recurrent import (
     make_readout,
     repeat_rows,
 )
-from regard.models.luong.config import LuongConfig
 from regard.models.notation import Notation, Reading, additive
 
 

@@ -32,12 +32,12 @@ from torch import Tensor, nn
 
 from regard.attention import State
 from regard.data import END
+from regard.models.config import NTMConfig
 from regard.models.contract import Memory, Tokens
 from regard.models.layers.cells import Dropout, Layer
 from regard.models.layers.memory_heads import Machine, MemoryHeads
 from regard.models.layers.recurrent import RecurrentModel, make_linear, make_readout, repeat_rows
 from regard.models.notation import Notation, Reading
-from regard.models.ntm.config import NTMConfig
 
 BLANK = 1e-6
 

@@ -30,11 +30,11 @@ from torch import Tensor, nn
 from regard.attention import Additive, Attention, Mask, Prepared, State
 from regard.data import END
 from regard.errors import ArgumentError
+from regard.models.config import PointerConfig
 from regard.models.contract import Memory, Tokens
 from regard.models.layers.cells import Bidirectional, Dropout, Stack
 from regard.models.layers.recurrent import RecurrentModel, repeat_rows
 from regard.models.notation import Notation, additive
-from regard.models.pointer.config import PointerConfig
 
 
 class PointerModel(RecurrentModel):

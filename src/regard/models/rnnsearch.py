@@ -31,6 +31,7 @@ from regard.attention import Additive, Attention, Prepared, State
 from regard.kernels import available, linear
 from regard.kernels import rnnsearch_cpu as cpu
 from regard.kernels import rnnsearch_triton as triton
+from regard.models.config import RNNSearchConfig
 from regard.models.contract import Memory, Tokens
 from regard.models.layers.cells import PARTS, Bidirectional, Dropout, Layer, Stack
 from regard.models.layers.encoders import make_encoder, mean_annotation
@@ -45,7 +46,6 @@ from regard.models.layers.recurrent import (
     to_autocast_dtype,
 )
 from regard.models.notation import Notation, Reading, additive
-from regard.models.rnnsearch.config import RNNSearchConfig
 
 FULL_PRECISION = (torch.float32, torch.float64)
 

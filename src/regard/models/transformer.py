@@ -36,10 +36,10 @@ from regard.attention import (
 from regard.data import END, START
 from regard.errors import ArgumentError
 from regard.kernels import Linear, backends
+from regard.models.config import WINDOW_RADIUS, TransformerConfig
 from regard.models.contract import Memory, Model, State, Tokens
 from regard.models.layers.embedding import Embedding, initialise
 from regard.models.layers.mixing import Convolution, Recurrence
-from regard.models.transformer.config import WINDOW_RADIUS, TransformerConfig
 
 
 class TransformerModel(Model):

@@ -11,7 +11,7 @@ from torch import nn
 
 from regard.errors import CheckpointError, ConfigError, MissingExtraError
 from regard.models.captioner.backbone import Backbone, from_torchvision, make_backbone
-from regard.models.captioner.config import CaptionerConfig
+from regard.models.config import CaptionerConfig
 from regard.models.layers.resnet import ResNet
 from regard.models.weights import load_weights
 

@@ -3,7 +3,7 @@
 import pytest
 
 from regard.errors import ConfigError
-from regard.models.captioner.config import CaptionerConfig
+from regard.models.config import CaptionerConfig
 from regard.models.kinds import read_model_config
 
 

@@ -7,7 +7,7 @@ from models.test_contract import NothingRead
 from oracles import agree
 
 from regard.attention import Attentive, watch
-from regard.models.captioner.config import CaptionerConfig
+from regard.models.config import CaptionerConfig
 from regard.models.contract import Pictures
 from regard.models.kinds import KINDS, build
 

@@ -17,9 +17,9 @@ from regard import load
 from regard.attention import Lengths, join
 from regard.config import parse
 from regard.errors import ConfigError, RegardError
+from regard.models.config import TransformerConfig
 from regard.models.kinds import build, complete_table
 from regard.models.layers.mixing import Convolution, Recurrence
-from regard.models.transformer.config import TransformerConfig
 from regard.tasks import start
 from regard.training import Checkpoints, read_manifest
 from regard.training.manifest import canonical

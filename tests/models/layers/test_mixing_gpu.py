@@ -6,8 +6,8 @@ from models.cases import SOURCES, TARGETS, sentences
 from rounding import DRAWS, check_as_exact
 
 from regard.attention import fused_stack
+from regard.models.config import TransformerConfig
 from regard.models.kinds import build
-from regard.models.transformer.config import TransformerConfig
 
 pytestmark = pytest.mark.gpu
 

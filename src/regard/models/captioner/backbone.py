@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from regard.errors import ConfigError, MissingExtraError
-from regard.models.captioner.config import CaptionerConfig
+from regard.models.config import CaptionerConfig
 from regard.models.layers.resnet import ResNet
 
 STRIDE = 16

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from regard.attention import Block, Decoder, Heads, Sinusoidal2D, State
 from regard.kernels import Linear
-from regard.models.captioner.config import CaptionerConfig
+from regard.models.config import CaptionerConfig
 from regard.models.contract import Memory, Tokens
 from regard.models.layers.embedding import Embedding, initialise
 

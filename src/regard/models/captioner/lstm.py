@@ -31,7 +31,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from regard.attention import Additive, Attention, Prepared, State, weighting
-from regard.models.captioner.config import CaptionerConfig
+from regard.models.config import CaptionerConfig
 from regard.models.contract import Memory, Tokens
 from regard.models.layers.cells import Dropout, Stack
 from regard.models.layers.recurrent import attend_rows, can_bypass, is_standard, make_linear, repeat_rows

@@ -17,8 +17,8 @@ from regard.attention import Lengths, State
 from regard.kernels import Linear
 from regard.models.captioner.backbone import Backbone, make_backbone
 from regard.models.captioner.blocks import BlockDecoder
-from regard.models.captioner.config import CaptionerConfig
 from regard.models.captioner.lstm import LSTMDecoder
+from regard.models.config import CaptionerConfig
 from regard.models.contract import Memory, Model, Pictures, Reinforcement, Tokens
 from regard.models.layers.recurrent import make_readout
 from regard.models.notation import Notation, Reading, additive

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from regard.models import RNNSearchConfig, Tokens
-from regard.models.rnnsearch.model import RNNSearchModel
+from regard.models.rnnsearch import RNNSearchModel
 
 pytestmark = pytest.mark.gpu
 
