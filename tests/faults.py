@@ -179,10 +179,10 @@ OTHERS = [
         "attention/test_weighting.py",
     ),
     Fault(
-        "models/rnnsearch/model.py",
+        "models/rnnsearch.py",
         "annotations[:, 0, self.config.size :]",
         "annotations[:, -1, self.config.size :]",
-        "models/rnnsearch/test_model.py",
+        "models/test_rnnsearch.py",
     ),
     Fault(
         "data/batching.py",

@@ -2,7 +2,7 @@
 
 import torch
 
-from regard.models.captioner.model import CaptionerModel
+from regard.models.captioner import CaptionerModel
 from regard.models.config import CaptionerConfig
 from regard.models.contract import Pictures, Tokens
 

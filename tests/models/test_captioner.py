@@ -6,7 +6,8 @@ from models.pictured import ATTENTIVE, CASES, WORDS, captioner, captions, pictur
 from models.test_contract import NothingRead
 from oracles import agree
 
-from regard.attention import Attentive, watch
+from regard.attention import Attentive, Sinusoidal2D, watch
+from regard.errors import ShapeError
 from regard.models.config import CaptionerConfig
 from regard.models.contract import Pictures
 from regard.models.kinds import KINDS, build
@@ -161,3 +162,20 @@ def test_attentions_are_found_by_their_names():
     assert captioner("transformer").cross_attentions == ["decoder.stack.blocks.0.cross", "decoder.stack.blocks.1.cross"]
     assert KINDS["captioner"].file.endswith("CaptionerModel")
     assert type(build("captioner", CaptionerConfig(channels=4), 0, 5)).__name__ == "CaptionerModel"
+
+
+# ---- the Transformer that writes captions: its places have positions
+
+
+def test_a_transformer_sees_where_places_are():
+    """A picture of one colour is the same everywhere but for its edges: positions tell its places apart."""
+    model, source = captioner("transformer"), pictures(1)
+    features = model.decoder.project(model.backbone(source.pixels).movedim(1, -1)).movedim(-1, 1)
+    wanted = Sinusoidal2D(8)(features).flatten(-2).mT
+    agree(model.encode(source).states, wanted)
+
+
+def test_a_packed_caption_is_refused_where_it_cannot_be_read():
+    model, target = captioner("transformer"), captions([2, 3]).pack()
+    with pytest.raises(ShapeError, match="packed"):
+        model(pictures(2), target)

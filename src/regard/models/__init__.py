@@ -11,13 +11,12 @@ if TYPE_CHECKING:
     from regard.models import config as model_config
     from regard.models import kinds
     from regard.models.config import ModelConfig, RNNSearchConfig, TransformerConfig
-    from regard.models.contract import Documents, Memory, Model, Pictures, Reinforcement, Source, Tokens
+    from regard.models.contract import Documents, Memory, Model, Pictures, Reading, Reinforcement, Source, Tokens
     from regard.models.convnet import ConvNetModel
     from regard.models.kinds import KINDS, Kind, build, find_kind, read_model_config
     from regard.models.layers.cells import Dropout, Layer
-    from regard.models.layers.memory_heads import Machine, MemoryHeads, shift_weights
     from regard.models.lstmn import Tapes
-    from regard.models.notation import Reading
+    from regard.models.ntm import Machine, MemoryHeads, shift_weights
     from regard.models.transformer import TransformerModel
     from regard.models.weights import FLOATS, check_weight, read_weights
 
@@ -57,13 +56,12 @@ __getattr__, __dir__ = door(
     __name__,
     {
         "config": "ModelConfig RNNSearchConfig TransformerConfig =model_config",
-        "contract": "Documents Memory Model Pictures Reinforcement Source Tokens",
+        "contract": "Documents Memory Model Pictures Reading Reinforcement Source Tokens",
         "convnet": "ConvNetModel",
         "kinds": "KINDS Kind build find_kind read_model_config =kinds",
         "layers.cells": "Dropout Layer",
-        "layers.memory_heads": "Machine MemoryHeads shift_weights",
         "lstmn": "Tapes",
-        "notation": "Reading",
+        "ntm": "Machine MemoryHeads shift_weights",
         "transformer": "TransformerModel",
         "weights": "FLOATS check_weight read_weights",
     },

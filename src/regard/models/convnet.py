@@ -18,9 +18,8 @@ from torch import Tensor, nn
 
 from regard.attention import GridSelfAttention, Lengths
 from regard.models.config import ConvNetConfig
-from regard.models.contract import Memory, Model, Pictures
-from regard.models.layers.resnet import ResNet, make_norm
-from regard.models.notation import Notation, Reading
+from regard.models.contract import Memory, Model, Notation, Pictures, Reading
+from regard.models.layers.backbone import ResNet, make_norm
 
 
 class ConvNetModel(Model):

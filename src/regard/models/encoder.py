@@ -15,9 +15,8 @@ from regard.attention import Alibi, Attention, Block, Causal, Dot, Learned, Leng
 from regard.errors import ArgumentError
 from regard.kernels import Linear
 from regard.models.config import EncoderConfig
-from regard.models.contract import Memory, Model, State, Tokens
+from regard.models.contract import Memory, Model, Notation, Reading, State, Tokens
 from regard.models.layers.embedding import Embedding, initialise
-from regard.models.notation import Notation, Reading
 
 
 class EncoderModel(Model):

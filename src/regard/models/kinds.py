@@ -1,7 +1,7 @@
 """The table of kinds: what each model is, its paper, what it is for, its options and its presets. Imports no torch.
 
 Whatever others need to know of a kind before its model is built stands in its row; what they ask of a model itself
-stands in the contract. Nothing outside a kind's folder knows it by its name.
+stands in the contract. Nothing outside a kind's file knows it by its name.
 """
 
 import importlib
@@ -188,7 +188,7 @@ for row in [
         "Xu 2015",
         "pictures to sentences: a grid of features, soft or hard attention",
         CaptionerConfig,
-        "regard.models.captioner.model.CaptionerModel",
+        "regard.models.captioner.CaptionerModel",
         ("caption",),
         "pictures",
         {

@@ -42,10 +42,9 @@ from regard.errors import ArgumentError
 from regard.kernels import linear
 from regard.kernels import lstmn_cpu as recurrence
 from regard.models.config import LSTMNConfig
-from regard.models.contract import Memory, Tokens
+from regard.models.contract import Memory, Notation, Reading, Tokens, name_additive_stages
 from regard.models.layers.cells import Dropout, Layer
 from regard.models.layers.recurrent import RecurrentModel, attend_rows, can_bypass, make_linear, make_readout
-from regard.models.notation import Notation, Reading, additive
 
 FULL_PRECISION = (torch.float32, torch.float64)
 
@@ -346,17 +345,19 @@ def layer_state(state: State, layer: int) -> dict[str, Any]:
 
 def make_notation(config: LSTMNConfig) -> Notation:
     """Return the paper's formulas that a model of this job and this fusion computes."""
-    own = additive("[x_t; h̃_{t−1}]", "h_i", "s_i", "[h̃_t; c̃_t]", "the word, and what was read last")
+    own = name_additive_stages("[x_t; h̃_{t−1}]", "h_i", "s_i", "[h̃_t; c̃_t]", "the word, and what was read last")
     tapes = {
         "v": ("[h_i; c_i]", "the entries of both tapes"),
         "Σ a v": ("[h̃_t; c̃_t] = Σ s_i [h_i; c_i]", "what is read off both tapes"),
     }
     if config.fusion == "deep":
-        source = additive("[x_t; γ̃_{t−1}]", "γ_j", "p_j", "γ̃_t", "the input, and what was read of the source last")
+        source = name_additive_stages(
+            "[x_t; γ̃_{t−1}]", "γ_j", "p_j", "γ̃_t", "the input, and what was read of the source last"
+        )
         source["v"] = ("[γ_j; α_j]", "both tapes of the source")
         source["Σ a v"] = ("[γ̃_t; α̃_t] = Σ p_j [γ_j; α_j]", "what is read off both tapes of the source")
     else:
-        source = additive("h_t", "γ_j", "p_j", "γ̃_t", "the decoder's state after this word")
+        source = name_additive_stages("h_t", "γ_j", "p_j", "γ̃_t", "the decoder's state after this word")
     last = {"translate": "tanh(W [γ̃_t; h_t])", "language-model": "h_t", "classify": "ReLU(W h̄ + b)"}[config.job]
     readout = (
         Reading("gate", "output", "W_r [γ̃_t; x_t] + b", "the gate r_t before its sigmoid", main=False),

@@ -46,7 +46,7 @@ from regard.attention import (
 )
 from regard.kernels import SpanLimits, Window
 from regard.models.config import LuongConfig
-from regard.models.contract import Memory, Tokens
+from regard.models.contract import Memory, Notation, Reading, Tokens, name_additive_stages
 from regard.models.layers.cells import PARTS, Bidirectional, Dropout, Stack, reverse_rows
 from regard.models.layers.encoders import make_encoder, mean_annotation
 from regard.models.layers.recurrent import (
@@ -57,7 +57,6 @@ from regard.models.layers.recurrent import (
     make_readout,
     repeat_rows,
 )
-from regard.models.notation import Notation, Reading, additive
 
 
 def make_score(config: LuongConfig) -> Score:
@@ -79,7 +78,7 @@ class LuongModel(RecurrentModel):
 
     notation = Notation(
         {
-            **additive("h_t", "h̄_j", "a_tj", "c_t", "the decoder's state after the word just read"),
+            **name_additive_stages("h_t", "h̄_j", "a_tj", "c_t", "the decoder's state after the word just read"),
             "k": ("h̄_j", "the annotation of every source word"),
             "W k": ("W h̄_j", "the annotation of every source word, projected"),
             "e": ("e_tj = score(h_t, h̄_j)", ""),

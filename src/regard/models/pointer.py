@@ -31,10 +31,9 @@ from regard.attention import Additive, Attention, Mask, Prepared, State
 from regard.data import END
 from regard.errors import ArgumentError
 from regard.models.config import PointerConfig
-from regard.models.contract import Memory, Tokens
+from regard.models.contract import Memory, Notation, Tokens, name_additive_stages
 from regard.models.layers.cells import Bidirectional, Dropout, Stack
 from regard.models.layers.recurrent import RecurrentModel, repeat_rows
-from regard.models.notation import Notation, additive
 
 
 class PointerModel(RecurrentModel):
@@ -42,7 +41,7 @@ class PointerModel(RecurrentModel):
 
     notation = Notation(
         {
-            **additive("d_i", "e_j", "p(C_i = j)", "p", "the decoder's state"),
+            **name_additive_stages("d_i", "e_j", "p(C_i = j)", "p", "the decoder's state"),
             "W q": ("W₂ d_i", "the decoder's state, projected"),
             "U k + b": ("W₁ e_j + b", "every place, projected, once for all words"),
             "tanh(W q + U k + b)": ("tanh(W₁ e_j + W₂ d_i + b)", "state and place together"),

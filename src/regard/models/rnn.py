@@ -24,10 +24,9 @@ from torch import Tensor, nn
 
 from regard.attention import State
 from regard.models.config import RNNConfig
-from regard.models.contract import Memory, Tokens
+from regard.models.contract import Memory, Notation, Reading, Tokens
 from regard.models.layers.cells import PARTS, Dropout, Stack, reverse_rows
 from regard.models.layers.recurrent import RecurrentModel, make_linear, make_readout, maxout, repeat_rows
-from regard.models.notation import Notation, Reading
 
 
 class RNNModel(RecurrentModel):

@@ -32,7 +32,7 @@ from regard.kernels import available, linear
 from regard.kernels import rnnsearch_cpu as cpu
 from regard.kernels import rnnsearch_triton as triton
 from regard.models.config import RNNSearchConfig
-from regard.models.contract import Memory, Tokens
+from regard.models.contract import Memory, Notation, Reading, Tokens, name_additive_stages
 from regard.models.layers.cells import PARTS, Bidirectional, Dropout, Layer, Stack
 from regard.models.layers.encoders import make_encoder, mean_annotation
 from regard.models.layers.recurrent import (
@@ -45,7 +45,6 @@ from regard.models.layers.recurrent import (
     repeat_rows,
     to_autocast_dtype,
 )
-from regard.models.notation import Notation, Reading, additive
 
 FULL_PRECISION = (torch.float32, torch.float64)
 
@@ -194,7 +193,7 @@ def make_notation(config: RNNSearchConfig) -> Notation:
     """Return the paper's formulas, with the state that the readout reads."""
     state = "s_{i−1}" if config.output == "previous" else "s_i"
     return Notation(
-        additive("s_{i−1}", "h_j", "α_ij", "c_i", "the decoder's state before this word"),
+        name_additive_stages("s_{i−1}", "h_j", "α_ij", "c_i", "the decoder's state before this word"),
         readout=(
             Reading("cell", "state", "s_i = f(s_{i−1}, [E y_{i−1}; c_i])", "the decoder's state after this step"),
             Reading(

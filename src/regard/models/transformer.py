@@ -39,7 +39,7 @@ from regard.kernels import Linear, backends
 from regard.models.config import WINDOW_RADIUS, TransformerConfig
 from regard.models.contract import Memory, Model, State, Tokens
 from regard.models.layers.embedding import Embedding, initialise
-from regard.models.layers.mixing import Convolution, Recurrence
+from regard.models.layers.encoders import Convolution, Recurrence
 
 
 class TransformerModel(Model):

@@ -1,7 +1,12 @@
-r"""The LSTM that writes captions: at every word it looks at the whole picture, at one place, or not at all.
+r"""Show, attend and tell: a picture to a grid of features, and a decoder that looks at its places word by word.
 
-Xu et al. 2015 (arXiv:1502.03044), sections 3.1.2 and 4. Places $a_i$ of the grid are the annotations, $y_{t-1}$ is the
-word just read.
+Xu, Ba, Kiros, Cho, Courville, Salakhutdinov, Zemel and Bengio 2015 (arXiv:1502.03044). The paper's annotations are a
+trained VGG's 14 × 14 places; here the grid is that of a small ResNet trained along with the words, or of a `timm` or
+`torchvision` backbone. Its places, row by row, are the memory; which of them a word looked at is read off the decoder's
+attention as of any other source, and `Memory.grid` says how they lie.
+
+The LSTM (sections 3.1.2 and 4) looks at every word at the whole picture, at one place, or not at all. Places $a_i$ of
+the grid are the annotations, $y_{t-1}$ is the word just read.
 
 - $c_0, h_0$ from the mean annotation, each by a tanh of its own.
 - $e_{ti} = v^\top \tanh(W h_{t-1} + U a_i + b)$: the query is the state *before* the word; $\alpha_t$ its softmax.
@@ -20,21 +25,118 @@ word just read.
 
 With several layers the query is the top one's state, and the picture goes into the first. Dropout falls on words,
 between layers and before the readout, never on what goes from step to step.
+
+In place of the LSTM there may be the decoder of Vaswani et al. 2017 (arXiv:1706.03762): blocks over the words so far
+attend to the places, which are projected to the width of the model and get the sinusoids of their row and column:
+without them blocks could not tell left from right.
 """
 
-# b captions · n words · m places · c channels · e width of a word · d of a state · g gates · l layers · r rows
-from collections.abc import Callable
-from typing import NamedTuple, cast
+# b pictures or captions · n words · m places · h w height and width of the grid · c channels · e width of a word
+# d of a state or of the model · g gates · l layers · v vocabulary · r rows
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple, cast
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from regard.attention import Additive, Attention, Prepared, State, weighting
+from regard.attention import (
+    Additive,
+    Attention,
+    Block,
+    Decoder,
+    Heads,
+    Lengths,
+    Prepared,
+    Sinusoidal2D,
+    State,
+    weighting,
+)
+from regard.kernels import Linear
 from regard.models.config import CaptionerConfig
-from regard.models.contract import Memory, Tokens
+from regard.models.contract import (
+    Memory,
+    Model,
+    Notation,
+    Pictures,
+    Reading,
+    Reinforcement,
+    Tokens,
+    name_additive_stages,
+)
+from regard.models.layers.backbone import Backbone, make_backbone
 from regard.models.layers.cells import Dropout, Stack
-from regard.models.layers.recurrent import attend_rows, can_bypass, is_standard, make_linear, repeat_rows
+from regard.models.layers.embedding import Embedding, initialise
+from regard.models.layers.recurrent import attend_rows, can_bypass, is_standard, make_linear, make_readout, repeat_rows
+from regard.models.weights import load_weights
+
+
+class CaptionerModel(Model):
+    """A network that turns a picture into a grid of features, and an LSTM or a Transformer that describes it."""
+
+    def __init__(self, config: CaptionerConfig, source: int, target: int):
+        super().__init__()
+        self.config, self.notation = config, make_notation(config)
+        self.backbone = make_backbone(config)
+        channels = cast(int, self.backbone.width)
+        self.decoder: LSTMDecoder | BlockDecoder
+        if config.decoder == "lstm":
+            self.decoder = LSTMDecoder(config, channels, target)
+            self.readout = make_readout(config.embedding, target)
+        else:
+            self.decoder = BlockDecoder(config, channels, target)
+            self.readout = Linear(config.size, target)
+            nn.init.zeros_(self.readout.bias)
+            self.readout.weight = self.decoder.words.tokens.weight
+
+    @property
+    def doubly_stochastic(self) -> float:
+        """Return λ, the weight of soft attention's penalty."""
+        return self.config.penalty if self.config.attention == "soft" else 0.0
+
+    @property
+    def reinforcement(self) -> Reinforcement | None:
+        """Return the learning rule of hard attention, with its decoder's counters."""
+        config, decoder = self.config, self.decoder
+        if config.attention != "hard" or not isinstance(decoder, LSTMDecoder):
+            return None
+        return Reinforcement(config.reinforce, config.entropy, decoder.baseline, decoder.batches)
+
+    def load_pretrained(self) -> None:
+        """Load the user's own weights into the backbone."""
+        if self.config.weights is not None:
+            net = self.backbone.net if isinstance(self.backbone, Backbone) else self.backbone
+            load_weights(net, self.config.weights)
+
+    def encode(self, source: Pictures) -> Memory:
+        """Encode each picture as the places of its grid, row by row."""
+        grid = self.backbone(source.pixels)
+        if isinstance(self.decoder, BlockDecoder):
+            grid = self.decoder.embed_grid(grid)
+        features, size = grid.flatten(-2).mT, (grid.shape[-2], grid.shape[-1])
+        count = torch.full((len(features),), features.shape[1], device=features.device)
+        sentence = self.decoder.remember(features) if isinstance(self.decoder, LSTMDecoder) else {}
+        return Memory(features, Lengths(count), sentence, size)
+
+    def decode(self, memory: Memory, target: Tokens) -> tuple[Float[Tensor, "*b n d"], dict[str, Tensor]]:
+        """Decode all words of all captions; the decoder's own docstring lists what an objective may read."""
+        return self.decoder.decode(memory, target)
+
+    def start(self, memory: Memory, rows: int = 1, size: int = 256, coverage: bool = False) -> State:
+        """Return the state before the first word; without attention no coverage is kept."""
+        return self.decoder.start(memory, rows, size, coverage)
+
+    def step(self, tokens: Int[Tensor, " r"], state: State) -> tuple[Float[Tensor, "r v"], State]:
+        """Read one word of every row."""
+        hidden, state = self.decoder.step(tokens, state)
+        return self.output(hidden), state
+
+    def hidden_state(self, state: State) -> Float[Tensor, "r d"] | None:
+        """Return h of the LSTM's top layer; a Transformer has none."""
+        return state.row["state"][:, -1, 0] if isinstance(self.decoder, LSTMDecoder) else None
+
 
 WEIGHTINGS = {"soft": weighting.Softmax, "hard": weighting.Hard, "straight-through": weighting.Gumbel}
 
@@ -222,4 +324,97 @@ def sample_place(
     return attend_places(torch.where(sampled[:, None], one, probabilities), features)._replace(
         log_prob=log_probs.gather(-1, picked)[:, 0].masked_fill(~sampled, 0.0),
         entropy=-(probabilities * log_probs).sum(-1),
+    )
+
+
+class BlockDecoder(nn.Module):
+    """A decoder of words from the places of a grid; known words are decoded all at once."""
+
+    def __init__(self, config: CaptionerConfig, channels: int, target: int):
+        super().__init__()
+        self.config = config
+        self.words = Embedding(target, config.size, "sinusoidal", "add", 0, config.dropout)
+        self.project = Linear(channels, config.size)
+        self.positions = Sinusoidal2D(config.size)
+        self.stack = Decoder(
+            config.size,
+            config.heads,
+            config.layers,
+            config.hidden,
+            dropout=config.dropout,
+            feed_dropout=config.dropout,
+        )
+        initialise(self)
+
+    def embed_grid(self, grid: Float[Tensor, "b c h w"]) -> Float[Tensor, "b d h w"]:
+        """Project the grid to the width of the model, and add the sinusoids of each row and column."""
+        return cast(Tensor, self.positions(self.project(grid.movedim(-3, -1)).movedim(-1, -3)))
+
+    def decode(self, memory: Memory, target: Tokens) -> tuple[Float[Tensor, "b n d"], dict[str, Tensor]]:
+        """Decode all words at once; `weights` [b n m], in training if they count, are means over heads and blocks."""
+        memory.cross_span(target)  # refuses a packed one
+        x = self.words(target.ids, target.span)
+        if not (self.training and self.config.penalty):
+            return self.stack(x, memory.states), {}
+        with collect_weights(self.cross_attentions) as weights:
+            x = self.stack(x, memory.states)
+        return x, {"weights": torch.stack(weights).mean((0, 2))}
+
+    @property
+    def cross_attentions(self) -> list[Heads]:
+        """Name the attentions to the picture, the first block's first."""
+        return [cast(Heads, cast(Block, block).cross) for block in self.stack.blocks]
+
+    def start(self, memory: Memory, rows: int, size: int, coverage: bool) -> State:
+        """Return empty caches, and the places projected once for each block."""
+        state = self.stack.start(memory.states, size, rows=rows)
+        if coverage:
+            state.row["coverage"] = memory.states.new_zeros(len(memory.states) * rows, memory.states.shape[1])
+        return state
+
+    def step(self, tokens: Int[Tensor, " r"], state: State) -> tuple[Float[Tensor, "r d"], State]:
+        """Read one word of every row. Coverage is the last block's, the mean of its heads."""
+        x = self.words(tokens[:, None], None, state.row["past.0"].length.clone())
+        if state.coverage is None:
+            return self.stack.step(x, state)[:, 0], state
+        with collect_weights(self.cross_attentions[-1:]) as weights:
+            x = self.stack.step(x, state)
+        state.coverage.add_(weights[0].mean(1).flatten(0, 1))
+        return x[:, 0], state
+
+
+@contextmanager
+def collect_weights(attentions: Sequence[Heads]) -> Iterator[list[Float[Tensor, "b a n m"]]]:
+    """Collect the weights of these attentions' calls, with their graph, while the context is open."""
+    weights: list[Tensor] = []
+    mine = threading.get_ident()
+
+    def keep(module: Heads, arguments: tuple[Any, ...], options: dict[str, Any], output: Tensor) -> None:
+        if threading.get_ident() == mine:  # another thread may search with the same model
+            weights.append(module.look(*arguments, **options).weights)
+
+    hooks = [each.register_forward_hook(keep, with_kwargs=True) for each in attentions]
+    try:
+        yield weights
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def make_notation(config: CaptionerConfig) -> Notation:
+    """Return the paper's formulas for the LSTM decoder; a Transformer has those of attention in general."""
+    if config.decoder != "lstm":
+        return Notation()
+    context = "ā" if config.attention == "none" else "Σ α_ti a_i"
+    weighed = name_additive_stages("h_{t−1}", "a_i", "α_ti", "Σ", "the decoder's state before this word")
+    weighed["Σ a v"] = ("Σ α_ti a_i", "the places of the picture, weighted and summed")
+    gate = "the gate β_t before its sigmoid: how much the picture counts"
+    return Notation(
+        attentions={"decoder.cross": weighed},
+        readout=(
+            Reading("decoder.gate", "output", "f_β(h_{t−1})", gate),
+            Reading("decoder.shown", "input", f"ẑ_t = {'β_t ' if config.gate else ''}{context}", "what is seen"),
+            Reading("decoder.said", "input", "h_t = LSTM(h_{t−1}, [E y_{t−1}; ẑ_t])", "the state after this step"),
+            Reading("readout", "input", "E y_{t−1} + L_h h_t + L_z ẑ_t", "what the readout reads"),
+        ),
     )
