@@ -207,10 +207,10 @@ OTHERS = [
     ),
     Fault("decoding/scoring.py", "return ((5 + length) / 6)", "return ((6 + length) / 6)", "decoding/test_scoring.py"),
     Fault(
-        "decoding/sampling.py",
+        "decoding/sentence_search.py",
         "before >= options.top_p, 0.0",
         "before > options.top_p, 0.0",
-        "decoding/test_sampling.py",
+        "decoding/test_sentence_search_sampling.py",
     ),
     Fault(
         "decoding/ensemble.py",
@@ -303,10 +303,10 @@ SERVING = [
         "serving/test_engine.py",
     ),
     Fault(
-        "decoding/hypotheses.py",
+        "decoding/device_search.py",
         "row = np.where(there, self.parents[slot, step, row], row)",
         "row = row + 0 * step",
-        "decoding/test_hypotheses.py",
+        "decoding/test_device_search.py",
     ),
     Fault("decoding/device_search.py", "self.last[slots] = beam - 1", "pass", "decoding/test_device_search.py"),
 ]

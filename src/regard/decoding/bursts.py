@@ -16,12 +16,10 @@ import numpy as np
 import torch
 
 from regard.data import PAD, UNKNOWN
-from regard.decoding.capture import capture
-from regard.decoding.device_search import DeviceSearch, SlotOptions
-from regard.decoding.hypotheses import HostHypotheses
+from regard.decoding.device_search import DeviceSearch, HostHypotheses, SlotOptions
 from regard.decoding.limits import FREE, output_limit
 from regard.decoding.options import Options
-from regard.decoding.replay import BURST, allocate_slots
+from regard.decoding.replay import BURST, allocate_slots, capture
 from regard.models import Model, Tokens
 
 PARTS = ("total", "step", "scores", "log_probs", "lengths", "ends", "natural", "parents", "words")

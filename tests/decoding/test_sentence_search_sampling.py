@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from regard.decoding.options import Options
-from regard.decoding.sampling import random_numbers, sample_tokens
+from regard.decoding.sentence_search import random_numbers, sample_tokens
 
 SCORES = torch.tensor([1.0, 3.0, 0.0, 2.0, -torch.inf])
 
