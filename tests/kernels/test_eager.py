@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from regard.kernels.eager import eager_function
+from regard.kernels.triton import eager_function
 
 
 def test_only_the_first_output_has_a_gradient():

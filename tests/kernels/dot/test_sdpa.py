@@ -7,7 +7,6 @@ import torch
 from torch.nn.attention import SDPBackend
 
 from regard.kernels import reference
-from regard.kernels.dot import reference as dot
 from regard.kernels.dot import sdpa
 from regard.kernels.reference import Call, softmax
 from regard.kernels.span_limits import SpanLimits
@@ -17,7 +16,8 @@ def make(n=5, m=7, d=4, dv=3, **limits):
     query, keys, values = torch.randn(2, n, d).double(), torch.randn(2, m, d).double(), torch.randn(2, m, dv).double()
     limited = SpanLimits(n, m, torch.device("cpu"), (2,), **limits)
     return Call(
-        query, keys, values, limited, lambda q, k: dot.scores(q, k, 0.5), lambda e, mask: softmax(e, mask, 2.0),
+        query, keys, values, limited,
+        lambda q, k: reference.bilinear_scores(q, k, 0.5), lambda e, mask: softmax(e, mask, 2.0),
         scale=0.5, temperature=2.0,
     )  # fmt: skip
 

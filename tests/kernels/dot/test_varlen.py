@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from regard.attention import Attention, Causal, Dot, Packed, Softmax, use_backend
-from regard.kernels.dot.varlen import arguments, takes_scale
+from regard.kernels.dot.sdpa import takes_scale, varlen_arguments
 
 
 def stand_in(query, keys, values, offsets, key_offsets, longest, longest_key, *, window_size, scale=None):
@@ -36,7 +36,7 @@ def test_it_is_given_what_was_asked_for(scaled, heads, causal, score):
     packed = Packed([0, 5, 12]) if causal else Packed([0, 5, 12], [0, 7, 9])
     rest = [Causal()] if causal else []
     call = attention.resolve_packed_call(query, attention.prepare(keys), packed, rest)
-    inputs, options = arguments(call, scaled)
+    inputs, options = varlen_arguments(call, scaled)
     assert ("scale" in options) == scaled
     found = stand_in(*inputs, **options)
     found = found.transpose(0, 1) if heads else found.squeeze(1)

@@ -7,15 +7,9 @@ import torch
 from torch.utils.checkpoint import checkpoint
 
 from regard.attention import Block
-from regard.kernels.operations.dropout import (
-    cpu,
-    dropout,
-    dropout_add,
-    gelu_dropout,
-    reference,
-    relu_dropout,
-    silu_dropout,
-)
+from regard.kernels.operations import dropout as cpu
+from regard.kernels.operations import reference
+from regard.kernels.operations.dropout import dropout, dropout_add, gelu_dropout, relu_dropout, silu_dropout
 
 FORMS = {
     "dropout": (dropout, reference.dropout, 1),

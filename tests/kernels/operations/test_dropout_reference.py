@@ -4,7 +4,7 @@ import math
 
 import torch
 
-from regard.kernels.operations.dropout import reference
+from regard.kernels.operations import reference
 
 
 def test_numbers_are_dropped_or_scaled():

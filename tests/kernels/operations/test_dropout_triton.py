@@ -7,8 +7,8 @@ import torch
 import torch.nn.functional as F
 
 pytest.importorskip("triton")
-from regard.kernels.operations.dropout import reference
-from regard.kernels.operations.dropout.triton import (
+from regard.kernels.operations import reference
+from regard.kernels.operations.dropout_triton import (
     draw_seed,
     dropout,
     embed,

@@ -3,8 +3,7 @@
 import pytest
 import torch
 
-from regard.kernels.operations.linear import CPU, LARGE, describe, linear
-from regard.kernels.operations.linear.cpu import pack_weights, store
+from regard.kernels.operations.linear import CPU, LARGE, describe, linear, pack_weights, store
 from regard.kernels.table import COMPILING, Request
 
 LAID = Request("cpu", (torch.float32, torch.float32), (), {"input": 300, "weight": LARGE})

@@ -5,8 +5,8 @@ import threading
 import pytest
 import torch
 
-from regard.kernels.operations.linear import LARGE, Linear, linear, reference
-from regard.kernels.operations.linear.cpu import pack_weights, store
+from regard.kernels.operations import reference
+from regard.kernels.operations.linear import LARGE, Linear, linear, pack_weights, store
 
 SHAPES = [(1, 256, 300), (5, 257, 511), (63, 512, 129), (7, 300, 256)]
 

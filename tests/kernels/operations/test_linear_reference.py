@@ -3,7 +3,7 @@
 import torch
 import torch.nn.functional as F
 
-from regard.kernels.operations.linear import reference
+from regard.kernels.operations import reference
 
 
 def test_the_affine_map_is_torchs():

@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import nn
 
-from regard.kernels.operations.linear import reference
-from regard.kernels.operations.linear.mixed_precision import (
+from regard.kernels.operations import reference
+from regard.kernels.operations.mixed_precision import (
     HalfCopies,
     half_linear,
     half_linear_pair,

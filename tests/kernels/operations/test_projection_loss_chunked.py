@@ -5,7 +5,8 @@ import torch
 import torch.nn.functional as F
 from torch.autograd import gradcheck
 
-from regard.kernels.operations.projection_loss import projection_loss, reference
+from regard.kernels.operations import reference
+from regard.kernels.operations.projection_loss import projection_loss
 
 CHUNKS = [1, 3, 7, 64, None]
 SHAPES = [(1, 1, 1), (7, 3, 5), (63, 8, 2), (10, 4, 65)]

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from regard.kernels.operations.projection_loss import reference
+from regard.kernels.operations import reference
 
 
 def draw(t, d, v, dtype=torch.float64, bias=True):

@@ -4,7 +4,9 @@ import pytest
 import torch
 
 pytest.importorskip("triton")
-from regard.kernels.operations.projection_loss import projection_loss, reference, triton
+from regard.kernels.operations import projection_loss_triton as triton
+from regard.kernels.operations import reference
+from regard.kernels.operations.projection_loss import projection_loss
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 SHAPES = [(1, 1, 1), (7, 3, 5), (21, 8, 63), (10, 4, 130)]

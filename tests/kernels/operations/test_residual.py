@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from regard.errors import ShapeError
-from regard.kernels.operations.residual import TRITON, WIDEST, describe, reference, residual
+from regard.kernels.operations import reference
+from regard.kernels.operations.residual import TRITON, WIDEST, describe, residual
 from regard.kernels.table import COMPILING, Request
 
 ON_CUDA = Request("cuda", (torch.float32, torch.bfloat16), (), {"width": WIDEST})

@@ -4,7 +4,7 @@ import math
 
 import torch
 
-from regard.kernels.operations.residual import reference
+from regard.kernels.operations import reference
 
 
 def test_the_sum_and_its_norm():

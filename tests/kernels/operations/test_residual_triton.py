@@ -4,8 +4,10 @@ import pytest
 import torch
 
 pytest.importorskip("triton")
-from regard.kernels.operations.dropout.triton import draw_seed, dropout
-from regard.kernels.operations.residual import reference, residual, triton
+from regard.kernels.operations import reference
+from regard.kernels.operations import residual_triton as triton
+from regard.kernels.operations.dropout_triton import draw_seed, dropout
+from regard.kernels.operations.residual import residual
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 P, EPS = 0.3, 1e-5

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 pytest.importorskip("triton")
-from regard.kernels.operations.linear import reference
-from regard.kernels.operations.linear.column_sums import column_sums, share_rows, total
+from regard.kernels.operations import reference
+from regard.kernels.operations.sums import column_sums, share_rows, total
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 SHAPES = [(1, 1), (7, 63), (63, 7), (0, 5), (33, 300), (700, 16)]

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 pytest.importorskip("triton")
-from regard.kernels.operations.linear import reference
-from regard.kernels.operations.linear.row_sums import row_sums
+from regard.kernels.operations import reference
+from regard.kernels.operations.sums import row_sums
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 

@@ -4,7 +4,7 @@ import math
 
 import torch
 
-from regard.kernels.operations.top_tokens import reference
+from regard.kernels.operations import reference
 
 END = 2
 

@@ -4,9 +4,9 @@ import interpreted  # noqa: F401
 import pytest
 import torch
 
-from regard.kernels.operations.top_tokens import reference
+from regard.kernels.operations import reference
 
-triton = pytest.importorskip("regard.kernels.operations.top_tokens.triton")
+triton = pytest.importorskip("regard.kernels.operations.top_tokens_triton")
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"  # interpreted
 END = 2

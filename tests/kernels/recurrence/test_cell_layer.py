@@ -5,7 +5,8 @@ import pytest
 import torch
 
 pytest.importorskip("triton")
-from regard.kernels.cells import layer, reference
+from regard.kernels.recurrence import cell_layer as layer
+from regard.kernels.recurrence import reference
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
@@ -20,7 +21,7 @@ def test_a_layer_is_the_plain_loop(gates, b, n, d):
         torch.randn(2, gates * d, dtype=torch.float64),
     ]
     exact = [each.requires_grad_() for each in exact]
-    wanted = reference.run(*exact, lengths)
+    wanted = reference.run_layer(*exact, lengths)
     cotangent = torch.randn_like(wanted)
     slopes = torch.autograd.grad(wanted, exact, cotangent, allow_unused=True)
     given = [each.detach().float().to(DEVICE).requires_grad_() for each in exact]

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from regard.kernels.cells import reference
+from regard.kernels.recurrence import reference
 
 
 @pytest.mark.parametrize("kind", ["gru", "lstm"])
@@ -23,6 +23,6 @@ def test_it_is_torchs(kind, b, n, d):
     )
     projected = torch.einsum("bne,kge->bnkg", x, weights) + own + (bias if kind == "lstm" else 0)
     assert projected.shape == (b, n, 2, gates)
-    found = reference.run(projected, recurrent, bias, lengths)
+    found = reference.run_layer(projected, recurrent, bias, lengths)
     there = torch.arange(n)[None, :, None] < lengths[:, None, None]
     torch.testing.assert_close(found * there, wanted)

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 pytest.importorskip("triton")
-from regard.kernels.cells import triton
+from regard.kernels.recurrence import cells_triton as triton
 
 
 @pytest.mark.parametrize("d", [1, 33, 512, 513, 2000])

@@ -4,8 +4,9 @@ import pytest
 import torch
 from oracles import agree
 
-from regard.kernels.recurrence.lstmn import cpu, reference
-from regard.kernels.recurrence.lstmn.cpu import ScoreWeights
+from regard.kernels.recurrence import lstmn_cpu as cpu
+from regard.kernels.recurrence import reference
+from regard.kernels.recurrence.lstmn_cpu import ScoreWeights
 
 SIZES = pytest.mark.parametrize("sizes", [(1, 1, 1, 1), (4, 3, 5, 7), (19, 2, 3, 33)])  # steps, sentences, d, h
 

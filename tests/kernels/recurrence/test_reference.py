@@ -3,8 +3,8 @@
 import torch
 from oracles import agree
 
-from regard.kernels.recurrence.lstmn import reference
-from regard.kernels.recurrence.lstmn.cpu import ScoreWeights
+from regard.kernels.recurrence import reference
+from regard.kernels.recurrence.lstmn_cpu import ScoreWeights
 
 
 def normal(*shape):

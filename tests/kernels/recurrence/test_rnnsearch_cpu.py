@@ -2,10 +2,11 @@
 
 import pytest
 import torch
-from kernels.recurrence.rnnsearch.cases import draw, plain
+from kernels.recurrence.cases import draw, plain
 from oracles import agree
 
-from regard.kernels.recurrence.rnnsearch import cpu, reference
+from regard.kernels.recurrence import reference
+from regard.kernels.recurrence import rnnsearch_cpu as cpu
 
 GATES = pytest.mark.parametrize("gates", [3, 4])
 

@@ -2,10 +2,10 @@
 
 import pytest
 import torch
-from kernels.recurrence.rnnsearch.cases import draw, plain
+from kernels.recurrence.cases import draw, plain
 from torch import nn
 
-from regard.kernels.recurrence.rnnsearch import reference
+from regard.kernels.recurrence import reference
 
 
 @pytest.mark.parametrize(("gates", "cell"), [(3, nn.GRUCell), (4, nn.LSTMCell)])

@@ -3,10 +3,11 @@
 import interpreted  # noqa: F401
 import pytest
 import torch
-from kernels.recurrence.rnnsearch.cases import draw as draw_any
-from kernels.recurrence.rnnsearch.cases import plain
+from kernels.recurrence.cases import draw as draw_any
+from kernels.recurrence.cases import plain
 
-from regard.kernels.recurrence.rnnsearch import reference, triton
+from regard.kernels.recurrence import reference
+from regard.kernels.recurrence import rnnsearch_triton as triton
 
 pytest.importorskip("triton")
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"

@@ -4,14 +4,14 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.kernels.window import cpu_buckets
+from regard.kernels.window import cpu
 
 
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=300))
 def test_sorting_into_groups(buckets):
     """Every query has a place of its own, in a group of its bucket, and no more groups are made than must be."""
     given_buckets = torch.tensor(buckets)
-    slot, bucket = cpu_buckets.sort_into_groups(given_buckets, 10)
+    slot, bucket = cpu.sort_into_groups(given_buckets, 10)
     assert len(set(slot.tolist())) == len(buckets)
-    assert torch.equal(bucket[slot // cpu_buckets.GROUP], given_buckets)
-    assert len(bucket) == sum(-(-buckets.count(one) // cpu_buckets.GROUP) for one in range(10))
+    assert torch.equal(bucket[slot // cpu.GROUP], given_buckets)
+    assert len(bucket) == sum(-(-buckets.count(one) // cpu.GROUP) for one in range(10))

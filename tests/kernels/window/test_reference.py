@@ -6,12 +6,9 @@ from functools import partial
 import pytest
 import torch
 
-from regard.kernels import reference as dense
-from regard.kernels.additive import reference as additive
-from regard.kernels.dot import reference as dot
+from regard.kernels import reference
 from regard.kernels.reference import Call, softmax
 from regard.kernels.span_limits import SpanLimits, Window
-from regard.kernels.window import reference
 
 ROWS, N, M, D = 2, 5, 13, 4
 LIMITS = {
@@ -32,15 +29,19 @@ def test_it_is_the_dense_expression(limits, scored, window):
         window = replace(window, centre=inputs[-1])
     vector = torch.randn(D).double().requires_grad_() if scored == "additive" else None
     score = {"scale": 0.7} if vector is None else {"vector": vector}
-    compare = partial(dot.scores, scale=0.7) if vector is None else partial(additive.scores, vector=vector)
+    compare = (
+        partial(reference.bilinear_scores, scale=0.7)
+        if vector is None
+        else partial(reference.additive_scores, vector=vector)
+    )
     call = Call(
         *inputs[:3],
         SpanLimits(N, M, torch.device("cpu"), (ROWS,), window=window, **limits),
         compare=compare,
         weigh=lambda scores, mask: softmax(scores, mask, 0.5),
     )
-    wanted = dense.attend(call)
-    found = reference.attend(*inputs[:3], window, temperature=0.5, **score, **limits)
+    wanted = reference.attend(call)
+    found = reference.attend_window(*inputs[:3], window, temperature=0.5, **score, **limits)
     torch.testing.assert_close(found, wanted)
     learned = [*inputs, *([] if vector is None else [vector])]
     cotangent = torch.randn_like(wanted)

@@ -15,7 +15,7 @@ import triton.language as tl
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from regard.kernels.operations.linear.column_sums import column_sums
+from regard.kernels.operations.sums import column_sums
 from regard.kernels.triton import interpreted
 
 BYTES = 1 << 30  # of a chunk's logits, by default

@@ -37,12 +37,12 @@ def residual(
     """Compute x + dropout(y + bias) and, given a `norm_weight`, its layer norm.
 
     `bias` is that of the linear layer which made y, left to this function. The sum has x's dtype, the norm `dtype`, or
-    y's. `seed` is `dropout.triton.draw_seed`'s; one is drawn where none is given. On a CPU it is not asked for.
+    y's. `seed` is `dropout_triton.draw_seed`'s; one is drawn where none is given. On a CPU it is not asked for.
     """
     if x.shape != y.shape:
         raise ShapeError(f"y: {list(y.shape)} given, expected x's {list(x.shape)}")
     if TRITON.serves(describe(x, y)):
-        from regard.kernels.operations.residual import triton
+        from regard.kernels.operations import residual_triton as triton
 
         return triton.residual(x, y, bias, p, norm_weight, norm_bias, eps, seed=seed, dtype=dtype)
     together = dropout_add(x, (y if bias is None else y + bias).to(x.dtype), p)

@@ -1,6 +1,6 @@
 """The residual in one kernel each way: forward keeps the sum, a mean and a deviation a row; the mask is drawn again.
 
-A program walks over groups of eight rows, which share a draw of random words (see `dropout.triton_kernels`), a whole
+A program walks over groups of eight rows, which share a draw of random words (see `dropout_triton`), a whole
 row in its registers. Backward it also keeps the sums for the gradients of bias and norm, which a second kernel adds in
 a fixed order. Needs Triton.
 """
@@ -15,9 +15,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from regard.kernels.operations.dropout.triton import draw_seed, odds
-from regard.kernels.operations.dropout.triton_kernels import is_kept, words
-from regard.kernels.operations.linear.column_sums import processors, total
+from regard.kernels.operations.dropout_triton import draw_seed, is_kept, odds, words
+from regard.kernels.operations.sums import processors, total
 
 GROUP = tl.constexpr(8)
 WARPS = 24  # of a multiprocessor that are busy backward: as many as their registers let in at once

@@ -33,7 +33,7 @@ class Layer(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, projected: Tensor, recurrent: Tensor, bias: Tensor, lengths: Tensor) -> Tensor:
-        from regard.kernels.cells import triton
+        from regard.kernels.recurrence import cells_triton as triton
 
         (b, n, k, g), d = projected.shape, recurrent.shape[-1]
         new, half = projected.new_empty, projected.dtype
@@ -56,7 +56,7 @@ class Layer(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        from regard.kernels.cells import triton
+        from regard.kernels.recurrence import cells_triton as triton
 
         recurrent, lengths, hidden, states, gates = ctx.saved_tensors
         (k, n, b, _), (_, g, d) = gates.shape, recurrent.shape

@@ -1,17 +1,29 @@
-r"""The LSTMN's recurrences as plain loops: the specification of `cpu`.
+r"""The recurrences as plain loops: the specification of all that is written out or fused in this folder.
 
-Cheng et al. 2016 (arXiv:1601.06733): $a_i = v^\top \tanh(W_h h_i + W_x x_t + W_{\tilde h} \tilde h_{t-1})$ over i < t,
-the same weights read the hidden and the memory tape, and an LSTM goes on from what was read; deep fusion reads a
-source's two tapes in the same way.
+The LSTMN's, Cheng et al. 2016 (arXiv:1601.06733):
+$a_i = v^\top \tanh(W_h h_i + W_x x_t + W_{\tilde h} \tilde h_{t-1})$ over i < t, the same weights read the hidden and
+the memory tape, and an LSTM goes on from what was read; deep fusion reads a source's two tapes in the same way.
+
+RNNsearch's, Bahdanau et al. 2015 (arXiv:1409.0473), appendix A: $e_{ij} = v^\top \tanh(W s_{i-1} + k_j)$,
+$a_i = \mathrm{softmax}(e_i)$, $c_i = \sum_j a_{ij} h_j$, $s_i = f(s_{i-1}, [E y_{i-1}; c_i])$, with torch's GRU or LSTM
+as f.
+
+A layer, one position after the other, from both ends:
+
+- LSTM (Hochreiter and Schmidhuber 1997): $i, f, o = \sigma(x + U h)$, $g = \tanh(x + U h)$, $c' = f c + i g$,
+  $h' = o \tanh c'$.
+- GRU (Cho et al. 2014, arXiv:1406.1078, but with the reset behind the product, as cuDNN has it):
+  $r, z = \sigma(x + U h + b)$, $\tilde h = \tanh(x + r (U h + b))$, $h' = z h + (1 - z) \tilde h$.
 """
 
-# n steps · m source positions · b sentences · d width of a state, g four times that · dd twice · h width of the scores
-# r rows
+# b sentences · r rows · n steps or positions · m source positions · k directions · d width of a state, dd twice that
+# g gates, 3d of a GRU, 4d of an LSTM · p parts of a state, h and an LSTM's c · h width of the scores
+# dv width of an annotation
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from regard.kernels.recurrence.lstmn.cpu import ScoreWeights
+from regard.kernels.recurrence.lstmn_cpu import ScoreWeights
 
 
 def run_tapes(
@@ -81,3 +93,76 @@ def attend(
     """Attend additively from one query a row to the keys that exist; zeros where there are none."""
     scores = (torch.tanh(keys + query[:, None]) @ vector).masked_fill(~exists, torch.finfo(query.dtype).min)
     return torch.einsum("bm,bmd->bd", torch.softmax(scores, -1).masked_fill(~exists, 0), values)
+
+
+def recur(
+    projected: Float[Tensor, "b n g"],
+    start: Float[Tensor, "b p d"],
+    keys: Float[Tensor, "b m h"],
+    values: Float[Tensor, "b m dv"],
+    exists: Bool[Tensor, "b m"],
+    query: Float[Tensor, "h d"],
+    vector: Float[Tensor, " h"],
+    read: Float[Tensor, "g dv"],
+    recurrent: Float[Tensor, "g d"],
+    bias: Float[Tensor, " g"],
+) -> tuple[Float[Tensor, "b n d"], Float[Tensor, "b n dv"], Float[Tensor, "b n m"]]:
+    """Compute the states s_1 … s_n and the contexts c_1 … c_n of n steps, and the attention weights."""
+    state, cell = start[:, 0], start[:, -1]
+    states, contexts, weights = [], [], []
+    for word in projected.unbind(1):
+        scores = torch.tanh(keys + (state @ query.T)[:, None]) @ vector
+        scores = scores.masked_fill(~exists, torch.finfo(scores.dtype).min)
+        weights.append(torch.softmax(scores, -1).masked_fill(~exists, 0))  # nothing where nothing exists
+        contexts.append(torch.einsum("bm,bmd->bd", weights[-1], values))
+        inputs, hidden = word + contexts[-1] @ read.T, state @ recurrent.T + bias
+        if start.shape[1] == 2:
+            i, f, proposal, o = (inputs + hidden).chunk(4, -1)
+            cell = torch.sigmoid(f) * cell + torch.sigmoid(i) * torch.tanh(proposal)
+            state = torch.sigmoid(o) * torch.tanh(cell)
+        else:
+            (r, z, proposal), (hr, hz, inner) = inputs.chunk(3, -1), hidden.chunk(3, -1)
+            r, z = torch.sigmoid(r + hr), torch.sigmoid(z + hz)
+            state = z * state + (1 - z) * torch.tanh(proposal + r * inner)
+        states.append(state)
+    return torch.stack(states, 1), torch.stack(contexts, 1), torch.stack(weights, 1)
+
+
+def run_layer(projected: Tensor, recurrent: Tensor, bias: Tensor, lengths: Tensor) -> Tensor:
+    """Run a layer from zeros: [b n k g], [k g d], [k g], [b] -> the states after each position, [h→; h←], [b n kd].
+
+    The second direction reads each row from its own end; what stands beyond it is read in order, after the rest.
+    """
+    (b, n, k, g), d = projected.shape, recurrent.shape[-1]
+    rows = []
+    for row in range(b):
+        length, ways = int(lengths[row]), []
+        for way in range(k):
+            order = list(range(n)) if way == 0 else [*range(length - 1, -1, -1), *range(length, n)]
+            h, c = projected.new_zeros(d), projected.new_zeros(d)
+            states = [h] * n
+            for position in order:
+                x, s = projected[row, position, way], recurrent[way] @ h
+                if g == 4 * d:
+                    h, c = step_lstm(x, s, c)
+                else:
+                    h = step_gru(x, s + bias[way], h)
+                states[position] = h
+            ways.append(torch.stack(states) if n else projected.new_zeros(0, d))
+        rows.append(torch.cat(ways, -1))
+    return torch.stack(rows)
+
+
+def step_lstm(x: Tensor, s: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
+    """Step an LSTM: [4d], [4d] and the cell [d] -> h' and c'; the gates are i, f, g, o, in torch's order."""
+    i, f, g, o = (x + s).chunk(4)
+    c = f.sigmoid() * c + i.sigmoid() * g.tanh()
+    return o.sigmoid() * c.tanh(), c
+
+
+def step_gru(x: Tensor, s: Tensor, h: Tensor) -> Tensor:
+    """Step a GRU: [3d], [3d] and the state [d] -> h'; the gates are r, z and the proposal, in torch's order."""
+    (r, z, proposal), (r_state, z_state, proposal_state) = x.chunk(3), s.chunk(3)
+    z = (z + z_state).sigmoid()
+    proposed = (proposal + (r + r_state).sigmoid() * proposal_state).tanh()
+    return z * h + (1 - z) * proposed

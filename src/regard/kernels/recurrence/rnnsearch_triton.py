@@ -62,7 +62,7 @@ class Recurrence(torch.autograd.Function):
         recurrent: Tensor,
         bias: Tensor,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        from regard.kernels.cells import triton
+        from regard.kernels.recurrence import cells_triton as triton
 
         (n, b, g), (_, m, h), (d, dv) = projected.shape, keys.shape, (start.shape[-1], values.shape[-1])
         half, new = projected.dtype, projected.new_empty
@@ -96,7 +96,7 @@ class Recurrence(torch.autograd.Function):
         ctx: Any, d_states: Tensor | None, d_contexts: Tensor | None, d_weights: Tensor | None
     ) -> tuple[Tensor | None, ...]:
         from regard.kernels.additive import few_queries_gradients
-        from regard.kernels.cells import triton
+        from regard.kernels.recurrence import cells_triton as triton
 
         inputs, cells, queries, gates, weights, keys, values, lengths, query, vector, both = ctx.saved_tensors
         (n, b, h), (_, _, dv), d, g = queries.shape, values.shape, cells.shape[-1], ctx.gates
