@@ -4,6 +4,8 @@ from dataclasses import replace
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from regard.attention import Additive, Attention, Causal, General, Lengths, Monotonic, Predictive
 from regard.kernels import reference
@@ -99,3 +101,16 @@ def test_an_additive_vector_a_head():
         scores = hidden @ vector[head]
         weights = reference.softmax(scores, call.limits.mask())
         torch.testing.assert_close(found[:, head], weights @ values[:, head])
+
+
+# ---- queries sorted into groups of one bucket each
+
+
+@given(st.lists(st.integers(0, 9), min_size=1, max_size=300))
+def test_sorting_into_groups(buckets):
+    """Every query has a place of its own, in a group of its bucket, and no more groups are made than must be."""
+    given_buckets = torch.tensor(buckets)
+    slot, bucket = cpu.sort_into_groups(given_buckets, 10)
+    assert len(set(slot.tolist())) == len(buckets)
+    assert torch.equal(bucket[slot // cpu.GROUP], given_buckets)
+    assert len(bucket) == sum(-(-buckets.count(one) // cpu.GROUP) for one in range(10))
