@@ -200,23 +200,10 @@ class Embed(torch.autograd.Function):
         if result.numel():
             tile, warps = across(width)
             embed_forward[(triton.cdiv(ids.numel(), 8), triton.cdiv(width, tile))](
-                ids,
-                weight.contiguous(),
-                positions,
-                table.contiguous(),
-                seed,
-                result,
-                ids.numel(),
-                len(weight),
-                len(table),
-                scale,
-                limit,
-                kept_scale,
-                width,
-                tile,
-                p > 0.0,
+                ids, weight.contiguous(), positions, table.contiguous(), seed, result, ids.numel(), len(weight),
+                len(table), scale, limit, kept_scale, width, tile, p > 0.0,
                 num_warps=warps,
-            )
+            )  # fmt: skip
         ctx.save_for_backward(ids, seed)
         ctx.constants = scale, p, len(weight), weight.dtype
         return result
@@ -300,18 +287,9 @@ def mask(x, seed, result, rows, limit, scale, width: tl.constexpr, BLOCK: tl.con
 @triton.jit(do_not_specialize=["rows", "limit"], do_not_specialize_on_alignment=["seed"])
 @no_type_check
 def relu_forward(
-    x,
-    bias,
-    seed,
-    result,
-    rows,
-    limit,
-    scale,
-    width: tl.constexpr,
-    BLOCK: tl.constexpr,
-    BIAS: tl.constexpr,
-    DROP: tl.constexpr,
-):
+    x, bias, seed, result, rows, limit, scale,
+    width: tl.constexpr, BLOCK: tl.constexpr, BIAS: tl.constexpr, DROP: tl.constexpr,
+):  # fmt: skip
     group = tl.program_id(0)
     k, column, offset, inside = place(group, rows, width, BLOCK)
     value = tl.load(x + offset, mask=inside, other=0.0).to(tl.float32)
@@ -365,19 +343,9 @@ def smooth(value, NAME: tl.constexpr):
 @triton.jit(do_not_specialize=["rows", "limit"], do_not_specialize_on_alignment=["seed"])
 @no_type_check
 def smooth_forward(
-    x,
-    bias,
-    seed,
-    result,
-    rows,
-    limit,
-    scale,
-    width: tl.constexpr,
-    BLOCK: tl.constexpr,
-    BIAS: tl.constexpr,
-    DROP: tl.constexpr,
-    NAME: tl.constexpr,
-):
+    x, bias, seed, result, rows, limit, scale,
+    width: tl.constexpr, BLOCK: tl.constexpr, BIAS: tl.constexpr, DROP: tl.constexpr, NAME: tl.constexpr,
+):  # fmt: skip
     group = tl.program_id(0)
     k, column, offset, inside = place(group, rows, width, BLOCK)
     value = tl.load(x + offset, mask=inside, other=0.0).to(tl.float32)
@@ -394,22 +362,10 @@ def smooth_forward(
 @triton.jit(do_not_specialize=["rows", "limit"], do_not_specialize_on_alignment=["seed"])
 @no_type_check
 def smooth_backward(
-    grad,
-    x,
-    bias,
-    seed,
-    d_x,
-    partial,
-    rows,
-    limit,
-    scale,
-    width: tl.constexpr,
-    BLOCK: tl.constexpr,
-    BIAS: tl.constexpr,
-    DROP: tl.constexpr,
-    ADD: tl.constexpr,
+    grad, x, bias, seed, d_x, partial, rows, limit, scale,
+    width: tl.constexpr, BLOCK: tl.constexpr, BIAS: tl.constexpr, DROP: tl.constexpr, ADD: tl.constexpr,
     NAME: tl.constexpr,
-):
+):  # fmt: skip
     """Compute the gradient of GELU or SiLU and dropout; each program walks groups of rows and sums its columns."""
     share, shares = tl.program_id(0), tl.num_programs(0)
     groups = tl.cdiv(rows, GROUP)
@@ -438,22 +394,9 @@ def smooth_backward(
 @triton.jit(do_not_specialize=["rows", "tokens", "position_count", "limit"], do_not_specialize_on_alignment=["seed"])
 @no_type_check
 def embed_forward(
-    ids,
-    weight,
-    positions,
-    table,
-    seed,
-    result,
-    rows,
-    tokens,
-    position_count,
-    factor,
-    limit,
-    scale,
-    width: tl.constexpr,
-    BLOCK: tl.constexpr,
-    DROP: tl.constexpr,
-):
+    ids, weight, positions, table, seed, result, rows, tokens, position_count, factor, limit, scale,
+    width: tl.constexpr, BLOCK: tl.constexpr, DROP: tl.constexpr,
+):  # fmt: skip
     """Look up embeddings and positions; a token or a position that is not in its table gives NaN."""
     group = tl.program_id(0)
     k, column, offset, inside = place(group, rows, width, BLOCK)

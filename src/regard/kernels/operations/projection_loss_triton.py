@@ -125,42 +125,19 @@ def differentiate(
     """
     block, whole, warps = cut_classes(classes)
     sweep[(len(logits),)](
-        logits,
-        bias,
-        targets,
-        losses,
-        losses.stride(0),
-        smoothing,
-        CLASSES=classes,
-        STRIDE=logits.stride(0),
-        BLOCK=block,
-        WHOLE=whole,
-        BIAS=bias is not None,
-        SMOOTH=smoothing > 0.0,
-        GRADIENT=gradient,
-        INTERPRETED=interpreted(),
-        num_warps=warps,
-    )
+        logits, bias, targets, losses, losses.stride(0), smoothing,
+        CLASSES=classes, STRIDE=logits.stride(0), BLOCK=block, WHOLE=whole, BIAS=bias is not None,
+        SMOOTH=smoothing > 0.0, GRADIENT=gradient, INTERPRETED=interpreted(), num_warps=warps,
+    )  # fmt: skip
 
 
 @triton.jit(do_not_specialize=["offset"], do_not_specialize_on_alignment=["targets", "losses"])
 @no_type_check
 def sweep(
-    logits,
-    bias,
-    targets,
-    losses,
-    offset,
-    smoothing,
-    CLASSES: tl.constexpr,
-    STRIDE: tl.constexpr,
-    BLOCK: tl.constexpr,
-    WHOLE: tl.constexpr,
-    BIAS: tl.constexpr,
-    SMOOTH: tl.constexpr,
-    GRADIENT: tl.constexpr,
-    INTERPRETED: tl.constexpr,
-):
+    logits, bias, targets, losses, offset, smoothing,
+    CLASSES: tl.constexpr, STRIDE: tl.constexpr, BLOCK: tl.constexpr, WHOLE: tl.constexpr, BIAS: tl.constexpr,
+    SMOOTH: tl.constexpr, GRADIENT: tl.constexpr, INTERPRETED: tl.constexpr,
+):  # fmt: skip
     """Process one token; a target below zero is ignored, and one beyond the classes makes the loss NaN."""
     row = tl.program_id(0).to(tl.int64)
     target = tl.load(targets + row).to(tl.int32)

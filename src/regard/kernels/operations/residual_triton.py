@@ -69,29 +69,10 @@ class Residual(torch.autograd.Function):
         if x.numel():
             tile, warps = across(width, 8)
             forward[(triton.cdiv(rows, 8),)](
-                x,
-                y,
-                bias,
-                weight,
-                shift,
-                seed,
-                together,
-                normed,
-                mean,
-                deviation,
-                rows,
-                1,
-                limit,
-                scale,
-                eps,
-                WIDTH=width,
-                BLOCK=tile,
-                BIAS=bias is not None,
-                DROP=p > 0.0,
-                NORM=weight is not None,
-                SHIFT=shift is not None,
-                num_warps=warps,
-            )
+                x, y, bias, weight, shift, seed, together, normed, mean, deviation, rows, 1, limit, scale, eps,
+                WIDTH=width, BLOCK=tile, BIAS=bias is not None, DROP=p > 0.0, NORM=weight is not None,
+                SHIFT=shift is not None, num_warps=warps,
+            )  # fmt: skip
         ctx.save_for_backward(bias, weight, shift, seed, mean, deviation, together if weight is not None else None)
         ctx.constants = p, y.dtype
         return together, normed
@@ -122,31 +103,10 @@ class Residual(torch.autograd.Function):
         partial = like.new_empty((shares, sum(needed), width), dtype=torch.float32)
         if d_normed is not None or not alike or needed[0]:
             backward[(shares,)](
-                d_sum,
-                d_normed,
-                together,
-                weight,
-                mean,
-                deviation,
-                seed,
-                d_x,
-                d_y,
-                partial,
-                rows,
-                share,
-                limit,
-                scale,
-                WIDTH=width,
-                BLOCK=tile,
-                SUM=d_sum is not None,
-                NORM=d_normed is not None,
-                DROP=p > 0.0,
-                ALIKE=alike,
-                BIAS=needed[0],
-                SHIFT=needed[2],
-                SUMS=sum(needed),
-                num_warps=warps,
-            )
+                d_sum, d_normed, together, weight, mean, deviation, seed, d_x, d_y, partial, rows, share, limit, scale,
+                WIDTH=width, BLOCK=tile, SUM=d_sum is not None, NORM=d_normed is not None, DROP=p > 0.0, ALIKE=alike,
+                BIAS=needed[0], SHIFT=needed[2], SUMS=sum(needed), num_warps=warps,
+            )  # fmt: skip
         sums = iter(total(partial).unbind() if any(needed) else ())
         d_bias, d_weight, d_shift = (
             next(sums).to(of.dtype) if ask else None for ask, of in zip(needed, (bias, weight, shift), strict=True)
@@ -171,28 +131,10 @@ def across(width: int, numbers: int) -> tuple[int, int]:
 @triton.jit(do_not_specialize=["rows", "share", "limit"], do_not_specialize_on_alignment=["seed", "mean", "deviation"])
 @no_type_check
 def forward(
-    x,
-    y,
-    bias,
-    weight,
-    shift,
-    seed,
-    together,
-    normed,
-    mean,
-    deviation,
-    rows,
-    share,
-    limit,
-    scale,
-    eps,
-    WIDTH: tl.constexpr,
-    BLOCK: tl.constexpr,
-    BIAS: tl.constexpr,
-    DROP: tl.constexpr,
-    NORM: tl.constexpr,
+    x, y, bias, weight, shift, seed, together, normed, mean, deviation, rows, share, limit, scale, eps,
+    WIDTH: tl.constexpr, BLOCK: tl.constexpr, BIAS: tl.constexpr, DROP: tl.constexpr, NORM: tl.constexpr,
     SHIFT: tl.constexpr,
-):
+):  # fmt: skip
     """Walk `share` groups of rows, row by row; the next row loads while one is computed."""
     column = tl.arange(0, BLOCK)
     real = column < WIDTH
@@ -239,30 +181,10 @@ def forward(
 @triton.jit(do_not_specialize=["rows", "share", "limit"], do_not_specialize_on_alignment=["seed", "mean", "deviation"])
 @no_type_check
 def backward(
-    d_sum,
-    d_normed,
-    together,
-    weight,
-    mean,
-    deviation,
-    seed,
-    d_x,
-    d_y,
-    partial,
-    rows,
-    share,
-    limit,
-    scale,
-    WIDTH: tl.constexpr,
-    BLOCK: tl.constexpr,
-    SUM: tl.constexpr,
-    NORM: tl.constexpr,
-    DROP: tl.constexpr,
-    ALIKE: tl.constexpr,
-    BIAS: tl.constexpr,
-    SHIFT: tl.constexpr,
-    SUMS: tl.constexpr,
-):
+    d_sum, d_normed, together, weight, mean, deviation, seed, d_x, d_y, partial, rows, share, limit, scale,
+    WIDTH: tl.constexpr, BLOCK: tl.constexpr, SUM: tl.constexpr, NORM: tl.constexpr, DROP: tl.constexpr,
+    ALIKE: tl.constexpr, BIAS: tl.constexpr, SHIFT: tl.constexpr, SUMS: tl.constexpr,
+):  # fmt: skip
     """Run the backward pass, with sums over the rows. Columns outside read zeros, which add nothing to a row's sums."""
     column = tl.arange(0, BLOCK)
     real = column < WIDTH

@@ -102,19 +102,9 @@ def row_sums(
 @triton.jit(do_not_specialize=["rows", "count"], do_not_specialize_on_alignment=["heads", "tails"])
 @no_type_check
 def add_tiles(
-    x,
-    ordered,
-    order,
-    result,
-    heads,
-    tails,
-    rows,
-    count,
-    factor,
-    width: tl.constexpr,
-    ACROSS: tl.constexpr,
-    INTERPRETED: tl.constexpr,
-):
+    x, ordered, order, result, heads, tails, rows, count, factor,
+    width: tl.constexpr, ACROSS: tl.constexpr, INTERPRETED: tl.constexpr,
+):  # fmt: skip
     """Add up a tile: what begins and ends in it goes to the result, what came from before to heads, what goes on to
     tails.
     """

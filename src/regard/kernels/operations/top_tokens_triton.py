@@ -27,23 +27,10 @@ def top_tokens(
     first, second = (*never, -1, -1)[:2]
     if rows:
         kernel[(rows,)](
-            scores,
-            best,
-            tokens,
-            norm,
-            early,
-            forced,
-            size,
-            scores.stride(0),
-            first,
-            second,
-            end,
-            LANES=LANES,
-            FOLDS=triton.next_power_of_2(triton.cdiv(size, LANES)),
-            COUNT=count,
-            PLACES=triton.next_power_of_2(count),
-            num_warps=4,
-        )
+            scores, best, tokens, norm, early, forced, size, scores.stride(0), first, second, end,
+            LANES=LANES, FOLDS=triton.next_power_of_2(triton.cdiv(size, LANES)), COUNT=count,
+            PLACES=triton.next_power_of_2(count), num_warps=4,
+        )  # fmt: skip
     return best, tokens, norm
 
 
@@ -60,22 +47,9 @@ def fold_in(x, token, highest, total, top, first, second, end, early, forced):
 
 @triton.jit
 def kernel(
-    scores,
-    best,
-    tokens,
-    norm,
-    early_at,
-    forced_at,
-    size,
-    stride,
-    first,
-    second,
-    end,
-    LANES: tl.constexpr,
-    FOLDS: tl.constexpr,
-    COUNT: tl.constexpr,
-    PLACES: tl.constexpr,
-):
+    scores, best, tokens, norm, early_at, forced_at, size, stride, first, second, end,
+    LANES: tl.constexpr, FOLDS: tl.constexpr, COUNT: tl.constexpr, PLACES: tl.constexpr,
+):  # fmt: skip
     row = tl.program_id(0).to(tl.int64)
     scores += row * stride
     early = tl.load(early_at + row).to(tl.int32)

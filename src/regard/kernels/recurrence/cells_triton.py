@@ -53,26 +53,10 @@ def lstm(
     k, b, d = before.shape
     programs, options = grid(k, b, d)
     lstm_kernel[programs](
-        x,
-        s,
-        before,
-        after,
-        gates,
-        state,
-        state if out is None else out,
-        x if lengths is None else lengths,
-        t,
-        d,
-        *strides_of(x),
-        *ways(s),
-        *ways(before),
-        *ways(gates),
-        *ways(state),
-        *strides_of(out),
-        TURNED=lengths is not None,
-        OUT=out is not None,
-        **options,
-    )
+        x, s, before, after, gates, state, state if out is None else out, x if lengths is None else lengths, t, d,
+        *strides_of(x), *ways(s), *ways(before), *ways(gates), *ways(state), *strides_of(out),
+        TURNED=lengths is not None, OUT=out is not None, **options,
+    )  # fmt: skip
 
 
 def lstm_backward(
@@ -91,30 +75,13 @@ def lstm_backward(
     k, b, d = before.shape
     programs, options = grid(k, b, d)
     lstm_backward_kernel[programs](
-        gates,
-        before,
-        after,
-        gates if d_output is None else d_output,
-        gates if carried is None else carried,
-        d_cell,
-        d_gates,
-        d_gates if d_x is None else d_x,
-        gates if lengths is None else lengths,
-        t,
-        d,
-        *ways(gates),
-        *ways(before),
-        *strides_of(d_output),
-        *((0, 0) if carried is None else ways(carried)),
-        *ways(d_cell),
-        *ways(d_gates),
-        *strides_of(d_x),
-        TURNED=lengths is not None,
-        D_OUTPUT=d_output is not None,
-        CARRIED=carried is not None,
-        OUT=d_x is not None,
+        gates, before, after, gates if d_output is None else d_output, gates if carried is None else carried, d_cell,
+        d_gates, d_gates if d_x is None else d_x, gates if lengths is None else lengths, t, d, *ways(gates),
+        *ways(before), *strides_of(d_output), *((0, 0) if carried is None else ways(carried)), *ways(d_cell),
+        *ways(d_gates), *strides_of(d_x),
+        TURNED=lengths is not None, D_OUTPUT=d_output is not None, CARRIED=carried is not None, OUT=d_x is not None,
         **options,
-    )
+    )  # fmt: skip
 
 
 def gru(
@@ -133,28 +100,10 @@ def gru(
     k, b, d = before.shape
     programs, options = grid(k, b, d)
     gru_kernel[programs](
-        x,
-        s,
-        bias,
-        before,
-        after,
-        gates,
-        state,
-        state if out is None else out,
-        x if lengths is None else lengths,
-        t,
-        d,
-        *strides_of(x),
-        *ways(s),
-        *ways(before),
-        *ways(gates),
-        *ways(state),
-        *strides_of(out),
-        TURNED=lengths is not None,
-        OUT=out is not None,
-        FOURTH=s.shape[2] == 4 * d,
-        **options,
-    )
+        x, s, bias, before, after, gates, state, state if out is None else out, x if lengths is None else lengths, t, d,
+        *strides_of(x), *ways(s), *ways(before), *ways(gates), *ways(state), *strides_of(out),
+        TURNED=lengths is not None, OUT=out is not None, FOURTH=s.shape[2] == 4 * d, **options,
+    )  # fmt: skip
 
 
 def gru_backward(
@@ -172,29 +121,12 @@ def gru_backward(
     k, b, d = before.shape
     programs, options = grid(k, b, d)
     gru_backward_kernel[programs](
-        gates,
-        before,
-        gates if d_output is None else d_output,
-        gates if carried is None else carried,
-        d_state,
-        d_gates,
-        d_x,
-        gates if lengths is None else lengths,
-        t,
-        d,
-        *ways(gates),
-        *ways(before),
-        *strides_of(d_output),
-        *((0, 0) if carried is None else ways(carried)),
-        *ways(d_state),
-        *ways(d_gates),
-        *strides_of(d_x),
-        TURNED=lengths is not None,
-        D_OUTPUT=d_output is not None,
-        CARRIED=carried is not None,
-        FOURTH=d_gates.shape[2] == 4 * d,
-        **options,
-    )
+        gates, before, gates if d_output is None else d_output, gates if carried is None else carried, d_state, d_gates,
+        d_x, gates if lengths is None else lengths, t, d, *ways(gates), *ways(before), *strides_of(d_output),
+        *((0, 0) if carried is None else ways(carried)), *ways(d_state), *ways(d_gates), *strides_of(d_x),
+        TURNED=lengths is not None, D_OUTPUT=d_output is not None, CARRIED=carried is not None,
+        FOURTH=d_gates.shape[2] == 4 * d, **options,
+    )  # fmt: skip
 
 
 # ---- kernels
@@ -234,27 +166,10 @@ def lstm_kernel(
     gates,  # [k b g]
     state,  # [k b d]: h'
     out,  # [b n k d]: h' again, in its place
-    lengths,
-    t,
-    d,
-    x_row,
-    x_place,
-    x_way,
-    s_way,
-    s_row,
-    cell_way,
-    cell_row,
-    gate_way,
-    gate_row,
-    state_way,
-    state_row,
-    out_row,
-    out_place,
-    out_way,
-    TURNED: tl.constexpr,
-    OUT: tl.constexpr,
-    BLOCK: tl.constexpr,
-):
+    lengths, t, d, x_row, x_place, x_way, s_way, s_row, cell_way, cell_row, gate_way, gate_row, state_way, state_row,
+    out_row, out_place, out_way,
+    TURNED: tl.constexpr, OUT: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
     row = tl.program_id(0).to(tl.int64)
     way = tl.program_id(2).to(tl.int64)
     at = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
@@ -299,31 +214,10 @@ def lstm_backward_kernel(
     d_cell,  # [k b d] float32: that of c', made that of c
     d_gates,  # [k b g], written
     d_x,  # [b n k g], written: the same, in its place
-    lengths,
-    t,
-    d,
-    gate_way,
-    gate_row,
-    cell_way,
-    cell_row,
-    d_output_row,
-    d_output_place,
-    d_output_way,
-    carried_way,
-    carried_row,
-    d_cell_way,
-    d_cell_row,
-    d_way,
-    d_row,
-    d_x_row,
-    d_x_place,
-    d_x_way,
-    TURNED: tl.constexpr,
-    D_OUTPUT: tl.constexpr,
-    CARRIED: tl.constexpr,
-    OUT: tl.constexpr,
-    BLOCK: tl.constexpr,
-):
+    lengths, t, d, gate_way, gate_row, cell_way, cell_row, d_output_row, d_output_place, d_output_way, carried_way,
+    carried_row, d_cell_way, d_cell_row, d_way, d_row, d_x_row, d_x_place, d_x_way,
+    TURNED: tl.constexpr, D_OUTPUT: tl.constexpr, CARRIED: tl.constexpr, OUT: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
     row = tl.program_id(0).to(tl.int64)
     way = tl.program_id(2).to(tl.int64)
     at = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
@@ -375,28 +269,10 @@ def gru_kernel(
     gates,  # [k b 4d]: r, z, what is proposed, u
     state,  # [k b d]: h' once more
     out,  # [b n k d]
-    lengths,
-    t,
-    d,
-    x_row,
-    x_place,
-    x_way,
-    s_way,
-    s_row,
-    cell_way,
-    cell_row,
-    gate_way,
-    gate_row,
-    state_way,
-    state_row,
-    out_row,
-    out_place,
-    out_way,
-    TURNED: tl.constexpr,
-    OUT: tl.constexpr,
-    FOURTH: tl.constexpr,
-    BLOCK: tl.constexpr,
-):
+    lengths, t, d, x_row, x_place, x_way, s_way, s_row, cell_way, cell_row, gate_way, gate_row, state_way, state_row,
+    out_row, out_place, out_way,
+    TURNED: tl.constexpr, OUT: tl.constexpr, FOURTH: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
     row = tl.program_id(0).to(tl.int64)
     way = tl.program_id(2).to(tl.int64)
     at = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
@@ -444,31 +320,10 @@ def gru_backward_kernel(
     d_state,  # [k b d] float32: that which passed by them; made that of h
     d_gates,  # [k b 3d], or 4d: that of s
     d_x,  # [b n k 3d]
-    lengths,
-    t,
-    d,
-    gate_way,
-    gate_row,
-    cell_way,
-    cell_row,
-    d_output_row,
-    d_output_place,
-    d_output_way,
-    carried_way,
-    carried_row,
-    d_state_way,
-    d_state_row,
-    d_way,
-    d_row,
-    d_x_row,
-    d_x_place,
-    d_x_way,
-    TURNED: tl.constexpr,
-    D_OUTPUT: tl.constexpr,
-    CARRIED: tl.constexpr,
-    FOURTH: tl.constexpr,
-    BLOCK: tl.constexpr,
-):
+    lengths, t, d, gate_way, gate_row, cell_way, cell_row, d_output_row, d_output_place, d_output_way, carried_way,
+    carried_row, d_state_way, d_state_row, d_way, d_row, d_x_row, d_x_place, d_x_way,
+    TURNED: tl.constexpr, D_OUTPUT: tl.constexpr, CARRIED: tl.constexpr, FOURTH: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
     row = tl.program_id(0).to(tl.int64)
     way = tl.program_id(2).to(tl.int64)
     at = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
