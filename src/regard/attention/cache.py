@@ -179,13 +179,9 @@ def empty_cache(
     if length.device.type != "cpu":
         buffers = [torch.zeros(shape, dtype=dtype, device=device) for shape in (keys, values)]
         return Cache(buffers[0], buffers[1], owner, length)
-    buffers = [torch.zeros(step_major(shape), dtype=dtype).movedim(0, -2) for shape in (keys, values)]
+    step_major = ((size, *rows, width) for *rows, size, width in (keys, values))
+    buffers = [torch.zeros(shape, dtype=dtype).movedim(0, -2) for shape in step_major]
     return add_spare(Cache(buffers[0], buffers[1], owner, length))
-
-
-def step_major(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """[rows … size d] as [size rows … d]."""
-    return (shape[-2], *shape[:-2], shape[-1])
 
 
 def step_view(buffer: Float[Tensor, "r *a m d"]) -> Float[Tensor, "m r *a d"]:

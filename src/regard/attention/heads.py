@@ -406,7 +406,9 @@ class PerHead(Score, delegates=True):
         for score in scores:
             if not isinstance(score, Score):
                 raise ArgumentError(f"score: a factory of {type(score).__name__} given, expected a factory of scores")
-        if len({score_kind(score) for score in scores}) > 1:
+        # The form of each, and its scale if a kernel needs it.
+        kinds = {(each.fused_form, each.scale(64) if each.fused_form == "bilinear" else 1.0) for each in scores}
+        if len(kinds) > 1:
             raise ArgumentError(
                 "score: a factory of scores that differ in kind given, expected the same kind for all heads"
             )
@@ -455,11 +457,6 @@ class PerHead(Score, delegates=True):
     def vector(self) -> Tensor | None:
         vectors = [score.vector for score in self.head_scores if score.vector is not None]
         return torch.stack(vectors) if vectors else None
-
-
-def score_kind(score: Score) -> tuple[str, float]:
-    """Return the form of a score, and its scale if a kernel needs it."""
-    return score.fused_form, score.scale(64) if score.fused_form == "bilinear" else 1.0
 
 
 def join_scores(scores: list[Score]) -> Score:

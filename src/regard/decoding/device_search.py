@@ -96,13 +96,9 @@ class Hypotheses:
     parents: Tensor
     words: Tensor
 
-    def to_host(self) -> HostHypotheses:
-        """Copy them to the host; this waits for the device."""
-        return HostHypotheses(*(part.cpu().numpy() for part in vars(self).values()))
-
     def results(self, nbest: int | Sequence[int]) -> list[SearchResult]:
         """The best outputs of each slot; this waits for the device."""
-        return self.to_host().results(nbest)
+        return HostHypotheses(*(part.cpu().numpy() for part in vars(self).values())).results(nbest)
 
 
 class DeviceSearch:
