@@ -150,8 +150,8 @@ HOST = [
 OTHERS = [
     Fault(
         "kernels/span_limits.py",
-        "return j <= positions(start, queries, j.device)[..., None]",
-        "return j < positions(start, queries, j.device)[..., None]",
+        "j <= positions(self.causal, self.queries, j.device)[..., None]",
+        "j < positions(self.causal, self.queries, j.device)[..., None]",
         "attention/test_span.py",
     ),
     Fault(
