@@ -24,14 +24,8 @@ from regard.models import Model, Tokens
 
 PARTS = ("total", "step", "scores", "log_probs", "lengths", "ends", "natural", "parents", "words")
 WRITES = 4  # orders that read sentences between two bursts; who is not among them waits for the next
-OWN = (
-    "length",
-    "slot",
-    "most",
-    "shortest",
-    "beam",
-    "penalty",
-)  # numbers of a sentence, behind its tokens and its prefix
+# Numbers of a sentence, behind its tokens and its prefix.
+OWN = ("length", "slot", "most", "shortest", "beam", "penalty")
 
 
 class BurstSearch:

@@ -59,9 +59,8 @@ class Kind:
     presets: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     shares_vocabulary: bool = False  # what it writes are tokens of its source: both sides need one vocabulary
     reads_end: bool = False  # it reads the END of its source, which is a position to attend to
-    titles: Mapping[str, Title] = field(
-        default_factory=dict
-    )  # of attentions, by their dotted names; others have usual ones
+    # Of attentions, by their dotted names; others have usual ones.
+    titles: Mapping[str, Title] = field(default_factory=dict)
 
 
 def widths(size: int, **others: Any) -> dict[str, Any]:

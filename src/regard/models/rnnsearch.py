@@ -19,7 +19,7 @@ Embeddings start normal with deviation 1, the readout with 1/√d; cells as `cel
 
 Teacher forced, all that does not depend on the state is computed for all steps at once: the words' part of the cell's
 input before the recurrence, and the deep output after it. The recurrence of a GRU or an LSTM has a backward pass of its
-own (`kernels/recurrence/rnnsearch`); everything else, and whoever watches or hooks the attention, gets the plain loop.
+own (in `kernels/recurrence`); everything else, and whoever watches or hooks the attention, gets the plain loop.
 """
 
 # b sentences · m source positions · n target positions · d width · g gates · p parts of a state · r rows · v vocabulary

@@ -1,7 +1,6 @@
 r"""The two recurrences of the LSTMN, forward and backward written out for a CPU.
 
-The plain loops of `reference` are the specification. Written out, they are less work, in the ways of
-`rnnsearch/cpu.py`:
+The plain loops of `reference` are the specification. Written out, they are less work, in the ways of `rnnsearch_cpu`:
 
 - $\tanh x = 2 \sigma(2x) - 1$, whose constant falls out of the softmax; the factors go into keys, queries and v.
 - The backward pass recomputes the sigmoids of the scores, and gathers the gradients of all steps before it multiplies.

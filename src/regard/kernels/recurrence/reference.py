@@ -117,13 +117,9 @@ def recur(
         contexts.append(torch.einsum("bm,bmd->bd", weights[-1], values))
         inputs, hidden = word + contexts[-1] @ read.T, state @ recurrent.T + bias
         if start.shape[1] == 2:
-            i, f, proposal, o = (inputs + hidden).chunk(4, -1)
-            cell = torch.sigmoid(f) * cell + torch.sigmoid(i) * torch.tanh(proposal)
-            state = torch.sigmoid(o) * torch.tanh(cell)
+            state, cell = step_lstm(inputs, hidden, cell)
         else:
-            (r, z, proposal), (hr, hz, inner) = inputs.chunk(3, -1), hidden.chunk(3, -1)
-            r, z = torch.sigmoid(r + hr), torch.sigmoid(z + hz)
-            state = z * state + (1 - z) * torch.tanh(proposal + r * inner)
+            state = step_gru(inputs, hidden, state)
         states.append(state)
     return torch.stack(states, 1), torch.stack(contexts, 1), torch.stack(weights, 1)
 
@@ -154,15 +150,15 @@ def run_layer(projected: Tensor, recurrent: Tensor, bias: Tensor, lengths: Tenso
 
 
 def step_lstm(x: Tensor, s: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
-    """Step an LSTM: [4d], [4d] and the cell [d] -> h' and c'; the gates are i, f, g, o, in torch's order."""
-    i, f, g, o = (x + s).chunk(4)
+    """Step an LSTM: [*b 4d], [*b 4d] and the cell [*b d] -> h' and c'; the gates are i, f, g, o, in torch's order."""
+    i, f, g, o = (x + s).chunk(4, -1)
     c = f.sigmoid() * c + i.sigmoid() * g.tanh()
     return o.sigmoid() * c.tanh(), c
 
 
 def step_gru(x: Tensor, s: Tensor, h: Tensor) -> Tensor:
-    """Step a GRU: [3d], [3d] and the state [d] -> h'; the gates are r, z and the proposal, in torch's order."""
-    (r, z, proposal), (r_state, z_state, proposal_state) = x.chunk(3), s.chunk(3)
+    """Step a GRU: [*b 3d], [*b 3d] and the state [*b d] -> h'; the gates are r, z, the proposal, in torch's order."""
+    (r, z, proposal), (r_state, z_state, proposal_state) = x.chunk(3, -1), s.chunk(3, -1)
     z = (z + z_state).sigmoid()
     proposed = (proposal + (r + r_state).sigmoid() * proposal_state).tanh()
     return z * h + (1 - z) * proposed

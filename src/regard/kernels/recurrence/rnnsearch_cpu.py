@@ -8,7 +8,7 @@ The plain loop of `reference` is the specification. Written out, it is less work
 - The backward pass recomputes the sigmoids of the scores from keys and queries, and gathers the gradients of all
   steps before it multiplies: a matrix gets its gradient from one large product in place of one per step.
 
-On a GPU with Triton, `triton` does the same in a few kernels per step.
+On a GPU with Triton, `rnnsearch_triton` does the same in a few kernels per step.
 """
 
 # b sentences · m source positions · n steps · d width of a state · p parts of a state, h and an LSTM's c

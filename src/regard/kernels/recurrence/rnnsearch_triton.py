@@ -1,4 +1,4 @@
-r"""RNNsearch's recurrence on a GPU: what `cpu` does, in four kernels per step, forward and backward.
+r"""RNNsearch's recurrence on a GPU: what `rnnsearch_cpu` does, in four kernels per step, forward and backward.
 
 Forward: the product W s; attention from scores to context; one product of [s; c] with the matrices of both side by
 side; the cell. Backward: the cell; the product's transpose, which gives the gradients of s and c; attention; W's
