@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from regard.config import assign, option, parse, plain, read
 from regard.errors import ConfigError
-from regard.models.rnn.config import RNNConfig
+from regard.models.config import RNNConfig
 
 pytestmark = pytest.mark.unchecked
 

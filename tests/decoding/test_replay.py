@@ -11,6 +11,7 @@ from decoding.cases import SMALL, WORDS, closest_choice, sentences, small
 from regard.attention import watch
 from regard.data import END, START
 from regard.decoding.batches import can_replay, search_in_batches
+from regard.decoding.device_search import DeviceSearch, SlotOptions
 from regard.decoding.options import GREEDY, Options
 from regard.decoding.outputs import Candidate
 from regard.decoding.replay import (
@@ -20,6 +21,7 @@ from regard.decoding.replay import (
     PLACES,
     SHARE,
     WIDER,
+    PlainSteps,
     Replay,
     SlotQueue,
     SlotSearch,
@@ -320,3 +322,23 @@ def test_prefixes_that_do_not_fit():
         search_in_batches(model, sources, prefixes=[[99]] * FEW, device=CUDA)
     with pytest.raises(ArgumentError, match="prefix: 3 tokens given, expected at most 2"):
         search_in_batches(model, sources, Options(longest=2), prefixes=[[3, 3, 3]] * FEW, device=CUDA)
+
+
+# ---- steps of a search as they are ordered, where there are no graphs
+
+
+@torch.no_grad()
+def test_steps_are_taken_as_they_are_ordered():
+    model, options = small("transformer"), Options(beam=1, shortest=5, longest=5)
+    sources = sentences(2, 8)
+    device_search = DeviceSearch(model, model.encode(tokens_of([[3] * 8])), 2, 8, 1)
+    device_search.put(slice(0, 2), model.encode(tokens_of(sources)), SlotOptions.of([options] * 2, [5, 5], "cpu"))
+    steps = PlainSteps(device_search)
+    steps.run(5)
+    before = steps.read_active()
+    steps.run(1)
+    assert before() == [True, True]  # as it was then
+    assert steps.read_active()() == [False, False]
+    results = device_search.collect(slice(0, 2)).results(1)
+    for found, expected in zip(results, search(model, tokens_of(sources), options), strict=True):
+        assert found.outputs[0].tokens == expected.outputs[0].tokens

@@ -5,17 +5,19 @@ import importlib.util
 
 import torch
 
-from regard.models.config import ModelConfig
+from regard.models.config import (
+    EncoderConfig,
+    LSTMNConfig,
+    LuongConfig,
+    ModelConfig,
+    NTMConfig,
+    PointerConfig,
+    RNNConfig,
+    RNNSearchConfig,
+    TransformerConfig,
+)
 from regard.models.contract import Model, Tokens
-from regard.models.encoder.config import EncoderConfig
 from regard.models.kinds import KINDS, build
-from regard.models.lstmn.config import LSTMNConfig
-from regard.models.luong.config import LuongConfig
-from regard.models.ntm.config import NTMConfig
-from regard.models.pointer.config import PointerConfig
-from regard.models.rnn.config import RNNConfig
-from regard.models.rnnsearch.config import RNNSearchConfig
-from regard.models.transformer.config import TransformerConfig
 
 SOURCES, TARGETS = 11, 13
 RECURRENT = ("rnn", "rnnsearch", "luong", "pointer", "ntm")

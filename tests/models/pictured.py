@@ -2,8 +2,8 @@
 
 import torch
 
-from regard.models.captioner.config import CaptionerConfig
-from regard.models.captioner.model import CaptionerModel
+from regard.models.captioner import CaptionerModel
+from regard.models.config import CaptionerConfig
 from regard.models.contract import Pictures, Tokens
 
 WORDS = 13

@@ -1,4 +1,4 @@
-"""Configurations: each is beside its model, imports no torch, and says what suits a corpus."""
+"""Configurations: they stand together, import no torch, and say what suits a corpus."""
 
 import dataclasses
 import subprocess
@@ -6,21 +6,22 @@ import sys
 
 import pytest
 
-from regard.models.config import ModelConfig
-from regard.models.kinds import KINDS, build
+from regard.errors import ConfigError
+from regard.models.config import CaptionerConfig, ModelConfig
+from regard.models.kinds import KINDS, build, read_model_config
 
 SILENT = "import importlib, sys; importlib.import_module({!r}); assert 'torch' not in sys.modules"
 
 
-@pytest.mark.parametrize("module", ["regard.models.kinds", *(kind.config.__module__ for kind in KINDS.values())])
+@pytest.mark.parametrize("module", ["regard.models.kinds", "regard.models.config"])
 def test_importing_a_configuration_imports_no_torch(module):
     subprocess.run([sys.executable, "-c", SILENT.format(module)], check=True)
 
 
 @pytest.mark.parametrize("kind", KINDS.values(), ids=list(KINDS))
-def test_a_configuration_is_beside_its_model(kind):
-    folder = f"regard.models.{kind.name}"
-    assert (kind.config.__module__, kind.file.rpartition(".")[0]) == (f"{folder}.config", f"{folder}.model")
+def test_a_configuration_has_the_name_of_its_model(kind):
+    assert kind.config.__module__ == "regard.models.config"
+    assert kind.file.rpartition(".")[0] == f"regard.models.{kind.name}"
     assert kind.config.__name__.removesuffix("Config").lower() == kind.name
     assert (
         type(build(kind.name, kind.config(), 20, 20)).__name__ == f"{kind.config.__name__.removesuffix('Config')}Model"
@@ -54,3 +55,15 @@ def test_a_backbone_of_another_library_is_counted_as_the_own_one():
     assert config.self_contained() == dataclasses.replace(config, backbone="resnet", weights=None, frozen=False)
     own = KINDS["captioner"].config(weights="w.pt")
     assert own.self_contained() is own
+
+
+# ---- options of a captioner that cannot be met
+
+
+def test_what_a_transformer_cannot_be_is_refused():
+    with pytest.raises(ConfigError, match='expected "soft"'):
+        CaptionerConfig(decoder="transformer", attention="hard")
+    with pytest.raises(ConfigError, match='expected "soft"'):
+        CaptionerConfig(decoder="transformer", attention="straight-through")
+    with pytest.raises(ConfigError, match="tau"):
+        read_model_config({"kind": "captioner", "attention": "straight-through", "tau": 0})

@@ -6,18 +6,15 @@ import statistics
 import jaxtyping
 import pytest
 import torch
+from inspection.subjects import ALL, subject
 from models.cases import CASES, RECURRENT_CASES, SOURCES, TARGETS, model_of, pair, row, sentences
 from oracles import agree
 from torch.nn.utils.rnn import pad_sequence
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from regard.models.contract import Tokens
-from regard.models.encoder.config import EncoderConfig
+from regard.models.config import EncoderConfig, LuongConfig, RNNConfig, RNNSearchConfig, TransformerConfig
+from regard.models.contract import Notation, Tokens, name_additive_stages
 from regard.models.kinds import build
-from regard.models.luong.config import LuongConfig
-from regard.models.rnn.config import RNNConfig
-from regard.models.rnnsearch.config import RNNSearchConfig
-from regard.models.transformer.config import TransformerConfig
 
 every_case = pytest.mark.parametrize("name", CASES)
 COVERED = [
@@ -351,3 +348,22 @@ def test_a_language_model_learns_to_copy():
         while len(said) < length:
             said.append(model.step(said[-1], state)[0].argmax(-1))
     assert torch.equal(torch.stack(said, 1), wanted[:, length:])
+
+
+# ---- notation: the words of one attention before those of all, and every kind's readings are of modules that it has
+
+
+def test_one_attention_has_words_of_its_own():
+    notation = Notation({"q": ("s", "a state"), "a": ("α", "")}, {"intra": {"q": ("x", "a word")}})
+    assert notation.of("attention") == {"q": ("s", "a state"), "a": ("α", "")}
+    assert notation.of("decoder.layers.1.intra") == {"q": ("x", "a word"), "a": ("α", "")}
+    assert name_additive_stages("s", "h", "α", "c", "a state")["Σ a v"][0] == "c = Σ α h"
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_readings_are_of_modules_that_the_kind_has_or_an_option_takes_away(name):
+    model = subject(name).model
+    names = {each for each, _ in model.named_modules()}
+    optional = {"decoder.gate", "gate", "attentional", "hidden", "deep"}
+    for reading in model.notation.readout:
+        assert reading.module.removesuffix(".*") in names | optional

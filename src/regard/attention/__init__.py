@@ -14,10 +14,8 @@ if TYPE_CHECKING:
     from regard.attention.checks import check_positive
     from regard.attention.fused_stack import LONGEST
     from regard.attention.grid import GridAttention, GridSelfAttention
-    from regard.attention.heads import Heads, ProjectionRows, SlicedProjection, parse_arguments
-    from regard.attention.joined_span import Span, join, parts_of
+    from regard.attention.heads import Heads, PerHead, ProjectionRows, SlicedProjection, parse_arguments
     from regard.attention.look import Attentive, Look
-    from regard.attention.per_head_score import PerHead
     from regard.attention.positions import FIRST, Embedded, Rotary, Sines, Sinusoidal, Sinusoidal2D, sinusoids
     from regard.attention.score import Additive, Cosine, Dot, General, Location, Score
     from regard.attention.span import (
@@ -28,8 +26,11 @@ if TYPE_CHECKING:
         Monotonic,
         Packed,
         Predictive,
+        Span,
         Start,
+        join,
         padded_index,
+        parts_of,
         split_packed,
     )
     from regard.attention.state import State, buffers
@@ -109,14 +110,13 @@ __getattr__, __dir__ = door(
         "checks": "check_positive",
         "fused_stack": "LONGEST",
         "grid": "GridAttention GridSelfAttention",
-        "heads": "Heads ProjectionRows SlicedProjection parse_arguments",
-        "joined_span": "Span join parts_of",
+        "heads": "Heads PerHead ProjectionRows SlicedProjection parse_arguments",
         "look": "Attentive Look",
-        "per_head_score": "PerHead",
         "positions": "Embedded FIRST Rotary Sines Sinusoidal Sinusoidal2D sinusoids",
         "regard.kernels": "use_backend",
         "score": "Additive Cosine Dot General Location Score",
-        "span": "Alibi Causal Lengths Mask Monotonic Packed Predictive Start padded_index split_packed",
+        "span": "Alibi Causal Lengths Mask Monotonic Packed Predictive Span Start"
+        " join padded_index parts_of split_packed",
         "state": "State buffers",
         "weighting": "Gumbel Hard Plain Softmax Sparsemax Weighting =weighting",
     },

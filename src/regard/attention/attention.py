@@ -3,12 +3,14 @@ r"""Attention: a query and a set of key-value pairs to a weighted sum of the val
 Everything historical is a choice of three parts: a Score, a Span and a Weighting.
 """
 
-# b batch · n queries · m keys · dq query width · dk key width · dv value width
+# b batch · n queries · m keys, or those of a block · dq query width · dk key width · dv value width
 import math
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import cast
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
@@ -22,14 +24,24 @@ from regard.attention.checks import (
     check_shapes,
     check_type,
 )
-from regard.attention.fold import fold
-from regard.attention.joined_span import is_plain, narrow_limits, parts_of
 from regard.attention.look import Attentive, Look
-from regard.attention.score import Score, check_location
-from regard.attention.span import Causal, Mask, Packed, Span, join, split_packed
+from regard.attention.score import Score, check_location, compare_from
+from regard.attention.span import (
+    Causal,
+    Lengths,
+    Mask,
+    Packed,
+    Predictive,
+    Span,
+    is_plain,
+    join,
+    narrow_limits,
+    parts_of,
+    split_packed,
+)
 from regard.attention.weighting import Softmax, Weighting, weigh_checked
 from regard.errors import ArgumentError, ShapeError
-from regard.kernels import Call, SpanLimits, add_bias, backends, broadcast, describe, matmul_wide
+from regard.kernels import Call, SpanLimits, add_bias, backends, broadcast, describe, matmul_wide, widen
 from regard.kernels import additive_chunked as chunked
 
 
@@ -379,3 +391,105 @@ def describe_part(part: object) -> str:
 def is_causal_from_zero(part: Span) -> bool:
     """Return whether a span is the one that kernels know beside Packed sequences as they lie."""
     return is_plain(part, Causal) and isinstance(part, Causal) and isinstance(part.start, int) and part.start == 0
+
+
+# ---- blocks of keys that arrive one after the other, by merging partial softmaxes
+
+
+UNKNOWN = 1 << 60  # keys still to come
+
+
+@dataclass(frozen=True)
+class PartialSoftmax:
+    """The softmax so far: highest score, sum of exponentials, sum of weighted values."""
+
+    highest: Tensor  # [*b n 1]
+    total: Tensor  # [*b n 1]
+    weighted_sum: Tensor  # [*b n dv]
+
+    def merge(self, other: "PartialSoftmax") -> "PartialSoftmax":
+        """Merge two partial softmaxes, on the higher of their two scales."""
+        highest = torch.maximum(self.highest, other.highest)
+        mine, theirs = torch.exp(self.highest - highest), torch.exp(other.highest - highest)
+        return PartialSoftmax(
+            highest, self.total * mine + other.total * theirs, self.weighted_sum * mine + other.weighted_sum * theirs
+        )
+
+
+def fold(
+    query: Tensor, blocks: Iterable[Prepared], span: Span | None, score: Score, weighting: Weighting, dropout: float
+) -> Tensor:
+    """The context of every query over the blocks' keys and values laid end to end."""
+    if getattr(weighting.weigh, "__func__", None) is not Softmax.weigh:
+        raise ArgumentError(f"fold: {type(weighting).__name__} given, expected Softmax, whose sums can be merged")
+    parts = parts_of(span)
+    if any(isinstance(part, Packed) for part in parts):
+        raise ArgumentError("fold: Packed given, expected padded sequences")
+    if any(isinstance(part, Predictive) for part in parts) and not any(isinstance(part, Lengths) for part in parts):
+        raise ArgumentError("fold: Predictive given without Lengths, expected both: its centre needs the true length")
+    widths = {part.mask.shape[-1] for part in parts if isinstance(part, Mask) and is_plain(part, Mask)} - {1}
+    expected = widths.pop() if widths else UNKNOWN
+    state, first = None, 0
+    for prepared in blocks:
+        last = first + prepared.keys.shape[-2]
+        if last > expected:
+            raise ShapeError(f"mask: {expected} keys given, expected at least {last}, the keys so far")
+        new = fold_block(query, prepared, span, score, weighting.temperature, dropout, expected, first)
+        state, first = new if state is None else state.merge(new), last
+    if state is None:
+        raise ShapeError("blocks: none given, expected at least one (keys, values)")
+    if first != expected != UNKNOWN:
+        raise ShapeError(f"mask: {expected} keys given, expected {first}, the number of keys")
+    for part in parts:
+        if isinstance(part, Lengths) and part.most is not None and part.most > first:
+            raise ShapeError(f"lengths: {part.most} given, expected 0 … {first}, the number of keys")
+    # A query with nothing to look at has sums of zero; divided by one they stay zero, with finite gradients.
+    return (state.weighted_sum / state.total.masked_fill(state.total == 0, 1.0)).to(query.dtype)
+
+
+def fold_block(
+    query: Tensor,
+    prepared: Prepared,
+    span: Span | None,
+    score: Score,
+    temperature: float,
+    dropout: float,
+    keys: int,
+    first: int,
+) -> PartialSoftmax:
+    """Return the softmax of one block of keys, not yet divided by its sum."""
+    projected_query = score.ask(query)
+    last = first + prepared.keys.shape[-2]
+    batch = broadcast(projected_query.shape[:-2], prepared.keys.shape[:-2])
+    limits = SpanLimits(projected_query.shape[-2], keys, projected_query.device, batch)
+    if span is not None:
+        try:
+            limits = narrow_limits(span, limits, query)
+        except RuntimeError as error:
+            if keys != UNKNOWN:
+                raise
+            raise ArgumentError(
+                f"fold: {span!r} given, whose `narrow` needs the number of keys, which is not known while blocks come"
+            ) from error
+    if limits.window is not None:
+        check_location(score)
+    scores = widen(compare_from(score, projected_query, prepared.keys, first))
+    bias, gate, mask = (part(first, last) for part in (limits.bias, limits.gate, limits.mask))
+    if prepared.length is not None:  # a cache that is not full
+        there = torch.arange(last - first, device=projected_query.device) < prepared.length[..., None, None]
+        mask = there if mask is None else mask & there
+    if bias is not None:
+        scores = scores + bias.to(scores.dtype)
+    scores = scores / temperature
+    if mask is not None:
+        scores = scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
+    highest = scores.amax(-1, keepdim=True).detach()
+    weights = torch.exp(scores - highest)
+    if mask is not None:
+        weights = weights.masked_fill(~mask, 0.0)
+    total = weights.sum(-1, keepdim=True)
+    if gate is not None:
+        weights = weights * gate.to(weights.dtype)
+    if dropout:
+        weights = F.dropout(weights, dropout)
+    return PartialSoftmax(highest, total, matmul_wide(weights, prepared.values))

@@ -12,9 +12,8 @@ from torch import Tensor, nn
 
 from regard.attention import fused_stack
 from regard.attention.block import Activation, Block, MixingBlock, Norm, Split, Stack
-from regard.attention.joined_span import is_plain, parts_of
 from regard.attention.score import Score
-from regard.attention.span import Causal, Lengths, Mask, Span, Start, join
+from regard.attention.span import Causal, Lengths, Mask, Span, Start, is_plain, join, parts_of
 from regard.attention.state import State
 from regard.errors import ArgumentError, ShapeError
 

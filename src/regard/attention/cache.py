@@ -1,7 +1,7 @@
 """Keys and values that are ready: projected once, or filled step by step."""
 
 # b batch · m keys · p width of a projected key · dv value width
-# s sentences · r rows of a sentence · a heads · d width of a head
+# s sentences · r rows, of a sentence or of all · a heads · t positions · d width of a head
 from dataclasses import dataclass
 
 import torch
@@ -9,6 +9,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from regard.errors import ArgumentError, ShapeError
+from regard.kernels import available
 
 __all__ = ["Cache", "Prepared", "SharedBeamCache", "empty_cache"]
 
@@ -178,13 +179,9 @@ def empty_cache(
     if length.device.type != "cpu":
         buffers = [torch.zeros(shape, dtype=dtype, device=device) for shape in (keys, values)]
         return Cache(buffers[0], buffers[1], owner, length)
-    buffers = [torch.zeros(step_major(shape), dtype=dtype).movedim(0, -2) for shape in (keys, values)]
+    step_major = ((size, *rows, width) for *rows, size, width in (keys, values))
+    buffers = [torch.zeros(shape, dtype=dtype).movedim(0, -2) for shape in step_major]
     return add_spare(Cache(buffers[0], buffers[1], owner, length))
-
-
-def step_major(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """[rows … size d] as [size rows … d]."""
-    return (shape[-2], *shape[:-2], shape[-1])
 
 
 def step_view(buffer: Float[Tensor, "r *a m d"]) -> Float[Tensor, "m r *a d"]:
@@ -324,3 +321,91 @@ class SharedBeamCache(Cache):
         """The slots that each row descends from."""
         assert self.lineage is not None
         return self.lineage[..., : self.used]
+
+
+@dataclass(eq=False)
+class BeamIndexCache(Cache):
+    """The cache of a beam on a GPU: keys stay where they were written, [r a t d], and a table says where they lie.
+
+    At every step some hypotheses die and others fork. Copying their keys and values costs more than looking at them,
+    and lasts longer the longer the sentence; here only the table is put in another order: position t of row r lies in
+    row `row_index[r, t]`. A kernel reads through it.
+    """
+
+    row_index: Int[Tensor, "r t"] | None = None
+
+    @classmethod
+    def from_cache(cls, cache: Cache) -> "BeamIndexCache":
+        """A cache whose rows each have their own past."""
+        return cls(
+            cache.keys,
+            cache.values,
+            cache.owner,
+            cache.length,
+            private_rows=cache.private_rows,
+            row_index=identity_index(cache.keys),
+        )
+
+    @property
+    def index_table(self) -> Int[Tensor, "r t"]:
+        """Return the row in which every position lies."""
+        assert self.row_index is not None
+        return self.row_index
+
+    @property
+    def serves_kernel(self) -> bool:
+        """Return whether a kernel reads it as it lies."""
+        return available(self.keys) and max(self.keys.shape[-1], self.values.shape[-1]) <= 256
+
+    def extend(self, new: Prepared) -> None:
+        """Append new keys and values to each row, in the row itself."""
+        assert self.length is not None
+        count, rows = new.keys.shape[-2], torch.arange(len(self.length), device=self.length.device)
+        index = self.length[:, None] + torch.arange(count, device=self.length.device)
+        super().extend(new)
+        self.index_table[rows[:, None], index.clamp(max=len(self) - 1)] = rows[:, None].to(self.index_table.dtype)
+
+    def contents(self) -> Prepared:
+        """Return all contents with each row's past in the row itself, for attention without Regard's kernel."""
+        size = self.keys.shape[-2]
+        row, position = self.index_table.long(), torch.arange(size, device=self.keys.device)
+        keys, values = (buffer[row, :, position].transpose(1, 2) for buffer in (self.keys, self.values))
+        return Prepared(keys, values, self.owner, self.length)
+
+    def select_(self, rows: Int[Tensor, " r"]) -> None:
+        """Row i descends from what row rows[i] did."""
+        assert self.length is not None
+        if len(rows) != len(self.keys):
+            raise ShapeError(f"rows: {len(rows)} given, expected one for each of the cache's {len(self.keys)}")
+        self.index_table.copy_(self.index_table[rows])
+        self.length.copy_(self.length[rows])
+
+    def put_(self, rows: Int[Tensor, " r"] | slice, other: Cache) -> None:
+        """Fill these rows, all of their sentences', with those of another cache, of the same size or of a smaller one.
+
+        The past of another row of the sentence may lie in them: it would be lost.
+        """
+        if isinstance(other, BeamIndexCache):
+            whole = other.contents()
+            other = Cache(whole.keys, whole.values, whole.owner, whole.length)
+        super().put_(rows, other)
+        self.index_table[rows, : other.keys.shape[-2]] = identity_index(self.keys[..., :1, :])[rows]
+
+    def take(self, rows: Int[Tensor, " r"]) -> "BeamIndexCache":
+        """Return a new cache of only these rows, each with its own past."""
+        assert self.length is not None
+        whole = self.contents()
+        keys, values = whole.keys[rows].contiguous(), whole.values[rows].contiguous()
+        return BeamIndexCache(
+            keys, values, self.owner, self.length[rows], private_rows=self.private_rows, row_index=identity_index(keys)
+        )
+
+    def __len__(self) -> int:
+        """Return the number of positions that fit."""
+        return self.keys.shape[-2]
+
+
+def identity_index(keys: Tensor) -> Tensor:
+    """The table of rows whose positions lie in themselves."""
+    rows, size = len(keys), keys.shape[-2]
+    return torch.arange(rows, dtype=torch.int32, device=keys.device)[:, None].repeat(1, size)

@@ -16,9 +16,8 @@ from torch.nn.modules.module import _has_any_global_hook
 from torch.nn.parallel import DistributedDataParallel
 
 from regard.attention.cache import Prepared
-from regard.attention.joined_span import parts_of
 from regard.attention.look import Attentive, Look, concatenate
-from regard.attention.span import Causal, Span
+from regard.attention.span import Causal, Span, parts_of
 from regard.errors import WatchError
 
 

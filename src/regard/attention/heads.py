@@ -3,23 +3,21 @@ r"""Heads: several attentions side by side, each on its own projections.
 $\mathrm{head}_h = \mathrm{Attention}(x W^Q_h, m W^K_h, m W^V_h)$, then $[\mathrm{head}_1; \dots; \mathrm{head}_H] W^O$.
 """
 
-# b batch · a heads · n queries · m keys · d width of a head
+# b batch · a heads · n queries · m keys · d width of a head · p width of a projected key
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Literal
+from typing import Literal, cast
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.attention.attention import Attention
-from regard.attention.beam_index_cache import BeamIndexCache
-from regard.attention.cache import Cache, Prepared, SharedBeamCache, empty_cache
+from regard.attention.cache import BeamIndexCache, Cache, Prepared, SharedBeamCache, empty_cache
 from regard.attention.checks import check_alike, check_parameters, check_positive
 from regard.attention.look import Attentive, Look
-from regard.attention.per_head_score import join_scores
 from regard.attention.positions import Rotary, position_index
-from regard.attention.score import Dot, Score
+from regard.attention.score import Dot, Score, compare_from
 from regard.attention.span import Mask, Span, Start
 from regard.attention.weighting import Weighting
 from regard.errors import ArgumentError, ShapeError
@@ -395,3 +393,75 @@ def check_width(name: str, x: Tensor, size: int) -> None:
         )
     if x.ndim < 2 or x.shape[-1] != size:
         raise ShapeError(f"{name}: {list(x.shape)} given, expected width {size}: [*b n {size}]")
+
+
+# ---- one score per head
+
+
+class PerHead(Score, delegates=True):
+    """One score per head, each with its own parameters; heads are the last leading dimension."""
+
+    def __init__(self, scores: list[Score]):
+        super().__init__()
+        for score in scores:
+            if not isinstance(score, Score):
+                raise ArgumentError(f"score: a factory of {type(score).__name__} given, expected a factory of scores")
+        # The form of each, and its scale if a kernel needs it.
+        kinds = {(each.fused_form, each.scale(64) if each.fused_form == "bilinear" else 1.0) for each in scores}
+        if len(kinds) > 1:
+            raise ArgumentError(
+                "score: a factory of scores that differ in kind given, expected the same kind for all heads"
+            )
+        self.scores = nn.ModuleList(scores)
+
+    @property
+    def head_scores(self) -> list[Score]:
+        """Return the score of each head."""
+        return cast(list[Score], list(self.scores))
+
+    @property
+    def first_score(self) -> Score:
+        """The first head's score; all have its form."""
+        return self.head_scores[0]
+
+    @property
+    def fused_form(self) -> str:
+        """The form of each head's score."""
+        return self.first_score.fused_form
+
+    def ask(self, query: Float[Tensor, "*b a n d"]) -> Float[Tensor, "*b a n p"]:
+        return torch.stack([score.ask(q) for score, q in zip(self.head_scores, query.unbind(-3), strict=True)], dim=-3)
+
+    def project(self, keys: Float[Tensor, "*b a m d"]) -> Float[Tensor, "*b a m p"]:
+        return torch.stack(
+            [score.project(k) for score, k in zip(self.head_scores, keys.unbind(-3), strict=True)], dim=-3
+        )
+
+    def compare(
+        self, projected_query: Float[Tensor, "*bq n p"], projected_keys: Float[Tensor, "*bk m _"], first: int = 0
+    ) -> Float[Tensor, "*b n m"]:
+        pairs = zip(self.head_scores, projected_query.unbind(-3), projected_keys.unbind(-3), strict=True)
+        return torch.stack([compare_from(score, q, k, first) for score, q, k in pairs], dim=-3)
+
+    def check(self, query_width: int, key_width: int | None) -> None:
+        for score in self.head_scores:
+            score.check(query_width, key_width)
+
+    def scale(self, width: int) -> float:
+        return self.first_score.scale(width)
+
+    def projected_size(self, key_size: int) -> int:
+        return self.first_score.projected_size(key_size)
+
+    @property
+    def vector(self) -> Tensor | None:
+        vectors = [score.vector for score in self.head_scores if score.vector is not None]
+        return torch.stack(vectors) if vectors else None
+
+
+def join_scores(scores: list[Score]) -> Score:
+    """The heads' scores as one; dot products have no parameters, and one of them serves all heads."""
+    dots = [score for score in scores if type(score) is Dot and score.fused_form == "bilinear"]
+    if len(dots) == len(scores) and len({dot.scaled for dot in dots}) == 1:
+        return dots[0]
+    return PerHead(scores)

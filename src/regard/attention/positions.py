@@ -34,9 +34,12 @@ class Sinusoidal(nn.Module):
 
     def __init__(self, size: int, join: Join = "add", *, sines: Sines = "interleaved", first: int | None = None):
         super().__init__()
-        self.size = check_positive(size=size)[0]
-        self.join, self.sines = check_join(join), check_sines(sines)
-        self.first = FIRST.get(sines, 0) if first is None else check_first(first)
+        self.size, self.join, self.sines = check_positive(size=size)[0], check_join(join), sines
+        if sines not in ("interleaved", "halves", "fairseq"):
+            raise ArgumentError(f"sines: {sines!r} given, expected 'interleaved', 'halves' or 'fairseq'")
+        if first is not None and (type(first) is not int or first < 0):
+            raise ArgumentError(f"first: {first!r} given, expected a whole number from 0 on")
+        self.first = FIRST.get(sines, 0) if first is None else first
 
     def forward(
         self, x: Float[Tensor, "*b n d"], start: Start = 0, span: Span | None = None
@@ -202,17 +205,3 @@ def check_join(join: Join) -> Join:
     if join not in ("add", "concatenate"):
         raise ArgumentError(f"join: {join!r} given, expected 'add' or 'concatenate'")
     return join
-
-
-def check_first(first: int) -> int:
-    """Refuse what is no number of a position."""
-    if type(first) is not int or first < 0:
-        raise ArgumentError(f"first: {first!r} given, expected a whole number from 0 on")
-    return first
-
-
-def check_sines(sines: Sines) -> Sines:
-    """Refuse an order of sines and cosines that is none of the three."""
-    if sines not in ("interleaved", "halves", "fairseq"):
-        raise ArgumentError(f"sines: {sines!r} given, expected 'interleaved', 'halves' or 'fairseq'")
-    return sines

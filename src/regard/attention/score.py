@@ -16,10 +16,7 @@ from torch import Tensor, nn
 
 from regard.attention.checks import check_positive
 from regard.errors import ArgumentError, ShapeError
-from regard.kernels import Linear, broadcast, matmul_wide
-from regard.kernels import additive_cpu as cpu
-from regard.kernels import additive_reference as reference
-from regard.kernels import dot_reference as dot
+from regard.kernels import Linear, additive_chunked, additive_scores, bilinear_scores, broadcast, matmul_wide
 
 __all__ = ["Additive", "Cosine", "Dot", "General", "Location", "Score", "check_location", "compare_from"]
 
@@ -78,7 +75,7 @@ class Score(nn.Module):
         """The scores of transformed queries and keys; `first` is the index of the first key given."""
         if self.form != "bilinear" and type(self).compare is Score.compare:
             raise TypeError(f"{type(self).__name__} does not say how to compare: override `compare`")
-        return dot.scores(projected_query, projected_keys, self.scale(projected_query.shape[-1]))
+        return bilinear_scores(projected_query, projected_keys, self.scale(projected_query.shape[-1]))
 
     def scale(self, width: int) -> float:
         """Return the factor of a bilinear product: a number, or a tensor if it is learned."""
@@ -195,7 +192,7 @@ class Additive(Score):
     def compare(
         self, projected_query: Float[Tensor, "*bq n h"], projected_keys: Float[Tensor, "*bk m h"], first: int = 0
     ) -> Float[Tensor, "*b n m"]:
-        scores = reference.scores if torch.is_grad_enabled() else cpu.scores
+        scores = additive_scores if torch.is_grad_enabled() else additive_chunked.scores_without_gradient
         return scores(projected_query, projected_keys, self.vector)
 
     def projected_size(self, key_size: int) -> int:

@@ -7,9 +7,9 @@ from regard.door import door
 if TYPE_CHECKING:
     from regard.decoding import batches, bursts, joining, outputs
     from regard.decoding import translate_file as file_translation
+    from regard.decoding.device_search import HostHypotheses
     from regard.decoding.ensemble import Ensemble, first_model
     from regard.decoding.half_precision import to_bfloat16
-    from regard.decoding.hypotheses import HostHypotheses
     from regard.decoding.limits import ROOM, check_prefix, output_limit
     from regard.decoding.options import GREEDY, Options
     from regard.decoding.outputs import Output, SearchResult, check_outputs
@@ -56,9 +56,9 @@ __getattr__, __dir__ = door(
     {
         "batches": "=batches",
         "bursts": "=bursts",
+        "device_search": "HostHypotheses",
         "ensemble": "Ensemble first_model",
         "half_precision": "to_bfloat16",
-        "hypotheses": "HostHypotheses",
         "joining": "=joining",
         "limits": "ROOM check_prefix output_limit",
         "options": "GREEDY Options",

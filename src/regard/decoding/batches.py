@@ -29,17 +29,11 @@ from regard.kernels import pack_weights
 from regard.models import Model, Pictures, Source, Tokens
 
 BUDGET = 8192  # source tokens of a batch, counted for each of the hypotheses
-
-
 LABEL_BUDGET = 16_384  # tokens of a batch
-
-
 PICTURES = 64  # pictures of a batch
 HYPOTHESES = 1024  # of all pictures of a batch at most, if it is more than one
-Pixels = UInt8[Tensor, "b 3 h w"] | UInt8[np.ndarray, "b 3 h w"]
-
-
 SCORE_BUDGET = 2048  # tokens of a batch a side: scores of all words are held for each
+Pixels = UInt8[Tensor, "b 3 h w"] | UInt8[np.ndarray, "b 3 h w"]
 
 
 def search_in_batches(

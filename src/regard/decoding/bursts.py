@@ -16,24 +16,16 @@ import numpy as np
 import torch
 
 from regard.data import PAD, UNKNOWN
-from regard.decoding.capture import capture
-from regard.decoding.device_search import DeviceSearch, SlotOptions
-from regard.decoding.hypotheses import HostHypotheses
+from regard.decoding.device_search import DeviceSearch, HostHypotheses, SlotOptions
 from regard.decoding.limits import FREE, output_limit
 from regard.decoding.options import Options
-from regard.decoding.replay import BURST, allocate_slots
+from regard.decoding.replay import BURST, allocate_slots, capture
 from regard.models import Model, Tokens
 
 PARTS = ("total", "step", "scores", "log_probs", "lengths", "ends", "natural", "parents", "words")
 WRITES = 4  # orders that read sentences between two bursts; who is not among them waits for the next
-OWN = (
-    "length",
-    "slot",
-    "most",
-    "shortest",
-    "beam",
-    "penalty",
-)  # numbers of a sentence, behind its tokens and its prefix
+# Numbers of a sentence, behind its tokens and its prefix.
+OWN = ("length", "slot", "most", "shortest", "beam", "penalty")
 
 
 class BurstSearch:

@@ -4,27 +4,28 @@ What `regard.decoding.sentence_search` decides on the host after each step is de
 so that a step can be captured once and replayed: which hypotheses end, which of them stay among the best, when a
 sentence is done. It serves greedy and beam search of many sentences on a GPU, where `regard.decoding.replay` runs it;
 both searches score by `regard.decoding.scoring`, and find the same. Nothing is read back. A hypothesis is a row and a
-step; what it said is found again along the parents when its sentence is collected. A slot that is done steps on without
-effect until another sentence is put there.
+step; what it wrote is read along the parents of its rows, from the last word to the first, when its sentence is
+collected. A slot that is done steps on without effect until another sentence is put there.
 
 Each slot has options of its own, as numbers in tensors: the length penalty, the fewest and the most tokens, a prefix,
 and a beam that may be narrower than the slot has rows. The rows beyond it are impossible (-∞), so that its answer is
 that of a search with its own beam.
 """
 
-# s slots · r rows of each · k candidates, or slots that are written · t steps · p prefix
+# s slots · r rows of each, or ranks · k candidates, or slots that are written · t steps · p prefix
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from regard.attention import Cache
 from regard.data import END, PAD, START
-from regard.decoding.hypotheses import Hypotheses
 from regard.decoding.limits import FREE
 from regard.decoding.options import Options
+from regard.decoding.outputs import Output, SearchResult
 from regard.decoding.scoring import add_log_probs, candidate_count, is_settled, length_penalty
 from regard.kernels import top_tokens
 from regard.models import Memory, Model
@@ -46,6 +47,58 @@ class SlotOptions:
         whole = torch.tensor(numbers, dtype=torch.long).to(device)
         penalty = torch.tensor([each.length_penalty for each in options], dtype=torch.float64).to(device)
         return cls(whole[:, 0], whole[:, 1], penalty, whole[:, 2])
+
+
+@dataclass(frozen=True, eq=False)
+class HostHypotheses:
+    """Hypotheses of some slots, in the host's memory: by rank, with the past of all rows."""
+
+    scores: np.ndarray  # [s r]; -∞ where there is none
+    log_probs: np.ndarray
+    lengths: np.ndarray  # tokens before END
+    rows: np.ndarray  # that END followed
+    natural: np.ndarray  # whether END came by itself
+    parents: np.ndarray  # [s t r]
+    words: np.ndarray  # [s t r]
+
+    def results(self, nbest: int | Sequence[int]) -> list[SearchResult]:
+        """The best outputs of each slot: `nbest` of them, a number for all or one each."""
+        counts = [nbest] * len(self.scores) if isinstance(nbest, int) else list(nbest)
+        many = np.array(
+            [[i, rank] for i, count in enumerate(counts) for rank in range(min(count, self.scores.shape[1]))]
+        )
+        slot, rank = many.T if len(many) else np.zeros((2, 0), np.int64)
+        chosen = self.scores[slot, rank] > -np.inf
+        slot, rank = slot[chosen], rank[chosen]
+        lengths, row = self.lengths[slot, rank], self.rows[slot, rank].astype(np.int64)
+        longest = int(lengths.max(initial=0))
+        history = np.full((len(slot), longest), PAD, dtype=np.int64)
+        for step in range(longest - 1, -1, -1):  # all hypotheses side by side
+            there = step < lengths
+            history[:, step] = np.where(there, self.words[slot, step, row], PAD)
+            row = np.where(there, self.parents[slot, step, row], row)
+        results = [SearchResult() for _ in counts]
+        parts = (x[slot, rank].tolist() for x in (self.log_probs, self.scores, self.natural))
+        for i, tokens, length, *rest in zip(slot.tolist(), history.tolist(), lengths.tolist(), *parts, strict=True):
+            results[i].outputs.append(Output(tokens[:length], *rest))
+        return results
+
+
+@dataclass(frozen=True, eq=False)
+class Hypotheses:
+    """Hypotheses of some slots, on their device or on their way to the host, as `HostHypotheses` has them."""
+
+    scores: Tensor
+    log_probs: Tensor
+    lengths: Tensor
+    rows: Tensor
+    natural: Tensor
+    parents: Tensor
+    words: Tensor
+
+    def results(self, nbest: int | Sequence[int]) -> list[SearchResult]:
+        """The best outputs of each slot; this waits for the device."""
+        return HostHypotheses(*(part.cpu().numpy() for part in vars(self).values())).results(nbest)
 
 
 class DeviceSearch:

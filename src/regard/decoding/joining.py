@@ -21,13 +21,8 @@ from regard.data import PAD
 from regard.decoding.options import Options
 from regard.decoding.sentence_search import StepSearch
 
-OWN = (
-    "length_penalty",
-    "shortest",
-    "longest",
-    "seed",
-    "precision",
-)  # options that sentences of one search may differ in
+# The options that sentences of one search may differ in.
+OWN = ("length_penalty", "shortest", "longest", "seed", "precision")
 
 
 def shared_options(options: Options) -> Options:

@@ -17,11 +17,8 @@ Row = Sequence[int] | Int[np.ndarray, " _"]
 def tokens_of(rows: Sequence[Sequence[int]], device: torch.device | str = "cpu", fill: int = PAD) -> Tokens:
     """Pad sentences of token numbers to a batch, all at once, as there may be thousands."""
     lengths = np.fromiter(map(len, rows), np.int64, len(rows))
-    width = max(1, int(lengths.max(initial=0)))
-    ids = np.full((len(rows), width), fill, np.int64)
-    there = np.arange(width) < lengths[:, None]
-    ids[there] = np.fromiter(chain.from_iterable(rows), np.int64, int(lengths.sum()))
-    return Tokens.of(torch.from_numpy(ids).to(device), torch.from_numpy(lengths).to(device))
+    flat = np.fromiter(chain.from_iterable(rows), np.int64, int(lengths.sum()))
+    return pad_rows(flat, lengths, device, fill)
 
 
 def source_of(rows: Sequence[Row], reads: str) -> Tokens | Documents:
@@ -31,8 +28,7 @@ def source_of(rows: Sequence[Row], reads: str) -> Tokens | Documents:
 
 def flat_of(rows: Sequence[Row], device: torch.device | str = "cpu") -> Tokens:
     """Convert encoded documents to a row each, for a model that reads a text as a whole."""
-    flat, lengths = join_rows(rows)
-    return pad_rows(flat, lengths, device)
+    return pad_rows(*join_rows(rows), device)
 
 
 def documents_of(rows: Sequence[Row], device: torch.device | str = "cpu") -> Documents:
@@ -50,8 +46,10 @@ def join_rows(rows: Sequence[Row]) -> tuple[Int64[np.ndarray, " t"], Int64[np.nd
     return np.concatenate([np.zeros(0, np.int64), *(np.asarray(row, np.int64) for row in rows)]), lengths
 
 
-def pad_rows(flat: Int64[np.ndarray, " t"], lengths: Int64[np.ndarray, " n"], device: torch.device | str) -> Tokens:
+def pad_rows(
+    flat: Int64[np.ndarray, " t"], lengths: Int64[np.ndarray, " n"], device: torch.device | str, fill: int = PAD
+) -> Tokens:
     """Pad rows that lie one after the other to a rectangle."""
-    ids = np.full((len(lengths), max(1, int(lengths.max(initial=0)))), PAD, np.int64)
+    ids = np.full((len(lengths), max(1, int(lengths.max(initial=0)))), fill, np.int64)
     ids[np.arange(ids.shape[1]) < lengths[:, None]] = flat
     return Tokens.of(torch.from_numpy(ids).to(device), torch.from_numpy(lengths).to(device))

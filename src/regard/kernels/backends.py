@@ -18,7 +18,7 @@ from regard.kernels import reference
 from regard.kernels.additive import chunked
 from regard.kernels.additive import few_queries as few_queries_additive
 from regard.kernels.additive import triton as additive_triton
-from regard.kernels.dot import few_queries, flex, sdpa, varlen
+from regard.kernels.dot import flex, sdpa
 from regard.kernels.features import (
     ADDITIVE,
     ALIBI,
@@ -255,7 +255,7 @@ BACKENDS = (
     ),
     Backend(
         name="varlen",
-        attend=varlen.attend,
+        attend=sdpa.attend_packed,
         devices=("cuda",),
         dtypes=HALF,
         features=frozenset({BILINEAR, SOFTMAX, TEMPERATURE, GRADIENT, CAUSAL, PACKED, PACKED_KEYS}),
@@ -307,7 +307,7 @@ BACKENDS = (
     ),
     Backend(
         name="few-queries",
-        attend=few_queries.attend,
+        attend=sdpa.attend_few_queries,
         features=frozenset({BILINEAR, SOFTMAX, TEMPERATURE, BIAS_GRADIENT}) | MASKED | BIASED,
         wins=few_queries_win,
     ),

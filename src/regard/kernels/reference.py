@@ -1,6 +1,6 @@
 """The specification: attention written as its definition says. Everything faster must agree with this file."""
 
-# b batch · n queries · m keys · dv value width
+# b batch · r rows: all leading dimensions as one · n queries · m keys · d width · h hidden · dv value width
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.kernels.span_limits import SpanLimits
+from regard.kernels.span_limits import SpanLimits, Window
 
 
 def widen(x: Tensor) -> Tensor:
@@ -83,3 +83,61 @@ def add_bias(scores: Tensor, limits: SpanLimits) -> Tensor:
     """Add all biases of the spans to the scores, in float32 or wider, as a weighting takes them."""
     bias, scores = limits.bias(), widen(scores)
     return scores if bias is None else scores + bias.to(scores.dtype)
+
+
+def bilinear_scores(query: Tensor, keys: Tensor, scale: float | Tensor = 1.0) -> Tensor:
+    """Compute scale · q·k: [*b n d] and [*b m d] -> [*b n m], in float32 where the inputs are in half precision."""
+    query = widen(query)
+    return matmul_wide(query if scale == 1.0 else query * scale, keys.mT)
+
+
+def additive_scores(query: Tensor, keys: Tensor, vector: Tensor) -> Tensor:
+    """Compute v·tanh(q + k): [*b n h], [*b m h] and [h] or [heads h] -> [*b n m].
+
+    In float32 where the inputs are in half precision. The [*b n m h] between is held in memory.
+    """
+    hidden = torch.tanh(widen(query).unsqueeze(-2) + widen(keys).unsqueeze(-3))
+    vector = vector.to(hidden.dtype)
+    if vector.ndim == 1:
+        return matmul_wide(hidden, vector)
+    return matmul_wide(hidden, vector[:, None, :, None]).squeeze(-1)
+
+
+def attend_window(
+    query: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    window: Window,
+    *,
+    scale: float = 1.0,
+    vector: Tensor | None = None,
+    temperature: float = 1.0,
+    lengths: Tensor | None = None,
+    causal: int | Tensor | None = None,
+) -> Tensor:
+    r"""Attend: [r n d], [r m d], [r m dv] -> [r n dv]; scores are scale · q·k, or with a vector v [d] v·tanh(q + k).
+
+    Local attention (Luong et al. 2015, arXiv:1508.04025, section 3.2), one query after the other. The softmax runs over
+    the keys j with $|j - p_i| \le D$ alone; the Gaussian $\exp(-(j - p_i)^2 / 2\sigma^2)$ multiplies the weights after
+    it, without renormalising. A query whose window has no key gets zeros. `attend` says the same for windows beside any
+    other span, by a mask and a gate over all keys.
+    """
+    (rows, n, _), m = query.shape, keys.shape[1]
+    centres = window.centres(n, query.device).expand(rows, n)
+    contexts = []
+    for row in range(rows):
+        length = m if lengths is None else int(lengths[row])
+        for i in range(n):
+            centre = centres[row, i]
+            last = length - 1
+            if causal is not None:
+                last = min(last, i + int(causal if isinstance(causal, int) else causal[row]))
+            inside = [j for j in range(last + 1) if abs(j - float(centre.detach())) <= window.radius]
+            near = keys[row, inside]
+            scores = scale * near @ query[row, i] if vector is None else torch.tanh(near + query[row, i]) @ vector
+            weights = torch.softmax(scores / temperature, 0)
+            if window.sigma is not None:
+                distance = torch.tensor(inside, device=query.device) - centre
+                weights = weights * torch.exp(-distance.square() / (2 * window.sigma**2))
+            contexts.append(weights @ values[row, inside])
+    return torch.stack(contexts).view(rows, n, -1)

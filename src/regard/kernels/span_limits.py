@@ -118,8 +118,9 @@ class SpanLimits:
         if self.lengths is not None:
             parts.append(j < rows(self.lengths))
         if self.causal is not None:
-            parts.append(causal_mask(self.causal, self.queries, j))
-        parts += [window_mask(window, self.queries, j) for window in self.all_windows]
+            parts.append(j <= positions(self.causal, self.queries, j.device)[..., None])
+        for window in self.all_windows:
+            parts.append((j - window.centres(self.queries, j.device).detach()[..., None]).abs() <= window.radius)
         return joined(parts, torch.logical_and)
 
     def bias(self, first: int = 0, last: int | None = None) -> Tensor | None:
@@ -127,7 +128,9 @@ class SpanLimits:
         parts = [bias if bias.shape[-1] == 1 else bias[..., first:last] for bias in self.biases]
         if self.slopes:
             j = key_indices(self.keys if last is None else last, self.device, first)
-            parts += [linear_bias(slopes, start, self.queries, j) for slopes, start in self.slopes]
+            for slopes, start in self.slopes:  # ALiBi's -slope · |start + i - j|, [heads n m] or [*b heads n m]
+                distance = positions(start, self.queries, j.device)[..., None] - j
+                parts.append(-slopes[:, None, None] * distance.abs())
         return joined(parts, torch.add)
 
     def gate(self, first: int = 0, last: int | None = None) -> Tensor | None:
@@ -214,21 +217,6 @@ def positions(start: int | Tensor, queries: int, device: torch.device) -> Tensor
 def rows(value: Tensor) -> Tensor:
     """Reshape [*b] to [*b 1 1], so that it broadcasts over queries and keys."""
     return value[..., None, None]
-
-
-def causal_mask(start: int | Tensor, queries: int, j: Tensor) -> Tensor:
-    """Build the mask that is True where j <= start + i."""
-    return j <= positions(start, queries, j.device)[..., None]
-
-
-def window_mask(window: Window, queries: int, j: Tensor) -> Tensor:
-    """Build the mask that is True where |j - centre| <= radius."""
-    return (j - window.centres(queries, j.device).detach()[..., None]).abs() <= window.radius
-
-
-def linear_bias(slopes: Tensor, start: int | Tensor, queries: int, j: Tensor) -> Tensor:
-    """Compute ALiBi's bias -slope · |start + i - j|, [heads n m] or [*b heads n m]."""
-    return -slopes[:, None, None] * (positions(start, queries, j.device)[..., None] - j).abs()
 
 
 def gaussian(window: Window, queries: int, j: Tensor) -> Tensor:

@@ -1,7 +1,7 @@
 """The table of kinds: what each model is, its paper, what it is for, its options and its presets. Imports no torch.
 
 Whatever others need to know of a kind before its model is built stands in its row; what they ask of a model itself
-stands in the contract. Nothing outside a kind's folder knows it by its name.
+stands in the contract. Nothing outside a kind's file knows it by its name.
 """
 
 import importlib
@@ -11,18 +11,20 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from regard.config import parse, plain, show_value, suggestion
 from regard.errors import ConfigError
-from regard.models.captioner.config import CaptionerConfig
-from regard.models.config import ModelConfig
-from regard.models.convnet.config import ConvNetConfig
-from regard.models.encoder.config import EncoderConfig
-from regard.models.han.config import HANConfig
-from regard.models.lstmn.config import LSTMNConfig
-from regard.models.luong.config import LuongConfig
-from regard.models.ntm.config import NTMConfig
-from regard.models.pointer.config import PointerConfig
-from regard.models.rnn.config import RNNConfig
-from regard.models.rnnsearch.config import RNNSearchConfig
-from regard.models.transformer.config import TransformerConfig
+from regard.models.config import (
+    CaptionerConfig,
+    ConvNetConfig,
+    EncoderConfig,
+    HANConfig,
+    LSTMNConfig,
+    LuongConfig,
+    ModelConfig,
+    NTMConfig,
+    PointerConfig,
+    RNNConfig,
+    RNNSearchConfig,
+    TransformerConfig,
+)
 from regard.plugins import register, table
 
 if TYPE_CHECKING:
@@ -57,9 +59,8 @@ class Kind:
     presets: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     shares_vocabulary: bool = False  # what it writes are tokens of its source: both sides need one vocabulary
     reads_end: bool = False  # it reads the END of its source, which is a position to attend to
-    titles: Mapping[str, Title] = field(
-        default_factory=dict
-    )  # of attentions, by their dotted names; others have usual ones
+    # Of attentions, by their dotted names; others have usual ones.
+    titles: Mapping[str, Title] = field(default_factory=dict)
 
 
 def widths(size: int, **others: Any) -> dict[str, Any]:
@@ -83,7 +84,7 @@ for row in [
         "Cho 2014, Sutskever 2014",
         "recurrent encoder-decoder with a fixed context",
         RNNConfig,
-        "regard.models.rnn.model.RNNModel",
+        "regard.models.rnn.RNNModel",
         presets={
             "tiny": widths(128),
             "small": widths(256),
@@ -96,7 +97,7 @@ for row in [
         "Bahdanau 2015",
         "bidirectional annotations and additive attention",
         RNNSearchConfig,
-        "regard.models.rnnsearch.model.RNNSearchModel",
+        "regard.models.rnnsearch.RNNSearchModel",
         presets={
             "tiny": widths(128, hidden=128, maxout=64),
             "small": widths(256, hidden=256, maxout=128),
@@ -109,7 +110,7 @@ for row in [
         "Luong 2015",
         "stacked LSTM, attention after the state, input feeding; global and local",
         LuongConfig,
-        "regard.models.luong.model.LuongModel",
+        "regard.models.luong.LuongModel",
         presets={
             "tiny": widths(128, layers=1),
             "small": widths(256, layers=2),
@@ -122,7 +123,7 @@ for row in [
         "Vaswani 2017",
         "only attention: multi-head, masked, with positions",
         TransformerConfig,
-        "regard.models.transformer.model.TransformerModel",
+        "regard.models.transformer.TransformerModel",
         presets={
             **STACK,
             "base": {**STACK["base"], "norm": "post"},
@@ -134,7 +135,7 @@ for row in [
         "after Vaswani 2017",
         "a stack of blocks as a text classifier, or causal as a language model",
         EncoderConfig,
-        "regard.models.encoder.model.EncoderModel",
+        "regard.models.encoder.EncoderModel",
         ("classify", "language-model"),
         presets=STACK,
         titles=POOLED,
@@ -144,7 +145,7 @@ for row in [
         "Cheng 2016",
         "an LSTM that attends to all its earlier states; translates, writes or classifies",
         LSTMNConfig,
-        "regard.models.lstmn.model.LSTMNModel",
+        "regard.models.lstmn.LSTMNModel",
         ("translate", "language-model", "classify"),
         presets={
             "tiny": widths(128, hidden=128),
@@ -158,7 +159,7 @@ for row in [
         "Vinyals 2015",
         "each output is a place of the source: attention is the output",
         PointerConfig,
-        "regard.models.pointer.model.PointerModel",
+        "regard.models.pointer.PointerModel",
         presets={
             "tiny": widths(128, hidden=128),
             "small": widths(256, hidden=256),
@@ -173,7 +174,7 @@ for row in [
         "Graves 2014",
         "a controller with heads that read and write a memory of places",
         NTMConfig,
-        "regard.models.ntm.model.NTMModel",
+        "regard.models.ntm.NTMModel",
         presets={
             "tiny": {"size": 100, "slots": 32, "width": 20},
             "small": {"size": 100, "slots": 128, "width": 20},
@@ -186,7 +187,7 @@ for row in [
         "Xu 2015",
         "pictures to sentences: a grid of features, soft or hard attention",
         CaptionerConfig,
-        "regard.models.captioner.model.CaptionerModel",
+        "regard.models.captioner.CaptionerModel",
         ("caption",),
         "pictures",
         {
@@ -200,7 +201,7 @@ for row in [
         "Yang 2016",
         "words to sentences to documents, each level weighted by attention",
         HANConfig,
-        "regard.models.han.model.HANModel",
+        "regard.models.han.HANModel",
         ("classify",),
         "documents",
         {
@@ -219,7 +220,7 @@ for row in [
         "Zhang 2018",
         "an image classifier with self-attention over its grid",
         ConvNetConfig,
-        "regard.models.convnet.model.ConvNetModel",
+        "regard.models.convnet.ConvNetModel",
         ("classify",),
         "pictures",
         {

@@ -165,7 +165,7 @@ from dataclasses import replace
 from inspection.subjects import PAIRS, subject, tokenizers
 from regard.inspection import exhibit_of
 from regard.models.kinds import build
-from regard.models.transformer.config import TransformerConfig
+from regard.models.config import TransformerConfig
 from regard.run import Run
 
 torch.set_num_threads(1)

@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from regard.attention import Additive, Attention, Lengths
-from regard.kernels import backends
-from regard.kernels.additive import few_queries, reference
+from regard.kernels import backends, reference
+from regard.kernels.additive import few_queries
 from regard.kernels.features import ADDITIVE, BILINEAR, DROPOUT, GRADIENT, LENGTHS, MASK, SOFTMAX
 from regard.kernels.reference import softmax
 from regard.kernels.table import Request
@@ -28,7 +28,7 @@ def draw(r, n, m, h, dv, dtype=torch.float32):
 def expected(query, keys, values, vector, lengths=None, temperature=1.0):
     """The definition in float64."""
     query, keys, values, vector = (x.double() for x in (query, keys, values, vector))
-    scores = reference.scores(query, keys, vector)
+    scores = reference.additive_scores(query, keys, vector)
     mask = None
     if lengths is not None:
         mask = (torch.arange(keys.shape[1], device=keys.device) < lengths[:, None])[:, None].expand_as(scores)

@@ -7,9 +7,7 @@ import pytest
 import torch
 
 from regard.attention import Additive, Attention, Lengths
-from regard.kernels import backends
-from regard.kernels import reference as specification
-from regard.kernels.additive import reference
+from regard.kernels import backends, reference
 from regard.kernels.additive import triton as fused
 from regard.kernels.features import ADDITIVE, ALIBI, BIAS, BILINEAR, DROPOUT, SOFTMAX
 from regard.kernels.reference import Call
@@ -55,8 +53,8 @@ def call_of(inputs, temperature=1.0, **limits):
         keys,
         values,
         SpanLimits(query.shape[-2], keys.shape[-2], DEVICE, tuple(batch), **limits),
-        compare=lambda asked, projected: reference.scores(asked, projected, vector),
-        weigh=lambda scores, mask: specification.softmax(scores, mask, temperature),
+        compare=lambda asked, projected: reference.additive_scores(asked, projected, vector),
+        weigh=lambda scores, mask: reference.softmax(scores, mask, temperature),
         vector=vector,
         temperature=temperature,
     )
@@ -77,7 +75,7 @@ def error(found, exact):
 
 
 def check(inputs, tolerance=2e-5, **options):
-    exact = results(specification.attend, [x.detach().double().requires_grad_() for x in inputs], **options)
+    exact = results(reference.attend, [x.detach().double().requires_grad_() for x in inputs], **options)
     with poisoned():
         found = results(fused.attend, inputs, **options)
     for name, one, wanted in zip(NAMES, found, exact, strict=True):
@@ -142,8 +140,8 @@ def test_strides_zeros_in_the_vector_and_a_temperature():
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_half_precision_is_as_good_as_the_plain_expression(dtype):
     inputs = draw((1,), 17, 18, 16, 16, dtype=dtype)
-    exact = results(specification.attend, [x.detach().double().requires_grad_() for x in inputs])
-    found, plain = results(fused.attend, inputs), results(specification.attend, inputs)
+    exact = results(reference.attend, [x.detach().double().requires_grad_() for x in inputs])
+    found, plain = results(fused.attend, inputs), results(reference.attend, inputs)
     for name, one, other, wanted in zip(NAMES, found, plain, exact, strict=True):
         assert one.dtype == dtype
         # of 60 ratios in the interpreter the largest was 4.5
@@ -232,7 +230,7 @@ def test_attention_takes_it():
 def test_a_large_problem(deviation):
     inputs = draw((2,), 333, 500, 256, 192)
     with torch.no_grad():
-        inputs[3] *= deviation / reference.scores(inputs[0], inputs[1], inputs[3]).std()
+        inputs[3] *= deviation / reference.additive_scores(inputs[0], inputs[1], inputs[3]).std()
     check(inputs, lengths=rows(500, 401), tolerance=1e-5)
 
 

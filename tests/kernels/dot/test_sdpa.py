@@ -1,14 +1,17 @@
 """What torch's fused attention is given: four dimensions, a mask that leaves no row empty, kernels in an order."""
 
+import math
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 import torch
 from torch.nn.attention import SDPBackend
 
+from regard.attention import Attention, Causal, Dot, Packed, Softmax, use_backend
 from regard.kernels import reference
-from regard.kernels.dot import reference as dot
 from regard.kernels.dot import sdpa
+from regard.kernels.dot.sdpa import takes_scale, varlen_arguments
 from regard.kernels.reference import Call, softmax
 from regard.kernels.span_limits import SpanLimits
 
@@ -17,7 +20,8 @@ def make(n=5, m=7, d=4, dv=3, **limits):
     query, keys, values = torch.randn(2, n, d).double(), torch.randn(2, m, d).double(), torch.randn(2, m, dv).double()
     limited = SpanLimits(n, m, torch.device("cpu"), (2,), **limits)
     return Call(
-        query, keys, values, limited, lambda q, k: dot.scores(q, k, 0.5), lambda e, mask: softmax(e, mask, 2.0),
+        query, keys, values, limited,
+        lambda q, k: reference.bilinear_scores(q, k, 0.5), lambda e, mask: softmax(e, mask, 2.0),
         scale=0.5, temperature=2.0,
     )  # fmt: skip
 
@@ -119,3 +123,56 @@ def test_a_bias_out_of_range_stays_finite_in_half_precision():
     mask, _ = sdpa.merge_mask(call, torch.float16)
     assert not mask.isnan().any()
     torch.testing.assert_close(mask.double().softmax(-1)[1], torch.tensor([0.5, 0.5, 0.0]).double())
+
+
+# ---- a few queries by two products: the reference, whatever the span says
+
+
+@pytest.mark.parametrize("limits", LIMITS.values(), ids=LIMITS.keys())
+def test_of_a_few_queries_it_is_the_reference(limits):
+    call = make(**limits)
+    torch.testing.assert_close(sdpa.attend_few_queries(call), reference.attend(call), rtol=1e-6, atol=1e-6)
+
+
+# ---- what torch's varlen_attn is given: a loop over the sequences with it is the attention that was asked for
+
+
+def stand_in(query, keys, values, offsets, key_offsets, longest, longest_key, *, window_size, scale=None):
+    """varlen_attn as it is documented, on any device: [t a d], causal by a window of (-1, 0)."""
+    assert offsets.dtype == key_offsets.dtype == torch.int32
+    contexts = []
+    for (a, b), (c, d) in zip(pairwise(offsets.tolist()), pairwise(key_offsets.tolist()), strict=True):
+        assert b - a <= longest
+        assert d - c <= longest_key
+        scores = torch.einsum("iad,jad->aij", query[a:b], keys[c:d])
+        scores = scores * (1 / math.sqrt(query.shape[-1]) if scale is None else scale)
+        if window_size == (-1, 0):
+            scores = scores.masked_fill(torch.ones(b - a, d - c).tril() == 0, -torch.inf)
+        contexts.append(torch.einsum("aij,jad->iad", scores.softmax(-1), values[c:d]))
+    return torch.cat(contexts)
+
+
+@pytest.mark.parametrize("scaled", [True, False])
+@pytest.mark.parametrize("heads", [0, 3])
+@pytest.mark.parametrize("causal", [True, False])
+@pytest.mark.parametrize("score", [Dot(), Dot(scaled=True)])
+def test_it_is_given_what_was_asked_for(scaled, heads, causal, score):
+    attention = Attention(score, weighting=Softmax(0.7))
+    lead = (heads,) if heads else ()
+    query, keys = torch.randn(*lead, 12, 4).double(), torch.randn(*lead, 12 if causal else 9, 4).double()
+    packed = Packed([0, 5, 12]) if causal else Packed([0, 5, 12], [0, 7, 9])
+    rest = [Causal()] if causal else []
+    call = attention.resolve_packed_call(query, attention.prepare(keys), packed, rest)
+    inputs, options = varlen_arguments(call, scaled)
+    assert ("scale" in options) == scaled
+    found = stand_in(*inputs, **options)
+    found = found.transpose(0, 1) if heads else found.squeeze(1)
+    span = packed & rest[0] if causal else packed
+    for head in range(heads or 1):
+        one, other = (query[head], keys[head]) if heads else (query, keys)
+        with use_backend("dense"):
+            torch.testing.assert_close(found[head] if heads else found, attention(one, other, span=span))
+
+
+def test_torch_can_be_told_the_scale():
+    assert takes_scale() in (True, False)

@@ -6,10 +6,7 @@ import torch
 
 from regard.attention import Additive, Attention, General, Lengths, Predictive
 from regard.errors import BackendError
-from regard.kernels import backends
-from regard.kernels import reference as specification
-from regard.kernels.additive import reference as additive
-from regard.kernels.dot import reference as dot
+from regard.kernels import backends, reference
 from regard.kernels.features import BILINEAR, CENTRES, SOFTMAX, WINDOW
 from regard.kernels.reference import Call
 from regard.kernels.span_limits import SpanLimits, Window
@@ -36,7 +33,11 @@ def call_of(inputs, radius=2, sigma=1.0, temperature=1.0, **limits):
     window = Window(radius, centre=centre, sigma=sigma)
 
     def compare(asked, projected):
-        return additive.scores(asked, projected, vector[0]) if vector else dot.scores(asked, projected, SCALE)
+        return (
+            reference.additive_scores(asked, projected, vector[0])
+            if vector
+            else reference.bilinear_scores(asked, projected, SCALE)
+        )
 
     return Call(
         query,
@@ -44,7 +45,7 @@ def call_of(inputs, radius=2, sigma=1.0, temperature=1.0, **limits):
         values,
         SpanLimits(query.shape[-2], keys.shape[-2], DEVICE, tuple(query.shape[:-2]), window=window, **limits),
         compare=compare,
-        weigh=lambda scores, mask: specification.softmax(scores, mask, temperature),
+        weigh=lambda scores, mask: reference.softmax(scores, mask, temperature),
         scale=1.0 if vector else SCALE,
         vector=vector[0] if vector else None,
         temperature=temperature,
@@ -63,7 +64,7 @@ def error(found, exact):
 
 
 def check(inputs, tolerance=2e-5 if not CUDA else 1e-3, **options):
-    exact = results(specification.attend, [x.detach().double().requires_grad_() for x in inputs], **options)
+    exact = results(reference.attend, [x.detach().double().requires_grad_() for x in inputs], **options)
     torch.use_deterministic_algorithms(True, warn_only=True)  # what is allocated and not written is NaN
     try:
         found = results(predicted.attend, inputs, **options)

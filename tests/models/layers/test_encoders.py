@@ -3,17 +3,27 @@
 That each equals its formulas is asked in the tests of the models that have them, and padding in `test_contract`.
 """
 
-import pytest
-import torch
-from models.cases import SOURCES, TARGETS, luong, rnnsearch, sentences
-from oracles import agree
+import json
 
-from regard.attention import Block, watch
-from regard.errors import ConfigError
-from regard.models.kinds import build
+import pytest
+import tiny
+import torch
+import torch.nn.functional as F
+from models.cases import SOURCES, TARGETS, luong, rnnsearch, sentences, transformer
+from oracles import agree
+from torch import nn
+
+from regard import load
+from regard.attention import Block, Lengths, join, watch
+from regard.config import parse
+from regard.errors import ConfigError, RegardError
+from regard.models.config import TransformerConfig
+from regard.models.kinds import build, complete_table
 from regard.models.layers.cells import Bidirectional, Stack
-from regard.models.layers.encoders import BlockEncoder, make_encoder, mean_annotation
-from regard.models.layers.mixing import Convolution
+from regard.models.layers.encoders import BlockEncoder, Convolution, Recurrence, make_encoder, mean_annotation
+from regard.tasks import start
+from regard.training import Checkpoints, read_manifest
+from regard.training.manifest import canonical
 
 
 @pytest.mark.parametrize("config", [rnnsearch, luong])
@@ -98,3 +108,101 @@ def test_every_encoder_learns_and_its_attention_aligns(kind, encoder):
         model(source, shifted)
     weights = looks["attention"].weights
     assert (weights.argmax(-1) == torch.arange(6)).float().mean() > 0.8
+
+
+# ---- in the place of self-attention: as its formula, of as many parameters, and older runs know nothing of it
+
+
+@pytest.mark.parametrize("reach", [1, 3])
+def test_a_convolution_is_torchs(reach):
+    made, x = Convolution(10, reach).double(), torch.randn(2, 7, 10, dtype=torch.float64)
+    kernel = 2 * reach + 1
+    net = nn.Conv1d(10, 2 * made.width, kernel, padding=reach).double()
+    with torch.no_grad():
+        net.weight.copy_(made.gated.weight.unflatten(1, (kernel, 10)).transpose(1, 2))
+        net.bias.copy_(made.gated.bias)
+    agree(made(x), made.output(F.glu(net(x.mT).mT, -1)))
+
+
+def test_a_recurrence_is_torchs_from_both_ends():
+    made, x = Recurrence(6).double(), torch.randn(2, 5, 6, dtype=torch.float64)
+    net = nn.GRU(6, 3, batch_first=True, bidirectional=True).double()
+    with torch.no_grad():
+        for layer, ending in ((made.both.forwards[0], ""), (made.both.backwards[0], "_reverse")):
+            for name, parameter in layer.net.named_parameters():
+                getattr(net, name + ending).copy_(parameter)
+    agree(made(x), net(x)[0])
+    agree(made(x, Lengths([5, 3]))[1, :3], net(x[1:, :3])[0][0])
+
+
+@pytest.mark.parametrize("size", [64, 256, 512])
+def test_parameters_are_about_as_many_as_those_of_attention(size):
+    wanted = 4 * size**2
+    for reach in (1, 2, 8):
+        assert sum(each.numel() for each in Convolution(size, reach).parameters()) == pytest.approx(wanted, rel=0.15)
+    assert sum(each.numel() for each in Recurrence(size).parameters()) == pytest.approx(4.5 * size**2, rel=0.06)
+
+
+@pytest.mark.parametrize(("mixing", "reach"), [("window", 1), ("window", 2), ("convolution", 1), ("convolution", 3)])
+def test_a_word_meets_those_near_it_alone(mixing, reach):
+    model = build("transformer", transformer(layers=1, mixing=mixing, reach=reach), SOURCES, TARGETS).double().eval()
+    x = torch.randn(1, 9, 8, dtype=torch.float64, requires_grad=True)
+    source = sentences(SOURCES, [9])
+    states = model.encoder(x, join(source.span, model.window(source)))
+    (grad,) = torch.autograd.grad(states[0, 4].sum() + states[0, 4].square().sum(), x)
+    assert grad[0].abs().sum(-1).gt(1e-12).nonzero().flatten().tolist() == list(range(4 - reach, 5 + reach))
+
+
+def test_attention_is_what_it_was():
+    """The same draws give the same weights and the same result, whether it is asked for by name or not."""
+    made = []
+    for options in ({}, {"mixing": "attention"}):
+        torch.manual_seed(3)
+        made.append(build("transformer", transformer(**options), SOURCES, TARGETS))
+    one, other = (model.state_dict() for model in made)
+    assert one.keys() == other.keys()
+    assert all(torch.equal(one[name], other[name]) for name in one)
+    assert made[0].window(sentences(SOURCES, [9])) is None
+    assert not [name for name in one if "mixing" in name]
+
+
+def test_recurrent_cells_keep_their_start():
+    model = build("transformer", TransformerConfig(mixing="recurrence", size=32, layers=1), 20, 20)
+    for gate in model.encoder.blocks[0].mixing.both.forwards[0].net.weight_hh_l0.chunk(3):
+        agree(gate @ gate.mT, torch.eye(16), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"mixing": "recurrence", "size": 9, "heads": 3}, "size: 9 given with mixing"),
+        ({"reach": 3}, 'reach: 3 given with mixing = "attention"'),
+        ({"mixing": "recurrence", "reach": 3}, 'reach: 3 given with mixing = "recurrence"'),
+        ({"mixing": "window", "reach": 0}, "reach"),
+        ({"mixing": "pooling"}, "mixing"),
+    ],
+)
+def test_what_cannot_be_is_refused(options, expected):
+    with pytest.raises(ConfigError, match=expected):
+        parse(TransformerConfig, options)
+
+
+def test_an_older_run_has_the_defaults_of_what_came_later(tmp_path):
+    run, table = tmp_path / "run", tiny.table(tmp_path)
+    start(table, run)
+    before = load(run).translate(["1 2 3"])
+    newer = ("mixing", "score", "scaled", "split")
+    for folder in Checkpoints(run).steps():
+        manifest = {key: value for key, value in read_manifest(folder).items() if key != "sha256"}
+        model = manifest["task"]["model"]
+        assert model["mixing"] == "attention"
+        manifest["task"]["model"] = {key: value for key, value in model.items() if key not in newer}
+        (folder / "manifest.json").write_bytes(canonical(manifest))
+        (run / "checkpoints" / "best.json").unlink(missing_ok=True)  # nor had it this file
+        assert complete_table(json.loads((folder / "manifest.json").read_text())["task"]["model"]) == model
+    assert load(run).translate(["1 2 3"]) == before
+    table["training"]["steps"] = 10
+    assert start(table, run, resume=True).result.step == 10
+    table["model"]["mixing"] = "window"
+    with pytest.raises(RegardError, match="mixing"):
+        start(table, run, resume=True)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from regard.kernels.additive.cpu import tanh_
+from regard.kernels.reference import matmul_wide, widen
 from regard.kernels.span_limits import broadcast
 
 CHUNK = 1 << 19  # numbers of tanh held at once on a CPU: 2 MiB in float32, within its cache
@@ -99,3 +99,19 @@ def hidden_chunks(query: Tensor, keys: Tensor) -> Iterator[tuple[slice, slice, T
             hidden = buffer[: math.prod(shape)].view(shape)
             torch.add(q[:, part].unsqueeze(2), k.unsqueeze(1), out=hidden)
             yield row, part, tanh_(hidden)
+
+
+def scores_without_gradient(query: Tensor, keys: Tensor, vector: Tensor) -> Tensor:
+    """Compute the reference's scores at once, with a tanh that torch has a faster kernel for on a CPU."""
+    hidden = tanh_(widen(query).unsqueeze(-2) + widen(keys).unsqueeze(-3))
+    vector = vector.to(hidden.dtype)
+    return (
+        matmul_wide(hidden, vector) if vector.ndim == 1 else matmul_wide(hidden, vector[:, None, :, None]).squeeze(-1)
+    )
+
+
+def tanh_(x: Tensor) -> Tensor:
+    """tanh(x) = 2σ(2x) - 1, in place: a sigmoid is several times as fast. Right to 1e-7; elsewhere torch's own."""
+    if x.device.type != "cpu" or x.dtype != torch.float32:
+        return x.tanh_()
+    return x.mul_(2).sigmoid_().mul_(2).sub_(1)

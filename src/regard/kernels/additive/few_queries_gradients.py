@@ -35,30 +35,11 @@ def step_kernel(
     d_context,  # [r dv], written: the sum of both parts
     d_scores,  # [r m] float32, written
     d_query,  # [r h], written
-    m,
-    h,
-    dv,
-    query_row,
-    key_row,
-    key_step,
-    value_row,
-    value_step,
-    weight_row,
-    first_row,
-    second_row,
-    given_weight_row,
-    raw_row,
-    context_row,
-    score_row,
-    d_query_row,
-    SECOND: tl.constexpr,
-    GIVEN: tl.constexpr,
-    BM: tl.constexpr,
-    BV: tl.constexpr,
-    BK: tl.constexpr,
-    BH: tl.constexpr,
+    m, h, dv, query_row, key_row, key_step, value_row, value_step, weight_row, first_row, second_row, given_weight_row,
+    raw_row, context_row, score_row, d_query_row,
+    SECOND: tl.constexpr, GIVEN: tl.constexpr, BM: tl.constexpr, BV: tl.constexpr, BK: tl.constexpr, BH: tl.constexpr,
     INTERPRETED: tl.constexpr,
-):
+):  # fmt: skip
     row = tl.program_id(0).to(tl.int64)
     end = tl.minimum(tl.load(lengths + row).to(tl.int32), m)
     query += row * query_row
@@ -148,44 +129,15 @@ def step_gradients(
     if not r:
         return
     step_kernel[(r,)](
-        query,
-        keys,
-        values,
-        vector,
-        lengths,
-        weights,
-        first,
-        first if second is None else second,
-        weights if d_output is None else d_output,
-        raw,
-        d_context,
-        d_scores,
-        d_query,
-        m,
-        h,
-        dv,
-        query.stride(0),
-        keys.stride(0),
-        keys.stride(1),
-        values.stride(0),
-        values.stride(1),
-        weights.stride(0),
-        first.stride(0),
-        0 if second is None else second.stride(0),
-        0 if d_output is None else d_output.stride(0),
-        raw.stride(0),
-        d_context.stride(0),
-        d_scores.stride(0),
-        d_query.stride(0),
-        SECOND=second is not None,
-        GIVEN=d_output is not None,
-        BM=summed,
-        BV=max(16, min(256 if half else 128, triton.next_power_of_2(dv))),
-        BK=scored,
-        BH=wide,
-        INTERPRETED=interpreted(),
-        num_warps=warps,
-    )
+        query, keys, values, vector, lengths, weights, first, first if second is None else second,
+        weights if d_output is None else d_output, raw, d_context, d_scores, d_query, m, h, dv, query.stride(0),
+        keys.stride(0), keys.stride(1), values.stride(0), values.stride(1), weights.stride(0), first.stride(0),
+        0 if second is None else second.stride(0), 0 if d_output is None else d_output.stride(0), raw.stride(0),
+        d_context.stride(0), d_scores.stride(0), d_query.stride(0),
+        SECOND=second is not None, GIVEN=d_output is not None, BM=summed,
+        BV=max(16, min(256 if half else 128, triton.next_power_of_2(dv))), BK=scored, BH=wide,
+        INTERPRETED=interpreted(), num_warps=warps,
+    )  # fmt: skip
 
 
 @triton.jit(do_not_specialize=["n", "m", "score_row", "score_step"])
@@ -198,21 +150,9 @@ def gather_kernel(
     d_scores,  # [r n m] float32
     d_keys,  # [r m h], written
     d_vector,  # [r h] float32, written: a row's share
-    n,
-    m,
-    h,
-    query_row,
-    query_step,
-    key_row,
-    key_step,
-    score_row,
-    score_step,
-    d_key_row,
-    d_key_step,
-    BM: tl.constexpr,
-    BH: tl.constexpr,
-    INTERPRETED: tl.constexpr,
-):
+    n, m, h, query_row, query_step, key_row, key_step, score_row, score_step, d_key_row, d_key_step,
+    BM: tl.constexpr, BH: tl.constexpr, INTERPRETED: tl.constexpr,
+):  # fmt: skip
     row = tl.program_id(0).to(tl.int64)
     x = tl.program_id(1) * BH + tl.arange(0, BH)
     some = x < h
@@ -259,27 +199,8 @@ def key_gradients(
     wide = min(64, max(16, triton.next_power_of_2(h)))
     if r:
         gather_kernel[(r, triton.cdiv(h, wide))](
-            query,
-            keys,
-            vector,
-            lengths,
-            d_scores,
-            d_keys,
-            shares,
-            n,
-            m,
-            h,
-            query.stride(0),
-            query.stride(1),
-            keys.stride(0),
-            keys.stride(1),
-            d_scores.stride(0),
-            d_scores.stride(1),
-            d_keys.stride(0),
-            d_keys.stride(1),
-            BM=16 if m <= 16 else 32,
-            BH=wide,
-            INTERPRETED=interpreted(),
-            num_warps=4,
-        )
+            query, keys, vector, lengths, d_scores, d_keys, shares, n, m, h, query.stride(0), query.stride(1),
+            keys.stride(0), keys.stride(1), d_scores.stride(0), d_scores.stride(1), d_keys.stride(0), d_keys.stride(1),
+            BM=16 if m <= 16 else 32, BH=wide, INTERPRETED=interpreted(), num_warps=4,
+        )  # fmt: skip
     return d_keys, shares.sum(0)

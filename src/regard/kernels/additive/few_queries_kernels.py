@@ -31,26 +31,12 @@ def look(
     context,  # [s r n dv], written
     tops,  # [s r n], written where there are several splits: the largest score of a split
     totals,  # [s r n]: the sum of its exponentials
-    n,
-    m,
-    h,
-    dv,
+    n, m, h, dv,
     chunk,  # keys of a split
     inverse,  # of the temperature
-    query_row,
-    query_step,
-    key_row,
-    key_step,
-    value_row,
-    value_step,
-    vector_row,
-    weight_row,
-    weight_step,
-    context_split,
-    context_row,
-    context_step,
-    LENGTHS: tl.constexpr,
-    SPLIT: tl.constexpr,
+    query_row, query_step, key_row, key_step, value_row, value_step, vector_row, weight_row, weight_step, context_split,
+    context_row, context_step,
+    LENGTHS: tl.constexpr, SPLIT: tl.constexpr,
     BN: tl.constexpr,  # 1, or 16: queries
     BK: tl.constexpr,  # keys of a block of the scores
     BM: tl.constexpr,  # of the sum
@@ -58,9 +44,8 @@ def look(
     BLOCKS: tl.constexpr,  # of h: 1 or 2 stay in registers for all queries; 0: more, which do not
     BS: tl.constexpr,  # weights of a block of the softmax
     SHORT: tl.constexpr,  # one such block has all keys
-    BV: tl.constexpr,
-    INTERPRETED: tl.constexpr,
-):
+    BV: tl.constexpr, INTERPRETED: tl.constexpr,
+):  # fmt: skip
     """Compute the scores of all keys, their softmax, and the sum of values, in turn; the weights lie in memory."""
     row = tl.program_id(0).to(tl.int64)
     split = tl.program_id(1).to(tl.int64)
@@ -196,22 +181,9 @@ def combine(
     totals,
     weights,  # [r n m], each split's own; made those of all
     context,  # [r n dv], written
-    n,
-    m,
-    dv,
-    chunk,
-    splits,
-    part_split,
-    part_row,
-    part_step,
-    weight_row,
-    weight_step,
-    context_row,
-    context_step,
-    BSPLIT: tl.constexpr,
-    BS: tl.constexpr,
-    BV: tl.constexpr,
-):
+    n, m, dv, chunk, splits, part_split, part_row, part_step, weight_row, weight_step, context_row, context_step,
+    BSPLIT: tl.constexpr, BS: tl.constexpr, BV: tl.constexpr,
+):  # fmt: skip
     """Combine the splits of a row, weighed by their share of the exponentials. A program a row and query."""
     row = tl.program_id(0).to(tl.int64)
     i = tl.program_id(1)

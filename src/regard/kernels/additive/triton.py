@@ -12,9 +12,9 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from regard.kernels.eager import eager_function
 from regard.kernels.reference import Call
 from regard.kernels.span_limits import broadcast
+from regard.kernels.triton import eager_function
 
 BLOCK = 64  # queries and keys of a tile
 ROOM = 1 << 28  # bytes of scores held at once where no backward pass needs them
@@ -237,7 +237,7 @@ def all_limits(lengths, causal, start, centre, middle, radius, mask):  # type: i
 
 def exponentials(x: Tensor, inverse: Tensor | None, heads: int, major: bool) -> tuple[Tensor, Tensor]:
     """Compute e^{2x}, hidden units first or last, two to 64 bits; and the largest 2x of each block."""
-    from regard.kernels.additive.triton_kernels import forward
+    from regard.kernels.additive import forward_kernels as forward
 
     rows, n, h = x.shape
     n_pad, h_pad = padded(n), -(-h // 4) * 4
@@ -253,7 +253,7 @@ def exponentials(x: Tensor, inverse: Tensor | None, heads: int, major: bool) -> 
 
 def score(query, keys, vector, out, limits, temperature):  # type: ignore[no-untyped-def]
     """Write all scores within the limits into `out` [r n m], padded, and each tile's part of the log-sum-exp."""
-    from regard.kernels.additive.triton_kernels import forward
+    from regard.kernels.additive import forward_kernels as forward
 
     (rows, n, h), m, heads = query.shape, keys.shape[1], vector.shape[0]
     n_pad, m_pad, h_pad = padded(n), padded(m), -(-h // 4) * 4
@@ -277,7 +277,7 @@ def score(query, keys, vector, out, limits, temperature):  # type: ignore[no-unt
 
 def weigh(scored, partial, values, out, lse, limits) -> None:  # type: ignore[no-untyped-def]
     """Compute contexts and the log-sum-exp of every query's scores."""
-    from regard.kernels.additive.triton_kernels import forward
+    from regard.kernels.additive import forward_kernels as forward
 
     (rows, n, dv), m = out.shape, values.shape[1]
     n_pad, m_pad = padded(n), padded(m)
@@ -290,7 +290,7 @@ def weigh(scored, partial, values, out, lse, limits) -> None:  # type: ignore[no
 
 def weights_backward(grad, values, context, scored, lse, limits, temperature):  # type: ignore[no-untyped-def]
     """Compute the gradient of the scores, [r n m] and [r m n], and of the values."""
-    from regard.kernels.additive.triton_kernels import backward
+    from regard.kernels.additive import backward_kernels as backward
 
     (rows, n, dv), m = context.shape, values.shape[1]
     n_pad, m_pad = padded(n), padded(m)
@@ -317,7 +317,7 @@ def weights_backward(grad, values, context, scored, lse, limits, temperature):  
 
 def scores_backward(g, turned, query, keys, vector, limits):  # type: ignore[no-untyped-def]
     """Compute the gradients of query, keys and vector from the scores'."""
-    from regard.kernels.additive.triton_kernels import backward
+    from regard.kernels.additive import backward_kernels as backward
 
     rows, (heads, h) = query.shape[0], vector.shape
     h_pad = -(-h // 4) * 4

@@ -1,6 +1,14 @@
-"""Bilinear softmax attention through torch's fused scaled_dot_product_attention."""
+"""Bilinear softmax attention by what torch has: its fused products, its kernel for packed sequences, plain products.
 
-# b batch · n queries · m keys · d width
+The plain ones are for a few queries, with a softmax between them. On a CPU the fused kernel gives each row and head to
+one thread and does not gain from a second one where queries are few, as the hypotheses of a beam are. The scores of a
+few queries are small, so that nothing is lost by writing them.
+"""
+
+# b batch · n queries · m keys · t all tokens · a heads · d width
+import inspect
+import math
+from functools import cache
 from typing import Any
 
 import torch
@@ -8,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from regard.kernels.reference import Call
+from regard.kernels.reference import Call, bilinear_scores, matmul_wide
 from regard.kernels.span_limits import broadcast
 
 SHORT = 128  # keys up to here are where the memory-efficient kernel beats flash and cuDNN on Hopper
@@ -95,3 +103,49 @@ def kernel_order(call: Call, masked: bool) -> list[SDPBackend]:
     if masked or call.keys.shape[-2] <= SHORT or max(call.query.shape[-1], call.values.shape[-1]) > WIDE:
         fused = [SDPBackend.EFFICIENT_ATTENTION, SDPBackend.CUDNN_ATTENTION, SDPBackend.FLASH_ATTENTION]
     return [*fused, SDPBackend.MATH]
+
+
+def attend_few_queries(call: Call) -> Tensor:
+    """Compute the reference's sum."""
+    scores = bilinear_scores(call.query, call.keys, call.scale / call.temperature)
+    mask, some = merge_mask(call, scores.dtype)
+    if mask is not None:
+        scores = scores.masked_fill(~mask, -torch.inf) if mask.dtype == torch.bool else scores + mask
+    context = matmul_wide(scores.softmax(-1), call.values).to(call.values.dtype)
+    return context if some is None else context.masked_fill(~some, 0.0)
+
+
+def attend_packed(call: Call) -> Tensor:
+    """Attend over packed sequences, [t d] or [a t d], by torch's varlen_attn: in half precision on CUDA."""
+    from torch.nn.attention.varlen import varlen_attn
+
+    inputs, options = varlen_arguments(call, takes_scale())
+    context: Any = varlen_attn(*inputs, **options)
+    return context.transpose(0, 1) if call.query.ndim == 3 else context.squeeze(1)
+
+
+def varlen_arguments(call: Call, scaled: bool) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Build varlen_attn's arguments: query, keys and values [t a d], where sequences begin, the longest; and its
+    options.
+
+    `scaled`: whether these have a scale.
+    """
+    layout = call.limits.layout
+    assert layout is not None
+    scale, query = call.scale / call.temperature, call.query
+    options: dict[str, Any] = {"window_size": (-1, -1) if call.limits.causal is None else (-1, 0)}
+    if scaled:  # in float32, behind the product
+        options["scale"] = scale
+    elif (rest := scale * math.sqrt(query.shape[-1])) != 1.0:  # it scales by 1/√d by itself: the rest, beforehand
+        query = query * rest
+    tensors = [x.transpose(0, 1) if x.ndim == 3 else x.unsqueeze(1) for x in (query, call.keys, call.values)]
+    where = layout.offsets.int(), layout.key_offsets.int(), layout.longest, layout.longest_key
+    return (*tensors, *where), options
+
+
+@cache
+def takes_scale() -> bool:
+    """Return whether this torch's varlen_attn can be told the scale."""
+    from torch.nn.attention.varlen import varlen_attn
+
+    return "scale" in inspect.signature(varlen_attn).parameters

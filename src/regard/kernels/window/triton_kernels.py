@@ -6,7 +6,7 @@ from typing import no_type_check
 import triton
 import triton.language as tl
 
-from regard.kernels.additive.triton_kernels.arithmetic import product, start_of, tanh
+from regard.kernels.additive.forward_kernels import product, start_of, tanh
 
 
 @triton.jit

@@ -1,6 +1,6 @@
 """Heads that read and write a memory of places: content, gate, shift, sharpen (Graves et al. 2014, section 3.3).
 
-The formulas stand in `regard.models.ntm.model`, whose machine these heads are part of.
+The formulas stand in `regard.models.ntm`, whose machine these heads are part of.
 """
 
 # b sentences or rows · d width of the controller · p parts of its state · h heads of a kind

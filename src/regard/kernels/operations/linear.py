@@ -1,0 +1,111 @@
+"""Matrix products: oneDNN with packed weights inside of `pack_weights()` on a CPU, torch's own product elsewhere.
+
+A search asks for a product with the same W at every step. On a CPU `F.linear` writes the bias into the result, adds the
+product to it, and rearranges W anew in every call. oneDNN keeps W in the layout that its kernels read, and adds the
+bias on the way.
+"""
+
+# b rows · e width in · d width out
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from regard.kernels.table import Condition, Request, Row, compiling
+
+LARGE = 1 << 16  # numbers of W from which packing pays
+
+
+CPU = Row(
+    name="cpu",
+    devices=("cpu",),
+    dtypes=(torch.float32,),
+    features=frozenset(),
+    conditions=(
+        Condition(
+            lambda request: request.sizes["weight"] >= LARGE and request.sizes["input"] > 0,
+            f"packing pays for weights of at least {LARGE} numbers and an input that is not empty",
+        ),
+    ),
+)
+
+
+class Linear(nn.Linear):
+    """A drop-in for `torch.nn.Linear` that calls `linear`."""
+
+    def forward(self, x: Float[Tensor, "*b e"]) -> Float[Tensor, "*b d"]:
+        """Compute x Wᵀ + b."""
+        return linear(x, self.weight, self.bias)
+
+
+def linear(
+    x: Float[Tensor, "*b e"], weight: Float[Tensor, "d e"], bias: Float[Tensor, " d"] | None = None
+) -> Float[Tensor, "*b d"]:
+    """Compute x Wᵀ + b."""
+    if store.weights is not None and CPU.serves(describe(x, weight)):
+        return linear_packed(x, weight, bias)
+    return F.linear(x, weight, bias)
+
+
+def describe(x: Tensor, weight: Tensor) -> Request:
+    """Put a call into plain data."""
+    features = compiling()
+    if torch.is_grad_enabled() and (x.requires_grad or weight.requires_grad):
+        features += ("a backward pass",)
+    if torch.is_autocast_enabled(x.device.type):
+        features += ("autocast",)
+    return Request(x.device.type, (x.dtype, weight.dtype), features, {"input": x.numel(), "weight": weight.numel()})
+
+
+# ---- packed weights
+
+
+class Store(threading.local):
+    """Packed weights by where the weight lies, beside the weight itself; None where nothing is to be packed.
+
+    Thread-local, as is the choice of a backend: one thread's search packs nothing for another.
+    """
+
+    weights: dict[tuple[int, torch.Size, tuple[int, ...]], tuple[Tensor, Tensor]] | None = None
+
+
+store = Store()
+
+
+@contextmanager
+def pack_weights() -> Iterator[None]:
+    """Pack weights when they are first used inside the block, in this thread; they must not change meanwhile.
+
+    Where torch has no oneDNN, nothing is packed.
+    """
+    if store.weights is not None or not has_onednn():  # an outer block has begun already
+        yield
+        return
+    store.weights = {}
+    try:
+        yield
+    finally:
+        store.weights = None
+
+
+def has_onednn() -> bool:
+    """Return whether torch has oneDNN's product of a packed weight, and may use it."""
+    available = torch.backends.mkldnn.is_available() and torch.backends.mkldnn.enabled
+    return bool(available) and hasattr(torch.ops.mkldnn, "_linear_pointwise")
+
+
+def linear_packed(
+    x: Float[Tensor, "*b e"], weight: Float[Tensor, "d e"], bias: Float[Tensor, " d"] | None = None
+) -> Float[Tensor, "*b d"]:
+    """Compute x Wᵀ + b with the packed W."""
+    weights = store.weights
+    assert weights is not None
+    key = weight.data_ptr(), weight.shape, weight.stride()
+    if key not in weights:  # the weight is kept beside its packing, so that nothing else gets its address
+        weights[key] = torch.ops.mkldnn._reorder_linear_weight(weight.detach().contiguous(), None), weight
+    result: Tensor = torch.ops.mkldnn._linear_pointwise(x, weights[key][0], bias, "none", [], "")
+    return result

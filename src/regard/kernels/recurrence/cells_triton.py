@@ -1,0 +1,360 @@
+r"""A step of a GRU or an LSTM behind its matrix products, forward and backward, a Triton kernel each.
+
+A cell reads $x$, what its input gives to the gates, and $s$, what its state gives; arithmetic is in float32.
+
+- LSTM: $i, f, o = \sigma(x + s)$, $g = \tanh(x + s)$, $c' = f c + i g$, $h' = o \tanh c'$.
+- GRU: $r, z = \sigma(x + s + b)$, $u = s_n + b_n$, $\tilde h = \tanh(x_n + r u)$, $h' = z h + (1 - z) \tilde h$.
+
+Several directions run side by side; the second reads every row from its own end: at step t of a row of length l it is
+at position l - 1 - t, and at t itself beyond. So a kernel finds its place, and nothing is turned round. Kept for the
+backward pass are the gates after their activations, and an LSTM's cells, or a GRU's states.
+"""
+
+# k directions · b rows · n positions · d width of a state · g gates, 4d or 3d
+from typing import no_type_check
+
+import triton
+import triton.language as tl
+from torch import Tensor
+
+
+def grid(k: int, b: int, d: int) -> tuple[tuple[int, int, int], dict[str, int]]:
+    """Return the launch grid: a program for each row, direction and block of the width."""
+    block = min(512, triton.next_power_of_2(d))
+    return (b, triton.cdiv(d, block), k), {"BLOCK": block, "num_warps": max(1, block // 256)}
+
+
+def ways(x: Tensor) -> tuple[int, int]:
+    """Return the strides of [k b _] over directions and rows."""
+    assert x.stride(2) == 1
+    return x.stride(0), x.stride(1)
+
+
+def strides_of(x: Tensor | None) -> tuple[int, int, int]:
+    """Return the strides of [b n k _] over rows, positions and directions."""
+    if x is None:
+        return 0, 0, 0
+    assert x.stride(3) == 1
+    return x.stride(0), x.stride(1), x.stride(2)
+
+
+def lstm(
+    x: Tensor,
+    s: Tensor,
+    before: Tensor,
+    after: Tensor,
+    gates: Tensor,
+    state: Tensor,
+    t: int,
+    out: Tensor | None = None,
+    lengths: Tensor | None = None,
+) -> None:
+    """Take an LSTM's step t: [b n k 4d], [k b 4d] and c -> c', the gates and h' [k b d], which goes into `out` too."""
+    k, b, d = before.shape
+    programs, options = grid(k, b, d)
+    lstm_kernel[programs](
+        x, s, before, after, gates, state, state if out is None else out, x if lengths is None else lengths, t, d,
+        *strides_of(x), *ways(s), *ways(before), *ways(gates), *ways(state), *strides_of(out),
+        TURNED=lengths is not None, OUT=out is not None, **options,
+    )  # fmt: skip
+
+
+def lstm_backward(
+    gates: Tensor,
+    before: Tensor,
+    after: Tensor,
+    d_output: Tensor | None,
+    carried: Tensor | None,
+    d_cell: Tensor,
+    d_gates: Tensor,
+    t: int,
+    d_x: Tensor | None = None,
+    lengths: Tensor | None = None,
+) -> None:
+    """Go back over step t: the gates' gradients before activation, from those of h' (two parts) and c' (made c's)."""
+    k, b, d = before.shape
+    programs, options = grid(k, b, d)
+    lstm_backward_kernel[programs](
+        gates, before, after, gates if d_output is None else d_output, gates if carried is None else carried, d_cell,
+        d_gates, d_gates if d_x is None else d_x, gates if lengths is None else lengths, t, d, *ways(gates),
+        *ways(before), *strides_of(d_output), *((0, 0) if carried is None else ways(carried)), *ways(d_cell),
+        *ways(d_gates), *strides_of(d_x),
+        TURNED=lengths is not None, D_OUTPUT=d_output is not None, CARRIED=carried is not None, OUT=d_x is not None,
+        **options,
+    )  # fmt: skip
+
+
+def gru(
+    x: Tensor,
+    s: Tensor,
+    bias: Tensor,
+    before: Tensor,
+    after: Tensor,
+    gates: Tensor,
+    state: Tensor,
+    t: int,
+    out: Tensor | None = None,
+    lengths: Tensor | None = None,
+) -> None:
+    """Take a GRU's step t: [b n k 3d], [k b 3d or 4d], [k 3d], h -> h' in float32, r, z, proposal, u, h' as `state`."""
+    k, b, d = before.shape
+    programs, options = grid(k, b, d)
+    gru_kernel[programs](
+        x, s, bias, before, after, gates, state, state if out is None else out, x if lengths is None else lengths, t, d,
+        *strides_of(x), *ways(s), *ways(before), *ways(gates), *ways(state), *strides_of(out),
+        TURNED=lengths is not None, OUT=out is not None, FOURTH=s.shape[2] == 4 * d, **options,
+    )  # fmt: skip
+
+
+def gru_backward(
+    gates: Tensor,
+    before: Tensor,
+    d_output: Tensor | None,
+    carried: Tensor | None,
+    d_state: Tensor,
+    d_gates: Tensor,
+    d_x: Tensor,
+    t: int,
+    lengths: Tensor | None = None,
+) -> None:
+    """Go back over step t: the gradients of s and x, from those of h' (three parts, the last becomes that of h)."""
+    k, b, d = before.shape
+    programs, options = grid(k, b, d)
+    gru_backward_kernel[programs](
+        gates, before, gates if d_output is None else d_output, gates if carried is None else carried, d_state, d_gates,
+        d_x, gates if lengths is None else lengths, t, d, *ways(gates), *ways(before), *strides_of(d_output),
+        *((0, 0) if carried is None else ways(carried)), *ways(d_state), *ways(d_gates), *strides_of(d_x),
+        TURNED=lengths is not None, D_OUTPUT=d_output is not None, CARRIED=carried is not None,
+        FOURTH=d_gates.shape[2] == 4 * d, **options,
+    )  # fmt: skip
+
+
+# ---- kernels
+
+
+@triton.jit
+@no_type_check
+def sigmoid(x):
+    return 1 / (1 + tl.exp(-x))
+
+
+@triton.jit
+@no_type_check
+def curved(x):
+    """Compute tanh, right to 1e-7."""
+    return 2 / (1 + tl.exp(-2 * x)) - 1
+
+
+@triton.jit
+@no_type_check
+def position(lengths, row, direction, t, TURNED: tl.constexpr):
+    """Return where a row's direction is at step t."""
+    place = t
+    if TURNED:
+        length = tl.load(lengths + row).to(tl.int32)
+        place = tl.where((direction == 1) & (t < length), length - 1 - t, t)
+    return place.to(tl.int64)
+
+
+@triton.jit(do_not_specialize=["t"])
+@no_type_check
+def lstm_kernel(
+    x,  # [b n k g] by its strides
+    s,  # [k b g]
+    before,  # [k b d] float32: c
+    after,  # c'
+    gates,  # [k b g]
+    state,  # [k b d]: h'
+    out,  # [b n k d]: h' again, in its place
+    lengths, t, d, x_row, x_place, x_way, s_way, s_row, cell_way, cell_row, gate_way, gate_row, state_way, state_row,
+    out_row, out_place, out_way,
+    TURNED: tl.constexpr, OUT: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    row = tl.program_id(0).to(tl.int64)
+    way = tl.program_id(2).to(tl.int64)
+    at = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    some = at < d
+    place = position(lengths, row, tl.program_id(2), t, TURNED)
+    x += row * x_row + place * x_place + way * x_way + at
+    s += way * s_way + row * s_row + at
+    gates += way * gate_way + row * gate_row + at
+    i = sigmoid(tl.load(x, mask=some, other=0.0).to(tl.float32) + tl.load(s, mask=some, other=0.0).to(tl.float32))
+    f = sigmoid(
+        tl.load(x + d, mask=some, other=0.0).to(tl.float32) + tl.load(s + d, mask=some, other=0.0).to(tl.float32)
+    )
+    g = curved(
+        tl.load(x + 2 * d, mask=some, other=0.0).to(tl.float32)
+        + tl.load(s + 2 * d, mask=some, other=0.0).to(tl.float32)
+    )
+    o = sigmoid(
+        tl.load(x + 3 * d, mask=some, other=0.0).to(tl.float32)
+        + tl.load(s + 3 * d, mask=some, other=0.0).to(tl.float32)
+    )
+    c = f * tl.load(before + way * cell_way + row * cell_row + at, mask=some, other=0.0) + i * g
+    h = o * curved(c)
+    kind = gates.dtype.element_ty
+    tl.store(gates, i.to(kind), mask=some)
+    tl.store(gates + d, f.to(kind), mask=some)
+    tl.store(gates + 2 * d, g.to(kind), mask=some)
+    tl.store(gates + 3 * d, o.to(kind), mask=some)
+    tl.store(after + way * cell_way + row * cell_row + at, c, mask=some)
+    tl.store(state + way * state_way + row * state_row + at, h.to(state.dtype.element_ty), mask=some)
+    if OUT:
+        tl.store(out + row * out_row + place * out_place + way * out_way + at, h.to(out.dtype.element_ty), mask=some)
+
+
+@triton.jit(do_not_specialize=["t"])
+@no_type_check
+def lstm_backward_kernel(
+    gates,  # [k b g]
+    before,  # [k b d]: c
+    after,  # c'
+    d_output,  # [b n k d] by its strides: the gradient of h' as an output
+    carried,  # [k b d]: that of h' from the next step
+    d_cell,  # [k b d] float32: that of c', made that of c
+    d_gates,  # [k b g], written
+    d_x,  # [b n k g], written: the same, in its place
+    lengths, t, d, gate_way, gate_row, cell_way, cell_row, d_output_row, d_output_place, d_output_way, carried_way,
+    carried_row, d_cell_way, d_cell_row, d_way, d_row, d_x_row, d_x_place, d_x_way,
+    TURNED: tl.constexpr, D_OUTPUT: tl.constexpr, CARRIED: tl.constexpr, OUT: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    row = tl.program_id(0).to(tl.int64)
+    way = tl.program_id(2).to(tl.int64)
+    at = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    some = at < d
+    place = position(lengths, row, tl.program_id(2), t, TURNED)
+    gates += way * gate_way + row * gate_row + at
+    i = tl.load(gates, mask=some, other=0.0).to(tl.float32)
+    f = tl.load(gates + d, mask=some, other=0.0).to(tl.float32)
+    g = tl.load(gates + 2 * d, mask=some, other=0.0).to(tl.float32)
+    o = tl.load(gates + 3 * d, mask=some, other=0.0).to(tl.float32)
+    earlier = tl.load(before + way * cell_way + row * cell_row + at, mask=some, other=0.0)
+    bent = curved(tl.load(after + way * cell_way + row * cell_row + at, mask=some, other=0.0))
+    dh = tl.zeros([BLOCK], tl.float32)
+    if D_OUTPUT:
+        dh += tl.load(
+            d_output + row * d_output_row + place * d_output_place + way * d_output_way + at, mask=some, other=0.0
+        ).to(tl.float32)
+    if CARRIED:
+        dh += tl.load(carried + way * carried_way + row * carried_row + at, mask=some, other=0.0).to(tl.float32)
+    d_cell += way * d_cell_way + row * d_cell_row + at
+    dc = tl.load(d_cell, mask=some, other=0.0) + dh * o * (1 - bent * bent)
+    tl.store(d_cell, dc * f, mask=some)
+    di = dc * g * i * (1 - i)
+    df = dc * earlier * f * (1 - f)
+    dg = dc * i * (1 - g * g)
+    do = dh * bent * o * (1 - o)
+    d_gates += way * d_way + row * d_row + at
+    kind = d_gates.dtype.element_ty
+    tl.store(d_gates, di.to(kind), mask=some)
+    tl.store(d_gates + d, df.to(kind), mask=some)
+    tl.store(d_gates + 2 * d, dg.to(kind), mask=some)
+    tl.store(d_gates + 3 * d, do.to(kind), mask=some)
+    if OUT:
+        d_x += row * d_x_row + place * d_x_place + way * d_x_way + at
+        tl.store(d_x, di.to(kind), mask=some)
+        tl.store(d_x + d, df.to(kind), mask=some)
+        tl.store(d_x + 2 * d, dg.to(kind), mask=some)
+        tl.store(d_x + 3 * d, do.to(kind), mask=some)
+
+
+@triton.jit(do_not_specialize=["t"])
+@no_type_check
+def gru_kernel(
+    x,  # [b n k 3d]
+    s,  # [k b 3d], or 4d
+    bias,  # [k 3d]
+    before,  # [k b d] float32: h
+    after,  # h'
+    gates,  # [k b 4d]: r, z, what is proposed, u
+    state,  # [k b d]: h' once more
+    out,  # [b n k d]
+    lengths, t, d, x_row, x_place, x_way, s_way, s_row, cell_way, cell_row, gate_way, gate_row, state_way, state_row,
+    out_row, out_place, out_way,
+    TURNED: tl.constexpr, OUT: tl.constexpr, FOURTH: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    row = tl.program_id(0).to(tl.int64)
+    way = tl.program_id(2).to(tl.int64)
+    at = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    some = at < d
+    place = position(lengths, row, tl.program_id(2), t, TURNED)
+    x += row * x_row + place * x_place + way * x_way + at
+    s += way * s_way + row * s_row + at
+    bias += way * 3 * d + at
+    gates += way * gate_way + row * gate_row + at
+    r = sigmoid(
+        tl.load(x, mask=some, other=0.0).to(tl.float32)
+        + tl.load(s, mask=some, other=0.0).to(tl.float32)
+        + tl.load(bias, mask=some, other=0.0).to(tl.float32)
+    )
+    z = sigmoid(
+        tl.load(x + d, mask=some, other=0.0).to(tl.float32)
+        + tl.load(s + d, mask=some, other=0.0).to(tl.float32)
+        + tl.load(bias + d, mask=some, other=0.0).to(tl.float32)
+    )
+    u = tl.load(s + 2 * d, mask=some, other=0.0).to(tl.float32)
+    u += tl.load(bias + 2 * d, mask=some, other=0.0).to(tl.float32)
+    put = tl.load(x + 2 * d, mask=some, other=0.0).to(tl.float32)
+    if FOURTH:
+        put += tl.load(s + 3 * d, mask=some, other=0.0).to(tl.float32)
+    proposed = curved(put + r * u)
+    h = proposed + z * (tl.load(before + way * cell_way + row * cell_row + at, mask=some, other=0.0) - proposed)
+    kind = gates.dtype.element_ty
+    tl.store(gates, r.to(kind), mask=some)
+    tl.store(gates + d, z.to(kind), mask=some)
+    tl.store(gates + 2 * d, proposed.to(kind), mask=some)
+    tl.store(gates + 3 * d, u.to(kind), mask=some)
+    tl.store(after + way * cell_way + row * cell_row + at, h, mask=some)
+    tl.store(state + way * state_way + row * state_row + at, h.to(state.dtype.element_ty), mask=some)
+    if OUT:
+        tl.store(out + row * out_row + place * out_place + way * out_way + at, h.to(out.dtype.element_ty), mask=some)
+
+
+@triton.jit(do_not_specialize=["t"])
+@no_type_check
+def gru_backward_kernel(
+    gates,  # [k b 4d]
+    before,  # [k b d]: h
+    d_output,  # [b n k d]
+    carried,  # [k b d]: the gradient of h' from the next step's products
+    d_state,  # [k b d] float32: that which passed by them; made that of h
+    d_gates,  # [k b 3d], or 4d: that of s
+    d_x,  # [b n k 3d]
+    lengths, t, d, gate_way, gate_row, cell_way, cell_row, d_output_row, d_output_place, d_output_way, carried_way,
+    carried_row, d_state_way, d_state_row, d_way, d_row, d_x_row, d_x_place, d_x_way,
+    TURNED: tl.constexpr, D_OUTPUT: tl.constexpr, CARRIED: tl.constexpr, FOURTH: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    row = tl.program_id(0).to(tl.int64)
+    way = tl.program_id(2).to(tl.int64)
+    at = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    some = at < d
+    place = position(lengths, row, tl.program_id(2), t, TURNED)
+    gates += way * gate_way + row * gate_row + at
+    r = tl.load(gates, mask=some, other=0.0).to(tl.float32)
+    z = tl.load(gates + d, mask=some, other=0.0).to(tl.float32)
+    proposed = tl.load(gates + 2 * d, mask=some, other=0.0).to(tl.float32)
+    u = tl.load(gates + 3 * d, mask=some, other=0.0).to(tl.float32)
+    h = tl.load(before + way * cell_way + row * cell_row + at, mask=some, other=0.0)
+    d_state += way * d_state_way + row * d_state_row + at
+    dh = tl.load(d_state, mask=some, other=0.0)
+    if D_OUTPUT:
+        dh += tl.load(
+            d_output + row * d_output_row + place * d_output_place + way * d_output_way + at, mask=some, other=0.0
+        ).to(tl.float32)
+    if CARRIED:
+        dh += tl.load(carried + way * carried_way + row * carried_row + at, mask=some, other=0.0).to(tl.float32)
+    tl.store(d_state, dh * z, mask=some)
+    dn = dh * (1 - z) * (1 - proposed * proposed)
+    dr = dn * u * r * (1 - r)
+    dz = dh * (h - proposed) * z * (1 - z)
+    d_gates += way * d_way + row * d_row + at
+    d_x += row * d_x_row + place * d_x_place + way * d_x_way + at
+    kind = d_gates.dtype.element_ty
+    tl.store(d_gates, dr.to(kind), mask=some)
+    tl.store(d_gates + d, dz.to(kind), mask=some)
+    tl.store(d_gates + 2 * d, (dn * r).to(kind), mask=some)
+    if FOURTH:
+        tl.store(d_gates + 3 * d, dn.to(kind), mask=some)
+    tl.store(d_x, dr.to(kind), mask=some)
+    tl.store(d_x + d, dz.to(kind), mask=some)
+    tl.store(d_x + 2 * d, dn.to(kind), mask=some)

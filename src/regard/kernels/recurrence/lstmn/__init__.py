@@ -1,1 +1,0 @@
-"""The LSTMN: a cell that attends to all its earlier states."""

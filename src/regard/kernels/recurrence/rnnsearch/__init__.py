@@ -1,1 +1,0 @@
-"""RNNsearch's decoder: a cell that reads a context at every step."""

@@ -1,1 +1,0 @@
-"""Show, attend and tell: pictures to sentences."""

@@ -1,1 +1,0 @@
-"""An image classifier with self-attention over its grid."""

@@ -1,1 +1,0 @@
-"""A stack of blocks as a text classifier or a language model."""

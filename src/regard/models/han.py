@@ -1,0 +1,202 @@
+r"""Hierarchical attention: words make sentences and sentences a document, each weighed by how informative it is.
+
+Yang et al. 2016 (aclanthology.org/N16-1174). Of a sentence's words, read from both ends,
+
+$u_{it} = \tanh(W_w h_{it} + b_w)$, $\alpha_{it} \propto \exp(u_{it}^\top u_w)$, $s_i = \sum_t \alpha_{it} h_{it}$
+
+(equations 5 to 7): what is scored is u, against a learned vector u_w, and what is summed is h. The same over the
+sentences of a document gives v, and its label is $\mathrm{softmax}(W_c v + b_c)$.
+
+`attention = false` takes the mean or, number by number, the maximum in the place of the sums (the paper's HN-AVE and
+HN-MAX). `levels = 1`, which the paper does not have, reads all words of a document as one row, and weighs them at once.
+
+Dropout, which the paper does without, falls on embeddings, sentences and documents. Embeddings begin small, as most
+words say nothing about a label, and annotations as little more than their own word (`favour_own_input`).
+"""
+
+# b documents · s sentences, of all documents or of the longest · t of the longest · w words · d width of a state
+from collections.abc import Iterator
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from regard.attention import Attention, Dot, Learned, Lengths, call_records
+from regard.errors import ArgumentError
+from regard.models.config import HANConfig
+from regard.models.contract import Documents, Memory, Model, Notation, Reading, Tokens
+from regard.models.layers.cells import Bidirectional, Dropout
+from regard.models.layers.recurrent import can_bypass, make_linear, make_readout
+
+
+class HANModel(Model):
+    """A model that names a label for each of `Documents`.
+
+    `watch` sees its two attentions as `words` and `sentences`; the one of a single level, over all words, as `pooling`.
+    """
+
+    notation = Notation(
+        attentions={
+            level: {
+                "q": (f"u_{letter}", "the learned vector that decides what counts"),
+                "k": (f"u = tanh(W_{letter} h + b_{letter})", f"every {what}, as it is compared"),
+                "e": (f"uᵀ u_{letter}", "scores"),
+                "a": (f"α = softmax(uᵀ u_{letter})", ""),
+                "v": ("h = [h→; h←]", f"the annotation of every {what}"),
+                "Σ a v": (f"{whole} = Σ α h", f"the vector of {of}"),
+            }
+            for level, letter, what, whole, of in (
+                ("words", "w", "word", "s_i", "each sentence"),
+                ("sentences", "s", "sentence", "v", "the document"),
+                ("pooling", "w", "word", "v", "the document"),
+            )
+        },
+        readout=(Reading("readout", "input", "document vector v", "what the readout reads"),),
+    )
+
+    words: Attention | None
+    sentences: Attention | None
+    pooling: Attention | None
+
+    def __init__(self, config: HANConfig, source: int, target: int):
+        super().__init__()
+        self.config, width = config, 2 * config.size
+        self.embedding = nn.Embedding(source, config.embedding)
+        nn.init.normal_(self.embedding.weight, std=0.1)
+        self.word_states = Bidirectional(config.cell, config.embedding, config.size, 1)
+        favour_own_input(self.word_states)
+        if not self.flat:
+            self.sentence_states = Bidirectional(config.cell, width, config.size, 1)
+            favour_own_input(self.sentence_states)
+        self.words = self.sentences = self.pooling = None
+        if config.attention:
+            self.word_layer = make_linear(width, config.hidden)
+            if self.flat:
+                self.pooling = Attention(Dot(), query=Learned(1, config.hidden))
+            else:
+                self.sentence_layer = make_linear(width, config.hidden)
+                self.words = Attention(Dot(), query=Learned(1, config.hidden))
+                self.sentences = Attention(Dot(), query=Learned(1, config.hidden))
+        self.dropout = Dropout(config.dropout)
+        self.readout = make_readout(width, target)
+
+    @property
+    def flat(self) -> bool:
+        """Return whether there is one level: words, and no sentences."""
+        return self.config.levels == 1
+
+    def encode(self, source: Documents) -> Memory:
+        """Annotate every sentence, [h→; h←], in the context of its document; or, with one level, every word."""
+        if self.flat:
+            words = join_sentences(source)
+            return Memory(self.word_states(self.dropout(self.embedding(words.ids)), words.lengths), words.span)
+        vectors, lengths = self.sentence_vectors(source.words), source.sentences
+        most = max(1, int(lengths.max())) if len(lengths) else 1
+        real = torch.arange(most, device=lengths.device) < lengths[:, None]
+        rows = vectors.new_zeros(*real.shape, vectors.shape[-1]).masked_scatter(real[..., None], vectors)
+        return Memory(self.sentence_states(self.dropout(rows), lengths), Lengths(lengths))
+
+    def classify(self, memory: Memory) -> Float[Tensor, "b v"]:
+        """The scores of every label."""
+        return self.output(
+            self.dropout(self.pool("pooling" if self.flat else "sentences", memory.states, memory.lengths))
+        )
+
+    def pool(self, level: str, states: Float[Tensor, "r w d"], lengths: Int[Tensor, " r"]) -> Float[Tensor, "r d"]:
+        """Pool each row's states into one: weighed, or, without attention, their mean or maximum."""
+        attention: Attention | None = getattr(self, level)
+        if attention is not None:
+            layer = self.sentence_layer if level == "sentences" else self.word_layer
+            context: Tensor = attention(None, torch.tanh(layer(states)), states, span=Lengths(lengths))
+            return context[:, 0]
+        return (pool_max if self.config.pooling == "max" else pool_mean)(states, lengths)
+
+    def sentence_vectors(self, words: Tokens) -> Float[Tensor, "s d"]:
+        """Compute a vector for each sentence; those of similar length are read together, as most are short.
+
+        A watcher sees all of them in one call.
+        """
+        if not can_bypass(self.word_states, *([] if self.words is None else [self.words])):
+            return self.read(words.ids, words.lengths)
+        vectors, order = [], []
+        for rows, longest in group_by_length(words.lengths):
+            vectors.append(self.read(words.ids[rows, :longest], words.lengths[rows]))
+            order.append(rows)
+        if not vectors:
+            return self.readout.weight.new_zeros(0, 2 * self.config.size)
+        return torch.cat(vectors)[torch.cat(order).argsort()]
+
+    def read(self, ids: Int[Tensor, "s w"], lengths: Int[Tensor, " s"]) -> Float[Tensor, "s d"]:
+        """Read some sentences into a vector each."""
+        states = self.word_states(self.dropout(self.embedding(ids)), lengths)
+        return self.pool("words", states, lengths)
+
+    @torch.no_grad()
+    def weigh_documents(self, documents: Documents) -> tuple[Float[Tensor, "s w"], Float[Tensor, "b t"]]:
+        """Return how much each word counts in its sentence, and each sentence in its document; padding is 0.
+
+        Of a single level a sentence counts as much as its words together.
+        """
+        if not self.config.attention:
+            raise ArgumentError("model: attention = false, expected a model that weighs its words")
+        with call_records.watch_call(self) as looks:
+            self.classify(self.encode(documents))
+            if not self.flat:
+                return looks["words"].weights[:, 0], looks["sentences"].weights[:, 0]
+            weights = looks["pooling"].weights[:, 0]
+        lengths, words = documents.sentences, documents.words
+        flat = weights[join_sentences(documents).real]
+        counts = weights.new_zeros(words.ids.shape).masked_scatter(words.real, flat)
+        sums = counts.sum(1)
+        real = torch.arange(max(1, int(lengths.max())), device=lengths.device) < lengths[:, None]
+        sentences = weights.new_zeros(real.shape).masked_scatter(real, sums)
+        return counts / sums.clamp(min=torch.finfo(sums.dtype).tiny)[:, None], sentences
+
+
+def pool_mean(states: Float[Tensor, "r w d"], lengths: Int[Tensor, " r"]) -> Float[Tensor, "r d"]:
+    """Average each row's states; a row without states gets zeros."""
+    real = torch.arange(states.shape[1], device=states.device) < lengths[:, None]
+    return states.masked_fill(~real[..., None], 0).sum(1) / lengths.clamp(min=1)[:, None].to(states)
+
+
+def pool_max(states: Float[Tensor, "r w d"], lengths: Int[Tensor, " r"]) -> Float[Tensor, "r d"]:
+    """Take the maximum over each row's states; a row without states gets zeros."""
+    real = torch.arange(states.shape[1], device=states.device) < lengths[:, None]
+    maxima = states.masked_fill(~real[..., None], -torch.inf).amax(1)
+    return maxima.masked_fill(lengths[:, None] == 0, 0)
+
+
+def join_sentences(source: Documents) -> Tokens:
+    """Join the sentences of each document to one row of words."""
+    ends = F.pad(source.words.lengths.cumsum(0), (1, 0))[source.sentences.cumsum(0)]  # words up to a document's last
+    lengths = ends.diff(prepend=ends.new_zeros(1))
+    most = max(1, int(lengths.max())) if len(lengths) else 1
+    real = torch.arange(most, device=lengths.device) < lengths[:, None]
+    ids = source.words.ids.new_zeros(real.shape).masked_scatter(real, source.words.ids[source.words.real])
+    return Tokens.of(ids, lengths)
+
+
+@torch.no_grad()
+def favour_own_input(states: Bidirectional) -> None:
+    """Make an annotation begin as little more than its own word or sentence.
+
+    Every state of a sentence can tell of each word in it, and so the word next to the one that counts, or the full
+    stop, may be weighed in its place. A GRU whose update gate lets go more than it keeps begins at the word itself, and
+    learns to carry what it needs.
+    """
+    for layer in (*states.forwards, *states.backwards):
+        if layer.kind == "gru":
+            _, update, _ = layer.net.bias_ih_l0.chunk(3)
+            update.fill_(-1.0)
+
+
+def group_by_length(lengths: Int[Tensor, " s"]) -> Iterator[tuple[Int[Tensor, " r"], int]]:
+    """Group rows whose lengths are within a factor of two, with the longest of each: at most half is padding."""
+    sizes, order = lengths.cpu().sort()
+    start, count = 0, len(sizes)
+    while start < count:
+        most = max(1, 2 * int(sizes[start]))
+        end = int(torch.searchsorted(sizes, most, right=True))
+        yield order[start:end].to(lengths.device), max(1, int(sizes[end - 1]))
+        start = end

@@ -1,1 +1,0 @@
-"""Hierarchical attention networks: documents to labels."""

@@ -1,1 +1,0 @@
-"""The LSTMN: an LSTM that attends to all its states."""

@@ -1,0 +1,231 @@
+r"""Luong's models: a stacked encoder and decoder, attention from the current state, global or local.
+
+Luong, Pham and Manning 2015 (arXiv:1508.04025), section 3.
+
+- The decoder starts from the encoder's last states, layer by layer; $h_t$ is its top state *after* reading a word.
+- $c_t = \sum_j a_{tj} \bar h_j$; scores dot, general, concat ($v^\top \tanh(W [h_t; \bar h_j])$) and location
+  ($(W h_t)_j$, global only); spans global, local-m ($p_t = t$) and local-p ($p_t$ predicted).
+- $\tilde h_t = \tanh(W_c [c_t; h_t])$, and the readout reads it.
+- Input feeding (section 3.3): the next step's input is $[E y_t; \tilde h_t]$, so that alignments know of each other;
+  the first is zero. Without it every query is known beforehand, and all of them look at once.
+
+`reverse` turns each source sentence round within its length for the encoder alone: annotations stand in the order of
+the source, so that weights can be read as alignments, and local-m moves on from the sentence's beginning.
+
+What reads the source may be anything (`encoders`): another cell, convolutions or self-attention. Then the decoder's
+first states are $\tanh(W_0 \bar h_m)$, with $\bar h_m$ the encoder's last state at the top, or the mean annotation.
+
+Departures: `bidirectional` reads from both ends, each with half of the width, as Bahdanau's encoder does. The concat
+score is `Additive`'s, with a bias inside the tanh, and the readout has one, where the paper has $W_a [h_t; \bar h_j]$
+and $W_s \tilde h_t$ alone. Location scores are normalised over the words that are there, not over all `length` places.
+
+Dropout falls on embeddings, between layers and before the readout, never on what goes from step to step:
+$\tilde h_t$ is fed whole. Embeddings start unit-normal, the readout with deviation 3/√d, as h̃ is small;
+cells as `cells` says.
+"""
+
+# b sentences · m source positions · n target positions · d width · g gates · l layers · p parts of a state · r rows
+from collections.abc import Callable
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from regard.attention import (
+    Additive,
+    Attention,
+    Dot,
+    General,
+    Location,
+    Monotonic,
+    Predictive,
+    Prepared,
+    Score,
+    Span,
+    State,
+)
+from regard.kernels import SpanLimits, Window
+from regard.models.config import LuongConfig
+from regard.models.contract import Memory, Notation, Reading, Tokens, name_additive_stages
+from regard.models.layers.cells import PARTS, Bidirectional, Dropout, Stack, reverse_rows
+from regard.models.layers.encoders import make_encoder, mean_annotation
+from regard.models.layers.recurrent import (
+    RecurrentModel,
+    attend_rows,
+    can_bypass,
+    make_linear,
+    make_readout,
+    repeat_rows,
+)
+
+
+def make_score(config: LuongConfig) -> Score:
+    """Make the score that has this name in the paper."""
+    size = config.size
+    match config.score:
+        case "dot":
+            return Dot()
+        case "general":
+            return General(size, size)
+        case "concat":
+            return Additive(size, size, hidden=size)
+        case "location":
+            return Location(size, config.length)
+
+
+class LuongModel(RecurrentModel):
+    """Stacked cells with attention from the current state, whose attentional state is fed to the next step."""
+
+    notation = Notation(
+        {
+            **name_additive_stages("h_t", "h̄_j", "a_tj", "c_t", "the decoder's state after the word just read"),
+            "k": ("h̄_j", "the annotation of every source word"),
+            "W k": ("W h̄_j", "the annotation of every source word, projected"),
+            "e": ("e_tj = score(h_t, h̄_j)", ""),
+        },
+        readout=(
+            Reading("attentional", "input", "[c_t; h_t]", "context and state side by side", main=False),
+            Reading("readout", "input", "h̃_t = tanh(W_c [c_t; h_t])", "the attentional state: what the readout reads"),
+        ),
+    )
+
+    def __init__(self, config: LuongConfig, source: int, target: int):
+        super().__init__()
+        self.config = config
+        size, words = config.size, config.embedding
+        self.source, self.target = nn.Embedding(source, words), nn.Embedding(target, words)
+        self.encoder = make_encoder(config, size // 2 if config.bidirectional else size)
+        self.decoder = Stack(
+            config.cell,
+            words + config.input_feeding * size,
+            size,
+            config.layers,
+            config.dropout,
+            config.nonlinearity,
+        )
+        span = Predictive(size, config.radius) if config.span == "local-p" else None
+        self.attention = Attention(make_score(config), span=span)
+        self.attentional = make_linear(2 * size, size, bias=False)
+        self.dropout = Dropout(config.dropout)
+        self.readout = make_readout(size, target, 3.0)
+        self.begin: nn.Module | None = None
+        if config.encoder_name != config.cell:
+            self.begin = make_linear(size, config.layers * PARTS[config.cell] * size)
+
+    def encode(self, source: Tokens) -> Memory:
+        """Encode the source into annotations in its order, and the decoder's first states."""
+        ids, lengths = source.padded_ids, source.lengths
+        if self.config.reverse:
+            ids = reverse_rows(ids, lengths)
+        x = self.dropout(self.source(ids))
+        match self.encoder:
+            case Bidirectional():
+                states, end = self.encoder.with_ends(x, lengths)
+            case Stack():
+                states, end = self.encoder(x, lengths=lengths)
+            case _:
+                states = self.encoder(x, lengths)
+                end = mean_annotation(states, lengths)[:, None, None]
+        if self.begin is not None:
+            first: Tensor = torch.tanh(self.begin(end[:, -1, 0]))
+            end = first.unflatten(-1, (self.config.layers, -1, self.config.size))
+        if self.config.reverse:
+            states = reverse_rows(states, lengths)
+        return Memory(source.unpad(states), source.span, {"start": end})
+
+    def decode(self, memory: Memory, target: Tokens) -> tuple[Float[Tensor, "*b n d"], dict[str, Tensor]]:
+        """Take all steps: at once without input feeding, one after the other with it."""
+        words, keys = self.dropout(self.target(target.padded_ids)), memory.prepare(self.attention)
+        state = memory.sentence["start"]
+        if self.config.input_feeding:
+            hidden = self.decode_with_feeding(words, keys, state)
+        else:
+            states, _ = self.decoder(words, state)
+            hidden = self.attend(states, self.attention(states, keys, span=self.window(0)))
+        return target.unpad(self.dropout(hidden)), {}
+
+    def decode_with_feeding(
+        self, words: Float[Tensor, "b n e"], keys: Prepared, state: Float[Tensor, "b l p d"]
+    ) -> Float[Tensor, "b n d"]:
+        """Run the recurrence with input feeding."""
+        if words.is_cuda and torch.is_autocast_enabled("cuda"):
+            with torch.autocast("cuda", enabled=False):
+                return self.decode_with_feeding(words.float(), keys.float(), state.float())
+        first, look = self.decoder.each[0], self.choose_attend(keys)
+        fed = words.new_zeros(len(words), self.config.size)
+        hidden = []
+        for t, word in enumerate(first.project(words).unbind(1)):
+            top, state = self.decoder.step(word + self.fed(fed), state)
+            fed = self.attend(top, look(top[:, None], t)[:, 0])
+            hidden.append(fed)
+        return torch.stack(hidden, 1)
+
+    def choose_attend(self, keys: Prepared) -> Callable[[Float[Tensor, "b 1 d"], int], Float[Tensor, "b 1 d"]]:
+        """Choose the function that computes a step's contexts: the attention, or its bare products where they suffice.
+
+        With one query a row there is little more to a call than finding out how to serve it.
+        """
+        if self.config.span != "global" or not can_bypass(self.attention, scores=(Dot, General)):
+            return lambda query, t: self.attention(query, keys, span=self.window(t))
+        assert keys.length is not None
+        there = torch.arange(keys.keys.shape[1], device=keys.keys.device) < keys.length[:, None]
+        shut = torch.zeros_like(there, dtype=keys.keys.dtype).masked_fill_(~there, torch.finfo(keys.keys.dtype).min)
+        # Where a sentence is empty the weights are even, and what they weigh must be nothing.
+        turned, values, shut = keys.keys.mT, keys.values * there[..., None], shut[:, None]
+        return lambda query, t: torch.bmm(torch.softmax(torch.baddbmm(shut, query, turned), -1), values)
+
+    def fed(self, attentional: Float[Tensor, "r d"]) -> Float[Tensor, "r g"]:
+        """Project the last attentional state to its part of the first layer's input."""
+        return self.decoder.each[0].project(attentional, self.config.embedding, bias=False)
+
+    def attend(self, states: Float[Tensor, "*b d"], contexts: Float[Tensor, "*b d"]) -> Float[Tensor, "*b d"]:
+        """Compute h̃ = tanh(W [c; h])."""
+        return torch.tanh(self.attentional(torch.cat([contexts, states], -1)))
+
+    def window(self, step: int) -> Span | None:
+        """Return the window of a step's query, the same for all rows; None where the attention's own span suffices."""
+        return Monotonic(self.config.radius, step) if self.config.span == "local-m" else None
+
+    def start(self, memory: Memory, rows: int = 1, size: int = 256, coverage: bool = False) -> State:
+        """Return the state before the first step; annotations are projected once."""
+        keys = memory.prepare(self.attention).copy()
+        states = repeat_rows(memory.sentence["start"], rows)
+        row = {"state": states}
+        if self.config.input_feeding:
+            row["fed"] = states.new_zeros(len(states), self.config.size)
+        if self.config.span == "local-m":
+            row["step"] = torch.zeros(len(states), dtype=torch.long, device=states.device)
+        if coverage:
+            row["coverage"] = states.new_zeros(len(states), keys.keys.shape[1])
+        return State({"memory": keys}, row, rows)
+
+    def step(self, tokens: Int[Tensor, " r"], state: State) -> tuple[Float[Tensor, "r v"], State]:
+        """Read one word of every row, each at its own position."""
+        row = state.row
+        word = self.decoder.each[0].project(self.dropout(self.target(tokens)))
+        if self.config.input_feeding:
+            word = word + self.fed(row["fed"])
+        top, moved = self.decoder.step(word, row["state"])
+        span = None
+        if self.config.span == "local-m":
+            span = WindowAt(self.config.radius, row["step"].view(-1, state.rows).to(top.dtype))
+            row["step"].add_(1)
+        hidden = self.attend(top, attend_rows(self.attention, top, state, span))
+        row["state"].copy_(moved)
+        if self.config.input_feeding:
+            row["fed"].copy_(hidden)
+        return self.output(self.dropout(hidden)), state
+
+
+class WindowAt(Span):
+    """Local-m attention for queries that are each at their own step: the rows of a sentence, side by side."""
+
+    def __init__(self, radius: int, centres: Float[Tensor, "s rows"]):
+        self.radius, self.centres = radius, centres
+
+    def narrow(self, limits: SpanLimits, query: Tensor) -> SpanLimits:
+        """Limit attention to keys near the step of each query."""
+        return limits.with_window(Window(self.radius, centre=self.centres))
+
+    def __repr__(self) -> str:
+        return f"WindowAt({self.radius}, of {list(self.centres.shape)})"

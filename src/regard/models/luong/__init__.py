@@ -1,1 +1,0 @@
-"""Luong's models: attention after the state, global and local."""

@@ -1,0 +1,159 @@
+r"""The Neural Turing Machine: a controller with heads that read and write a memory of places.
+
+Graves, Wayne and Danihelka 2014 (arXiv:1410.5401), section 3. The memory $M$ has N places (`slots`) of `width` numbers.
+A head says where by weights over the places, which it finds in four stages (section 3.3):
+
+- content: $w^c_i = \mathrm{softmax}_i(\beta \cos(k, M_i))$, a key k and a sharpness β > 0;
+- gate: $w^g = g w^c + (1 - g) w_{t-1}$, what was found or where it was, 0 < g < 1;
+- shift: $\tilde w_i = \sum_j w^g_j s_{i-j}$ round the circle of places, s a distribution over $-S \dots S$ (`shift`);
+- sharpen: $w_i = \tilde w_i^\gamma / \sum_j \tilde w_j^\gamma$, γ ≥ 1.
+
+Writing is erasing and adding, $M_i \leftarrow M_i \prod_h (1 - w^h_i e^h) + \sum_h w^h_i a^h$; reading is
+$r = \sum_i w_i M_i$ (sections 3.1 and 3.2). All heads of a step find their places in the memory as the last step left
+it; then what is to be written is written, and after it what is read is read. The controller, an LSTM or a feedforward
+layer, reads the input and the last step's r; one matrix makes all of k, β, g, s, γ, e and a from its state.
+
+The machine reads the source and, at its end, the delimiter END, each sentence over its own length. It then goes on from
+there, and writes: `feed = false` is the paper's copying, where it reads the same learned input at every step, so that
+only memory and controller say what comes; otherwise it reads what it has said. The readout reads [controller; r].
+
+The memory starts at 10⁻⁶ everywhere, which trains best of several ways (Collier and Beel 2018, arXiv:1807.08518), and
+every head starts at place 0: among places that are all alike nothing else could tell one from another. Gates start
+nearly shut, so that heads move along before they learn to look for something. The first r and an LSTM's first state are
+learned. Dropout falls on what is read in and before the readout.
+"""
+
+# b sentences or rows · n positions · d width of the controller · g gates · p parts of its state · h heads of a kind
+# hh = 2h heads, those that read before those that write · m slots · w width · s shifts · v vocabulary · r rows
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from regard.attention import State
+from regard.data import END
+from regard.models.config import NTMConfig
+from regard.models.contract import Memory, Notation, Reading, Tokens
+from regard.models.layers.cells import Dropout, Layer
+from regard.models.layers.memory_heads import Machine, MemoryHeads
+from regard.models.layers.recurrent import RecurrentModel, make_linear, make_readout, repeat_rows
+
+BLANK = 1e-6
+
+
+class Feedforward(nn.Module):
+    """A controller without a state, with the interface of a recurrent layer."""
+
+    def __init__(self, inputs: int, size: int):
+        super().__init__()
+        self.net = make_linear(inputs, size)
+
+    def project(self, x: Float[Tensor, "*b f"], first: int = 0, bias: bool = True) -> Float[Tensor, "*b g"]:
+        """Compute W x + b of part of the input, from column `first` on."""
+        return F.linear(x, self.net.weight[:, first : first + x.shape[-1]], self.net.bias if bias else None)
+
+    def step(self, projected: Float[Tensor, "b g"], state: Float[Tensor, "b 1 d"]) -> Float[Tensor, "b 1 d"]:
+        """Apply tanh, whatever the state."""
+        return torch.tanh(projected)[:, None]
+
+
+class NTMModel(RecurrentModel):
+    """A machine that reads the source into its memory, and writes the output from there."""
+
+    notation = Notation(
+        readout=(Reading("readout", "input", "[controller; r]", "the controller's state, and what all heads read"),),
+    )
+
+    def __init__(self, config: NTMConfig, source: int, target: int):
+        super().__init__()
+        self.config = config
+        words, reads = config.embedding, config.heads * config.width
+        self.source = nn.Embedding(source, words)
+        if config.feed:
+            self.target = nn.Embedding(target, words)
+        else:
+            self.silence = nn.Parameter(torch.randn(words))
+        self.controller: Layer | Feedforward
+        if config.controller == "lstm":
+            self.controller = Layer("lstm", words + reads, config.size)
+            self.first_state = nn.Parameter(torch.zeros(2, config.size))
+        else:
+            self.controller = Feedforward(words + reads, config.size)
+        self.first_reads = nn.Parameter(torch.zeros(config.heads, config.width))
+        self.heads = MemoryHeads(config.size, heads=config.heads, width=config.width, shift=config.shift)
+        self.dropout = Dropout(config.dropout)
+        self.readout = make_readout(config.size + reads, target)
+
+    def start_machine(self, count: int) -> Machine:
+        """Return the machine before anything is read."""
+        config, like = self.config, self.first_reads
+        weights = like.new_zeros(count, 2 * config.heads, config.slots)
+        weights[..., 0] = 1
+        state = self.first_state if config.controller == "lstm" else like.new_zeros(1, config.size)
+        return Machine(
+            like.new_full((count, config.slots, config.width), BLANK),
+            weights,
+            like.expand(count, -1, -1),
+            state.expand(count, -1, -1),
+        )
+
+    def step_machine(
+        self, projected: Float[Tensor, "b g"], machine: Machine, going: Bool[Tensor, "b 1 1"] | None = None
+    ) -> Machine:
+        """Take one step of the machine, its input already projected; rows that are not `going` take none.
+
+        In float32 at least: what is moved a little at every step must not be rounded at every step.
+        """
+        device = projected.device.type
+        if torch.is_autocast_enabled(device):
+            with torch.autocast(device, enabled=False):
+                return self.step_machine(projected.float(), machine, going)
+        read = self.controller.project(machine.reads.flatten(1), self.config.embedding, bias=False)
+        state = self.controller.step(projected + read, machine.state)
+        memory, weights, reads = self.heads(state[:, 0], machine, going)
+        if going is not None:
+            weights, reads, state = (
+                torch.where(going, new, old) for new, old in zip((weights, reads, state), machine[1:], strict=True)
+            )
+        return Machine(memory, weights, reads, state)
+
+    def encode(self, source: Tokens) -> Memory:
+        """Return the controller's states, and the machine after each sentence's END."""
+        ids, lengths = source.padded_ids, source.lengths.to(source.ids.device)
+        place = torch.arange(ids.shape[1] + 1, device=ids.device)
+        ids = F.pad(ids, (0, 1)).masked_fill(place >= lengths[:, None], END)
+        going = (place <= lengths[:, None])[..., None, None]
+        machine, states = self.start_machine(len(ids)), []
+        projected = self.controller.project(self.dropout(self.source(ids)))
+        for word, on in zip(projected.unbind(1), going.unbind(1), strict=True):
+            machine = self.step_machine(word, machine, on)
+            states.append(machine.state[:, 0])
+        return Memory(source.unpad(torch.stack(states, 1)[:, :-1]), source.span, machine._asdict())
+
+    def decode(self, memory: Memory, target: Tokens) -> tuple[Float[Tensor, "*b n d"], dict[str, Tensor]]:
+        """Take all steps, one after the other."""
+        machine, hidden = Machine(**memory.sentence), []
+        for word in self.inputs(target.padded_ids).unbind(1):
+            machine = self.step_machine(word, machine)
+            hidden.append(self.features(machine))
+        return target.unpad(self.dropout(torch.stack(hidden, 1))), {}
+
+    def inputs(self, ids: Int[Tensor, "*b"]) -> Float[Tensor, "*b g"]:
+        """Return the projected inputs of the writing steps: the words, or one learned input for every step."""
+        words = self.target(ids) if self.config.feed else self.silence.expand(*ids.shape, -1)
+        return self.controller.project(self.dropout(words))
+
+    def features(self, machine: Machine) -> Float[Tensor, "b d"]:
+        """Join the controller's state and what the heads read: the readout's input."""
+        return torch.cat([machine.state[:, 0], machine.reads.flatten(1)], -1)
+
+    def start(self, memory: Memory, rows: int = 1, size: int = 256, coverage: bool = False) -> State:
+        """Return the machine as the source left it, one per row. It attends to its memory alone: no coverage."""
+        return State({}, {name: repeat_rows(part, rows) for name, part in memory.sentence.items()}, rows)
+
+    def step(self, tokens: Int[Tensor, " r"], state: State) -> tuple[Float[Tensor, "r v"], State]:
+        """Take one step of every row's machine."""
+        machine = self.step_machine(self.inputs(tokens), Machine(**state.row))
+        for name, part in machine._asdict().items():
+            state.row[name].copy_(part)
+        return self.output(self.dropout(self.features(machine))), state

@@ -1,0 +1,164 @@
+r"""Pointer networks: each output is a place of the source, and the output distribution is the attention itself.
+
+Vinyals, Fortunato and Jaitly 2015 (arXiv:1506.03134), section 2.3.
+
+- An LSTM reads the source into annotations $e_1 \dots e_m$, another writes, from the first one's last state.
+- $u^i_j = v^\top \tanh(W_1 e_j + W_2 d_i)$, $p(C_i = j) = \mathrm{softmax}_j(u^i)$: additive attention from the current
+  state, of which the weights are all that is wanted, so that its values are the places themselves, an identity matrix.
+- What was pointed at is read next: the embedding of its token, as the paper feeds the input $P_{C_i}$ on.
+- The end is one more place to point at, behind the last word: a learned annotation.
+
+Search and training speak of tokens and not of places: the probability of a token is the sum over the places where it
+stands, $p(y) = \sum_{j: x_j = y} a_{ij}$, and what stands nowhere has the least that a number can say. So the model has
+no readout, and source and target have one vocabulary. `decode` gives the logarithms of these sums; `output` has nothing
+left to do.
+
+Three departures. `once`: no place is pointed at twice. The paper's search for tours knows only valid ones (section
+4.4); here the model does, in training too: of a word that was said, the first of its places that was left is taken.
+`bidirectional`: the encoder reads from both ends, each with half of the width. And the score is `Additive`'s, with a
+bias inside the tanh.
+
+Dropout falls on embeddings; cells as `cells` says.
+"""
+
+# b sentences · m source positions, k = m + 1 places · n target positions · d width · p parts of a state · r rows
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from regard.attention import Additive, Attention, Mask, Prepared, State
+from regard.data import END
+from regard.errors import ArgumentError
+from regard.models.config import PointerConfig
+from regard.models.contract import Memory, Notation, Tokens, name_additive_stages
+from regard.models.layers.cells import Bidirectional, Dropout, Stack
+from regard.models.layers.recurrent import RecurrentModel, repeat_rows
+
+
+class PointerModel(RecurrentModel):
+    """An LSTM encoder, an LSTM decoder, and an attention that is the output."""
+
+    notation = Notation(
+        {
+            **name_additive_stages("d_i", "e_j", "p(C_i = j)", "p", "the decoder's state"),
+            "W q": ("W₂ d_i", "the decoder's state, projected"),
+            "U k + b": ("W₁ e_j + b", "every place, projected, once for all words"),
+            "tanh(W q + U k + b)": ("tanh(W₁ e_j + W₂ d_i + b)", "state and place together"),
+            "e": ("u_j = vᵀ tanh(W₁ e_j + W₂ d_i + b)", "the score of every place"),
+            "a": ("p(C_i = j) = softmax(u)", "the probability of every place: this is the output"),
+            "v": ("1_j", "each place is its own value"),
+            "Σ a v": ("p(C_i)", "the weights again: what is summed are the places themselves"),
+        },
+    )
+
+    projects = False
+    points = True
+
+    def __init__(self, config: PointerConfig, source: int, target: int):
+        super().__init__()
+        if source != target:
+            raise ArgumentError(
+                f"vocabularies: {source} and {target} pieces given, expected one for both sides "
+                "(tokenizer.joint = true): a pointer network writes words of its source"
+            )
+        self.config, self.vocabulary = config, target
+        size, words = config.size, config.embedding
+        self.words = nn.Embedding(source, words)
+        self.encoder = (
+            Bidirectional("lstm", words, size // 2, 1) if config.bidirectional else Stack("lstm", words, size, 1)
+        )
+        self.decoder = Stack("lstm", words, size, 1)
+        self.end = nn.Parameter(torch.randn(size) / size**0.5)
+        self.attention = Attention(Additive(size, size, config.hidden))
+        self.dropout = Dropout(config.dropout)
+
+    def encode(self, source: Tokens) -> Memory:
+        """Encode the source into annotations, the decoder's first state, and the tokens that can be pointed at."""
+        ids, lengths = source.padded_ids, source.lengths
+        x = self.dropout(self.words(ids))
+        if isinstance(self.encoder, Bidirectional):
+            states, last = self.encoder.with_ends(x, lengths)
+        else:
+            states, last = self.encoder(x, lengths=lengths)
+        return Memory(source.unpad(states), source.span, {"start": last, "ids": ids})
+
+    def prepare_places(self, memory: Memory) -> tuple[Prepared, Int[Tensor, "b k"]]:
+        """Project the places that can be pointed at, and return their tokens: END follows each sentence's last."""
+        padded = memory.pad()
+        lengths = padded.lengths.to(padded.states.device)
+        behind = torch.arange(padded.states.shape[1] + 1, device=lengths.device) >= lengths[:, None]
+        keys = torch.where(behind[..., None], self.end, F.pad(padded.states, (0, 0, 0, 1)))
+        ids = F.pad(memory.sentence["ids"], (0, 1)).masked_fill(behind, END)
+        ready = self.attention.prepare(keys)
+        return Prepared(ready.keys, ready.values, self.attention, lengths + 1), ids
+
+    def decode(self, memory: Memory, target: Tokens) -> tuple[Float[Tensor, "*b n v"], dict[str, Tensor]]:
+        """Take all steps at once, as every input is known."""
+        words = target.padded_ids
+        states, _ = self.decoder(self.dropout(self.words(words)), memory.sentence["start"])
+        keys, ids = self.prepare_places(memory)
+        free = ~mark_used(words, ids) if self.config.once else None
+        return target.unpad(self.token_log_probs(self.point(states, keys, free), ids)), {}
+
+    def point(
+        self, states: Float[Tensor, "b n d"], keys: Prepared, free: Bool[Tensor, "b n k"] | None
+    ) -> Float[Tensor, "b n k"]:
+        """Compute the weight of every place, in float32 at least, since the loss is computed from it."""
+        kind = states.device.type
+        if torch.is_autocast_enabled(kind):
+            with torch.autocast(kind, enabled=False):
+                return self.point(states.float(), keys.float(), free)
+        itself = torch.eye(keys.keys.shape[-2], dtype=keys.keys.dtype, device=keys.keys.device)
+        span = None if free is None else Mask(free)
+        weights: Tensor = self.attention(states, keys, itself.expand(len(keys.keys), -1, -1), span)
+        return weights
+
+    def token_log_probs(self, weights: Float[Tensor, "b n k"], ids: Int[Tensor, "b k"]) -> Float[Tensor, "b n v"]:
+        """Compute the log-probability of every token, summed over all the places where it stands."""
+        wide = weights if weights.dtype == torch.float64 else weights.float()
+        none = wide.new_zeros(*wide.shape[:-1], self.vocabulary)
+        summed = none.scatter_add(-1, ids[:, None].expand(wide.shape), wide)
+        return summed.clamp(min=torch.finfo(wide.dtype).tiny).log()
+
+    def output(self, hidden: Float[Tensor, "*b v"]) -> Float[Tensor, "*b v"]:
+        """Return the scores of every next token, unchanged: `decode` has computed them."""
+        return hidden
+
+    def start(self, memory: Memory, rows: int = 1, size: int = 256, coverage: bool = False) -> State:
+        """Return the state before the first step; annotations are projected once."""
+        keys, ids = self.prepare_places(memory)
+        row = {"state": repeat_rows(memory.sentence["start"], rows)}
+        if self.config.once:
+            row["used"] = ids.new_zeros(len(ids) * rows, ids.shape[1], dtype=torch.bool)
+        if coverage:
+            row["coverage"] = keys.keys.new_zeros(len(ids) * rows, ids.shape[1] - 1)
+        return State({"memory": keys.copy(), "ids": ids}, row, rows)
+
+    def step(self, tokens: Int[Tensor, " r"], state: State) -> tuple[Float[Tensor, "r v"], State]:
+        """Read one word of every row; the rows of one sentence are queries of one call."""
+        top, moved = self.decoder.step(
+            self.decoder.each[0].project(self.dropout(self.words(tokens))), state.row["state"]
+        )
+        state.row["state"].copy_(moved)
+        keys, ids = state.sentence["memory"], state.sentence["ids"]
+        free = None
+        if self.config.once:
+            row = state.row["used"]
+            again = (tokens.view(-1, state.rows, 1) == ids[:, None]).flatten(0, 1) & ~row
+            row.logical_or_(again & (again.cumsum(-1) == 1))
+            free = ~row.view(-1, state.rows, ids.shape[1]) | (ids == END)[:, None]
+        weights = self.point(state.group_rows(top[:, None]), keys, free)
+        if state.coverage is not None:
+            # The end is no source position.
+            words = torch.arange(ids.shape[1], device=ids.device) < keys.length[:, None, None] - 1
+            state.coverage.add_((weights * words)[..., :-1].flatten(0, 1).to(state.coverage.dtype))
+        return self.token_log_probs(weights, ids).flatten(0, 1), state
+
+
+def mark_used(words: Int[Tensor, "b n"], ids: Int[Tensor, "b k"]) -> Bool[Tensor, "b n k"]:
+    """Mark the places used up after each word: the first place of that word that was still unused. Never END."""
+    same = ids[:, :, None] == ids[:, None]
+    before = same.tril(-1).sum(-1)  # places of the same token that come first
+    counts = (words[..., None] == ids[:, None]).cumsum(1)
+    return (before[:, None] < counts) & (ids != END)[:, None]

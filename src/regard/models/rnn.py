@@ -1,0 +1,114 @@
+r"""The fixed-context encoder-decoder: a sentence becomes one vector, and the vector another sentence.
+
+The encoder reads $x_1 \dots x_m$ into $h_m$; the decoder starts from $s_0$ and reads its own words.
+
+- `context = "every"` (Cho et al. 2014, arXiv:1406.1078, section 2.2 and appendix A): the context $c = h_m$ of the top
+  layer goes into the cell, $s_t = f(s_{t-1}, [E y_{t-1}; c])$, and into a deep output with maxout,
+  $\tilde t = U s_t + V E y_{t-1} + C c$, the larger of each pair of numbers. Cho's c is a tanh of $h_m$; here the tanh
+  is in $s_0$ only, as `start` says.
+- `context = "start"` (Sutskever et al. 2014, arXiv:1409.3215): the source is seen through $s_0$ alone, and the readout
+  reads the top state.
+
+$s_0$ is zero, the encoder's last state of the same layer (an LSTM's cell too), or $\tanh(V h_m)$, layer by layer; an
+LSTM's cell has a V of its own. `reverse` turns each source sentence round within its length. V, the deep output and the
+readout have biases, which the papers leave out of their formulas.
+
+Dropout falls on embeddings, between layers and before the readout, never on what goes from step to step. Embeddings
+start normal with deviation 1, the readout with 1/√d; cells as `cells` says.
+"""
+
+# b sentences · m source positions · n target positions · d width · l layers · p parts of a state · r rows · v words
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from regard.attention import State
+from regard.models.config import RNNConfig
+from regard.models.contract import Memory, Notation, Reading, Tokens
+from regard.models.layers.cells import PARTS, Dropout, Stack, reverse_rows
+from regard.models.layers.recurrent import RecurrentModel, make_linear, make_readout, maxout, repeat_rows
+
+
+class RNNModel(RecurrentModel):
+    """Recurrent encoder and decoder with a fixed context between them."""
+
+    def __init__(self, config: RNNConfig, source: int, target: int):
+        super().__init__()
+        self.config, self.notation = config, make_notation(config)
+        size, parts = config.size, PARTS[config.cell]
+        every = config.context == "every"
+        self.source, self.target = nn.Embedding(source, config.embedding), nn.Embedding(target, config.embedding)
+        stack = (config.layers, config.dropout, config.nonlinearity)
+        self.encoder = Stack(config.cell, config.embedding, size, *stack)
+        self.decoder = Stack(config.cell, config.embedding + every * size, size, *stack)
+        if config.start == "tanh":
+            self.begin = nn.ModuleList(make_linear(size, parts * size) for _ in range(config.layers))
+        if every:
+            self.deep = make_linear(size + config.embedding + size, 2 * size)
+        self.dropout = Dropout(config.dropout)
+        self.readout = make_readout(size, target)
+
+    def encode(self, source: Tokens) -> Memory:
+        """Return the encoder's states; the decoder gets only the last, as `context` and as `start`, its first state.
+
+        States stand in the order of the source, reversed or not.
+        """
+        ids, lengths = source.padded_ids, source.lengths
+        if self.config.reverse:
+            ids = reverse_rows(ids, lengths)
+        states, end = self.encoder(self.dropout(self.source(ids)), lengths=lengths)
+        if self.config.reverse:
+            states = reverse_rows(states, lengths)
+        sentence = {"context": end[:, -1, 0], "start": self.first(end)}
+        return Memory(source.unpad(states), source.span, sentence)
+
+    def first(self, end: Float[Tensor, "b l p d"]) -> Float[Tensor, "b l p d"]:
+        """Compute s₀ from the encoder's last states."""
+        if self.config.start == "zero":
+            return torch.zeros_like(end)
+        if self.config.start == "copy":
+            return end
+        mapped = [layer(end[:, index, 0]) for index, layer in enumerate(self.begin)]
+        return torch.tanh(torch.stack(mapped, 1)).view_as(end)
+
+    def decode(self, memory: Memory, target: Tokens) -> tuple[Float[Tensor, "*b n d"], dict[str, Tensor]]:
+        """Take all steps at once, as every input is known."""
+        words = self.dropout(self.target(target.padded_ids))
+        x = words
+        if self.config.context == "every":
+            context = memory.sentence["context"][:, None].expand(-1, words.shape[1], -1)
+            x = torch.cat([words, context], -1)
+        states, _ = self.decoder(x, memory.sentence["start"])
+        if self.config.context == "every":
+            states = maxout(self.deep(torch.cat([states, x], -1)))
+        return target.unpad(self.dropout(states)), {}
+
+    def start(self, memory: Memory, rows: int = 1, size: int = 256, coverage: bool = False) -> State:
+        """Return the state before the first step. There is no attention, and so no coverage."""
+        sentence = {"context": memory.sentence["context"]}
+        return State(sentence, {"state": repeat_rows(memory.sentence["start"], rows)}, rows)
+
+    def step(self, tokens: Int[Tensor, " r"], state: State) -> tuple[Float[Tensor, "r v"], State]:
+        """Read one word of every row."""
+        x = self.dropout(self.target(tokens))
+        if self.config.context == "every":
+            x = torch.cat([x, state.sentence["context"].repeat_interleave(state.rows, 0)], -1)
+        hidden, moved = self.decoder.step(self.decoder.each[0].project(x), state.row["state"])
+        state.row["state"].copy_(moved)
+        if self.config.context == "every":
+            hidden = maxout(self.deep(torch.cat([hidden, x], -1)))
+        return self.output(self.dropout(hidden)), state
+
+
+def make_notation(config: RNNConfig) -> Notation:
+    """Return the papers' formulas: Cho's with c at every step, Sutskever's with the source in s₀ alone."""
+    words = "the decoder's state after the word just read"
+    if config.context == "start":
+        return Notation(readout=(Reading("readout", "input", "s_t = f(s_{t−1}, E y_{t−1})", words),))
+    return Notation(
+        readout=(
+            Reading("decoder.layers.*", "state", "s_t = f(s_{t−1}, [E y_{t−1}; c])", words),
+            Reading("deep", "input", "[s_t; E y_{t−1}; c]", "state, word and the fixed context c", main=False),
+            Reading("readout", "input", "t̃_t = maxout(U s_t + V E y_{t−1} + C c)", "what the readout reads"),
+        )
+    )

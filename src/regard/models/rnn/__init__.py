@@ -1,1 +1,0 @@
-"""The recurrent encoder-decoder with a fixed context."""

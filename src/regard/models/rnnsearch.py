@@ -1,0 +1,206 @@
+r"""RNNsearch: a bidirectional encoder, and a decoder that searches the source at every word.
+
+Bahdanau, Cho and Bengio 2015 (arXiv:1409.0473), section 3 and appendix A.
+
+- Annotations $h_j = [\overrightarrow{h}_j; \overleftarrow{h}_j]$.
+- $s_0 = \tanh(W_s \overleftarrow{h}_1)$; an LSTM's cell starts from a tanh with a matrix of its own.
+- $c_i = \sum_j a_{ij} h_j$, $a_{ij} = \mathrm{softmax}_j(v^\top \tanh(W s_{i-1} + U h_j + b))$: the query is the state
+  *before* the word.
+- $s_i = f(s_{i-1}, [E y_{i-1}; c_i])$, f any cell of `cells`, whose GRU differs from the paper's in where it resets.
+  Cells, $s_0$, the score, the deep output and the readout have biases, which the paper leaves out of its formulas.
+- $\tilde t_i = U_o s_i + V_o E y_{i-1} + C_o c_i + b_o$, the larger of each pair of numbers, then the readout. The
+  paper's text has $s_i$ there, its appendix $s_{i-1}$: `output = "previous"`.
+
+What reads the source may be anything (`encoders`): another cell, a recurrence from one end, whose last state $s_0$ is
+made from, or convolutions or self-attention, with the mean of the annotations in its place.
+
+Dropout falls on embeddings, between the encoder's layers and before the readout, never on what goes from step to step.
+Embeddings start normal with deviation 1, the readout with 1/√d; cells as `cells` says.
+
+Teacher forced, all that does not depend on the state is computed for all steps at once: the words' part of the cell's
+input before the recurrence, and the deep output after it. The recurrence of a GRU or an LSTM has a backward pass of its
+own (in `kernels/recurrence`); everything else, and whoever watches or hooks the attention, gets the plain loop.
+"""
+
+# b sentences · m source positions · n target positions · d width · g gates · p parts of a state · r rows · v vocabulary
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from regard.attention import Additive, Attention, Prepared, State
+from regard.kernels import available, linear
+from regard.kernels import rnnsearch_cpu as cpu
+from regard.kernels import rnnsearch_triton as triton
+from regard.models.config import RNNSearchConfig
+from regard.models.contract import Memory, Notation, Reading, Tokens, name_additive_stages
+from regard.models.layers.cells import PARTS, Bidirectional, Dropout, Layer, Stack
+from regard.models.layers.encoders import make_encoder, mean_annotation
+from regard.models.layers.recurrent import (
+    RecurrentModel,
+    attend_rows,
+    can_bypass,
+    make_linear,
+    make_readout,
+    maxout,
+    repeat_rows,
+    to_autocast_dtype,
+)
+
+FULL_PRECISION = (torch.float32, torch.float64)
+
+
+class RNNSearchModel(RecurrentModel):
+    """Bidirectional annotations, additive attention from the previous state, deep output with maxout."""
+
+    def __init__(self, config: RNNSearchConfig, source: int, target: int):
+        super().__init__()
+        self.config, self.notation = config, make_notation(config)
+        size, words = config.size, config.embedding
+        self.source, self.target = nn.Embedding(source, words), nn.Embedding(target, words)
+        self.encoder = make_encoder(config, size)
+        self.begin = make_linear(size, PARTS[config.cell] * size)
+        annotation = config.annotation_size
+        self.attention = Attention(Additive(size, annotation, config.hidden))
+        self.cell = Layer(config.cell, words + annotation, size, config.nonlinearity)
+        self.deep = make_linear(size + words + annotation, 2 * config.maxout)
+        self.dropout = Dropout(config.dropout)
+        self.readout = make_readout(config.maxout, target)
+
+    def encode(self, source: Tokens) -> Memory:
+        """Encode the source into annotations and the decoder's first state."""
+        words = self.dropout(to_autocast_dtype(self.source(source.padded_ids)))
+        annotations, summary = self.annotate(words, source.lengths)
+        start = torch.tanh(self.begin(summary)).unflatten(-1, (-1, self.config.size))
+        return Memory(source.unpad(annotations), source.span, {"start": start})
+
+    def annotate(
+        self, words: Float[Tensor, "b m e"], lengths: Int[Tensor, " b"]
+    ) -> tuple[Float[Tensor, "b m a"], Float[Tensor, "b d"]]:
+        """Compute the annotations, and what the decoder's first state is made from."""
+        match self.encoder:
+            case Bidirectional():
+                annotations = self.encoder(words, lengths)
+                return annotations, annotations[:, 0, self.config.size :] * (lengths > 0).to(annotations)[:, None]
+            case Stack():
+                annotations, end = self.encoder(words, lengths=lengths)
+                return annotations, end[:, -1, 0]
+            case _:
+                annotations = self.encoder(words, lengths)
+                return annotations, mean_annotation(annotations, lengths)
+
+    def decode(self, memory: Memory, target: Tokens) -> tuple[Float[Tensor, "*b n d"], dict[str, Tensor]]:
+        """Take all steps, one after the other where they must be."""
+        words = self.dropout(to_autocast_dtype(self.target(target.padded_ids)))
+        states, contexts, extra = self.recur(words, memory.prepare(self.attention), memory)
+        if self.config.output == "previous":
+            states = torch.cat([memory.sentence["start"][:, :1, :], states[:, :-1]], 1)
+        return target.unpad(self.deep_output(states, words, contexts)), extra
+
+    def recur(
+        self, words: Float[Tensor, "b n e"], keys: Prepared, memory: Memory
+    ) -> tuple[Float[Tensor, "b n d"], Float[Tensor, "b n dv"], dict[str, Tensor]]:
+        """Compute the state and the context of every step; where a kernel serves, the weights as well."""
+        state = memory.sentence["start"]
+        if self.uses_kernel(words):
+            return self.recur_triton(words, keys, state) if available(words) else self.recur_cpu(words, keys, state)
+        projected = self.cell.project(words)
+        states, contexts = [], []
+        for word in projected.unbind(1):
+            state, context = self.step_cell(word, state, self.attention(state[:, :1], keys)[:, 0])
+            states.append(state[:, 0])
+            contexts.append(context)
+        return torch.stack(states, 1), torch.stack(contexts, 1), {}
+
+    @property
+    def gives_weights(self) -> bool:
+        """Return True where the written-out recurrence serves, which has the weights anyway."""
+        return self.uses_kernel(self.readout.weight)
+
+    def uses_kernel(self, words: Tensor) -> bool:
+        """Return whether a recurrence of `kernels/recurrence` may stand in for the attention and the cell."""
+        return (
+            self.config.cell in ("gru", "lstm")
+            and (words.is_cuda or (words.dtype in FULL_PRECISION and not torch.is_autocast_enabled("cpu")))
+            and not torch.compiler.is_compiling()
+            and can_bypass(self.attention, self.cell, scores=(Additive,))
+        )
+
+    def recur_cpu(
+        self, words: Float[Tensor, "b n e"], keys: Prepared, start: Float[Tensor, "b p d"]
+    ) -> tuple[Float[Tensor, "b n d"], Float[Tensor, "b n dv"], dict[str, Tensor]]:
+        """Run the recurrence in float32 or float64, with a backward pass of its own."""
+        if torch.is_autocast_enabled(words.device.type):
+            with torch.autocast(words.device.type, enabled=False):
+                return self.recur_cpu(words.float(), keys.float(), start.float())
+        assert keys.length is not None
+        there = torch.arange(keys.keys.shape[1], device=words.device) < keys.length[:, None]
+        states, contexts, weights = cpu.recur(
+            self.cell.project(words), start, keys.keys, keys.values, there, *self.matrices()
+        )
+        return states, contexts, {"weights": weights}
+
+    def recur_triton(
+        self, words: Float[Tensor, "b n e"], keys: Prepared, start: Float[Tensor, "b p d"]
+    ) -> tuple[Float[Tensor, "b n d"], Float[Tensor, "b n dv"], dict[str, Tensor]]:
+        """Run the recurrence on a GPU by Triton kernels, its products in the words' dtype, or autocast's."""
+        assert keys.length is not None
+        net, matrices = self.cell.net, self.matrices()
+        bias = net.bias_ih_l0 + net.bias_hh_l0 if self.config.cell == "lstm" else net.bias_ih_l0
+        projected = linear(words.transpose(0, 1), net.weight_ih_l0[:, : self.config.embedding], bias)
+        states, contexts, weights = triton.recur(
+            projected, start.float(), keys.keys, keys.values, keys.length, *matrices
+        )
+        return states, contexts, {"weights": weights}
+
+    def matrices(self) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+        """Return W and v of the score, and the cell's matrices for contexts and states, with the states' bias."""
+        score, net = self.attention.score, self.cell.net
+        assert isinstance(score, Additive)
+        read = net.weight_ih_l0[:, self.config.embedding :]
+        return score.query.weight, score.v, read, net.weight_hh_l0, net.bias_hh_l0
+
+    def step_cell(
+        self, word: Float[Tensor, "r g"], state: Float[Tensor, "r p d"], context: Float[Tensor, "r dv"]
+    ) -> tuple[Float[Tensor, "r p d"], Float[Tensor, "r dv"]]:
+        """Compute the next state, and the context that it read."""
+        return self.cell.step(word + self.cell.project(context, self.config.embedding, bias=False), state), context
+
+    def deep_output(
+        self, states: Float[Tensor, "*b d"], words: Float[Tensor, "*b e"], contexts: Float[Tensor, "*b dv"]
+    ) -> Float[Tensor, "*b k"]:
+        """Compute the deep output."""
+        return self.dropout(maxout(self.deep(torch.cat([states, words, contexts], -1))))
+
+    def start(self, memory: Memory, rows: int = 1, size: int = 256, coverage: bool = False) -> State:
+        """Return the state before the first step; annotations are projected once."""
+        keys = memory.prepare(self.attention).copy()
+        row = {"state": repeat_rows(memory.sentence["start"], rows)}
+        if coverage:
+            row["coverage"] = keys.keys.new_zeros(len(keys.keys) * rows, keys.keys.shape[1])
+        return State({"memory": keys}, row, rows)
+
+    def step(self, tokens: Int[Tensor, " r"], state: State) -> tuple[Float[Tensor, "r v"], State]:
+        """Read one word of every row."""
+        words, before = self.dropout(self.target(tokens)), state.row["state"].clone()
+        context = attend_rows(self.attention, before[:, 0], state)
+        after, _ = self.step_cell(self.cell.project(words), before, context)
+        state.row["state"].copy_(after)
+        read = before if self.config.output == "previous" else after
+        return self.output(self.deep_output(read[:, 0], words, context)), state
+
+
+def make_notation(config: RNNSearchConfig) -> Notation:
+    """Return the paper's formulas, with the state that the readout reads."""
+    state = "s_{i−1}" if config.output == "previous" else "s_i"
+    return Notation(
+        name_additive_stages("s_{i−1}", "h_j", "α_ij", "c_i", "the decoder's state before this word"),
+        readout=(
+            Reading("cell", "state", "s_i = f(s_{i−1}, [E y_{i−1}; c_i])", "the decoder's state after this step"),
+            Reading(
+                "deep", "input", f"[{state}; E y_{{i−1}}; c_i]", "state, word and context side by side", main=False
+            ),
+            Reading(
+                "readout", "input", f"t̃_i = maxout(U_o {state} + V_o E y_{{i−1}} + C_o c_i)", "what the readout reads"
+            ),
+        ),
+    )

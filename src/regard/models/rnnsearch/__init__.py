@@ -1,1 +1,0 @@
-"""RNNsearch: bidirectional annotations and additive attention."""

@@ -1,0 +1,197 @@
+r"""The Transformer: attention alone, multi-head and masked, with positions.
+
+Vaswani et al. 2017 (arXiv:1706.03762), figure 1. Embeddings are multiplied by √d and shared with the output projection
+(section 3.4). The paper's own form is `norm="post"` with sinusoidal positions; `norm="pre"`, the default of the small
+presets, trains without a long warm-up (arXiv:2002.04745). Departures: learned, rotary and ALiBi positions; positions
+that are concatenated to the embedding and projected back to the width of the model, in place of added ones; scores
+that are additive, or dot products without their scale; heads that each see a slice of the input. Models of other
+toolkits differ in small things: `activation`, the order of `sines`, `scale_embeddings`, `output_bias`, `start_as_end`.
+"""
+
+# b sentences · m source positions · n target positions · d width · v vocabulary · r rows
+import threading
+from collections.abc import Callable
+from typing import Any, cast
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from regard.attention import (
+    LONGEST,
+    Additive,
+    Alibi,
+    Block,
+    Decoder,
+    Dot,
+    Encoder,
+    Lengths,
+    Mask,
+    Monotonic,
+    Score,
+    Span,
+    Start,
+    join,
+)
+from regard.data import END, START
+from regard.errors import ArgumentError
+from regard.kernels import Linear, backends
+from regard.models.config import WINDOW_RADIUS, TransformerConfig
+from regard.models.contract import Memory, Model, State, Tokens
+from regard.models.layers.embedding import Embedding, initialise
+from regard.models.layers.encoders import Convolution, Recurrence
+
+
+class TransformerModel(Model):
+    """Encoder and decoder stacks of blocks."""
+
+    def __init__(self, config: TransformerConfig, source: int, target: int):
+        super().__init__()
+        if config.tied == "all" and source != target:
+            raise ArgumentError(f"tied: all given, expected one vocabulary, not {source} and {target} pieces")
+        self.config = config
+        self.limit = config.length if config.positions == "learned" else None
+        embed = (config.size, config.positions, config.join, config.length, config.dropout)
+        form: dict[str, Any] = {
+            "sines": config.sines,
+            "first": config.first_position,
+            "scaled": config.scale_embeddings,
+        }
+        self.source = Embedding(source, *embed, **form)
+        self.target = self.source if config.tied == "all" else Embedding(target, *embed, **form)
+        shared = {
+            "norm": config.norm,
+            "dropout": config.dropout,
+            "feed_dropout": config.dropout,
+            "attention_dropout": config.attention_dropout,
+            "rotary": config.positions == "rotary",
+            "depth": config.depth,
+            "score": make_score(config),
+            "split": config.split,
+            "residual": config.residual,
+            "feed_forward": config.feed_forward,
+            "activation": config.activation,
+        }
+        layers = config.layers if config.decoder_layers is None else config.decoder_layers
+        self.encoder = Encoder(
+            config.size,
+            config.heads,
+            config.layers,
+            config.hidden,
+            mixing=make_mixing(config),
+            **shared,  # type: ignore[arg-type]
+        )
+        self.decoder = Decoder(config.size, config.heads, layers, config.hidden, **shared)  # type: ignore[arg-type]
+        for module in self.modules():
+            if isinstance(module, nn.LayerNorm):
+                module.eps = config.norm_epsilon
+        self.readout = Linear(config.size, target, bias=config.output_bias)
+        initialise(self)
+        if config.tied != "none":
+            self.readout.weight = self.target.tokens.weight
+        if config.fixed_bias:
+            self.readout.bias.requires_grad_(False)
+
+    @property
+    def packs(self) -> bool:
+        """Return whether packed sentences are served as they lie: not with ALiBi, nor by heads of every width."""
+        config, width = self.config, self.config.size // self.config.heads
+        if config.positions == "alibi" or config.score != "dot" or config.depth not in (None, width):
+            return False
+        return width <= backends.ONE_TILE_WIDTH or (
+            width <= backends.VARLEN_WIDTH and width % 8 == 0 and not config.attention_dropout
+        )
+
+    def bias(self, start: Start = 0) -> Span | None:
+        """The bias of ALiBi, where positions are given that way."""
+        return Alibi(self.config.heads, start) if self.config.positions == "alibi" else None
+
+    def window(self, source: Tokens) -> Span | None:
+        """The span of the encoder's self-attention, where a word does not attend to all the others."""
+        if self.config.mixing != "window":
+            return None
+        reach, n = window_radius(self.config), source.ids.shape[-1]
+        if source.ids.is_cuda and source.ids.ndim == 2 and n <= LONGEST:
+            # Of few words a mask is there at once; a kernel for windows would be compiled first.
+            place = torch.arange(n, device=source.ids.device)
+            return Mask((place[:, None] - place).abs() <= reach)
+        return Monotonic(reach)
+
+    def encode(self, source: Tokens) -> Memory:
+        """Encode every source token by attending to all the others, or to those near it."""
+        x = self.source(source.ids, source.span)
+        return Memory(self.encoder(x, span=join(source.span, self.bias(), self.window(source))), source.span)
+
+    def decode(self, memory: Memory, target: Tokens) -> tuple[Float[Tensor, "*b n d"], dict[str, Tensor]]:
+        """Take all steps at once under the causal mask."""
+        x = self.target(self.read_ids(target.ids), target.span)
+        # The causal mask keeps padding, which comes last, from the real positions; no other mask is needed.
+        span = join(None if isinstance(target.span, Lengths) else target.span, self.bias())
+        return self.decoder(x, memory.states, span=span, memory_span=memory.cross_span(target)), {}
+
+    def start(self, memory: Memory, rows: int = 1, size: int = 256, coverage: bool = False) -> State:
+        """Return empty caches, and the memory's keys and values projected once for each block."""
+        memory = memory.pad()
+        state = self.decoder.start(memory.states, size, memory.span, rows=rows)
+        for part in state.row.values():
+            part.private_rows = self.config.positions == "alibi"
+        if coverage:
+            state.row["coverage"] = memory.states.new_zeros(len(memory.states) * rows, memory.states.shape[1])
+        return state
+
+    def step(self, tokens: Int[Tensor, " r"], state: State) -> tuple[Float[Tensor, "r v"], State]:
+        """Take one step: one query a row over the caches. Coverage is the last block's, the mean of its heads."""
+        start = state.row["past.0"].length.clone()
+        x = self.target(self.read_ids(tokens[:, None]), None, start)
+        if state.coverage is None:
+            x = self.decoder.step(x, state, self.bias(start))
+        else:
+            x = self.step_with_coverage(x, state, start)
+        return self.output(x[:, 0]), state
+
+    def read_ids(self, ids: Int[Tensor, "*b n"]) -> Int[Tensor, "*b n"]:
+        """The ids whose embeddings the decoder reads: a target may begin with END's."""
+        return ids.masked_fill(ids == START, END) if self.config.start_as_end else ids
+
+    def step_with_coverage(
+        self, x: Float[Tensor, "r 1 d"], state: State, start: Int[Tensor, " r"]
+    ) -> Float[Tensor, "r 1 d"]:
+        """Take a step that adds the weights of the last block to coverage."""
+        last = cast(Block, self.decoder.blocks[-1])
+        assert last.cross is not None
+        assert state.coverage is not None
+        weights: list[Tensor] = []
+        mine = threading.get_ident()
+
+        def keep(module: nn.Module, arguments: tuple[Any, ...], options: dict[str, Any], output: Tensor) -> None:
+            if threading.get_ident() != mine:  # another thread searches with the same model
+                return
+            with torch.no_grad():
+                weights.append(last.cross.look(*arguments, **options).weights.mean(1))  # type: ignore[union-attr]
+
+        hook = last.cross.register_forward_hook(keep, with_kwargs=True)
+        try:
+            x = self.decoder.step(x, state, self.bias(start))
+        finally:
+            hook.remove()
+        state.coverage.add_(weights[0].flatten(0, 1))
+        return x
+
+
+def make_score(config: TransformerConfig) -> Callable[[int], Score] | None:
+    """Make a factory of a head's score from its width; None for the default of heads, the scaled dot product."""
+    if config.score == "additive":
+        return lambda width: Additive(width, width, hidden=width)
+    return None if config.scaled else lambda width: Dot()
+
+
+def window_radius(config: TransformerConfig) -> int:
+    """Return how many words on each side a window or a convolution reaches."""
+    return WINDOW_RADIUS[config.mixing] if config.reach is None else config.reach
+
+
+def make_mixing(config: TransformerConfig) -> Callable[[], nn.Module] | None:
+    """Make a factory of an encoder block's mixing layer; None for attention."""
+    if config.mixing == "convolution":
+        return lambda: Convolution(config.size, window_radius(config))
+    return (lambda: Recurrence(config.size)) if config.mixing == "recurrence" else None

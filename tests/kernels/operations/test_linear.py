@@ -1,0 +1,105 @@
+"""Who multiplies: the packed product for large weights in single precision on a CPU, and only where nothing else is."""
+
+import threading
+
+import pytest
+import torch
+
+from regard.kernels.operations import reference
+from regard.kernels.operations.linear import CPU, LARGE, Linear, describe, linear, pack_weights, store
+from regard.kernels.table import COMPILING, Request
+
+LAID = Request("cpu", (torch.float32, torch.float32), (), {"input": 300, "weight": LARGE})
+PAYS = f"packing pays for weights of at least {LARGE} numbers and an input that is not empty"
+REFUSED = {
+    "device": ({"device": "cuda"}, "it runs on cpu, not on cuda"),
+    "input": ({"dtypes": (torch.float64, torch.float32)}, "it takes float32, not float64"),
+    "weight": ({"dtypes": (torch.float32, torch.bfloat16)}, "it takes float32, not bfloat16"),
+    "small": ({"sizes": {"input": 300, "weight": LARGE - 1}}, PAYS),
+    "empty": ({"sizes": {"input": 0, "weight": LARGE}}, PAYS),
+    "compiled": ({"features": (COMPILING,)}, "it does not serve tracing by torch.compile"),
+    "new": ({"features": ("something new",)}, "it does not serve something new"),
+}
+
+
+@pytest.mark.parametrize(("change", "words"), REFUSED.values(), ids=REFUSED.keys())
+def test_what_is_refused(change, words):
+    assert CPU.serves(LAID)
+    assert CPU.refusal(LAID._replace(**change)) == words
+    assert not CPU.serves(LAID._replace(**change))
+
+
+def test_calls_are_described():
+    x, weight = torch.zeros(2, 300), torch.zeros(7, 300, requires_grad=True)
+    assert describe(x, weight).features == ("a backward pass",)
+    assert describe(x.requires_grad_(), weight.detach()).features == ("a backward pass",)
+    with torch.no_grad():
+        assert describe(x, weight) == Request("cpu", (torch.float32, torch.float32), (), {"input": 600, "weight": 2100})
+        with torch.autocast("cpu"):
+            assert describe(x, weight).features == ("autocast",)
+
+
+def test_gradients_and_other_numbers_go_the_plain_way():
+    weight = torch.randn(300, 300, requires_grad=True)
+    with pack_weights():
+        x = torch.randn(2, 300)
+        linear(x, weight).sum().backward()
+        torch.testing.assert_close(weight.grad, x.sum(0).expand(300, -1))
+        assert linear(x.double(), weight.detach().double()).dtype == torch.float64
+        assert linear(x[:0], weight.detach()).shape == (0, 300)
+        assert store.weights == {}
+
+
+# ---- the packed product against the reference: weights are packed once, in one thread, inside of a block
+
+
+SHAPES = [(1, 256, 300), (5, 257, 511), (63, 512, 129), (7, 300, 256)]
+
+
+@pytest.mark.parametrize(("rows", "width", "out"), SHAPES)
+@pytest.mark.parametrize("biased", [False, True])
+def test_it_is_the_product(rows, width, out, biased):
+    x, weight = torch.randn(rows, 1, width), torch.randn(out, width)
+    bias = torch.randn(out) if biased else None
+    with pack_weights():
+        for given in (x, x[:, 0], x.expand(-1, 3, -1), torch.randn(rows, 2 * width)[:, ::2]):
+            torch.testing.assert_close(
+                linear(given, weight, bias), reference.linear(given, weight, bias), atol=1e-3, rtol=1e-4
+            )
+        some = torch.randn(2 * out, 3 * width)[out:, width : 2 * width]  # rows and columns of a larger one
+        torch.testing.assert_close(linear(x, some, bias), reference.linear(x, some, bias), atol=1e-3, rtol=1e-4)
+        assert len(store.weights) == (0 if weight.numel() < LARGE else 2)
+
+
+def test_weights_are_packed_once_and_only_in_the_block():
+    layer, x = Linear(512, 512), torch.randn(3, 512)
+    with torch.no_grad(), pack_weights():
+        before = layer(x)
+        with pack_weights():  # within another it is the same
+            layer(x)
+        assert len(store.weights) == 1
+        there = []
+        other = threading.Thread(target=lambda: there.append(getattr(store, "weights", None)))
+        other.start()
+        other.join()
+        assert there == [None]
+    assert store.weights is None
+    with torch.no_grad():
+        layer.weight.mul_(2)
+        layer.bias.mul_(2)
+    with torch.no_grad(), pack_weights():  # packed anew: what changed in between is seen
+        torch.testing.assert_close(layer(x), 2 * before)
+
+
+def test_an_error_ends_the_block():
+    with pytest.raises(ZeroDivisionError), pack_weights():
+        1 / 0  # noqa: B018
+    assert store.weights is None
+
+
+def test_without_onednn_nothing_is_packed(monkeypatch):
+    monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: False)
+    with torch.no_grad(), pack_weights():
+        assert store.weights is None
+        layer, x = Linear(512, 512), torch.randn(3, 512)
+        torch.testing.assert_close(layer(x), reference.linear(x, layer.weight, layer.bias))

@@ -1,0 +1,34 @@
+"""Recurrent layers on a GPU: the plain loop's, forward and every gradient, whatever stands beyond a length."""
+
+import interpreted  # noqa: F401
+import pytest
+import torch
+
+pytest.importorskip("triton")
+from regard.kernels.recurrence import cell_layer as layer
+from regard.kernels.recurrence import reference
+
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+
+
+@pytest.mark.parametrize("gates", [3, 4], ids=["gru", "lstm"])
+@pytest.mark.parametrize(("b", "n", "d"), [(1, 1, 1), (3, 7, 5), (2, 4, 33)])
+def test_a_layer_is_the_plain_loop(gates, b, n, d):
+    lengths = torch.randint(0, n + 1, (b,))
+    exact = [
+        torch.randn(b, n, 2, gates * d, dtype=torch.float64),
+        torch.randn(2, gates * d, d, dtype=torch.float64) / d**0.5,
+        torch.randn(2, gates * d, dtype=torch.float64),
+    ]
+    exact = [each.requires_grad_() for each in exact]
+    wanted = reference.run_layer(*exact, lengths)
+    cotangent = torch.randn_like(wanted)
+    slopes = torch.autograd.grad(wanted, exact, cotangent, allow_unused=True)
+    given = [each.detach().float().to(DEVICE).requires_grad_() for each in exact]
+    states = layer.run(*given, lengths.to(DEVICE))
+    torch.testing.assert_close(states.double().cpu(), wanted, rtol=1e-5, atol=1e-5)
+    found = torch.autograd.grad(states, given, cotangent.float().to(DEVICE), allow_unused=True)
+    assert (found[2] is None) == (slopes[2] is None) == (gates == 4)  # an LSTM's bias is in its projection already
+    for one, other in zip(found, slopes, strict=True):
+        if one is not None:
+            torch.testing.assert_close(one.double().cpu(), other, rtol=1e-4, atol=1e-5)
