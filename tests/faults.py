@@ -353,7 +353,7 @@ INTEROP = [
         "training/test_extend_rows.py",
     ),
     Fault("data/prepare.py", "share * total", "share", "data/test_prepare.py tasks/test_rehearsal.py"),
-    Fault("data/added_words.py", " and not is_inside(text[end])", "", "data/test_added_words.py"),
+    Fault("data/pre_tokenizer.py", " and not is_inside(text[end])", "", "data/test_pre_tokenizer.py"),
     Fault(
         "data/table_texts.py",
         '"source_column" if side == "source" else "target_column"',
