@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from regard.data import (
         batching,
         builtin,
-        builtin_text,
+        builtin_files,
         cache,
         language_pieces,
         language_profile,
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from regard.data.batching import Batch, Order, Position, collate
     from regard.data.bpe_dropout import BpeDropout
     from regard.data.builtin import CORPORA, BuiltIn, Example, PicturedExample, generate
-    from regard.data.builtin_files import write
     from regard.data.cache import Encoded
     from regard.data.charsmap import Charsmap
     from regard.data.corpus import pairs
@@ -84,7 +83,7 @@ __all__ = [
     "UNKNOWN",
     "batching",
     "builtin",
-    "builtin_text",
+    "builtin_files",
     "cache",
     "cached_valid_pairs",
     "caption_files",
@@ -113,7 +112,6 @@ __all__ = [
     "train",
     "unknown_words",
     "vocabulary_extension",
-    "write",
 ]
 
 __getattr__, __dir__ = door(
@@ -123,8 +121,7 @@ __getattr__, __dir__ = door(
         "batching": "Batch Order Position collate =batching",
         "bpe_dropout": "BpeDropout",
         "builtin": "BuiltIn CORPORA Example PicturedExample generate =builtin",
-        "builtin_files": "write",
-        "builtin_text": "=builtin_text",
+        "builtin_files": "=builtin_files",
         "cache": "Encoded =cache",
         "charsmap": "Charsmap",
         "check": "=data_report",

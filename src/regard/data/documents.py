@@ -20,9 +20,8 @@ from typing import Any
 from regard.data import sentence_split
 from regard.data.builtin import generate
 from regard.data.corpus import pairs
-from regard.data.first_pass import FirstPass, names, run_first_pass
 from regard.data.preparation import Prepared, Say, prepare_rows
-from regard.data.rows import Pair, Reading, Rows
+from regard.data.rows import FirstPass, Pair, Reading, Rows, names, run_first_pass
 from regard.data.settings import CorpusSettings, DataSettings, TokenizerSettings
 from regard.data.tokenizer import END, Tokenizer, Tokenizers
 from regard.data.vocabulary import train

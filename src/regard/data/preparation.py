@@ -18,12 +18,11 @@ from typing import Any
 import numpy as np
 import tokenizers as library
 
-from regard.data import builtin_text, cache, unknown_words
+from regard.data import builtin_files, cache, unknown_words
 from regard.data.alignments.prepare import LinkedReader
 from regard.data.cache import Encoded, Writer
-from regard.data.first_pass import hash_of, names
 from regard.data.images.cache import Pixels
-from regard.data.rows import Pair, Reading, content
+from regard.data.rows import Pair, Reading, content, hash_of, names
 from regard.data.settings import CorpusSettings, DataSettings, TokenizerSettings, cache_folder
 from regard.data.tokenizer import Tokenizers
 from regard.data.unknown_words import WordCollector, format_words, read_words
@@ -186,7 +185,7 @@ def fingerprints(reading: Reading) -> dict[str, object]:
     return {
         "training": [fingerprint(corpus) for corpus in reading.training],
         "validation": [fingerprint(corpus) for corpus in reading.validation],
-        "builtin": builtin_text.fingerprint(reading.data) if reading.data.builtin else None,
+        "builtin": builtin_files.fingerprint(reading.data) if reading.data.builtin else None,
         **({"earlier": earlier} if earlier else {}),  # caches without keep their names
     }
 
@@ -207,7 +206,7 @@ def build(folder: Path, reading: Reading, tokenizers: Tokenizers | None) -> dict
     """Encode everything into a folder, and return its manifest."""
     data, training, validation = reading.data, reading.training, reading.validation
     if data.builtin:
-        training, validation = builtin_text.write_builtin(folder / "drawn", data)
+        training, validation = builtin_files.write_builtin(folder / "drawn", data)
     hold_out = not validation and bool(data.held_out)
     survey = reading.survey(training, hold_out=hold_out, tokenizer=tokenizers is None)
     if tokenizers is None:

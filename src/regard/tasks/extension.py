@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from regard.config import visible
-from regard.data import Reading, Tokenizers, builtin_text, vocabulary_extension
+from regard.data import Reading, Tokenizers, builtin_files, vocabulary_extension
 from regard.errors import ArgumentError, ConfigError
 from regard.models import build
 from regard.tasks.settings import Settings, check_extension
@@ -63,7 +63,7 @@ def training_texts(settings: Settings) -> tuple[list[str], list[str]]:
     with tempfile.TemporaryDirectory(prefix="regard-") as folder:
         training, validation = reading.training, reading.validation
         if data.builtin:
-            training, validation = builtin_text.write_builtin(Path(folder) / "drawn", data)
+            training, validation = builtin_files.write_builtin(Path(folder) / "drawn", data)
         survey = reading.survey(training, hold_out=not validation and bool(data.held_out), tokenizer=True)
         return survey.training_texts()
 

@@ -14,14 +14,14 @@ from typing import Any
 
 import tokenizers as library
 
-from regard.data import builtin_text, cache
+from regard.data import builtin_files, cache
 from regard.data.cache import Encoded, Writer
-from regard.data.first_pass import SAMPLE
 from regard.data.images.batching import stored_side
 from regard.data.images.cache import Pixels, decode, keep
 from regard.data.images.caption_files import list_names
 from regard.data.images.corpus import Row, Rows, because, check_scenes, generate_pictures, generate_rows, hold_out, read
 from regard.data.preparation import Prepared, Say, load_tokenizers
+from regard.data.rows import SAMPLE
 from regard.data.settings import DataSettings, TokenizerSettings, cache_folder
 from regard.data.tokenizer import END, Tokenizers
 from regard.data.vocabulary import train
@@ -51,7 +51,7 @@ def prepare_images(
         tokenizers = load_tokenizers(settings)
     if data.builtin:
         check_scenes(data, task, labelled)
-        source: object = [*builtin_text.fingerprint(data), data.held_out, data.held_out_most]
+        source: object = [*builtin_files.fingerprint(data), data.held_out, data.held_out_most]
         pixels = keep(home, source, side, lambda: generate_pictures(data, side), say)
     else:
         corpus = read(data, task, labelled)
