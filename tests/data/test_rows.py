@@ -1,4 +1,4 @@
-"""From rows to encoded pairs: what is held out, what a tokenizer is trained on, what is dropped and what is said of it."""
+"""From rows to encoded pairs: what is held out, what trains a tokenizer, what is dropped and what is said of it."""
 
 from collections import Counter
 

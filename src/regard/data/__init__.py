@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from regard.data import languages as language_tags
     from regard.data import sentence_share as sentence_shares
     from regard.data import settings as data_settings
-    from regard.data.alignments.links import Linking, Links
+    from regard.data.alignments import Linking, Links
     from regard.data.batching import Batch, Order, Position, collate
     from regard.data.bpe_dropout import BpeDropout
     from regard.data.builtin import CORPORA, BuiltIn, Example, PicturedExample, generate
@@ -117,7 +117,7 @@ __all__ = [
 __getattr__, __dir__ = door(
     __name__,
     {
-        "alignments.links": "Linking Links",
+        "alignments": "Linking Links",
         "batching": "Batch Order Position collate =batching",
         "bpe_dropout": "BpeDropout",
         "builtin": "BuiltIn CORPORA Example PicturedExample generate =builtin",

@@ -18,7 +18,7 @@ import torch
 from jaxtyping import Bool, Int, Int64, UInt64
 from torch import Tensor
 
-from regard.data.alignments.links import Linking, Links
+from regard.data.alignments import Linking, Links
 from regard.data.bpe_dropout import BpeDropout
 from regard.data.cache import Encoded
 from regard.data.tokenizer import END, PAD, START

@@ -19,9 +19,9 @@ import numpy as np
 import tokenizers as library
 
 from regard.data import builtin_files, cache, unknown_words
-from regard.data.alignments.prepare import LinkedReader
+from regard.data.alignments import LinkedReader
 from regard.data.cache import Encoded, Writer
-from regard.data.images.cache import Pixels
+from regard.data.images.pixels import Pixels
 from regard.data.rows import Pair, Reading, content, hash_of, names
 from regard.data.settings import CorpusSettings, DataSettings, TokenizerSettings, cache_folder
 from regard.data.tokenizer import Tokenizers

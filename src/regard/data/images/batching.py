@@ -19,7 +19,7 @@ from torch import Tensor
 
 from regard.data.batching import expand_ranges, mix_bits
 from regard.data.cache import Encoded
-from regard.data.images.decode import decode_picture, read_picture
+from regard.data.images.pixels import decode_picture, read_picture
 from regard.data.settings import DataSettings
 from regard.data.tokenizer import END, PAD, START
 from regard.errors import ArgumentError

@@ -12,7 +12,6 @@ from typing import NamedTuple, cast
 import numpy as np
 
 from regard.data.builtin import PicturedExample, Split, generate
-from regard.data.images.cache import Picture
 from regard.data.images.caption_files import (
     Captions,
     PictureFile,
@@ -22,6 +21,7 @@ from regard.data.images.caption_files import (
     read_labels,
     read_list,
 )
+from regard.data.images.pixels import Picture
 from regard.data.settings import DataSettings
 from regard.errors import ArgumentError, ConfigError, DataError
 

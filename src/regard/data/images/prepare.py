@@ -17,9 +17,9 @@ import tokenizers as library
 from regard.data import builtin_files, cache
 from regard.data.cache import Encoded, Writer
 from regard.data.images.batching import stored_side
-from regard.data.images.cache import Pixels, decode, keep
 from regard.data.images.caption_files import list_names
 from regard.data.images.corpus import Row, Rows, because, check_scenes, generate_pictures, generate_rows, hold_out, read
+from regard.data.images.pixels import Pixels, decode, keep
 from regard.data.preparation import Prepared, Say, load_tokenizers
 from regard.data.rows import SAMPLE
 from regard.data.settings import DataSettings, TokenizerSettings, cache_folder
