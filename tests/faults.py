@@ -132,10 +132,10 @@ HOST = [
         "kernels/linear/test_mixed_precision.py",
     ),
     Fault(
-        "tasks/budget.py",
+        "tasks/footprint.py",
         "share).bit_length() - 1))",
         "share).bit_length()))",
-        "tasks/test_budget.py",
+        "tasks/test_footprint.py",
     ),
     Fault(
         "tasks/footprint.py",
@@ -352,7 +352,7 @@ INTEROP = [
         "table[PAD]",
         "training/test_extend_rows.py",
     ),
-    Fault("data/prepare.py", "share * total", "share", "data/test_prepare.py tasks/test_rehearsal.py"),
+    Fault("data/prepare.py", "share * total", "share", "data/test_prepare.py tasks/test_sources.py"),
     Fault("data/pre_tokenizer.py", " and not is_inside(text[end])", "", "data/test_pre_tokenizer.py"),
     Fault(
         "data/table_texts.py",

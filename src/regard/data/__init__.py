@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from regard.data.documents import Splitter
     from regard.data.images import batching as picture_batches
     from regard.data.images import caption_files
+    from regard.data.images import corpus as picture_corpus
     from regard.data.images.batching import PictureBatch
-    from regard.data.images.corpus import find_spelling, folders
     from regard.data.images.prepare import prepare_images
     from regard.data.packing import PackedBatch
     from regard.data.pre_tokenizer import MARK
@@ -91,8 +91,6 @@ __all__ = [
     "data_report",
     "data_settings",
     "document_texts",
-    "find_spelling",
-    "folders",
     "generate",
     "language_pieces",
     "language_profile",
@@ -101,6 +99,7 @@ __all__ = [
     "packing",
     "pairs",
     "picture_batches",
+    "picture_corpus",
     "prepare",
     "prepare_images",
     "read",
@@ -130,7 +129,7 @@ __getattr__, __dir__ = door(
         "extension": "=vocabulary_extension",
         "images.batching": "PictureBatch =picture_batches",
         "images.caption_files": "=caption_files",
-        "images.corpus": "find_spelling folders",
+        "images.corpus": "=picture_corpus",
         "images.prepare": "prepare_images",
         "language_pieces": "=language_pieces",
         "language_profile": "=language_profile",

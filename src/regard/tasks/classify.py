@@ -21,9 +21,9 @@ from regard.data import (
     Tokenizers,
     caption_files,
     document_texts,
-    folders,
     pairs,
     picture_batches,
+    picture_corpus,
     prepare_images,
 )
 from regard.decoding import Options, batches, source_of
@@ -31,10 +31,8 @@ from regard.errors import ArgumentError, DataError
 from regard.evaluation import measure_labels
 from regard.inspection import Side, document_sides, teacher_forcing
 from regard.models import KINDS, Documents, Model, Pictures, Source, Tokens
-from regard.tasks.defaults import PICTURES
+from regard.tasks.defaults import PICTURES, label_metric
 from regard.tasks.evaluation import EvaluationReport, Table
-from regard.tasks.metric_choice import label_metric
-from regard.tasks.pictures import read_pictures, read_test_pictures
 from regard.tasks.results import Classified
 from regard.tasks.settings import Settings
 from regard.tasks.task import RunTask, TrainedRun, build_model, halve, spread_out
@@ -325,7 +323,7 @@ def classify(
         raise ArgumentError("items: one text given, expected a list")
     data = run.settings.data
     if data.reads == "pictures":
-        scores = batches.label_pictures(run.model, read_pictures(data, items), device=run.device)
+        scores = batches.label_pictures(run.model, picture_corpus.read_pictures(data, items), device=run.device)
         return [likeliest_label(run.labels, row) for row in scores]
     rows, _ = document_texts.encode_documents(
         [str(item) for item in items], run.tokenizers.source, data, document_texts.splitter_of(data, splitter)
@@ -347,10 +345,10 @@ def evaluate_pictures(run: TrainedRun, images: str | Path, labels: str | Path | 
     right = (
         caption_files.read_labels(labels, notes.append)
         if labels is not None
-        else folders(caption_files.list_pictures(images))
+        else picture_corpus.folders(caption_files.list_pictures(images))
     )
     known, unknown = split_labels(run, right)
-    pictures, unread = read_test_pictures(run.settings.data, images, list(known))
+    pictures, unread = picture_corpus.read_test_pictures(run.settings.data, images, list(known))
     if not pictures:
         raise DataError(f"{images}: no picture with a known label in it can be read")
     predictions = dict(zip(pictures, classify(run, pictures.values()), strict=True))

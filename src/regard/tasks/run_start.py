@@ -19,24 +19,22 @@ from regard.errors import CheckpointError, ConfigError, RegardError, TrainingErr
 from regard.io import disk, reading
 from regard.machine import MPS, most_threads
 from regard.tasks import sources
-from regard.tasks.budget import token_budget
 from regard.tasks.data_check import check_shared
 from regard.tasks.defaults import (
     Corpus,
     chosen_words,
     data_defaults,
+    drop_attention_dropout,
     model_defaults,
     picture_defaults,
     training_defaults,
 )
 from regard.tasks.extension import describe_extension, extend_run, extend_weights
-from regard.tasks.footprint import check_batches, check_weights
-from regard.tasks.model_choice import drop_attention_dropout
-from regard.tasks.rehearsal import choose_earlier
-from regard.tasks.settings import Settings, complete_run_table, read_settings
+from regard.tasks.footprint import check_batches, check_weights, token_budget
+from regard.tasks.settings import Settings, complete_run_table, leave_open, read_settings
 from regard.tasks.sizes import check_run_sizes
+from regard.tasks.sources import choose_earlier
 from regard.tasks.task import RunTask, make_task, prepare_data, vocabulary_sizes
-from regard.tasks.time_limit import leave_open
 from regard.training import (
     Checkpoints,
     Group,

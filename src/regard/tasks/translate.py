@@ -16,9 +16,9 @@ from regard.evaluation import text_scores
 from regard.inspection import attention_coverage, extraction, teacher_forcing, text_side
 from regard.io import CHUNK, CHUNK_CUDA, GivenText, Say, SourceLines, UntranslatedReport, formats, ignore, is_keyboard
 from regard.models import KINDS
+from regard.tasks.defaults import translation_metric
 from regard.tasks.evaluation import EvaluationReport, evaluate_texts
 from regard.tasks.guided import Guided, guided_at
-from regard.tasks.metric_choice import translation_metric
 from regard.tasks.next_token import TextPairs
 from regard.tasks.results import Aligned, Translation, to_translation
 from regard.tasks.task import TrainedRun
