@@ -254,7 +254,7 @@ OTHERS = [
         "statistics.pstdev(self.values)",
         "studies/test_seed_statistics.py",
     ),
-    Fault("io/pharaoh.py", 'f"{source}-{target}"', 'f"{target}-{source}"', "io/test_pharaoh.py"),
+    Fault("io/formats.py", 'f"{source}-{target}"', 'f"{target}-{source}"', "io/test_formats.py"),
     Fault(
         "cli/main.py",
         "        sys.exit(130)",

@@ -5,9 +5,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regard.data import Tokenizers, train
+from regard.decoding import Output
 from regard.errors import ArgumentError, ConfigError, TrainingError
 from regard.tasks.settings import read_settings
-from regard.tasks.task import RunTask, build_model, halve, spread_out, vocabulary_sizes
+from regard.tasks.task import RunTask, build_model, halve, spread_out, to_translation, vocabulary_sizes
+
+
+@pytest.mark.parametrize("text", ["", "a", "b a c"])
+def test_an_output_as_text(text):
+    tokenizer = train(["a b c"], "word")
+    tokens = tokenizer.encode(text)
+    made = to_translation(Output(tokens, log_prob=-2.0, score=-1.5, finished=True), tokenizer)
+    assert made.text == text
+    assert made.tokens == tuple(tokenizer.pieces(tokens))
+    assert (made.score, made.log_prob, made.finished, made.alignment) == (-1.5, -2.0, True, None)
 
 
 def word(*texts):

@@ -9,7 +9,6 @@ if TYPE_CHECKING:
     from regard.tasks.data_check import check_data, missing_files
     from regard.tasks.dry_run_report import dry_run
     from regard.tasks.engine import Engine, ModelEngine
-    from regard.tasks.results import Aligned, Classified, Translation, to_translation, to_translations
     from regard.tasks.run_start import Started, labels_of, start, tokenizers_of, write_config
     from regard.tasks.settings import (
         Settings,
@@ -22,7 +21,16 @@ if TYPE_CHECKING:
     from regard.tasks.sizes import check_sizes
     from regard.tasks.summary import CARD, ON_CARD, find_runs, record_command, require_run, summarise
     from regard.tasks.table import TASKS
-    from regard.tasks.task import RunTask, build_model, prepare_data
+    from regard.tasks.task import (
+        Aligned,
+        Classified,
+        RunTask,
+        Translation,
+        build_model,
+        prepare_data,
+        to_translation,
+        to_translations,
+    )
     from regard.tasks.translate import PAIRS, translate_lines
 
 __all__ = [
@@ -79,13 +87,12 @@ __getattr__, __dir__ = door(
         "engine": "Engine ModelEngine",
         "evaluation": "=evaluation",
         "language_model": "=language_model",
-        "results": "Aligned Classified Translation to_translation to_translations",
         "run_start": "Started labels_of start tokenizers_of write_config",
         "settings": "Settings base_table check_extension complete_run_table read_settings set_by_hand",
         "sizes": "check_sizes",
         "summary": "CARD ON_CARD find_runs record_command require_run summarise",
         "table": "TASKS",
-        "task": "RunTask build_model prepare_data",
+        "task": "Aligned Classified RunTask Translation build_model prepare_data to_translation to_translations",
         "translate": "PAIRS translate_lines =translate",
     },
 )

@@ -46,9 +46,8 @@ from regard.models import Model, Pictures, Reinforcement, Tokens
 from regard.tasks.defaults import PICTURES, caption_metric
 from regard.tasks.evaluation import EvaluationReport, Table, describe_search
 from regard.tasks.next_token import NextToken
-from regard.tasks.results import Translation, to_translation
 from regard.tasks.settings import Settings
-from regard.tasks.task import TrainedRun, halve, spread_out
+from regard.tasks.task import TrainedRun, Translation, halve, spread_out, to_translation
 from regard.training import Loss, next_token, validation_samples
 
 OLD, NEW = 0.9, 0.1  # of the baseline

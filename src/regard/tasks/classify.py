@@ -33,9 +33,8 @@ from regard.inspection import Side, document_sides, teacher_forcing
 from regard.models import KINDS, Documents, Model, Pictures, Source, Tokens
 from regard.tasks.defaults import PICTURES, label_metric
 from regard.tasks.evaluation import EvaluationReport, Table
-from regard.tasks.results import Classified
 from regard.tasks.settings import Settings
-from regard.tasks.task import RunTask, TrainedRun, build_model, halve, spread_out
+from regard.tasks.task import Classified, RunTask, TrainedRun, build_model, halve, spread_out
 from regard.training import Loss, validation_samples
 
 SHOWN = 240  # characters of a document that is shown

@@ -12,8 +12,7 @@ from regard.errors import ArgumentError
 from regard.inspection import teacher_forcing
 from regard.tasks.evaluation import EvaluationReport, evaluate_texts
 from regard.tasks.next_token import TextPairs
-from regard.tasks.results import Translation, to_translation
-from regard.tasks.task import TrainedRun
+from regard.tasks.task import TrainedRun, Translation, to_translation
 
 SAMPLE = 100  # tokens of a text at most, unless another number is asked for
 
