@@ -48,7 +48,7 @@ HOST = [
         "training/test_replay.py",
     ),
     Fault("training/update.py", "if accumulate > 1:", "if accumulate > 2:", UPDATE),
-    Fault("training/update.py", " or has_hooks(self.objective)", "", UPDATE),
+    Fault("training/update.py", " or call_records.has_hooks(self.objective)", "", UPDATE),
     Fault("training/update.py", "            self.unread.update(self.device_sums)", "            pass", UPDATE),
     Fault(
         "training/update.py",
@@ -190,14 +190,14 @@ OTHERS = [
         "mix_bits(mix_bits(self.seed) + np.uint64(0))",
         "data/test_batching.py",
     ),
-    Fault("disk.py", "os.fsync(file.fileno())", "pass", "test_disk.py promises/test_disk_fails.py"),
+    Fault("io/disk.py", "os.fsync(file.fileno())", "pass", "io/test_disk.py promises/test_disk_fails.py"),
     Fault("config.py", "lambda limit: value <= limit,", "lambda limit: value < limit,", "test_config.py"),
     Fault("training/update.py", "settings.steps - warmup)", "settings.steps)", "training/test_update_schedule.py"),
     Fault(
-        "training/average.py",
+        "training/weights.py",
         "min(self.decay, (1 + step)",
         "max(self.decay, (1 + step)",
-        "training/test_average.py",
+        "training/test_weights.py",
     ),
     Fault(
         "training/checkpoint.py",
@@ -318,8 +318,8 @@ INTEROP = [
         '"config.toml": tomli_w.dumps(config).encode()',
         "interop/test_pack.py",
     ),
-    Fault("packs.py", "if start + entry.file_size > size:", "if start > size:", "test_packs.py"),
-    Fault("packs.py", "if known is None or known[0] != version:", "if known is None:", "test_packs.py"),
+    Fault("io/packs.py", "if start + entry.file_size > size:", "if start > size:", "io/test_packs.py"),
+    Fault("io/packs.py", "if known is None or known[0] != version:", "if known is None:", "io/test_packs.py"),
     Fault(
         "interop/sentencepiece_writer.py",
         '4: section["squeeze"]',
@@ -347,12 +347,12 @@ INTEROP = [
     ),
     Fault("training/adapters.py", "each.adapter.merged = True", "pass", "training/test_adapters.py"),
     Fault(
-        "training/extend_rows.py",
+        "tasks/extension.py",
         "table[PAD] if table.ndim > 1 else NEVER",
         "table[PAD]",
-        "training/test_extend_rows.py",
+        "tasks/test_extension.py",
     ),
-    Fault("data/prepare.py", "share * total", "share", "data/test_prepare.py tasks/test_sources.py"),
+    Fault("data/preparation.py", "share * total", "share", "data/test_preparation.py tasks/test_sources.py"),
     Fault("data/pre_tokenizer.py", " and not is_inside(text[end])", "", "data/test_pre_tokenizer.py"),
     Fault(
         "data/table_texts.py",

@@ -22,20 +22,18 @@ from torch import nn
 
 from regard.errors import TrainingError
 from regard.training.adapters import describe_adapters, merge_adapters
-from regard.training.average import MovingAverage
 from regard.training.checkpoint import step_name
 from regard.training.distributed import Group, allow_tf32, describe_device
 from regard.training.folder import claim
 from regard.training.metrics import Metrics, mean_losses, metric_name, read_records
-from regard.training.prefetch import Prefetch
 from regard.training.progress import Progress
 from regard.training.saver import Saver
 from regard.training.settings import TrainingSettings
-from regard.training.stop_criteria import StopCriteria
 from regard.training.task import Task
-from regard.training.timetable import Timetable
+from regard.training.timetable import StopCriteria, Timetable
 from regard.training.trainer_state import Counters
-from regard.training.update import Updater, rate_at
+from regard.training.update import Prefetch, Updater, rate_at
+from regard.training.weights import MovingAverage
 
 __all__ = ["Result", "Trainer", "train"]
 
