@@ -4,12 +4,12 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float, Int, Int64
+from jaxtyping import Float, Int64
 from torch import Tensor, nn
 
 from regard.data import (
@@ -19,6 +19,7 @@ from regard.data import (
     Position,
     Prepared,
     Tokenizers,
+    batching,
     caption_files,
     document_texts,
     pairs,
@@ -31,6 +32,7 @@ from regard.errors import ArgumentError, DataError
 from regard.evaluation import measure_labels
 from regard.inspection import Side, document_sides, teacher_forcing
 from regard.models import KINDS, Documents, Model, Pictures, Source, Tokens
+from regard.tasks.baseline import labels_of
 from regard.tasks.defaults import PICTURES, label_metric
 from regard.tasks.evaluation import EvaluationReport, Table
 from regard.tasks.settings import Settings
@@ -42,37 +44,23 @@ MOST = 12  # labels of a table across
 
 
 @dataclass(frozen=True, eq=False)
-class LabelBatch:
+class LabelBatch(batching.TensorBatch):
     """A batch of documents or pictures, with the number of each label."""
 
+    one = "one"
     source: Source
     labels: Int64[Tensor, " b"]
 
     def __len__(self) -> int:
         return len(self.labels)
 
-    def halves(self) -> tuple["LabelBatch", "LabelBatch"]:
-        """Split the batch into its first and its last rows."""
-        if len(self) < 2:
-            raise ArgumentError("a batch of one cannot be halved")
-        middle = (len(self) + 1) // 2
-        return self.part(0, middle), self.part(middle, len(self))
-
     def part(self, first: int, last: int) -> "LabelBatch":
         """Return some rows of the batch; this reads lengths back from the device."""
         return LabelBatch(part_of(self.source, first, last), self.labels[first:last])
 
-    def to(self, device: torch.device | str, non_blocking: bool = False) -> "LabelBatch":
-        """Move the batch to a device."""
-        return self.each(lambda tensor: tensor.to(device, non_blocking=non_blocking))
-
-    def pin_memory(self) -> "LabelBatch":
-        """Copy the batch into pinned memory, from which a device can copy by itself."""
-        return self.each(Tensor.pin_memory)
-
-    def each(self, move: Callable[[Tensor], Tensor]) -> "LabelBatch":
+    def each(self, move: Callable[[Tensor], Tensor]) -> Self:
         """Apply a function to every tensor of the batch."""
-        return LabelBatch(move_source(self.source, move), move(self.labels))
+        return replace(self, source=move_source(self.source, move), labels=move(self.labels))
 
 
 def part_of(source: Source, first: int, last: int) -> Source:
@@ -140,7 +128,7 @@ class Classify(RunTask):
         balanced = training.class_weights == "balanced"
         weights = balanced_weights(prepared.train, len(prepared.labels)) if balanced else None
         self.objective = Classification(self.model, training.smoothing, weights)
-        self.metric = training.metric or label_metric(labels_in(prepared.valid).tolist())
+        self.metric = training.metric or label_metric(labels_of(prepared.valid).tolist())
         rows = training.batch_rows or (PICTURES if prepared.pictures is not None else None)
         self.order = Order(prepared.train.lengths, budget, seed=training.seed, rows=rows)
         self.dropout: BpeDropout | None = None
@@ -242,7 +230,7 @@ class Classify(RunTask):
         ]
         if tokenizers is not None:
             facts.append(("vocabulary", f"{tokenizers.source.size:,} pieces ({tokenizers.source.kind})"))
-        if missing := sorted({*labels} - {labels[i] for i in labels_in(self.prepared.valid)}):
+        if missing := sorted({*labels} - {labels[i] for i in labels_of(self.prepared.valid)}):
             facts.append(("not validated", f"labels without an example held out: {caption_files.list_names(missing)}"))
         size = f"{self.order.rows:,} pictures" if pictured else f"{self.order.budget:,} tokens"
         return [*facts, ("batch", f"up to {size}")]
@@ -409,14 +397,9 @@ def compare_labels(
     return EvaluationReport(heading, tables, {"system": str(run.folder), what: len(labels), **facts}, labels, notes)
 
 
-def labels_in(encoded: Encoded) -> Int[np.ndarray, " n"]:
-    """Return the number of each example's label, its only target."""
-    return encoded.tokens[encoded.offsets[1:] - 1]
-
-
 def balanced_weights(encoded: Encoded, labels: int) -> list[float]:
     """Compute a weight for each label, so that all count alike, with mean 1 over the examples: n / (k n_label)."""
-    counts = np.bincount(labels_in(encoded), minlength=labels)
+    counts = np.bincount(labels_of(encoded), minlength=labels)
     return [float(len(encoded) / (labels * max(1, count))) for count in counts]
 
 

@@ -145,20 +145,27 @@ def translate_sentences(
     options: Options,
 ) -> Iterator[list[Translation]]:
     """Yield the translations of texts whose sentences are translated by themselves."""
-    fit, count = line_fitter(run, split=True), 0
-    texts, begins = iter(texts), None if prefixes is None else iter(prefixes)
-    while rows := list(itertools.islice(texts, chunk)):
-        parts, own = fit.parts(rows, ""), None
-        if begins is not None:
-            some = list(itertools.islice(begins, len(rows)))
-            if len(some) < len(rows):
-                raise ArgumentError("prefixes: fewer than texts given, expected one for each")
-            own = file_translation.first_prefixes(parts, some)
+    fit = line_fitter(run, split=True)
+    for rows, begun in chunks_of(texts, prefixes, chunk):
+        parts = fit.parts(rows, "")
+        own = None if begun is None else file_translation.first_prefixes(parts, begun)
         pieces = [piece.text for each in parts for piece in each]
         outputs = translate_chunks(run, pieces, own, extras, chunk, budget, options)
         for row, each in zip(rows, parts, strict=True):
             own_outputs = list(itertools.islice(outputs, len(each)))
             yield file_translation.join_outputs(row, each, own_outputs, options.nbest, not options.sample)
+
+
+def chunks_of(
+    texts: Iterable[str], prefixes: Iterable[str] | None, size: int
+) -> Iterator[tuple[list[str], list[str] | None]]:
+    """Yield the texts in chunks, each with what its outputs begin with, where there are prefixes: one for each text."""
+    texts, begins, count = iter(texts), None if prefixes is None else iter(prefixes), 0
+    while rows := list(itertools.islice(texts, size)):
+        begun = None if begins is None else list(itertools.islice(begins, len(rows)))
+        if begun is not None and len(begun) < len(rows):
+            raise ArgumentError("prefixes: fewer than texts given, expected one for each")
+        yield rows, begun
         count += len(rows)
     if begins is not None and next(begins, None) is not None:
         raise ArgumentError(f"prefixes: more than the {count:,} texts given, expected one for each")
@@ -240,13 +247,11 @@ def translate_chunks(
     options: Options,
 ) -> Iterator[list[Translation]]:
     """Yield the translations, as they are asked for."""
-    texts, prefix_texts, count = iter(texts), None if prefixes is None else iter(prefixes), 0
-    while rows := list(itertools.islice(texts, chunk)):
+    count = 0
+    for rows, prefix_texts in chunks_of(texts, prefixes, chunk):
         begun = prefixes_of(run, len(rows))
         if prefix_texts is not None:
-            begun = run.tokenizers.target.encode_prefixes(list(itertools.islice(prefix_texts, len(rows))))
-            if len(begun) < len(rows):
-                raise ArgumentError("prefixes: fewer than texts given, expected one for each")
+            begun = run.tokenizers.target.encode_prefixes(prefix_texts)
             longest = sys.maxsize if options.longest is None else options.longest
             for number, prefix in enumerate(begun, count + 1):
                 if len(prefix) > longest:
@@ -261,8 +266,6 @@ def translate_chunks(
             yield from add_alignments(run, rows, sources, outputs, *extras)
         else:
             yield from ([to_translation(output, run.tokenizers.target) for output in each] for each in outputs)
-    if prefix_texts is not None and next(prefix_texts, None) is not None:
-        raise ArgumentError(f"prefixes: more than the {count:,} texts given, expected one for each")
 
 
 def prefixes_of(run: TrainedRun, count: int) -> list[list[int]] | None:
