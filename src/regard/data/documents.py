@@ -76,7 +76,7 @@ class Labelled(Reading):
         """Return the reasons why a document may be dropped."""
         return {"blank": "without words", "unlabelled": "without a label", "unknown": "with a label not in training"}
 
-    def rows(self, corpus: CorpusSettings) -> Iterator[Pair]:
+    def plain_rows(self, corpus: CorpusSettings) -> Iterator[Pair]:
         """Return the text and the label of each document."""
         return pairs(corpus, labelled=True, say=self.remarks.append)
 
@@ -102,17 +102,7 @@ class Labelled(Reading):
         """Collect the labels, beside what the first pass finds."""
         if self.labels is not None and not hold_out and not tokenizer:
             return FirstPass()
-        survey = run_first_pass(
-            training,
-            self.data,
-            hold_out=hold_out,
-            sample=tokenizer,
-            rows=self.rows,
-            what=self.what,
-            files=self.files,
-            labels=True,
-            remarks=self.remarks,
-        )
+        survey = run_first_pass(self, training, hold_out=hold_out, sample=tokenizer, labels=True)
         if self.labels is None:
             self.labels = survey.labels
             if len(self.labels) < 2:

@@ -79,13 +79,8 @@ def prepare_rows(reading: Reading, say: Say, tokenizers: Tokenizers | None) -> P
     if tokenizers is not None:
         tokenizers = tokenizers.surround(**settings.around)
     home, sources = cache_folder(data.cache), fingerprints(reading)
-    entry = home / cache_key(reading, tokenizers, sources)
-    if (there := cache.follow(entry)).exists():
-        problem = cache.damage(there)
-        if problem is None:
-            return open_cache(there, reading, say, ", from the cache")
-        say(f"The cache {entry} is damaged ({problem}); it is built again.")
-    with cache.workplace(home) as folder:
+
+    def fill(folder: Path) -> Path:
         links = contents_of_links(reading)
         facts = build(folder, reading, tokenizers)
         # What was encoded would be found under another file's name.
@@ -94,11 +89,10 @@ def prepare_rows(reading: Reading, say: Say, tokenizers: Tokenizers | None) -> P
         cache.seal(folder, **facts)
         # Named after the tokenizer itself, so that a run that goes on with it finds the same; the key of what was asked
         # for leads there.
-        final = home / cache_key(reading, Tokenizers.load(folder / "tokenizer.json"), sources)
-        cache.publish(folder, final)
-    if entry != final:
-        cache.lead(entry, final)
-    return open_cache(final, reading, say)
+        return home / cache_key(reading, Tokenizers.load(folder / "tokenizer.json"), sources)
+
+    folder, was_there = cache.find_or_fill(home / cache_key(reading, tokenizers, sources), fill, say)
+    return open_cache(folder, reading, say, ", from the cache" * was_there)
 
 
 def open_cache(folder: Path, reading: Reading, say: Say, note: str = "") -> Prepared:

@@ -10,7 +10,7 @@ import hashlib
 import heapq
 import itertools
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -50,26 +50,18 @@ class FirstPass:
 
 
 def run_first_pass(
-    training: Iterable[CorpusSettings],
-    data: DataSettings,
-    *,
-    hold_out: bool,
-    sample: bool,
-    rows: Callable[[CorpusSettings], Iterable[tuple[str, ...]]] = pairs,
-    what: str = "pairs",
-    files: str = "--valid-source and --valid-target",
-    labels: bool = False,
-    remarks: Sequence[str] = (),
+    reading: "Reading", training: Iterable[CorpusSettings], *, hold_out: bool, sample: bool, labels: bool = False
 ) -> FirstPass:
     """Count the pairs, choose the hash up to which they are held out, and draw a sample for the tokenizer.
 
-    `labels`: targets are a few labels, and each is remembered. `remarks` is what was said of the files meanwhile.
+    `labels`: targets are a few labels, and each is remembered.
     """
+    data, what = reading.data, reading.what
     survey, characters, mask = FirstPass(), 0, 0
     # The smallest hashes, negative as heapq keeps the least first; twice as many as may be held out, to know the half.
     smallest, among, room = list[int](), set[int](), 2 * data.held_out_most
     for corpus in training:
-        for source, target in rows(corpus):
+        for source, target in reading.plain_rows(corpus):
             survey.pairs += 1
             if not source or not target:
                 survey.blank += 1
@@ -95,7 +87,7 @@ def run_first_pass(
                     survey.sample = [row for row in survey.sample if not row[0] & mask]
                     characters = sum(len(s) + len(t) for _, s, t in survey.sample)
     if survey.pairs == survey.blank:
-        why = [f"all {survey.pairs:,} are blank"] * bool(survey.pairs) + list(remarks)
+        why = [f"all {survey.pairs:,} are blank"] * bool(survey.pairs) + reading.remarks
         raise DataError(f"{names(training)}: no {what} to train on{': ' * bool(why)}{'; '.join(why)}")
     if hold_out:
         # Never more than half of the different pairs, where those are few.
@@ -103,7 +95,7 @@ def run_first_pass(
         if not count:
             raise DataError(
                 f"{names(training)}: one {what.removesuffix('s')} is too few to train on and to hold out for "
-                f"validation; give {files}"
+                f"validation; give {reading.files}"
             )
         survey.cutoff = sorted(-h for h in smallest)[count - 1]
     return survey
@@ -138,9 +130,13 @@ class Reading:
         """Return the reasons why a row may be dropped, by the name of its count."""
         return {"blank": "blank", "long": f"longer than {self.data.longest} tokens"}
 
-    def rows(self, corpus: CorpusSettings) -> Iterator[Pair]:
-        """Yield every row of a corpus; a message may follow at its end."""
+    def plain_rows(self, corpus: CorpusSettings) -> Iterator[Pair]:
+        """Yield source and target of every row of a corpus; a message may follow at its end."""
         return pairs(corpus, say=self.remarks.append)
+
+    def rows(self, corpus: CorpusSettings) -> Iterator[Pair]:
+        """Yield every row of a corpus, with what else this reading has of it."""
+        return self.plain_rows(corpus)
 
     def facts(self) -> dict[str, object]:
         """Return what the encoded rows depend on beside the files, the tokenizer and the usual settings."""
@@ -150,15 +146,7 @@ class Reading:
         """Run the first pass, before anything is encoded; `tokenizer`: one is to be trained."""
         if not hold_out and not tokenizer:
             return FirstPass()
-        remark = self.remarks.append
-        return run_first_pass(
-            training,
-            self.data,
-            hold_out=hold_out,
-            sample=tokenizer,
-            rows=lambda corpus: pairs(corpus, say=remark),
-            remarks=self.remarks,
-        )
+        return run_first_pass(self, training, hold_out=hold_out, sample=tokenizer)
 
     def train_tokenizers(self, training: Sequence[CorpusSettings], survey: FirstPass) -> Tokenizers:
         """Train tokenizers on the survey's sample."""

@@ -56,9 +56,6 @@ from regard.training import (
     weight_files,
 )
 
-FILES = ["source", "target", "alignment", "valid_source", "valid_target"]  # keys of [data] that name one
-FILES += ["documents", "valid_documents", "images", "captions", "valid_captions", "labels", "train_list", "valid_list"]
-
 
 @dataclass(frozen=True)
 class Started:
@@ -325,7 +322,7 @@ def absolute(data: DataSettings) -> DataSettings:
         names = ("source", "target", "file", "alignment")
         return tuple(replace(each, **{name: whole(getattr(each, name)) for name in names}) for each in entries)
 
-    files: dict[str, Any] = {name: whole(getattr(data, name)) for name in FILES}
+    files: dict[str, Any] = {name: whole(getattr(data, name)) for name in sources.PATHS}
     if data.builtin:
         files["alignment"] = data.alignment  # of the corpus itself
     lists = {name: corpora(getattr(data, name)) for name in ("corpora", "earlier", "valid")}

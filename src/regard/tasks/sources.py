@@ -17,15 +17,21 @@ from regard.io import disk, reading
 from regard.tasks.settings import Settings, complete_run_table
 
 FILE = "sources.json"  # in a run folder
-KEYS = ["source", "target", "valid_source", "valid_target", "documents", "valid_documents", "captions"]
-KEYS += ["valid_captions", "labels", "train_list", "valid_list"]
+PATHS = [
+    "source",
+    "target",
+    "alignment",
+    "valid_source",
+    "valid_target",
+]  # keys of [data] that name a file, or a folder
+PATHS += ["documents", "valid_documents", "images", "captions", "valid_captions", "labels", "train_list", "valid_list"]
 LARGEST = 2**20  # bytes of the record that is read
 REHEARSAL = "data.rehearsal"
 
 
 def data_files(data: DataSettings) -> Iterator[Path]:
     """List the files of the data; pictures, of which there are many, are not among them."""
-    names = [getattr(data, key) for key in KEYS]
+    names = [getattr(data, key) for key in PATHS if key not in ("alignment", "images")]
     names += [None if data.builtin else data.alignment]
     for corpus in (*data.corpora, *data.earlier, *data.valid):
         names += [*corpus.files, corpus.alignment]

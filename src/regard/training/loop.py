@@ -187,7 +187,7 @@ class Trainer:
         if due:
             self.validate_and_save(metrics, why)
         elif self.saver.step != now.step:
-            self.save(False)
+            self.saver.save(now, self.updater, self.ema, best=False)
         if why != "signal":
             self.read_sums()
             self.check_finite(now.skipped - skipped, now.step - first)
@@ -322,7 +322,7 @@ class Trainer:
             over = {"over": timetable.limit} if is_over else {}
             fitted = timetable.record(self.settings) if now.fitted else {}
             now.fitted = {**fitted, **over}  # also for who resumes it
-        self.save(better)
+        self.saver.save(now, self.updater, self.ema, better)
         self.count_apart(validated)
         timetable.note_validation(now.seconds - validated, more=True)
 
@@ -350,10 +350,6 @@ class Trainer:
             self.objective.train()
         figures, samples = self.group.same(results)
         return figures, samples
-
-    def save(self, best: bool) -> None:
-        """Write a checkpoint of the current state."""
-        self.saver.save(self.now, self.updater, self.ema, best)
 
     def average(self, metrics: Metrics | None) -> None:
         """Measure the mean of the last checkpoints' weights, and save it as `average`, and as the best if it is.

@@ -171,20 +171,15 @@ class Picture(NamedTuple):
 def keep(home: Path, request: object, side: int, pictures: Callable[[], Iterable[Picture]], say: Say) -> Pixels:
     """Open the pictures in the cache, or put them into it; `asked` is all that they depend on."""
     key = hashlib.sha256(json.dumps([cache.FORMAT, side, request]).encode()).hexdigest()[:32]
-    link = home / f"pictures-{key}"
-    if (there := cache.follow(link)).exists():
-        problem = cache.damage(there)
-        if problem is None:
-            return Pixels(there)
-        say(f"The cache {link} is damaged ({problem}); its pictures are decoded again.")
-    with cache.workplace(home) as folder:
+
+    def fill(folder: Path) -> Path:
         write(folder, side, pictures(), say)
         cache.seal(folder)
         files = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))["files"]
-        final = home / f"pictures-{hashlib.sha256(json.dumps(files, sort_keys=True).encode()).hexdigest()[:32]}"
-        cache.publish(folder, final)
-    cache.lead(link, final)
-    return Pixels(final)
+        return home / f"pictures-{hashlib.sha256(json.dumps(files, sort_keys=True).encode()).hexdigest()[:32]}"
+
+    folder, _ = cache.find_or_fill(home / f"pictures-{key}", fill, say, "its pictures are decoded again")
+    return Pixels(folder)
 
 
 def write(folder: Path, side: int, pictures: Iterable[Picture], say: Say) -> None:
