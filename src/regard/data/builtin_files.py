@@ -69,10 +69,7 @@ def write(
 
 
 def _write(
-    folder: Path,
-    streams: Mapping[Split, Iterator[Example]],
-    ends: list[str],
-    as_lines: Written,
+    folder: Path, streams: Mapping[Split, Iterator[Example]], ends: list[str], as_lines: Written
 ) -> Iterator[tuple[Path, int]]:
     for split, examples in streams.items():
         paths = [folder / f"{split}.{end}" for end in ends]

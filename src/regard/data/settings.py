@@ -125,8 +125,7 @@ class DataSettings:
     source: str | None = option(None, "text file of source sentences, one per line, gzip or not")
     target: str | None = option(None, "text file of their translations, line by line")
     alignment: str | None = option(
-        None,
-        'text file of word links, one line per pair: 0-0 1-2 (Pharaoh); "gold": those of a built-in corpus',
+        None, 'text file of word links, one line per pair: 0-0 1-2 (Pharaoh); "gold": those of a built-in corpus'
     )
     corpora: tuple[CorpusSettings, ...] = option((), "several corpora, instead of source and target")
     languages: str | None = option(
@@ -365,8 +364,7 @@ class TokenizerSettings:
     """The tokenizer: trained on the corpus, or read from a file."""
 
     kind: Literal["bpe", "unigram", "word", "character", "auto"] = option(
-        "bpe",
-        "kind of pieces; auto: for each side characters if lines are single words, words if few, otherwise bpe",
+        "bpe", "kind of pieces; auto: for each side characters if lines are single words, words if few, otherwise bpe"
     )
     joint: bool | Literal["auto"] = option(
         True, "share one vocabulary; auto: if both sides have the same kind of pieces and the same letters"

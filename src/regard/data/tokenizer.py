@@ -147,14 +147,11 @@ class Tokenizer:
         """Encode words one by one: those that were added, and all others with the library."""
         encoded: dict[str, list[int]] = {}
         if self.finder is not None:
-            ours = ((word, self.finder.encode(self.normalise(word))) for word in words if not self.has_tag(word))
+            whole = [word for word in words if not any(tag in word for tag in self.tags.values())]  # a tag splits one
+            ours = ((word, self.finder.encode(self.normalise(word))) for word in whole)
             encoded = {word: ids for word, ids in ours if ids is not None}
         others = [word for word in words if word not in encoded]
         return {**encoded, **dict(zip(others, self.encode_threaded(others), strict=True))}
-
-    def has_tag(self, word: str) -> bool:
-        """Return whether a tag stands in a word, which it then splits."""
-        return any(tag in word for tag in self.tags.values())
 
     def encode_rest(self, text: str) -> list[int]:
         """Encode what follows an added word: as the library does, but without the mark of a word's start."""

@@ -227,9 +227,8 @@ def score_by_length(
     """
     lengths, unit = measure_lengths(sources)
     counts = np.array(lengths, dtype=np.int64)
-    usual = (
-        float(np.quantile(counts, 0.98, method="higher")) if len(counts) else 0.0
-    )  # a few very long ones do not stretch the rest
+    # A few very long ones do not stretch the rest.
+    usual = float(np.quantile(counts, 0.98, method="higher")) if len(counts) else 0.0
     if width is None:
         width = next((step for step in (1, 2, 5, 10, 20, 50, 100, 200, 500) if usual < step * ROWS), 1000)
     top = int(usual) // width  # the open range

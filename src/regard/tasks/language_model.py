@@ -61,6 +61,5 @@ def sample(run: TrainedRun, count: int = 1, prefix: str = "", **options: Any) ->
 def score_texts(run: TrainedRun, texts: Sequence[str]) -> list[batches.Scored]:
     """Score each text by its log-probability under the model."""
     encoded = run.tokenizers.target.encode_batch(list(texts))
-    return batches.score_pairs(
-        run.model, [[UNKNOWN]] * len(texts), encoded, device=run.device
-    )  # no source is looked at
+    # No source is looked at.
+    return batches.score_pairs(run.model, [[UNKNOWN]] * len(texts), encoded, device=run.device)

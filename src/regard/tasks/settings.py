@@ -23,9 +23,8 @@ class Settings:
     kind: str = kinds.DEFAULT
     model: ModelConfig = field(default_factory=ModelConfig)
     training: TrainingSettings = field(default_factory=TrainingSettings)
-    overrides: Mapping[str, Mapping[str, Any]] = field(
-        default_factory=dict, compare=False, repr=False
-    )  # what a person set
+    # What a person set.
+    overrides: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def row(self) -> TaskRow:

@@ -15,13 +15,7 @@ from torch import Tensor, nn
 
 from regard.errors import CheckpointError, TrainingError
 from regard.io import disk
-from regard.training.adapters import (
-    has_adapters,
-    load_mean_adapters,
-    mean_adapters,
-    plain_weights,
-    trained_weights,
-)
+from regard.training.adapters import has_adapters, load_mean_adapters, mean_adapters, plain_weights, trained_weights
 from regard.training.checkpoint import Checkpoint, Checkpoints, read_checkpoint, step_name
 from regard.training.distributed import Group, gather_all, spread_like
 from regard.training.manifest import BASE, read_manifest

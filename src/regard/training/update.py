@@ -110,9 +110,8 @@ def rate_at(step: int, settings: TrainingSettings) -> float:
 class Objective(Protocol):
     """An objective's optional properties, beside giving the `Loss` of a batch. What it does not say is False."""
 
-    replays: (
-        bool  # an update may be a CUDA graph: nothing is read back from the device, shapes depend on the batch's alone
-    )
+    # An update may be a CUDA graph: nothing is read back from the device, shapes depend on the batch's alone.
+    replays: bool
     half_weights: bool  # its products take copies of the weights in half precision, which are made once an update
 
 
