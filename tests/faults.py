@@ -355,10 +355,10 @@ INTEROP = [
     Fault("data/preparation.py", "share * total", "share", "data/test_preparation.py tasks/test_sources.py"),
     Fault("data/pre_tokenizer.py", " and not is_inside(text[end])", "", "data/test_pre_tokenizer.py"),
     Fault(
-        "data/table_texts.py",
+        "data/corpus.py",
         '"source_column" if side == "source" else "target_column"',
         '"source_column"',
-        "data/test_table_texts.py",
+        "data/test_corpus.py",
     ),
 ]
 

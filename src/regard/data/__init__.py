@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from regard.data.builtin import CORPORA, BuiltIn, Example, PicturedExample, generate
     from regard.data.cache import Encoded
     from regard.data.charsmap import Charsmap
-    from regard.data.corpus import pairs
+    from regard.data.corpus import Side, TableTexts, pairs, read_tables
     from regard.data.documents import Splitter
     from regard.data.images import batching as picture_batches
     from regard.data.images import caption_files
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from regard.data.rows import Reading
     from regard.data.settings import CorpusSettings, DataSettings, TokenizerSettings
     from regard.data.special_pieces import END, PAD, START, UNKNOWN
-    from regard.data.table_texts import Side, TableTexts, read_tables
     from regard.data.text_profile import TextProfile
     from regard.data.tokenizer import BYTE_MARK, Tokenizer, Tokenizers, open_tokenizer, read
     from regard.data.vocabulary import BYTES, train
@@ -124,7 +123,7 @@ __getattr__, __dir__ = door(
         "cache": "Encoded =cache",
         "charsmap": "Charsmap",
         "check": "=data_report",
-        "corpus": "pairs",
+        "corpus": "Side TableTexts pairs read_tables",
         "documents": "Splitter =document_texts",
         "extension": "=vocabulary_extension",
         "images.batching": "PictureBatch =picture_batches",
@@ -142,7 +141,6 @@ __getattr__, __dir__ = door(
         "sentence_split": "=sentence_split",
         "settings": "CorpusSettings DataSettings TokenizerSettings =data_settings",
         "special_pieces": "END PAD START UNKNOWN =special_pieces",
-        "table_texts": "Side TableTexts read_tables",
         "text_profile": "TextProfile",
         "tokenizer": "BYTE_MARK Tokenizer Tokenizers open_tokenizer read",
         "tokenizer_checks": "=tokenizer_checks",

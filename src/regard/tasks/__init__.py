@@ -8,7 +8,6 @@ if TYPE_CHECKING:
     from regard.tasks import baseline, caption, classify, evaluation, language_model, translate
     from regard.tasks.data_check import check_data, missing_files
     from regard.tasks.dry_run_report import dry_run
-    from regard.tasks.engine import Engine, ModelEngine
     from regard.tasks.run_start import Started, labels_of, start, tokenizers_of, write_config
     from regard.tasks.settings import (
         Settings,
@@ -24,6 +23,8 @@ if TYPE_CHECKING:
     from regard.tasks.task import (
         Aligned,
         Classified,
+        Engine,
+        ModelEngine,
         RunTask,
         Translation,
         build_model,
@@ -84,7 +85,6 @@ __getattr__, __dir__ = door(
         "classify": "=classify",
         "data_check": "check_data missing_files",
         "dry_run_report": "dry_run",
-        "engine": "Engine ModelEngine",
         "evaluation": "=evaluation",
         "language_model": "=language_model",
         "run_start": "Started labels_of start tokenizers_of write_config",
@@ -92,7 +92,10 @@ __getattr__, __dir__ = door(
         "sizes": "check_sizes",
         "summary": "CARD ON_CARD find_runs record_command require_run summarise",
         "table": "TASKS",
-        "task": "Aligned Classified RunTask Translation build_model prepare_data to_translation to_translations",
+        "task": (
+            "Aligned Classified Engine ModelEngine RunTask Translation build_model prepare_data "
+            "to_translation to_translations"
+        ),
         "translate": "PAIRS translate_lines =translate",
     },
 )

@@ -1,34 +1,100 @@
-"""RunTask: the interface for starting, opening, using, measuring and showing a run, beside the loop's own; and results.
+"""RunTask: the interface for starting, opening, using, measuring and showing a run, beside the loop's own; its
+engine, and results.
 
 A row of `TASKS` names a class of this kind. One of your own may build on another:
 
     class Reversed(Translate):
         def make_objective(self): ...
+
+An engine is what searches and scores for a run. A model of Regard's own is one; another library may stand in its place.
+It gets token numbers and gives token numbers, so that all that is done with texts stays the same. It refuses options
+that it does not serve, by their names.
 """
 
+# n target words · m source words
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import torch
+from torch import Tensor
 
-from regard.data import Prepared, Tokenizers, prepare, sentence_shares
-from regard.decoding import Options, batches
+from regard.data import Prepared, Tokenizer, Tokenizers, prepare, sentence_shares
+from regard.decoding import Options, Output, Replay, SearchResult, batches, first_model
 from regard.errors import ArgumentError, ConfigError, TrainingError
-from regard.inspection import AlignmentSettings, OpenRun, extraction, teacher_forcing
+from regard.inspection import AlignmentSettings, OpenRun, attention_coverage, extraction, teacher_forcing
 from regard.models import KINDS, Model, build
 from regard.tasks.settings import Settings
 from regard.training import Task
 
 if TYPE_CHECKING:
-    from regard.tasks.engine import Engine
     from regard.tasks.evaluation import EvaluationReport
-# n target words · m source words
-from dataclasses import dataclass
 
-from torch import Tensor
+Ids = Sequence[Sequence[int]]
 
-from regard.data import Tokenizer
-from regard.decoding import Output
+
+class Engine(Protocol):
+    """What a run searches, scores and aligns with."""
+
+    def check(self, options: Options) -> None:
+        """Refuse options that it does not serve, by a ConfigError with the option's name."""
+
+    def search(
+        self, sources: Ids, options: Options, *, prefixes: Ids | None = None, budget: int | None = None
+    ) -> list[SearchResult]:
+        """Search for each of the sources, in batches of `budget` source tokens for each hypothesis."""
+
+    def score(self, sources: Ids, targets: Ids) -> list[batches.Scored]:
+        """Score each target given its source."""
+
+    def word_weights(self, pairs: Sequence[extraction.Pair], settings: AlignmentSettings) -> list[Tensor]:
+        """Return how much each target word of a pair looked at each source word, by the settings of alignment."""
+
+    def word_attention(
+        self, pairs: Sequence[extraction.Pair], settings: AlignmentSettings
+    ) -> list[attention_coverage.WordAttention]:
+        """Return these weights, and how much each source word received in all."""
+
+    def link_words(self, pairs: Sequence[extraction.Pair], settings: AlignmentSettings) -> list[extraction.Links]:
+        """Return the links between the words of each pair."""
+
+
+@dataclass(frozen=True, eq=False)
+class ModelEngine:
+    """A model of Regard's under its own search; `replay` keeps the graphs of searches on a GPU."""
+
+    model: Model
+    tokenizers: Tokenizers
+    device: torch.device
+    replay: Replay | None = None
+
+    def check(self, options: Options) -> None:
+        """Refuse nothing: the search serves every option, or says why not when it begins."""
+
+    def search(
+        self, sources: Ids, options: Options, *, prefixes: Ids | None = None, budget: int | None = None
+    ) -> list[SearchResult]:
+        """Search for each of the sources in batches."""
+        how = {"prefixes": prefixes, "device": self.device, "budget": budget, "replay": self.replay}
+        return batches.search_in_batches(self.model, sources, options, **how)  # type: ignore[arg-type]
+
+    def score(self, sources: Ids, targets: Ids) -> list[batches.Scored]:
+        """Score each target given its source."""
+        return batches.score_pairs(self.model, sources, targets, device=self.device)
+
+    def word_weights(self, pairs: Sequence[extraction.Pair], settings: AlignmentSettings) -> list[Tensor]:
+        """Read the weights in a teacher-forced pass."""
+        return extraction.word_weights(first_model(self.model), self.tokenizers, pairs, settings)
+
+    def word_attention(
+        self, pairs: Sequence[extraction.Pair], settings: AlignmentSettings
+    ) -> list[attention_coverage.WordAttention]:
+        """Read the weights and what each source word received in a teacher-forced pass."""
+        return attention_coverage.word_attention(first_model(self.model), self.tokenizers, pairs, settings)
+
+    def link_words(self, pairs: Sequence[extraction.Pair], settings: AlignmentSettings) -> list[extraction.Links]:
+        """Read the links in a teacher-forced pass."""
+        return extraction.link_words(first_model(self.model), self.tokenizers, pairs, settings)
 
 
 @dataclass(frozen=True)
@@ -88,7 +154,7 @@ class TrainedRun(OpenRun, Protocol):
         """The settings by which alignments are read."""
 
     @property
-    def engine(self) -> "Engine":
+    def engine(self) -> Engine:
         """What searches, scores and aligns for the run."""
 
     @property

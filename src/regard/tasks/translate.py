@@ -1,12 +1,12 @@
 """Translation: the task as it is trained, and the actions of a trained run: translate, score, align, inspect."""
 
+# b sentences · n target positions · m source positions · d width · l links
 import itertools
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-# b sentences · n target positions · m source positions · d width · l links
 import torch
 from jaxtyping import Float
 from torch import Tensor
