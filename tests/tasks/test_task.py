@@ -1,5 +1,5 @@
-"""What all tasks share: sizes of vocabularies, halves of a batch, samples spread over an order; and the engine of a run is
-its model: what it searches, scores and aligns is what the library's functions give.
+"""What all tasks share: sizes of vocabularies, halves of a batch, samples spread over an order; and the engine of a run
+is its model: what it searches, scores and aligns is what the library's functions give.
 """
 
 import pytest
