@@ -25,7 +25,7 @@ COPIED = ("src", "tests", "configs", "pyproject.toml")
 class Fault(NamedTuple):
     """A mistake to plant."""
 
-    file: str  # in src/regard
+    file: str  # in src/regard, or with the package that stands beside it
     line: str  # a part of the file that is there once
     fault: str  # what stands in its place
     tests: str  # files in tests, separated by spaces
@@ -126,10 +126,10 @@ HOST = [
         "kernels/dot/test_one_tile.py",
     ),
     Fault(
-        "kernels/linear/mixed_precision.py",
+        "kernels/operations/linear/mixed_precision.py",
         "        finally:\n            store.table = None",
         "        finally:\n            pass",
-        "kernels/linear/test_mixed_precision.py",
+        "kernels/operations/linear/test_mixed_precision.py",
     ),
     Fault(
         "tasks/footprint.py",
@@ -161,10 +161,10 @@ OTHERS = [
         "kernels/window/test_cpu.py",
     ),
     Fault(
-        "kernels/projection_loss/chunked.py",
+        "kernels/operations/projection_loss/chunked.py",
         "counts * (smoothing - 1))",
         "counts * (1 - smoothing))",
-        "kernels/projection_loss/test_chunked.py",
+        "kernels/operations/projection_loss/test_chunked.py",
     ),
     Fault(
         "attention/cache.py",
@@ -216,7 +216,7 @@ OTHERS = [
         "decoding/ensemble.py",
         "return torch.stack(scores).logsumexp(0) - math.log(len(scores)), state",
         "return torch.stack(scores).mean(0), state",
-        "decoding/test_search.py",
+        "decoding/test_sentence_search.py",
     ),
     Fault(
         "evaluation/alignment.py",
@@ -249,17 +249,17 @@ OTHERS = [
         "tasks/test_classify.py",
     ),
     Fault(
-        "studies/seed_statistics.py",
+        "regard_studies/seed_statistics.py",
         "statistics.stdev(self.values)",
         "statistics.pstdev(self.values)",
-        "studies/test_seed_statistics.py",
+        "regard_studies/test_seed_statistics.py",
     ),
     Fault("io/formats.py", 'f"{source}-{target}"', 'f"{target}-{source}"', "io/test_formats.py"),
     Fault(
-        "cli/main.py",
+        "cli/program.py",
         "        sys.exit(130)",
         "        sys.exit(0)",
-        "cli/test_main.py",
+        "cli/test_program.py",
     ),
 ]
 # ---- a server
@@ -313,10 +313,10 @@ SERVING = [
 
 INTEROP = [
     Fault(
-        "interop/pack.py",
+        "interop/run_pack.py",
         '"config.toml": tomli_w.dumps(without_folders(config)).encode()',
         '"config.toml": tomli_w.dumps(config).encode()',
-        "interop/test_pack.py",
+        "interop/test_run_pack.py",
     ),
     Fault("io/packs.py", "if start + entry.file_size > size:", "if start > size:", "io/test_packs.py"),
     Fault("io/packs.py", "if known is None or known[0] != version:", "if known is None:", "io/test_packs.py"),
@@ -374,9 +374,14 @@ def copy_tree(home: Path) -> None:
             shutil.copy(ROOT / name, home / name)
 
 
+def path_of(fault: Fault, home: Path) -> Path:
+    """Return the path of a fault's file."""
+    return home / "src" / (fault.file if fault.file.startswith("regard_") else f"regard/{fault.file}")
+
+
 def is_there(fault: Fault, home: Path) -> bool:
     """Whether the line is in the source exactly once, and the tests are there."""
-    path = home / "src" / "regard" / fault.file
+    path = path_of(fault, home)
     files = [home / "tests" / file for file in fault.tests.split()]
     once = path.exists() and path.read_text(encoding="utf-8").count(fault.line) == 1
     return once and all(file.exists() for file in files)
@@ -384,7 +389,7 @@ def is_there(fault: Fault, home: Path) -> bool:
 
 def is_seen(fault: Fault, home: Path) -> bool:
     """Whether a test of those named fails with the fault in the source."""
-    path = home / "src" / "regard" / fault.file
+    path = path_of(fault, home)
     before = path.read_text(encoding="utf-8")
     path.write_text(before.replace(fault.line, fault.fault), encoding="utf-8")
     try:

@@ -28,11 +28,13 @@ def test_the_wheel_installs_and_runs(tmp_path, monkeypatch):
     names = zipfile.ZipFile(wheel).namelist()
     assert "regard/py.typed" in names
     assert any(name.endswith("licenses/LICENSE") for name in names)
-    source = {str(path.relative_to(ROOT / "src")) for path in (ROOT / "src" / "regard").rglob("*.py")}
-    assert {name for name in names if name.endswith(".py")} == source
-    static = {str(path.relative_to(ROOT / "src")) for path in (ROOT / "src" / "regard").rglob("static/*")}
-    assert {name for name in names if "/static/" in name} == static
-    assert "regard/serving/static/page.html" in static
+    packages = ("regard", "regard_studies", "regard_bench", "regard_corpora")
+    tree = {str(path.relative_to(ROOT / "src")) for path in (ROOT / "src").rglob("*") if path.is_file()}
+    source = {path for path in tree if "__pycache__" not in path}
+    assert {path.partition("/")[0] for path in source} == set(packages)
+    packed = {name for name in names if name.startswith(tuple(f"{each}/" for each in packages))}
+    assert {name for name in packed if not name.startswith("regard/configs/")} == source
+    assert "regard/serving/static/page.html" in source
 
     # A fresh environment, that borrows the dependencies of this one but not its editable regard.
     home = tmp_path / "venv"
@@ -61,6 +63,10 @@ def test_the_wheel_installs_and_runs(tmp_path, monkeypatch):
     settings = [each for setting in small for each in ("--set", setting)]
     trained = [*command, "train", "configs/phrasebook.toml", "--out", "run", *settings]
     subprocess.run(trained, check=True, cwd=empty, timeout=120)
+    corpora = subprocess.check_output([*command, "data", "--list"], text=True, cwd=empty)
+    studies = subprocess.check_output([*command, "study", "--list"], text=True, cwd=empty)
+    assert "phrasebook" in corpora
+    assert "fixed-context" in studies
     assert subprocess.check_output([*command, "translate", "run"], input="I ate pizza .\n", text=True, cwd=empty)
     assert {path.name for path in empty.iterdir()} == {"cache", "run"}
 

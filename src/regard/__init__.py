@@ -3,14 +3,14 @@
 The names below are loaded when they are first used, so that `import regard` is instant and torch comes only with them.
 """
 
-import importlib as _importlib
 import typing as _typing
+
+from regard.door import door as _door
 
 if _typing.TYPE_CHECKING:
     from regard.attention import Attention, Block, Decoder, Encoder, Heads, Learned, Look, use_backend, watch
     from regard.errors import RegardError
-    from regard.interop.export import export_model
-    from regard.interop.importing import import_model
+    from regard.interop import export_model, import_model
     from regard.plugins import register
     from regard.report import train
     from regard.run import Run, load
@@ -38,15 +38,14 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> _typing.Any:
-    if name not in __all__:
-        raise AttributeError(f"module 'regard' has no attribute {name!r}")
-    homes = {"RegardError": "errors", "Run": "run", "load": "run", "register": "plugins", "train": "report"}
-    homes |= {"export_model": "interop.export", "import_model": "interop.importing"}
-    home = f"regard.{homes.get(name, 'attention')}"
-    value = globals()[name] = getattr(_importlib.import_module(home), name)
-    return value
-
-
-def __dir__() -> list[str]:
-    return list(__all__)
+__getattr__, __dir__ = _door(
+    __name__,
+    {
+        "attention": "Attention Block Decoder Encoder Heads Learned Look use_backend watch",
+        "errors": "RegardError",
+        "interop": "export_model import_model",
+        "plugins": "register",
+        "report": "train",
+        "run": "Run load",
+    },
+)

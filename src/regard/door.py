@@ -10,10 +10,11 @@ before it is needed. A name after "=" is that of the module itself.
 
 import importlib
 import sys
+import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
-__all__ = ["door"]
+__all__ = ["door", "forward"]
 
 
 def door(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
@@ -28,4 +29,18 @@ def door(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], Any], 
         value = vars(sys.modules[package])[name] = getattr(module, name) if is_inside else module
         return value
 
-    return load, lambda: sorted(home_of)
+    return load, lambda: list(sys.modules[package].__all__)
+
+
+def forward(old: str, new: str) -> Callable[[str], Any]:
+    """Return the `__getattr__` of a module that was moved: its names come from the new one, with one warning."""
+    warned: list[str] = []
+
+    def load(name: str) -> Any:
+        value = getattr(importlib.import_module(new), name)
+        if not warned:
+            warned.append(name)
+            warnings.warn(f"{old} is now {new}: import {name} from there", DeprecationWarning, stacklevel=2)
+        return value
+
+    return load

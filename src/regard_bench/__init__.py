@@ -15,7 +15,14 @@ if TYPE_CHECKING:
     from regard_bench.measure import save, signature
     from regard_bench.training_cuda import PairTask, RegardLoop
 
-__all__ = ["Bench", "PairTask", "RegardLoop", "find", "save", "signature"]
+__all__ = [
+    "Bench",
+    "PairTask",
+    "RegardLoop",
+    "find",
+    "save",
+    "signature",
+]
 
 __getattr__, __dir__ = door(__name__, {"measure": "save signature", "training_cuda": "PairTask RegardLoop"})
 

@@ -29,7 +29,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).parents[3]  # of a clone
+ROOT = Path(__file__).parents[2]  # of a clone
 RUNS = Path("runs/quality")
 RESULTS, PAGE = ROOT / "benchmarks" / "results", ROOT / "docs" / "results.md"
 LONGEST = 100  # actions of SCAN are up to six times as many as the words of the command

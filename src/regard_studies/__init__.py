@@ -5,7 +5,7 @@ They fill the table of studies as a plugin's do: `STUDIES`, a `Study` per row; `
 second function for what it trains, `training.run(Setting) -> Part`, which its page is joined with. Nothing heavy is
 imported until one is run.
 
-What a page is made of: `Page`, `Part`, `Table`, `Cell`, `Plot`, `Verdict`, `show`, `signed`, `signed_training`. What is
+What a page is made of: `Page`, `Part`, `Table`, `Plot`, `Verdict`, `show`, `signed`, `signed_training`. What is
 trained: `train_all`, `TrainedSystem`, `group_by_name`; over seeds: `SeedStatistics`, `over_seeds`. All pages of a
 folder: `write_index`.
 """
@@ -20,19 +20,17 @@ from regard.door import door
 from regard.errors import CommandError
 
 if TYPE_CHECKING:
-    from regard.inspection.draw.table import Cell, Table
     from regard_studies.index import write_index
-    from regard_studies.page import Page, Part, Plot, Verdict, show, signed, signed_training
+    from regard_studies.page import Page, Part, Plot, Table, Verdict, show, signed, signed_training
     from regard_studies.seed_statistics import SeedStatistics, over_seeds
     from regard_studies.setting import Setting
     from regard_studies.systems import TrainedSystem, group_by_name, train_all
 
 __all__ = [
-    "STUDIES",
-    "Cell",
     "Page",
     "Part",
     "Plot",
+    "STUDIES",
     "SeedStatistics",
     "Setting",
     "Study",
@@ -53,7 +51,7 @@ __getattr__, __dir__ = door(
     __name__,
     {
         "index": "write_index",
-        "page": "Cell Page Part Plot Table Verdict show signed signed_training",
+        "page": "Page Part Plot Table Verdict show signed signed_training",
         "seed_statistics": "SeedStatistics over_seeds",
         "setting": "Setting",
         "systems": "TrainedSystem group_by_name train_all",
@@ -153,6 +151,8 @@ def run(name: str, *, seed: int = 0, quick: bool = False, setting: "Setting | No
         raise CommandError(f"there is no study {name!r}{hint} (there are {', '.join(STUDIES)})")
     study = STUDIES[name]
     if study.trained:
+        from regard_studies.setting import Setting
+
         page: Page = function(study.run)(setting or Setting(seeds=(seed,), quick=quick))
         return page
     page = function(study.run)(seed=seed, quick=quick)

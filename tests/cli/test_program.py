@@ -17,15 +17,15 @@ SCRIPT = str(Path(sys.executable).with_name("regard"))
 # The command line with one more command, `act`, that does what the test says.
 WITH_COMMAND = """
 import sys
-from regard.cli import main
+from regard.cli import program
 from regard.errors import CommandError
 
 def act(often: int = 1) -> None:
     "Do it."
     {body}
 
-main.app.command("act")(main.handle_errors()(act))
-main.main()
+program.app.command("act")(program.handle_errors()(act))
+program.main()
 """
 
 

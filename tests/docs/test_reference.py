@@ -14,8 +14,8 @@ from regard.attention import Dot, Score
 from regard.cli import SECTIONS, app
 
 ROOT = Path(__file__).parents[2]
-PUBLIC = ["regard", "regard.attention", "regard.errors", "regard.inspection"]
-PUBLIC += [f"regard.attention.{part}" for part in ("score", "span", "weighting", "positions", "grid")]
+MARK = re.compile(r"<!-- module: (regard[\w.]*)(?:: ([\w, ]+))? -->")
+PUBLIC = [each for path in sorted((ROOT / "docs" / "reference").glob("*.md")) for each in MARK.findall(path.read_text())]
 
 
 @pytest.fixture(scope="module")
@@ -73,11 +73,20 @@ def test_every_option_has_its_line(pages, name):
     assert all(example in text for example in command.epilog.split("\n"))
 
 
-@pytest.mark.parametrize("name", PUBLIC)
-def test_every_public_name_is_described_once(pages, name):
+def test_the_names_that_people_use_are_marked():
+    marked = dict(PUBLIC)
+    assert {"regard", "regard.errors", "regard.run", "regard.attention.score"} & set(marked)
+    described = {each for names in marked.values() for each in names.split(", ")}
+    for name in ("score", "span", "weighting", "positions", "grid"):
+        described |= set(importlib.import_module(f"regard.attention.{name}").__all__)
+    assert {"Attention", "Heads", "Learned", "Look", "watch", "exhibit_of", "page", "picture", "Translation"} <= described
+
+
+@pytest.mark.parametrize(("name", "chosen"), PUBLIC)
+def test_every_public_name_is_described_once(pages, name, chosen):
     module = importlib.import_module(name)
     text = "\n".join(pages.values())
-    for public in module.__all__:
+    for public in chosen.split(", ") if chosen else module.__all__:
         if public[0] != "_":
             described = section(text, f"### {public}")
             doc = inspect.getdoc(getattr(module, public)) or ""

@@ -241,6 +241,7 @@ def read_whole(path: str | Path) -> str:
 def unequal_lines(
     source: str | Path, sources: int, target: str | Path, targets: int, how: str = "is the translation of"
 ) -> DataError:
+    """Build the error for two files whose lines belong together and are not as many."""
     return DataError(
         f"{source} has {sources:,} line{'s' * (sources != 1)} and {target} has {targets:,}; expected the same number, "
         f"because line i of one {how} line i of the other"

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 from child import regard
+
+from regard import serving
 from cli.typing_in import Command
 
 pytestmark = pytest.mark.unchecked  # typer's own classes are not those it documents
@@ -72,6 +74,8 @@ def test_without_the_extra_it_says_what_to_install():
             del sys.modules[name]
         for name in [name for name in sys.modules if name in ("regard.serving.server", "regard.serving.app")]:
             del sys.modules[name]
+        for name in vars(serving)["__all__"]:  # what the door has loaded already
+            vars(serving).pop(name, None)
         sys.modules["uvicorn"] = sys.modules["fastapi"] = None  # as if they were not installed
 
     shown = regard("serve", RUN, before=forget)

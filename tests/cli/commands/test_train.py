@@ -109,7 +109,7 @@ OPTIONS = {option.name for option in typer.main.get_command(app).commands["train
 @pytest.mark.parametrize("name", sorted(OPTIONS & FIELDS))
 def test_every_option_of_data_reaches_its_key(name, tmp_path, monkeypatch, config):
     given: dict = {}
-    monkeypatch.setattr("regard.tasks.settings.read_settings", lambda table: given.update(table) or 1 / 0)
+    monkeypatch.setattr("regard.tasks.read_settings", lambda table: given.update(table) or 1 / 0)
     with pytest.raises(ZeroDivisionError):
         typed(f"--{name.replace('_', '-')}", "a file.tsv")
     assert given == {"data": {name: "a file.tsv"}}
@@ -131,7 +131,7 @@ def test_every_option_of_data_reaches_its_key(name, tmp_path, monkeypatch, confi
 )
 def test_every_flag_reaches_its_key(words, tables, monkeypatch):
     given: dict = {}
-    monkeypatch.setattr("regard.tasks.settings.read_settings", lambda table: given.update(table) or 1 / 0)
+    monkeypatch.setattr("regard.tasks.read_settings", lambda table: given.update(table) or 1 / 0)
     with pytest.raises(ZeroDivisionError):
         typed(*words)
     assert given == tables

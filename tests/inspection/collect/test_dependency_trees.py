@@ -12,6 +12,7 @@ from regard.data import DataSettings, generate
 from regard.data import builtin_files as files
 from regard.errors import CommandError, DataError
 from regard.inspection import exhibit_of
+from regard.data import builtin
 from regard.inspection.collect import dependency_trees
 from regard.inspection.collect.dependency_trees import (
     ParsedTree,
@@ -23,7 +24,6 @@ from regard.inspection.collect.dependency_trees import (
     relation_table,
 )
 from regard.inspection.collect.exhibit import Side, View
-from regard_corpora.phrasebook import find_example
 
 PIZZA = """# text = I ate pizza yesterday.
 1\tI\tI\tPRON\t_\t_\t2\tnsubj\t_\t_
@@ -154,21 +154,21 @@ def test_the_phrasebook_knows_its_own_sentences():
 @pytest.mark.parametrize("share", [10, pytest.param(1, marks=pytest.mark.slow)], ids=["short", "whole"])
 def test_many_texts_share_the_search(monkeypatch, share):
     """However many there are, they are looked for as long as a few of them."""
-    tries = []
+    spent, found = [], builtin.find_example
 
-    def find(text, pair, edition, most):
-        tries.append(most)
-        return find_example(text, pair, edition, most)
+    def find(name, text, *, tries, **options):
+        spent.append(tries)
+        return found(name, text, tries=tries, **options)
 
-    monkeypatch.setattr(dependency_trees, "find_example", find)
+    monkeypatch.setattr(builtin, "find_example", find)
     monkeypatch.setattr(dependency_trees, "BUDGET", dependency_trees.BUDGET // share)
     for count in (100, 1000):
         texts = ["Ate she pizza the."] * count  # words of the grammar in an order that it has not
         begun = time.process_time()
         assert find_trees(None, texts, texts, Trained.on(builtin="phrasebook")) == [None] * count
         assert time.process_time() - begun < 60 / share
-        assert (len(tries), sum(tries)) == (count, dependency_trees.BUDGET)
-        tries.clear()
+        assert (len(spent), sum(spent)) == (count, dependency_trees.BUDGET)
+        spent.clear()
 
 
 @pytest.mark.parametrize("text", ["She ate the pizza!", "She ate SHE ate.", "She eated the pizza.", "Ate the she.", ""])
