@@ -256,7 +256,7 @@ class TableTexts:
 
         `data` says which columns the run was trained on, and `side` which of a pair is wanted.
         """
-        if isinstance(path, GivenText) or ending(path) not in TABLES:
+        if isinstance(path, GivenText) or csv_lines.ending(path) not in TABLES:
             return None
         labelled = data is not None and data.reads == "documents"
         corpus = document_columns(path, data) if data is not None and labelled else pair_columns(path, data)
@@ -313,10 +313,5 @@ def pair_columns(path: str, data: DataSettings | None) -> CorpusSettings:
 
 def are_alike(path: str, other: str) -> bool:
     """Return whether two tables name their columns alike: both are TSV, or CSV, or of JSON."""
-    forms = {ending(each) if ending(each) in (".tsv", ".csv") else ".json" for each in (path, other)}
-    return len(forms) == 1
-
-
-def ending(path: str) -> str:
-    """Return the ending of a file's name, without that of gzip."""
-    return Path(path.removesuffix(".gz")).suffix.lower()
+    endings = map(csv_lines.ending, (path, other))
+    return len({each if each in (".tsv", ".csv") else ".json" for each in endings}) == 1

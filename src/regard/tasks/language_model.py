@@ -10,7 +10,6 @@ from regard.data import UNKNOWN
 from regard.decoding import Options, batches, tokens_of
 from regard.errors import ArgumentError
 from regard.inspection import teacher_forcing
-from regard.tasks.evaluation import EvaluationReport, evaluate_texts
 from regard.tasks.next_token import TextPairs
 from regard.tasks.task import TrainedRun, Translation, to_translation
 
@@ -41,11 +40,6 @@ class LanguageModel(TextPairs):
         return teacher_forcing.ForcedExample(
             tokens_of([[UNKNOWN]], run.device), sides, text, tokenizer.decode(output), tuple(output)
         )
-
-    @classmethod
-    def evaluate(cls, run: TrainedRun, **options: Any) -> EvaluationReport:
-        """Measure the perplexity of the lines of `reference` (see `regard.tasks.evaluation`)."""
-        return evaluate_texts(run, **options)
 
 
 def sample(run: TrainedRun, count: int = 1, prefix: str = "", **options: Any) -> list[Translation]:

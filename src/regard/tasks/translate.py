@@ -21,7 +21,6 @@ from regard.inspection import attention_coverage, extraction, teacher_forcing, t
 from regard.io import CHUNK, CHUNK_CUDA, GivenText, Say, SourceLines, UntranslatedReport, formats, ignore, is_keyboard
 from regard.models import KINDS, Memory, Model, Tokens
 from regard.tasks.defaults import translation_metric
-from regard.tasks.evaluation import EvaluationReport, evaluate_texts
 from regard.tasks.next_token import TextPairs
 from regard.tasks.task import Aligned, TrainedRun, Translation, to_translation
 from regard.training import Loss, Prediction, TrainingSettings, inputs, validation_samples
@@ -101,11 +100,6 @@ class Translate(TextPairs):
         return teacher_forcing.ForcedExample(
             source, sides, text, tokenizers.target.decode(output), tuple(output), tree=beam_tree
         )
-
-    @classmethod
-    def evaluate(cls, run: TrainedRun, **options: Any) -> EvaluationReport:
-        """Translate the lines of `source`, and compare with those of `reference` (see `regard.tasks.evaluation`)."""
-        return evaluate_texts(run, **options)
 
 
 def translate(
