@@ -252,7 +252,7 @@ OTHERS = [
         "regard_studies/seed_statistics.py",
         "statistics.stdev(self.values)",
         "statistics.pstdev(self.values)",
-        "regard_studies/test_seed_statistics.py",
+        "studies/test_seed_statistics.py",
     ),
     Fault("io/formats.py", 'f"{source}-{target}"', 'f"{target}-{source}"', "io/test_formats.py"),
     Fault(

@@ -15,7 +15,9 @@ from regard.cli import SECTIONS, app
 
 ROOT = Path(__file__).parents[2]
 MARK = re.compile(r"<!-- module: (regard[\w.]*)(?:: ([\w, ]+))? -->")
-PUBLIC = [each for path in sorted((ROOT / "docs" / "reference").glob("*.md")) for each in MARK.findall(path.read_text())]
+PUBLIC = [
+    each for path in sorted((ROOT / "docs" / "reference").glob("*.md")) for each in MARK.findall(path.read_text())
+]
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +81,17 @@ def test_the_names_that_people_use_are_marked():
     described = {each for names in marked.values() for each in names.split(", ")}
     for name in ("score", "span", "weighting", "positions", "grid"):
         described |= set(importlib.import_module(f"regard.attention.{name}").__all__)
-    assert {"Attention", "Heads", "Learned", "Look", "watch", "exhibit_of", "page", "picture", "Translation"} <= described
+    assert {
+        "Attention",
+        "Heads",
+        "Learned",
+        "Look",
+        "watch",
+        "exhibit_of",
+        "page",
+        "picture",
+        "Translation",
+    } <= described
 
 
 @pytest.mark.parametrize(("name", "chosen"), PUBLIC)

@@ -9,10 +9,19 @@ if TYPE_CHECKING:
     from regard.evaluation import text as text_scores
     from regard.evaluation.alignment import Gold, measure_links, read_links
     from regard.evaluation.captions import caption_scores, measure_bleu_n, measure_cider, measure_rouge
-    from regard.evaluation.evaluation import FEW, Evaluation, Items, Lengths, evaluate, read_items, read_texts
+    from regard.evaluation.evaluation import (
+        FEW,
+        Evaluation,
+        Items,
+        Lengths,
+        evaluate,
+        read_items,
+        read_texts,
+        score_by_length,
+    )
     from regard.evaluation.labels import measure_labels
     from regard.evaluation.metric import METRICS, Reference, Score, choose_metrics, finite, measure, metric_names
-    from regard.evaluation.significance import Comparison, compare_outputs
+    from regard.evaluation.significance import Comparison, compare_outputs, conclusion, paired_bootstrap
 
 __all__ = [
     "Comparison",
@@ -28,6 +37,7 @@ __all__ = [
     "caption_scores",
     "choose_metrics",
     "compare_outputs",
+    "conclusion",
     "evaluate",
     "finite",
     "measure",
@@ -37,9 +47,11 @@ __all__ = [
     "measure_links",
     "measure_rouge",
     "metric_names",
+    "paired_bootstrap",
     "read_items",
     "read_links",
     "read_texts",
+    "score_by_length",
     "text_scores",
 ]
 
@@ -48,10 +60,10 @@ __getattr__, __dir__ = door(
     {
         "alignment": "Gold measure_links read_links =alignment_scores",
         "captions": "caption_scores measure_bleu_n measure_cider measure_rouge",
-        "evaluation": "Evaluation FEW Items Lengths evaluate read_items read_texts",
+        "evaluation": "Evaluation FEW Items Lengths evaluate read_items read_texts score_by_length",
         "labels": "measure_labels",
         "metric": "METRICS Reference Score choose_metrics finite measure metric_names",
-        "significance": "Comparison compare_outputs",
+        "significance": "Comparison compare_outputs conclusion paired_bootstrap",
         "text": "=text_scores",
     },
 )

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from regard.inspection.alignments import extraction, selection
     from regard.inspection.alignments import settings as alignment_settings
     from regard.inspection.alignments.settings import AlignmentSettings
-    from regard.inspection.alignments.symmetry import METHODS
+    from regard.inspection.alignments.symmetry import METHODS, symmetrise
     from regard.inspection.collect import dependency_trees, teacher_forcing
     from regard.inspection.collect import grounding as word_grounding
     from regard.inspection.collect import inputs as look_inputs
@@ -81,6 +81,7 @@ __all__ = [
     "show",
     "silence_head",
     "svg",
+    "symmetrise",
     "table_element",
     "teacher_forcing",
     "text_side",
@@ -98,7 +99,7 @@ __getattr__, __dir__ = door(
         "alignments.extraction": "=extraction",
         "alignments.selection": "=selection",
         "alignments.settings": "AlignmentSettings =alignment_settings",
-        "alignments.symmetry": "METHODS",
+        "alignments.symmetry": "METHODS symmetrise",
         "collect.ablation": "ablation_table silence_head",
         "collect.dependency_trees": "=dependency_trees",
         "collect.documents": "WeighedSentence weigh",

@@ -9,13 +9,14 @@ if TYPE_CHECKING:
     from regard.interop.export import export_model, verify_export
     from regard.interop.exported import open_engine
     from regard.interop.folders import check_model_folder, check_new
-    from regard.interop.formats import find_format, recognise
+    from regard.interop.formats import Format, find_format, recognise
     from regard.interop.importing import import_model
     from regard.interop.manifest import is_export, read_manifest
     from regard.interop.marian import marian_tensors
     from regard.interop.run_pack import pack
 
 __all__ = [
+    "Format",
     "check_model_folder",
     "check_new",
     "convert",
@@ -39,7 +40,7 @@ __getattr__, __dir__ = door(
         "export": "export_model verify_export",
         "exported": "open_engine",
         "folders": "check_model_folder check_new",
-        "formats": "find_format recognise",
+        "formats": "find_format recognise Format",
         "importing": "import_model",
         "manifest": "is_export read_manifest",
         "marian": "marian_tensors",

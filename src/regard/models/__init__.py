@@ -10,6 +10,8 @@ from regard.door import door
 if TYPE_CHECKING:
     from regard.models import config as model_config
     from regard.models import kinds
+    from regard.models.captioner.config import CaptionerConfig
+    from regard.models.captioner.model import CaptionerModel
     from regard.models.config import ModelConfig
     from regard.models.contract import Documents, Memory, Model, Pictures, Reinforcement, Source, Tokens
     from regard.models.convnet.model import ConvNetModel
@@ -18,12 +20,15 @@ if TYPE_CHECKING:
     from regard.models.layers.memory_heads import Machine, MemoryHeads, shift_weights
     from regard.models.lstmn.model import Tapes
     from regard.models.notation import Reading
+    from regard.models.rnn.config import RNNConfig
     from regard.models.rnnsearch.config import RNNSearchConfig
     from regard.models.transformer.config import TransformerConfig
     from regard.models.transformer.model import TransformerModel
     from regard.models.weights import FLOATS, check_weight, read_weights
 
 __all__ = [
+    "CaptionerConfig",
+    "CaptionerModel",
     "ConvNetModel",
     "Documents",
     "Dropout",
@@ -37,6 +42,7 @@ __all__ = [
     "Model",
     "ModelConfig",
     "Pictures",
+    "RNNConfig",
     "RNNSearchConfig",
     "Reading",
     "Reinforcement",
@@ -58,6 +64,9 @@ __all__ = [
 __getattr__, __dir__ = door(
     __name__,
     {
+        "rnn.config": "RNNConfig",
+        "captioner.model": "CaptionerModel",
+        "captioner.config": "CaptionerConfig",
         "config": "ModelConfig =model_config",
         "contract": "Documents Memory Model Pictures Reinforcement Source Tokens",
         "convnet.model": "ConvNetModel",

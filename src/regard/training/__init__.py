@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from regard.training.settings import FITTED, TrainingSettings
     from regard.training.task import Loss, Task
     from regard.training.timetable import Timetable
-    from regard.training.trackers import check_trackers
+    from regard.training.trackers import TrackerRow, check_trackers
     from regard.training.trainer_state import Counters
 
 __all__ = [
@@ -39,6 +39,7 @@ __all__ = [
     "Result",
     "Task",
     "Timetable",
+    "TrackerRow",
     "Trainer",
     "TrainingSettings",
     "adapters",
@@ -80,7 +81,7 @@ __getattr__, __dir__ = door(
         "settings": "FITTED TrainingSettings",
         "task": "Loss Task",
         "timetable": "Timetable",
-        "trackers": "check_trackers",
+        "trackers": "check_trackers TrackerRow",
         "trainer_state": "Counters =trainer_state",
         "weights": "=weight_files",
     },

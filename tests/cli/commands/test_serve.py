@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 from child import regard
+from cli.typing_in import Command
 
 from regard import serving
-from cli.typing_in import Command
 
 pytestmark = pytest.mark.unchecked  # typer's own classes are not those it documents
 COMMAND = Command("serve")

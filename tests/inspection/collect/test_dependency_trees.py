@@ -8,11 +8,10 @@ import pytest
 import torch
 from inspection.subjects import PAIRS, exhibit_of_subject, subject
 
-from regard.data import DataSettings, generate
+from regard.data import DataSettings, builtin, generate
 from regard.data import builtin_files as files
 from regard.errors import CommandError, DataError
 from regard.inspection import exhibit_of
-from regard.data import builtin
 from regard.inspection.collect import dependency_trees
 from regard.inspection.collect.dependency_trees import (
     ParsedTree,

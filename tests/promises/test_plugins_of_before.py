@@ -1,0 +1,51 @@
+"""A plugin that was written before packages had doors runs as it did: the pages about them as they stood then."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PAGES = Path(__file__).with_name("plugins_of_before")
+FILE = re.compile(r"^```\{code-block\} python\n:caption: (\S+)\n\n(.*?)^```\n", re.MULTILINE | re.DOTALL)
+CODE = re.compile(r"^```python\n(.*?)^```\n(?:\n```text\n(.*?)^```\n)?", re.MULTILINE | re.DOTALL)
+SETTINGS = ["task=noisy", "data.builtin=mirrors", "data.count=200", "model.kind=near", "model.size=16"]
+SETTINGS += ["training.metric=length", "training.steps=2", "training.device=cpu", "data.cache=cache"]
+
+
+@pytest.fixture
+def desk(tmp_path):
+    """An empty folder, and what runs a command in it."""
+
+    def run(*words: str, **how) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-W", "always", *words]
+        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True, timeout=240, **how)
+
+    return tmp_path, run
+
+
+def test_kinds_tasks_corpora_and_metrics(desk):
+    folder, run = desk
+    words = []
+    for name, code in FILE.findall((PAGES / "plugins.md").read_text(encoding="utf-8")):
+        (folder / name).write_text(code, encoding="utf-8")
+        words += ["--plugin", name]
+    assert len(words) == 6
+    settings = [each for setting in SETTINGS for each in ("--set", setting)]
+    run("-m", "regard", "train", "--out", "run", *settings, *words)
+    translated = run("-m", "regard", "translate", "run", "--alignment", *words, input="a b\n")
+    assert translated.stdout.count("\t") == 1
+    run("-m", "regard", "data", "mirrors", "--out", "data", *words)
+    assert len((folder / "data" / "train.source").read_text().splitlines()) > 100
+
+
+@pytest.mark.parametrize(("page", "warnings"), [("tasks", 0), ("studies", 1)])
+def test_code_in_python_prints_what_the_page_says(desk, page, warnings):
+    folder, run = desk
+    blocks = CODE.findall((PAGES / f"{page}.md").read_text(encoding="utf-8"))
+    assert blocks
+    (folder / "code.py").write_text("\n".join(code for code, _ in blocks), encoding="utf-8")
+    found = run("code.py")
+    assert found.stdout == "".join(said for _, said in blocks)
+    assert found.stderr.count("DeprecationWarning: regard.") == warnings
