@@ -7,7 +7,7 @@ from corpora.phrasebook import draws
 from corpora.phrasebook.cases import spaced, without_hook
 
 from regard_corpora.phrasebook import find_example
-from regard_corpora.phrasebook.derivation import english_forms
+from regard_corpora.phrasebook.analysis import english_forms
 
 
 def test_an_example_is_found_as_it_was_generated():

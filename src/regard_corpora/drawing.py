@@ -9,13 +9,13 @@ import functools
 import hashlib
 import math
 import random
+from typing import TYPE_CHECKING
 
 import numpy as np
 from jaxtyping import Bool, Float32, UInt8
 
-from regard_corpora.scenes.scene import RADII, Scene, Shape
-
-__all__ = ["box_of", "draw", "mask_of"]
+if TYPE_CHECKING:
+    from regard_corpora.scenes import Scene, Shape
 
 RGB = {
     "red": (205, 45, 45),
@@ -28,7 +28,7 @@ RGB = {
 NOISE = 5
 
 
-def draw(scene: Scene, side: int) -> UInt8[np.ndarray, "h w 3"]:
+def draw(scene: "Scene", side: int) -> UInt8[np.ndarray, "h w 3"]:
     """Draw the picture of a scene."""
     look = random.Random(hashlib.blake2b(scene.description.encode(), digest_size=16).digest())
     light = look.random() < 0.5
@@ -45,7 +45,7 @@ def draw(scene: Scene, side: int) -> UInt8[np.ndarray, "h w 3"]:
     return np.clip(picture, 0, 255).astype(np.uint8)
 
 
-def scale_of(scene: Scene, shape: Shape) -> float:
+def scale_of(scene: "Scene", shape: "Shape") -> float:
     """Return how much larger or smaller than others of its size a shape is drawn, 0.92 to 1.08."""
     digest = hashlib.blake2b(f"{scene.description} {' '.join(shape.words)}".encode(), digest_size=2).digest()
     return 0.92 + 0.16 * int.from_bytes(digest, "big") / 65535
@@ -66,23 +66,23 @@ def blend(part: Float32[np.ndarray, "h w 3"], colour: Float32[np.ndarray, " 3"],
     part += covered * (colour - part)
 
 
-def around(shape: Shape, side: int, scale: float) -> tuple[slice, slice, Float32[np.ndarray, "h w"]]:
+def around(shape: "Shape", side: int, scale: float) -> tuple[slice, slice, Float32[np.ndarray, "h w"]]:
     """Return the rows and columns about a shape, and how many pixels each place is outside of it."""
     rows, columns, y, x = window(shape, side)
-    radius = RADII[shape.size] * scale * side / 100
+    radius = shape.radius * scale * side / 100
     if shape.kind == "circle":
         return rows, columns, np.sqrt(x * x + y * y) - np.float32(radius)
     return rows, columns, from_polygon(x, y, corners(shape.kind) * np.float32(radius))
 
 
-def ring(shape: Shape, side: int, rows: slice, columns: slice) -> Float32[np.ndarray, "h w"]:
+def ring(shape: "Shape", side: int, rows: slice, columns: slice) -> Float32[np.ndarray, "h w"]:
     """Measure how many pixels each place is outside of the ring about a shape."""
     _, _, y, x = window(shape, side)
     radius, half = (shape.reach - 1.5) * side / 100, max(0.6, 1.1 * side / 100)
     return np.abs(np.sqrt(x * x + y * y) - np.float32(radius)) - np.float32(half)
 
 
-def window(shape: Shape, side: int) -> tuple[slice, slice, Float32[np.ndarray, "h 1"], Float32[np.ndarray, "1 w"]]:
+def window(shape: "Shape", side: int) -> tuple[slice, slice, Float32[np.ndarray, "h 1"], Float32[np.ndarray, "1 w"]]:
     """Return the rows and columns that a shape may touch, and their pixels' middles relative to its centre."""
     corners = []
     for at in (shape.y, shape.x):
@@ -125,7 +125,7 @@ def from_polygon(x: np.ndarray, y: np.ndarray, points: Float32[np.ndarray, "n 2"
     return np.where(crosses.sum(0) % 2, -np.sqrt(away), np.sqrt(away))
 
 
-def mask_of(scene: Scene, i: int, side: int) -> Bool[np.ndarray, "h w"]:
+def mask_of(scene: "Scene", i: int, side: int) -> Bool[np.ndarray, "h w"]:
     """Return the mask of pixels that mostly belong to shape i, without its ring."""
     mask = np.zeros((side, side), bool)
     rows, columns, distance = around(scene.shapes[i], side, scale_of(scene, scene.shapes[i]))
@@ -133,7 +133,7 @@ def mask_of(scene: Scene, i: int, side: int) -> Bool[np.ndarray, "h w"]:
     return mask
 
 
-def box_of(scene: Scene, i: int, side: int) -> tuple[int, int, int, int]:
+def box_of(scene: "Scene", i: int, side: int) -> tuple[int, int, int, int]:
     """Return the smallest box around the shape's pixels: left, top, right, bottom, the last two just outside."""
     rows, columns, distance = around(scene.shapes[i], side, scale_of(scene, scene.shapes[i]))
     down, across = np.nonzero((distance < 0).any(1))[0], np.nonzero((distance < 0).any(0))[0]
