@@ -132,10 +132,10 @@ HOST = [
         "kernels/operations/test_mixed_precision.py",
     ),
     Fault(
-        "tasks/budget.py",
+        "tasks/footprint.py",
         "share).bit_length() - 1))",
         "share).bit_length()))",
-        "tasks/test_budget.py",
+        "tasks/test_footprint.py",
     ),
     Fault(
         "tasks/footprint.py",
@@ -194,10 +194,10 @@ OTHERS = [
     Fault("config.py", "lambda limit: value <= limit,", "lambda limit: value < limit,", "test_config.py"),
     Fault("training/update.py", "settings.steps - warmup)", "settings.steps)", "training/test_update_schedule.py"),
     Fault(
-        "training/average.py",
+        "training/weights.py",
         "min(self.decay, (1 + step)",
         "max(self.decay, (1 + step)",
-        "training/test_average.py",
+        "training/test_weights.py",
     ),
     Fault(
         "training/checkpoint.py",
@@ -254,7 +254,7 @@ OTHERS = [
         "statistics.pstdev(self.values)",
         "studies/test_seed_statistics.py",
     ),
-    Fault("io/pharaoh.py", 'f"{source}-{target}"', 'f"{target}-{source}"', "io/test_pharaoh.py"),
+    Fault("io/formats.py", 'f"{source}-{target}"', 'f"{target}-{source}"', "io/test_formats.py"),
     Fault(
         "cli/program.py",
         "        sys.exit(130)",
@@ -347,18 +347,18 @@ INTEROP = [
     ),
     Fault("training/adapters.py", "each.adapter.merged = True", "pass", "training/test_adapters.py"),
     Fault(
-        "training/row_extension.py",
+        "tasks/extension.py",
         "table[PAD] if table.ndim > 1 else NEVER",
         "table[PAD]",
-        "training/test_row_extension.py",
+        "tasks/test_extension.py",
     ),
-    Fault("data/preparation.py", "share * total", "share", "data/test_preparation.py tasks/test_rehearsal.py"),
-    Fault("data/added_words.py", " and not is_inside(text[end])", "", "data/test_added_words.py"),
+    Fault("data/preparation.py", "share * total", "share", "data/test_preparation.py tasks/test_sources.py"),
+    Fault("data/pre_tokenizer.py", " and not is_inside(text[end])", "", "data/test_pre_tokenizer.py"),
     Fault(
-        "data/table_texts.py",
+        "data/corpus.py",
         '"source_column" if side == "source" else "target_column"',
         '"source_column"',
-        "data/test_table_texts.py",
+        "data/test_corpus.py",
     ),
 ]
 

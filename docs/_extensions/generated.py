@@ -1,7 +1,7 @@
 """Pages that are made from the code when the site is built: commands, the Python interface, the notebook.
 
 A page of `docs/` says in a comment what belongs in its place: `<!-- command reference -->`, `<!-- notebook: NAME -->`,
-`<!-- module: regard.attention -->`, or with names `<!-- module: regard.tasks.results: Aligned, Translation -->`.
+`<!-- module: regard.attention -->`, or with names `<!-- module: regard.tasks: Aligned, Translation -->`.
 Markdown takes its place, and nothing is written to the source folder.
 """
 

@@ -1,14 +1,18 @@
 """Files of built-in corpora: complete or not there, and read back as they were."""
 
 import json
+import os
 
 import numpy as np
 import pytest
+from data.cases import texts
 from PIL import Image
 
 from regard.data.builtin import generate
 from regard.data.builtin_files import write
-from regard.errors import ArgumentError
+from regard.data.preparation import prepare
+from regard.data.settings import DataSettings
+from regard.errors import ArgumentError, ConfigError
 from regard.io import parse_pharaoh
 
 
@@ -78,3 +82,32 @@ def test_documents_are_a_table_of_label_and_text(tmp_path):
     for example, row, links in zip(generate("reviews", 30, seed=3), *rows, strict=True):
         assert row == f"{example.target}\t{example.source}"
         assert tuple(parse_pharaoh(links)) == example.alignment
+
+
+def test_a_builtin_corpus(tmp_path):
+    said = []
+    data = DataSettings(builtin="phrasebook", pair="en-fr", count=300, cache=str(tmp_path))
+    prepared = prepare(data, say=said.append)
+    assert (len(prepared.train), len(prepared.valid)) == (300, 3)
+    assert said == ["300 pairs; 3 for validation"]
+    assert not set(prepared.valid_pairs) & set(texts(prepared, prepared.train))
+    assert not [path for path in tmp_path.rglob("*") if "drawn" in path.name]
+    prepare(data, say=said.append)
+    assert said[1] == said[0] + ", from the cache"
+    other = DataSettings(builtin="phrasebook", pair="en-fr", count=300, builtin_seed=1, cache=str(tmp_path))
+    assert prepare(other).hash != prepared.hash
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"builtin": "phrasbook"}, 'builtin: "phrasbook" given; did you mean .phrasebook'),
+        ({"builtin": "phrasebook", "pair": "en-xx"}, "pair: .en-xx. given"),
+        ({"builtin": "phrasebook", "builtin_options": ("langest=3",)}, "builtin_options: .*no option 'langest'"),
+        ({}, "source: missing"),
+    ],
+)
+def test_impossible_settings_are_refused_at_once(change, message, tmp_path):
+    with pytest.raises(ConfigError, match=message):
+        prepare(DataSettings(**change, cache=str(tmp_path)))
+    assert os.listdir(tmp_path) == []

@@ -1,4 +1,4 @@
-"""Text before a vocabulary meets it: normalised, marked, cut, and put together again."""
+"""Text before a vocabulary meets it: normalised, marked, cut, put together again; added words that stand alone."""
 
 import json
 import unicodedata
@@ -8,7 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import models
 
-from regard.data.pre_tokenizer import MARK, mark_words, normalise, separable, unmark_words, words
+from regard.data.pre_tokenizer import (
+    MARK,
+    AddedWords,
+    leading_word,
+    mark_words,
+    normalise,
+    separable,
+    unmark_words,
+    words,
+)
 
 TEXTS = st.text(st.sampled_from("aÄe\u0301 1,<>'漢\u2003\t▁_"), max_size=30)
 
@@ -51,3 +60,37 @@ def test_only_what_never_looks_across_a_space_is_separable():
         shell.normalizer, shell.pre_tokenizer = normalise(True), before
         assert separable(json.loads(shell.to_str())) == right
     assert not separable({})
+
+
+# ---- words that were added
+
+
+def spell(text: str) -> list[int]:
+    return [1000 + ord(character) for character in text]
+
+
+def test_the_longest_word_that_stands_alone():
+    words = AddedWords({"a": 1, "a-b": 2, "नमस्ते": 3, "z.B.": 4}, spell)
+    assert words.encode("a") == [1]
+    assert words.encode("a-b!") == [2, *spell("!")]
+    assert words.encode("a-bc") == [1, *spell("-bc")]
+    assert words.encode("नमस्ते।") == [3, *spell("।")]
+    assert words.encode("z.B.,") == [4, *spell(",")]
+    for other in ("ab", "a1", "a_", "a\u0301", "नमस्तेे", "(a)", "", "a b", "b"):
+        assert words.encode(other) is None
+
+
+def test_without_a_rest_only_whole_words():
+    words = AddedWords({"a": 1}, None)
+    assert words.encode("a") == [1]
+    assert words.encode("a,") is None
+
+
+@given(st.text(max_size=8), st.text(min_size=1, max_size=4))
+def test_a_leading_word_is_followed_by_no_letter(text, more):
+    word = leading_word(text)
+    assert text.startswith(word)
+    assert all(unicodedata.category(each)[0] in "LMN" or each == "_" for each in word)
+    assert len(word) == len(text) or leading_word(text[len(word) :]) == ""
+    if word and " " not in text:  # what it finds is found again
+        assert AddedWords({word: 1}, spell).encode(text) == [1, *spell(text[len(word) :])]

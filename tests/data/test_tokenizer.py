@@ -1,4 +1,6 @@
-"""Tokenizers: any text comes back, special pieces cannot be spelled, one file that the library opens."""
+"""Tokenizers: any text comes back, special pieces cannot be spelled, one file that the library opens, whose panics
+are errors.
+"""
 
 import json
 import os
@@ -14,7 +16,7 @@ from hypothesis import strategies as st
 from tokenizers import decoders, models, pre_tokenizers, processors, trainers
 
 from regard.data.settings import TokenizerSettings
-from regard.data.tokenizer import END, PAD, START, UNKNOWN, Tokenizers
+from regard.data.tokenizer import END, PAD, START, UNKNOWN, Tokenizers, call_library
 from regard.data.vocabulary import train, train_both
 from regard.errors import DataError
 
@@ -304,3 +306,23 @@ print(os.waitpid(child, 0)[1], "TOKENIZERS_PARALLELISM" in os.environ)
         [sys.executable, "-W", silent, "-c", code], capture_output=True, text=True, timeout=60, env=environment
     )
     assert (run.stdout, run.stderr) == ("0 False\n", "")
+
+
+# ---- calls of the library
+
+
+class PanicException(BaseException):
+    """What the library raises when it panics: no Exception."""
+
+
+def failing(error):
+    raise error
+
+
+def test_errors_become_one_sentence():
+    assert call_library("a text", "ab".upper) == "AB"
+    for error in (ValueError("no\nmore"), PanicException("no\nmore")):
+        with pytest.raises(DataError, match="^a text: no$"):
+            call_library("a text", failing, error)
+    with pytest.raises(KeyboardInterrupt):
+        call_library("a text", failing, KeyboardInterrupt())

@@ -3,10 +3,12 @@
 import json
 import math
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.io.formats import OutputFormat, json_number, sample_line
+from regard.errors import DataError
+from regard.io.formats import OutputFormat, format_pharaoh, json_number, parse_pharaoh, sample_line
 from regard.run import Translation
 
 FIRST = Translation("der Hund", -1.25, -2.5, ("▁der", "▁Hund"), True, ((0, 0), (1, 1)))
@@ -63,3 +65,21 @@ def test_an_output_is_one_line(text, scores, nbest, as_json):
 
 def test_numbers_are_what_json_has():
     assert [json_number(each) for each in (0.12345678, -math.inf, math.nan)] == [0.123457, None, None]
+
+
+@given(st.lists(st.tuples(st.integers(0, 300), st.integers(0, 300)), max_size=20))
+def test_there_and_back(links):
+    line = format_pharaoh(links)
+    assert parse_pharaoh(line) == links
+    assert line.count("-") == len(links)
+
+
+def test_source_comes_first():
+    assert format_pharaoh([(0, 0), (2, 1)]) == "0-0 2-1"
+    assert parse_pharaoh("  0-0\t2-1\n") == [(0, 0), (2, 1)]
+
+
+@pytest.mark.parametrize("text", ["1", "1-", "-1", "a-b", "0:1", "0-0 1–2", "1-2-3", "0-1 2", "1.0-2", "--1", "²-1"])
+def test_what_is_not_is_named(text):
+    with pytest.raises(DataError, match=r"expected source-target"):
+        parse_pharaoh(text)

@@ -12,7 +12,7 @@ from tiny import table
 from regard import load
 from regard.config import read
 from regard.data import END, START, BpeDropout, Tokenizers, TokenizerSettings, prepare, train
-from regard.data.alignments.links import Words
+from regard.data.alignments import Words
 from regard.decoding import tokens_of
 from regard.errors import ConfigError
 from regard.inspection import exhibit_of

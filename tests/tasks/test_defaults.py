@@ -1,25 +1,49 @@
-"""What is chosen from a corpus, and that nothing is changed that a person has set."""
+"""What is chosen from a corpus, and that nothing is changed that a person has set; the chosen metric moves."""
 
 import dataclasses
+import random
+import typing
 
 import numpy as np
 import pytest
 from tiny import table
 
 from regard.data import prepare
+from regard.errors import ConfigError
+from regard.evaluation import caption_scores, text_scores
+from regard.models import KINDS
 from regard.tasks.defaults import (
     Corpus,
+    caption_metric,
     chosen_words,
     data_defaults,
+    drop_attention_dropout,
+    label_metric,
     mirrored,
     model_defaults,
     picture_defaults,
     training_defaults,
+    translation_metric,
 )
 from regard.tasks.settings import read_settings
 
 BATCHES = [(4096, 1), (8192, 1), (4096, 2)]  # tokens, processes
 BARE = {"data": {"source": "a", "target": "b"}}
+CORPORA = {  # how they are described, and the lengths of both sides
+    "few": (Corpus(1_500, 20_000, False), (12, 12)),
+    "large": (Corpus(200_000, 6_000_000, False), (30, 29)),
+    "long": (Corpus(15_000, 3_000_000, False), (200, 200)),
+    "spelled": (Corpus(30_000, 400_000, True), (9, 12)),
+}
+SIDES = {"text": {"source": "a", "target": "b"}, "documents": {"documents": "a.tsv"}}
+NUMBERS = (0, 0.25, 1, 2, 3, 6, 7, 16, 64, 100, 320, 512)
+# What depends on an option: positions that do not go with it, one vocabulary, the rate of wide models.
+POSITIONS = {"join", "sines", "first_position", "heads", "depth", "size", "job"}
+BESIDE = {key: {"model.positions"} for key in POSITIONS}
+BESIDE["size"] |= {"training.rate"}
+BESIDE["tied"] = {"tokenizer.joint"}
+SCORES = {"bleu": text_scores.bleu, "chrf": text_scores.chrf, "exact": text_scores.exact}
+DRAW = random.Random(3)
 
 
 def corpus(source, target, count):
@@ -160,3 +184,209 @@ def test_every_choice_is_a_key_that_there_is():
     chosen = training_defaults(settings, corpus(10, 10, 5_000), 4096, 1).overrides["training"]
     names = {field.name for field in dataclasses.fields(read_settings(BARE).training)}
     assert set(chosen) <= names
+
+
+def resolved(data, model, corpus, device):
+    """The table of everything that is chosen, by dotted keys."""
+    described, sides = CORPORA[corpus]
+    settings = data_defaults(read_settings({"data": SIDES[data], "model": model}))
+    settings = model_defaults(settings, described, device)
+    settings = training_defaults(settings, np.full((1_000, 2), sides), 4096, 1, device)
+    table = settings.table()
+    return {
+        f"{part}.{key}": value
+        for part in ("data", "tokenizer", "model", "training")
+        for key, value in table[part].items()
+    }
+
+
+def resolved_or_refused(*what):
+    try:
+        return resolved(*what), None
+    except ConfigError as error:
+        return None, error.key
+
+
+def values(field):
+    """Values that a field may have by its type; those that are not valid are refused when they are read."""
+    kinds = typing.get_args(field.type) if typing.get_origin(field.type) is not typing.Literal else (field.type,)
+    for kind in kinds or (field.type,):
+        if typing.get_origin(kind) is typing.Literal:
+            yield from typing.get_args(kind)
+        elif kind is bool:
+            yield from (False, True)
+        elif kind in (int, float):
+            yield from NUMBERS
+
+
+def cases():
+    for kind in KINDS.values():
+        if kind.reads != "pictures":
+            for field in dataclasses.fields(kind.config):
+                yield pytest.param(kind.name, field, id=f"{kind.name}-{field.name}")
+
+
+@pytest.mark.parametrize(("kind", "field"), list(cases()))
+def test_one_option_changes_no_other(kind, field):
+    """For every key and valid value, nothing changes but the key and what depends on it."""
+    hints = typing.get_type_hints(KINDS[kind].config)
+    field = dataclasses.make_dataclass("One", [(field.name, hints[field.name])]).__dataclass_fields__[field.name]
+    data = "documents" if "translate" not in KINDS[kind].tasks else "text"
+    tried = 0
+    for value in values(field):
+        given = {"kind": kind, field.name: value}
+        try:
+            read_settings({"data": SIDES[data], "model": given})
+        except ConfigError:
+            continue  # refused alone, as it always was
+        for corpus in CORPORA:
+            for device in ("cpu", "cuda"):
+                before = resolved(data, {"kind": kind}, corpus, device)
+                after, refused = resolved_or_refused(data, given, corpus, device)
+                if after is None:
+                    assert refused == f"model.{field.name}"
+                    assert field.name in ("size", "heads", "depth", "shift")  # what a preset may be too small for
+                    continue
+                changed = {key for key in {*before, *after} if before.get(key) != after.get(key)}
+                assert changed <= {f"model.{field.name}"} | BESIDE.get(field.name, set()), (value, corpus, device)
+                assert after[f"model.{field.name}"] == value
+                tried += 1
+    assert tried or field.name in ("job", "reach", "activation")
+
+
+def test_what_was_seen():
+    """200,000 pairs: width 512 and 6 layers, also where only the positions are set."""
+    large = resolved("text", {"positions": "sinusoidal"}, "large", "cuda")
+    assert [large[f"model.{key}"] for key in ("size", "layers", "heads", "hidden")] == [512, 6, 8, 2048]
+    assert (large["model.positions"], large["model.norm"], large["model.attention_dropout"]) == (
+        "sinusoidal",
+        "pre",
+        0.1,
+    )
+
+
+def test_a_size_leaves_the_others_to_the_preset():
+    wide = resolved("text", {"size": 1024}, "large", "cuda")
+    assert [wide[f"model.{key}"] for key in ("size", "layers", "heads", "hidden")] == [1024, 6, 8, 2048]
+    small = resolved("text", {"preset": "small"}, "large", "cuda")
+    assert [small[f"model.{key}"] for key in ("size", "layers", "positions")] == [256, 3, "rotary"]
+    with pytest.raises(ConfigError, match=r"model\.size: 100 given, .* model\.heads of the preset \"base\""):
+        resolved("text", {"size": 100}, "large", "cuda")
+    with pytest.raises(ConfigError, match=r"model\.heads: 512 is not divisible by 3"):
+        resolved("text", {"heads": 3, "size": 513, "layers": 2, "depth": 2} | {"size": 512}, "large", "cuda")
+
+
+def test_a_tokenizer_of_some_kind_leaves_the_vocabularies_open():
+    for given in ({"kind": "unigram"}, {"size": 4000}, {"dropout": 0.1}):
+        settings = data_defaults(read_settings({"data": SIDES["text"], "tokenizer": given}))
+        assert settings.tokenizer.joint == "auto"
+    assert data_defaults(read_settings({"data": SIDES["text"], "tokenizer": {"joint": False}})).tokenizer.kind == "auto"
+
+
+# ---- long pairs on a GPU
+
+
+def pairs(long, of=1_000, side=0, tokens=129):
+    lengths = np.full((of, 2), 20)
+    lengths[:long, side] = tokens
+    return lengths
+
+
+@pytest.mark.parametrize(
+    ("device", "lengths", "expected"),
+    [
+        ("cuda", pairs(11), 0.0),
+        ("cuda", pairs(11, side=1), 0.0),
+        ("cuda", pairs(10), 0.1),  # no more than one in a hundred
+        ("cuda", pairs(1_000, tokens=128), 0.1),  # not over 128
+        ("cpu", pairs(1_000), 0.1),
+        ("mps", pairs(1_000), 0.1),
+        ("cuda", pairs(0, of=0), 0.1),
+    ],
+)
+@pytest.mark.parametrize("given", [{}, {"attention_dropout": 0.2}, {"attention_dropout": 0.0}, {"layers": 2}])
+def test_attention_dropout_of_long_pairs(device, lengths, expected, given):
+    bare = read_settings({"data": SIDES["text"], "model": given})
+    settings, line = drop_attention_dropout(bare, device, lengths)
+    chosen = model_defaults(settings, CORPORA["large"][0], device)
+    by_hand = given.get("attention_dropout")
+    assert chosen.model.attention_dropout == (expected if by_hand is None else by_hand)
+    assert (line is not None) == (expected == 0.0 and by_hand is None)
+    if line is not None:
+        share = f"{(lengths > 128).any(axis=1).mean():.1%}"
+        assert share in line
+        assert "--set model.attention_dropout=0.1" in line
+    # Nothing else is another choice.
+    usual = dataclasses.replace(model_defaults(bare, CORPORA["large"][0], device).model, attention_dropout=0.0)
+    assert dataclasses.replace(chosen.model, attention_dropout=0.0) == usual
+
+
+@pytest.mark.parametrize("model", [{"kind": "luong"}, {"kind": "rnnsearch"}, {"kind": "ntm"}])
+def test_kinds_without_attention_dropout_say_nothing(model):
+    bare = read_settings({"data": SIDES["text"], "model": model})
+    assert drop_attention_dropout(bare, "cuda", pairs(1_000)) == (bare, None)
+
+
+def words(letters, count, low, high, length=(3, 9)):
+    return [
+        " ".join("".join(DRAW.choices(letters, k=DRAW.randint(*length))) for _ in range(DRAW.randint(low, high)))
+        for _ in range(count)
+    ]
+
+
+LATIN, HAN, THAI, ARABIC = (
+    "abcdefghijklmnop",
+    "的一是不了人我在有他这中大来上国",
+    "กขคงจฉชซญดตถทธนบป",
+    "ابتثجحخدذرزسشصضط",
+)
+METRIC_CORPORA = {
+    "names": (words(LATIN, 300, 1, 1), "exact"),
+    "arabic names": (words(ARABIC, 300, 1, 2), "exact"),
+    "sentences": (words(LATIN, 300, 6, 20), "bleu"),
+    "letters apart": (words(LATIN, 300, 3, 9, (1, 1)), "exact"),
+    "long lines of letters": (words(LATIN, 100, 60, 90, (1, 1)), "chrf"),
+    "chinese": (words(HAN, 300, 1, 1, (8, 30)), "chrf"),
+    "thai phrases": (words(THAI, 300, 4, 7, (8, 20)), "chrf"),
+    "chinese cut into words": (words(HAN, 300, 6, 20, (1, 2)), "bleu"),
+    "one answer": (["yes"] * 50, "exact"),
+    "one reference": (["so it is"], "exact"),
+}
+
+
+@pytest.mark.parametrize("name", METRIC_CORPORA)
+def test_what_suits_the_references_can_move(name):
+    references, metric = METRIC_CORPORA[name]
+    assert translation_metric(references) == metric
+    score = SCORES[metric]
+    half = [text if i % 2 else "x" for i, text in enumerate(references)]
+    assert score(["x"] * len(references), references) <= score(half, references) < score(references, references)
+    if len(references) > 1:
+        assert score(half, references) > 0
+
+
+def test_where_bleu_cannot_move_it_is_not_chosen():
+    for references, metric in METRIC_CORPORA.values():
+        if text_scores.bleu(references, references) == 0:
+            assert metric != "bleu"
+
+
+def test_nothing_held_out_leaves_the_loss():
+    assert translation_metric([]) == caption_metric([]) == label_metric([]) == "loss"
+    assert translation_metric(["", " "]) == "loss"
+
+
+def test_captions_short_and_long_and_few():
+    long = [words(LATIN, 5, 6, 10) for _ in range(60)]
+    assert caption_metric(long) == "cider"
+    assert caption_metric(long[:10]) == "chrf"
+    assert caption_metric([["red dog", "a dog"]] * 60) == "exact"
+    assert caption_metric([words(HAN, 5, 1, 1, (8, 20)) for _ in range(60)]) == "chrf"
+    outputs = [each[0] for each in long]
+    assert caption_scores(outputs, long)["cider"] > caption_scores(["x"] * 60, long)["cider"] == 0
+
+
+def test_labels_that_are_alike_rare_or_missing():
+    assert label_metric([0, 1] * 20) == "accuracy"
+    assert label_metric([0] * 95 + [1] * 5) == "f1"  # calling all of them 0 is 95 % right
+    assert label_metric([1] * 40) == "loss"

@@ -1,11 +1,13 @@
-"""The whole of a configuration."""
+"""The whole of a configuration, and what a time limit leaves to the measured pace."""
 
 import pytest
 
 from regard.errors import ConfigError
 from regard.models import KINDS
 from regard.tasks import settings
-from regard.tasks.settings import base_table, complete_run_table, read_settings
+from regard.tasks.settings import base_table, complete_run_table, leave_open, read_settings, set_by_hand
+
+OPEN = ("steps", "warmup", "validate_every")
 
 
 @pytest.mark.parametrize(
@@ -134,3 +136,21 @@ def test_a_report_lists_only_the_keys_that_the_task_has(table, there, gone):
     assert all(
         whole[name][key] == value for name, part in own.items() if isinstance(part, dict) for key, value in part.items()
     )
+
+
+def test_what_nobody_set_is_left_open():
+    def fit(**given):
+        return leave_open(read_settings({"data": {"source": "a", "target": "b"}, "training": given})).training.fit
+
+    assert fit(minutes=3) == OPEN
+    assert fit(minutes=3, warmup=7) == ("steps", "validate_every")
+    assert fit(minutes=3, steps=100) == ()
+    assert fit() == ()
+    run = {"training": {"minutes": 3.0, "steps": 9, "fit": [*OPEN]}}
+    assert set_by_hand(run, {"minutes"})["training"]["fit"] == [*OPEN]
+    assert set_by_hand(run, {"warmup"})["training"]["fit"] == ["steps", "validate_every"]
+    assert set_by_hand(run, {"steps"})["training"]["fit"] == []
+    with pytest.raises(ConfigError, match=r"training\.fit: \"step\" given"):
+        read_settings({"training": {"minutes": 3, "fit": ["step"]}})
+    with pytest.raises(ConfigError, match=r"training\.fit: given without training\.minutes"):
+        read_settings({"training": {"fit": ["steps"]}})

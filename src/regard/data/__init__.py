@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from regard.data import (
         batching,
         builtin,
-        builtin_text,
+        builtin_files,
         cache,
         language_pieces,
         language_profile,
@@ -24,19 +24,18 @@ if TYPE_CHECKING:
     from regard.data import languages as language_tags
     from regard.data import sentence_share as sentence_shares
     from regard.data import settings as data_settings
-    from regard.data.alignments.links import Linking, Links
+    from regard.data.alignments import Linking, Links
     from regard.data.batching import Batch, Order, Position, collate
     from regard.data.bpe_dropout import BpeDropout
     from regard.data.builtin import CORPORA, BuiltIn, Example, PicturedExample, generate
-    from regard.data.builtin_files import write
     from regard.data.cache import Encoded
     from regard.data.charsmap import Charsmap
-    from regard.data.corpus import pairs
+    from regard.data.corpus import Side, TableTexts, pairs, read_tables
     from regard.data.documents import Splitter
     from regard.data.images import batching as picture_batches
     from regard.data.images import caption_files
+    from regard.data.images import corpus as picture_corpus
     from regard.data.images.batching import PictureBatch
-    from regard.data.images.corpus import find_spelling, folders
     from regard.data.images.prepare import prepare_images
     from regard.data.packing import PackedBatch
     from regard.data.pre_tokenizer import MARK
@@ -44,7 +43,6 @@ if TYPE_CHECKING:
     from regard.data.rows import Reading
     from regard.data.settings import CorpusSettings, DataSettings, TokenizerSettings
     from regard.data.special_pieces import END, PAD, START, UNKNOWN
-    from regard.data.table_texts import Side, TableTexts, read_tables
     from regard.data.text_profile import TextProfile
     from regard.data.tokenizer import BYTE_MARK, Tokenizer, Tokenizers, open_tokenizer, read
     from regard.data.vocabulary import BYTES, train
@@ -84,7 +82,7 @@ __all__ = [
     "UNKNOWN",
     "batching",
     "builtin",
-    "builtin_text",
+    "builtin_files",
     "cache",
     "cached_valid_pairs",
     "caption_files",
@@ -92,8 +90,6 @@ __all__ = [
     "data_report",
     "data_settings",
     "document_texts",
-    "find_spelling",
-    "folders",
     "generate",
     "language_pieces",
     "language_profile",
@@ -102,6 +98,7 @@ __all__ = [
     "packing",
     "pairs",
     "picture_batches",
+    "picture_corpus",
     "prepare",
     "prepare_images",
     "read",
@@ -113,27 +110,25 @@ __all__ = [
     "train",
     "unknown_words",
     "vocabulary_extension",
-    "write",
 ]
 
 __getattr__, __dir__ = door(
     __name__,
     {
-        "alignments.links": "Linking Links",
+        "alignments": "Linking Links",
         "batching": "Batch Order Position collate =batching",
         "bpe_dropout": "BpeDropout",
         "builtin": "BuiltIn CORPORA Example PicturedExample generate =builtin",
-        "builtin_files": "write",
-        "builtin_text": "=builtin_text",
+        "builtin_files": "=builtin_files",
         "cache": "Encoded =cache",
         "charsmap": "Charsmap",
         "check": "=data_report",
-        "corpus": "pairs",
+        "corpus": "Side TableTexts pairs read_tables",
         "documents": "Splitter =document_texts",
         "extension": "=vocabulary_extension",
         "images.batching": "PictureBatch =picture_batches",
         "images.caption_files": "=caption_files",
-        "images.corpus": "find_spelling folders",
+        "images.corpus": "=picture_corpus",
         "images.prepare": "prepare_images",
         "language_pieces": "=language_pieces",
         "language_profile": "=language_profile",
@@ -146,7 +141,6 @@ __getattr__, __dir__ = door(
         "sentence_split": "=sentence_split",
         "settings": "CorpusSettings DataSettings TokenizerSettings =data_settings",
         "special_pieces": "END PAD START UNKNOWN =special_pieces",
-        "table_texts": "Side TableTexts read_tables",
         "text_profile": "TextProfile",
         "tokenizer": "BYTE_MARK Tokenizer Tokenizers open_tokenizer read",
         "tokenizer_checks": "=tokenizer_checks",

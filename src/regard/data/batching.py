@@ -11,14 +11,14 @@ b rows · m source tokens · n target tokens · w pairs of a window
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple, TypeVar
+from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 
 import numpy as np
 import torch
 from jaxtyping import Bool, Int, Int64, UInt64
 from torch import Tensor
 
-from regard.data.alignments.links import Linking, Links
+from regard.data.alignments import Linking, Links
 from regard.data.bpe_dropout import BpeDropout
 from regard.data.cache import Encoded
 from regard.data.tokenizer import END, PAD, START
@@ -177,8 +177,43 @@ def permute(positions: UInt64[np.ndarray, " w"], count: int, key: UInt64[np.ndar
     return result
 
 
+@dataclass(frozen=True, eq=False)
+class TensorBatch:
+    """A batch whose tensors move together, and are split between its rows."""
+
+    one: ClassVar[str] = "one row"
+
+    def __len__(self) -> int:
+        raise NotImplementedError
+
+    def part(self, first: int, last: int) -> Any:
+        """Return the rows from `first` to before `last`, no wider than need be."""
+        raise NotImplementedError
+
+    def halves(self) -> tuple[Self, Self]:
+        """Split the batch into its first and its last rows, each no wider than need be."""
+        if len(self) < 2:
+            raise ArgumentError(f"a batch of {self.one} cannot be halved")
+        middle = (len(self) + 1) // 2
+        return self.part(0, middle), self.part(middle, len(self))
+
+    def each(self, move: Callable[[Tensor], Tensor]) -> Self:
+        """Return a copy with `move` applied to every tensor."""
+        own = {name: value for name, value in vars(self).items() if isinstance(value, Tensor | Links)}
+        moved = {name: move(value) if isinstance(value, Tensor) else value.each(move) for name, value in own.items()}
+        return replace(self, **moved)
+
+    def to(self, device: torch.device | str, non_blocking: bool = False) -> Self:
+        """Return a copy on a device."""
+        return self.each(lambda tensor: tensor.to(device, non_blocking=non_blocking))
+
+    def pin_memory(self) -> Self:
+        """Return a copy in pinned memory, from which a device copies by itself."""
+        return self.each(Tensor.pin_memory)
+
+
 @dataclass(frozen=True)
-class Batch:
+class Batch(TensorBatch):
     """Sentences padded to the longest."""
 
     source: Int64[Tensor, "b m"]
@@ -196,17 +231,10 @@ class Batch:
         """Return the batch's shape, or None if it has links; batches of equal shape differ only in their numbers."""
         return None if self.links is not None else (*self.source.shape, *self.target.shape)
 
-    def halves(self) -> tuple["Batch", "Batch"]:
-        """Split the batch into its first and its last rows, each no wider than need be."""
-        if len(self) < 2:
-            raise ArgumentError("a batch of one row cannot be halved")
-        middle = (len(self) + 1) // 2
-        return self.part(slice(0, middle)), self.part(slice(middle, None))
-
-    def part(self, rows: slice) -> "Batch":
+    def part(self, first: int, last: int) -> "Batch":
         """Return some of the rows, reading lengths back from the device."""
+        rows = slice(first, last)
         source_lengths, target_lengths = self.source_lengths[rows], self.target_lengths[rows]
-        first, last, _ = rows.indices(len(self))
         return Batch(
             self.source[rows, : int(source_lengths.max())],
             source_lengths,
@@ -214,25 +242,6 @@ class Batch:
             target_lengths,
             int(target_lengths.sum()),
             None if self.links is None else self.links.part(first, last),
-        )
-
-    def to(self, device: torch.device | str, non_blocking: bool = False) -> "Batch":
-        """Return a copy on a device."""
-        return self.each(lambda tensor: tensor.to(device, non_blocking=non_blocking))
-
-    def pin_memory(self) -> "Batch":
-        """Return a copy in pinned memory, from which a device copies by itself."""
-        return self.each(Tensor.pin_memory)
-
-    def each(self, move: Callable[[Tensor], Tensor]) -> "Batch":
-        """Return a copy with `move` applied to every tensor."""
-        return Batch(
-            move(self.source),
-            move(self.source_lengths),
-            move(self.target),
-            move(self.target_lengths),
-            self.tokens,
-            None if self.links is None else self.links.each(move),
         )
 
 

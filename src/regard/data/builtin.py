@@ -65,14 +65,12 @@ class Example:
 
     source: str
     target: str
-    alignment: tuple[
-        tuple[int, int], ...
-    ] = ()  # gold links (source word, target word), sorted; () where there are none
+    # Gold links (source word, target word), sorted; () where there are none.
+    alignment: tuple[tuple[int, int], ...] = ()
     source_heads: tuple[int, ...] = ()  # phrasebook: the index of each word's head, -1 for the root
     target_heads: tuple[int, ...] = ()
-    source_relations: tuple[
-        str, ...
-    ] = ()  # phrasebook: what each word is to its head, as Universal Dependencies name it
+    # Phrasebook: what each word is to its head, as Universal Dependencies name it.
+    source_relations: tuple[str, ...] = ()
     target_relations: tuple[str, ...] = ()
 
 
@@ -131,10 +129,7 @@ CORPORA = plugins.table("corpus")
 # What an edition generates, as a name that caches are known by: of the first, the hash of the code that first generated
 # it. It stays while the same arguments give the same examples, however the code is written; a test says when they do
 # not.
-EDITIONS = {
-    1: "9dfef61bc16048bc641466995108b1c5b13c88a689054a509f8804a5fb3a34a7",
-    2: "2-natural-text-2",
-}
+EDITIONS = {1: "9dfef61bc16048bc641466995108b1c5b13c88a689054a509f8804a5fb3a34a7", 2: "2-natural-text-2"}
 EDITION = max(EDITIONS)  # what a new configuration gets
 PATIENCE = 100_000  # draws without a new example, after which a corpus is taken to be used up
 HASTE = 5_000  # the same where every example can be listed, and the rest is then read from the list

@@ -1,4 +1,4 @@
-"""Built-in corpora as files, the way people keep parallel corpora.
+"""Built-in corpora as files: for people, the way they keep parallel corpora, and for training, which reads twice.
 
 DIR/train.en  DIR/train.de            one sentence per line (.source and .target where there are no languages)
 DIR/train.align                       gold links in Pharaoh format, "0-0 1-2", source first
@@ -19,10 +19,11 @@ import itertools
 import json
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Literal, cast
 
-from regard.data.builtin import CORPORA, EDITION, Example, PicturedExample, Split, generate, has_pair
-from regard.errors import ArgumentError
+from regard.data.builtin import CORPORA, EDITION, Example, PicturedExample, Split, edition_of, generate, has_pair
+from regard.data.settings import GOLD, CorpusSettings, DataSettings
+from regard.errors import ArgumentError, ConfigError
 from regard.io import disk, format_pharaoh
 
 Written = Callable[[str, Example], tuple[str, ...]]  # from an example and its number to its line in each file
@@ -68,10 +69,7 @@ def write(
 
 
 def _write(
-    folder: Path,
-    streams: Mapping[Split, Iterator[Example]],
-    ends: list[str],
-    as_lines: Written,
+    folder: Path, streams: Mapping[Split, Iterator[Example]], ends: list[str], as_lines: Written
 ) -> Iterator[tuple[Path, int]]:
     for split, examples in streams.items():
         paths = [folder / f"{split}.{end}" for end in ends]
@@ -117,3 +115,41 @@ def album(folder: Path) -> Written:
         return f"{name}\t{pictured.target}", json.dumps(gold)
 
     return saved
+
+
+def write_builtin(folder: Path, data: DataSettings) -> tuple[tuple[CorpusSettings, ...], tuple[CorpusSettings, ...]]:
+    """Write training and validation corpora as text files into a folder; validation is the corpus' own split."""
+    folder.mkdir()
+    training = write_split(folder, data, "train", data.count)
+    if data.validation or not data.held_out:
+        return (training,), data.validation
+    return (training,), (write_split(folder, data, "valid", data.held_out_count(data.count)),)
+
+
+def write_split(folder: Path, data: DataSettings, split: Literal["train", "valid"], count: int) -> CorpusSettings:
+    """Write two text files of one split, with gold links beside them if wanted.
+
+    A small corpus may have fewer pairs for validation, but not for training.
+    """
+    names = [str(folder / f"{split}.{end}") for end in ("source", "target", "align")]
+    corpus = CorpusSettings(names[0], names[1], alignment=names[2] if data.alignment == GOLD else None)
+    drawing = data.drawing()
+    with contextlib.ExitStack() as stack:
+        sources, targets, links = (
+            stack.enter_context(open(name, "w", encoding="utf-8", newline="\n")) for name in names
+        )
+        try:
+            for example in generate(str(data.builtin), count, split=split, pair=data.pair, **drawing):
+                sources.write(f"{example.source}\n")
+                targets.write(f"{example.target}\n")
+                links.write(f"{format_pharaoh(example.alignment)}\n")
+        except ArgumentError as error:
+            if split == "train":
+                raise ConfigError("data.count", str(error)) from None
+    return corpus
+
+
+def fingerprint(data: DataSettings) -> list[object]:
+    """Identify the generated corpus and its edition."""
+    edition = edition_of(str(data.builtin), data.builtin_edition)
+    return [data.builtin, data.pair, data.count, data.builtin_seed, data.options(), edition]

@@ -21,7 +21,7 @@ import re
 import shutil
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -118,6 +118,27 @@ class Writer:
         """Finish the files."""
         for file in self.files.values():
             file.close()
+
+
+def find_or_fill(
+    entry: Path, fill: Callable[[Path], Path], say: Callable[[str], None], again: str = "it is built again"
+) -> tuple[Path, bool]:
+    """Return the cache that a name refers to, and whether it was there already.
+
+    Where it was not, or is damaged, which `say` is told of, `fill` writes and seals one in a folder that it is given,
+    and returns the name that this gets.
+    """
+    if (there := follow(entry)).exists():
+        problem = damage(there)
+        if problem is None:
+            return there, True
+        say(f"The cache {entry} is damaged ({problem}); {again}.")
+    with workplace(entry.parent) as folder:
+        final = fill(folder)
+        publish(folder, final)
+    if entry != final:
+        lead(entry, final)
+    return final, False
 
 
 @contextlib.contextmanager

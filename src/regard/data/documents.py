@@ -20,9 +20,8 @@ from typing import Any
 from regard.data import sentence_split
 from regard.data.builtin import generate
 from regard.data.corpus import pairs
-from regard.data.first_pass import FirstPass, names, run_first_pass
 from regard.data.preparation import Prepared, Say, prepare_rows
-from regard.data.rows import Pair, Reading, Rows
+from regard.data.rows import FirstPass, Pair, Reading, Rows, names, run_first_pass
 from regard.data.settings import CorpusSettings, DataSettings, TokenizerSettings
 from regard.data.tokenizer import END, Tokenizer, Tokenizers
 from regard.data.vocabulary import train
@@ -77,7 +76,7 @@ class Labelled(Reading):
         """Return the reasons why a document may be dropped."""
         return {"blank": "without words", "unlabelled": "without a label", "unknown": "with a label not in training"}
 
-    def rows(self, corpus: CorpusSettings) -> Iterator[Pair]:
+    def plain_rows(self, corpus: CorpusSettings) -> Iterator[Pair]:
         """Return the text and the label of each document."""
         return pairs(corpus, labelled=True, say=self.remarks.append)
 
@@ -103,17 +102,7 @@ class Labelled(Reading):
         """Collect the labels, beside what the first pass finds."""
         if self.labels is not None and not hold_out and not tokenizer:
             return FirstPass()
-        survey = run_first_pass(
-            training,
-            self.data,
-            hold_out=hold_out,
-            sample=tokenizer,
-            rows=self.rows,
-            what=self.what,
-            files=self.files,
-            labels=True,
-            remarks=self.remarks,
-        )
+        survey = run_first_pass(self, training, hold_out=hold_out, sample=tokenizer, labels=True)
         if self.labels is None:
             self.labels = survey.labels
             if len(self.labels) < 2:

@@ -1,6 +1,6 @@
 """Pieces that are added to the vocabulary of a run: whole words, and languages.
 
-A word is found in running text wherever it stands alone (`regard.data.added_words`); texts without it are cut as
+A word is found in running text wherever it stands alone (`regard.data.pre_tokenizer`); texts without it are cut as
 before. A language, or whatever else stands around a text (tokenizer.before, after and first), is a special piece, which
 no text spells, unless the run has pieces of the same form that texts may begin with, such as >>deu<<. The word that a
 corpus puts before its sources (its `tag`) is a tag, as in a tokenizer that is trained with it.
@@ -17,9 +17,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from regard.config import show_value
-from regard.data.added_words import leading_word
 from regard.data.language_pieces import form_of
-from regard.data.pre_tokenizer import MARK
+from regard.data.pre_tokenizer import MARK, leading_word
 from regard.data.special_pieces import FILLER, MULTIPLE, UNKNOWN, describe, is_filler
 from regard.data.tokenizer import Tokenizer, Tokenizers, open_tokenizer
 from regard.data.tokenizer_checks import ADDED

@@ -6,7 +6,6 @@ each shape. What fills up lies in sentences of its own behind the real ones; not
 s source tokens · t target tokens · r1 rows + 1
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,7 +13,7 @@ import torch
 from jaxtyping import Int32, Int64
 from torch import Tensor
 
-from regard.data.batching import Batch
+from regard.data.batching import Batch, TensorBatch
 from regard.data.tokenizer import END, PAD, START
 from regard.errors import ArgumentError
 
@@ -24,7 +23,7 @@ LEAST_ROWS, LEAST_LONGEST = 8, 16
 
 
 @dataclass(frozen=True)
-class PackedBatch:
+class PackedBatch(TensorBatch):
     """Sentences end to end. All numbers lie in one piece of memory, so that one copy brings them to a device."""
 
     numbers: Int32[Tensor, " k"]
@@ -62,25 +61,8 @@ class PackedBatch:
         """The token that follows each target token; -1 where nothing counts."""
         return self.parts()[2]
 
-    @property
-    def source_offsets(self) -> Int32[Tensor, " r1"]:
-        """The offset at which each sentence's source begins, and the end of the last one."""
-        return self.parts()[3]
-
-    @property
-    def target_offsets(self) -> Int32[Tensor, " r1"]:
-        """The offset at which each sentence's target begins, and the end of the last one."""
-        return self.parts()[4]
-
-    def halves(self) -> tuple["PackedBatch", "PackedBatch"]:
-        """Split into the first and the last sentences, each no larger than need be, on the host only."""
-        if self.real < 2:
-            raise ArgumentError("a batch of one row cannot be halved")
-        middle = (self.real + 1) // 2
-        return self.part(0, middle), self.part(middle, self.real)
-
     def part(self, first: int, last: int) -> "PackedBatch":
-        """Return the sentences from `first` to before `last`, with little filling, as memory is short by then."""
+        """Return some of the sentences, on the host only, with little filling, as memory is short by then."""
         source, _, expected, *offsets = (part.numpy() for part in self.parts())
         bounds = [offset[first : last + 1].astype(np.int64) for offset in offsets]
         lengths = np.stack([np.diff(bound) for bound in bounds], 1)
@@ -89,18 +71,6 @@ class PackedBatch:
         inside = np.ones(len(cut[1]), bool)
         inside[np.cumsum(lengths[:, 1] + 1) - 1] = False  # the ENDs
         return pack(cut[0], cut[1][inside], lengths, 1)
-
-    def to(self, device: torch.device | str, non_blocking: bool = False) -> "PackedBatch":
-        """Return a copy on a device."""
-        return self.each(lambda tensor: tensor.to(device, non_blocking=non_blocking))
-
-    def pin_memory(self) -> "PackedBatch":
-        """Return a copy in pinned memory, from which a device copies by itself."""
-        return self.each(Tensor.pin_memory)
-
-    def each(self, move: Callable[[Tensor], Tensor]) -> "PackedBatch":
-        """Return a copy with `move` applied to its numbers."""
-        return PackedBatch(move(self.numbers), self.sizes, self.rows, self.longest, self.tokens, self.real)
 
 
 def pack(sources: np.ndarray, targets: np.ndarray, lengths: Int64[np.ndarray, "b 2"], step: int) -> PackedBatch:

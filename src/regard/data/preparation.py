@@ -18,12 +18,11 @@ from typing import Any
 import numpy as np
 import tokenizers as library
 
-from regard.data import builtin_text, cache, unknown_words
-from regard.data.alignments.prepare import LinkedReader
+from regard.data import builtin_files, cache, unknown_words
+from regard.data.alignments import LinkedReader
 from regard.data.cache import Encoded, Writer
-from regard.data.first_pass import hash_of, names
-from regard.data.images.cache import Pixels
-from regard.data.rows import Pair, Reading, content
+from regard.data.images.pixels import Pixels
+from regard.data.rows import Pair, Reading, content, hash_of, names
 from regard.data.settings import CorpusSettings, DataSettings, TokenizerSettings, cache_folder
 from regard.data.tokenizer import Tokenizers
 from regard.data.unknown_words import WordCollector, format_words, read_words
@@ -80,13 +79,8 @@ def prepare_rows(reading: Reading, say: Say, tokenizers: Tokenizers | None) -> P
     if tokenizers is not None:
         tokenizers = tokenizers.surround(**settings.around)
     home, sources = cache_folder(data.cache), fingerprints(reading)
-    entry = home / cache_key(reading, tokenizers, sources)
-    if (there := cache.follow(entry)).exists():
-        problem = cache.damage(there)
-        if problem is None:
-            return open_cache(there, reading, say, ", from the cache")
-        say(f"The cache {entry} is damaged ({problem}); it is built again.")
-    with cache.workplace(home) as folder:
+
+    def fill(folder: Path) -> Path:
         links = contents_of_links(reading)
         facts = build(folder, reading, tokenizers)
         # What was encoded would be found under another file's name.
@@ -95,11 +89,10 @@ def prepare_rows(reading: Reading, say: Say, tokenizers: Tokenizers | None) -> P
         cache.seal(folder, **facts)
         # Named after the tokenizer itself, so that a run that goes on with it finds the same; the key of what was asked
         # for leads there.
-        final = home / cache_key(reading, Tokenizers.load(folder / "tokenizer.json"), sources)
-        cache.publish(folder, final)
-    if entry != final:
-        cache.lead(entry, final)
-    return open_cache(final, reading, say)
+        return home / cache_key(reading, Tokenizers.load(folder / "tokenizer.json"), sources)
+
+    folder, was_there = cache.find_or_fill(home / cache_key(reading, tokenizers, sources), fill, say)
+    return open_cache(folder, reading, say, ", from the cache" * was_there)
 
 
 def open_cache(folder: Path, reading: Reading, say: Say, note: str = "") -> Prepared:
@@ -186,7 +179,7 @@ def fingerprints(reading: Reading) -> dict[str, object]:
     return {
         "training": [fingerprint(corpus) for corpus in reading.training],
         "validation": [fingerprint(corpus) for corpus in reading.validation],
-        "builtin": builtin_text.fingerprint(reading.data) if reading.data.builtin else None,
+        "builtin": builtin_files.fingerprint(reading.data) if reading.data.builtin else None,
         **({"earlier": earlier} if earlier else {}),  # caches without keep their names
     }
 
@@ -207,7 +200,7 @@ def build(folder: Path, reading: Reading, tokenizers: Tokenizers | None) -> dict
     """Encode everything into a folder, and return its manifest."""
     data, training, validation = reading.data, reading.training, reading.validation
     if data.builtin:
-        training, validation = builtin_text.write_builtin(folder / "drawn", data)
+        training, validation = builtin_files.write_builtin(folder / "drawn", data)
     hold_out = not validation and bool(data.held_out)
     survey = reading.survey(training, hold_out=hold_out, tokenizer=tokenizers is None)
     if tokenizers is None:

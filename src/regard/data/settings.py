@@ -10,7 +10,7 @@ from typing import Any, Literal
 from regard.config import option, show_value, suggestion
 from regard.data.builtin import CORPORA, EDITION, generate
 from regard.errors import ArgumentError, ConfigError
-from regard.io import EncodedFile, check_encoding, reading
+from regard.io import EncodedFile, check_encoding, csv_lines, reading
 
 TABLES = (".tsv", ".csv", ".jsonl", ".json")
 LANGUAGES = re.compile(r"[A-Za-z_]{2,20}-[A-Za-z_]{2,20}")
@@ -88,7 +88,7 @@ class CorpusSettings:
     @property
     def form(self) -> str | None:
         """The ending of the file's name, .tsv, .jsonl or .json; None for two text files."""
-        return None if self.file is None else Path(self.file.removesuffix(".gz")).suffix.lower()
+        return None if self.file is None else csv_lines.ending(self.file)
 
     @property
     def linked(self) -> bool:
@@ -125,8 +125,7 @@ class DataSettings:
     source: str | None = option(None, "text file of source sentences, one per line, gzip or not")
     target: str | None = option(None, "text file of their translations, line by line")
     alignment: str | None = option(
-        None,
-        'text file of word links, one line per pair: 0-0 1-2 (Pharaoh); "gold": those of a built-in corpus',
+        None, 'text file of word links, one line per pair: 0-0 1-2 (Pharaoh); "gold": those of a built-in corpus'
     )
     corpora: tuple[CorpusSettings, ...] = option((), "several corpora, instead of source and target")
     languages: str | None = option(
@@ -284,7 +283,7 @@ class DataSettings:
 
     def labelled(self, path: str) -> CorpusSettings:
         """Return a file of documents as a corpus: the text is its source, and the label its target."""
-        form = Path(path.removesuffix(".gz")).suffix.lower()
+        form = csv_lines.ending(path)
         if form not in TABLES:
             raise ConfigError(
                 "documents", f"{show_value(path)} given, expected a name that ends in {', '.join(TABLES)} or .gz"
@@ -365,8 +364,7 @@ class TokenizerSettings:
     """The tokenizer: trained on the corpus, or read from a file."""
 
     kind: Literal["bpe", "unigram", "word", "character", "auto"] = option(
-        "bpe",
-        "kind of pieces; auto: for each side characters if lines are single words, words if few, otherwise bpe",
+        "bpe", "kind of pieces; auto: for each side characters if lines are single words, words if few, otherwise bpe"
     )
     joint: bool | Literal["auto"] = option(
         True, "share one vocabulary; auto: if both sides have the same kind of pieces and the same letters"

@@ -18,8 +18,9 @@ import functools
 import hashlib
 import itertools
 import json
+import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any, SupportsInt
@@ -27,10 +28,8 @@ from typing import Any, SupportsInt
 import numpy as np
 import tokenizers as library
 
-from regard.config import show_value
-from regard.data.added_words import AddedWords
-from regard.data.library_calls import call_library
-from regard.data.pre_tokenizer import MARK, separable
+from regard.config import show_value, visible
+from regard.data.pre_tokenizer import MARK, AddedWords, separable
 from regard.data.sentencepiece import SentencePiece
 from regard.data.special_pieces import END, PAD, SPECIAL, START, UNKNOWN, adopt
 from regard.data.tokenizer_checks import LARGEST, check_form, loaded_part
@@ -148,14 +147,11 @@ class Tokenizer:
         """Encode words one by one: those that were added, and all others with the library."""
         encoded: dict[str, list[int]] = {}
         if self.finder is not None:
-            ours = ((word, self.finder.encode(self.normalise(word))) for word in words if not self.has_tag(word))
+            whole = [word for word in words if not any(tag in word for tag in self.tags.values())]  # a tag splits one
+            ours = ((word, self.finder.encode(self.normalise(word))) for word in whole)
             encoded = {word: ids for word, ids in ours if ids is not None}
         others = [word for word in words if word not in encoded]
         return {**encoded, **dict(zip(others, self.encode_threaded(others), strict=True))}
-
-    def has_tag(self, word: str) -> bool:
-        """Return whether a tag stands in a word, which it then splits."""
-        return any(tag in word for tag in self.tags.values())
 
     def encode_rest(self, text: str) -> list[int]:
         """Encode what follows an added word: as the library does, but without the mark of a word's start."""
@@ -407,3 +403,41 @@ def read(path: str | Path) -> dict[str, Any]:
     if not isinstance(content, dict) or not ("model" in content or {"source", "target"} <= content.keys()):
         raise DataError(f"{path}: not a tokenizer.json: no model in it")
     return content
+
+
+# ---- calls of the library
+
+
+def call_library(problem: str, function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+    """Call a function of the library; its panics, which are no `Exception` in Python, become a DataError too."""
+    try:
+        return function(*arguments, **options)
+    except BaseException as error:
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
+        message = (str(error).splitlines() or [type(error).__name__])[0]
+        raise DataError(f"{problem}: {visible(message[:200])}") from None
+
+
+def quiet_fork() -> None:
+    """Let processes fork: the library's threads do not survive in a child, which encodes on one thread.
+
+    Without this the library warns on every fork, and a child that encodes a batch could wait for ever.
+    """
+    name = "TOKENIZERS_PARALLELISM"
+    ours: list[bool] = []
+
+    def before() -> None:
+        ours.append(name not in os.environ)
+        if ours[-1]:
+            os.environ[name] = "false"
+
+    def after() -> None:
+        if ours.pop():
+            os.environ.pop(name, None)
+
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(before=before, after_in_parent=after)
+
+
+quiet_fork()

@@ -118,7 +118,9 @@ def is_written_here(content: Mapping[str, Any]) -> bool:
     model = {key: value for key, value in content["model"].items() if key not in ("vocab", "merges")}
     merges = content["model"].get("merges", [])
     parts = {key: value for key, value in content.items() if key not in ("model", "added_tokens")}
-    whole = isinstance(merges, list) and all(is_pair(merge) for merge in merges)
+    whole = isinstance(merges, list) and all(
+        isinstance(merge, list) and len(merge) == 2 and all(isinstance(each, str) for each in merge) for merge in merges
+    )
     return whole and flags_off(content) and any(parts == own and model == kind for own, kind in forms())
 
 
@@ -134,10 +136,6 @@ def flags_off(content: Mapping[str, Any]) -> bool:
 
 FLAGS = {"id", "content", "single_word", "lstrip", "rstrip", "normalized", "special"}
 OFF = ("lstrip", "rstrip", "normalized")
-
-
-def is_pair(merge: Any) -> bool:
-    return isinstance(merge, list) and len(merge) == 2 and all(isinstance(each, str) for each in merge)
 
 
 @cache

@@ -20,9 +20,7 @@ from regard.errors import ConfigError, DataError
 BYTES = tuple(f"<0x{byte:02X}>" for byte in range(256))
 SMALLEST, LARGEST = 512, 32_768
 ALL_WORDS = 8_192
-LONGEST_PART = (
-    1_000  # characters of a word's part that is learned from in one piece: merging takes its length each time
-)
+LONGEST_PART = 1_000  # characters of a word that are learned from in one piece: merging takes its length each time
 IN_COMMON = 0.5  # of the letters: two sides that share as many share a vocabulary
 
 Kind = Literal["bpe", "unigram", "word", "character", "auto"]

@@ -9,8 +9,16 @@ if TYPE_CHECKING:
     from regard.evaluation import text as text_scores
     from regard.evaluation.alignment import Gold, measure_links, read_links
     from regard.evaluation.captions import caption_scores, measure_bleu_n, measure_cider, measure_rouge
-    from regard.evaluation.evaluation import FEW, Evaluation, Lengths, evaluate, score_by_length
-    from regard.evaluation.items import Items, read_items, read_texts
+    from regard.evaluation.evaluation import (
+        FEW,
+        Evaluation,
+        Items,
+        Lengths,
+        evaluate,
+        read_items,
+        read_texts,
+        score_by_length,
+    )
     from regard.evaluation.labels import measure_labels
     from regard.evaluation.metric import METRICS, Reference, Score, choose_metrics, finite, measure, metric_names
     from regard.evaluation.significance import Comparison, compare_outputs, conclusion, paired_bootstrap
@@ -52,8 +60,7 @@ __getattr__, __dir__ = door(
     {
         "alignment": "Gold measure_links read_links =alignment_scores",
         "captions": "caption_scores measure_bleu_n measure_cider measure_rouge",
-        "evaluation": "Evaluation FEW Lengths evaluate score_by_length",
-        "items": "Items read_items read_texts",
+        "evaluation": "Evaluation FEW Items Lengths evaluate read_items read_texts score_by_length",
         "labels": "measure_labels",
         "metric": "METRICS Reference Score choose_metrics finite measure metric_names",
         "significance": "Comparison compare_outputs conclusion paired_bootstrap",

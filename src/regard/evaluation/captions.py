@@ -20,11 +20,9 @@ import unicodedata
 from collections import Counter
 from collections.abc import Sequence
 
-import numpy as np
-
 from regard.errors import ArgumentError
 from regard.evaluation.metric import Measurement, Reference, alternatives, signature_of
-from regard.evaluation.text import chrf, exact
+from regard.evaluation.text import chrf, count_rows, exact, ratio
 
 MOST = 4  # words of an n-gram
 SIGMA = 6.0
@@ -80,7 +78,7 @@ def measure_bleu_n(outputs: Sequence[str], references: Sequence[Reference], n: i
             brevity + sum(math.log(one / all_of) for one, all_of in zip(matches, totals, strict=True)) / len(matches)
         )
 
-    return Measurement(f"BLEU-{n}", array(rows, 2 + 2 * n), of, caption_signature(references, smooth="none"))
+    return Measurement(f"BLEU-{n}", count_rows(rows, 2 + 2 * n), of, caption_signature(references, smooth="none"))
 
 
 def measure_cider(outputs: Sequence[str], references: Sequence[Reference]) -> Measurement:
@@ -106,7 +104,7 @@ def measure_cider(outputs: Sequence[str], references: Sequence[Reference]) -> Me
                 total += lengths * clipped_cosine(mine, weighed(each, n))
         rows.append([10 * total / (MOST * len(captions)), 1.0])
     return Measurement(
-        "CIDEr-D", array(rows, 2), mean, caption_signature(references, idf="references", pictures=str(len(pairs)))
+        "CIDEr-D", count_rows(rows, 2), ratio, caption_signature(references, idf="references", pictures=str(len(pairs)))
     )
 
 
@@ -125,7 +123,7 @@ def measure_rouge(outputs: Sequence[str], references: Sequence[Reference]) -> Me
         recall = max(each / max(1, len(text)) for each, text in zip(common, captions, strict=True))
         score = (1 + BETA**2) * precision * recall / (recall + BETA**2 * precision) if precision and recall else 0.0
         rows.append([100 * score, 1.0])
-    return Measurement("ROUGE-L", array(rows, 2), mean, caption_signature(references, beta=f"{BETA:g}"))
+    return Measurement("ROUGE-L", count_rows(rows, 2), ratio, caption_signature(references, beta=f"{BETA:g}"))
 
 
 def longest_common_subsequence(one: Words, other: Words) -> int:
@@ -160,11 +158,3 @@ def tokenize_pairs(outputs: Sequence[str], references: Sequence[Reference]) -> l
 def caption_signature(references: Sequence[Reference], **facts: str) -> str:
     """The signature of a score here."""
     return signature_of(references, case="lc", tok="caption", **facts)
-
-
-def array(rows: Sequence[Sequence[float]], width: int) -> np.ndarray:
-    return np.array(rows, dtype=np.float64).reshape(len(rows), width)
-
-
-def mean(sums: list[float]) -> float:
-    return sums[0] / sums[1] if sums[1] else 0.0

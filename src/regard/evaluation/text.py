@@ -7,6 +7,7 @@ For speech and grapheme-to-phoneme conversion: the token error rate of phonemes 
 share of words that are none of their pronunciations, the word error rate (WER), is one minus exact match.
 """
 
+import functools
 import itertools
 import math
 import unicodedata
@@ -87,7 +88,7 @@ def measure_exact(outputs: Sequence[str], references: Sequence[Reference], *, lo
         for output, texts in zip(outputs, alternatives(references), strict=True)
     ]
     signature = signature_of(references, case="lc" if lowercase else "mixed")
-    return Measurement("exact match", _array(rows, 2), _share, signature, "share")
+    return Measurement("exact match", count_rows(rows, 2), ratio, signature, "share")
 
 
 def ter_takes_minutes(references: Sequence[Reference]) -> bool:
@@ -125,18 +126,9 @@ def measure_errors(
     return Measurement(f"{unit} error rate", rows, _rate, signature, "share", higher=False)
 
 
-def measure_character_errors(
-    outputs: Sequence[str], references: Sequence[Reference], *, lowercase: bool = False
-) -> Measurement:
-    """The edits of characters, sentence by sentence; see `measure_errors`."""
-    return measure_errors(outputs, references, "character", lowercase=lowercase)
-
-
-def measure_token_errors(
-    outputs: Sequence[str], references: Sequence[Reference], *, lowercase: bool = False
-) -> Measurement:
-    """The edits of tokens, sentence by sentence; see `measure_errors`."""
-    return measure_errors(outputs, references, "token", lowercase=lowercase)
+# As METRICS names them.
+measure_character_errors = functools.partial(measure_errors, unit="character")
+measure_token_errors = functools.partial(measure_errors, unit="token")
 
 
 def edit_distance(one: Sequence[Hashable], other: Sequence[Hashable]) -> int:
@@ -249,14 +241,16 @@ def _measure(
     def of(sums: list[float]) -> float:
         return float(metric._compute_score_from_stats(sums).score) if sums else 0.0
 
-    return Measurement(name, _array(rows, width), of, str(metric.get_signature()), higher=higher)
+    return Measurement(name, count_rows(rows, width), of, str(metric.get_signature()), higher=higher)
 
 
-def _array(rows: Sequence[Sequence[float]], width: int) -> np.ndarray:
+def count_rows(rows: Sequence[Sequence[float]], width: int) -> np.ndarray:
+    """Return counts as an array, a row a sentence."""
     return np.array(rows, dtype=np.float64).reshape(len(rows), width)
 
 
-def _share(sums: list[float]) -> float:
+def ratio(sums: list[float]) -> float:
+    """Return the first of two sums over the second; 0 of nothing."""
     return sums[0] / sums[1] if sums[1] else 0.0
 
 

@@ -7,6 +7,7 @@ from regard.door import door
 if TYPE_CHECKING:
     from regard.io import csv_lines, disk, formats, packs, reading
     from regard.io.encodings import EncodedFile, check_encoding, encoding_of
+    from regard.io.formats import Link, Slips, format_pharaoh, parse_marked_links, parse_pharaoh
     from regard.io.inputs import (
         Block,
         DocumentLines,
@@ -35,9 +36,14 @@ if TYPE_CHECKING:
         read_whole,
         unequal_lines,
     )
-    from regard.io.output import check_link, check_output, open_destination, open_output, progress_bar
-    from regard.io.pharaoh import Link, Slips, format_pharaoh, parse_marked_links, parse_pharaoh
-    from regard.io.untranslated import UntranslatedReport
+    from regard.io.output import (
+        UntranslatedReport,
+        check_link,
+        check_output,
+        open_destination,
+        open_output,
+        progress_bar,
+    )
     from regard.messages import likely_meaning, show_name, show_value, suggestion, visible
 
 __all__ = [
@@ -97,7 +103,7 @@ __getattr__, __dir__ = door(
         "csv_lines": "=csv_lines",
         "disk": "=disk",
         "encodings": "EncodedFile check_encoding encoding_of",
-        "formats": "=formats",
+        "formats": "Link Slips format_pharaoh parse_marked_links parse_pharaoh =formats",
         "inputs": (
             "Block DocumentLines LinePairs SourceLines announce_keyboard check_lengths encode_input "
             "encode_inputs is_keyboard one_input text_or_file texts_or_files"
@@ -106,11 +112,9 @@ __getattr__, __dir__ = door(
             "CHUNK CHUNK_CUDA GivenText LONGEST Say check_file display_name ignore read_chunks read_lines "
             "read_whole unequal_lines"
         ),
-        "output": "check_link check_output open_destination open_output progress_bar",
+        "output": "UntranslatedReport check_link check_output open_destination open_output progress_bar",
         "packs": "=packs",
-        "pharaoh": "Link Slips format_pharaoh parse_marked_links parse_pharaoh",
         "reading": "=reading",
         "regard.messages": "likely_meaning show_name show_value suggestion visible",
-        "untranslated": "UntranslatedReport",
     },
 )

@@ -30,18 +30,21 @@ ALIASES = {  # what else a header calls a column
 WORDS = {word for words in ALIASES.values() for word in words} | {"id", "number", "no.", "split", "stars", "score"}
 LANGUAGES = (
     "ar bg bn ca cs da de el en es et eu fa fi fr ga gl gu he hi hr hu hy id is it ja ka kk ko lt lv mg mk mn ms "
-)
-LANGUAGES += (
     "mt nl no pl ps pt ro ru sk sl sq sr sv sw ta te th tr uk ur uz vi xh yo zh zu arabic chinese czech danish "
+    "dutch english finnish french german greek hindi hungarian italian japanese korean norwegian polish "
+    "portuguese romanian russian spanish swedish turkish ukrainian deutsch englisch französisch"
 )
-LANGUAGES += "dutch english finnish french german greek hindi hungarian italian japanese korean norwegian polish "
-LANGUAGES += "portuguese romanian russian spanish swedish turkish ukrainian deutsch englisch französisch"
 CODES = frozenset(LANGUAGES.split())
+
+
+def ending(path: str | Path) -> str:
+    """Return the ending of a file's name, without that of gzip."""
+    return Path(str(path).removesuffix(".gz")).suffix.lower()
 
 
 def is_csv(path: str | Path) -> bool:
     """Return whether a file is a CSV by its name."""
-    return Path(str(path).removesuffix(".gz")).suffix.lower() == ".csv"
+    return ending(path) == ".csv"
 
 
 def csv_rows(lines: Iterable[str], name: str, header: bool | None = None) -> Iterator[tuple[int, str]]:

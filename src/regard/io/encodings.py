@@ -14,19 +14,10 @@ from regard.messages import suggestion
 
 # Codecs of Python that are no encodings of files.
 ODD = {"idna", "punycode", "unicode_escape", "raw_unicode_escape", "undefined", "mbcs", "oem", "palmos"}
-NAMES: tuple[str, ...] = (
-    "utf-8",
-    "utf-16",
-    "utf-16-le",
-    "utf-16-be",
-    "utf-32",
-    "latin-1",
-    "cp1252",
-    "cp1250",
-    "cp1251",
-    "cp1253",
-)
-NAMES += ("cp1254", "cp1255", "cp1256", "koi8-r", "shift_jis", "cp932", "euc_jp", "gb18030", "big5", "euc_kr")
+NAMES = (
+    "utf-8", "utf-16", "utf-16-le", "utf-16-be", "utf-32", "latin-1", "cp1252", "cp1250", "cp1251", "cp1253", "cp1254",
+    "cp1255", "cp1256", "koi8-r", "shift_jis", "cp932", "euc_jp", "gb18030", "big5", "euc_kr",
+)  # fmt: skip
 # The frequent letters that a single-byte encoding is chosen by, of the languages written in it.
 WESTERN = set("äöüßàáâãåæçèéêëìíîïñòóôõøùúûœ«»’‘“”„–—…€ÄÖÜÉÀÈÇÑ¿¡ªº·°§\xa0")
 CENTRAL = set("ąćęłńóśźżčďěňřšťůýžáéíőűúöüäŁŚŻŠČŘŽăîâ„”–’…\xa0")

@@ -8,15 +8,30 @@ if TYPE_CHECKING:
     from regard.tasks import baseline, caption, classify, evaluation, language_model, translate
     from regard.tasks.data_check import check_data, missing_files
     from regard.tasks.dry_run_report import dry_run
-    from regard.tasks.engine import Engine, ModelEngine
-    from regard.tasks.results import Aligned, Classified, Translation, to_translation, to_translations
     from regard.tasks.run_start import Started, labels_of, start, tokenizers_of, write_config
-    from regard.tasks.settings import Settings, base_table, check_extension, complete_run_table, read_settings
+    from regard.tasks.settings import (
+        Settings,
+        base_table,
+        check_extension,
+        complete_run_table,
+        read_settings,
+        set_by_hand,
+    )
     from regard.tasks.sizes import check_sizes
     from regard.tasks.summary import CARD, ON_CARD, find_runs, record_command, require_run, summarise
     from regard.tasks.table import TASKS
-    from regard.tasks.task import RunTask, build_model, prepare_data
-    from regard.tasks.time_limit import set_by_hand
+    from regard.tasks.task import (
+        Aligned,
+        Classified,
+        Engine,
+        ModelEngine,
+        RunTask,
+        Translation,
+        build_model,
+        prepare_data,
+        to_translation,
+        to_translations,
+    )
     from regard.tasks.translate import PAIRS, translate_lines
 
 __all__ = [
@@ -70,17 +85,17 @@ __getattr__, __dir__ = door(
         "classify": "=classify",
         "data_check": "check_data missing_files",
         "dry_run_report": "dry_run",
-        "engine": "Engine ModelEngine",
         "evaluation": "=evaluation",
         "language_model": "=language_model",
-        "results": "Aligned Classified Translation to_translation to_translations",
         "run_start": "Started labels_of start tokenizers_of write_config",
-        "settings": "Settings base_table check_extension complete_run_table read_settings",
+        "settings": "Settings base_table check_extension complete_run_table read_settings set_by_hand",
         "sizes": "check_sizes",
         "summary": "CARD ON_CARD find_runs record_command require_run summarise",
         "table": "TASKS",
-        "task": "RunTask build_model prepare_data",
-        "time_limit": "set_by_hand",
+        "task": (
+            "Aligned Classified Engine ModelEngine RunTask Translation build_model prepare_data "
+            "to_translation to_translations"
+        ),
         "translate": "PAIRS translate_lines =translate",
     },
 )

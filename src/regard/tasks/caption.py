@@ -35,6 +35,7 @@ from regard.data import (
     Tokenizers,
     caption_files,
     picture_batches,
+    picture_corpus,
     prepare_images,
 )
 from regard.decoding import GREEDY, Options, batches, search
@@ -42,16 +43,13 @@ from regard.errors import DataError
 from regard.evaluation import caption_scores, finite, measure_bleu_n, measure_cider, measure_rouge, text_scores
 from regard.inspection import teacher_forcing
 from regard.models import Model, Pictures, Reinforcement, Tokens
+from regard.tasks.defaults import PICTURES, caption_metric
 from regard.tasks.evaluation import EvaluationReport, Table, describe_search
-from regard.tasks.metric_choice import caption_metric
 from regard.tasks.next_token import NextToken
-from regard.tasks.pictures import read_pictures, read_test_pictures
-from regard.tasks.results import Translation, to_translation
 from regard.tasks.settings import Settings
-from regard.tasks.task import TrainedRun, halve, spread_out
+from regard.tasks.task import TrainedRun, Translation, halve, spread_out, to_translation
 from regard.training import Loss, next_token, validation_samples
 
-PICTURES = 64  # of a batch
 OLD, NEW = 0.9, 0.1  # of the baseline
 
 
@@ -251,7 +249,7 @@ class Caption(NextToken):
         parse(Options, options)
         notes: list[str] = []
         read = caption_files.read_captions(captions, notes.append)
-        pictures, unread = read_test_pictures(run.settings.data, images, choose_pictures(read, names))
+        pictures, unread = picture_corpus.read_test_pictures(run.settings.data, images, choose_pictures(read, names))
         notes += unread
         if not pictures:
             why = "; ".join(notes[:3])
@@ -285,7 +283,7 @@ class Caption(NextToken):
 
 def caption(run: TrainedRun, pictures: Iterable[teacher_forcing.Item], **options: Any) -> Iterator[list[Translation]]:
     """Yield the captions of each picture, best first, as they are asked for."""
-    pixels = read_pictures(run.settings.data, pictures)
+    pixels = picture_corpus.read_pictures(run.settings.data, pictures)
     results = batches.search_pictures_lazily(run.model, pixels, parse(Options, options), device=run.device)
     return ([to_translation(output, run.tokenizers.target) for output in each.outputs] for each in results)
 

@@ -4,12 +4,12 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float, Int, Int64
+from jaxtyping import Float, Int64
 from torch import Tensor, nn
 
 from regard.data import (
@@ -19,11 +19,12 @@ from regard.data import (
     Position,
     Prepared,
     Tokenizers,
+    batching,
     caption_files,
     document_texts,
-    folders,
     pairs,
     picture_batches,
+    picture_corpus,
     prepare_images,
 )
 from regard.decoding import Options, batches, source_of
@@ -31,13 +32,11 @@ from regard.errors import ArgumentError, DataError
 from regard.evaluation import measure_labels
 from regard.inspection import Side, document_sides, teacher_forcing
 from regard.models import KINDS, Documents, Model, Pictures, Source, Tokens
-from regard.tasks.defaults import PICTURES
+from regard.tasks.baseline import labels_of
+from regard.tasks.defaults import PICTURES, label_metric
 from regard.tasks.evaluation import EvaluationReport, Table
-from regard.tasks.metric_choice import label_metric
-from regard.tasks.pictures import read_pictures, read_test_pictures
-from regard.tasks.results import Classified
 from regard.tasks.settings import Settings
-from regard.tasks.task import RunTask, TrainedRun, build_model, halve, spread_out
+from regard.tasks.task import Classified, RunTask, TrainedRun, build_model, halve, spread_out
 from regard.training import Loss, validation_samples
 
 SHOWN = 240  # characters of a document that is shown
@@ -45,37 +44,23 @@ MOST = 12  # labels of a table across
 
 
 @dataclass(frozen=True, eq=False)
-class LabelBatch:
+class LabelBatch(batching.TensorBatch):
     """A batch of documents or pictures, with the number of each label."""
 
+    one = "one"
     source: Source
     labels: Int64[Tensor, " b"]
 
     def __len__(self) -> int:
         return len(self.labels)
 
-    def halves(self) -> tuple["LabelBatch", "LabelBatch"]:
-        """Split the batch into its first and its last rows."""
-        if len(self) < 2:
-            raise ArgumentError("a batch of one cannot be halved")
-        middle = (len(self) + 1) // 2
-        return self.part(0, middle), self.part(middle, len(self))
-
     def part(self, first: int, last: int) -> "LabelBatch":
         """Return some rows of the batch; this reads lengths back from the device."""
         return LabelBatch(part_of(self.source, first, last), self.labels[first:last])
 
-    def to(self, device: torch.device | str, non_blocking: bool = False) -> "LabelBatch":
-        """Move the batch to a device."""
-        return self.each(lambda tensor: tensor.to(device, non_blocking=non_blocking))
-
-    def pin_memory(self) -> "LabelBatch":
-        """Copy the batch into pinned memory, from which a device can copy by itself."""
-        return self.each(Tensor.pin_memory)
-
-    def each(self, move: Callable[[Tensor], Tensor]) -> "LabelBatch":
+    def each(self, move: Callable[[Tensor], Tensor]) -> Self:
         """Apply a function to every tensor of the batch."""
-        return LabelBatch(move_source(self.source, move), move(self.labels))
+        return replace(self, source=move_source(self.source, move), labels=move(self.labels))
 
 
 def part_of(source: Source, first: int, last: int) -> Source:
@@ -143,7 +128,7 @@ class Classify(RunTask):
         balanced = training.class_weights == "balanced"
         weights = balanced_weights(prepared.train, len(prepared.labels)) if balanced else None
         self.objective = Classification(self.model, training.smoothing, weights)
-        self.metric = training.metric or label_metric(labels_in(prepared.valid).tolist())
+        self.metric = training.metric or label_metric(labels_of(prepared.valid).tolist())
         rows = training.batch_rows or (PICTURES if prepared.pictures is not None else None)
         self.order = Order(prepared.train.lengths, budget, seed=training.seed, rows=rows)
         self.dropout: BpeDropout | None = None
@@ -245,7 +230,7 @@ class Classify(RunTask):
         ]
         if tokenizers is not None:
             facts.append(("vocabulary", f"{tokenizers.source.size:,} pieces ({tokenizers.source.kind})"))
-        if missing := sorted({*labels} - {labels[i] for i in labels_in(self.prepared.valid)}):
+        if missing := sorted({*labels} - {labels[i] for i in labels_of(self.prepared.valid)}):
             facts.append(("not validated", f"labels without an example held out: {caption_files.list_names(missing)}"))
         size = f"{self.order.rows:,} pictures" if pictured else f"{self.order.budget:,} tokens"
         return [*facts, ("batch", f"up to {size}")]
@@ -325,7 +310,7 @@ def classify(
         raise ArgumentError("items: one text given, expected a list")
     data = run.settings.data
     if data.reads == "pictures":
-        scores = batches.label_pictures(run.model, read_pictures(data, items), device=run.device)
+        scores = batches.label_pictures(run.model, picture_corpus.read_pictures(data, items), device=run.device)
         return [likeliest_label(run.labels, row) for row in scores]
     rows, _ = document_texts.encode_documents(
         [str(item) for item in items], run.tokenizers.source, data, document_texts.splitter_of(data, splitter)
@@ -347,10 +332,10 @@ def evaluate_pictures(run: TrainedRun, images: str | Path, labels: str | Path | 
     right = (
         caption_files.read_labels(labels, notes.append)
         if labels is not None
-        else folders(caption_files.list_pictures(images))
+        else picture_corpus.folders(caption_files.list_pictures(images))
     )
     known, unknown = split_labels(run, right)
-    pictures, unread = read_test_pictures(run.settings.data, images, list(known))
+    pictures, unread = picture_corpus.read_test_pictures(run.settings.data, images, list(known))
     if not pictures:
         raise DataError(f"{images}: no picture with a known label in it can be read")
     predictions = dict(zip(pictures, classify(run, pictures.values()), strict=True))
@@ -412,14 +397,9 @@ def compare_labels(
     return EvaluationReport(heading, tables, {"system": str(run.folder), what: len(labels), **facts}, labels, notes)
 
 
-def labels_in(encoded: Encoded) -> Int[np.ndarray, " n"]:
-    """Return the number of each example's label, its only target."""
-    return encoded.tokens[encoded.offsets[1:] - 1]
-
-
 def balanced_weights(encoded: Encoded, labels: int) -> list[float]:
     """Compute a weight for each label, so that all count alike, with mean 1 over the examples: n / (k n_label)."""
-    counts = np.bincount(labels_in(encoded), minlength=labels)
+    counts = np.bincount(labels_of(encoded), minlength=labels)
     return [float(len(encoded) / (labels * max(1, count))) for count in counts]
 
 

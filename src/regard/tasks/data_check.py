@@ -6,14 +6,10 @@ The files of training and validation are checked by `regard.data.check`; what a 
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from regard.data import CorpusSettings, DataSettings, caption_files, data_report, pairs
-from regard.errors import DataError, RegardError, TrainingError
+from regard.errors import DataError
 from regard.tasks.settings import Settings
-
-if TYPE_CHECKING:
-    from regard.training import Group
 
 FEW = {"pairs": 3_000, "names": 500, "documents": 200}  # examples from which hardly anything is learned
 WORDS = 4  # of a target, from which pairs are sentences, and no names
@@ -35,23 +31,6 @@ def check_data(settings: Settings, *, based: bool = False, anyway: bool = False)
         if number == 0 and not based and not settings.data.builtin:  # the first that is trained on
             lines += describe_few(settings, files, report)
     return lines
-
-
-def check_shared(settings: Settings, based: bool, anyway: bool, group: "Group") -> list[str]:
-    """Check the data in the first process; what cannot teach stops all of them."""
-    problem: str | None = None
-    remarks = list[str]()
-    if group.first:
-        try:
-            remarks = check_data(settings, based=based, anyway=anyway)
-        except RegardError as error:
-            if group.world == 1:
-                raise
-            problem = str(error)
-    problem = group.same(problem)
-    if problem is not None:
-        raise TrainingError(problem)
-    return remarks
 
 
 def missing_files(data: DataSettings) -> list[str]:

@@ -1,21 +1,27 @@
 """Defaults chosen from the corpus when a command names only the data; printed before training starts.
 
 Data first (how much is held out, which pieces), then the model from the number of tokens, then how long it is trained.
-What a person has set is never changed.
+What a person has set is never changed, whatever is chosen beside it.
+
+The metric that decides the best checkpoint is chosen from the references that are held out, where `training.metric` is
+left open. BLEU counts runs of four words: it is 0 for targets of fewer, whatever a model learns, and in a script
+without spaces its words are whole sentences.
 """
 
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from jaxtyping import Int
 
-from regard.data import Prepared
+from regard.config import show_value
+from regard.data import Prepared, TextProfile
+from regard.errors import ConfigError
 from regard.models import KINDS
-from regard.tasks.model_choice import choose_model
 from regard.tasks.settings import Settings
 
 HELD_OUT = 0.05  # of built-in documents and pictures: a label is less than a text
@@ -26,6 +32,13 @@ SMALL = {"cuda": 50_000, "cpu": 150_000}  # target tokens from which a small mod
 BASE = 4_000_000  # and from which, on a GPU, a base one
 SIDES = re.compile(r"\b(left|right|link[es]n?|rechts|rechten?|gauche|droite|izquierda|derecha|sinistra|destra)\b", re.I)
 NAMED = 0.02  # share of captions that may name a side where pictures are mirrored
+WIDTHS = ("size", "heads", "hidden", "layers", "embedding", "depth")  # that a preset sets together, or that divide them
+LONG_SIDE = 128  # tokens of a side above which attention dropout is slow on a GPU
+LONG_SHARE = 0.01  # of the training pairs that may have a longer one
+BLEU_WORDS = 4  # in its longest n-grams
+SPELLED = 30  # symbols of a line: of more, hardly one is right to the last
+CIDER = 50  # pictures: it weighs words by how few of them they speak of
+MAJORITY = 0.8  # share of the most frequent label, from which calling everything by it looks good
 
 
 def data_defaults(settings: Settings) -> Settings:
@@ -152,3 +165,84 @@ def chosen_words(settings: Settings) -> str:
         f"chosen from the corpus: {settings.kind}, {size}{layers}dropout {model.dropout:g}; {steps}, "
         f"rate {training.rate:g}, {training.schedule} schedule (change any with --set)"
     )
+
+
+def choose_model(settings: Settings, chosen: Mapping[str, Any]) -> Settings:
+    """Fill in the chosen options that nobody set.
+
+    One that does not go with what was set gives way to its default: positions that cannot be concatenated, where they
+    are to be. Sizes do not: they come from the chosen preset, and what was set has to fit them.
+    """
+    own = {key: value for key, value in settings.overrides.get("model", {}).items() if key not in ("kind", "preset")}
+    try:
+        return settings.suggest(model=chosen)
+    except ConfigError as error:
+        first = error
+    others = [key for key in chosen if key != "preset" and key not in own]
+    for left_out in [*([key] for key in others), others]:
+        try:
+            return settings.suggest(model={key: value for key, value in chosen.items() if key not in left_out})
+        except ConfigError:
+            continue
+    key = next((key for key in WIDTHS if key in own), next(iter(own), ""))
+    if not key or first.key == f"model.{key}":
+        raise first
+    preset = settings.overrides["model"].get("preset", chosen.get("preset"))
+    option = first.key.removeprefix("model.")
+    raise ConfigError(
+        f"model.{key}",
+        f'{show_value(own[key])} given, which does not go with model.{option} of the preset "{preset}" '
+        f"({first.problem}); set model.{option}, too, or another model.{key}",
+    )
+
+
+def drop_attention_dropout(
+    settings: Settings, device: str, lengths: Int[np.ndarray, "n 2"]
+) -> tuple[Settings, str | None]:
+    """Choose no attention dropout for long pairs on a GPU, where it is many times slower; and a line that says so.
+
+    `lengths` are the tokens of both sides of the training pairs. A value that somebody set stays.
+    """
+    usual = settings.model.choose(False, False).get("attention_dropout")
+    by_hand = "attention_dropout" in settings.overrides.get("model", {})
+    if device != "cuda" or by_hand or not usual or settings.data.reads != "text" or not len(lengths):
+        return settings, None
+    share = float((lengths.max(axis=1) > LONG_SIDE).mean())
+    if share <= LONG_SHARE:
+        return settings, None
+    return settings.suggest(model={"attention_dropout": 0.0}), (
+        f"chosen for long lines: attention dropout 0 rather than {usual:g}, which is slow for them on a GPU: "
+        f"{share:.1%} of the training pairs have a side of over {LONG_SIDE} tokens (change it with --set "
+        f"model.attention_dropout={usual:g})"
+    )
+
+
+def translation_metric(references: Sequence[str]) -> str:
+    """Choose BLEU for sentences; exact match for words, names and symbols; chrF for scripts without spaces."""
+    shape = TextProfile.of(references)
+    if shape.spelled and shape.words > SPELLED:
+        return "chrf"
+    return without_bleu(shape) or ("exact" if shape.spelled else "bleu")
+
+
+def caption_metric(references: Sequence[Sequence[str]]) -> str:
+    """Choose CIDEr for enough captions of several words; exact match for one or two words; else chrF."""
+    shape = TextProfile.of([text for texts in references for text in texts])
+    return without_bleu(shape) or ("cider" if len(references) >= CIDER else "chrf")
+
+
+def without_bleu(shape: TextProfile) -> str | None:
+    """Choose a metric where n-grams of words say nothing: no texts, no spaces, or too few words; else None."""
+    if not shape.words:
+        return "loss"
+    if shape.unspaced:
+        return "chrf"
+    return "exact" if shape.words < BLEU_WORDS else None
+
+
+def label_metric(labels: Sequence[int]) -> str:
+    """Choose accuracy; macro-F1 where one label dominates; the loss where all have the same label."""
+    counts = Counter(labels)
+    if len(counts) < 2:
+        return "loss"
+    return "f1" if max(counts.values()) >= MAJORITY * len(labels) else "accuracy"

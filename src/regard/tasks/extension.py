@@ -4,6 +4,8 @@ Weights are found by how a model's shapes answer to the sizes of its vocabularie
 tables of pieces is served, one of your own, too.
 """
 
+# v pieces before · w pieces after
+
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -12,17 +14,18 @@ import torch
 from torch import Tensor
 
 from regard.config import visible
-from regard.data import Reading, Tokenizers, builtin_text, vocabulary_extension
+from regard.data import PAD, Reading, Tokenizers, builtin_files, vocabulary_extension
 from regard.errors import ArgumentError, ConfigError
 from regard.models import build
 from regard.tasks.settings import Settings, check_extension
 from regard.tasks.sizes import Counting
 from regard.tasks.task import vocabulary_sizes
-from regard.training import Prediction, extend_rows, weight_files
+from regard.training import Prediction, weight_files
 
 SHOWN = 10  # new pieces that are named
 STEP = 8  # pieces by which a vocabulary is made larger to see which weights grow with it
 MANY = 2**62  # calls of torch that building a model may take
+NEVER = -1e4  # the output bias of a piece that is never written, as finite as half precision needs
 Shapes = Mapping[str, tuple[int, ...]]
 
 
@@ -63,7 +66,7 @@ def training_texts(settings: Settings) -> tuple[list[str], list[str]]:
     with tempfile.TemporaryDirectory(prefix="regard-") as folder:
         training, validation = reading.training, reading.validation
         if data.builtin:
-            training, validation = builtin_text.write_builtin(Path(folder) / "drawn", data)
+            training, validation = builtin_files.write_builtin(Path(folder) / "drawn", data)
         survey = reading.survey(training, hold_out=not validation and bool(data.held_out), tokenizer=True)
         return survey.training_texts()
 
@@ -76,6 +79,30 @@ def extend_weights(
 ) -> dict[str, Tensor]:
     """Return the weights of a run with a row for every new piece."""
     return extend_rows(weights, find_tables(settings, extension, labels))
+
+
+@torch.no_grad()
+def extend_rows(
+    weights: Mapping[str, Tensor], tables: Mapping[str, vocabulary_extension.ExtendedSide]
+) -> dict[str, Tensor]:
+    """Return weights in which the named tables have a row for every piece of the extended side.
+
+    A new piece begins as the mean of the pieces that its text had before, in every table: the model reads and writes it
+    about as it did them. (Hewitt 2021, "Initializing new word embeddings for pretrained language models", begins with
+    the mean of all rows.) All other rows stay as they are, to the last bit.
+    """
+    return {name: extend_table(tensor, tables[name]) if name in tables else tensor for name, tensor in weights.items()}
+
+
+def extend_table(table: Tensor, side: vocabulary_extension.ExtendedSide) -> Tensor:
+    """Return a table [v …] with the rows of new pieces, [w …]: a matrix, or a bias."""
+    new = table.new_empty(side.after.size, *table.shape[1:])
+    new[: len(table)] = table
+    for i, pieces in side.pieces.items():
+        new[i] = table[torch.tensor(pieces)].double().mean(0)
+    if side.fillers:
+        new[torch.tensor(side.fillers)] = table[PAD] if table.ndim > 1 else NEVER
+    return new
 
 
 def find_tables(

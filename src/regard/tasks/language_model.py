@@ -10,10 +10,8 @@ from regard.data import UNKNOWN
 from regard.decoding import Options, batches, tokens_of
 from regard.errors import ArgumentError
 from regard.inspection import teacher_forcing
-from regard.tasks.evaluation import EvaluationReport, evaluate_texts
 from regard.tasks.next_token import TextPairs
-from regard.tasks.results import Translation, to_translation
-from regard.tasks.task import TrainedRun
+from regard.tasks.task import TrainedRun, Translation, to_translation
 
 SAMPLE = 100  # tokens of a text at most, unless another number is asked for
 
@@ -43,11 +41,6 @@ class LanguageModel(TextPairs):
             tokens_of([[UNKNOWN]], run.device), sides, text, tokenizer.decode(output), tuple(output)
         )
 
-    @classmethod
-    def evaluate(cls, run: TrainedRun, **options: Any) -> EvaluationReport:
-        """Measure the perplexity of the lines of `reference` (see `regard.tasks.evaluation`)."""
-        return evaluate_texts(run, **options)
-
 
 def sample(run: TrainedRun, count: int = 1, prefix: str = "", **options: Any) -> list[Translation]:
     """Sample texts that the model writes at random; each continues the prefix."""
@@ -62,6 +55,5 @@ def sample(run: TrainedRun, count: int = 1, prefix: str = "", **options: Any) ->
 def score_texts(run: TrainedRun, texts: Sequence[str]) -> list[batches.Scored]:
     """Score each text by its log-probability under the model."""
     encoded = run.tokenizers.target.encode_batch(list(texts))
-    return batches.score_pairs(
-        run.model, [[UNKNOWN]] * len(texts), encoded, device=run.device
-    )  # no source is looked at
+    # No source is looked at.
+    return batches.score_pairs(run.model, [[UNKNOWN]] * len(texts), encoded, device=run.device)

@@ -23,8 +23,9 @@ from regard.data import (
 from regard.errors import ConfigError, NotFiniteError
 from regard.evaluation import measure
 from regard.plugins import added
+from regard.tasks.evaluation import EvaluationReport, evaluate_texts
 from regard.tasks.settings import Settings
-from regard.tasks.task import RunTask, build_model, halve, spread_out
+from regard.tasks.task import RunTask, TrainedRun, build_model, halve, spread_out
 from regard.training import Prediction, validation_samples
 
 
@@ -209,3 +210,8 @@ class TextPairs(NextToken):
             ("vocabulary", f"{vocabulary} ({' and '.join(dict.fromkeys(kinds))})"),
             ("batch", f"up to {self.order.budget:,} tokens per side"),
         ]
+
+    @classmethod
+    def evaluate(cls, run: TrainedRun, **options: Any) -> EvaluationReport:
+        """Compare what the run writes for `source` with `reference`, or measure how likely that is: lines of files."""
+        return evaluate_texts(run, **options)

@@ -15,28 +15,26 @@ import torch
 from regard.config import read
 from regard.data import DataSettings, Prepared, Tokenizers, language_profile, tokenizer_checks, unknown_words
 from regard.data import sentence_shares as sentence_share
-from regard.errors import CheckpointError, ConfigError, RegardError, TrainingError
+from regard.errors import CheckpointError, ConfigError, TrainingError
 from regard.io import disk, reading
 from regard.machine import MPS, most_threads
 from regard.tasks import sources
-from regard.tasks.budget import token_budget
-from regard.tasks.data_check import check_shared
+from regard.tasks.data_check import check_data
 from regard.tasks.defaults import (
     Corpus,
     chosen_words,
     data_defaults,
+    drop_attention_dropout,
     model_defaults,
     picture_defaults,
     training_defaults,
 )
 from regard.tasks.extension import describe_extension, extend_run, extend_weights
-from regard.tasks.footprint import check_batches, check_weights
-from regard.tasks.model_choice import drop_attention_dropout
-from regard.tasks.rehearsal import choose_earlier
-from regard.tasks.settings import Settings, complete_run_table, read_settings
+from regard.tasks.footprint import check_batches, check_weights, token_budget
+from regard.tasks.settings import Settings, complete_run_table, leave_open, read_settings
 from regard.tasks.sizes import check_run_sizes
+from regard.tasks.sources import choose_earlier
 from regard.tasks.task import RunTask, make_task, prepare_data, vocabulary_sizes
-from regard.tasks.time_limit import leave_open
 from regard.training import (
     Checkpoints,
     Group,
@@ -57,9 +55,6 @@ from regard.training import (
     uses_bf16,
     weight_files,
 )
-
-FILES = ["source", "target", "alignment", "valid_source", "valid_target"]  # keys of [data] that name one
-FILES += ["documents", "valid_documents", "images", "captions", "valid_captions", "labels", "train_list", "valid_list"]
 
 
 @dataclass(frozen=True)
@@ -109,9 +104,11 @@ def start(
     with open_group(settings.training) as group:
         quiet = Progress() if progress is None or not group.first else progress
         with contextlib.nullcontext() if claimed else run_folder.claim(out, resume, group):
-            remarks = [] if resume else check_shared(settings, base is not None, anyway, group)
+            remarks = None
+            if not resume:  # what cannot teach stops all processes
+                remarks = group.in_first(lambda: check_data(settings, based=base is not None, anyway=anyway))
             planned = plan_run(settings, group, quiet, resumed=out if resume else None, base=base, choose=choose)
-            for remark in remarks:
+            for remark in remarks or ():
                 quiet.say(remark)
             return train_planned(planned, out, group, quiet, resume=resume, began=began)
 
@@ -236,14 +233,16 @@ def train_planned(
     def ready() -> None:
         write_config(out / "config.toml", settings)
         if prepared.tokenizers is not None:
-            save_tokenizers(out / "tokenizer.json", prepared.tokenizers)
-        save_words(out / unknown_words.FILE, prepared.target_words if settings.row.alone else prepared.words)
+            save_whole(out / "tokenizer.json", prepared.tokenizers.dumps())
+        words = prepared.target_words if settings.row.alone else prepared.words
+        save_whole(out / unknown_words.FILE, None if words is None else unknown_words.format_words(words))
         sources.record_sources(out, settings.data)
         if "translate" in planned.task.actions:
             data = settings.data
             tags = [*([corpus.tag for corpus in data.training] or [None]), *(corpus.tag for corpus in data.rehearsed)]
             languages = language_profile.profile_corpus(prepared.train, prepared.tokenizers, tags)
-            save_languages(out / language_profile.FILE, languages)
+            has_letters = languages.source is not None or languages.targets
+            save_whole(out / language_profile.FILE, languages.dumps() if has_letters else None)
             share = sentence_share.count_sentences(prepared.train, prepared.tokenizers.source, tags)
             save_whole(out / sentence_share.FILE, share.dumps())
 
@@ -285,19 +284,9 @@ def prepare_shared(
     settings: Settings, tokenizers: Tokenizers | None, labels: Sequence[str], group: Group, progress: Progress
 ) -> Prepared:
     """Prepare the data: the first process encodes them, the others find them in the cache."""
-    problem: str | None = None
-    prepared = None
-    if group.first:
-        try:
-            prepared = prepare_data(settings, say=progress.say, tokenizers=tokenizers, labels=labels)
-        except RegardError as error:
-            if group.world == 1:
-                raise
-            problem = str(error)
-    problem = group.same(problem)
-    if problem is not None:
-        raise TrainingError(problem)
-    return prepared or prepare_data(settings, tokenizers=tokenizers, labels=labels)
+    how: dict[str, Any] = {"tokenizers": tokenizers, "labels": labels}
+    prepared = group.in_first(lambda: prepare_data(settings, say=progress.say, **how))
+    return prepared or prepare_data(settings, **how)
 
 
 def decide_pieces(settings: Settings, prepared: Prepared) -> Settings:
@@ -333,7 +322,7 @@ def absolute(data: DataSettings) -> DataSettings:
         names = ("source", "target", "file", "alignment")
         return tuple(replace(each, **{name: whole(getattr(each, name)) for name in names}) for each in entries)
 
-    files: dict[str, Any] = {name: whole(getattr(data, name)) for name in FILES}
+    files: dict[str, Any] = {name: whole(getattr(data, name)) for name in sources.PATHS}
     if data.builtin:
         files["alignment"] = data.alignment  # of the corpus itself
     lists = {name: corpora(getattr(data, name)) for name in ("corpora", "earlier", "valid")}
@@ -370,45 +359,17 @@ def best_of(run: Path) -> Path:
     return best
 
 
-def save_tokenizers(path: Path, tokenizers: Tokenizers) -> None:
-    """Save the tokenizers, whole or not at all."""
-    try:
-        tokenizers.save(path)
-    except OSError as error:
-        raise TrainingError(f"{path}: not written, {disk.reason(error)}") from error
-
-
-def save_words(path: Path, words: frozenset[str] | None) -> None:
-    """Write the words that training reads, where they are kept, replacing those of an earlier training."""
-    content = None if words is None else unknown_words.format_words(words)
-    try:
-        if content is None:
-            path.unlink(missing_ok=True)
-        else:
-            disk.write_whole(path, content)
-    except OSError as error:
-        raise TrainingError(f"{path}: not written, {disk.reason(error)}") from error
-
-
-def save_languages(path: Path, languages: language_profile.RunLanguages) -> None:
-    """Write the profiles by which the languages of a run are detected; none where its texts have no letters."""
-    try:
-        if languages.source is None and not languages.targets:
-            path.unlink(missing_ok=True)
-        else:
-            disk.write_whole(path, languages.dumps())
-    except OSError as error:
-        raise TrainingError(f"{path}: not written, {disk.reason(error)}") from error
-
-
 def write_config(path: Path, settings: Settings) -> None:
     """Write the settings as TOML, whole or not at all."""
     save_whole(path, tomli_w.dumps(settings.table()))
 
 
-def save_whole(path: Path, content: str) -> None:
-    """Write a file of a run folder, whole or not at all."""
+def save_whole(path: Path, content: str | None) -> None:
+    """Write a file of a run folder, whole or not at all; without content, remove that of an earlier training."""
     try:
-        disk.write_whole(path, content)
+        if content is None:
+            path.unlink(missing_ok=True)
+        else:
+            disk.write_whole(path, content)
     except OSError as error:
         raise TrainingError(f"{path}: not written, {disk.reason(error)}") from error

@@ -1,6 +1,6 @@
 """The settings of a whole configuration file. Imports no torch."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
@@ -10,7 +10,7 @@ from regard.data import DataSettings, TokenizerSettings, data_settings
 from regard.errors import ConfigError
 from regard.models import KINDS, Kind, ModelConfig, find_kind, kinds, read_model_config
 from regard.tasks.table import TASKS, TaskRow, default_task, find_task
-from regard.training import TrainingSettings
+from regard.training import FITTED, TrainingSettings
 
 
 @dataclass(frozen=True)
@@ -23,9 +23,8 @@ class Settings:
     kind: str = kinds.DEFAULT
     model: ModelConfig = field(default_factory=ModelConfig)
     training: TrainingSettings = field(default_factory=TrainingSettings)
-    overrides: Mapping[str, Mapping[str, Any]] = field(
-        default_factory=dict, compare=False, repr=False
-    )  # what a person set
+    # What a person set.
+    overrides: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def row(self) -> TaskRow:
@@ -257,3 +256,24 @@ def complete_run_table(table: Mapping[str, Any]) -> dict[str, Any]:
         return dict(table)
     rest = {key: value for key, value in data.items() if key != "cache"}
     return {**table, "data": {"builtin_edition": 1, **rest}}
+
+
+def leave_open(settings: Settings) -> Settings:
+    """Return the settings of a new run with the keys that follow from its time limit, where it has one.
+
+    They are what nobody set of a schedule, and are left to the measured pace. A number of steps that was set stays the
+    most that are taken.
+    """
+    own = settings.overrides.get("training", {})
+    if settings.training.minutes is None or "steps" in own or "fit" in own:
+        return settings
+    return settings.decide(training={"fit": tuple(name for name in FITTED if name not in own)})
+
+
+def set_by_hand(table: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:
+    """Return the tables of a run to resume, of which these keys of [training] are set now and fitted no more."""
+    training = table.get("training", {})
+    if not isinstance(training, Mapping) or not isinstance(training.get("fit"), list):
+        return dict(table)
+    fit = [name for name in training["fit"] if name not in names and "steps" not in names]
+    return {**table, "training": {**training, "fit": fit}}

@@ -1,22 +1,37 @@
-"""The files that a run was trained on, by their hashes, so that one which has changed is named when it is resumed."""
+"""The files that a run was trained on: by their hashes, so that one which has changed is named when it is resumed, and
+for rehearsal.
+
+With rehearsal, fine-tuning sees a share of the earlier corpora again, so that it forgets less of them. Robins 1995,
+"Catastrophic forgetting, rehearsal and pseudorehearsal"; in translation it is called mixed fine-tuning (Chu et al.
+2017, arXiv:1701.03214).
+"""
 
 import json
 from collections.abc import Iterator
 from pathlib import Path
 
+from regard.config import parse, read
 from regard.data import DataSettings, cache
-from regard.errors import CheckpointError, TrainingError
+from regard.errors import CheckpointError, ConfigError, TrainingError
 from regard.io import disk, reading
+from regard.tasks.settings import Settings, complete_run_table
 
 FILE = "sources.json"  # in a run folder
-KEYS = ["source", "target", "valid_source", "valid_target", "documents", "valid_documents", "captions"]
-KEYS += ["valid_captions", "labels", "train_list", "valid_list"]
+PATHS = [
+    "source",
+    "target",
+    "alignment",
+    "valid_source",
+    "valid_target",
+]  # keys of [data] that name a file, or a folder
+PATHS += ["documents", "valid_documents", "images", "captions", "valid_captions", "labels", "train_list", "valid_list"]
 LARGEST = 2**20  # bytes of the record that is read
+REHEARSAL = "data.rehearsal"
 
 
 def data_files(data: DataSettings) -> Iterator[Path]:
     """List the files of the data; pictures, of which there are many, are not among them."""
-    names = [getattr(data, key) for key in KEYS]
+    names = [getattr(data, key) for key in PATHS if key not in ("alignment", "images")]
     names += [None if data.builtin else data.alignment]
     for corpus in (*data.corpora, *data.earlier, *data.valid):
         names += [*corpus.files, corpus.alignment]
@@ -66,3 +81,29 @@ def check_unchanged(run: Path, data: DataSettings, stored: object, prepared: str
             f"{', '.join(changed)}: {verb} changed since {run} was trained; put {old} back, or train another run on "
             "the new data, with --from and --out"
         )
+
+
+def choose_earlier(settings: Settings, base: Path | None) -> Settings:
+    """Return the settings with the corpora to rehearse: those that were given, or those of the base run."""
+    data = settings.data
+    if not data.rehearsal:
+        return settings
+    given = f"{data.rehearsal:g} given"
+    if data.reads != "text":
+        raise ConfigError(REHEARSAL, f"{given} with data that is {data.reads}, expected pairs of texts")
+    if data.earlier:
+        return settings
+    if base is None:
+        raise ConfigError(
+            REHEARSAL, f"{given}, but nothing to rehearse; start from a run with --from, or set data.earlier"
+        )
+    theirs = parse(DataSettings, complete_run_table(read(base / "config.toml")).get("data", {}), "data")
+    if theirs.builtin:
+        raise ConfigError(
+            REHEARSAL,
+            f"{given}, but {base} was trained on the built-in corpus {theirs.builtin}; write it into files with "
+            "regard data, and name them in data.earlier",
+        )
+    if not theirs.training:
+        raise ConfigError(REHEARSAL, f"{given}, but {base} names no training pairs; set data.earlier")
+    return settings.decide(data={"earlier": (*theirs.training, *theirs.rehearsed)})

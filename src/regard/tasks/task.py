@@ -1,18 +1,26 @@
-"""RunTask: the interface for starting, opening, using, measuring and showing a run, beside the loop's own.
+"""RunTask: the interface for starting, opening, using, measuring and showing a run, beside the loop's own; its
+engine, and results.
 
 A row of `TASKS` names a class of this kind. One of your own may build on another:
 
     class Reversed(Translate):
         def make_objective(self): ...
+
+An engine is what searches and scores for a run. A model of Regard's own is one; another library may stand in its place.
+It gets token numbers and gives token numbers, so that all that is done with texts stays the same. It refuses options
+that it does not serve, by their names.
 """
 
+# n target words · m source words
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import torch
+from torch import Tensor
 
-from regard.data import Prepared, Tokenizers, prepare, sentence_shares
-from regard.decoding import Options, batches
+from regard.data import Prepared, Tokenizer, Tokenizers, prepare, sentence_shares
+from regard.decoding import Options, Output, Replay, SearchResult, batches, first_model
 from regard.errors import ArgumentError, ConfigError, TrainingError
 from regard.inspection import AlignmentSettings, OpenRun, extraction, teacher_forcing
 from regard.models import KINDS, Model, build
@@ -20,8 +28,118 @@ from regard.tasks.settings import Settings
 from regard.training import Task
 
 if TYPE_CHECKING:
-    from regard.tasks.engine import Engine
     from regard.tasks.evaluation import EvaluationReport
+
+Ids = Sequence[Sequence[int]]
+
+
+class Engine(Protocol):
+    """What a run searches, scores and aligns with."""
+
+    def check(self, options: Options) -> None:
+        """Refuse options that it does not serve, by a ConfigError with the option's name."""
+
+    def search(
+        self, sources: Ids, options: Options, *, prefixes: Ids | None = None, budget: int | None = None
+    ) -> list[SearchResult]:
+        """Search for each of the sources, in batches of `budget` source tokens for each hypothesis."""
+
+    def score(self, sources: Ids, targets: Ids) -> list[batches.Scored]:
+        """Score each target given its source."""
+
+    def word_weights(self, pairs: Sequence[extraction.Pair], settings: AlignmentSettings) -> list[Tensor]:
+        """Return how much each target word of a pair looked at each source word, by the settings of alignment."""
+
+    def word_attention(
+        self, pairs: Sequence[extraction.Pair], settings: AlignmentSettings
+    ) -> list[extraction.WordAttention]:
+        """Return these weights, and how much each source word received in all."""
+
+    def link_words(self, pairs: Sequence[extraction.Pair], settings: AlignmentSettings) -> list[extraction.Links]:
+        """Return the links between the words of each pair."""
+
+
+@dataclass(frozen=True, eq=False)
+class ModelEngine:
+    """A model of Regard's under its own search; `replay` keeps the graphs of searches on a GPU."""
+
+    model: Model
+    tokenizers: Tokenizers
+    device: torch.device
+    replay: Replay | None = None
+
+    def check(self, options: Options) -> None:
+        """Refuse nothing: the search serves every option, or says why not when it begins."""
+
+    def search(
+        self, sources: Ids, options: Options, *, prefixes: Ids | None = None, budget: int | None = None
+    ) -> list[SearchResult]:
+        """Search for each of the sources in batches."""
+        how = {"prefixes": prefixes, "device": self.device, "budget": budget, "replay": self.replay}
+        return batches.search_in_batches(self.model, sources, options, **how)  # type: ignore[arg-type]
+
+    def score(self, sources: Ids, targets: Ids) -> list[batches.Scored]:
+        """Score each target given its source."""
+        return batches.score_pairs(self.model, sources, targets, device=self.device)
+
+    def word_weights(self, pairs: Sequence[extraction.Pair], settings: AlignmentSettings) -> list[Tensor]:
+        """Read the weights in a teacher-forced pass."""
+        return extraction.word_weights(first_model(self.model), self.tokenizers, pairs, settings)
+
+    def word_attention(
+        self, pairs: Sequence[extraction.Pair], settings: AlignmentSettings
+    ) -> list[extraction.WordAttention]:
+        """Read the weights and what each source word received in a teacher-forced pass."""
+        return extraction.word_attention(first_model(self.model), self.tokenizers, pairs, settings)
+
+    def link_words(self, pairs: Sequence[extraction.Pair], settings: AlignmentSettings) -> list[extraction.Links]:
+        """Read the links in a teacher-forced pass."""
+        return extraction.link_words(first_model(self.model), self.tokenizers, pairs, settings)
+
+
+@dataclass(frozen=True)
+class Translation:
+    """One output for a text."""
+
+    text: str
+    score: float  # what outputs of a text are sorted by: the log-probability with the penalties
+    log_prob: float  # what the model thinks of it: the same as `Run.score` says of the pair
+    tokens: tuple[str, ...]  # its pieces
+    finished: bool  # it ended by itself, and not at the limit of its length
+    alignment: tuple[tuple[int, int], ...] | None = None  # links of a source word and a target word, from 0
+    token_log_probs: tuple[float, ...] | None = None  # of each of its tokens, without END, where they were asked for
+    untranslated: tuple[tuple[int, int], ...] | None = None  # rows of source words, [from, to), that it leaves out
+
+
+@dataclass(frozen=True)
+class Aligned:
+    """A pair of sentences in words, and how much each target word looked at each source word."""
+
+    source: list[str]
+    target: list[str]
+    weights: Tensor  # [n m]
+
+
+@dataclass(frozen=True)
+class Classified:
+    """The predicted label of a document or a picture."""
+
+    label: str
+    probability: float
+    probabilities: dict[str, float]  # of every label
+
+
+def to_translations(outputs: Sequence[Sequence[Output]], tokenizer: Tokenizer) -> list[list[Translation]]:
+    """Turn the outputs of many searches into text, all at once."""
+    texts = iter(tokenizer.decode_batch([output.tokens for each in outputs for output in each]))
+    return [[to_translation(output, tokenizer, next(texts)) for output in each] for each in outputs]
+
+
+def to_translation(output: Output, tokenizer: Tokenizer, text: str | None = None) -> Translation:
+    """Convert an output of a search to text, unless that was done before."""
+    text = tokenizer.decode(output.tokens) if text is None else text
+    pieces = tokenizer.pieces(tokenizer.visible(output.tokens))
+    return Translation(text, output.score, output.log_prob, tuple(pieces), output.finished)
 
 
 class TrainedRun(OpenRun, Protocol):
@@ -36,7 +154,7 @@ class TrainedRun(OpenRun, Protocol):
         """The settings by which alignments are read."""
 
     @property
-    def engine(self) -> "Engine":
+    def engine(self) -> Engine:
         """What searches, scores and aligns for the run."""
 
     @property

@@ -1,28 +1,29 @@
 """Translation: the task as it is trained, and the actions of a trained run: translate, score, align, inspect."""
 
+# b sentences · n target positions · m source positions · d width · l links
 import itertools
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
+import torch
+from jaxtyping import Float
 from torch import Tensor
 
+from regard.attention import Heads, watch
 from regard.config import parse
-from regard.data import UNKNOWN, TableTexts, sentence_shares
+from regard.data import UNKNOWN, Batch, Links, PackedBatch, TableTexts, sentence_shares
 from regard.decoding import Options, Output, Processes, batches, file_translation, first_model, tokens_of
 from regard.errors import ArgumentError, ConfigError
 from regard.evaluation import text_scores
 from regard.inspection import extraction, teacher_forcing, text_side
 from regard.io import CHUNK, CHUNK_CUDA, GivenText, Say, SourceLines, UntranslatedReport, formats, ignore, is_keyboard
-from regard.models import KINDS
-from regard.tasks.evaluation import EvaluationReport, evaluate_texts
-from regard.tasks.guided import Guided, guided_at
-from regard.tasks.metric_choice import translation_metric
+from regard.models import KINDS, Memory, Model, Tokens
+from regard.tasks.defaults import translation_metric
 from regard.tasks.next_token import TextPairs
-from regard.tasks.results import Aligned, Translation, to_translation
-from regard.tasks.task import TrainedRun
-from regard.training import Prediction, validation_samples
+from regard.tasks.task import Aligned, TrainedRun, Translation, to_translation
+from regard.training import Loss, Prediction, TrainingSettings, inputs, validation_samples
 
 __all__ = ["Translate", "align", "link_pairs", "score", "translate"]
 
@@ -100,11 +101,6 @@ class Translate(TextPairs):
             source, sides, text, tokenizers.target.decode(output), tuple(output), tree=beam_tree
         )
 
-    @classmethod
-    def evaluate(cls, run: TrainedRun, **options: Any) -> EvaluationReport:
-        """Translate the lines of `source`, and compare with those of `reference` (see `regard.tasks.evaluation`)."""
-        return evaluate_texts(run, **options)
-
 
 def translate(
     run: TrainedRun,
@@ -143,20 +139,27 @@ def translate_sentences(
     options: Options,
 ) -> Iterator[list[Translation]]:
     """Yield the translations of texts whose sentences are translated by themselves."""
-    fit, count = line_fitter(run, split=True), 0
-    texts, begins = iter(texts), None if prefixes is None else iter(prefixes)
-    while rows := list(itertools.islice(texts, chunk)):
-        parts, own = fit.parts(rows, ""), None
-        if begins is not None:
-            some = list(itertools.islice(begins, len(rows)))
-            if len(some) < len(rows):
-                raise ArgumentError("prefixes: fewer than texts given, expected one for each")
-            own = file_translation.first_prefixes(parts, some)
+    fit = line_fitter(run, split=True)
+    for rows, begun in chunks_of(texts, prefixes, chunk):
+        parts = fit.parts(rows, "")
+        own = None if begun is None else file_translation.first_prefixes(parts, begun)
         pieces = [piece.text for each in parts for piece in each]
         outputs = translate_chunks(run, pieces, own, extras, chunk, budget, options)
         for row, each in zip(rows, parts, strict=True):
             own_outputs = list(itertools.islice(outputs, len(each)))
             yield file_translation.join_outputs(row, each, own_outputs, options.nbest, not options.sample)
+
+
+def chunks_of(
+    texts: Iterable[str], prefixes: Iterable[str] | None, size: int
+) -> Iterator[tuple[list[str], list[str] | None]]:
+    """Yield the texts in chunks, each with what its outputs begin with, where there are prefixes: one for each text."""
+    texts, begins, count = iter(texts), None if prefixes is None else iter(prefixes), 0
+    while rows := list(itertools.islice(texts, size)):
+        begun = None if begins is None else list(itertools.islice(begins, len(rows)))
+        if begun is not None and len(begun) < len(rows):
+            raise ArgumentError("prefixes: fewer than texts given, expected one for each")
+        yield rows, begun
         count += len(rows)
     if begins is not None and next(begins, None) is not None:
         raise ArgumentError(f"prefixes: more than the {count:,} texts given, expected one for each")
@@ -238,13 +241,11 @@ def translate_chunks(
     options: Options,
 ) -> Iterator[list[Translation]]:
     """Yield the translations, as they are asked for."""
-    texts, prefix_texts, count = iter(texts), None if prefixes is None else iter(prefixes), 0
-    while rows := list(itertools.islice(texts, chunk)):
+    count = 0
+    for rows, prefix_texts in chunks_of(texts, prefixes, chunk):
         begun = prefixes_of(run, len(rows))
         if prefix_texts is not None:
-            begun = run.tokenizers.target.encode_prefixes(list(itertools.islice(prefix_texts, len(rows))))
-            if len(begun) < len(rows):
-                raise ArgumentError("prefixes: fewer than texts given, expected one for each")
+            begun = run.tokenizers.target.encode_prefixes(prefix_texts)
             longest = sys.maxsize if options.longest is None else options.longest
             for number, prefix in enumerate(begun, count + 1):
                 if len(prefix) > longest:
@@ -259,8 +260,6 @@ def translate_chunks(
             yield from add_alignments(run, rows, sources, outputs, *extras)
         else:
             yield from ([to_translation(output, run.tokenizers.target) for output in each] for each in outputs)
-    if prefix_texts is not None and next(prefix_texts, None) is not None:
-        raise ArgumentError(f"prefixes: more than the {count:,} texts given, expected one for each")
 
 
 def prefixes_of(run: TrainedRun, count: int) -> list[list[int]] | None:
@@ -346,3 +345,81 @@ def link_pairs(run: TrainedRun, pairs: Iterable[tuple[str, str]], chunk: int = P
         ids = [(sides[0][number], sides[1][number]) for number in full]
         links = dict(zip(full, run.engine.link_words(ids, run.alignment_settings), strict=True))
         yield from (links.get(number, []) for number in range(len(some)))
+
+
+# ---- guided alignment
+
+
+class Guided(Prediction):
+    r"""The objective of guided alignment: the next token, and one head is taught to look at what a word translates.
+
+    Chen et al. 2016 (arXiv:1607.01628), section 3; of a Transformer's heads one alone, of the last layer but one, after
+    Garg et al. 2019 (arXiv:1909.02074), section 3.3:
+
+    $L = L_{\text{next token}} - \lambda \sum_i \sum_j G_{ij} \log a_{ij}$
+
+    over the target pieces i that are linked, $G_i$ even over the source pieces that i is linked to, $a_i$ what the head
+    looks at in the step that writes i. A departure: Garg's head sees the whole target in a pass of its own, and here it
+    sees what is written so far, so that one pass does both.
+    """
+
+    replays = False  # the head is watched, and no two batches have as many links
+
+    def __init__(self, model: Model, smoothing: float, weight: float, name: str, head: int = 0):
+        """Guide the attention to the source that `watch` knows by `name`."""
+        super().__init__(model, smoothing)
+        self.weight, self.name, self.head = weight, name, head
+
+    def forward(self, batch: Batch | PackedBatch) -> Loss:
+        """Sum both losses; `guided` is over the linked target pieces, of which there are `guided_count`."""
+        if not self.training or isinstance(batch, PackedBatch):
+            return super().forward(batch)
+        if batch.links is None or not len(batch.links):  # said all the same: every process sums the same parts
+            loss = super().forward(batch)
+            nothing = torch.zeros_like(loss.total)
+            return Loss(loss.total, {**loss.parts, "guided": nothing, "guided_count": nothing})
+        source, target = inputs(batch)
+        hidden, weights = self.decode_with_weights(self.model.encode(source), target)
+        loss = self.token_loss(hidden, batch, target)
+        guided = missed(weights, batch.links)
+        counted = batch.links.weight.sum()
+        parts = {**loss.parts, "guided": guided.detach(), "guided_count": counted.to(guided.dtype)}
+        return Loss(loss.total + self.weight * guided, parts)
+
+    def decode_with_weights(
+        self, memory: Memory, target: Tokens
+    ) -> tuple[Float[Tensor, "b n d"], Float[Tensor, "b n m"]]:
+        """Return the decoder's output and the guided head's weights; all other attentions stay on their fast path."""
+        if self.model.gives_weights:
+            hidden, extra = self.model.decode(memory, target)
+            return hidden, extra["weights"]
+        with watch(self.model, only=[self.name]) as looks:
+            hidden, _ = self.model.decode(memory, target)
+        weights = looks[self.name].weights
+        return hidden, weights[:, self.head] if weights.ndim == 4 else weights
+
+
+def missed(weights: Float[Tensor, "b n m"], links: Links) -> Float[Tensor, ""]:
+    """Compute -Σ G log a over all links of a batch: how far the weights are from the links."""
+    wide = torch.promote_types(weights.dtype, torch.float32)
+    link_weights = weights[links.row, links.target, links.source].to(wide)
+    # What is too small to be told from nothing has no gradient, and no infinite loss.
+    return -(links.weight * link_weights.clamp(min=torch.finfo(wide).tiny).log()).sum()
+
+
+def guided_at(model: Model, settings: TrainingSettings) -> tuple[str, int]:
+    """Return the name of the guided attention and its head, or raise a ConfigError that lists what there is."""
+    cross_attentions, layer, head = model.cross_attentions, settings.guided_layer, settings.guided_head
+    if not cross_attentions or not model.projects:
+        why = "no attention to its source" if not cross_attentions else "an attention that is its output"
+        raise ConfigError("training.guided", f"{settings.guided} given, but the model has {why}; expected 0")
+    if layer is not None and layer >= len(cross_attentions):
+        raise ConfigError(
+            "training.guided_layer", f"{layer} given, expected less than {len(cross_attentions)}, the number of layers"
+        )
+    name = model.alignment_attention if layer is None else cross_attentions[layer]
+    attention = model.get_submodule(name)
+    heads = attention.heads if isinstance(attention, Heads) else 1
+    if head >= heads:
+        raise ConfigError("training.guided_head", f"{head} given, expected less than {heads}, the number of heads")
+    return name, head

@@ -10,16 +10,15 @@ if TYPE_CHECKING:
     from regard.training import folder as run_folder
     from regard.training import sample as validation_samples
     from regard.training import weights as weight_files
+    from regard.training.adapters import freeze_parts
     from regard.training.checkpoint import Checkpoints, read_checkpoint
     from regard.training.display import Display, open_progress
     from regard.training.distributed import Group, describe_device, uses_bf16
-    from regard.training.freeze import freeze_parts
     from regard.training.loop import Result, Trainer, train
     from regard.training.manifest import BASE, NAME, plain_weights_file, read_manifest
     from regard.training.memory import is_out_of_memory
     from regard.training.objective import Prediction, inputs, next_token
     from regard.training.progress import Progress
-    from regard.training.row_extension import extend_rows
     from regard.training.settings import FITTED, TrainingSettings
     from regard.training.task import Loss, Task
     from regard.training.timetable import Timetable
@@ -47,7 +46,6 @@ __all__ = [
     "check_trackers",
     "checkpoint_files",
     "describe_device",
-    "extend_rows",
     "freeze_parts",
     "inputs",
     "is_out_of_memory",
@@ -68,19 +66,17 @@ __all__ = [
 __getattr__, __dir__ = door(
     __name__,
     {
-        "adapters": "=adapters",
+        "adapters": "freeze_parts =adapters",
         "checkpoint": "Checkpoints read_checkpoint =checkpoint_files",
         "display": "Display open_progress",
         "distributed": "Group describe_device uses_bf16",
         "folder": "=run_folder",
-        "freeze": "freeze_parts",
         "loop": "Result Trainer train",
         "manifest": "BASE NAME plain_weights_file read_manifest",
         "memory": "is_out_of_memory",
         "metrics": "=metrics",
         "objective": "Prediction inputs next_token",
         "progress": "Progress",
-        "row_extension": "extend_rows",
         "sample": "=validation_samples",
         "settings": "FITTED TrainingSettings",
         "task": "Loss Task",

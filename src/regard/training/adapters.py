@@ -14,6 +14,7 @@ weights again: `merge_weights`.
 import contextlib
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
 import torch
@@ -22,13 +23,14 @@ from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
 from regard.attention import Block, Heads, MixingBlock
+from regard.config import show_value
 from regard.errors import CheckpointError, ConfigError
 from regard.models import check_weight
-from regard.training.average import mean_weights
-from regard.training.weights import weights_of
+from regard.training.weights import mean_weights, weights_of
 
 KEY = "model.adapter"
 PLACE = ".parametrizations.weight.0."  # between the names of a layer and of a matrix of its adapter
+FREEZE = "training.freeze"
 
 
 class Adapter(nn.Module):
@@ -229,3 +231,40 @@ def load_mean_adapters(model: nn.Module, mean: Mapping[str, Tensor]) -> None:
         for part in ("up", "down"):
             old = getattr(each.adapter, part)
             setattr(each.adapter, part, nn.Parameter(mean[f"{name}{PLACE}{part}"].to(old), requires_grad=False))
+
+
+# ---- parts that are not trained at all
+
+
+def freeze_parts(model: nn.Module, parts: Sequence[str]) -> int:
+    """Freeze the parameters that are meant by `embeddings`, by a module's name such as encoder, or by a pattern.
+
+    A pattern is one of parameters' names, such as encoder.blocks.0.* or *.bias. Return the number of weights that are
+    frozen; a part that there is none of is an error, and so is a model of which nothing is left to train.
+    """
+    names = {id(parameter): name for name, parameter in model.named_parameters()}  # a shared one once
+    frozen: set[int] = set()
+    for part in parts:
+        if part == "embeddings":
+            tables = [module for module in model.modules() if isinstance(module, nn.Embedding)]
+            meant = {id(parameter) for module in tables for parameter in module.parameters()}
+        else:
+            every = model.named_parameters(remove_duplicate=False)
+            meant = {id(parameter) for name, parameter in every if matches(name, part)}
+        if not meant:
+            listed = ", ".join([*list(dict.fromkeys(name.partition(".")[0] for name in names.values())), "embeddings"])
+            raise ConfigError(
+                FREEZE, f"{show_value(part)} given, which no weight is called; expected {listed} or a pattern"
+            )
+        frozen |= meant
+    if parts and frozen >= names.keys():
+        raise ConfigError(FREEZE, f"{', '.join(map(show_value, parts))} given, which leaves nothing to train")
+    for parameter in model.parameters():  # others may be frozen by the model itself
+        if id(parameter) in frozen:
+            parameter.requires_grad_(False)
+    return sum(parameter.numel() for parameter in model.parameters() if id(parameter) in frozen)
+
+
+def matches(name: str, part: str) -> bool:
+    """Return whether a parameter's name is that of a part, below it, or fits its pattern."""
+    return name == part or name.startswith(f"{part}.") or fnmatchcase(name, part)

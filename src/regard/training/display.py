@@ -2,13 +2,12 @@
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 from regard.io import disk
 from regard.training.progress import JsonProgress, PlainProgress, Progress, SafeStream
-from regard.training.sample import Sample
 
 Display = Literal["usual", "quiet", "json"]
 
@@ -42,42 +41,16 @@ class ProgressGroup(Progress):
     def __init__(self, members: Sequence[Progress]):
         self.members = list(members)
 
-    def begin(self, title: str, facts: Sequence[tuple[str, str]], steps: int | None) -> None:
-        for member in self.members:
-            member.begin(title, facts, steps)
 
-    def limit(self, seconds: float | None) -> None:
-        for member in self.members:
-            member.limit(seconds)
+def forward(report: str) -> Callable[..., None]:
+    """Make a method that passes a report on to every display of a group."""
 
-    def step(self, record: Mapping[str, Any]) -> None:
-        for member in self.members:
-            member.step(record)
+    def pass_on(group: ProgressGroup, *arguments: Any) -> None:
+        for member in group.members:
+            getattr(member, report)(*arguments)
 
-    def tick(self, step: int, seconds: float) -> None:
-        for member in self.members:
-            member.tick(step, seconds)
+    return pass_on
 
-    def begin_validation(self) -> None:
-        for member in self.members:
-            member.begin_validation()
 
-    def valid(self, record: Mapping[str, Any]) -> None:
-        for member in self.members:
-            member.valid(record)
-
-    def samples(self, samples: Sequence[Sample]) -> None:
-        for member in self.members:
-            member.samples(samples)
-
-    def say(self, text: str) -> None:
-        for member in self.members:
-            member.say(text)
-
-    def end(self, text: str) -> None:
-        for member in self.members:
-            member.end(text)
-
-    def close(self) -> None:
-        for member in self.members:
-            member.close()
+for each in ("begin", "limit", "step", "tick", "begin_validation", "valid", "samples", "say", "end", "close"):
+    setattr(ProgressGroup, each, forward(each))

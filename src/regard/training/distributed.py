@@ -9,16 +9,16 @@ optimiser's state over the processes.
 import contextlib
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, TypeGuard, cast
+from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar, cast
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
 from regard.attention import Residual
-from regard.errors import ConfigError, TrainingError
+from regard.errors import ConfigError, RegardError, TrainingError
 from regard.machine import auto_device
 from regard.training.settings import TrainingSettings
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:  # half a second to import, for those who shard
     from torch.distributed.fsdp import FSDPModule
     from torch.distributed.tensor import DTensor
 
+T = TypeVar("T")
 MOST = 64 * 2**20  # bytes of gradients that travel together
 
 
@@ -113,6 +114,21 @@ class Group:
         box = [thing]
         dist.broadcast_object_list(box, 0)
         return box[0]
+
+    def in_first(self, work: Callable[[], T]) -> T | None:
+        """Return what `work` gives in the first process, and None in the others; an error of it is told to all."""
+        problem: str | None = None
+        result = None
+        if self.first:
+            try:
+                result = work()
+            except RegardError as error:
+                if self.world == 1:
+                    raise
+                problem = str(error)
+        if (problem := self.same(problem)) is not None:
+            raise TrainingError(problem)
+        return result
 
     def wait(self) -> None:
         """Wait until all processes are here."""

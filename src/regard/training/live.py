@@ -156,10 +156,7 @@ class LiveProgress(Progress):
         width, height = min(options.max_width, WIDTH), console.size.height
         lines = self._standing(width)
         room = height - len(lines)
-        if self._wrapped is None or self._wrapped[0] != (
-            width,
-            room,
-        ):  # wrapped anew only when they or the window change
+        if self._wrapped is None or self._wrapped[0] != (width, room):  # anew only when they or the window change
             self._wrapped = (width, room), self._fitted(width, room, console)
         for line in [*lines, *self._wrapped[1]][: max(1, height - 1)]:
             line.no_wrap, line.overflow = True, "crop"

@@ -22,20 +22,18 @@ from torch import nn
 
 from regard.errors import TrainingError
 from regard.training.adapters import describe_adapters, merge_adapters
-from regard.training.average import MovingAverage
 from regard.training.checkpoint import step_name
 from regard.training.distributed import Group, allow_tf32, describe_device
 from regard.training.folder import claim
 from regard.training.metrics import Metrics, mean_losses, metric_name, read_records
-from regard.training.prefetch import Prefetch
 from regard.training.progress import Progress
 from regard.training.saver import Saver
 from regard.training.settings import TrainingSettings
-from regard.training.stop_criteria import StopCriteria
 from regard.training.task import Task
-from regard.training.timetable import Timetable
+from regard.training.timetable import StopCriteria, Timetable
 from regard.training.trainer_state import Counters
-from regard.training.update import Updater, rate_at
+from regard.training.update import Prefetch, Updater, rate_at
+from regard.training.weights import MovingAverage
 
 __all__ = ["Result", "Trainer", "train"]
 
@@ -189,7 +187,7 @@ class Trainer:
         if due:
             self.validate_and_save(metrics, why)
         elif self.saver.step != now.step:
-            self.save(False)
+            self.saver.save(now, self.updater, self.ema, best=False)
         if why != "signal":
             self.read_sums()
             self.check_finite(now.skipped - skipped, now.step - first)
@@ -324,7 +322,7 @@ class Trainer:
             over = {"over": timetable.limit} if is_over else {}
             fitted = timetable.record(self.settings) if now.fitted else {}
             now.fitted = {**fitted, **over}  # also for who resumes it
-        self.save(better)
+        self.saver.save(now, self.updater, self.ema, better)
         self.count_apart(validated)
         timetable.note_validation(now.seconds - validated, more=True)
 
@@ -352,10 +350,6 @@ class Trainer:
             self.objective.train()
         figures, samples = self.group.same(results)
         return figures, samples
-
-    def save(self, best: bool) -> None:
-        """Write a checkpoint of the current state."""
-        self.saver.save(self.now, self.updater, self.ema, best)
 
     def average(self, metrics: Metrics | None) -> None:
         """Measure the mean of the last checkpoints' weights, and save it as `average`, and as the best if it is.

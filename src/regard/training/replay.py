@@ -141,10 +141,8 @@ class CudaCapture:
         torch.cuda.synchronize(self.device)
         problem: BaseException | None = None
         ended = False
-        with (
-            pause_garbage_collection(),
-            torch.cuda.stream(self.stream),
-        ):  # an older run's graph, freed inside, would end it
+        # An older run's graph, freed inside, would end the capture.
+        with pause_garbage_collection(), torch.cuda.stream(self.stream):
             # Another thread loads and pins batches meanwhile, which concerns this one only.
             graph.capture_begin(pool=self.pool, capture_error_mode="thread_local")
             try:

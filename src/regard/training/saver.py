@@ -15,14 +15,7 @@ from torch import Tensor, nn
 
 from regard.errors import CheckpointError, TrainingError
 from regard.io import disk
-from regard.training.adapters import (
-    has_adapters,
-    load_mean_adapters,
-    mean_adapters,
-    plain_weights,
-    trained_weights,
-)
-from regard.training.average import MovingAverage
+from regard.training.adapters import has_adapters, load_mean_adapters, mean_adapters, plain_weights, trained_weights
 from regard.training.checkpoint import Checkpoint, Checkpoints, read_checkpoint, step_name
 from regard.training.distributed import Group, gather_all, spread_like
 from regard.training.manifest import BASE, read_manifest
@@ -30,7 +23,7 @@ from regard.training.settings import TrainingSettings
 from regard.training.task import Task
 from regard.training.trainer_state import Counters, check_fits, optimiser_tensors, read_counters, restore_optimiser
 from regard.training.update import Updater
-from regard.training.weights import check_weights, load_tensors
+from regard.training.weights import MovingAverage, check_weights, load_tensors
 
 RAW = "raw."  # before the names of weights as they are, where a checkpoint's are a moving average
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from regard.data.cache import Encoded, Writer
 from regard.data.images.batching import captions, crop_and_flip, load_pictures, stored_side
-from regard.data.images.cache import Picture, keep
+from regard.data.images.pixels import Picture, keep
 from regard.data.settings import DataSettings
 from regard.data.tokenizer import END, PAD, START
 from regard.errors import ArgumentError

@@ -1,13 +1,15 @@
-"""Which pictures are trained on and which are for validation; what cannot be used is counted and named."""
+"""Which pictures are for training and which for validation, and what a run reads; what cannot be used is named."""
 
 import json
 
+import numpy as np
 import pytest
+import torch
 from PIL import Image
 
-from regard.data.images.corpus import hold_out, read
+from regard.data.images.corpus import hold_out, read, read_pictures, read_test_pictures
 from regard.data.settings import DataSettings
-from regard.errors import ConfigError, DataError
+from regard.errors import ArgumentError, ConfigError, DataError
 
 NAMES = [f"p{i}.png" for i in range(10)]
 
@@ -140,3 +142,37 @@ def test_what_leaves_nothing_is_named(album, tmp_path):
         read(album(), "caption")
     with pytest.raises(ConfigError, match=r"data.captions: given for task = .classify."):
         read(album([("p0.png", "x")]), "classify", labelled=True)
+
+
+# ---- of a trained run
+
+DATA = DataSettings(images="x", captions="y", image_size=8)
+
+
+@pytest.fixture
+def pictured(tmp_path):
+    for i, name in enumerate(("a.png", "B.PNG")):
+        Image.new("RGB", (12, 9), (40 * i, 10, 0)).save(tmp_path / name)
+    (tmp_path / "broken.png").write_bytes(b"\x89PNG nothing")
+    return tmp_path
+
+
+def test_files_are_read_and_pixels_are_taken_as_they_are(pictured):
+    pixels = torch.zeros(3, 8, 8)
+    made, same = read_pictures(DATA, [pictured / "a.png", pixels])
+    assert made.shape == (3, 8, 8)
+    assert np.asarray(made)[1].mean() == 10
+    assert same is pixels
+
+
+def test_one_path_is_no_list_of_them(pictured):
+    with pytest.raises(ArgumentError, match="pictures: one path given, expected a list"):
+        next(read_pictures(DATA, pictured / "a.png"))
+
+
+def test_what_cannot_be_read_is_named(pictured):
+    pixels, lost = read_test_pictures(DATA, pictured, ["a.png", "missing.png", "broken.png"])
+    assert list(pixels) == ["a.png"]
+    assert len(lost) == 2
+    assert lost[0] == f"missing.png: no such picture in {pictured}"
+    assert "broken.png" in lost[1]

@@ -7,9 +7,10 @@ import pytest
 from PIL import Image
 
 from regard.data.builtin import generate
-from regard.data.images import cache, corpus
+from regard.data.images import corpus
+from regard.data.images import pixels as module
 from regard.data.images.batching import load_pictures
-from regard.data.images.decode import read_picture
+from regard.data.images.pixels import read_picture
 from regard.data.images.prepare import prepare_images
 from regard.data.settings import DataSettings, TokenizerSettings
 from regard.data.tokenizer import END, UNKNOWN, Tokenizers
@@ -71,7 +72,7 @@ def test_pictures_and_their_captions(album):
 
 def test_the_second_time_it_comes_from_the_cache(album, monkeypatch):
     first = prepare_images(album(), WORDS, "caption")
-    monkeypatch.setattr(cache, "read_picture", lambda *_: pytest.fail("decoded again"))
+    monkeypatch.setattr(module, "read_picture", lambda *_: pytest.fail("decoded again"))
     said = []
     again = prepare_images(album(), WORDS, "caption", say=said.append)
     assert said[-1].endswith(", from the cache")

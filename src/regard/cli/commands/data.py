@@ -38,7 +38,7 @@ def data(
     `phrasebook` has sentence pairs with gold alignments and syntactic heads; other corpora are labelled documents, or
     pictures with captions.
     """
-    from regard.data import CORPORA, builtin, write
+    from regard.data import CORPORA, builtin, builtin_files
     from regard.io import check_link
 
     if show:
@@ -65,5 +65,6 @@ def data(
             )
         options[option] = read_number(value, "whole")
     drawing: dict[str, Any] = {"seed": seed, "pair": pair, "edition": edition, **options}
-    for path, lines in write(name, out, {"train": count, "valid": valid, "test": test}, force=force, **drawing):
+    counts: dict[Any, int] = {"train": count, "valid": valid, "test": test}
+    for path, lines in builtin_files.write(name, out, counts, force=force, **drawing):
         print(f"{path}: {lines:,} lines", file=sys.stderr)

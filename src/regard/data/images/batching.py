@@ -7,7 +7,7 @@ sees the same.
 # b pictures · r captions of all of them · n target tokens · k labels, one per picture or none · h w height and width
 # s side of the stored pictures
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
@@ -17,9 +17,9 @@ import torch
 from jaxtyping import Int, Int64, UInt8
 from torch import Tensor
 
-from regard.data.batching import expand_ranges, mix_bits
+from regard.data.batching import TensorBatch, expand_ranges, mix_bits
 from regard.data.cache import Encoded
-from regard.data.images.decode import decode_picture, read_picture
+from regard.data.images.pixels import decode_picture, read_picture
 from regard.data.settings import DataSettings
 from regard.data.tokenizer import END, PAD, START
 from regard.errors import ArgumentError
@@ -29,9 +29,10 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class PictureBatch:
+class PictureBatch(TensorBatch):
     """A batch of pictures, each once, with all their captions, or with their labels."""
 
+    one = "one picture"
     pixels: UInt8[Tensor, "b 3 h w"]
     picture: Int64[Tensor, " r"]  # which picture a caption is of, rising
     target: Int64[Tensor, "r n"]  # START … END
@@ -42,13 +43,6 @@ class PictureBatch:
     def __len__(self) -> int:
         return len(self.pixels)
 
-    def halves(self) -> tuple["PictureBatch", "PictureBatch"]:
-        """Split the batch into its first and its last pictures."""
-        if len(self) < 2:
-            raise ArgumentError("a batch of one picture cannot be halved")
-        middle = (len(self) + 1) // 2
-        return self.part(0, middle), self.part(middle, len(self))
-
     def part(self, first: int, last: int) -> "PictureBatch":
         """Return some of the pictures, reading numbers back from the device."""
         rows = (self.picture >= first) & (self.picture < last)
@@ -57,25 +51,6 @@ class PictureBatch:
         tokens = int(lengths.sum()) if len(self.picture) else len(labels)
         target = self.target[rows, :width]
         return PictureBatch(self.pixels[first:last], self.picture[rows] - first, target, lengths, labels, tokens)
-
-    def to(self, device: torch.device | str, non_blocking: bool = False) -> "PictureBatch":
-        """Return a copy on a device."""
-        return self.each(lambda tensor: tensor.to(device, non_blocking=non_blocking))
-
-    def pin_memory(self) -> "PictureBatch":
-        """Return a copy in pinned memory, from which a device copies by itself."""
-        return self.each(Tensor.pin_memory)
-
-    def each(self, move: Callable[[Tensor], Tensor]) -> "PictureBatch":
-        """Return a copy with `move` applied to every tensor."""
-        return PictureBatch(
-            move(self.pixels),
-            move(self.picture),
-            move(self.target),
-            move(self.target_lengths),
-            move(self.labels),
-            self.tokens,
-        )
 
 
 def stored_side(data: DataSettings) -> int:

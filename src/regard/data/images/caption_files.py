@@ -20,7 +20,7 @@ import numpy as np
 from jaxtyping import UInt8
 
 from regard.data.corpus import lines, named_columns
-from regard.data.images.decode import ENDINGS
+from regard.data.images.pixels import ENDINGS
 from regard.data.settings import DataSettings
 from regard.errors import DataError
 from regard.io import Say, ignore, read_whole

@@ -1,18 +1,22 @@
 """The corpus of pictures: which are for training, which for validation, and the text of each; from files, or
-drawn scenes.
+drawn scenes; and the pictures that a trained run reads.
 """
+
+# h w height and width
 
 import hashlib
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import NamedTuple, cast
 
 import numpy as np
+from torch import Tensor
 
 from regard.data.builtin import PicturedExample, Split, generate
-from regard.data.images.cache import Picture
+from regard.data.images.batching import read_for
 from regard.data.images.caption_files import (
     Captions,
     PictureFile,
@@ -22,6 +26,7 @@ from regard.data.images.caption_files import (
     read_labels,
     read_list,
 )
+from regard.data.images.pixels import Picture
 from regard.data.settings import DataSettings
 from regard.errors import ArgumentError, ConfigError, DataError
 
@@ -196,3 +201,33 @@ def generate_rows(data: DataSettings) -> Rows:
     for name, example in generate_examples(data, data.image_size):
         (rows.train if name.startswith("train") else rows.valid).append(Row(name, [example.target]))
     return rows
+
+
+# ---- of a trained run
+
+
+def read_pictures(
+    data: DataSettings, pictures: Iterable[str | Path | np.ndarray | Tensor]
+) -> Iterator[np.ndarray | Tensor]:
+    """Yield the pixels of each picture as the model reads them, [3 h w]."""
+    if isinstance(pictures, str | Path):
+        raise ArgumentError("pictures: one path given, expected a list")
+    for each in pictures:
+        yield read_for(data, each) if isinstance(each, str | Path) else each
+
+
+def read_test_pictures(
+    data: DataSettings, images: str | Path, names: Sequence[str]
+) -> tuple[dict[str, np.ndarray], list[str]]:
+    """Read the pixels of pictures in a folder by name, and what is wrong with those that cannot be read."""
+    pictures, unread = {}, list[str]()
+    files = list_pictures(images, unread.append)
+    for each in names:
+        file = find_spelling(each, files)
+        try:
+            if file is None:
+                raise DataError(f"{each}: no such picture in {images}")
+            pictures[each] = read_for(data, Path(images) / file)
+        except DataError as error:
+            unread.append(str(error))
+    return pictures, unread

@@ -14,14 +14,14 @@ from typing import Any
 
 import tokenizers as library
 
-from regard.data import builtin_text, cache
+from regard.data import builtin_files, cache
 from regard.data.cache import Encoded, Writer
-from regard.data.first_pass import SAMPLE
 from regard.data.images.batching import stored_side
-from regard.data.images.cache import Pixels, decode, keep
 from regard.data.images.caption_files import list_names
 from regard.data.images.corpus import Row, Rows, because, check_scenes, generate_pictures, generate_rows, hold_out, read
+from regard.data.images.pixels import Pixels, decode, keep
 from regard.data.preparation import Prepared, Say, load_tokenizers
+from regard.data.rows import SAMPLE
 from regard.data.settings import DataSettings, TokenizerSettings, cache_folder
 from regard.data.tokenizer import END, Tokenizers
 from regard.data.vocabulary import train
@@ -51,7 +51,7 @@ def prepare_images(
         tokenizers = load_tokenizers(settings)
     if data.builtin:
         check_scenes(data, task, labelled)
-        source: object = [*builtin_text.fingerprint(data), data.held_out, data.held_out_most]
+        source: object = [*builtin_files.fingerprint(data), data.held_out, data.held_out_most]
         pixels = keep(home, source, side, lambda: generate_pictures(data, side), say)
     else:
         corpus = read(data, task, labelled)
@@ -68,25 +68,20 @@ def prepare_images(
         "longest": data.longest,
         "labels": labels and list(labels),
     }
-    key_folder = home / key_of(facts, data, settings, tokenizers, labelled)
-    if (there := cache.follow(key_folder)).exists():
-        problem = cache.damage(there)
-        if problem is None:
-            return open_prepared(there, pixels, say, ", from the cache")
-        say(f"The cache {key_folder} is damaged ({problem}); it is built again.")
-    rows = generate_rows(data) if data.builtin else readable(corpus, pixels)
-    if rows.hold_out:  # of those that can be read
-        hold_out(rows, data)
-    with cache.workplace(home) as folder:
+
+    def fill(folder: Path) -> Path:
+        rows = generate_rows(data) if data.builtin else readable(corpus, pixels)
+        if rows.hold_out:  # of those that can be read
+            hold_out(rows, data)
         built = build(folder, rows, pixels, data, settings, labelled, tokenizers, labels)
         cache.seal(folder, **built)
         # Named after the tokenizer and the labels themselves, so that a run that goes on with them finds the same.
         loaded_tokenizers = Tokenizers.load(folder / "tokenizer.json") if not labelled else None
-        final = home / key_of({**facts, "labels": built["labels"] or None}, data, settings, loaded_tokenizers, labelled)
-        cache.publish(folder, final)
-    if key_folder != final:
-        cache.lead(key_folder, final)
-    return open_prepared(final, pixels, say)
+        return home / key_of({**facts, "labels": built["labels"] or None}, data, settings, loaded_tokenizers, labelled)
+
+    key = key_of(facts, data, settings, tokenizers, labelled)
+    folder, was_there = cache.find_or_fill(home / key, fill, say)
+    return open_prepared(folder, pixels, say, ", from the cache" * was_there)
 
 
 def key_of(

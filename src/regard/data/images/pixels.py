@@ -1,6 +1,11 @@
-"""All pictures of a corpus as one array of bytes in the cache: decoded once, by several processes, mapped afterwards.
+"""Pixels: one picture of any common form, or all of a corpus in the cache, decoded once. Imports no torch.
 
-A folder of its own, so that another tokenizer or another choice of captions decodes nothing again:
+A picture is turned upright as its EXIF says, made RGB (grey, palettes, CMYK, 16 bits; what is transparent is white),
+scaled until its short side fits, and cut in the middle. One that is too large is refused by its heading, before it is
+unpacked.
+
+All pictures of a corpus are one array of bytes, decoded by several processes and mapped afterwards. It has a folder of
+its own, so that another tokenizer or another choice of captions decodes nothing again:
 
     pictures-<key>/pixels.bin     16 bytes of heading, then uint8 [count 3 side side]
                    pictures.json  {"side", "names": of those that could be read, "lost": [why] of those that could not}
@@ -11,27 +16,117 @@ nothing is read to find it again, and the same pictures copied elsewhere are sti
 """
 
 # b pictures · s side of a picture
+import functools
 import hashlib
 import itertools
 import json
 import os
 import time
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 import numpy as np
 from jaxtyping import Int, UInt8
 
 from regard.data import cache
-from regard.data.images.decode import read_picture
 from regard.errors import DataError
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
 
 CHUNK = 64  # pictures that a process decodes at a time
 WORTH = 3.0  # seconds of decoding for which other processes are started; they need about one to be there
 SAID = 10.0  # seconds between two words about progress
 
+LARGEST = 1 << 27  # pixels; one of this size takes 400 MB when it is unpacked
+FORMATS = ("JPEG", "PNG", "GIF", "BMP", "WEBP", "TIFF", "PPM")  # no form that calls other programs
+ENDINGS = (".jpg", ".jpeg", ".png", ".gif", ".bmp", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
+WHITE = (255, 255, 255)
+
 Say = Callable[[str], None]
+
+
+def read_picture(path: str | Path, side: int) -> UInt8[np.ndarray, "3 s s"]:
+    """Read the pixels of a picture file; a DataError names one that cannot be read, and says why."""
+    if not os.path.exists(path):
+        raise DataError(f"{path}: no such file")
+    if os.path.isdir(path):
+        raise DataError(f"{path}: a folder given, expected a picture")
+    if not os.path.isfile(path):
+        raise DataError(f"{path}: a pipe or a device given, expected a picture file")
+    if not os.path.getsize(path):
+        raise DataError(f"{path}: an empty file, expected a picture")
+    return decode_picture(path, side, str(path))
+
+
+def decode_picture(file: str | Path | BinaryIO, side: int, name: str) -> UInt8[np.ndarray, "3 s s"]:
+    """Decode a picture from a file, or from one that is open; `name` is what errors call it."""
+    from PIL import Image, UnidentifiedImageError
+
+    try:
+        # The decoders warn of much that does not matter to a person, and PIL of sizes that are checked below.
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            with Image.open(file, formats=formats()) as image:
+                if image.width * image.height > LARGEST:
+                    raise Image.DecompressionBombError
+                return pixels_of(image, side)
+    except Image.DecompressionBombError:
+        raise DataError(f"{name}: more than {LARGEST:,} pixels, too large to be decompressed") from None
+    except UnidentifiedImageError:
+        raise DataError(f"{name}: not a picture ({', '.join(FORMATS)} are supported)") from None
+    except MemoryError:
+        raise DataError(f"{name}: too large to be decompressed in memory") from None
+    except Exception as error:  # what a decoder raises at damaged bytes has no narrower name
+        if isinstance(error, OSError) and error.strerror:  # the system's, and no decoder's
+            raise DataError(f"{name}: cannot be read: {error.strerror}") from None
+        raise DataError(
+            f"{name}: damaged, or not a picture: {str(error).rstrip('.') or type(error).__name__}"
+        ) from None
+
+
+@functools.cache
+def formats() -> tuple[str, ...]:
+    """List those of FORMATS that this build of Pillow reads."""
+    from PIL import Image
+
+    Image.init()
+    return tuple(name for name in FORMATS if name in Image.OPEN)
+
+
+def pixels_of(image: "Image", side: int) -> UInt8[np.ndarray, "3 s s"]:
+    """Return the pixels of an opened picture, upright, in colour, scaled and cropped."""
+    from PIL import Image, ImageOps
+
+    # A JPEG can be unpacked at a half, a quarter or an eighth; twice the side is enough to be scaled down well.
+    image.draft("RGB", (2 * side, 2 * side))
+    upright = to_rgb(ImageOps.exif_transpose(image))
+    if upright.size != (side, side):
+        upright = ImageOps.fit(upright, (side, side), Image.Resampling.BILINEAR)
+    return np.ascontiguousarray(np.asarray(upright).transpose(2, 0, 1))
+
+
+def to_rgb(image: "Image") -> "Image":
+    """Convert a picture to RGB."""
+    from PIL import Image
+
+    if image.mode == "RGB":
+        return image
+    if image.mode.startswith("I"):  # 16 bits and more, which PIL would cut off at 255 and not scale
+        numbers = np.clip(np.asarray(image).astype(np.int64), 0, 65535) >> 8
+        return Image.fromarray(numbers.astype(np.uint8)).convert("RGB")
+    if image.mode == "F":
+        numbers = np.nan_to_num(np.asarray(image))
+        scale = 255.0 if numbers.max() <= 1 else 1.0
+        return Image.fromarray(np.clip(numbers * scale, 0, 255).astype(np.uint8)).convert("RGB")
+    if image.has_transparency_data:
+        clear = image.convert("RGBA")
+        ground = Image.new("RGB", image.size, WHITE)
+        ground.paste(clear, mask=clear.getchannel("A"))
+        return ground
+    return image.convert("RGB")
 
 
 class Pixels:
@@ -76,20 +171,15 @@ class Picture(NamedTuple):
 def keep(home: Path, request: object, side: int, pictures: Callable[[], Iterable[Picture]], say: Say) -> Pixels:
     """Open the pictures in the cache, or put them into it; `asked` is all that they depend on."""
     key = hashlib.sha256(json.dumps([cache.FORMAT, side, request]).encode()).hexdigest()[:32]
-    link = home / f"pictures-{key}"
-    if (there := cache.follow(link)).exists():
-        problem = cache.damage(there)
-        if problem is None:
-            return Pixels(there)
-        say(f"The cache {link} is damaged ({problem}); its pictures are decoded again.")
-    with cache.workplace(home) as folder:
+
+    def fill(folder: Path) -> Path:
         write(folder, side, pictures(), say)
         cache.seal(folder)
         files = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))["files"]
-        final = home / f"pictures-{hashlib.sha256(json.dumps(files, sort_keys=True).encode()).hexdigest()[:32]}"
-        cache.publish(folder, final)
-    cache.lead(link, final)
-    return Pixels(final)
+        return home / f"pictures-{hashlib.sha256(json.dumps(files, sort_keys=True).encode()).hexdigest()[:32]}"
+
+    folder, _ = cache.find_or_fill(home / f"pictures-{key}", fill, say, "its pictures are decoded again")
+    return Pixels(folder)
 
 
 def write(folder: Path, side: int, pictures: Iterable[Picture], say: Say) -> None:

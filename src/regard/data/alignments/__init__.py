@@ -1,1 +1,0 @@
-"""Word links beside the pairs of a corpus."""
