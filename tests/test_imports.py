@@ -35,9 +35,7 @@ UPWARD = {
     ("run.py", "inspection"),
     ("tasks/caption.py", "inspection"),
     ("tasks/classify.py", "inspection"),
-    ("tasks/engine.py", "inspection"),
     ("tasks/language_model.py", "inspection"),
-    ("tasks/pictures.py", "inspection"),
     ("tasks/task.py", "inspection"),
     ("tasks/translate.py", "inspection"),
 }
