@@ -129,7 +129,7 @@ def load_commands() -> Callable[[], None]:
     from regard.cli import app, main
     from regard.decoding import file_translation as translate_file  # noqa: F401
     from regard.evaluation import text_scores as text  # noqa: F401
-    from regard.inspection.collect import ablation, from_run  # noqa: F401
+    from regard.inspection.collect import from_run  # noqa: F401
     from regard.inspection.draw import picture  # noqa: F401
     from regard.io import output  # noqa: F401
 

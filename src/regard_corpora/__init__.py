@@ -13,10 +13,9 @@ from regard.door import door
 from regard.plugins import register
 
 if TYPE_CHECKING:
-    from regard_corpora.demo import STEPS, demonstrate, remove_earlier
-    from regard_corpora.lineage import BINS, LONGEST, MODELS, compare
+    from regard_corpora.demo import BINS, LONGEST, MODELS, STEPS, compare, demonstrate, remove_earlier
     from regard_corpora.phrasebook import find_example
-    from regard_corpora.phrasebook.relation_names import RELATIONS, name_relations
+    from regard_corpora.phrasebook.analysis import RELATIONS, name_relations
     from regard_corpora.scenes import Pictured
 
 __all__ = [
@@ -36,10 +35,9 @@ __all__ = [
 __getattr__, __dir__ = door(
     __name__,
     {
-        "demo": "STEPS demonstrate remove_earlier",
-        "lineage": "BINS LONGEST MODELS compare",
+        "demo": "BINS LONGEST MODELS STEPS compare demonstrate remove_earlier",
         "phrasebook": "find_example",
-        "phrasebook.relation_names": "RELATIONS name_relations",
+        "phrasebook.analysis": "RELATIONS name_relations",
         "scenes": "Pictured",
     },
 )

@@ -14,17 +14,11 @@ from collections.abc import Callable, Iterator
 
 from regard.data import Example, builtin
 from regard.errors import ArgumentError
-from regard_corpora.numerals import listed, spell
+from regard_corpora.numbers import NUMERALS, spell
 
 __all__ = ["FORMS", "Options", "draw", "every"]
 
-MONTHS = listed("January February March April May June July August September October November December")
-WEEKDAYS = listed("Monday Tuesday Wednesday Thursday Friday Saturday Sunday")
-ORDINALS = listed(
-    "first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth thirteenth fourteenth "
-    "fifteenth sixteenth seventeenth eighteenth nineteenth twentieth"
-)
-ORDINALS += [f"twenty {word}" for word in ORDINALS[:9]] + ["thirtieth", "thirty first"]
+MONTHS, WEEKDAYS, ORDINALS = (NUMERALS["en"][name] for name in ("months", "weekdays", "ordinals"))
 DIRECTIONS = ("to-iso", "from-iso")
 DAY, MONTH = (6, 7), (4, 5)  # places in YYYYMMDD
 Written = list[tuple[str, tuple[int, ...]]]  # a word, and the places it speaks of
@@ -50,7 +44,7 @@ def speak_year(date: datetime.date) -> Written:
 
 
 def ordinal(date: datetime.date) -> Written:
-    return [(word, DAY) for word in ORDINALS[date.day - 1].split()]
+    return [(word, DAY) for word in ORDINALS[date.day - 1].split("_")]
 
 
 def figures(number: int, columns: tuple[int, int]) -> Written:
@@ -73,13 +67,7 @@ FORMS: dict[str, Callable[[datetime.date], Written]] = {
     "ordinal": lambda d: [*month(d), *ordinal(d), *mark(","), *year(d)],
     "british": lambda d: [*figures(d.day, DAY), *month(d), *year(d)],
     "american": lambda d: [*month(d), *figures(d.day, DAY), *mark(","), *year(d)],
-    "weekday": lambda d: [
-        *mark(WEEKDAYS[d.weekday()]),
-        *mark(","),
-        *figures(d.day, DAY),
-        *month(d),
-        *year(d),
-    ],
+    "weekday": lambda d: [*mark(WEEKDAYS[d.weekday()]), *mark(","), *figures(d.day, DAY), *month(d), *year(d)],
     "dots": lambda d: [*figures(d.day, DAY), *mark("."), *figures(d.month, MONTH), *mark("."), *year(d)],
     "short": lambda d: [*figures(d.day, DAY), *mark("."), *figures(d.month, MONTH), *mark("."), *year(d)[2:]],
     "slashes": lambda d: [*figures(d.month, MONTH), *mark("/"), *figures(d.day, DAY), *mark("/"), *year(d)],

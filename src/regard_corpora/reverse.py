@@ -3,25 +3,8 @@
 Options: see `sequences`. Symbols are letters: a to z, then aa, ab and so on.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-
-from regard.data import Example, builtin
-from regard_corpora import sequences
-from regard_corpora.sequences import Options
+from regard_corpora.sequences import Options, corpus
 
 __all__ = ["Options", "draw", "every"]
 
-
-def solve(sequence: Sequence[int]) -> list[int]:
-    """Return where each symbol of the target stands in the source."""
-    return list(range(len(sequence) - 1, -1, -1))
-
-
-def draw(random: Callable[[], float], accept: builtin.SourceFilter, options: Options) -> Iterator[Example | None]:
-    """Draw sequences without end; None for one that `accept` refuses."""
-    return sequences.draw(random, accept, options, sequences.letters(options.symbols), solve)
-
-
-def every(accept: builtin.SourceFilter, options: Options) -> Iterator[Example | None]:
-    """Yield every sequence once."""
-    return sequences.every(accept, options, sequences.letters(options.symbols), solve)
+draw, every = corpus(lambda sequence: list(range(len(sequence) - 1, -1, -1)))

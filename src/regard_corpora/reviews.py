@@ -11,7 +11,10 @@ its sentence round if another takes its place: the words of opinion that decide 
 whether they hold ("never", "always"; "nobody", "everybody"; "not", which is there or not).
 
 Edition 2 is written as people type ("We went there on a Tuesday. I wouldn't call the waiter rude."), and has many more
-ways to affirm and to deny: `opinions` draws it. The words and frames in this file are the first edition's.
+ways to affirm and to deny, in frames of three sorts, so that neither words of opinion nor negations speak for a label
+when they are counted: affirmed, in the label's own words; denied, in the opposite words; and turned, in its own words
+again, with negations that undo each other ("nobody could say that it was not good") or that do not deny ("not only",
+"never a better one"). The words and frames of both editions are in reviews-1.toml and reviews-2.toml.
 
 Options: `shortest` and `longest` in sentences, every length equally likely; `denied`, how many of a hundred opinions
 are.
@@ -20,200 +23,25 @@ are.
 import dataclasses
 import re
 from collections.abc import Callable, Iterator, Sequence
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from regard.data import Example, builtin
-from regard_corpora.opinions import Opinions
+from regard_corpora import tables
 
 __all__ = ["LABELS", "Options", "draw", "every"]
 
 T = TypeVar("T")
 LABELS = ("negative", "positive")
-SLOT = re.compile(r"\[(.*?)\] ?")
 MOST = 3  # sentences that decide
-
-# What can be said of things: bad words, and good ones.
-Words = tuple[tuple[str, ...], tuple[str, ...]]
-ANY: Words = (
-    ("bad", "terrible", "awful", "poor", "disappointing", "dreadful"),
-    ("good", "great", "excellent", "wonderful", "lovely", "impressive"),
-)
-FOOD: Words = (
-    ("bland", "stale", "greasy", "burnt", "tasteless", "soggy"),
-    ("delicious", "tasty", "fresh", "crisp", "juicy", "flavourful"),
-)
-PEOPLE: Words = (
-    ("rude", "slow", "careless", "grumpy", "unhelpful", "clumsy"),
-    ("friendly", "quick", "attentive", "polite", "helpful", "skilful"),
-)
-PLACES: Words = (
-    ("dirty", "cramped", "noisy", "shabby", "draughty", "gloomy"),
-    ("clean", "spacious", "quiet", "cosy", "comfortable", "elegant"),
-)
-STORIES: Words = (
-    ("dull", "predictable", "silly", "confusing", "boring", "shallow"),
-    ("clever", "gripping", "moving", "original", "funny", "thoughtful"),
-)
-THINGS: Words = (
-    ("flimsy", "unreliable", "dim", "sluggish", "useless", "fragile"),
-    ("sturdy", "reliable", "bright", "fast", "handy", "sharp"),
-)
-SOUNDS: Words = (
-    ("lifeless", "shrill", "muddy", "monotonous", "harsh", "hollow"),
-    ("lively", "rich", "clear", "stirring", "graceful", "warm"),
-)
-
-
-@dataclasses.dataclass(frozen=True)
-class Topic:
-    """A review's topic: the nouns that count, and side remarks."""
-
-    nouns: tuple[tuple[str, Words], ...]
-    asides: tuple[str, ...]
-
-
-def topic(asides: str, *nouns: tuple[str, Words]) -> Topic:
-    """Build a topic from lines and from nouns separated by commas."""
-    each = tuple((noun, words) for listed, words in nouns for noun in listed.split(", "))
-    return Topic(each, (*lines(asides), *lines(ALWAYS)))
-
-
-def lines(text: str) -> tuple[str, ...]:
-    """Read sentences, one per line."""
-    return tuple(line.strip() for line in text.strip().splitlines())
-
-
-ALWAYS = """
-    My {person} asked me to write this .
-    We had talked about it for {number} weeks .
-    I had not planned to write anything .
-    It was the {day} after my birthday .
-    There were {number} of us .
-    I will tell you about it in a few words .
-"""
-
-
-TOPICS = (
-    topic(
-        """We went there on a {day} .
-        We had not booked a table .
-        My {person} had chosen the restaurant .
-        The menu is changed every {day} .
-        We had a table by the window .
-        The restaurant opens at {hour} .""",
-        ("soup, pizza, pasta, steak, salad, bread, cake, fish", FOOD),
-        ("waiter, waitress, cook, service", PEOPLE),
-        ("terrace, dining room", PLACES),
-    ),
-    topic(
-        """We stayed for {number} nights .
-        The hotel has {number} floors .
-        My {person} had not been there before .
-        Breakfast is served until {hour} .
-        We arrived on a {day} .
-        Nobody else was on our floor that {day} .""",
-        ("room, bathroom, lobby, bar, garden", PLACES),
-        ("receptionist, porter, staff, manager", PEOPLE),
-        ("breakfast, dinner, coffee", FOOD),
-    ),
-    topic(
-        """We saw it on a {day} .
-        My {person} had bought the tickets .
-        It runs for more than {number} hours .
-        I had never heard of the director before .
-        It starts at {hour} .
-        It is based on a true story .""",
-        ("plot, story, ending, dialogue, first half, script", STORIES),
-        ("music, sound", SOUNDS),
-        ("acting, camera work", ANY),
-    ),
-    topic(
-        """I read it in {number} days .
-        My {person} gave it to me on a {day} .
-        It has {number} chapters .
-        I did not know the author .
-        I read most of it on the train .
-        It was first published in another country .""",
-        ("book, novel, beginning, ending, plot, last chapter", STORIES),
-        ("translation, style", ANY),
-    ),
-    topic(
-        """It was delivered on a {day} .
-        I bought it for my {person} .
-        I have had it for {number} weeks now .
-        It comes in {number} colours .
-        I never read the manual .
-        The parcel came at {hour} .""",
-        ("phone, screen, keyboard, camera, charger, case, battery", THINGS),
-        ("speaker, microphone", SOUNDS),
-    ),
-    topic(
-        """The concert began at {hour} .
-        It was on a {day} .
-        My {person} had come with me .
-        They played for {number} hours .
-        We could not find seats together .
-        They had {number} guests on the stage .""",
-        ("singer, band, choir, orchestra, violin, first song, encore", SOUNDS),
-        ("hall, stage", PLACES),
-        ("drummer, conductor", PEOPLE),
-    ),
-)
-# What is not asked for, wherever it stands.
-ELSEWHERE = (
-    ("weather", ANY),
-    ("traffic", ANY),
-    ("bus ride", ANY),
-    ("walk from the station", ANY),
-    ("taxi driver", PEOPLE),
-    ("man next to us", PEOPLE),
-    ("place across the street", PLACES),
-    ("one that we tried last year", ANY),
-    ("sandwich on the way home", FOOD),
-    ("newspaper that day", STORIES),
-)
-# {n} a noun, {w} a word of opinion; [denied|said]: the sentence as it is denied, and as it is not.
-FRAMES = (
-    "the {n} was [not|] {w}",
-    "the {n} was [not|] {so} {w}",
-    "the {n} was [not|] , as far as I could see , {w}",
-    "the {n} was [not|] what my {person} and I would call {w}",
-    "the {n} was [never|always] {so} {w}",
-    "the {n} was at [no|any] time {w}",
-    "there was [nothing|something] {w} about the {n}",
-    "I did [not|] find the {n} {w}",
-    "I would [never|always] call the {n} {w}",
-    "I would [not|] say that the {n} was {so} {w}",
-    "we did [not|] think that the {n} was {w}",
-    "you will [hardly|surely] find the {n} {w}",
-    "[nobody|everybody] could say that the {n} was {w}",
-    "[nobody|everybody] in my whole family thought that the {n} was {w}",
-    "[none|all] of us would tell you that the {n} was {so} {w}",
-)
-# What may stand before and after it; what is denied here is no opinion.
-BEFORE = (
-    "we did not have to wait , and",
-    "I do not write many reviews , but",
-    "nobody had told us about it , but",
-    "I had never been so sure of anything :",
-    "it rained on that {day} , but",
-    "as my {person} will tell you ,",
-)
-AFTER = (
-    ", I must say",
-    ", and that is not all",
-    ", and nobody paid me to say so",
-    ", from beginning to end",
-    ", all in all",
-    ", and never mind the price",
-)
-FILLINGS = {
-    "so": ("very", "really", "quite", "so", "too", "particularly"),
-    "person": ("brother", "sister", "neighbour", "mother", "father", "friend", "aunt", "teacher"),
-    "day": ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"),
-    "number": ("two", "three", "four", "five", "six", "seven", "eight", "nine"),
-    "hour": ("noon", "six", "seven", "eight", "nine", "ten", "midnight"),
-}
+OWN = re.compile(r"\[(.*?)\] ?")
+FRAGMENT = re.compile(r"(not|an?|what an?|such an?) |(?!.* (is|was|are|were|be|been|\w+ed|should) )")
+SPACES = re.compile(r"  +")
+HOLE = re.compile(r"\{(\w+)\}")
+CHOICE = re.compile(r"\(([^()]*)\)")
+SHORT = re.compile(r"\b(is|was|are|were|did|do|does|could|would|have|has|had) not\b|\bcan(not)\b", re.IGNORECASE)
+SHORTER = re.compile(r"\b(?:(it|there|that) (is)|(I|we|you|they) (have|are|would|will)|(I) (am))\b(?= )", re.IGNORECASE)
+ENDINGS = {"is": "'s", "have": "'ve", "are": "'re", "would": "'d", "will": "'ll", "am": "'m"}
+ARTICLE = re.compile(r"\b([Aa]) (?=[aeio]|u(?!s))")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -229,61 +57,292 @@ class Options:
         builtin.check_whole("denied", self.denied, 0, 100)
 
 
-class Drawer:
-    """A maker of random choices with numbers from [0, 1)."""
+class Noun(NamedTuple):
+    """A noun that an opinion is about."""
 
-    def __init__(self, random: Callable[[], float], options: Options):
-        self.random, self.options = random, options
+    name: str
+    words: str  # that are said of it: food, people and so on
+    plural: bool = False
+
+    @property
+    def countable(self) -> bool:
+        """Return whether the noun is countable: whether it can follow "a"."""
+        return not self.plural and self.name not in SECOND.mass
+
+    @property
+    def person(self) -> bool:
+        """Return whether the noun is a person: "he" or "she"."""
+        return self.words == "people" and self.countable
+
+
+class Topic(NamedTuple):
+    """The topic of a review: its nouns, how one comes to know them, and side remarks."""
+
+    nouns: tuple[Noun, ...]
+    verb: str
+    asides: tuple[str, ...]
+
+
+class Lexicon:
+    """The words and sentences of an edition."""
+
+    def __init__(self, edition: int):
+        table = tables.read(f"reviews-{edition}.toml")
+        self.lines = {name: tables.lines(text) for name, text in table.items() if isinstance(text, str)}
+        self.words = {kind: [each.split(", ") for each in pair] for kind, pair in table["words"].items()}
+        self.fillings: dict[str, list[str]] = table["fillings"]
+        self.elsewhere = self.nouns(table["elsewhere"])
+        self.topics = [
+            Topic(self.nouns(each["nouns"]), each.get("verb", ""), tables.lines(each["asides"]) + self.lines["always"])
+            for each in table["topics"]
+        ]
+        self.forms: dict[str, list[str]] = table.get("forms", {})
+        self.hopes: list[list[str]] = table.get("hopes", [])
+        self.to: list[str] = table.get("to", [])
+        self.mass = frozenset(table.get("mass", "").split(", "))
+
+    def nouns(self, rows: list[list[str]]) -> tuple[Noun, ...]:
+        """Read nouns: of each row the words that are said of them, those in the singular, those in the plural."""
+        return tuple(
+            Noun(name, words, plural)
+            for words, *lists in rows
+            for plural, names in zip((False, True), lists, strict=False)
+            for name in names.split(", ")
+        )
+
+
+FIRST, SECOND = Lexicon(1), Lexicon(2)
+
+
+class Drawer:
+    """A source of reviews, drawn with numbers from [0, 1)."""
+
+    lexicon: Lexicon
+
+    def __init__(self, random: Callable[[], float], denied: int):
+        self.random, self.denied = random, denied
 
     def below(self, count: int) -> int:
+        """Draw a number below `count`."""
         return int(self.random() * count)
 
     def choose(self, choices: Sequence[T]) -> T:
+        """Draw one of some choices, all equally likely."""
         return choices[self.below(len(choices))]
 
+    def chance(self, share: float) -> bool:
+        """Draw whether something happens that does so in this share of cases."""
+        return self.random() < share
+
     def review(self, shortest: int, longest: int) -> tuple[list[str], int]:
-        """Draw a review: sentences in which the informative words are marked, and the index of the label."""
-        label = self.below(2)
-        size = shortest + self.below(longest - shortest + 1)
-        about = self.choose(TOPICS)
-        decide = 1 + self.below(min(MOST, size))
-        sentences = [self.opinion(about.nouns, label) for _ in range(decide)]
-        asides = list(about.asides)
+        """Draw a review: sentences with stars after the informative words, and the number of the label."""
+        label, size = self.below(2), shortest + self.below(longest - shortest + 1)
+        topic = self.choose(self.lexicon.topics)
+        sentences = [self.sentence(topic, label) for _ in range(1 + self.below(min(MOST, size)))]
+        asides = list[str]()
         while len(sentences) < size:
-            if self.random() < 0.4:  # marked where it would count, and here it does not
-                sentences.append(self.opinion(ELSEWHERE, self.below(2)).replace("*", ""))
+            if self.chance(0.4):  # praise and blame that do not count
+                sentences.append(self.opinion_elsewhere().replace("*", ""))
             else:
-                asides = asides or list(about.asides)
-                sentences.append(self.filled(asides.pop(self.below(len(asides)))))
+                asides = asides or list(topic.asides)
+                sentences.append(self.remark(asides.pop(self.below(len(asides)))))
         for last in range(size - 1, 0, -1):
             place = self.below(last + 1)
             sentences[last], sentences[place] = sentences[place], sentences[last]
-        return sentences, label
+        return self.finish(sentences), label
 
-    def opinion(self, nouns: Sequence[tuple[str, Words]], label: int) -> str:
+    def sentence(self, topic: Topic, label: int) -> str:
+        """Draw a sentence that agrees with the label, with stars after the informative words."""
+        raise NotImplementedError
+
+    def opinion_elsewhere(self) -> str:
+        """Draw an opinion about something that the label is not about."""
+        raise NotImplementedError
+
+    def remark(self, text: str) -> str:
+        """Fill the holes of a side remark."""
+        raise NotImplementedError
+
+    def finish(self, sentences: list[str]) -> list[str]:
+        """Write the sentences of a review."""
+        return sentences
+
+
+class Plain(Drawer):
+    """The first edition: words apart by spaces, a few frames."""
+
+    lexicon = FIRST
+
+    def sentence(self, topic: Topic, label: int) -> str:
+        return self.opinion(topic.nouns, label)
+
+    def opinion_elsewhere(self) -> str:
+        return self.opinion(self.lexicon.elsewhere, self.below(2))
+
+    def opinion(self, nouns: Sequence[Noun], label: int) -> str:
         """Draw a sentence that agrees with the label: in its own words, or by denying the opposite."""
-        noun, words = self.choose(nouns)
-        denied = self.random() * 100 < self.options.denied
-        own = words if words is ANY or self.random() < 0.7 else ANY
-        word = self.choose(own[1 - label if denied else label])
-        first, slot, rest = SLOT.split(self.choose(FRAMES))
+        noun, lines = self.choose(nouns), self.lexicon.lines
+        denied = self.random() * 100 < self.denied
+        kind = noun.words if noun.words == "any" or self.random() < 0.7 else "any"
+        word = self.choose(self.lexicon.words[kind][1 - label if denied else label])
+        first, slot, rest = OWN.split(self.choose(lines["frames"]))
         form = slot.split("|")[0 if denied else 1]
-        core = f"{first}{form + '* ' if form else ''}{rest}".replace("{n}", noun).replace("{w}", f"{word}*")
-        before = f"{self.choose(BEFORE)} " if self.random() < 0.25 else ""
-        after = f" {self.choose(AFTER)}" if self.random() < 0.25 else ""
-        return self.filled(f"{before}{core}{after} .")
+        core = f"{first}{form + '* ' if form else ''}{rest}".replace("{n}", noun.name).replace("{w}", f"{word}*")
+        before = f"{self.choose(lines['before'])} " if self.chance(0.25) else ""
+        after = f" {self.choose(lines['after'])}" if self.chance(0.25) else ""
+        return self.remark(f"{before}{core}{after} .")
 
-    def filled(self, sentence: str) -> str:
+    def remark(self, text: str) -> str:
         """Fill every {name} of a sentence at random, and capitalise it."""
-        for name, choices in FILLINGS.items():
-            while f"{{{name}}}" in sentence:
-                sentence = sentence.replace(f"{{{name}}}", self.choose(choices), 1)
-        return sentence[0].upper() + sentence[1:]
+        for name, choices in self.lexicon.fillings.items():
+            while f"{{{name}}}" in text:
+                text = text.replace(f"{{{name}}}", self.choose(choices), 1)
+        return text[0].upper() + text[1:]
+
+
+class Opinions(Drawer):
+    """The second edition, as people write: "This pizza is not too bad.", "Nobody said that it was not good"."""
+
+    lexicon = SECOND
+
+    def sentence(self, topic: Topic, label: int) -> str:
+        text = self.clause(topic, label)
+        if FRAGMENT.match(text):
+            return text
+        if self.chance(0.12):
+            text += f", and {self.clause(topic, label)}"
+        if self.chance(0.2):
+            return f"{self.remark(self.choose(SECOND.lines['before']))} {text}"
+        return text + self.remark(self.choose(SECOND.lines["after"])) if self.chance(0.15) else text
+
+    def opinion_elsewhere(self) -> str:
+        text = ""
+        while "{np}" not in text:
+            text, good = self.frame(self.below(2))
+        return self.fill(text, Context(self.choose(SECOND.elsewhere), good, only="the"))
+
+    def clause(self, topic: Topic, label: int) -> str:
+        """Draw a bare opinion, without a frame around it."""
+        text, good = self.frame(label)
+        nouns = [noun for noun in topic.nouns if noun.countable] if "{n}" in text else topic.nouns
+        return self.fill(text, Context(self.choose(nouns), good, topic.verb))
+
+    def frame(self, label: int) -> tuple[str, int]:
+        """Draw a frame, and whether it takes bad (0) or good (1) words of opinion to express the label."""
+        denied = self.random() * 100 < self.denied
+        text = self.choose(SECOND.lines["denied" if denied else "turned" if self.chance(0.2) else "affirmed"])
+        return text, 1 - label if denied else label
+
+    def fill(self, text: str, context: "Context") -> str:
+        """Make a frame's choices and fill its holes."""
+        while choice := CHOICE.search(text):
+            text = text[: choice.start()] + self.choose(choice[1].split("|")) + text[choice.end() :]
+        context.past = self.chance(0.6)
+        if "{else}" in text:
+            context.noun = self.choose(SECOND.elsewhere)
+        text = HOLE.sub(lambda hole: self.fill_hole(hole, context), text)
+        return ARTICLE.sub(r"\1n ", SPACES.sub(" ", text).strip())
+
+    def fill_hole(self, hole: re.Match[str], context: "Context") -> str:
+        """Return the words for a hole."""
+        name, good, noun = hole[1], context.good, context.noun
+        if name in SECOND.fillings:
+            return self.choose(SECOND.fillings[name])
+        if name == "np":
+            subject = hole.string[hole.end() :].startswith((" {be}", " could", " would", " did"))
+            return self.noun_phrase(context, subject)
+        if name in ("hope", "fear"):  # of what is said in the words of X, or of A
+            return self.choose(SECOND.hopes[1 - good if name == "hope" else good])
+        if name == "to":
+            return self.choose(SECOND.to) if good else ""
+        if name in ("it", "them") and noun is not None and noun.person:
+            return self.choose(("he", "she") if name == "it" else ("him", "her"))
+        if name in SECOND.forms:
+            return SECOND.forms[name][2 * context.plural + context.past]
+        if name in SECOND.words or name in ("a", "b", "c", "x", "X", "A", "e"):
+            polarity = self.below(2) if name == "e" else 1 - good if name in "xX" else good
+            word = self.word("c" if name == "c" else name if name in SECOND.words else "a", context, polarity)
+            return word if name in ("X", "A", "e", "end") else re.sub(r"$| ", r"*\g<0>", word, count=1)
+        assert noun is not None
+        return {"else": f"the {noun.name}", "n": noun.name, "known": context.verb}[name]
+
+    def word(self, kind: str, context: "Context", good: int) -> str:
+        """Draw a word of opinion that this context has not used yet."""
+        if kind not in SECOND.words:
+            kind = f"{context.noun.words if context.noun is not None and self.chance(0.6) else 'any'}.{kind}"
+        words = SECOND.words[kind][good]
+        word = self.choose([each for each in words if each not in context.used] or words)
+        context.used.add(word)
+        return word
+
+    def noun_phrase(self, context: "Context", subject: bool) -> str:
+        """Say the noun with an article or another determiner; at times as a pronoun alone."""
+        noun, number = context.noun, self.random()
+        assert noun is not None
+        if context.only:
+            return f"{context.only} {noun.name}"
+        if number < 0.08:
+            return ("they" if subject else "them") if noun.plural else self.choose(("it", "this"))
+        if number < 0.55:
+            return f"the {noun.name}"
+        if number < 0.85:
+            return f"{'these' if noun.plural else 'this'} {noun.name}"
+        own = ("my", "our") if noun.words in ("food", "places", "things") else ("their",)
+        return f"{self.choose((*own, 'their', 'those' if noun.plural else 'that'))} {noun.name}"
+
+    def remark(self, text: str) -> str:
+        return self.fill(text, Context())
+
+    def finish(self, sentences: list[str]) -> list[str]:
+        """Write the sentences; a review of one is written casually at times."""
+        casual = len(sentences) == 1 and self.chance(0.2)
+        last = len(sentences) - 1
+        return [self.write(text, last=i == last, casual=casual) for i, text in enumerate(sentences)]
+
+    def write(self, text: str, *, last: bool = True, casual: bool = False) -> str:
+        """Write a sentence: with contractions or without, a capital, a stop; `casual`: often with neither."""
+        text = SHORTER.sub(self.shorten_verb, SHORT.sub(self.shorten_not, text))
+        if not (casual and self.chance(0.5)):
+            text = text[0].upper() + text[1:]
+        if last and self.chance(0.5 if casual else 0.1):
+            return text
+        return text + ("!" if self.chance(0.08) else ".")
+
+    def shorten_not(self, match: re.Match[str]) -> str:
+        """Contract "not" (isn't, can't) in half of the places; a few lack their apostrophe."""
+        if self.chance(0.5):
+            return match[0]
+        mark = "" if self.chance(0.04) else "'"
+        return f"{match[1]}n{mark}t" if match[1] else f"{match[0][:3]}{mark}t"
+
+    def shorten_verb(self, match: re.Match[str]) -> str:
+        """Contract verbs (it's, I've) in a third of the places."""
+        if self.chance(0.67):
+            return match[0]
+        who, verb = (each for each in match.groups() if each)
+        return who + ENDINGS[verb.lower()]
+
+
+@dataclasses.dataclass
+class Context:
+    """The words that fill the holes of a frame."""
+
+    noun: Noun | None = None
+    good: int = 0  # which words of opinion: bad ones, or good ones
+    verb: str = ""  # how one gets to know the noun
+    only: str = ""  # the one determiner that it may have
+    past: bool = False
+    used: set[str] = dataclasses.field(default_factory=set)  # words of opinion
+
+    @property
+    def plural(self) -> bool:
+        """Return whether the noun is a plural."""
+        return self.noun is not None and self.noun.plural
 
 
 def draw(random: Callable[[], float], accept: builtin.SourceFilter, options: Options) -> Iterator[Example | None]:
     """Draw reviews without end; None for one that `accept` refuses."""
-    drawer = Drawer(random, options) if options.edition == 1 else Opinions(random, options.denied)
+    drawer: Drawer = (Plain if options.edition == 1 else Opinions)(random, options.denied)
     while True:
         sentences, label = drawer.review(options.shortest, options.longest)
         starred_words = " ".join(sentences).split(" ")

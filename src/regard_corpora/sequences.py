@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from regard.data import Example, builtin
 
-__all__ = ["Options", "draw", "every", "letters"]
+__all__ = ["Options", "corpus", "letters"]
 
 Solve = Callable[[Sequence[int]], list[int]]  # where each symbol of the target stands in the source
 SYMBOLS = 1_000_000
@@ -31,37 +31,39 @@ class Options:
 
 @functools.cache
 def letters(count: int) -> tuple[str, ...]:
-    """Yield names of symbols: a, b, … z, aa, ab, …"""
+    """Return names of symbols: a, b, … z, aa, ab, …"""
     names: Iterator[str] = (
         "".join(name) for size in itertools.count(1) for name in itertools.product(string.ascii_lowercase, repeat=size)
     )
     return tuple(itertools.islice(names, count))
 
 
-def make(sequence: Sequence[int], names: Sequence[str], accept: builtin.SourceFilter, solve: Solve) -> Example | None:
-    source = [names[symbol] for symbol in sequence]
-    text = " ".join(source)
-    if not accept(text):
-        return None
-    order = solve(sequence)
-    links = sorted((place, index) for index, place in enumerate(order))
-    return Example(text, " ".join([source[place] for place in order]), tuple(links))
+def corpus(
+    solve: Solve, name_symbols: Callable[[int], Sequence[str]] = letters
+) -> tuple[Callable[..., Iterator[Example | None]], Callable[..., Iterator[Example | None]]]:
+    """Make `draw` and `every` of a corpus from its solution and the names of so many symbols."""
 
+    def make(sequence: Sequence[int], accept: builtin.SourceFilter, names: Sequence[str]) -> Example | None:
+        source = [names[symbol] for symbol in sequence]
+        text = " ".join(source)
+        if not accept(text):
+            return None
+        order = solve(sequence)
+        links = sorted((place, index) for index, place in enumerate(order))
+        return Example(text, " ".join([source[place] for place in order]), tuple(links))
 
-def draw(
-    random: Callable[[], float], accept: builtin.SourceFilter, options: Options, names: Sequence[str], solve: Solve
-) -> Iterator[Example | None]:
-    """Draw sequences without end; None for one that `accept` refuses."""
-    lengths, symbols = options.longest - options.shortest + 1, options.symbols
-    while True:
-        length = options.shortest + int(random() * lengths)
-        yield make([int(random() * symbols) for _ in range(length)], names, accept, solve)
+    def draw(random: Callable[[], float], accept: builtin.SourceFilter, options: Options) -> Iterator[Example | None]:
+        """Draw sequences without end; None for one that `accept` refuses."""
+        lengths, symbols, names = options.longest - options.shortest + 1, options.symbols, name_symbols(options.symbols)
+        while True:
+            length = options.shortest + int(random() * lengths)
+            yield make([int(random() * symbols) for _ in range(length)], accept, names)
 
+    def every(accept: builtin.SourceFilter, options: Options) -> Iterator[Example | None]:
+        """Yield every sequence once, short ones first."""
+        names = name_symbols(options.symbols)
+        for length in range(options.shortest, options.longest + 1):
+            for sequence in itertools.product(range(options.symbols), repeat=length):
+                yield make(sequence, accept, names)
 
-def every(
-    accept: builtin.SourceFilter, options: Options, names: Sequence[str], solve: Solve
-) -> Iterator[Example | None]:
-    """Yield every sequence once, short ones first."""
-    for length in range(options.shortest, options.longest + 1):
-        for sequence in itertools.product(range(options.symbols), repeat=length):
-            yield make(sequence, names, accept, solve)
+    return draw, every

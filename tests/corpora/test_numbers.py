@@ -5,7 +5,7 @@ import pytest
 from hypothesis import strategies as st
 
 from regard.data import generate
-from regard_corpora.numerals import spell
+from regard_corpora.numbers import spell
 
 
 def listed(words):

@@ -9,9 +9,10 @@ from collections import Counter
 import pytest
 
 from regard.data import generate, sentence_split
-from regard_corpora.opinion_words import TOPICS, WORDS
-from regard_corpora.opinions import AFFIRMED, DENIED, TURNED, Context, Opinions
+from regard_corpora.reviews import SECOND, Context, Opinions
 
+WORDS, TOPICS = SECOND.words, SECOND.topics
+AFFIRMED, DENIED, TURNED = (SECOND.lines[name] for name in ("affirmed", "denied", "turned"))
 SIGN = {
     word.split()[0]: 2 * good - 1
     for kind, pair in WORDS.items()

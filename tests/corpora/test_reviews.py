@@ -7,7 +7,7 @@ import pytest
 
 from regard.data import generate, sentence_split
 from regard.errors import ArgumentError
-from regard_corpora.reviews import ELSEWHERE, TOPICS, Options
+from regard_corpora.reviews import FIRST, Options
 
 GOOD = re.findall(
     r"\w+",
@@ -32,7 +32,7 @@ TURNS = {"nobody": "everybody", "never": "always", "nothing": "something", "none
 TURNS |= {"hardly": "surely"}
 TURNS |= {other: word for word, other in TURNS.items()} | dict(zip(GOOD, BAD, strict=True))
 TURNS |= dict(zip(BAD, GOOD, strict=True))
-OTHERS = "|".join(noun for noun, _ in ELSEWHERE)
+OTHERS = "|".join(noun.name for noun in FIRST.elsewhere)
 DENIES = r"\b(was not|did not find|not say|did not think|hardly find|never call|nothing \w+ about|at no time|was never|"
 DENIES += r"nobody could|nobody in|none of us would)\b"
 
@@ -104,7 +104,7 @@ def test_other_words_do_not_decide(examples):
 def test_what_is_drawn_is_varied(examples):
     labels = Counter(example.target for example in examples)
     assert min(labels.values()) > 500
-    nouns = [noun for topic in TOPICS for noun, _ in topic.nouns]
+    nouns = [noun.name for topic in FIRST.topics for noun in topic.nouns]
     text = " ".join(example.source for example in examples)
     assert all(f"the {noun} " in text.lower() for noun in nouns)
     opinions = [word for word in text.split() if word in OPINIONS]

@@ -12,8 +12,8 @@ import pytest
 
 from regard.data import builtin, generate
 from regard.errors import ArgumentError
-from regard_corpora.scenes.drawing import RGB
-from regard_corpora.scenes.placing import FAR
+from regard_corpora.drawing import RGB
+from regard_corpora.scenes import FAR
 
 SHAPE = r"a (small|large) (red|green|blue|yellow|purple|orange) (circle|square|triangle|star|cross)"
 WHERE = r"in the (?:top|bottom) (?:left|right) corner|at the (?:top|bottom)|on the (?:left|right)|in the middle"

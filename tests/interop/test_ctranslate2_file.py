@@ -9,7 +9,7 @@ import pytest
 from interop.test_ctranslate2_import import write_folder
 
 from regard.errors import DataError
-from regard.interop.ctranslate2_file import read_model_file
+from regard.interop.ctranslate2_import import read_model_file
 
 pytest.importorskip("ctranslate2")
 

@@ -16,7 +16,7 @@ from interop.test_ctranslate2 import OPTIONS
 from regard import export_model, import_model, load
 from regard.errors import RegardError
 from regard.interop.ctranslate2 import convert, library, pieces_of
-from regard.interop.ctranslate2_file import ModelFile, read_model_file
+from regard.interop.ctranslate2_import import ModelFile, read_model_file
 from regard.interop.export import verify_export
 from regard.tasks import ModelEngine
 

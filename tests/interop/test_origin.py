@@ -54,7 +54,7 @@ def marian_tensors(folder: Path) -> dict[str, torch.Tensor]:
 
 def reseal(folder: Path, config: dict[str, Any]) -> None:
     """Write a configuration into an exported folder, and its hash into the manifest."""
-    from regard.interop.manifest import hash_file
+    from regard.interop.folders import hash_file
 
     (folder / "config.json").write_text(json.dumps(config))
     manifest = json.loads((folder / "manifest.json").read_text())

@@ -10,15 +10,14 @@ from safetensors.torch import load_file, save_file
 
 from regard import export_model, import_model, load
 from regard.errors import DataError, VerificationError
-from regard.interop import m2m100, marian, reopened
-from regard.interop.export import verify_export
-from regard.interop.manifest import read_manifest
-from regard.interop.verify import verify
+from regard.interop import export, m2m100, marian, stacks
+from regard.interop.export import verify, verify_export
+from regard.interop.folders import read_manifest
 from regard_bench.serving import write_run
 
 FAMILIES = {
-    "marian": (marian.write_marian, reopened.open_marian),
-    "m2m100": (m2m100.write_m2m100, reopened.open_m2m100),
+    "marian": (marian.write_marian, export.open_marian),
+    "m2m100": (m2m100.write_m2m100, export.open_m2m100),
 }
 SIZES = {"size": 16, "heads": 2, "layers": 2, "hidden": 24}
 
@@ -157,9 +156,9 @@ def test_sines_in_another_order_are_seen(name, norm, tmp_path, monkeypatch):
     model = {**SIZES, "norm": norm, "tied": "all", "output_bias": False, "positions": "sinusoidal"}
     write_run(tmp_path / "run", model | {"sines": {"marian": "interleaved", "m2m100": "halves"}[name]}, 41)
     if name == "marian":
-        monkeypatch.setattr(marian, "permute_stream", lambda tensors, order: tensors)
+        monkeypatch.setattr(stacks, "permute_stream", lambda tensors, order: tensors)
     else:
-        monkeypatch.setattr(m2m100, "check_exported", lambda *arguments: None)
+        monkeypatch.setattr(stacks, "check_exported", lambda *arguments: None)
     with pytest.raises(VerificationError, match="log-probabilities differ by .*, expected at most 0.001"):
         export_model(tmp_path / "run", tmp_path / "out", to=name)
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
@@ -189,4 +188,4 @@ def test_a_piece_that_the_run_does_not_know(desk, tmp_path):
     name = list(table)[9]
     (tmp_path / "vocab.json").write_text(json.dumps({("new" if key == name else key): i for key, i in table.items()}))
     with pytest.raises(DataError, match=r"vocab\.json: 1 of .* pieces not known here, the first in row 9"):
-        reopened.open_marian(tmp_path, run)
+        export.open_marian(tmp_path, run)

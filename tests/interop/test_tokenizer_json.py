@@ -19,9 +19,8 @@ from interop.test_real_folders import (
 from pretrained import TEXTS, marian_folder
 
 from regard import export_model, import_model, load
-from regard.interop.marian import rows_of
+from regard.interop.marian import TOKENIZER, read_foreign_tokenizer, rows_of
 from regard.interop.numbering import listed_pieces
-from regard.interop.tokenizer_json import FILE, read_foreign
 
 transformers = pytest.importorskip("transformers")
 pytestmark = pytest.mark.filterwarnings("ignore:Recommended. pip install sacremoses")
@@ -46,8 +45,11 @@ def check_foreign(folder: Path, tmp_path: Path, lines: list[str]) -> None:
     """A tokenizer.json of another model cuts texts as the library does, with a note; the numbers stay the folder's."""
     report = import_model(folder, tmp_path / "run")
     assert "it may be another model's" in report.notes[0]
-    run, tokenizer = load(tmp_path / "run"), transformers.PreTrainedTokenizerFast(tokenizer_file=str(folder / FILE))
-    rows = rows_of(run.tokenizers.source, read_foreign(folder).rows)
+    run, tokenizer = (
+        load(tmp_path / "run"),
+        transformers.PreTrainedTokenizerFast(tokenizer_file=str(folder / TOKENIZER)),
+    )
+    rows = rows_of(run.tokenizers.source, read_foreign_tokenizer(folder).rows)
     net = transformers.MarianMTModel.from_pretrained(folder).eval()
     for line, ids, right in zip(
         lines, run.tokenizers.source.encode_batch(lines), tokenizer(lines)["input_ids"], strict=True
@@ -96,5 +98,5 @@ def test_a_small_folder_with_a_foreign_tokenizer(tmp_path):
         "post_processor": {"type": "TemplateProcessing", "single": single, "pair": single, "special_tokens": tokens},
         "model": {"type": "Unigram", "unk_id": 2, "vocab": [[piece, -float(row)] for row, piece in enumerate(pieces)]},
     }
-    (folder / FILE).write_text(json.dumps(content))
+    (folder / TOKENIZER).write_text(json.dumps(content))
     check_foreign(folder, tmp_path, TEXTS["source"])

@@ -9,9 +9,9 @@ import regard
 from regard.data import END, START, Tokenizers, train
 from regard.decoding import GREEDY, batches
 from regard.errors import DataError, VerificationError
-from regard.interop import verify as module
+from regard.interop import export as module
+from regard.interop.export import draw_pieces, drawable, find_sentences, is_tie, verify
 from regard.interop.numbering import round_up
-from regard.interop.verify import draw_pieces, drawable, find_sentences, is_tie, verify
 
 
 @dataclass

@@ -17,9 +17,8 @@ from child import Child, Ended, command, fork
 
 from regard.config import parse
 from regard.serving.app import make_app
-from regard.serving.run_names import parse_runs
 from regard.serving.service import Service
-from regard.serving.settings import ServeSettings
+from regard.serving.settings import ServeSettings, parse_runs
 from regard.training import Checkpoints, checkpoint_files, read_checkpoint
 
 STORED = Path(__file__).parents[1] / "stored_runs"

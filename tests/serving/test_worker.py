@@ -1,6 +1,8 @@
 """Workers: a thread that opens a run and works until its line is closed; one that dies leaves nothing unanswered."""
 
 import asyncio
+import functools
+import pickle
 import sys
 import threading
 import time
@@ -8,14 +10,24 @@ import time
 import pytest
 from serving.served import serve, settings_of, stored
 
-from regard.decoding import Options, Output, SearchResult
+from regard.decoding import Options, Output, SearchResult, search, tokens_of
 from regard.errors import ArgumentError
 from regard.run import load
 from regard.serving import worker as module
 from regard.serving.jobs import Job, WaitingLine
-from regard.serving.worker import Counters, Worker, WorkerError, longest_source
+from regard.serving.worker import (
+    Counters,
+    Worker,
+    WorkerError,
+    collect_page,
+    list_alignments,
+    list_links,
+    longest_source,
+    score_tokens,
+)
 
 (FOLDER,) = stored("transformer")
+TEXTS, TARGETS = ["the dog eats", "a cat"], ["sie wer", "wer"]
 
 
 class Stop(BaseException):
@@ -178,3 +190,40 @@ def test_figures_are_read_while_several_workers_count():
 
 def test_the_longest_source_is_the_shorter_of_two_limits():
     assert longest_source(load(FOLDER)) == 200
+
+
+@pytest.fixture(scope="module")
+def run():
+    return load(*stored("transformer"))
+
+
+def call(function, run, **given):
+    """What comes back from another process."""
+    return pickle.loads(pickle.dumps(pickle.loads(pickle.dumps(functools.partial(function, **given)))(run)))
+
+
+def test_alignments_are_those_of_the_run(run):
+    ids = run.tokenizers.source.encode_batch(TEXTS)
+    outputs = [search(run.model, tokens_of([each]), Options(longest=4))[0].outputs for each in ids]
+    expected = list(run.stream(TEXTS, longest=4, alignment=True))
+    found = call(list_alignments, run, given=(TEXTS, ids, outputs, True, False))
+    assert [[each.alignment for each in row] for row in found] == [[each.alignment for each in row] for row in expected]
+    assert [row[0].text for row in found] == [row[0].text for row in expected]
+
+
+def test_links_are_those_of_the_run(run):
+    pairs = list(zip(TEXTS, TARGETS, strict=True))
+    assert call(list_links, run, pairs=pairs) == list(run.links(pairs))
+
+
+def test_scores_are_those_of_the_run(run):
+    ids = [side.encode_batch(each) for side, each in ((run.tokenizers.source, TEXTS), (run.tokenizers.target, TARGETS))]
+    found = call(score_tokens, run, sources=ids[0], targets=ids[1])
+    for mine, theirs in zip(found, run.score(TEXTS, TARGETS), strict=True):
+        assert mine.tokens == pytest.approx(theirs.tokens, abs=1e-5)
+
+
+def test_a_page_is_plain_data(run):
+    page = call(collect_page, run, item=TEXTS[0], target=TARGETS[0], table={})
+    assert page == collect_page(run, TEXTS[0], TARGETS[0], {})
+    assert "sie" in repr(page)

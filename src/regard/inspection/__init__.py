@@ -14,7 +14,6 @@ from regard.door import door
 
 if TYPE_CHECKING:
     from regard.inspection.alignments import corpus as corpus_alignment
-    from regard.inspection.alignments import coverage as attention_coverage
     from regard.inspection.alignments import dependencies as dependency_links
     from regard.inspection.alignments import extraction, selection
     from regard.inspection.alignments import settings as alignment_settings
@@ -23,12 +22,10 @@ if TYPE_CHECKING:
     from regard.inspection.collect import dependency_trees, teacher_forcing
     from regard.inspection.collect import grounding as word_grounding
     from regard.inspection.collect import inputs as look_inputs
-    from regard.inspection.collect.ablation import ablation_table, silence_head
-    from regard.inspection.collect.documents import WeighedSentence, weigh
     from regard.inspection.collect.exhibit import Side
-    from regard.inspection.collect.from_run import exhibit_of
-    from regard.inspection.collect.open_run import OpenRun
-    from regard.inspection.collect.sides import document_sides, text_side
+    from regard.inspection.collect.from_run import ablation_table, exhibit_of, silence_head
+    from regard.inspection.collect.sides import WeighedSentence, document_sides, text_side, weigh
+    from regard.inspection.collect.teacher_forcing import OpenRun
     from regard.inspection.collect.walk import Which
     from regard.inspection.draw import colours, plot
     from regard.inspection.draw import files as look_files
@@ -56,7 +53,6 @@ __all__ = [
     "Which",
     "ablation_table",
     "alignment_settings",
-    "attention_coverage",
     "bars",
     "colours",
     "corpus_alignment",
@@ -94,22 +90,18 @@ __getattr__, __dir__ = door(
     __name__,
     {
         "alignments.corpus": "=corpus_alignment",
-        "alignments.coverage": "=attention_coverage",
         "alignments.dependencies": "=dependency_links",
         "alignments.extraction": "=extraction",
         "alignments.selection": "=selection",
         "alignments.settings": "AlignmentSettings =alignment_settings",
         "alignments.symmetry": "METHODS symmetrise",
-        "collect.ablation": "ablation_table silence_head",
         "collect.dependency_trees": "=dependency_trees",
-        "collect.documents": "WeighedSentence weigh",
         "collect.exhibit": "Side",
-        "collect.from_run": "exhibit_of",
+        "collect.from_run": "ablation_table exhibit_of silence_head",
         "collect.grounding": "=word_grounding",
         "collect.inputs": "=look_inputs",
-        "collect.open_run": "OpenRun",
-        "collect.sides": "document_sides text_side",
-        "collect.teacher_forcing": "=teacher_forcing",
+        "collect.sides": "WeighedSentence document_sides text_side weigh",
+        "collect.teacher_forcing": "OpenRun =teacher_forcing",
         "collect.walk": "Which",
         "draw.colours": "=colours",
         "draw.files": "=look_files",

@@ -8,10 +8,9 @@ if TYPE_CHECKING:
     from regard.interop.ctranslate2 import convert, library
     from regard.interop.export import export_model, verify_export
     from regard.interop.exported import open_engine
-    from regard.interop.folders import check_model_folder, check_new
+    from regard.interop.folders import check_model_folder, check_new, is_export, read_manifest
     from regard.interop.formats import Format, find_format, recognise
     from regard.interop.importing import import_model
-    from regard.interop.manifest import is_export, read_manifest
     from regard.interop.marian import marian_tensors
     from regard.interop.run_pack import pack
 
@@ -39,10 +38,9 @@ __getattr__, __dir__ = door(
         "ctranslate2": "convert library",
         "export": "export_model verify_export",
         "exported": "open_engine",
-        "folders": "check_model_folder check_new",
+        "folders": "check_model_folder check_new is_export read_manifest",
         "formats": "find_format recognise Format",
         "importing": "import_model",
-        "manifest": "is_export read_manifest",
         "marian": "marian_tensors",
         "run_pack": "pack",
     },

@@ -38,7 +38,7 @@ from regard.decoding import (
     output_limit,
 )
 from regard.errors import ArgumentError, ConfigError
-from regard.inspection import AlignmentSettings, attention_coverage, extraction
+from regard.inspection import AlignmentSettings, extraction
 from regard.interop.ctranslate2 import pieces_of
 from regard.models import Model
 
@@ -172,16 +172,9 @@ class CTranslate2Engine:
         CTranslate2 lets END follow a prefix only where it is the likeliest token. Here it may, as elsewhere, where it
         is among the first `beam`.
         """
-        for chunk in pair_batches([(source, prefix) for source, prefix in zip(sources, prefixes, strict=True)], FEW):
-            results = self.translator.translate_batch(
-                [self.spell(sources[i], self.source) for i in chunk],
-                [self.spell(prefixes[i], self.target) for i in chunk],
-                beam_size=1,
-                max_decoding_length=max(len(prefixes[i]) for i in chunk) + 1,
-                max_input_length=0,
-                min_decoding_length=0,
-                return_logits_vocab=True,
-            )
+        pairs = list(zip(sources, prefixes, strict=True))
+        for chunk in pair_batches(pairs, FEW):
+            results = self.force([pairs[i] for i in chunk], return_logits_vocab=True)
             for i, result in zip(chunk, results, strict=True):
                 steps = [torch.from_numpy(np.array(each)) for each in result.logits[0][: len(prefixes[i]) + 1]]
                 log_probs = torch.stack(steps).float().log_softmax(-1)
@@ -263,24 +256,15 @@ class CTranslate2Engine:
 
     def word_attention(
         self, pairs: Sequence[extraction.Pair], settings: AlignmentSettings
-    ) -> list[attention_coverage.WordAttention]:
+    ) -> list[extraction.WordAttention]:
         """Return these weights, and how much each source word received in all.
 
         CTranslate2 writes the target as a forced prefix, and one token more, whose row is END's.
         """
         self.check_alignment(settings)
-        attention = [attention_coverage.WordAttention(torch.empty(0, 0), torch.empty(0))] * len(pairs)
+        attention = [extraction.WordAttention(torch.empty(0, 0), torch.empty(0))] * len(pairs)
         for chunk in pair_batches(pairs):
-            results = self.translator.translate_batch(
-                [self.spell(pairs[i][0], self.source) for i in chunk],
-                [self.spell(pairs[i][1], self.target) for i in chunk],
-                beam_size=1,
-                max_decoding_length=max(len(pairs[i][1]) for i in chunk) + 1,
-                max_input_length=0,
-                min_decoding_length=0,
-                return_attention=True,
-                return_end_token=True,
-            )
+            results = self.force([pairs[i] for i in chunk], return_attention=True, return_end_token=True)
             for i, result in zip(chunk, results, strict=True):
                 n, m = len(pairs[i][1]), len(pairs[i][0])
                 rows = torch.tensor(result.attention[0])[: n + 1, :m]
@@ -290,10 +274,10 @@ class CTranslate2Engine:
                 places, target_words = extraction.word_ids([words], torch.device("cpu"))
                 weights = extraction.merge_batch(rows[None, None], places, columns, (target_words, source_words))[0, 0]
                 content = torch.tensor(
-                    [attention_coverage.content_rows(self.tokenizers.target, pairs[i][1], len(rows), settings.offset)]
+                    [extraction.content_rows(self.tokenizers.target, pairs[i][1], len(rows), settings.offset)]
                 )
-                received = attention_coverage.sum_received(rows[None, None], content, columns, source_words)[0]
-                attention[i] = attention_coverage.WordAttention(weights, received)
+                received = extraction.sum_received(rows[None, None], content, columns, source_words)[0]
+                attention[i] = extraction.WordAttention(weights, received)
         return attention
 
     def link_words(self, pairs: Sequence[extraction.Pair], settings: AlignmentSettings) -> list[extraction.Links]:
@@ -305,6 +289,18 @@ class CTranslate2Engine:
         made = self.alignment
         if made is None or (made.view, made.head) != (settings.view, settings.head):
             raise ArgumentError(f"alignment: {settings} given, but the export has {made}; export the run again")
+
+    def force(self, pairs: Sequence[extraction.Pair], **how: Any) -> Any:
+        """Call `translate_batch` with the targets as forced prefixes, and one token more."""
+        return self.translator.translate_batch(
+            [self.spell(source, self.source) for source, _ in pairs],
+            [self.spell(target, self.target) for _, target in pairs],
+            beam_size=1,
+            max_decoding_length=max(len(target) for _, target in pairs) + 1,
+            max_input_length=0,
+            min_decoding_length=0,
+            **how,
+        )
 
     def spell(self, ids: Sequence[int], pieces: Sequence[str]) -> list[str]:
         """Return the pieces of token numbers, which is what CTranslate2 takes."""

@@ -4,23 +4,82 @@ from regard import export_model
 export_model("runs/en-de", "exported", to="ctranslate2", quantize="int8")
 
 Its manifest names the run's checkpoint by its hash, how the folder was verified, and the hash of every file.
+
+Verification decodes two hundred sentences greedily with both. In float32 their outputs are equal token by token, but
+for ties: two tokens whose log-probabilities are 1e-4 apart. Where weights were rounded, the outputs are alike: BLEU of
+at least 90 and chrF of at least 95 between the two. Sentences come from a file that a person names, from the run's
+validation pairs where they are still in the cache, or else there are none: then pieces are drawn at random for both
+sides, and the log-probabilities of the targets compared. That a run and its export agree says nothing of an import that
+went wrong: `regard.interop.origin` compares them with the folder that the run was imported from.
+
+Transformers is no part of Regard, so a folder for it is read by Regard's own importer, which the tests hold against
+Transformers. Texts are cut by the run: pieces keep the numbers that they have there, and the folder's vocabulary says
+which row of it is a piece's.
 """
 
+import hashlib
+import random
 import shlex
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+import torch
+
+from regard import __version__
+from regard.config import read, show_value
+from regard.data import UNKNOWN, Tokenizer, cached_valid_pairs, special_pieces
+from regard.decoding import GREEDY, batches
 from regard.errors import CheckpointError, CommandError, ConfigError, DataError, VerificationError
-from regard.interop.folders import check_new, whole_folder
-from regard.interop.formats import Format, find_format
-from regard.interop.manifest import describe_run, hash_file, read_manifest, write_manifest
+from regard.evaluation import text_scores
+from regard.interop.folders import check_new, describe_run, hash_file, read_manifest, whole_folder, write_manifest
+from regard.interop.formats import Format, Imported, find_format, model_type
+from regard.interop.numbering import written_rows
 from regard.interop.origin import compare_with_origin
-from regard.interop.verify import Verification, verify
-from regard.io import packs
+from regard.io import packs, read_chunks
 from regard.run import Run, load
-from regard.tasks import require_run
-from regard.training import Checkpoints
+from regard.tasks import ModelEngine, build_model, read_settings, require_run, translate
+from regard.training import Checkpoints, Prediction, weight_files
+
+COUNT = 200  # sentences
+TIE = 1e-4  # between the log-probabilities of two tokens, either of which may be written
+APART = 1e-3  # between the log-probabilities of one token, in float32
+MEAN_APART = 0.25  # on average, where weights were rounded, with pieces that were drawn
+BLEU, CHRF = 90.0, 95.0  # between the two, where weights were rounded
+LONGEST = 30  # pieces that are drawn for a sentence
+Ids = Sequence[Sequence[int]]
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What was compared, and what came of it."""
+
+    sentences: str  # file, validation or drawn
+    count: int
+    sha256: str  # of the sources' token numbers
+    versions: Mapping[str, str]
+    equal: int | None = None  # outputs
+    ties: int | None = None  # outputs that differ by a tie
+    log_prob_difference: float | None = None  # the largest of a token, or where weights were rounded the mean
+    bleu: float | None = None
+    chrf: float | None = None
+    origin: str | None = None  # what came of the comparison with the folder that the run was imported from
+
+    def __str__(self) -> str:
+        where = {"file": "{} of the file", "validation": "validation {}", "drawn": "random {}"}
+        parts = [f"{self.count:,} " + where[self.sentences].format("sentence" + "s" * (self.count != 1))]
+        if self.equal is not None:
+            parts.append(
+                f"{self.equal:,} output{'s' * (self.equal != 1)} equal"
+                + (f", {self.ties:,} by a tie" if self.ties else "")
+            )
+        if self.bleu is not None and self.chrf is not None:
+            parts.append(f"BLEU {self.bleu:.1f} and chrF {self.chrf:.1f} between the two")
+        if self.log_prob_difference is not None:
+            parts.append(f"log-probabilities differ by {self.log_prob_difference:.1g}")
+        parts += [self.origin] if self.origin is not None else []
+        return "; ".join(parts)
 
 
 @dataclass(frozen=True)
@@ -113,3 +172,189 @@ def open_written(row: Format, folder: Path, run: Run, out: Path) -> Any:
     except (CheckpointError, ConfigError, DataError) as error:
         problem = str(error).replace(str(folder), str(out))
         raise VerificationError(f"{run.folder}: not verified: the folder cannot be opened again: {problem}") from error
+
+
+@dataclass(frozen=True, eq=False)
+class Opened:
+    """What verification asks of an exported folder that was opened."""
+
+    engine: Any  # searches and scores
+    exact: bool  # its weights are those of the run, in float32
+    versions: Mapping[str, str]  # of what decodes it, by name
+
+    def decode(self, sources: list[list[int]], prefixes: list[list[int]] | None) -> list[list[int]]:
+        """Search greedily, with the limits that Regard has; outputs begin with the prefixes, where there are some."""
+        return [result.outputs[0].tokens for result in self.engine.search(sources, GREEDY, prefixes=prefixes)]
+
+    def score(self, sources: Ids, targets: Ids) -> list[batches.Scored]:
+        """Score each target given its source: the log-probability of every token, END last."""
+        scored: list[batches.Scored] = self.engine.score(sources, targets)
+        return scored
+
+
+@dataclass(frozen=True)
+class Sentences:
+    """What is decoded: texts, or pieces that were drawn, with targets."""
+
+    kind: Literal["file", "validation", "drawn"]
+    texts: Sequence[str]  # empty where they were drawn
+    sources: list[list[int]]
+    targets: list[list[int]] | None = None
+
+
+def verify(run: Run, opened: Opened, check: str | Path | None = None) -> Verification:
+    """Compare an exported folder with its run, or raise a VerificationError with the first that differs."""
+    sentences = find_sentences(run, check)
+    content = "\n".join(" ".join(map(str, row)) for row in sentences.sources)
+    about: dict[str, Any] = {
+        "sentences": sentences.kind,
+        "count": len(sentences.sources),
+        "sha256": hashlib.sha256(content.encode()).hexdigest(),
+        "versions": dict(opened.versions),
+    }
+    if sentences.targets is not None:
+        difference = compare_scores(run, opened, sentences.sources, sentences.targets)
+        return Verification(**about, log_prob_difference=difference)
+    prefixes = translate.prefixes_of(run, len(sentences.sources))
+    results = run.engine.search(sentences.sources, GREEDY, prefixes=prefixes)
+    outputs, others = [result.outputs[0].tokens for result in results], opened.decode(sentences.sources, prefixes)
+    if opened.exact:
+        ties = compare_outputs(run, sentences, outputs, others)
+        difference = compare_scores(run, opened, sentences.sources, outputs)
+        return Verification(**about, equal=len(outputs) - ties, ties=ties, log_prob_difference=difference)
+    return Verification(**about, **compare_texts(run, sentences, outputs, others))
+
+
+def find_sentences(run: Run, check: str | Path | None, count: int = COUNT) -> Sentences:
+    """Find sentences to decode: of the file, else of the validation set, else drawn."""
+    longest = run.settings.data.longest if run.model.limit is None else min(run.settings.data.longest, run.model.limit)
+    texts = []
+    if check is not None:
+        texts = [line for line in next(read_chunks(check), []) if line.strip()][:count]
+        if not texts:
+            raise DataError(f"{check}: no sentence in it, expected some to verify the export with")
+    else:
+        table = read(run.folder / "config.toml").get("data", {})
+        cache = table.get("cache") if isinstance(table, dict) else None
+        settings = run.settings
+        pairs = cached_valid_pairs(settings.data, settings.tokenizer, run.tokenizers, cache)
+        texts = [source for source, _ in pairs[:count]]
+    if not texts:
+        sources, targets = (
+            draw_pieces(drawable(each), count, min(LONGEST, longest - 1), seed)
+            for seed, each in enumerate((run.tokenizers.source, run.tokenizers.target))
+        )
+        return Sentences("drawn", (), sources, targets)
+    rows = [(text, ids[:longest]) for text, ids in zip(texts, run.tokenizers.source.encode_batch(texts), strict=True)]
+    return Sentences("validation" if check is None else "file", [text for text, _ in rows], [ids for _, ids in rows])
+
+
+def drawable(tokenizer: Tokenizer) -> Sequence[int]:
+    """Return the pieces to draw from: special ones apart, and those that stand for nothing, which no export has."""
+    first = min(UNKNOWN + 1, tokenizer.size - 1)
+    return [i for i in range(first, tokenizer.size) if not special_pieces.is_filler(tokenizer.names[i])]
+
+
+def draw_pieces(pieces: Sequence[int], count: int, longest: int, seed: int) -> list[list[int]]:
+    """Draw sentences of 1 to `longest` of these pieces."""
+    draw = random.Random(seed)
+    return [[draw.choice(pieces) for _ in range(draw.randint(1, max(1, longest)))] for _ in range(count)]
+
+
+def compare_outputs(run: Run, sentences: Sentences, outputs: Ids, others: Ids) -> int:
+    """Compare outputs token by token, and count those that differ by a tie; any other difference is an error."""
+    different = [i for i, (one, two) in enumerate(zip(outputs, others, strict=True)) if list(one) != list(two)]
+    wrong = [i for i in different if not is_tie(run, sentences.sources[i], outputs[i], others[i])]
+    if wrong:
+        raise differ(run, sentences, wrong[0], outputs, others, f"{len(wrong):,} of {len(outputs):,} outputs differ")
+    return len(different)
+
+
+def is_tie(run: Run, source: Sequence[int], one: Sequence[int], two: Sequence[int]) -> bool:
+    """Return whether the first token that differs is as likely as the one in its place; the end of an output is END."""
+    place = next((i for i, (a, b) in enumerate(zip(one, two, strict=False)) if a != b), min(len(one), len(two)))
+    first, second = (
+        scored.tokens[place] for scored in run.engine.score([source] * 2, [one[: place + 1], two[: place + 1]])
+    )
+    return abs(first - second) <= TIE
+
+
+def compare_scores(run: Run, opened: Opened, sources: Ids, targets: Ids) -> float:
+    """Compare the log-probabilities of every token; return the largest difference, or of rounded weights the mean."""
+    mine, others = run.engine.score(sources, targets), opened.score(sources, targets)
+    gaps = [gap(one, two) for one, two in zip(mine, others, strict=True)]
+    worst = max(range(len(gaps)), key=lambda i: max(gaps[i], default=0.0))
+    every = [each for row in gaps for each in row]
+    found, most = (max(every), APART) if opened.exact else (sum(every) / len(every), MEAN_APART)
+    if not found <= most:  # nor NaN
+        one, two = mine[worst].log_prob, others[worst].log_prob
+        pieces = " ".join(run.tokenizers.source.pieces(sources[worst]))
+        raise VerificationError(
+            f"{run.folder}: not verified: log-probabilities differ by {found:.2g}, expected at most {most:g}; those "
+            f"of “{pieces}” are {one:.4f} by the run and {two:.4f} by the export"
+        )
+    return found
+
+
+def gap(one: batches.Scored, two: batches.Scored) -> list[float]:
+    """Return how far the log-probabilities of tokens are apart; of unlikely ones in proportion."""
+    return [abs(a - b) / max(1.0, abs(a)) for a, b in zip(one.tokens, two.tokens, strict=True)]
+
+
+def compare_texts(run: Run, sentences: Sentences, outputs: Ids, others: Ids) -> dict[str, Any]:
+    """Compare outputs as texts, by BLEU and chrF between the two."""
+    one, two = (run.tokenizers.target.decode_batch(list(map(list, rows))) for rows in (outputs, others))
+    # Of outputs that are shorter than four words BLEU says nothing: they would not even be like themselves.
+    known = text_scores.bleu(one, one) > BLEU and one != two
+    scores = text_scores.bleu(two, one) if known else 100.0, 100.0 if one == two else text_scores.chrf(two, one)
+    if scores[0] < BLEU or scores[1] < CHRF:
+        first = next(i for i in range(len(one)) if one[i] != two[i])
+        problem = f"BLEU {scores[0]:.1f} and chrF {scores[1]:.1f} between the two, expected {BLEU:g} and {CHRF:g}"
+        raise differ(run, sentences, first, outputs, others, problem)
+    equal = sum(list(a) == list(b) for a, b in zip(outputs, others, strict=True))
+    return {"equal": equal, "bleu": round(scores[0], 2), "chrf": round(scores[1], 2)}
+
+
+def differ(run: Run, sentences: Sentences, first: int, outputs: Ids, others: Ids, problem: str) -> VerificationError:
+    """Build the error for outputs that differ, with the first of them."""
+    one, two = (run.tokenizers.target.decode(rows[first]) for rows in (outputs, others))
+    return VerificationError(
+        f"{run.folder}: not verified: {problem}; the first is “{sentences.texts[first]}”, by the run “{one}”, "
+        f"by the export “{two}”"
+    )
+
+
+# ---- folders for Transformers, opened again
+
+
+def open_marian(folder: Path, run: Run) -> Opened:
+    """Open a folder of Marian's that was written from a run."""
+    from regard.interop import marian
+
+    check_type(folder, "marian")
+    return reopen(folder, marian.read_rows(folder, run.tokenizers), run)
+
+
+def open_m2m100(folder: Path, run: Run) -> Opened:
+    """Open a folder of M2M-100 that was written from a run."""
+    from regard.interop import m2m100
+
+    check_type(folder, "m2m_100")
+    return reopen(folder, m2m100.read_rows(folder, run.tokenizers, written_rows(folder)), run)
+
+
+def check_type(folder: Path, expected: str) -> None:
+    """Refuse a folder that Transformers would open as another model: the order of its sines is the family's."""
+    if (name := model_type(folder)) != expected:
+        raise DataError(f"{folder / 'config.json'}: model_type is {show_value(name)}, expected {show_value(expected)}")
+
+
+def reopen(folder: Path, imported: Imported, run: Run) -> Opened:
+    """Build the model of a folder, on the run's device."""
+    model = build_model(read_settings(imported.table), imported.tokenizers)
+    weight_files.load_weights(
+        Prediction(model), {f"model.{name}": tensor for name, tensor in imported.weights.items()}, str(folder)
+    )
+    engine = ModelEngine(model.to(run.device).eval(), run.tokenizers, run.device)
+    versions = {"regard": __version__, "torch": torch.__version__}
+    return Opened(engine, True, versions)  # such folders are float32

@@ -10,21 +10,20 @@ import copy
 import hashlib
 import json
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from regard.data import Tokenizers, data_settings, sentence_shares
-from regard.decoding import GREEDY, Options, batches, first_model
+from regard.decoding import Options, first_model
 from regard.errors import ArgumentError, CommandError, DataError
 from regard.inspection import AlignmentSettings, alignment_settings, teacher_forcing
 from regard.interop.ctranslate2 import COMPUTE_TYPES, library
 from regard.interop.engine import CTranslate2Engine
-from regard.interop.export import export_model
-from regard.interop.manifest import is_export, read_manifest
+from regard.interop.export import Opened, export_model
+from regard.interop.folders import is_export, read_manifest
 from regard.io import Say, ignore
 from regard.run import Run, load
 from regard.tasks import build_model, read_settings
@@ -69,27 +68,6 @@ class ExportedRun(Run):
         raise ArgumentError(
             f"model: {self.folder} is opened by ctranslate2, which cannot be looked into; open the run with regard"
         )
-
-
-@dataclass(frozen=True, eq=False)
-class OpenedExport:
-    """What verification asks of an exported folder (`regard.interop.verify.Opened`)."""
-
-    engine: CTranslate2Engine
-    exact: bool  # its weights are those of the run, in float32
-
-    @property
-    def versions(self) -> dict[str, str]:
-        """Name what decodes it, and in which number format."""
-        return {"ctranslate2": library().__version__, "compute": self.engine.translator.compute_type}
-
-    def decode(self, sources: list[list[int]], prefixes: list[list[int]] | None) -> list[list[int]]:
-        """Search greedily; outputs begin with the prefixes."""
-        return [result.outputs[0].tokens for result in self.engine.search(sources, GREEDY, prefixes=prefixes)]
-
-    def score(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[batches.Scored]:
-        """Score each target given its source."""
-        return self.engine.score(sources, targets)
 
 
 def open_engine(
@@ -178,11 +156,13 @@ def open_exported(
         return ExportedRun(run or folder, manifest, engine, warn)
 
 
-def open_ctranslate2(folder: Path, run: Run | None = None) -> OpenedExport:
+def open_ctranslate2(folder: Path, run: Run | None = None) -> Opened:
     """Open a folder that was just written, on this machine's CPU: in its own format, or the nearest that there is."""
     kept = str(read_manifest(folder, "ctranslate2")["facts"]["quantize"])
     compute = kept if kept in supported("cpu") else NEAREST.get(kept, "float32")
-    return OpenedExport(open_exported(folder, quantize=compute).engine, kept == "float32")
+    engine = open_exported(folder, quantize=compute).engine
+    versions = {"ctranslate2": library().__version__, "compute": engine.translator.compute_type}
+    return Opened(engine, kept == "float32", versions)
 
 
 def make_translator(folder: Path, device: str, compute: str) -> Any:

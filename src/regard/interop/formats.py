@@ -162,7 +162,7 @@ register(
         "OPUS-MT models, and others of Marian, as Transformers stores them",
         reader="regard.interop.marian.read_marian",
         writer="regard.interop.marian.write_marian",
-        opener="regard.interop.reopened.open_marian",
+        opener="regard.interop.export.open_marian",
         recognise=lambda folder: model_type(folder) == "marian",
     )
 )
@@ -172,7 +172,7 @@ register(
         "M2M-100 and NLLB, as Transformers stores them",
         reader="regard.interop.m2m100.read_m2m100",
         writer="regard.interop.m2m100.write_m2m100",
-        opener="regard.interop.reopened.open_m2m100",
+        opener="regard.interop.export.open_m2m100",
         recognise=lambda folder: model_type(folder) == "m2m_100",
     )
 )

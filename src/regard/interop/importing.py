@@ -8,21 +8,15 @@ manifest of its checkpoint names the format and the files that were read, with t
 they are.
 """
 
-import hashlib
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from regard.data import data_settings, language_pieces
-from regard.errors import DataError
-from regard.interop.folders import check_model_folder, check_new, whole_folder
-from regard.interop.formats import Imported, find_format, recognise
+from regard.interop.folders import check_model_folder, check_new, hash_file, whole_folder
+from regard.interop.formats import find_format, recognise
 from regard.interop.origin import read_values, write_place
 from regard.tasks import build_model, read_settings, record_command, write_config
 from regard.training import Checkpoints, Counters, Prediction, checkpoint_files, weight_files
-
-PART = 2**24  # bytes that are hashed at a time
 
 
 @dataclass(frozen=True)
@@ -74,7 +68,8 @@ def import_model(
     weight_files.load_weights(objective, weights, str(folder))
     facts = {"task": settings.task, "model": settings.table()["model"], "tokenizer": imported.tokenizers.hash}
     manifest = {"step": 0, "counters": Counters(0).table(), "task": facts}
-    origin = {"format": row.name, "folder": folder.resolve().name, "files": hashes(imported, folder)}
+    files = {path.relative_to(folder).as_posix(): hash_file(path) for path in imported.files}
+    origin = {"format": row.name, "folder": folder.resolve().name, "files": files}
     manifest["imported"] = {**origin, **read_values(folder), **imported.values}
     with whole_folder(out) as temporary:
         write_config(temporary / "config.toml", settings)
@@ -85,19 +80,3 @@ def import_model(
         Checkpoints(temporary).write(checkpoint_files.step_name(0), weight_files.weights_of(objective), {}, manifest)
     count = sum(parameter.numel() for parameter in model.parameters())
     return ImportReport(out, row.name, settings.kind, count, imported.tokenizers.target.size, imported.notes)
-
-
-def hashes(imported: Imported, folder: Path) -> Mapping[str, Any]:
-    """Return the size and the SHA-256 of every file that was read, by its name in the folder."""
-    table = {}
-    for path in imported.files:
-        digest, size = hashlib.sha256(), 0
-        try:
-            with open(path, "rb") as file:
-                while part := file.read(PART):
-                    digest.update(part)
-                    size += len(part)
-        except OSError as error:
-            raise DataError(f"{path}: {error.strerror}") from None
-        table[path.relative_to(folder).as_posix()] = {"bytes": size, "sha256": digest.hexdigest()}
-    return table

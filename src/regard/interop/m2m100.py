@@ -25,25 +25,10 @@ from regard.attention import FIRST
 from regard.config import show_value
 from regard.data import END, PAD, START, UNKNOWN, Tokenizer, Tokenizers, language_pieces, open_tokenizer, special_pieces
 from regard.errors import ArgumentError, ConfigError, DataError
+from regard.interop import stacks
 from regard.interop.formats import Imported, read_table
 from regard.interop.numbering import THEIR_START, m2m100_rows, m2m100_tokenizers, nllb_rows, nllb_tokenizers, round_up
 from regard.interop.origin import recorded_values
-from regard.interop.stacks import (
-    NEVER,
-    StackSizes,
-    block_names,
-    check_exported,
-    check_rows,
-    check_tensors,
-    collect_blocks,
-    flag,
-    move_rows,
-    read_tensors,
-    share,
-    spread_blocks,
-    whole,
-    write_json,
-)
 from regard.interop.tokenizer_files import write_m2m100_files
 from regard.models import TransformerModel, model_config
 from regard.run import Run
@@ -74,29 +59,29 @@ def read_rows(folder: Path, tokenizers: Tokenizers, table: Mapping[str, int]) ->
     """Read a folder whose pieces are those of known tokenizers, and whose rows are those of a table."""
     path = folder / "config.json"
     config = read_table(path)
-    sizes = StackSizes.read({"activation_function": "relu", **config}, path)
-    if not flag(config, "tie_word_embeddings", True, path):
+    sizes = stacks.StackSizes.read({"activation_function": "relu", **config}, path)
+    if not stacks.flag(config, "tie_word_embeddings", True, path):
         raise DataError(f"{path}: tie_word_embeddings is false, expected true")
     copied = has_their_start(tokenizers.target)
     for key, piece in {**NUMBERS, "decoder_start_token_id": "</s>" if copied else "<s>"}.items():
         if config.get(key) != table.get(piece):
             value = show_value(config.get(key))
             raise DataError(f"{path}: {key} is {value}, expected the number of {piece}, which is {table.get(piece)}")
-    if whole(config, "vocab_size", 2**24, path) != len(table):
+    if stacks.whole(config, "vocab_size", 2**24, path) != len(table):
         raise DataError(f"{path}: vocab_size is {config['vocab_size']}, expected {len(table)}, as the vocabulary has")
-    tensors, read = read_tensors(folder)
+    tensors, read = stacks.read_tensors(folder)
     there = [name for name in (SHARED, *ALSO) if name in tensors]
     weights = {name: tensor for name, tensor in tensors.items() if name not in (*ALSO, *FIXED)}
     if there:
         weights[SHARED] = tensors[there[0]]
-    shapes = {name: shape for _, names, shape in block_names(sizes, True) for name in names}
-    check_tensors(weights, {**shapes, SHARED: (len(table), sizes.size)}, read[0])
-    own = collect_blocks(weights, sizes, True)
+    shapes = {name: shape for _, names, shape in stacks.block_names(sizes, True) for name in names}
+    stacks.check_tensors(weights, {**shapes, SHARED: (len(table), sizes.size)}, read[0])
+    own = stacks.collect_blocks(weights, sizes, True)
     rows = rows_of(tokenizers.target, table)
-    check_rows(rows, len(table), path)
-    own["source.tokens.weight"] = move_rows(weights[SHARED], rows)
+    stacks.check_rows(rows, len(table), path)
+    own["source.tokens.weight"] = stacks.move_rows(weights[SHARED], rows)
     never = torch.tensor([i for i, row in enumerate(rows) if row is None or (copied and i == START)], dtype=torch.long)
-    own["readout.bias"] = torch.zeros(len(rows)).index_fill(0, never, NEVER)
+    own["readout.bias"] = torch.zeros(len(rows)).index_fill(0, never, stacks.NEVER)
     settings = settings_of(config, sizes, tokenizers, path)
     if (first := table["<pad>"] + 1) != FIRST["fairseq"]:  # positions are counted from behind the padding
         settings["model"]["first_position"] = first
@@ -140,15 +125,19 @@ def number_of(tokenizer: Tokenizer, piece: str) -> int:
     return int(number)
 
 
-def settings_of(config: Mapping[str, Any], sizes: StackSizes, tokenizers: Tokenizers, path: Path) -> dict[str, Any]:
+def settings_of(
+    config: Mapping[str, Any], sizes: stacks.StackSizes, tokenizers: Tokenizers, path: Path
+) -> dict[str, Any]:
     """Return the configuration of the run."""
-    longest = whole({"max_position_embeddings": 1024, **config}, "max_position_embeddings", model_config.LONGEST, path)
+    longest = stacks.whole(
+        {"max_position_embeddings": 1024, **config}, "max_position_embeddings", model_config.LONGEST, path
+    )
     model = {key: value for key, value in sizes.table().items() if value is not None}
     model |= {"kind": "transformer", "norm": "pre", "positions": "sinusoidal", "sines": "fairseq", "tied": "all"}
     copied = has_their_start(tokenizers.target)
     model |= {"start_as_end": copied, "fixed_bias": True}
-    model |= {"scale_embeddings": flag(config, "scale_embedding", True, path)}
-    model |= {key: share(config, key, path) for key in ("dropout", "attention_dropout")}
+    model |= {"scale_embeddings": stacks.flag(config, "scale_embedding", True, path)}
+    model |= {key: stacks.share(config, key, path) for key in ("dropout", "attention_dropout")}
     tokenizer = {"kind": tokenizers.source.kind, "joint": True, "after": [special_pieces.SPECIAL[END]]}
     return {"task": "translate", "data": {"longest": max(1, longest - 1)}, "tokenizer": tokenizer, "model": model}
 
@@ -164,7 +153,7 @@ def write_m2m100(run: Run, folder: Path) -> None:
     config, tokenizer = run.model.config, run.tokenizers.target
     copied = has_their_start(tokenizer)
     expected = {"norm": ["pre"], "positions": ["sinusoidal"], "sines": ["fairseq"], "tied": ["all"]}
-    check_exported(config, {**expected, "start_as_end": [False, True] if copied else [False]}, "m2m100")
+    stacks.check_exported(config, {**expected, "start_as_end": [False, True] if copied else [False]}, "m2m100")
     weights = {name: tensor.cpu().float() for name, tensor in run.model.state_dict().items()}
     first = number_of(tokenizer, THEIR_START) if copied else START
     rest = [
@@ -174,7 +163,7 @@ def write_m2m100(run: Run, folder: Path) -> None:
     ]
     order = [first, PAD, END, UNKNOWN, *rest]
     check_bias(weights, order, copied and not config.start_as_end)
-    tensors: dict[str, Tensor] = spread_blocks(weights, StackSizes.of(config), True)
+    tensors: dict[str, Tensor] = stacks.spread_blocks(weights, stacks.StackSizes.of(config), True)
     tensors[SHARED] = weights["source.tokens.weight"][order]
     (folder / "model.safetensors").write_bytes(save(tensors, metadata={"format": "pt"}))
     names = ["<s>" if i == first else tokenizer.names[i] for i in order]
@@ -185,7 +174,7 @@ def write_m2m100(run: Run, folder: Path) -> None:
         "architectures": ["M2M100ForConditionalGeneration"],
         "model_type": "m2m_100",
         "is_encoder_decoder": True,
-        **StackSizes.of(config).config(),
+        **stacks.StackSizes.of(config).config(),
         "vocab_size": len(order),
         "max_position_embeddings": run.settings.data.longest + 1,
         "dropout": config.dropout,
@@ -197,12 +186,12 @@ def write_m2m100(run: Run, folder: Path) -> None:
         "decoder_start_token_id": 2 if copied else 0,
         "dtype": "float32",
     }
-    write_json(folder / "config.json", table)
+    stacks.write_json(folder / "config.json", table)
     generation = {key: table[key] for key in (*list(NUMBERS)[:3], "decoder_start_token_id")}
     generation["max_length"] = table["max_position_embeddings"]
     if len(tokenizer.before) == 1:
         generation["forced_bos_token_id"] = order.index(tokenizer.before[0])
-    write_json(folder / "generation_config.json", {**recorded_values(run, "generation"), **generation})
+    stacks.write_json(folder / "generation_config.json", {**recorded_values(run, "generation"), **generation})
 
 
 def check_bias(weights: Mapping[str, Tensor], written: Sequence[int], own_start: bool) -> None:

@@ -8,12 +8,17 @@ side. Junczys-Dowmunt et al. 2018 (arXiv:1804.00344); Tiedemann and Thottingal 2
   piece of its own: decoder_start_token_id says what begins an output.
 - A source ends with </s> (tokenizer.after).
 - Norms stand after the residual, sines before cosines, and the last layer has a bias (final_logits_bias).
+
+Where there is a tokenizer.json and no vocab.json, the vocabulary is that file's, as far as the model's rows go. Where
+it numbers the pieces of the model, it stands for vocab.json. Where it is another tokenizer's (the one of opus-mt-ar-fr
+has 32,005 pieces for 64,505 rows), it cuts texts and numbers pieces all the same, as Transformers'
+PreTrainedTokenizerFast does with it, and a note says that it does not fit; rows without a piece get names of their own.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from safetensors.torch import save
@@ -21,29 +26,24 @@ from torch import Tensor
 
 from regard.attention import sinusoids
 from regard.config import show_value
-from regard.data import END, PAD, START, UNKNOWN, Tokenizer, Tokenizers, data_settings, special_pieces, tokenizer_checks
-from regard.errors import ArgumentError, DataError
-from regard.interop import tokenizer_json
-from regard.interop.formats import Imported, read_table
-from regard.interop.numbering import THEIR_START, marian_rows, marian_tokenizers, round_up
-from regard.interop.origin import imported_part, recorded_values
-from regard.interop.stacks import (
-    NEVER,
-    StackSizes,
-    block_names,
-    check_exported,
-    check_rows,
-    check_tensors,
-    collect_blocks,
-    flag,
-    move_rows,
-    permute_stream,
-    read_tensors,
-    share,
-    spread_blocks,
-    whole,
-    write_json,
+from regard.data import (
+    END,
+    PAD,
+    START,
+    UNKNOWN,
+    Tokenizer,
+    Tokenizers,
+    data_settings,
+    open_tokenizer,
+    read,
+    special_pieces,
+    tokenizer_checks,
 )
+from regard.errors import ArgumentError, DataError
+from regard.interop import stacks
+from regard.interop.formats import Imported, read_table
+from regard.interop.numbering import MADE_UP, THEIR_START, listed_pieces, marian_rows, marian_tokenizers, round_up
+from regard.interop.origin import imported_part, recorded_values
 from regard.interop.tokenizer_files import write_marian_files
 from regard.models import TransformerModel, model_config
 from regard.run import Run
@@ -59,6 +59,8 @@ SHARED = ("model.shared.weight", "model.encoder.embed_tokens.weight", "model.dec
 POSITIONS = ("model.encoder.embed_positions.weight", "model.decoder.embed_positions.weight")
 GENERATION = ("bad_words_ids", "forced_eos_token_id", "max_length", "num_beams")  # of generate, also in config.json
 HEAD, BIAS = "lm_head.weight", "final_logits_bias"
+TOKENIZER = "tokenizer.json"
+NEVER_CUT = -1e6  # the score of a piece that no text is cut into
 
 
 # ---- in
@@ -66,10 +68,10 @@ HEAD, BIAS = "lm_head.weight", "final_logits_bias"
 
 def read_marian(folder: Path) -> Imported:
     """Read a folder of Marian's as a run of Regard."""
-    listed = not (folder / "vocab.json").is_file() and (folder / tokenizer_json.FILE).is_file()
-    if listed and not tokenizer_json.numbers_the_model(folder):
+    listed = not (folder / "vocab.json").is_file() and (folder / TOKENIZER).is_file()
+    if listed and not numbers_the_model(folder):
         return read_foreign(folder)
-    for name in ("source.spm", "target.spm", tokenizer_json.FILE if listed else "vocab.json"):
+    for name in ("source.spm", "target.spm", TOKENIZER if listed else "vocab.json"):
         if not (folder / name).is_file():
             raise DataError(f"{folder / name}: missing, expected Marian's vocabulary")
     imported = read_rows(folder, round_up(marian_tokenizers(folder), str(folder)))
@@ -78,7 +80,7 @@ def read_marian(folder: Path) -> Imported:
 
 def read_foreign(folder: Path) -> Imported:
     """Read a folder whose tokenizer.json is not that of its model."""
-    foreign = tokenizer_json.read_foreign(folder)
+    foreign = read_foreign_tokenizer(folder)
     imported = read_rows(folder, round_up(foreign.tokenizers, str(folder)), foreign.rows)
     tokenizer = {key: value for key, value in imported.table["tokenizer"].items() if key != "after"} | foreign.around
     special = {piece: foreign.rows[piece] for piece in ("</s>", "<unk>", "<pad>")}
@@ -93,42 +95,42 @@ def read_rows(folder: Path, tokenizers: Tokenizers, rows: Mapping[str, int] | No
     """
     path = folder / "config.json"
     config = read_table(path)
-    sizes, tied = StackSizes.read(config, path), check_config(config, path)
+    sizes, tied = stacks.StackSizes.read(config, path), check_config(config, path)
     second = folder / "target_vocab.json"
     files = ("vocab.json", "target_vocab.json" if second.exists() else "vocab.json")
     tables = [marian_rows(folder, file) if rows is None else rows for file in files]
     if tied == "all" and not tokenizers.same_ids:
         raise DataError(f"{path}: share_encoder_decoder_embeddings is true, but there are two vocabularies")
     vocabulary = [len(table) for table in tables]
-    said = whole(config, "vocab_size", 2**24, path), config.get("decoder_vocab_size") or config["vocab_size"]
+    said = stacks.whole(config, "vocab_size", 2**24, path), config.get("decoder_vocab_size") or config["vocab_size"]
     for count, claimed, file in zip(vocabulary, said, files, strict=True):
         if count != claimed:
             raise DataError(f"{folder / file}: {count:,} pieces, expected {claimed}, as config.json says")
     check_special(config, tables[-1], path, files[-1])
-    tensors, read = read_tensors(folder)
+    tensors, read = stacks.read_tensors(folder)
     tensors = unite(tensors, tied, read[0], sizes.size)
-    shapes = {name: shape for _, names, shape in block_names(sizes, False) for name in names}
+    shapes = {name: shape for _, names, shape in stacks.block_names(sizes, False) for name in names}
     names = {"all": ("model.shared.weight",), "output": SHARED[1:], "none": (*SHARED[1:], HEAD)}[tied]
     for name in names:
         shapes[name] = (vocabulary[name != SHARED[1]], sizes.size)
     shapes[BIAS] = (1, vocabulary[1])
     tensors.setdefault(BIAS, torch.zeros(shapes[BIAS]))
-    check_tensors(tensors, shapes, read[0])
+    stacks.check_tensors(tensors, shapes, read[0])
     order = [rows_of(side, table) for side, table in zip((tokenizers.source, tokenizers.target), tables, strict=True)]
     for side, table, file in zip(order, tables, files, strict=True):
-        check_rows(side, len(table), folder / file)
-    weights = collect_blocks(tensors, sizes, False)
-    weights["source.tokens.weight"] = move_rows(tensors[names[0]], order[0])
+        stacks.check_rows(side, len(table), folder / file)
+    weights = stacks.collect_blocks(tensors, sizes, False)
+    weights["source.tokens.weight"] = stacks.move_rows(tensors[names[0]], order[0])
     if tied != "all":
-        weights["target.tokens.weight"] = move_rows(tensors[names[1]], order[1])
+        weights["target.tokens.weight"] = stacks.move_rows(tensors[names[1]], order[1])
     if tied == "none":
-        weights["readout.weight"] = move_rows(tensors[HEAD], order[1])
-    bias = move_rows(tensors[BIAS][0, :, None], order[1])[:, 0]
-    bias[torch.tensor([row is None for row in order[1]])] = NEVER
+        weights["readout.weight"] = stacks.move_rows(tensors[HEAD], order[1])
+    bias = stacks.move_rows(tensors[BIAS][0, :, None], order[1])[:, 0]
+    bias[torch.tensor([row is None for row in order[1]])] = stacks.NEVER
     weights["readout.bias"] = bias
     settings = [folder / name for name in ("tokenizer_config.json",) if (folder / name).is_file()]
     table = describe(config, sizes, tied, tokenizers, path, read_table(settings[0]) if settings else {})
-    there = [name if (folder / name).is_file() else tokenizer_json.FILE for name in dict.fromkeys(files)]
+    there = [name if (folder / name).is_file() else TOKENIZER for name in dict.fromkeys(files)]
     vocabulary_files = (folder / name for name in there)
     return Imported(table, tokenizers, weights, (path, *vocabulary_files, *settings, *read))
 
@@ -136,10 +138,10 @@ def read_rows(folder: Path, tokenizers: Tokenizers, rows: Mapping[str, int] | No
 def check_config(config: Mapping[str, Any], path: Path) -> str:
     """Refuse what Regard has no form for, by its key; return what is tied, in Regard's word."""
     for key, value in FIXED.items():
-        if flag(config, key, value, path) != value:
+        if stacks.flag(config, key, value, path) != value:
             raise DataError(f"{path}: {key} is {str(not value).lower()}, expected {str(value).lower()}")
-    shared = flag(config, "share_encoder_decoder_embeddings", True, path)
-    tied = flag(config, "tie_word_embeddings", True, path)
+    shared = stacks.flag(config, "share_encoder_decoder_embeddings", True, path)
+    tied = stacks.flag(config, "tie_word_embeddings", True, path)
     if shared and not tied:
         raise DataError(
             f"{path}: tie_word_embeddings is false with share_encoder_decoder_embeddings; expected both, or neither"
@@ -187,22 +189,24 @@ def unite(tensors: dict[str, Tensor], tied: str, path: Path, size: int) -> dict[
 
 def describe(
     config: Mapping[str, Any],
-    sizes: StackSizes,
+    sizes: stacks.StackSizes,
     tied: str,
     tokenizers: Tokenizers,
     path: Path,
     settings: Mapping[str, Any],
 ) -> dict[str, Any]:
     """Return the configuration of the run."""
-    longest = whole({"max_position_embeddings": 512, **config}, "max_position_embeddings", model_config.LONGEST, path)
+    longest = stacks.whole(
+        {"max_position_embeddings": 512, **config}, "max_position_embeddings", model_config.LONGEST, path
+    )
     kinds = {tokenizers.source.kind, tokenizers.target.kind}
     kind = kinds.pop() if len(kinds) == 1 else "auto"
     tokenizer = {"kind": kind, "joint": tokenizers.same_ids, "after": [special_pieces.SPECIAL[END]]}
     model = {key: value for key, value in sizes.table().items() if value is not None}
     model |= {"kind": "transformer", "norm": "post", "positions": "sinusoidal", "sines": "halves", "tied": tied}
-    model |= {"scale_embeddings": flag(config, "scale_embedding", False, path)}
+    model |= {"scale_embeddings": stacks.flag(config, "scale_embedding", False, path)}
     for key in ("dropout", "attention_dropout"):
-        model[key] = share(config, key, path)
+        model[key] = stacks.share(config, key, path)
     data: dict[str, Any] = {"longest": max(1, longest - 1)}  # a target begins with START
     languages = "-".join(str(settings.get(key)) for key in ("source_lang", "target_lang"))
     if all(isinstance(settings.get(key), str) for key in ("source_lang", "target_lang")):
@@ -230,13 +234,13 @@ def write_marian(run: Run, folder: Path) -> None:
     write_vocabulary(run.tokenizers, order, folder)
     write_marian_files(run.tokenizers, run.settings.data.languages, folder)
     table = {**recorded_values(run, "config"), **config_of(run, run.model, order)}
-    write_json(folder / "config.json", table)
+    stacks.write_json(folder / "config.json", table)
     generation = {key: table[key] for key in ("pad_token_id", "eos_token_id", "decoder_start_token_id")}
     never = sorted({table["pad_token_id"], table["decoder_start_token_id"]})
     generation |= {"bad_words_ids": [[i] for i in never], "max_length": table["max_position_embeddings"]}
     # A folder without such a file is read by what its config.json says.
     generation |= {key: table[key] for key in GENERATION if table.get(key) is not None}
-    write_json(folder / "generation_config.json", {**generation, **recorded_values(run, "generation")})
+    stacks.write_json(folder / "generation_config.json", {**generation, **recorded_values(run, "generation")})
 
 
 @torch.no_grad()
@@ -246,14 +250,14 @@ def marian_tensors(
     """Return a model's weights as a MarianMTModel has them, its rows in the order of these ids or as they are."""
     config = model.config
     expected = {"norm": ["post"], "positions": ["sinusoidal"], "sines": ["halves", "interleaved"]}
-    check_exported(config, expected, "marian")
+    stacks.check_exported(config, expected, "marian")
     weights = {name: tensor.cpu().float() for name, tensor in model.state_dict().items()}
     embeddings = weights["source.tokens.weight"], weights["target.tokens.weight"]
     source, target = (
         list(range(len(table)) if order is None else order)
         for table, order in zip(embeddings, (source, target), strict=True)
     )
-    tensors = spread_blocks(weights, StackSizes.of(config), False)
+    tensors = stacks.spread_blocks(weights, stacks.StackSizes.of(config), False)
     if config.tied == "all":
         tensors[SHARED[0]] = embeddings[0][source]
     else:
@@ -264,7 +268,7 @@ def marian_tensors(
     if config.sines == "halves":
         return tensors
     evens, odds = torch.arange(0, config.size, 2), torch.arange(1, config.size, 2)
-    return permute_stream(tensors, torch.cat([evens, odds]))
+    return stacks.permute_stream(tensors, torch.cat([evens, odds]))
 
 
 def order_of(tokenizer: Tokenizer, model: TransformerModel, special: Mapping[str, int] = {}) -> list[int]:
@@ -292,9 +296,9 @@ def pieces_of(tokenizer: Tokenizer, order: Sequence[int]) -> dict[str, int]:
 
 def write_vocabulary(tokenizers: Tokenizers, order: Sequence[Sequence[int]], folder: Path) -> None:
     """Write vocab.json, and target_vocab.json where the sides have two vocabularies."""
-    write_json(folder / "vocab.json", pieces_of(tokenizers.source, order[0]))
+    stacks.write_json(folder / "vocab.json", pieces_of(tokenizers.source, order[0]))
     if not tokenizers.same_ids:
-        write_json(folder / "target_vocab.json", pieces_of(tokenizers.target, order[1]))
+        stacks.write_json(folder / "target_vocab.json", pieces_of(tokenizers.target, order[1]))
 
 
 def config_of(run: Run, model: TransformerModel, order: Sequence[Sequence[int]]) -> dict[str, Any]:
@@ -305,7 +309,7 @@ def config_of(run: Run, model: TransformerModel, order: Sequence[Sequence[int]])
         "architectures": ["MarianMTModel"],
         "model_type": "marian",
         "is_encoder_decoder": True,
-        **StackSizes.of(config).config(),
+        **stacks.StackSizes.of(config).config(),
         "vocab_size": len(order[0]),
         "decoder_vocab_size": len(order[1]),
         "max_position_embeddings": run.settings.data.longest + 1,
@@ -323,3 +327,91 @@ def config_of(run: Run, model: TransformerModel, order: Sequence[Sequence[int]])
         "forced_eos_token_id": recorded.get("forced_eos_token_id"),
         "dtype": "float32",
     }
+
+
+class Foreign(NamedTuple):
+    """A tokenizer that is not the model's own: its tokenizers, the row of each name, and what stands around texts."""
+
+    tokenizers: Tokenizers
+    rows: dict[str, int]
+    around: dict[str, list[str]]
+    note: str
+
+
+def numbers_the_model(folder: Path) -> bool:
+    """Return whether a folder's tokenizer.json numbers the rows of its model, as vocab.json would."""
+    config, names = read_table(folder / "config.json"), listed_pieces(folder)
+    rows = {name: row for row, name in enumerate(names)}
+    special = (("eos_token_id", "</s>"), ("pad_token_id", "<pad>"))
+    right = all(config.get(key) == rows.get(piece) for key, piece in special)
+    return right and len(rows) == len(names) == config.get("vocab_size")
+
+
+def read_foreign_tokenizer(folder: Path) -> Foreign:
+    """Read a tokenizer.json that does not number the rows of the model."""
+    path = folder / "config.json"
+    config, names, content = read_table(path), listed_pieces(folder), read(folder / TOKENIZER)
+    size = stacks.whole(config, "vocab_size", 2**24, path)
+    if len(names) > size:
+        raise DataError(f"{folder / TOKENIZER}: {len(names):,} pieces, expected at most {size:,}, as config.json says")
+    end, start = (whole_row(config, key, size, path) for key in ("eos_token_id", "decoder_start_token_id"))
+    model = content["model"]
+    unknown = model.get("unk_id")
+    unknown = unknown if type(unknown) is int else names.index("<unk>") if "<unk>" in names else -1
+    if unknown in (end, start, -1):
+        raise DataError(
+            f"{folder / TOKENIZER}: no unknown piece in it, expected one beside those that config.json names"
+        )
+    ids = dict(zip(special_pieces.SPECIAL, range(4), strict=True))
+    rows = {"<pad>": start, "</s>": end, "<unk>": unknown}
+    own = dict(zip(rows.values(), rows, strict=True))  # the name of every row
+    hidden = {token["content"] for token in content.get("added_tokens") or [] if token.get("special")}
+    for row in range(size):
+        if row in own:
+            continue
+        name = names[row] if row < len(names) else f"{MADE_UP}{row - len(names):05d}"
+        name = f"<their-{row}>" if name in ids or name in hidden else name
+        ids[name], rows[name], own[row] = len(ids), row, name
+    if isinstance(model["vocab"], list):
+        scores = {own[row]: scored[1] for row, scored in enumerate(model["vocab"]) if row < len(names)}
+        vocabulary: Any = [
+            [name, 0.0 if name in special_pieces.SPECIAL else scores.get(name, NEVER_CUT)] for name in ids
+        ]
+        model = {**model, "type": "Unigram", "vocab": vocabulary, "unk_id": ids["<unk>"]}
+    else:
+        model = {**model, "vocab": ids}
+    special = [name for name in ids if name in special_pieces.SPECIAL or name.startswith("<their-")]
+    added = [special_pieces.describe(ids[name], name, special=True) for name in special]
+    around = surroundings(content, names, own)
+    content = {**content, "model": model, "added_tokens": added, "post_processor": None}
+    note = (
+        f"{folder / TOKENIZER} has {len(names):,} pieces, and the model {size:,} rows: it may be another model's, and "
+        "cut texts into pieces that this one does not know; put the model's own vocab.json there, and import it again."
+    )
+    return Foreign(Tokenizers(open_tokenizer(content, str(folder / TOKENIZER))), rows, around, note)
+
+
+def whole_row(config: Mapping[str, Any], key: str, size: int, path: Path) -> int:
+    """Return a row that a configuration names."""
+    value = config.get(key)
+    if type(value) is not int or not 0 <= value < size:
+        raise DataError(f"{path}: {key} is {show_value(value)}, expected a row from 0 to {size - 1:,}")
+    return value
+
+
+def surroundings(content: Mapping[str, Any], names: list[str], own: Mapping[int, str]) -> dict[str, list[str]]:
+    """Return what a template puts before and after a text, under the names here."""
+    template = content.get("post_processor")
+    single = (
+        template.get("single") if isinstance(template, dict) and template.get("type") == "TemplateProcessing" else None
+    )
+    around: dict[str, list[str]] = {"before": [], "after": []}
+    side = "before"
+    for part in single if isinstance(single, list) else []:
+        if isinstance(part, dict) and "Sequence" in part:
+            side = "after"
+        elif isinstance(part, dict) and isinstance(part.get("SpecialToken"), dict):
+            piece = part["SpecialToken"].get("id")
+            if piece in names:
+                around[side].append(own[len(names) - 1 - names[::-1].index(piece)])
+    return {key: pieces for key, pieces in around.items() if pieces}

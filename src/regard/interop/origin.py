@@ -16,8 +16,8 @@ from torch import Tensor
 
 from regard.config import show_value
 from regard.errors import ArgumentError, DataError, RegardError, VerificationError
+from regard.interop.folders import hash_file
 from regard.interop.formats import FORMATS, Imported
-from regard.interop.manifest import hash_file
 from regard.interop.numbering import m2m100_rows, marian_rows, nllb_rows, read_object, written_rows
 from regard.interop.stacks import read_tensors
 from regard.io import disk, packs, reading

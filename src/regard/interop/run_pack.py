@@ -24,13 +24,7 @@ from regard.io import disk, packs, reading
 from regard.tasks import CARD, ON_CARD, require_run, summarise
 from regard.training import BASE, Checkpoints, checkpoint_files, read_checkpoint, read_manifest
 
-ALONGSIDE = (
-    "tokenizer.json",
-    unknown_words.FILE,
-    language_profile.FILE,
-    sentence_share.FILE,
-    alignment_settings.FILE,
-)
+ALONGSIDE = ("tokenizer.json", unknown_words.FILE, language_profile.FILE, sentence_share.FILE, alignment_settings.FILE)
 DATE = (1980, 1, 1, 0, 0, 0)  # of every member: the earliest that a zip file can say
 
 

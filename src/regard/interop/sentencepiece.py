@@ -1,13 +1,17 @@
-"""SentencePiece's model files become tokenizers of Regard, which need no `sentencepiece` to run.
+"""SentencePiece's model files become tokenizers of Regard, which need no `sentencepiece` to run, and are written again.
 
 Of the file, a protocol buffer, the few fields are read here that decide how a text is cut: the pieces with scores and
 types, the kind of model, and the normalisation with its table of characters (sentencepiece_model.proto).
+
+A tokenizer.json that has such a segmentation beside its numbering is written as a model file, with which
+`sentencepiece` itself cuts texts as it did with the file that was imported. Words that were added to the vocabulary can
+be in it as unused pieces: no text is cut into them, and they can be read back.
 """
 
 import base64
 import math
 import struct
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,13 +19,15 @@ from typing import Any
 import numpy as np
 
 from regard.config import visible
-from regard.data import BYTES, Charsmap, special_pieces, tokenizer_checks
+from regard.data import BYTES, Charsmap, Tokenizer, special_pieces, tokenizer_checks
 from regard.errors import DataError
 from regard.io import reading
 
 NORMAL, UNKNOWN, CONTROL, FIXED, UNUSED, BYTE = range(1, 7)
 KINDS = {1: "unigram", 2: "bpe", 3: "word", 4: "char"}
 SURFACE = " \u2047 "  # what an unknown piece is written as
+FIRST = {"<unk>": (0.0, UNKNOWN), "<s>": (0.0, CONTROL), "</s>": (0.0, CONTROL)}
+NUMBERS = {kind: number for number, kind in KINDS.items()}
 
 
 class Malformed(ValueError):
@@ -62,8 +68,8 @@ def convert(path: Path, ids: Mapping[str, int] | None = None, *, tags: Collectio
         content = assemble(ids, tags)
         tokenizer_checks.check_vocabulary(content, str(path))
     vocabulary = content["model"]["vocab"]
-    by_type = {
-        kind: {piece: shortest(score) for piece, score, own in model.pieces if own == kind}
+    by_type = {  # scores as the shortest decimals that are the same in single precision
+        kind: {piece: float(str(np.float32(score))) for piece, score, own in model.pieces if own == kind}
         for kind in (NORMAL, FIXED, UNUSED, CONTROL)
     }
     section = {
@@ -91,11 +97,6 @@ def convert(path: Path, ids: Mapping[str, int] | None = None, *, tags: Collectio
 def is_code(tag: str) -> bool:
     """Return whether a piece is a language code as Marian's folders write them: >>deu<<."""
     return tag.startswith(">>") and tag.endswith("<<")
-
-
-def shortest(score: float) -> float:
-    """Return the shortest decimal that is the same score in single precision."""
-    return float(str(np.float32(score)))
 
 
 def assemble(ids: Mapping[str, int], tags: Collection[str]) -> dict[str, Any]:
@@ -140,11 +141,11 @@ def read_model(path: Path) -> SentencePieceModel:
 def parse(data: bytes) -> SentencePieceModel:
     """Parse a ModelProto."""
     model, parts = SentencePieceModel(), dict[int, dict[int, Any]]()
-    for number, value in fields(data):
+    for number, value in read_fields(data):
         if number == 1:
             model.pieces.append(parse_piece(value, len(model.pieces)))
         elif number in (2, 3, 5):
-            parts[number] = parts.get(number, {}) | dict(fields(value))
+            parts[number] = parts.get(number, {}) | dict(read_fields(value))
     if not model.pieces or 2 not in parts or 3 not in parts:
         what = "no pieces" if not model.pieces else "no settings behind its pieces, it may be cut short"
         raise Malformed(what)
@@ -184,7 +185,7 @@ def check(model: SentencePieceModel) -> None:
 
 def parse_piece(data: Any, i: int) -> tuple[str, float, int]:
     """Parse a piece: its text, score and type."""
-    values = dict(fields(data))
+    values = dict(read_fields(data))
     piece, score, kind = text(values.get(1), ""), values.get(2, b"\0\0\0\0"), values.get(3, NORMAL)
     if not isinstance(score, bytes) or len(score) != 4 or not isinstance(kind, int):
         raise Malformed(f"piece {i} has no score or type")
@@ -206,20 +207,20 @@ def text(value: Any, default: str) -> str:
         raise Malformed("a text in it is not UTF-8") from None
 
 
-def fields(data: Any) -> Iterator[tuple[int, Any]]:
+def read_fields(data: Any) -> Iterator[tuple[int, Any]]:
     """Yield the fields of a message: numbers as int, anything else as bytes."""
     if not isinstance(data, bytes):
         raise Malformed("a field has another type than expected")
     at = 0
     while at < len(data):
-        key, at = varint(data, at)
+        key, at = read_varint(data, at)
         number, wire = key >> 3, key & 7
         if wire == 0:
-            value, at = varint(data, at)
+            value, at = read_varint(data, at)
             yield number, value
             continue
         if wire == 2:
-            size, at = varint(data, at)
+            size, at = read_varint(data, at)
         elif wire in (1, 5):
             size = 8 if wire == 1 else 4
         else:
@@ -230,7 +231,7 @@ def fields(data: Any) -> Iterator[tuple[int, Any]]:
         at += size
 
 
-def varint(data: bytes, at: int) -> tuple[int, int]:
+def read_varint(data: bytes, at: int) -> tuple[int, int]:
     """Read a number of seven bits a byte, and return where it ends."""
     value = shift = 0
     while True:
@@ -241,3 +242,68 @@ def varint(data: bytes, at: int) -> tuple[int, int]:
         at, shift = at + 1, shift + 7
         if byte < 0x80:
             return value, at
+
+
+def list_pieces(tokenizer: Tokenizer) -> dict[str, tuple[float, int]]:
+    """Return the pieces of a model file with scores and types: <unk>, <s> and </s>, then all in the order of their ids.
+
+    Pieces that the vocabulary does not have come last.
+    """
+    section, vocabulary = tokenizer.content["regard"]["sentencepiece"], tokenizer.content["model"]["vocab"]
+    pieces = {piece: (float(score), NORMAL) for piece, score in section["pieces"].items()}
+    pieces |= {piece: (float(score), FIXED) for piece, score in section["fixed"].items()}
+    pieces |= {piece: (float(score), UNUSED) for piece, score in section["unused"].items()}
+    pieces |= dict.fromkeys(section["control"], (0.0, CONTROL))
+    if section["bytes"]:
+        pieces |= dict.fromkeys(BYTES, (0.0, BYTE))
+    ordered = sorted(pieces, key=lambda piece: vocabulary.get(piece, math.inf))
+    return {**FIRST, **{piece: pieces[piece] for piece in ordered if piece not in FIRST}}
+
+
+def write_model(tokenizer: Tokenizer, path: Path, words: Iterable[str] = ()) -> None:
+    """Write the model file of a tokenizer; `words` are pieces to have behind its own."""
+    section = tokenizer.content["regard"]["sentencepiece"]
+    pieces = list_pieces(tokenizer)
+    # The last of all merges, which is taken back: no other cut changes.
+    lowest = min(score for score, _ in pieces.values()) - 1
+    pieces |= {word: (lowest, UNUSED) for word in words if word not in pieces}
+    training = {
+        3: NUMBERS[section["kind"]],
+        4: len(pieces),
+        24: section["suffix"],
+        35: section["bytes"],
+        **{number: place for place, number in enumerate((40, 41, 42))},  # ids of <unk>, <s> and </s>
+        43: -1,  # no padding
+        44: section["unknown"],
+        **{number: piece for piece, number in zip(FIRST, (45, 46, 47), strict=True)},
+    }
+    normalisation = {1: "regard", 2: base64.b64decode(section["charsmap"])}
+    normalisation |= {3: section["prefix"], 4: section["squeeze"], 5: section["escape"]}
+    rows = [write_field(1, write_message({1: piece, 2: score, 3: kind})) for piece, (score, kind) in pieces.items()]
+    path.write_bytes(
+        b"".join([*rows, write_field(2, write_message(training)), write_field(3, write_message(normalisation))])
+    )
+
+
+def write_message(values: Mapping[int, Any]) -> bytes:
+    """Write the fields of a message."""
+    return b"".join(write_field(number, value) for number, value in values.items())
+
+
+def write_field(number: int, value: Any) -> bytes:
+    """Write a field: a float in single precision, a whole number, a text or bytes."""
+    if isinstance(value, float):
+        return write_varint(number << 3 | 5) + struct.pack("<f", value)
+    if isinstance(value, int):
+        return write_varint(number << 3) + write_varint(int(value) % (1 << 64))
+    data = value.encode() if isinstance(value, str) else value
+    return write_varint(number << 3 | 2) + write_varint(len(data)) + data
+
+
+def write_varint(value: int) -> bytes:
+    """Write a number of seven bits a byte."""
+    parts = bytearray()
+    while value > 0x7F:
+        parts.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*parts, value])

@@ -11,7 +11,7 @@ from typing import Any
 
 from regard.data import Tokenizer, Tokenizers, language_pieces, special_pieces
 from regard.interop.numbering import LANGUAGE_CODES, MADE_UP, MODEL
-from regard.interop.sentencepiece_writer import FIRST, list_pieces, write_model
+from regard.interop.sentencepiece import FIRST, list_pieces, write_model
 from regard.interop.stacks import write_json
 
 

@@ -5,10 +5,9 @@ from typing import TYPE_CHECKING
 from regard.door import door
 
 if TYPE_CHECKING:
-    from regard.serving.run_names import parse_runs
     from regard.serving.server import run_server
     from regard.serving.service import Service
-    from regard.serving.settings import LOG_FORMAT, ServeSettings
+    from regard.serving.settings import LOG_FORMAT, ServeSettings, parse_runs
 
 __all__ = [
     "LOG_FORMAT",
@@ -21,9 +20,8 @@ __all__ = [
 __getattr__, __dir__ = door(
     __name__,
     {
-        "run_names": "parse_runs",
         "server": "run_server",
         "service": "Service",
-        "settings": "LOG_FORMAT ServeSettings",
+        "settings": "LOG_FORMAT ServeSettings parse_runs",
     },
 )

@@ -16,25 +16,13 @@ from starlette.responses import JSONResponse, StreamingResponse
 from regard import __version__
 from regard.decoding import Options
 from regard.errors import RegardError
+from regard.serving import requests
 from regard.serving.answers import error_of
 from regard.serving.guard import FAULT, Guard
 from regard.serving.libretranslate.routes import add_libretranslate
 from regard.serving.page import add_page
-from regard.serving.requests import (
-    AlignRequest,
-    ApiError,
-    CaptionRequest,
-    ClassifyRequest,
-    LookRequest,
-    SampleRequest,
-    ScoreRequest,
-    TranslateRequest,
-    parse_request,
-    read_json,
-)
 from regard.serving.schemas import describe_route, route_name
 from regard.serving.service import Service
-from regard.serving.text_log import log_texts
 
 GONE = 499  # the client has closed the connection
 
@@ -55,7 +43,7 @@ def make_app(service: Service) -> Guard | CORSMiddleware:
     async def refuse(request: Request, error: HTTPException) -> Response:
         code = {404: "not_found", 405: "wrong_method"}.get(error.status_code, "invalid_request")
         message = f"{request.method} {request.url.path}: {str(error.detail).lower()}"
-        return respond(ApiError(error.status_code, code, message, headers=dict(error.headers or {})))
+        return respond(requests.ApiError(error.status_code, code, message, headers=dict(error.headers or {})))
 
     @app.exception_handler(RegardError)
     async def refuse_known(request: Request, error: RegardError) -> Response:
@@ -67,83 +55,85 @@ def make_app(service: Service) -> Guard | CORSMiddleware:
 
     @app.exception_handler(Exception)
     async def fail(request: Request, error: Exception) -> Response:  # the guard logs it
-        return respond(ApiError(500, "internal", FAULT))
+        return respond(requests.ApiError(500, "internal", FAULT))
 
     async def read(request: Request, cls: type) -> tuple[Any, Options, dict[str, Any]]:
-        table = read_json(await request.body())
+        table = requests.read_json(await request.body())
         parsed: Any
-        parsed, options = parse_request(cls, table, settings)
+        parsed, options = requests.parse_request(cls, table, settings)
         if settings.log_texts:
-            log_texts(request.url.path, table)
+            requests.log_texts(request.url.path, table)
         return parsed, options, options_given(table, options)
 
-    @app.post("/v1/translate", **describe_route("translate", TranslateRequest, settings))
+    @app.post("/v1/translate", **describe_route("translate", requests.TranslateRequest, settings))
     async def translate(request: Request) -> Response:
-        parsed, options, _ = await read(request, TranslateRequest)
+        parsed, options, _ = await read(request, requests.TranslateRequest)
         if parsed.stream:
             return await stream(service, service.translate_stream(parsed, options))
         return await finish(service, request, service.translate(parsed, options))
 
-    @app.post("/v1/sample", **describe_route("sample", SampleRequest, settings))
+    @app.post("/v1/sample", **describe_route("sample", requests.SampleRequest, settings))
     async def sample(request: Request) -> Response:
-        parsed, _, given = await read(request, SampleRequest)
+        parsed, _, given = await read(request, requests.SampleRequest)
         if parsed.count > settings.texts:
             message = f"count: {parsed.count:,} given, expected at most {settings.texts:,} on this server"
-            raise ApiError(422, "invalid_value", message, "count")
+            raise requests.ApiError(422, "invalid_value", message, "count")
         if parsed.stream:
             return await stream(service, service.sample_stream(parsed, given))
         return await finish(service, request, service.sample(parsed, given))
 
-    @app.post("/v1/score", **describe_route("score", ScoreRequest, settings))
+    @app.post("/v1/score", **describe_route("score", requests.ScoreRequest, settings))
     async def score(request: Request) -> Response:
-        parsed, _, _ = await read(request, ScoreRequest)
+        parsed, _, _ = await read(request, requests.ScoreRequest)
         require_texts(parsed.texts)
         return await finish(service, request, service.score(parsed))
 
-    @app.post("/v1/align", **describe_route("align", AlignRequest, settings))
+    @app.post("/v1/align", **describe_route("align", requests.AlignRequest, settings))
     async def align(request: Request) -> Response:
-        parsed, _, _ = await read(request, AlignRequest)
+        parsed, _, _ = await read(request, requests.AlignRequest)
         require_texts(parsed.texts)
         return await finish(service, request, service.align(parsed))
 
-    @app.post("/v1/look", **describe_route("look", LookRequest, settings))
+    @app.post("/v1/look", **describe_route("look", requests.LookRequest, settings))
     async def look(request: Request) -> Response:
         if is_form(request):
             async with open_upload(request, service) as (table, files):
-                parsed, options = parse_request(LookRequest, table, settings)
+                parsed, options = requests.parse_request(requests.LookRequest, table, settings)
                 given = options_given(table, options)
                 return await finish(service, request, service.look_at_picture(parsed, files, given))
-        parsed, _, given = await read(request, LookRequest)
+        parsed, _, given = await read(request, requests.LookRequest)
         return await finish(service, request, service.look(parsed, given))
 
-    @app.post("/v1/classify", **describe_route("classify", ClassifyRequest, settings))
+    @app.post("/v1/classify", **describe_route("classify", requests.ClassifyRequest, settings))
     async def classify(request: Request) -> Response:
         if is_form(request):
             async with open_upload(request, service) as (table, files):
-                parsed, _ = parse_request(CaptionRequest, table, settings)
+                parsed, _ = requests.parse_request(requests.CaptionRequest, table, settings)
                 model = service.pick(parsed.model, "classify")
                 if model.run.settings.data.reads != "pictures":
                     message = f"{model.name}: reads texts, expected JSON with texts"
-                    raise ApiError(422, "invalid_value", message, "texts")
+                    raise requests.ApiError(422, "invalid_value", message, "texts")
 
                 async def label() -> dict[str, Any]:
                     return await service.classify(model.name, await service.decode(model, files))
 
                 return await finish(service, request, label())
-        parsed, _, _ = await read(request, ClassifyRequest)
+        parsed, _, _ = await read(request, requests.ClassifyRequest)
         require_texts(parsed.texts)
         model = service.pick(parsed.model, "classify")
         if model.run.settings.data.reads == "pictures":
-            raise ApiError(422, "invalid_value", f"{model.name}: reads pictures, expected them uploaded", "texts")
+            raise requests.ApiError(
+                422, "invalid_value", f"{model.name}: reads pictures, expected them uploaded", "texts"
+            )
         return await finish(service, request, service.classify(model.name, parsed.texts))
 
-    @app.post("/v1/caption", **describe_route("caption", CaptionRequest, settings))
+    @app.post("/v1/caption", **describe_route("caption", requests.CaptionRequest, settings))
     async def caption(request: Request) -> Response:
         if not is_form(request):
             message = "Content-Type: expected multipart/form-data with a part named pictures for each picture"
-            raise ApiError(415, "wrong_type", message, "Content-Type")
+            raise requests.ApiError(415, "wrong_type", message, "Content-Type")
         async with open_upload(request, service) as (table, files):
-            parsed, options = parse_request(CaptionRequest, table, settings)
+            parsed, options = requests.parse_request(requests.CaptionRequest, table, settings)
             model = service.pick(parsed.model, "caption")
 
             async def write() -> dict[str, Any]:
@@ -189,7 +179,7 @@ def make_app(service: Service) -> Guard | CORSMiddleware:
     )
 
 
-def respond(error: ApiError) -> JSONResponse:
+def respond(error: requests.ApiError) -> JSONResponse:
     """Answer with an error."""
     return JSONResponse(error.body, error.status, headers=error.headers)
 
@@ -207,7 +197,7 @@ def options_given(table: dict[str, Any], options: Options) -> dict[str, Any]:
 def require_texts(texts: tuple[str, ...]) -> None:
     """Refuse a request without texts."""
     if not texts:
-        raise ApiError(422, "invalid_value", "texts: missing, expected a list of texts", "texts")
+        raise requests.ApiError(422, "invalid_value", "texts: missing, expected a list of texts", "texts")
 
 
 async def finish(service: Service, request: Request, work: Coroutine[Any, Any, dict[str, Any]]) -> Response:
@@ -236,22 +226,22 @@ def dump(answer: dict[str, Any]) -> bytes:
     return json.dumps(answer, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
 
 
-def known(error: Exception) -> ApiError:
+def known(error: Exception) -> requests.ApiError:
     """The answer to an error; a fault of the server's own is raised again, and logged."""
     from regard.serving.worker import WorkerError
 
     if isinstance(error, WorkerError):
-        return ApiError(503, "worker_stopped", str(error))
+        return requests.ApiError(503, "worker_stopped", str(error))
     answer = error_of(error)
     if answer is None:
         raise error
     return answer
 
 
-def deadline(service: Service) -> ApiError:
+def deadline(service: Service) -> requests.ApiError:
     """The answer to a request that takes too long."""
     message = f"the request took more than {service.settings.seconds:g} s; send less at once, or try again"
-    return ApiError(504, "deadline", message)
+    return requests.ApiError(504, "deadline", message)
 
 
 async def wait_until_gone(request: Request) -> None:
@@ -313,27 +303,29 @@ async def read_upload(request: Request, service: Service) -> tuple[dict[str, Any
     except HTTPException as error:
         if "files" in error.detail.lower():
             message = f"pictures: more than {settings.pictures + 1} given, expected at most {settings.pictures}"
-            raise ApiError(413, "too_large", message, "pictures") from None
+            raise requests.ApiError(413, "too_large", message, "pictures") from None
         raise
     files: list[tuple[str, Any]] = []
     table: dict[str, Any] = {}
     for name, value in form.multi_items():
         if not isinstance(value, UploadFile):
             if name in table:
-                raise ApiError(422, "invalid_value", f"{name[:80]}: given twice, expected one value", name[:80])
+                raise requests.ApiError(
+                    422, "invalid_value", f"{name[:80]}: given twice, expected one value", name[:80]
+                )
             table[name] = read_field(str(value))
             continue
         if name != "pictures":
-            raise ApiError(422, "invalid_value", f"{name[:80]}: no such part, expected pictures", name[:80])
+            raise requests.ApiError(422, "invalid_value", f"{name[:80]}: no such part, expected pictures", name[:80])
         if (value.size or 0) > settings.picture_bytes:
             message = f"pictures: {value.size:,} bytes given, expected at most {settings.picture_bytes:,} a picture"
-            raise ApiError(413, "too_large", message, "pictures")
+            raise requests.ApiError(413, "too_large", message, "pictures")
         files.append((f"pictures[{len(files)}]", value.file))
     if not files:
-        raise ApiError(422, "invalid_value", "pictures: missing, expected at least one file", "pictures")
+        raise requests.ApiError(422, "invalid_value", "pictures: missing, expected at least one file", "pictures")
     if len(files) > settings.pictures:
         message = f"pictures: {len(files)} given, expected at most {settings.pictures}"
-        raise ApiError(413, "too_large", message, "pictures")
+        raise requests.ApiError(413, "too_large", message, "pictures")
     return table, files
 
 

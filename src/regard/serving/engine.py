@@ -16,6 +16,7 @@ by step, in turn with the rest. On a CPU everything is.
 import math
 import time
 from collections.abc import Iterable, Sequence
+from itertools import islice
 from typing import Any
 
 import torch
@@ -31,7 +32,9 @@ from regard.decoding import (
     serves,
     to_bfloat16,
 )
+from regard.errors import RegardError
 from regard.models import Model
+from regard.run import Run
 from regard.serving.jobs import Job, Outcome, Update
 from regard.serving.lanes import HostLane, Lane, SlotLane, check_job
 
@@ -45,6 +48,9 @@ CREDIT = 0.02  # seconds by which a lane that was idle comes before the others
 SLACK = 0.01  # seconds that a lane may be ahead of another whose steps are under way: a device is never without work
 STEADY = 128  # sentences in slots of several rows from which greedy requests are searched beside them
 PREFIX = 64  # tokens of a prefix that fit into a slot
+BUDGET = {False: 4096, True: 8192}  # source tokens × hypotheses that wait: of short requests, and of long ones
+BATCH = {False: 2048, True: 4096}  # of one batch
+Key = tuple[bool, Options]
 
 
 class Engine:
@@ -250,3 +256,100 @@ class Engine:
     def jobs(self) -> Sequence[Job]:
         """The jobs that are here."""
         return list(self.lanes)
+
+
+class BatchEngine:
+    """Searches with a run's engine; for one thread."""
+
+    captures = 0
+
+    def __init__(self, run: Run):
+        self.run = run
+        self.lanes: dict[Job, Key] = {}
+        self.waiting: dict[Key, dict[Job, None]] = {}  # whose turn it is comes first
+        self.costs = {False: 0, True: 0}
+
+    def warm(self, example: Any) -> None:
+        """Search once for an example, so that the first request does not wait for what is done once."""
+        if example is not None:
+            self.run.engine.search([example], Options(beam=1, longest=3))
+
+    @property
+    def active(self) -> bool:
+        """Whether there is anything to do."""
+        return bool(self.lanes)
+
+    @property
+    def places(self) -> int:
+        """Sentences that are here."""
+        return len(self.lanes)
+
+    def jobs(self) -> Sequence[Job]:
+        """The jobs that are here."""
+        return list(self.lanes)
+
+    def room(self, bulk: bool) -> int:
+        """What jobs of short requests, or of long ones, may cost that are added now."""
+        return BUDGET[bulk] - self.costs[bulk]
+
+    def idle(self, bulk: bool) -> bool:
+        """Whether no job of short requests, or of long ones, is here."""
+        return not self.costs[bulk]
+
+    def add(self, jobs: Iterable[Job]) -> None:
+        """Take jobs in."""
+        for job in jobs:
+            key = job.bulk, job.options
+            self.lanes[job] = key
+            self.waiting.setdefault(key, {})[job] = None
+            self.costs[job.bulk] += job.cost
+
+    def cancel(self, job: Job) -> None:
+        """Let a job go."""
+        if job in self.lanes:
+            self.remove(job)
+
+    def remove(self, job: Job) -> None:
+        """Count a job no more."""
+        key = self.lanes.pop(job)
+        self.costs[job.bulk] -= job.cost
+        del self.waiting[key][job]
+        if not self.waiting[key]:
+            del self.waiting[key]
+
+    def advance(self) -> list[Update]:
+        """Search the next batch; what came of it."""
+        if not self.waiting:
+            return []
+        key = next(iter(self.waiting))
+        line = self.waiting.pop(key)
+        self.waiting[key] = line  # behind the others
+        batch = self.take_batch(line, BATCH[key[0]])
+        updates: list[Update] = list(zip(batch, self.search(batch, key[1]), strict=True))
+        for job in batch:
+            self.remove(job)
+        return updates
+
+    @staticmethod
+    def take_batch(line: dict[Job, None], budget: int) -> list[Job]:
+        """Return the first jobs of a line, of so much cost together; one at least."""
+        count, cost = 0, 0
+        for job in line:
+            cost += job.cost
+            if count and cost > budget:
+                break
+            count += 1
+        return list(islice(line, count))
+
+    def search(self, jobs: Sequence[Job], options: Options) -> Sequence[Outcome]:
+        """Search for jobs together; where one of them is refused, each by itself."""
+        try:
+            prefixes = [list(job.prefix) for job in jobs] if any(job.prefix for job in jobs) else None
+            results: list[SearchResult] = self.run.engine.search(
+                [job.source for job in jobs], options, prefixes=prefixes
+            )
+            return results
+        except RegardError as error:
+            return [error] if len(jobs) == 1 else [outcome for job in jobs for outcome in self.search([job], options)]
+        except Exception as error:  # a fault of its own is that of this batch alone
+            return [error] * len(jobs)

@@ -23,9 +23,7 @@ import torch
 from regard.errors import RegardError
 from regard.kernels import settle_memory
 from regard.run import Run
-from regard.serving import calls  # noqa: F401 (what will be called is imported before the first request)
-from regard.serving.batch_engine import BatchEngine
-from regard.serving.engine import Engine
+from regard.serving.engine import BatchEngine, Engine
 from regard.serving.jobs import Job
 from regard.serving.settings import LOG_FORMAT, ServeSettings
 from regard.serving.worker import CallOutcome, call_with, open_engine

@@ -22,35 +22,15 @@ from regard.serving.settings import ServeSettings
 PAGE, FRAME = "/", "/look"
 # In the order they build on one another; each holds one idea.
 SCRIPTS = (
-    "elements",
-    "sentences",
-    "server",
-    "field",
-    "marks",
-    "words",
-    "translator",
-    "alternatives",
-    "frame",
-    "notices",
-    "history",
-    "sharing",
-    "pane",
-    "translate",
-    "pictures",
-    "documents",
-    "sample",
-    "main",
-)
+    "elements", "sentences", "server", "field", "marks", "words", "translator", "alternatives", "frame", "notices",
+    "history", "sharing", "pane", "translate", "pictures", "documents", "sample", "main",
+)  # fmt: skip
 STYLES = ("page", "text", "panels", "paper")
 LIMITS = ("characters", "texts", "look_words", "picture_bytes", "output_tokens", "beam", "seconds")
 OURS = "default-src 'none'; script-src '{script}'; style-src '{style}'; base-uri 'none'; form-action 'none'; "
 PAGE_POLICY = OURS + "connect-src 'self'; img-src blob: data:; frame-src 'self'; frame-ancestors 'none'"
 FRAME_POLICY = OURS + "img-src data:; frame-ancestors 'self'"
-HEADERS = {
-    "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
-    "Cache-Control": "no-cache",
-}
+HEADERS = {"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", "Cache-Control": "no-cache"}
 
 
 def add_page(app: FastAPI, settings: ServeSettings) -> None:

@@ -13,7 +13,6 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
 from concurrent.futures import Future
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
@@ -24,11 +23,9 @@ import torch
 
 from regard.decoding import Output, SearchResult
 from regard.errors import RegardError
-from regard.run import Run
 from regard.serving.engine_process import Plan, Ready, Report
-from regard.serving.jobs import Job, Update, WaitingLine
-from regard.serving.settings import ServeSettings
-from regard.serving.worker import STOPPED, Counters, WorkerError
+from regard.serving.jobs import Job, Update
+from regard.serving.worker import STOPPED, WorkerError, WorkerThread
 
 # What is on the path here is there, too: a plugin may lie beside the program.
 PROGRAM = """import json, sys
@@ -40,26 +37,12 @@ SIGNALS = {signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTE
 log = logging.getLogger("regard.serving")
 
 
-class ProcessWorker(threading.Thread):
-    """A thread with a process that opens a run on its device, and searches what waits in a line until it is closed."""
+class ProcessWorker(WorkerThread):
+    """A worker whose engine is in a process of its own."""
 
-    def __init__(
-        self,
-        name: str,
-        device: str,
-        open_run: Callable[[str], Run],
-        line: WaitingLine,
-        counters: Counters,
-        settings: ServeSettings,
-        stopped: Callable[[], None] = lambda: None,
-    ):
-        super().__init__(name=f"regard {name} {device}", daemon=True)
-        self.device, self.open_run, self.line, self.counters = device, open_run, line, counters
-        self.settings, self.stopped = settings, stopped
-        self.opened: Run | None = None  # in this process, nothing is
+    def __init__(self, *arguments: Any):
+        super().__init__(*arguments)
         self.process: subprocess.Popen[bytes] | None = None
-        self.failure: BaseException | None = None
-        self.started = threading.Event()  # it is ready, or has failed
         self.captures = 0
         self.lock = threading.Lock()  # of what follows
         self.over = False  # nothing comes back any more
@@ -73,7 +56,7 @@ class ProcessWorker(threading.Thread):
     @property
     def ready(self) -> bool:
         """Whether it serves."""
-        return self.started.is_set() and self.failure is None and not self.over and self.is_alive()
+        return super().ready and not self.over
 
     @property
     def places(self) -> int:

@@ -6,6 +6,8 @@ is made from the same declarations.
 
 import dataclasses
 import json
+import logging
+import re
 import types
 import typing
 from collections.abc import Mapping
@@ -22,6 +24,10 @@ LISTS = ("texts", "prefixes", "targets")  # fields of texts
 ONE_TEXT = ("prefix", "text", "target")
 EXAMPLES = {"source_language": ("en", "eng_Latn"), "target_language": ("de", "deu_Latn")}  # of fields
 SEARCH = {each.name: each for each in dataclasses.fields(Options)}
+LONGEST = 100_000  # characters of a line
+SECRET = re.compile(r"key|token|secret|password|authori[sz]ation|credential", re.IGNORECASE)
+HIDDEN = "(not logged)"
+log = logging.getLogger("regard.serving")
 
 
 class ApiError(RegardError):
@@ -280,3 +286,24 @@ def type_of(hint: Any) -> dict[str, Any]:
         (real,) = (each for each in get_args(hint) if each is not type(None))
         return {"type": [plain[real], "null"]}
     return {"type": "array"}
+
+
+def log_texts(path: str, table: dict[str, Any]) -> None:
+    """Write the fields of a request into the log, without what may be a key, however deep it is."""
+    try:
+        line = json.dumps(hide_keys(table), ensure_ascii=True, default=str)
+    except RecursionError:
+        line = "(nested too deeply to be logged)"
+    log.info("%s %s", path, line[:LONGEST])
+
+
+def hide_keys(value: Any) -> Any:
+    """A value without what stands under the name of a key."""
+    if isinstance(value, dict):
+        return {name: HIDDEN if is_secret(name) else hide_keys(each) for name, each in value.items()}
+    return [hide_keys(each) for each in value] if isinstance(value, list | tuple) else value
+
+
+def is_secret(name: str) -> bool:
+    """Return whether a field of this name may hold a key; options of the search do not."""
+    return SECRET.search(name) is not None and name not in ("output_tokens", "tokens")

@@ -19,9 +19,8 @@ import uvicorn
 
 from regard.kernels import settle_memory
 from regard.serving.app import make_app
-from regard.serving.connection import Connection, ReadLimits
+from regard.serving.connection import Connection, Listener, ReadLimits, bind, fit_descriptors
 from regard.serving.libretranslate.language_pairs import LanguageTable
-from regard.serving.listener import Listener, bind, fit_descriptors
 from regard.serving.models import parse_devices, share_threads
 from regard.serving.service import Service
 

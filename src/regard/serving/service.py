@@ -11,20 +11,21 @@ from regard.data import picture_batches
 from regard.decoding import Options, SearchResult
 from regard.errors import ArgumentError
 from regard.run import Run
-from regard.serving.answers import add_unknown, as_table, check_pairs, join_texts, replace_scores, write_texts
-from regard.serving.calls import collect_page, list_alignments, list_links, score_tokens
+from regard.serving.answers import (
+    SplitText,
+    add_unknown,
+    as_table,
+    check_pairs,
+    join_texts,
+    replace_scores,
+    split_texts,
+    write_texts,
+)
 from regard.serving.jobs import Job
 from regard.serving.models import NONE, Languages, ServedModel
 from regard.serving.registry import ModelRegistry, Pending
-from regard.serving.requests import (
-    AlignRequest,
-    ApiError,
-    LookRequest,
-    SampleRequest,
-    ScoreRequest,
-    TranslateRequest,
-)
-from regard.serving.texts import SplitText, split_texts
+from regard.serving.requests import AlignRequest, ApiError, LookRequest, SampleRequest, ScoreRequest, TranslateRequest
+from regard.serving.worker import collect_page, list_alignments, list_links, score_tokens
 from regard.tasks import Classified, Translation, language_model, to_translation, to_translations, translate
 
 SENTENCE = 150  # characters of one, about

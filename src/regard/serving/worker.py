@@ -1,28 +1,35 @@
-"""Workers: a thread for each model and device, which owns the model and all that is computed with it."""
+"""Workers: a thread for each model and device, which owns the model and all that is computed with it.
+
+What a worker is asked to call with its run, between two turns of searches, are functions at the top of this module: in
+another process they are found by their names.
+"""
 
 import contextlib
 import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
+import numpy as np
 import torch
 
-from regard.decoding import SearchResult
+from regard.decoding import SearchResult, batches
 from regard.errors import RegardError
+from regard.inspection import exhibit_of, page_parts
 from regard.kernels import pack_weights
-from regard.run import Run
-from regard.serving.batch_engine import BatchEngine
-from regard.serving.engine import Engine
+from regard.run import Run, surround_run
+from regard.serving.engine import BatchEngine, Engine
 from regard.serving.jobs import Job, Update, WaitingLine
 from regard.serving.settings import ServeSettings
+from regard.tasks import Translation, translate
 
 STOPPED = "the worker of this model has stopped; see the server's log"
 SPAN = 10.0  # seconds over which the rate of sentences is measured
 log = logging.getLogger("regard.serving")
+T = TypeVar("T")
 
 
 class WorkerError(RegardError):
@@ -63,8 +70,8 @@ class Counters:
         return sum(count for _, count in recent) / max(0.5, now - recent[0][0]) if recent else 0.0
 
 
-class Worker(threading.Thread):
-    """A thread that opens a run on its device and searches what waits in a line, until the line is closed."""
+class WorkerThread(threading.Thread):
+    """What works for a model on a device: it opens a run, and searches what waits in a line until it is closed."""
 
     def __init__(
         self,
@@ -79,8 +86,7 @@ class Worker(threading.Thread):
         super().__init__(name=f"regard {name} {device}", daemon=True)
         self.device, self.open_run, self.line, self.counters = device, open_run, line, counters
         self.settings, self.stopped = settings, stopped
-        self.opened: Run | None = None
-        self.engine: Engine | BatchEngine | None = None
+        self.opened: Run | None = None  # in this process
         self.failure: BaseException | None = None
         self.started = threading.Event()  # it is ready, or has failed
 
@@ -88,6 +94,12 @@ class Worker(threading.Thread):
     def ready(self) -> bool:
         """Whether it serves."""
         return self.started.is_set() and self.failure is None and self.is_alive()
+
+
+class Worker(WorkerThread):
+    """A worker that computes in its own thread."""
+
+    engine: Engine | BatchEngine | None = None
 
     @property
     def places(self) -> int:
@@ -206,3 +218,28 @@ def example_of(run: Run) -> Any:
         side = run.settings.data.image_size
         return torch.zeros(3, side, side, dtype=torch.uint8)
     return [3, 4, 5] if run.can("translate") or run.can("sample") else None
+
+
+def call_between(run: Run, function: Callable[[Run], T], around: Mapping[str, tuple[str, ...]]) -> T:
+    """Call a function with the run as it is for other languages."""
+    return function(surround_run(run, around))
+
+
+def list_alignments(run: Run, given: Any) -> list[list[Translation]]:
+    """The translations of some outputs, with their alignments."""
+    return list(translate.add_alignments(run, *given))
+
+
+def score_tokens(run: Run, sources: list[list[int]], targets: list[list[int]]) -> list[batches.Scored]:
+    """The log-probabilities of the tokens of each target."""
+    return run.engine.score(sources, targets)
+
+
+def collect_page(run: Run, item: str | np.ndarray, target: str | None, table: dict[str, Any]) -> dict[str, Any]:
+    """The data of a page of one item."""
+    return page_parts.page_data([exhibit_of(run, item, target=target, **table)])
+
+
+def list_links(run: Run, pairs: list[tuple[str, str]]) -> list[Any]:
+    """The links of each pair of texts."""
+    return list(run.links(pairs))

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from regard.data import Tokenizers
 from regard.decoding import Options, Replay, SearchResult, batches, first_model
-from regard.inspection import AlignmentSettings, attention_coverage, extraction
+from regard.inspection import AlignmentSettings, extraction
 from regard.models import Model
 
 Ids = Sequence[Sequence[int]]
@@ -38,7 +38,7 @@ class Engine(Protocol):
 
     def word_attention(
         self, pairs: Sequence[extraction.Pair], settings: AlignmentSettings
-    ) -> list[attention_coverage.WordAttention]:
+    ) -> list[extraction.WordAttention]:
         """Return these weights, and how much each source word received in all."""
 
     def link_words(self, pairs: Sequence[extraction.Pair], settings: AlignmentSettings) -> list[extraction.Links]:
@@ -74,9 +74,9 @@ class ModelEngine:
 
     def word_attention(
         self, pairs: Sequence[extraction.Pair], settings: AlignmentSettings
-    ) -> list[attention_coverage.WordAttention]:
+    ) -> list[extraction.WordAttention]:
         """Read the weights and what each source word received in a teacher-forced pass."""
-        return attention_coverage.word_attention(first_model(self.model), self.tokenizers, pairs, settings)
+        return extraction.word_attention(first_model(self.model), self.tokenizers, pairs, settings)
 
     def link_words(self, pairs: Sequence[extraction.Pair], settings: AlignmentSettings) -> list[extraction.Links]:
         """Read the links in a teacher-forced pass."""

@@ -13,7 +13,7 @@ from regard.data import UNKNOWN, TableTexts, sentence_shares
 from regard.decoding import Options, Output, Processes, batches, file_translation, first_model, tokens_of
 from regard.errors import ArgumentError, ConfigError
 from regard.evaluation import text_scores
-from regard.inspection import attention_coverage, extraction, teacher_forcing, text_side
+from regard.inspection import extraction, teacher_forcing, text_side
 from regard.io import CHUNK, CHUNK_CUDA, GivenText, Say, SourceLines, UntranslatedReport, formats, ignore, is_keyboard
 from regard.models import KINDS
 from regard.tasks.evaluation import EvaluationReport, evaluate_texts
@@ -301,9 +301,7 @@ def add_alignments(
                 translation = replace(translation, alignment=tuple(links))
             if coverage:
                 received = [] if own is None else own.received.tolist()
-                translation = replace(
-                    translation, untranslated=attention_coverage.untranslated_spans(words, received, tags)
-                )
+                translation = replace(translation, untranslated=extraction.untranslated_spans(words, received, tags))
             translations.append(translation)
         yield translations
 

@@ -7,11 +7,11 @@ and adjectives after the noun. Word alignments and dependency heads, with the na
 derivation: words that stand for the same part of the meaning are linked.
 
 The second edition is text as people write it (`natural`): "I don't like Anna's dog.", with and without a stop at the
-end, a share of the English in lower case as it is typed. It has more words (everyday.txt) and more of what people type:
-"Where is the station?", "This is my brother.", "This pizza is not too bad." In the first edition words stand apart by
-single spaces, punctuation is a word, and so is what an apostrophe cuts off: "l' homme", "j' ai", "Anna 's dog";
-sentences start in lower case unless their first word is a capital by itself. A sentence has exactly one translation:
-"you" is du and tu, "they" is ils, a speaker is masculine, "the teacher" is der Lehrer.
+end, a share of the English in lower case as it is typed. It has more words (everyday.toml) and more of what people
+type: "Where is the station?", "This is my brother.", "This pizza is not too bad." In the first edition words stand
+apart by single spaces, punctuation is a word, and so is what an apostrophe cuts off: "l' homme", "j' ai",
+"Anna 's dog"; sentences start in lower case unless their first word is a capital by itself. A sentence has exactly one
+translation: "you" is du and tu, "they" is ils, a speaker is masculine, "the teacher" is der Lehrer.
 
 Options: `longest` and `shortest`, in English words as the first edition counts them, with the full stop. The longer
 sentences may be, the more relative clauses they have.
@@ -22,11 +22,11 @@ from collections.abc import Callable, Iterator
 
 from regard.data import Example, builtin
 from regard_corpora.phrasebook import english, french, german
-from regard_corpora.phrasebook.derivation import search
+from regard_corpora.phrasebook.analysis import search
 from regard_corpora.phrasebook.grammar import Grammar
+from regard_corpora.phrasebook.lexicon import all_words
 from regard_corpora.phrasebook.meaning import Sentence
 from regard_corpora.phrasebook.natural import STYLES, Style, choose_style, contract, join_words, spell_out
-from regard_corpora.phrasebook.pool import all_words
 from regard_corpora.phrasebook.words import Word, finish, links
 
 __all__ = ["PAIRS", "SEARCH", "Options", "derive", "draw", "every", "find_example"]

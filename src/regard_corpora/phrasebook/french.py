@@ -8,13 +8,14 @@ a direct object before avoir. Elided words end in their apostrophe and stand apa
 
 import itertools
 
-from regard_corpora.phrasebook.inflection import Forms
+from regard_corpora.phrasebook.inflection import forms_of, keyed
 from regard_corpora.phrasebook.lexicon import Phrase, Verb
 from regard_corpora.phrasebook.meaning import (
     ADJECTIVE,
     AND,
     DEGREE,
     DET,
+    INVERTED,
     LINK,
     MANNER,
     MODAL,
@@ -25,7 +26,6 @@ from regard_corpora.phrasebook.meaning import (
     PREDICATE,
     PREPOSITION,
     RELATIVE,
-    TIME,
     TO,
     VERB,
     VERB2,
@@ -39,65 +39,18 @@ from regard_corpora.phrasebook.meaning import (
     Sentence,
     Tense,
 )
-from regard_corpora.phrasebook.words import Word, say
+from regard_corpora.phrasebook.words import Word, add, join, put, say, say_sentence, say_time
 
-__all__ = ["speak", "vowel"]
-
-SUBJECTS = ("je", "tu", "il", "elle", "nous", "ils", "il")
-DIRECT = ("me", "te", "le", "la", "nous", "les", "le")
-INDIRECT = ("me", "te", "lui", "lui", "nous", "leur")
-APART = ("moi", "toi", "lui", "elle", "nous", "eux")
-REFLEXIVE = ("me", "te", "se", "nous", "se")
-OWNERS = (
-    ("mon", "ma", "mes"),
-    ("ton", "ta", "tes"),
-    ("son", "sa", "ses"),
-    ("son", "sa", "ses"),
-    ("notre", "notre", "nos"),
-    ("leur", "leur", "leurs"),
-)
-DETS = {  # masculine, feminine, plural
-    Det.THE: ("le", "la", "les"),
-    Det.NAMED: ("le", "la", "les"),
-    Det.A: ("un", "une", "des"),
-    Det.THIS: ("ce", "cette", "ces"),
-    Det.EVERY: ("chaque", "chaque", ""),
-}
-WHICH = ("quel", "quelle", "quels", "quelles")
-BEFORE_VOWEL = {"ma": "mon", "ta": "ton", "sa": "son", "ce": "cet"}
-ELIDED = {
-    "je": "j'",
-    "me": "m'",
-    "te": "t'",
-    "se": "s'",
-    "le": "l'",
-    "la": "l'",
-    "ne": "n'",
-    "de": "d'",
-    "que": "qu'",
-}
-MUTE = ("homme", "histoire", "heur", "hôp", "hôt", "habit", "hiver")  # whose h is not heard
+FORMS = forms_of("french")
+SUBJECTS, DIRECT, INDIRECT = (FORMS[name] for name in ("subjects", "direct", "indirect"))
+APART, REFLEXIVE, OWNERS = (FORMS[name] for name in ("apart", "reflexive", "owners"))
+DETS, MODALS = keyed(Det, FORMS["dets"]), keyed(Modal, FORMS["modals"])
+WHICH, BEFORE_VOWEL = FORMS["which"], FORMS["liaison"]
+PRESENT, IMPERFECT = FORMS["present"], FORMS["imperfect"]
+ELIDED = {form: form[:-1] + "'" for form in FORMS["elided"]}
+CONTRACTED = {tuple(pair.split()): form for pair, form in FORMS["contracted"].items()}
+MUTE = FORMS["mute"]
 VOWELS = frozenset("aeiouyàâéèêëîïôùûœAEIOUÉ")
-CONTRACTED = {("à", "le"): "au", ("à", "les"): "aux", ("de", "le"): "du", ("de", "les"): "des"}
-EST: Forms = ("suis", "es", "est", "sommes", "sont")
-A: Forms = ("ai", "as", "a", "avons", "ont")
-PRESENT: dict[str, Forms] = {"être": EST, "avoir": A, "faire": ("fais", "fais", "fait", "faisons", "font")}
-IMPERFECT: dict[str, Forms] = {
-    "être": ("étais", "étais", "était", "étions", "étaient"),
-    "avoir": ("avais", "avais", "avait", "avions", "avaient"),
-    "faire": ("faisais", "faisais", "faisait", "faisions", "faisaient"),
-}
-MODALS: dict[Modal, Forms] = {
-    Modal.WILL: ("vais", "vas", "va", "allons", "vont"),
-    Modal.CAN: ("peux", "peux", "peut", "pouvons", "peuvent"),
-    Modal.MUST: ("dois", "dois", "doit", "devons", "doivent"),
-    Modal.SHOULD: ("devrais", "devrais", "devrait", "devrions", "devraient"),
-    Modal.WANT: ("veux", "veux", "veut", "voulons", "veulent"),
-    Modal.LIKE: ("aime", "aimes", "aime", "aimons", "aiment"),
-    Modal.COULD: ("pouvais", "pouvais", "pouvait", "pouvions", "pouvaient"),
-    Modal.HAD: ("devais", "devais", "devait", "devions", "devaient"),
-    Modal.WANTED: ("voulais", "voulais", "voulait", "voulions", "voulaient"),
-}
 PLAIN, GENERAL, DENIED = range(3)  # un chien; aimer les chiens; pas de chien
 
 
@@ -109,29 +62,17 @@ def vowel(word: str) -> bool:
 
 def noun_phrase(out: list[Word], phrase: NounPhrase, manner: int = PLAIN) -> Word:
     """Say a noun phrase that is not a subject pronoun or a clitic; returns its head."""
-    kind, bits = phrase.kind, phrase.bits
+    kind = phrase.kind
     if kind == Kind.NOUN:
         return noun(out, phrase, manner)
     if kind == Kind.PRONOUN:
-        head = Word(APART[phrase.owner], bits)
-    elif kind == Kind.NAME:
+        return put(out, APART[phrase.owner], phrase.bits)
+    if kind == Kind.NAME:
         assert phrase.name is not None
-        head = Word(phrase.name.form, bits)
-    elif kind == Kind.BOTH:
-        assert phrase.first is not None
-        assert phrase.second is not None
-        head = noun_phrase(out, phrase.first, manner)
-        joint = Word("et", bits, None, "cc")
-        out.append(joint)
-        second = noun_phrase(out, phrase.second, manner).relate("conj")
-        joint.head, second.head = second, head
-        return head
-    elif kind == Kind.THIS:
-        head = Word("ce", bits)
-    else:
-        head = Word("que" if kind == Kind.WHAT else "qui", bits)
-    out.append(head)
-    return head
+        return put(out, phrase.name.form, phrase.bits)
+    if kind == Kind.BOTH:
+        return join(out, phrase, "et", lambda each: noun_phrase(out, each, manner))
+    return put(out, "ce" if kind == Kind.THIS else "que" if kind == Kind.WHAT else "qui", phrase.bits)
 
 
 def noun(out: list[Word], phrase: NounPhrase, manner: int) -> Word:
@@ -165,8 +106,7 @@ def noun(out: list[Word], phrase: NounPhrase, manner: int) -> Word:
     if phrase.relative is not None:
         clause = phrase.relative
         form, role = ("qui", "nsubj") if clause.subject.kind == Kind.GAP else ("que", "obj")
-        pronoun = Word(form, bits * RELATIVE, None, role)
-        out.append(pronoun)
+        pronoun = put(out, form, bits * RELATIVE, None, role)
         verb = clause_(out, clause).relate("acl:relcl")
         verb.head, pronoun.head = head, verb
     return head
@@ -177,39 +117,32 @@ def determine(out: list[Word], phrase: NounPhrase, first: str, manner: int, prec
     bits, det, many = phrase.bits, phrase.det, phrase.many
     feminine = phrase.noun.feminine if phrase.noun is not None else 0
     if manner == GENERAL and det == Det.BARE:
-        out.append(Word(DETS[Det.THE][2 if many else feminine], bits))
+        put(out, DETS[Det.THE][2 if many else feminine], bits)
     elif manner == DENIED and det in (Det.A, Det.BARE):
-        out.append(Word("de", bits * DET if det == Det.A else bits))
-    elif det in DETS:
-        form = DETS[det][2 if many else feminine]
-        out.append(Word(BEFORE_VOWEL.get(form, form) if vowel(first) else form, bits * DET))
-    elif det == Det.MY:
-        form = OWNERS[phrase.owner][2 if many else feminine]
-        out.append(Word(BEFORE_VOWEL.get(form, form) if vowel(first) else form, bits * DET))
+        put(out, "de", bits * DET if det == Det.A else bits)
+    elif det in DETS or det == Det.MY:
+        form = (OWNERS[phrase.owner] if det == Det.MY else DETS[det])[2 if many else feminine]
+        put(out, BEFORE_VOWEL.get(form, form) if vowel(first) else form, bits * DET)
     elif det == Det.BARE:
         if many:
-            out.append(Word("de" if preceded else "des", bits))
+            put(out, "de" if preceded else "des", bits)
         elif feminine or vowel(first):
             out += (Word("de", bits), Word("la", bits))
         else:
-            out.append(Word("du", bits))
+            put(out, "du", bits)
     elif det == Det.NUMBER:
         assert phrase.number is not None
-        out.append(Word(phrase.number.french, bits * NUMBER, None, "nummod"))
+        put(out, phrase.number.french, bits * NUMBER, None, "nummod")
     elif det == Det.WHICH:
-        out.append(Word(WHICH[feminine + 2 * many], bits * DET))
-    elif det == Det.MANY:
-        much = Word("beaucoup", bits * DET)
-        out += (much, Word("de", bits * DET, much, "fixed"))
+        put(out, WHICH[feminine + 2 * many], bits * DET)
     else:
-        much = Word("combien", bits * (DET | NUMBER))
-        out += (much, Word("de", bits * DET, much, "fixed"))
+        form, own = ("beaucoup", DET) if det == Det.MANY else ("combien", DET | NUMBER)
+        put(out, "de", bits * DET, put(out, form, bits * own), "fixed")
 
 
 def add_governed(out: list[Word], preposition: str, bits: int, phrase: NounPhrase) -> Word:
     """Say a preposition and what it governs, contracted: au, aux, du, des."""
-    word = Word(preposition, bits, None, "case")
-    out.append(word)
+    word = put(out, preposition, bits, None, "case")
     start = len(out)
     head = noun_phrase(out, phrase).relate("obl")
     word.head = head
@@ -263,19 +196,12 @@ def agreement(clause: Clause, direct: NounPhrase | None) -> int:
     return direct.feminine + 2 * direct.many if direct is not None else 0
 
 
-def add_word(out: list[Word], below: list[Word], form: str, bits: int, relation: str) -> None:
-    """Say a word that depends on the head of the clause."""
-    word = Word(form, bits, None, relation)
-    out.append(word)
-    below.append(word)
-
-
 def clause_(out: list[Word], clause: Clause, lead: Word | None = None) -> Word:
     """Say a clause; returns the word that heads it. `lead` is said already and depends on that word."""
     bits, verb, subject, asking = clause.bits, clause.verb, clause.subject, clause.asking
     below: list[Word] = [lead] if lead is not None else []
     if clause.front:
-        below.append(time(out, clause))
+        below.append(say_time(out, clause, "french"))
     if asking == Asking.ADVERB:
         assert clause.wh is not None
         below.append(say(out, clause.wh.french, bits * LINK))
@@ -287,15 +213,15 @@ def clause_(out: list[Word], clause: Clause, lead: Word | None = None) -> Word:
         else:
             below.append(noun_phrase(out, clause.object).relate("obj"))
     behind = clause.asks_whereabouts and subject.kind != Kind.PRONOUN  # où est la gare
-    if asking in (Asking.WHETHER, Asking.ADVERB, Asking.OBJECT) and not behind:
-        add_word(out, below, "est-ce", 0, "mark")
-        add_word(out, below, "que", 0, "mark")
+    if asking in INVERTED and not behind:
+        add(out, below, "est-ce", 0, "mark")
+        add(out, below, "que", 0, "mark")
     if subject.kind == Kind.PRONOUN:
-        add_word(out, below, SUBJECTS[subject.owner], subject.bits, "nsubj")
+        add(out, below, SUBJECTS[subject.owner], subject.bits, "nsubj")
     elif subject.kind != Kind.GAP and not behind:
         below.append(noun_phrase(out, subject).relate("nsubj"))
     if clause.polarity != Polarity.YES:
-        add_word(out, below, "ne", bits * NOT, "advmod")
+        add(out, below, "ne", bits * NOT, "advmod")
     head = verbs(out, clause, below)
     if behind:
         below.append(noun_phrase(out, subject).relate("nsubj"))
@@ -312,29 +238,26 @@ def verbs(out: list[Word], clause: Clause, below: list[Word]) -> Word:
     if verb is not None and verb.english.preposition and not verb.french.link and clause.object is not None:
         own |= bits * PREPOSITION  # wait for: attendre
     if modal is not None:
-        add_word(out, below, MODALS[modal][person], bits * MODAL, "aux")
+        add(out, below, MODALS[modal][person], bits * MODAL, "aux")
         adverbs(out, clause, below)
         if verb is None:
-            add_word(out, below, clause.idiom.french_verb if clause.idiom is not None else "être", own, "cop")
+            add(out, below, clause.idiom.french_verb if clause.idiom is not None else "être", own, "cop")
             return predicate(out, clause, below)
         clitics(out, clause, below)
-        head = Word(verb.french.infinitive, own)
-        out.append(head)
+        head = put(out, verb.french.infinitive, own)
     elif verb is None:
         name = clause.idiom.french_verb if clause.idiom is not None else "être"
-        add_word(out, below, (IMPERFECT if clause.tense == Tense.PAST else PRESENT)[name][person], own, "cop")
+        add(out, below, (IMPERFECT if clause.tense == Tense.PAST else PRESENT)[name][person], own, "cop")
         adverbs(out, clause, below)
         return predicate(out, clause, below)
     elif clause.tense == Tense.PAST:
         direct = clitics(out, clause, below)
-        add_word(out, below, (EST if verb.french.being else A)[person], own, "aux")
+        add(out, below, PRESENT["être" if verb.french.being else "avoir"][person], own, "aux")
         adverbs(out, clause, below)
-        head = Word(verb.french.participle[agreement(clause, direct)], own)
-        out.append(head)
+        head = put(out, verb.french.participle[agreement(clause, direct)], own)
     else:
         clitics(out, clause, below)
-        head = Word(verb.french.present[person], own)
-        out.append(head)
+        head = put(out, verb.french.present[person], own)
         adverbs(out, clause, below)
     add_tail(out, below, verb, bits)
     if clause.verb2 is not None:
@@ -348,7 +271,7 @@ def verbs(out: list[Word], clause: Clause, below: list[Word]) -> Word:
 def add_tail(out: list[Word], below: list[Word], verb: Verb, bits: int) -> None:
     """Say the fixed object that makes up a verb with it: regarder la télévision, avoir besoin."""
     for form in verb.french.tail:
-        add_word(out, below, form, bits * VERB, "obj" if form == verb.french.tail[-1] else "det")
+        add(out, below, form, bits * VERB, "obj" if form == verb.french.tail[-1] else "det")
 
 
 def second_form(clause: Clause, verb: Verb) -> str:
@@ -366,7 +289,7 @@ def adverbs(out: list[Word], clause: Clause, below: list[Word]) -> None:
     """Add the adverbs that stand next to the finite verb."""
     bits = clause.bits
     if clause.polarity != Polarity.YES:
-        add_word(out, below, "pas" if clause.polarity == Polarity.NOT else "jamais", bits * NOT, "advmod")
+        add(out, below, "pas" if clause.polarity == Polarity.NOT else "jamais", bits * NOT, "advmod")
     if clause.often is not None:
         below.append(say(out, clause.often.french, bits * OFTEN))
     if clause.manner is not None and inner(clause.manner):
@@ -395,33 +318,23 @@ def after(out: list[Word], clause: Clause, below: list[Word], head: Word) -> Non
     if clause.place is not None and verb is not None:
         below.append(say(out, (clause.place.to if clause.to else clause.place.at).french, bits * PLACE))
     if clause.time is not None and not clause.front:
-        below.append(time(out, clause))
-
-
-def time(out: list[Word], clause: Clause) -> Word:
-    assert clause.time is not None
-    return say(out, clause.time.french, clause.bits * TIME, clause.number.french if clause.number else "")
+        below.append(say_time(out, clause, "french"))
 
 
 def predicate(out: list[Word], clause: Clause, below: list[Word]) -> Word:
     """Add a predicate with être, or with avoir and faire in an idiom."""
     bits, subject = clause.bits, clause.subject
     if clause.idiom is not None:
-        head = Word(clause.idiom.french, bits * PREDICATE)
-        out.append(head)
-        return head
+        return put(out, clause.idiom.french, bits * PREDICATE)
     if clause.profession is not None:
-        head = Word(clause.profession.french[subject.feminine][subject.many], bits * PREDICATE)
-        out.append(head)
-        return head
+        return put(out, clause.profession.french[subject.feminine][subject.many], bits * PREDICATE)
     if clause.adjective is not None:
         form = clause.adjective.french[subject.feminine + 2 * subject.many]
         if clause.than is not None:
-            add_word(out, below, "plus", bits * DEGREE, "advmod")
+            add(out, below, "plus", bits * DEGREE, "advmod")
         elif clause.degree is not None:
             below.append(say(out, clause.degree.french, bits * DEGREE))
-        head = Word(form, bits * PREDICATE)
-        out.append(head)
+        head = put(out, form, bits * PREDICATE)
         if clause.than is not None:
             below.append(add_governed(out, "que", bits * LINK, clause.than))
         return head
@@ -444,11 +357,10 @@ def complement(out: list[Word], clause: Clause) -> Word:
     assert inside.verb is not None
     below: list[Word] = []
     if verb.french.link:
-        add_word(out, below, verb.french.link.removeprefix("+"), inside.bits * TO, "mark")
+        add(out, below, verb.french.link.removeprefix("+"), inside.bits * TO, "mark")
     clitics(out, inside, below)
     waits = inside.verb.english.preposition and not inside.verb.french.link and inside.object is not None
-    head = Word(inside.verb.french.infinitive, inside.bits * (VERB | PREPOSITION if waits else VERB))
-    out.append(head)
+    head = put(out, inside.verb.french.infinitive, inside.bits * (VERB | PREPOSITION if waits else VERB))
     add_tail(out, below, inside.verb, inside.bits)
     after(out, inside, below, head)
     for word in below:
@@ -470,28 +382,7 @@ def elide(words: list[Word]) -> None:
 
 def speak(sentence: Sentence) -> list[Word]:
     """Say a sentence in French."""
-    out: list[Word] = []
-    main, other, bits = sentence.main, sentence.other, sentence.bits
-    if other is None:
-        head = clause_(out, main)
-    else:
-        assert sentence.conjunction is not None
-        if sentence.first:
-            lead = say(out, sentence.conjunction.french, bits * 2, relation="mark")
-            below = clause_(out, other, lead).relate("advcl")
-            out.append(Word(",", bits * 16, below, "punct"))
-            head = clause_(out, main)
-        else:
-            head = clause_(out, main)
-            comma = None
-            if sentence.comma:
-                comma = Word(",", bits * 16, None, "punct")
-                out.append(comma)
-            lead = say(out, sentence.conjunction.french, bits * 2, relation=sentence.relations[0])
-            below = clause_(out, other, lead).relate(sentence.relations[1])
-            if comma is not None:
-                comma.head = below
-        below.head = head
+    comma = sentence.bits * 16 if sentence.comma else None
+    out = say_sentence(sentence, "french", lambda out, clause, _, lead: clause_(out, clause, lead), comma)
     elide(out)
-    out.append(Word("?" if main.asking else ".", bits, head, "punct"))
     return out

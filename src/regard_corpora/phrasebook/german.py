@@ -6,12 +6,13 @@ place, indefinite objects, prepositional objects. A relative clause follows the 
 start in lower case, nouns with a capital as in print. Heads as in `english`.
 """
 
-from regard_corpora.phrasebook.inflection import HABEN, SEIN, Forms
+from regard_corpora.phrasebook.inflection import HABEN, SEIN, forms_of, keyed
 from regard_corpora.phrasebook.meaning import (
     ADJECTIVE,
     AND,
     DEGREE,
     DET,
+    INVERTED,
     LINK,
     MANNER,
     MODAL,
@@ -22,7 +23,6 @@ from regard_corpora.phrasebook.meaning import (
     PREDICATE,
     PREPOSITION,
     RELATIVE,
-    TIME,
     TO,
     VERB,
     VERB2,
@@ -36,80 +36,34 @@ from regard_corpora.phrasebook.meaning import (
     Sentence,
     Tense,
 )
-from regard_corpora.phrasebook.words import Word, say
-
-__all__ = ["speak"]
+from regard_corpora.phrasebook.words import LAST, SECOND, Word, add, join, put, say, say_sentence, say_time
 
 # Cases: 0 nominative, 1 accusative, 2 dative. Genders: 0 der, 1 die, 2 das, 3 plural.
-PRONOUNS = (
-    ("ich", "du", "er", "sie", "wir", "sie", "es"),
-    ("mich", "dich", "ihn", "sie", "uns", "sie", "es"),
-    ("mir", "dir", "ihm", "ihr", "uns", "ihnen", "ihm"),
+FORMS = forms_of("german")
+PRONOUNS, WHO, THE, RELATIVES, OWNERS = (FORMS[name] for name in ("pronouns", "who", "the", "relatives", "owners"))
+A, THIS, WEAK, MIXED, STRONG = (FORMS[name] for name in ("a", "this", "weak", "mixed", "strong"))  # endings
+ENDINGS = (  # of adjectives, by determiner
+    *(WEAK, MIXED, WEAK, STRONG, WEAK, WEAK),  # die alte Frau, meine, diese, Annas, jede, welche
+    *(MIXED, STRONG, STRONG, STRONG, STRONG),  # eine alte Frau, alte, zwei, viele, wie viele
 )
-WHO = ("wer", "wen", "wem")
-THE = (("der", "die", "das", "die"), ("den", "die", "das", "die"), ("dem", "der", "dem", "den"))
-RELATIVES = (*THE[:2], ("dem", "der", "dem", "denen"))
-A = (("", "e", "", "e"), ("en", "e", "", "e"), ("em", "er", "em", "en"))  # ein, kein, mein
-THIS = (("er", "e", "es", "e"), ("en", "e", "es", "e"), ("em", "er", "em", "en"))  # dieser, jeder, welcher
-WEAK = (("e", "e", "e", "en"), ("en", "e", "e", "en"), ("en", "en", "en", "en"))
-MIXED = (("er", "e", "es", "en"), ("en", "e", "es", "en"), ("en", "en", "en", "en"))
-STRONG = (("er", "e", "es", "e"), ("en", "e", "es", "e"), ("em", "er", "em", "en"))
-OWNERS = ("mein", "dein", "sein", "ihr", "unser", "ihr")
-STEMS = {Det.THIS: "dies", Det.EVERY: "jed", Det.WHICH: "welch"}
-ENDINGS = {
-    Det.THE: WEAK,
-    Det.THIS: WEAK,
-    Det.EVERY: WEAK,
-    Det.WHICH: WEAK,
-    Det.A: MIXED,
-    Det.MY: MIXED,
-    Det.NAMED: STRONG,
-    Det.BARE: STRONG,
-    Det.NUMBER: STRONG,
-    Det.MANY: STRONG,
-    Det.HOW_MANY: STRONG,
-}
-WAR: Forms = ("war", "warst", "war", "waren", "waren")
-HATTE: Forms = ("hatte", "hattest", "hatte", "hatten", "hatten")
-DARF: Forms = ("darf", "darfst", "darf", "dürfen", "dürfen")
-MODALS: dict[Modal, Forms] = {
-    Modal.WILL: ("werde", "wirst", "wird", "werden", "werden"),
-    Modal.CAN: ("kann", "kannst", "kann", "können", "können"),
-    Modal.MUST: ("muss", "musst", "muss", "müssen", "müssen"),
-    Modal.SHOULD: ("sollte", "solltest", "sollte", "sollten", "sollten"),
-    Modal.WANT: ("will", "willst", "will", "wollen", "wollen"),
-    Modal.COULD: ("konnte", "konntest", "konnte", "konnten", "konnten"),
-    Modal.HAD: ("musste", "musstest", "musste", "mussten", "mussten"),
-    Modal.WANTED: ("wollte", "wolltest", "wollte", "wollten", "wollten"),
-}
-FIRST, SECOND, LAST, INFINITIVE = range(4)  # where the finite verb stands
+STEMS, MODALS = keyed(Det, FORMS["stems"]), keyed(Modal, FORMS["modals"])
+WAR, HATTE, DARF = (FORMS[name] for name in ("war", "hatte", "darf"))
+INFINITIVE = LAST + 1  # the place of a verb that is not finite
 
 
 def noun_phrase(out: list[Word], phrase: NounPhrase, case: int, none: int = 0) -> Word:
     """Say a noun phrase in a case, with kein where `none` (the bits of the negation) is given; returns its head."""
-    kind, bits = phrase.kind, phrase.bits
+    kind = phrase.kind
     if kind == Kind.NOUN:
         return noun(out, phrase, case, none)
     if kind == Kind.PRONOUN:
-        head = Word(PRONOUNS[case][phrase.owner], bits)
-    elif kind == Kind.NAME:
+        return put(out, PRONOUNS[case][phrase.owner], phrase.bits)
+    if kind == Kind.NAME:
         assert phrase.name is not None
-        head = Word(phrase.name.form, bits)
-    elif kind == Kind.BOTH:
-        assert phrase.first is not None
-        assert phrase.second is not None
-        head = noun_phrase(out, phrase.first, case)
-        joint = Word("und", bits, None, "cc")
-        out.append(joint)
-        second = noun_phrase(out, phrase.second, case).relate("conj")
-        joint.head, second.head = second, head
-        return head
-    elif kind == Kind.THIS:
-        head = Word("das", bits)
-    else:
-        head = Word("was" if kind == Kind.WHAT else WHO[case], bits)
-    out.append(head)
-    return head
+        return put(out, phrase.name.form, phrase.bits)
+    if kind == Kind.BOTH:
+        return join(out, phrase, "und", lambda each: noun_phrase(out, each, case))
+    return put(out, "das" if kind == Kind.THIS else "was" if kind == Kind.WHAT else WHO[case], phrase.bits)
 
 
 def noun(out: list[Word], phrase: NounPhrase, case: int, none: int) -> Word:
@@ -121,32 +75,30 @@ def noun(out: list[Word], phrase: NounPhrase, case: int, none: int) -> Word:
     start = len(out)
     if none:
         own = none | (bits * DET if det == Det.A else bits)
-        out.append(Word("kein" + A[case][gender], own, None, "det"))
+        put(out, "kein" + A[case][gender], own, None, "det")
         endings = MIXED
     elif det == Det.THE:
-        out.append(Word(THE[case][gender], bits * DET, None, "det"))
+        put(out, THE[case][gender], bits * DET, None, "det")
     elif det == Det.MY:
-        out.append(Word(OWNERS[phrase.owner] + A[case][gender], bits * DET, None, "det:poss"))
+        put(out, OWNERS[phrase.owner] + A[case][gender], bits * DET, None, "det:poss")
     elif det == Det.A:
-        out.append(Word("ein" + A[case][gender], bits * DET, None, "det"))
+        put(out, "ein" + A[case][gender], bits * DET, None, "det")
     elif det in STEMS:
-        out.append(Word(STEMS[det] + THIS[case][gender], bits * DET, None, "det"))
+        put(out, STEMS[det] + THIS[case][gender], bits * DET, None, "det")
     elif det == Det.NUMBER:
         assert phrase.number is not None
-        out.append(Word(phrase.number.german, bits * NUMBER, None, "nummod"))
+        put(out, phrase.number.german, bits * NUMBER, None, "nummod")
     elif det == Det.NAMED:
         assert phrase.name is not None
-        out.append(Word(phrase.name.form + "s", bits * (DET | NUMBER), None, "nmod:poss"))
+        put(out, phrase.name.form + "s", bits * (DET | NUMBER), None, "nmod:poss")
     elif det == Det.MANY:
-        out.append(Word("viel" + THIS[case][3], bits * DET, None, "det"))
+        put(out, "viel" + THIS[case][3], bits * DET, None, "det")
     elif det == Det.HOW_MANY:
         much = Word("viel" + THIS[case][3], bits * DET, None, "det")
-        out.append(Word("wie", bits * NUMBER, much, "advmod"))
-        out.append(much)
+        out += (Word("wie", bits * NUMBER, much, "advmod"), much)
     if phrase.adjective is not None:
-        out.append(Word(phrase.adjective.stem + endings[case][gender], bits * ADJECTIVE, None, "amod"))
-    head = Word(entry.german[many][case], bits)
-    out.append(head)
+        put(out, phrase.adjective.stem + endings[case][gender], bits * ADJECTIVE, None, "amod")
+    head = put(out, entry.german[many][case], bits)
     for word in out[start:-1]:
         if word.head is None:
             word.head = head
@@ -162,13 +114,12 @@ def relative(out: list[Word], phrase: NounPhrase, head: Word, closes: bool) -> N
     if clause.subject.kind != Kind.GAP:
         assert clause.verb is not None
         case, role = clause.verb.german.case, "obj"
-    comma = Word(",", 0, None, "punct")
-    pronoun = Word(RELATIVES[case][3 if phrase.many else entry.gender], phrase.bits * RELATIVE, None, role)
-    out += (comma, pronoun)
+    comma = put(out, ",", 0, None, "punct")
+    pronoun = put(out, RELATIVES[case][3 if phrase.many else entry.gender], phrase.bits * RELATIVE, None, role)
     verb = clause_(out, clause, LAST).relate("acl:relcl")
     comma.head, pronoun.head, verb.head = verb, verb, head
     if not closes:
-        out.append(Word(",", 0, verb, "punct"))
+        put(out, ",", 0, verb, "punct")
 
 
 def definite(phrase: NounPhrase) -> bool:
@@ -212,7 +163,7 @@ def clause_(out: list[Word], clause: Clause, order: int, lead: Word | None = Non
     # Before the finite verb.
     if order != INFINITIVE:
         if clause.front and order == SECOND:
-            below.append(time(out, clause))
+            below.append(say_time(out, clause, "german"))
         elif asking == Asking.ADVERB:
             assert clause.wh is not None
             below.append(say(out, clause.wh.german, bits * LINK))
@@ -221,7 +172,7 @@ def clause_(out: list[Word], clause: Clause, order: int, lead: Word | None = Non
             assert verb is not None
             below.append(noun_phrase(out, clause.object, verb.german.case).relate("obj"))
         first = order == LAST or (order == SECOND and not clause.front) or asking == Asking.SUBJECT
-        if asking in (Asking.WHETHER, Asking.ADVERB, Asking.OBJECT):
+        if asking in INVERTED:
             first = False
         if not first:
             out.append(finite)
@@ -240,16 +191,14 @@ def clause_(out: list[Word], clause: Clause, order: int, lead: Word | None = Non
         head = predicate(out, clause, below)
         below.append(finite)
         if last:
-            below.append(Word(last, own_last, None, "cop"))
-            out.append(below[-1])
+            add(out, below, last, own_last, "cop")
         if order == LAST:
             out.append(finite)
     elif order == INFINITIVE:
         *zu, form = verb.german.zu_infinitive
         head = Word(form, own)
         if zu:
-            below.append(Word("zu", bits * TO, None, "mark"))
-            out.append(below[-1])
+            add(out, below, "zu", bits * TO, "mark")
         else:
             head.bits |= bits * TO
         out.append(head)
@@ -298,11 +247,6 @@ def close_clause(out: list[Word], clause: Clause, below: list[Word], finite: Wor
     return head
 
 
-def time(out: list[Word], clause: Clause) -> Word:
-    assert clause.time is not None
-    return say(out, clause.time.german, clause.bits * TIME, clause.number.german if clause.number else "")
-
-
 def middle(out: list[Word], clause: Clause, below: list[Word]) -> tuple[NounPhrase, Word] | None:
     """Add what stands between the finite verb and the clause's end; returns a relative clause that is to follow."""
     bits, verb = clause.bits, clause.verb
@@ -323,7 +267,7 @@ def middle(out: list[Word], clause: Clause, below: list[Word]) -> tuple[NounPhra
     if clause.often is not None:
         below.append(say(out, clause.often.german, bits * OFTEN))
     if clause.time is not None and not clause.front:
-        below.append(time(out, clause))
+        below.append(say_time(out, clause, "german"))
     if recipient is not None:
         below.append(noun_phrase(out, recipient, 2).relate("iobj"))
     if plain is not None and definite(plain):
@@ -333,17 +277,14 @@ def middle(out: list[Word], clause: Clause, below: list[Word]) -> tuple[NounPhra
         plain = None
     none = 0
     if clause.polarity == Polarity.NEVER:
-        below.append(Word("nie", bits * NOT, None, "advmod"))
-        out.append(below[-1])
+        add(out, below, "nie", bits * NOT, "advmod")
     elif clause.polarity == Polarity.NOT:
         if plain is not None or takes_kein(clause):
             none = bits * NOT
         else:
-            below.append(Word("nicht", bits * NOT, None, "advmod"))
-            out.append(below[-1])
+            add(out, below, "nicht", bits * NOT, "advmod")
     if clause.modal == Modal.LIKE:
-        below.append(Word("gern", bits * MODAL, None, "advmod"))
-        out.append(below[-1])
+        add(out, below, "gern", bits * MODAL, "advmod")
     if clause.manner is not None:
         below.append(say(out, clause.manner.german, bits * MANNER))
     if clause.place is not None and verb is not None:
@@ -353,12 +294,11 @@ def middle(out: list[Word], clause: Clause, below: list[Word]) -> tuple[NounPhra
         if plain.relative is not None:
             trailing = (plain, below[-1])
     if preposition and thing is not None:
-        word = Word(preposition, bits * PREPOSITION, None, "case")
-        out.append(word)
-        below.append(noun_phrase(out, thing, case).relate("obl"))
-        word.head = below[-1]
+        word = put(out, preposition, bits * PREPOSITION, None, "case")
+        word.head = noun_phrase(out, thing, case).relate("obl")
+        below.append(word.head)
         if thing.relative is not None:
-            trailing = (thing, below[-1])
+            trailing = (thing, word.head)
         elif preposition == "von" and thing.kind == Kind.NOUN and thing.det == Det.THE:
             article = out[out.index(word) + 1]
             if article.form == "dem":
@@ -376,38 +316,26 @@ def takes_kein(clause: Clause) -> bool:
 
 def predicate(out: list[Word], clause: Clause, below: list[Word]) -> Word:
     """Add a predicate with sein, or with haben in an idiom."""
-    bits = clause.bits
+    bits, subject, adjective = clause.bits, clause.subject, clause.adjective
     denied = clause.polarity == Polarity.NOT
     if clause.idiom is not None:
         if denied and clause.idiom.none:
-            below.append(Word(clause.idiom.none, bits * NOT, None, "det"))
-            out.append(below[-1])
-        head = Word(clause.idiom.german, bits * PREDICATE)
-        out.append(head)
-        return head
+            add(out, below, clause.idiom.none, bits * NOT, "det")
+        return put(out, clause.idiom.german, bits * PREDICATE)
     if clause.profession is not None:
-        subject = clause.subject
         if denied:
-            feminine = subject.feminine or subject.many
-            below.append(Word("keine" if feminine else "kein", bits * NOT, None, "det"))
-            out.append(below[-1])
-        head = Word(clause.profession.german[subject.feminine][subject.many], bits * PREDICATE)
-        out.append(head)
+            add(out, below, "keine" if subject.feminine or subject.many else "kein", bits * NOT, "det")
+        return put(out, clause.profession.german[subject.feminine][subject.many], bits * PREDICATE)
+    if adjective is not None and clause.than is not None:
+        head = put(out, adjective.comparative, bits * (PREDICATE | DEGREE))
+        than = put(out, "als", bits * LINK, None, "case")
+        than.head = noun_phrase(out, clause.than, 0).relate("obl")
+        below.append(than.head)
         return head
-    if clause.adjective is not None:
-        if clause.than is not None:
-            head = Word(clause.adjective.comparative, bits * (PREDICATE | DEGREE))
-            out.append(head)
-            than = Word("als", bits * LINK, None, "case")
-            out.append(than)
-            below.append(noun_phrase(out, clause.than, 0).relate("obl"))
-            than.head = below[-1]
-            return head
+    if adjective is not None:
         if clause.degree is not None:
             below.append(say(out, clause.degree.german, bits * DEGREE))
-        head = Word(clause.adjective.german, bits * PREDICATE)
-        out.append(head)
-        return head
+        return put(out, adjective.german, bits * PREDICATE)
     if clause.identity is not None:
         return noun_phrase(out, clause.identity, 0, bits * NOT if denied and takes_kein(clause) else 0)
     if clause.asks_whereabouts:
@@ -420,8 +348,7 @@ def complement(out: list[Word], clause: Clause) -> Word:
     """Say a clause with dass or ob, or an infinitive with zu, after a comma."""
     inner = clause.complement
     assert inner is not None
-    comma = Word(",", 0, None, "punct")
-    out.append(comma)
+    comma = put(out, ",", 0, None, "punct")
     if clause.conjunction is not None:
         lead = say(out, clause.conjunction.german, clause.bits * LINK, relation="mark")
         head = clause_(out, inner, LAST, lead).relate("ccomp")
@@ -433,31 +360,9 @@ def complement(out: list[Word], clause: Clause) -> Word:
 
 def speak(sentence: Sentence) -> list[Word]:
     """Say a sentence in German."""
-    out: list[Word] = []
-    main, other, bits = sentence.main, sentence.other, sentence.bits
-    if other is None:
-        head = clause_(out, main, SECOND)
-    else:
-        assert sentence.conjunction is not None
-        if sentence.first:
-            lead = say(out, sentence.conjunction.german, bits * 2, relation="mark")
-            below = clause_(out, other, LAST, lead).relate("advcl")
-            out.append(Word(",", bits * 16, below, "punct"))
-            head = clause_(out, main, FIRST)
-        else:
-            head = clause_(out, main, SECOND)
-            comma = None
-            if sentence.comma or not sentence.coordinate:
-                comma = Word(",", bits * 16, None, "punct")
-                out.append(comma)
-            elif main.object is not None and main.object.relative is not None:
-                comma = Word(",", 0, None, "punct")  # closes the relative clause
-                out.append(comma)
-            order = SECOND if sentence.coordinate else LAST
-            lead = say(out, sentence.conjunction.german, bits * 2, relation=sentence.relations[0])
-            below = clause_(out, other, order, lead).relate(sentence.relations[1])
-            if comma is not None:
-                comma.head = below
-        below.head = head
-    out.append(Word("?" if main.asking else ".", bits, head, "punct"))
-    return out
+    comma, thing = None, sentence.main.object
+    if sentence.comma or not sentence.coordinate:
+        comma = sentence.bits * 16
+    elif thing is not None and thing.relative is not None:
+        comma = 0  # closes the relative clause
+    return say_sentence(sentence, "german", clause_, comma)

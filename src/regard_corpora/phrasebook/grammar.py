@@ -5,9 +5,11 @@ is left out because a language has no plain equivalent, or because the English w
 or then?). Every choice is a fresh number from [0, 1), so that a seed gives the same sentences everywhere.
 """
 
-from regard_corpora.phrasebook.everyday import Everyday
+from collections.abc import Sequence
+
 from regard_corpora.phrasebook.lexicon import Phrase
 from regard_corpora.phrasebook.meaning import (
+    CLAUSE_BITS,
     SENTENCE_BITS,
     Asking,
     Clause,
@@ -19,25 +21,26 @@ from regard_corpora.phrasebook.meaning import (
     Sentence,
     Tense,
 )
-from regard_corpora.phrasebook.nouns import PEOPLE, SAME
-from regard_corpora.phrasebook.weights import (
-    CONTENTS,
+from regard_corpora.phrasebook.nouns import (
     DEFINITE_DETS,
-    EVERYDAY_SHAPES,
-    LONG_SHAPES,
-    MODALS,
-    PAST_MODALS,
-    PRESENT_MODALS,
-    RELATIVES,
-    SHAPES,
-    SUBORDINATES,
-    TENSES,
+    FAMILY_DETS,
+    MASS_DETS,
+    PEOPLE,
+    PLURAL_DETS,
+    SAME,
+    SINGLE_DETS,
+    Nouns,
+    choices,
 )
 
-__all__ = ["Grammar"]
+SHAPES, LONG_SHAPES = choices("shapes"), choices("long-shapes")
+EVERYDAY_SHAPES = SHAPES + choices("everyday-shapes")
+CONTENTS, SUBORDINATES, RELATIVES, TENSES = map(choices, ("contents", "subordinates", "relatives", "tenses"))
+MODALS, PRESENT_MODALS = choices("modals", Modal), choices("present-modals", Modal)
+PAST_MODALS = (Modal.COULD, Modal.HAD, Modal.WANTED)
 
 
-class Grammar(Everyday):
+class Grammar(Nouns):
     """A grammar that draws sentences from a pool with numbers from [0, 1); `rich` from 0 to 1 makes them longer."""
 
     def add_relative(self, phrase: NounPhrase) -> None:
@@ -59,6 +62,16 @@ class Grammar(Everyday):
         phrase.relative = clause
 
     # Clauses.
+
+    def new_clause(self, subject: NounPhrase) -> Clause:
+        clause = Clause(subject, self.bit)
+        self.bit <<= CLAUSE_BITS
+        return clause
+
+    def set_time(self, clause: Clause, times: Sequence[Phrase]) -> None:
+        clause.time = self.pick(times)
+        if clause.time.counted:
+            clause.number = self.pick(self.pool.numbers)
 
     def set_tense(self, clause: Clause, mode: str, plain: bool = False, timed: bool = True) -> None:
         """Choose tense or modal, negation and time, as they go together."""
@@ -118,10 +131,25 @@ class Grammar(Everyday):
         if lasting or not timed or ("still" in traits and choice == "present"):
             return
         if random() < (0.22 if plain else 0.5):
-            clause.time = self.pick(times)
-            if clause.time.counted:
-                clause.number = self.pick(pool.numbers)
+            self.set_time(clause, times)
             clause.front = not plain and asking == Asking.NOTHING and random() < 0.3
+
+    def set_weather(self, clause: Clause, mode: str) -> None:
+        """Choose the tense and time of a clause about the weather."""
+        choice = self.pick(("past", "present", "progressive", "modal")) if mode == "any" else mode
+        if choice == "modal" or choice == "past":
+            clause.modal = Modal.WILL if choice == "modal" else None
+            clause.tense = Tense.PAST if choice == "past" else Tense.PRESENT
+            if self.random() < 0.3:
+                self.set_time(clause, self.pool.future_times if choice == "modal" else self.pool.past_times)
+        elif choice == "progressive" and clause.verb is not None:
+            clause.tense = Tense.PROGRESSIVE
+        if self.pool.edition > 1 and clause.modal is None and clause.tense != Tense.PAST:
+            if self.random() < 0.2:
+                lasts = clause.verb is not None and clause.tense == Tense.PRESENT
+                clause.time = self.pick(self.pool.habits if lasts else self.pool.now)
+            if clause.time is None and self.random() < 0.15:
+                clause.polarity = Polarity.NOT
 
     def clause(
         self,
@@ -298,6 +326,52 @@ class Grammar(Everyday):
         if where and clause.subject.kind != Kind.GAP and clause.asking != Asking.SUBJECT and random() < 0.22:
             clause.place = self.pick(pool.places[self.pick(("near", "near", "near", "town", "far"))])
 
+    # Clauses of a few words, which people type: what something is, and where.
+
+    def identity(self) -> Clause:
+        """Say what something is: this is my brother; is this a station?"""
+        random, pool = self.random, self.pool
+        noun = self.pick(pool.nouns[self.pick(pool.kinds)])
+        many = bool(noun.english[1]) and random() < 0.25
+        this = NounPhrase(Kind.THIS, self.noun_bits())
+        this.many, this.person = many, 4 if many else 2
+        clause = self.new_clause(this)
+        dets = FAMILY_DETS if noun.kind == "family" else MASS_DETS if not noun.english[1] else SINGLE_DETS
+        det = self.pick(PLURAL_DETS if many else dets)
+        if det == Det.THIS or det > Det.BARE:
+            det = Det.THE
+        clause.identity = self.noun(noun, det, many)
+        if random() < 0.2:
+            clause.tense = Tense.PAST
+        chance = random()
+        if chance < 0.2:
+            clause.asking = Asking.WHETHER
+        elif chance < 0.4:
+            clause.polarity = Polarity.NOT
+        return clause
+
+    def whereabouts(self) -> Clause:
+        """Ask for the whereabouts: where is the station? where were you yesterday?"""
+        random, pool = self.random, self.pool
+        chance = random()
+        if chance < 0.7:
+            kinds = ("place",) if chance < 0.35 else ("thing", "dish", "device", "clothes", "text", "animal")
+            noun = self.pick(pool.nouns[self.pick(kinds)])
+            subject = self.noun(noun, self.pick(DEFINITE_DETS), random() < 0.2)
+        else:
+            subject = self.subject()
+            if subject.det in (Det.A, Det.EVERY, Det.NUMBER):
+                subject.det = Det.THE
+        clause = self.new_clause(subject)
+        clause.asking, clause.wh = Asking.ADVERB, self.pick(pool.wheres)
+        if random() < 0.25:
+            clause.tense = Tense.PAST
+            if random() < 0.5:
+                self.set_time(clause, pool.past_times)
+        elif random() < 0.1:
+            clause.time = self.pick(pool.now)
+        return clause
+
     # Sentences.
 
     def sentence(self) -> Sentence:
@@ -441,8 +515,6 @@ class Grammar(Everyday):
         if self.random() < 0.6:
             clause.tense = Tense.PAST
             if self.random() < 0.4:
-                clause.time = self.pick(self.pool.past_times)
-                if clause.time.counted:
-                    clause.number = self.pick(self.pool.numbers)
+                self.set_time(clause, self.pool.past_times)
                 clause.front = self.random() < 0.3
         return clause

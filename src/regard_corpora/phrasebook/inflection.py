@@ -4,20 +4,12 @@ Persons are counted I, you, he, we, they: 0 to 4 (you is one person, du and tu).
 infinitive, then what is irregular; see `lexicon`.
 """
 
+import enum
 import typing
 
-__all__ = [
-    "EnglishVerb",
-    "FrenchVerb",
-    "GermanVerb",
-    "english_plural",
-    "english_verb",
-    "french_adjective",
-    "french_plural",
-    "french_verb",
-    "german_verb",
-]
+from regard_corpora import tables
 
+K = typing.TypeVar("K", bound=enum.IntEnum)
 Forms = tuple[str, str, str, str, str]
 VOWELS = frozenset("aeiou")
 
@@ -59,8 +51,26 @@ class FrenchVerb(typing.NamedTuple):
     link: str  # of the object: "" direct, "à" with a clitic lui, "+avec" a preposition that keeps its place
 
 
-HABEN: Forms = ("habe", "hast", "hat", "haben", "haben")
-SEIN: Forms = ("bin", "bist", "ist", "sind", "sind")
+def forms_of(language: str) -> dict[str, typing.Any]:
+    """Read a language's part of forms.toml: paradigms become tuples of forms, a single word stays a word."""
+
+    def split(value: typing.Any) -> typing.Any:
+        if isinstance(value, dict):
+            return {name: split(each) for name, each in value.items()}
+        if isinstance(value, list):
+            return tuple(map(split, value))
+        forms = tuple("" if form == "-" else form for form in value.split())
+        return forms if len(forms) > 1 else forms[0]
+
+    return split(tables.read("phrasebook/forms.toml")[language])
+
+
+def keyed(kind: type[K], table: dict[str, typing.Any]) -> dict[K, typing.Any]:
+    """Give a table the members of an enumeration as its keys, in the place of their names in lower case."""
+    return {kind[name.upper()]: value for name, value in table.items()}
+
+
+HABEN, SEIN = (forms_of("german")[name] for name in ("haben", "sein"))
 
 
 def marks(notation: str, signs: str) -> tuple[list[str], dict[str, list[str]]]:

@@ -1,6 +1,6 @@
 """The lexicon of the phrasebook, each entry in English, German and French.
 
-The entries are in words.txt, one per line, columns apart by `|`. Every English word has one translation within its
+The entries are in words.toml, one per line, columns apart by `|`. Every English word has one translation within its
 category, so that a sentence has one translation.
 
 - Verbs: English, German and French notations (see `inflection`), the classes of noun that their object may have, and
@@ -19,9 +19,10 @@ Entries are compared by identity: they are looked up quickly.
 
 import dataclasses
 import functools
-import importlib.resources
 import typing
+from collections.abc import Callable, Sequence
 
+from regard_corpora import tables
 from regard_corpora.phrasebook.inflection import (
     EnglishVerb,
     FrenchVerb,
@@ -34,7 +35,7 @@ from regard_corpora.phrasebook.inflection import (
     german_verb,
 )
 
-__all__ = ["Adjective", "Idiom", "Name", "Noun", "Number", "Phrase", "Piece", "Place", "Profession", "Verb"]
+T = typing.TypeVar("T")
 
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
@@ -208,15 +209,11 @@ INCLUDES = {  # a class of objects may take in others
 
 @functools.cache
 def sections(edition: int) -> dict[str, list[list[str]]]:
-    """Read the tables of words.txt, each a list of rows of columns; the second edition adds those of everyday.txt."""
+    """Read the tables of words.toml, each a list of rows of columns; the second edition adds those of everyday.toml."""
     table: dict[str, list[list[str]]] = {}
-    for file in ("words.txt", "everyday.txt")[:edition]:
-        text = importlib.resources.files(__package__).joinpath(file).read_text(encoding="utf-8")
-        for line in text.splitlines()[1:]:
-            if line.startswith("["):
-                rows = table.setdefault(line.strip("[]"), [])
-            elif line:
-                rows.append([cell.strip() for cell in line.split("|")])
+    for file in ("words", "everyday")[:edition]:
+        for name, text in tables.read(f"phrasebook/{file}.toml").items():
+            table.setdefault(name, []).extend(tables.rows(text))
     return table
 
 
@@ -228,3 +225,138 @@ def profession(english: str, german: str, french: str) -> Profession:
         ((man, men), (woman, woman + "nen")),
         ((he, french_plural(he)), (she, french_plural(she))),
     )
+
+
+NONE = Phrase((), (), (), False)  # of a word that the pool has not
+
+
+class Pool:
+    """A pool of words: all of them, or with `only` those that an English sentence of these words could use."""
+
+    def __init__(self, only: frozenset[str] | None = None, edition: int = 1):
+        self.only = only
+        self.edition = edition
+        self.sections = sections(edition)
+        self.verbs, self.giving, self.going, self.staying, self.thinking, self.trying, self.weather = map(
+            self.chosen_verbs, ("verbs", "giving", "going", "staying", "thinking", "trying", "weather")
+        )
+        unwilled, passing, absolute = (
+            {form for (form,) in self.sections[each]} for each in ("unwilled", "passing", "absolute")
+        )
+        self.walking = [verb for verb in self.going if verb.objects == ("near",)]  # "where did he go" says not how far
+        self.knowing = [verb for verb in self.thinking if verb.english.base == "know"]
+        self.lively = [verb for verb in self.verbs if "still" not in verb.traits]
+        self.willed = [verb for verb in self.lively if verb.english.base not in unwilled]
+        self.liked = {verb for verb in self.lively if not verb.english.particle or verb.english.base == "watch"}
+
+        nouns = [noun(*row) for row in self.sections["nouns"]]
+        kinds = list(dict.fromkeys(noun.kind for noun in nouns))
+        self.nouns: dict[str, list[Noun]] = {
+            kind: [n for n in nouns if n.kind == kind and self.has(*(form for form in n.english if form))]
+            for kind in kinds
+        }
+        self.classes: dict[Verb, tuple[str, ...]] = {  # of noun that a verb's object may have
+            verb: tuple(kind for kind in every if self.nouns[kind] or kind in ("person", "family")) or every
+            for verb in (*self.verbs, *self.giving)
+            for every in [tuple(each for kind in verb.objects for each in INCLUDES.get(kind, (kind,)))]
+        }
+        self.unowned = {noun for noun in self.nouns["person"] if noun.english[0] in ("man", "woman", "boy", "girl")}
+        self.children = {noun for noun in self.nouns["person"] if noun.english[0] in ("child", "boy", "girl")}
+        adjectives, feelings = (
+            self.chosen(each, adjective, lambda each: each.english) for each in ("adjectives", "feelings")
+        )
+        self.adjectives: dict[str, list[Adjective]] = {
+            kind: matching for kind in kinds if (matching := [a for a in adjectives if kind in a.kinds])
+        }
+        self.passing = {a for a in (*adjectives, *feelings) if a.english[0] in passing}
+        self.feelings = [a for a in (*adjectives, *feelings) if a in self.passing and "person" in a.kinds]
+        self.predicates = {  # une nouvelle voiture, but elle est neuve: new stands only before nouns
+            kind: [a for a in (*adjectives, *feelings) if kind in a.kinds and a.english[0] != "new"] for kind in kinds
+        }
+        self.comparable = {kind: [a for a in self.predicates[kind] if a.comparative != "-"] for kind in kinds}
+        self.kinds = [kind for kind in kinds if self.nouns[kind]]
+        self.graded = {a for a in (*adjectives, *feelings) if edition > 1 and a.english[0] not in absolute}
+        self.described = [k for k in kinds if k not in ("person", "family") and self.predicates[k] and self.nouns[k]]
+        self.rivals = [k for k in self.described if self.comparable[k] and len(self.nouns[k]) > (only is None)]
+        self.professions = self.chosen("professions", profession, lambda each: each.english)
+        self.idioms, self.skies = (
+            self.chosen(each, Idiom, lambda idiom: [idiom.english]) for each in ("idioms", "skies")
+        )
+        self.places: dict[str, list[Place]] = {"near": [], "town": [], "far": []}
+        for each in self.chosen("places", place, lambda place: [place.at.english[-1].form]):
+            self.places[each.kind].append(each)
+        self.past_times = self.phrases("past times", "days")
+        self.future_times = self.phrases("future times", "days")
+        self.habits, self.now, self.often, self.degrees = map(self.phrases, ("habits", "now", "often", "degrees"))
+        manners = {kind: self.phrases(kind) for kind in ("slow", "loud", "well", "together")}
+        self.together, self.slow = manners["together"], manners["slow"]
+        self.manners: dict[Verb, list[Phrase]] = {
+            verb: fitting
+            for verb in self.verbs
+            if (fitting := [each for kind in ("slow", "loud", "well") if kind in verb.traits for each in manners[kind]])
+        }
+        self.because = self.phrases("because")
+        self.reasons = self.because * 2 + self.phrases("although")
+        self.when, self.then, self.conditions, self.whiles = map(self.phrases, ("when", "then", "if", "while"))
+        self.that, self.whether = self.phrases("that"), self.phrases("whether")
+        but = self.phrases("but")
+        self.joints = self.phrases("and") + but
+        self.but = next(iter(but), NONE)
+        asking = [self.phrases(f"asked {each}") for each in ("where", "whither", "when", "why")]
+        self.wheres, self.whithers, self.whens, self.whys = asking
+        self.where, self.whither, self.asked_when, self.why = (next(iter(each), NONE) for each in asking)
+        self.names = self.chosen("names", lambda form, sex: Name(form, "mf".index(sex)), lambda name: [name.form])
+        self.numbers = self.chosen("numbers", Number, lambda number: [number.english])
+        self.subjects = self.chosen_pronouns("I you he she we they")
+        self.objects = self.chosen_pronouns("me you him her us them")
+        self.owners = self.chosen_pronouns("my your his her our their")
+        self.things = [6] * self.has("it") + [5] * self.has("them")
+
+        # Verbs whose object a question may ask for, and those that a relative clause may be built around.
+        self.governors = [v for v in self.verbs if v.objects and not self.oblique(v)]
+        direct = [v for v in self.governors if not v.french.link]
+        self.governing = {kind: [v for v in direct if kind in self.classes[v]] for kind in kinds}
+        plain = [v for v in self.verbs if not (v.objects or v.english.particle or v.german.prefix or v.french.being)]
+        self.mates: dict[Verb, list[Verb]] = {  # what "sings and" may go on with
+            verb: [other for other in plain if other is not verb and other.german.auxiliary == verb.german.auxiliary]
+            for verb in plain
+        }
+
+    @property
+    def every_verb(self) -> list[Verb]:
+        """Return the verbs of all kinds."""
+        kinds = self.verbs, self.giving, self.going, self.staying, self.thinking, self.trying, self.weather
+        return [verb for verbs in kinds for verb in verbs]
+
+    @property
+    def every_noun(self) -> list[Noun]:
+        """Return the nouns of all kinds."""
+        return [noun for nouns in self.nouns.values() for noun in nouns]
+
+    def has(self, *forms: str) -> bool:
+        """Return whether one of the forms may be used."""
+        return self.only is None or not self.only.isdisjoint(forms)
+
+    def oblique(self, verb: Verb) -> bool:
+        return bool(verb.german.preposition) or verb.french.link.startswith("+")
+
+    def chosen(self, section: str, make: Callable[..., T], forms: Callable[[T], Sequence[str]]) -> list[T]:
+        """Make the entries of a section; keep those of which a form may be used."""
+        return [entry for row in self.sections[section] if self.has(*forms(entry := make(*row)))]
+
+    def chosen_verbs(self, section: str) -> list[Verb]:
+        verbs = self.chosen(section, verb, lambda verb: verb.english[:4])
+        return [each for each in verbs if not each.english.particle or self.has(each.english.particle)]
+
+    def chosen_pronouns(self, forms: str) -> list[int]:
+        return [index for index, form in enumerate(forms.split()) if self.has(form)]
+
+    def phrases(self, *names: str) -> list[Phrase]:
+        all_phrases = [phrase(*row) for name in names for row in self.sections[name]]
+        return [p for p in all_phrases if all(piece.form == "#" or self.has(piece.form) for piece in p.english)]
+
+
+@functools.cache
+def all_words(edition: int = 1) -> Pool:
+    """Return every word of an edition."""
+    return Pool(edition=edition)

@@ -6,20 +6,9 @@ that share a bit are aligned. So alignments are part of the derivation, not foun
 """
 
 import enum
+from dataclasses import dataclass
 
-from regard_corpora.phrasebook.lexicon import (
-    Adjective,
-    Idiom,
-    Name,
-    Noun,
-    Number,
-    Phrase,
-    Place,
-    Profession,
-    Verb,
-)
-
-__all__ = ["Asking", "Clause", "Det", "Kind", "Modal", "NounPhrase", "Polarity", "Sentence", "Tense"]
+from regard_corpora.phrasebook.lexicon import Adjective, Idiom, Name, Noun, Number, Phrase, Place, Profession, Verb
 
 
 class Kind(enum.IntEnum):
@@ -75,6 +64,9 @@ class Asking(enum.IntEnum):
     SUBJECT = 4  # who
 
 
+INVERTED = (Asking.WHETHER, Asking.ADVERB, Asking.OBJECT)  # questions in which the verb stands before the subject
+
+
 class Modal(enum.IntEnum):
     """A modal, which stands between a subject and its verb."""
 
@@ -89,104 +81,57 @@ class Modal(enum.IntEnum):
     WANTED = 8
 
 
+@dataclass(slots=True, eq=False)
 class NounPhrase:
     """A noun phrase: I, Anna, the three old houses, my father and my mother, who."""
 
-    __slots__ = (
-        "adjective",
-        "bits",
-        "det",
-        "feminine",
-        "first",
-        "kind",
-        "many",
-        "name",
-        "noun",
-        "number",
-        "owner",
-        "person",
-        "relative",
-        "second",
-    )
-
-    def __init__(self, kind: Kind, bits: int):
-        self.kind = kind
-        self.bits = bits  # the lowest bit: noun or pronoun; the next: determiner, adjective, number, relative pronoun
-        self.person = 2  # of the verb, 0 to 4
-        self.many = False
-        self.feminine = 0
-        self.det = Det.THE
-        self.owner = 0  # of MY: which pronoun; of a pronoun: itself
-        self.name: Name | None = None  # NAME, and the owner of NAMED
-        self.noun: Noun | None = None
-        self.adjective: Adjective | None = None
-        self.number: Number | None = None
-        self.relative: Clause | None = None
-        self.first: NounPhrase | None = None
-        self.second: NounPhrase | None = None
+    kind: Kind
+    bits: int  # the lowest bit: noun or pronoun; the next: determiner, adjective, number, relative pronoun
+    person: int = 2  # of the verb, 0 to 4
+    many: bool = False
+    feminine: int = 0
+    det: Det = Det.THE
+    owner: int = 0  # of MY: which pronoun; of a pronoun: itself
+    name: Name | None = None  # NAME, and the owner of NAMED
+    noun: Noun | None = None
+    adjective: Adjective | None = None
+    number: Number | None = None
+    relative: "Clause | None" = None
+    first: "NounPhrase | None" = None
+    second: "NounPhrase | None" = None
 
 
+@dataclass(slots=True, eq=False)
 class Clause:
     """A verb with what belongs to it."""
 
-    __slots__ = (
-        "about",
-        "adjective",
-        "asking",
-        "bits",
-        "complement",
-        "conjunction",
-        "degree",
-        "front",
-        "identity",
-        "idiom",
-        "manner",
-        "modal",
-        "number",
-        "object",
-        "often",
-        "place",
-        "polarity",
-        "profession",
-        "recipient",
-        "subject",
-        "tense",
-        "than",
-        "time",
-        "to",
-        "verb",
-        "verb2",
-        "wh",
-    )
-
-    def __init__(self, subject: NounPhrase, bits: int):
-        self.subject = subject
-        self.bits = bits  # the lowest of them; see the constants below
-        self.verb: Verb | None = None  # None: to be, or what the idiom says
-        self.verb2: Verb | None = None  # sings and dances
-        self.tense = Tense.PRESENT
-        self.modal: Modal | None = None
-        self.polarity = Polarity.YES
-        self.object: NounPhrase | None = None
-        self.recipient: NounPhrase | None = None
-        self.adjective: Adjective | None = None
-        self.degree: Phrase | None = None
-        self.than: NounPhrase | None = None
-        self.profession: Profession | None = None
-        self.idiom: Idiom | None = None
-        self.identity: NounPhrase | None = None  # this is my brother
-        self.manner: Phrase | None = None
-        self.place: Place | None = None
-        self.to = False  # the place is where it leads
-        self.often: Phrase | None = None
-        self.time: Phrase | None = None
-        self.number: Number | None = None  # in the phrase of time
-        self.front = False  # the time stands first
-        self.asking = Asking.NOTHING
-        self.wh: Phrase | None = None
-        self.conjunction: Phrase | None = None  # between verb and complement; None: to
-        self.complement: Clause | None = None
-        self.about: NounPhrase | None = None  # in a relative clause: the noun phrase it belongs to
+    subject: NounPhrase
+    bits: int  # the lowest of them; see the constants below
+    verb: Verb | None = None  # None: to be, or what the idiom says
+    verb2: Verb | None = None  # sings and dances
+    tense: Tense = Tense.PRESENT
+    modal: Modal | None = None
+    polarity: Polarity = Polarity.YES
+    object: NounPhrase | None = None
+    recipient: NounPhrase | None = None
+    adjective: Adjective | None = None
+    degree: Phrase | None = None
+    than: NounPhrase | None = None
+    profession: Profession | None = None
+    idiom: Idiom | None = None
+    identity: NounPhrase | None = None  # this is my brother
+    manner: Phrase | None = None
+    place: Place | None = None
+    to: bool = False  # the place is where it leads
+    often: Phrase | None = None
+    time: Phrase | None = None
+    number: Number | None = None  # in the phrase of time
+    front: bool = False  # the time stands first
+    asking: Asking = Asking.NOTHING
+    wh: Phrase | None = None
+    conjunction: Phrase | None = None  # between verb and complement; None: to
+    complement: "Clause | None" = None
+    about: NounPhrase | None = None  # in a relative clause: the noun phrase it belongs to
 
     @property
     def asks_whereabouts(self) -> bool:
@@ -204,24 +149,20 @@ CLAUSE_BITS = 42
 # A noun phrase's.
 NOUN, DET, ADJECTIVE, NUMBER, RELATIVE = (1 << i for i in range(5))
 NOUN_BITS = 5
-
-
 SENTENCE_BITS = 5
 
 
+@dataclass(slots=True, eq=False)
 class Sentence:
     """One clause, or two with a conjunction; `first` says that the subordinate clause stands first."""
 
-    __slots__ = ("bits", "comma", "conjunction", "coordinate", "first", "main", "other")
-
-    def __init__(self, main: Clause, bits: int):
-        self.main = main
-        self.bits = bits  # the full stop; the next: conjunction (three), comma
-        self.other: Clause | None = None
-        self.conjunction: Phrase | None = None
-        self.first = False
-        self.coordinate = False
-        self.comma = False  # in English and French too
+    main: Clause
+    bits: int  # the full stop; the next: conjunction (three), comma
+    other: Clause | None = None
+    conjunction: Phrase | None = None
+    first: bool = False
+    coordinate: bool = False
+    comma: bool = False  # in English and French too
 
     @property
     def relations(self) -> tuple[str, str]:

@@ -16,8 +16,6 @@ from collections.abc import Callable, Sequence
 
 from regard_corpora.phrasebook.words import Word
 
-__all__ = ["STYLES", "Style", "choose_style", "contract", "join_words", "spell_out"]
-
 STOPS = (".", ",", "?")
 KEPT = ("I", "German", "French", "Italian", "Anna", "Peter", "Maria", "Paul", "Julia", "Martin")  # capitals
 BE = {"am": "'m", "are": "'re", "is": "'s"}
@@ -119,8 +117,6 @@ def group(words: Sequence[Word], french: bool) -> list[list[Word]]:
 
 def main_part(parts: Sequence[Word]) -> Word:
     """Choose the part of a written word that its head is taken from."""
-    if len(parts) == 1:
-        return parts[0]
     outer = [part for part in parts if part.form not in STOPS and part.head not in parts]
     return next((part for part in outer if not part.form.endswith("'")), (outer or parts)[0])
 
@@ -130,21 +126,22 @@ def join_words(words: Sequence[Word], style: Style, *, french: bool = False, tar
     if not style.stop:
         words = words[:-1]
     joined: list[Word] = []
-    of: dict[int, Word] = {}
-    groups = group(words, french)
-    for parts in groups:
-        bits = 0
-        for part in parts:
-            if len(parts) == 1 or not target or part.form not in STOPS:
-                bits |= part.bits
-        word = Word("".join([part.form for part in parts]), bits)
+    of: dict[Word, Word] = {}  # the written word that each is in
+    for parts in group(words, french):
+        main = parts[0]
+        form, bits = main.form, main.bits
+        if len(parts) > 1:
+            main, form, bits = main_part(parts), "".join([part.form for part in parts]), 0
+            for part in parts:
+                if not target or part.form not in STOPS:
+                    bits |= part.bits
+        word = Word(form, bits, main.head, main.relation)
         joined.append(word)
         for part in parts:
-            of[id(part)] = word
-    for word, parts in zip(joined, groups, strict=True):
-        main = main_part(parts)
-        word.head = None if main.head is None else of[id(main.head)]
-        word.relation = main.relation
+            of[part] = word
+    for word in joined:
+        if word.head is not None:
+            word.head = of[word.head]
     if style.capitals or target:
         joined[0].form = joined[0].form[0].upper() + joined[0].form[1:]
     else:

@@ -1,23 +1,25 @@
 """Noun phrases, as the grammar draws them."""
 
+import enum
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from regard_corpora.phrasebook.lexicon import Name, Noun, Verb
+from regard_corpora import tables
+from regard_corpora.phrasebook.lexicon import Name, Noun, Pool, Verb
 from regard_corpora.phrasebook.meaning import NOUN_BITS, Det, Kind, NounPhrase
-from regard_corpora.phrasebook.pool import Pool
-from regard_corpora.phrasebook.weights import (
-    DEFINITE_DETS,
-    FAMILY_DETS,
-    MASS_DETS,
-    PLURAL_DETS,
-    SINGLE_DETS,
-    SUBJECT_DETS,
-)
-
-__all__ = ["PEOPLE", "SAME", "Nouns"]
 
 T = TypeVar("T")
+
+
+def choices(table: str, kind: type[enum.IntEnum] | None = None) -> tuple[Any, ...]:
+    """Read a table of weights: each choice as often as its weight says, so that a draw is one lookup."""
+    weights = tables.read("phrasebook/weights.toml")[table].items()
+    return tuple(name if kind is None else kind[name.upper()] for name, weight in weights for _ in range(weight))
+
+
+SUBJECT_DETS, FAMILY_DETS, SINGLE_DETS, MASS_DETS, PLURAL_DETS, DEFINITE_DETS = (
+    choices(f"{each}-dets", Det) for each in ("subject", "family", "single", "mass", "plural", "definite")
+)
 PERSONS = (0, 1, 2, 2, 3, 4, 2)  # of I, you, he, she, we, they, it
 PEOPLE = ("person", "family")
 SAME = ((0, 4), (1,), (), (), (0, 4), ())  # objects that would be reflexive or nearly: I and me, I and us

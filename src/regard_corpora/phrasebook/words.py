@@ -1,13 +1,18 @@
-"""Words of a sentence under construction, with what they came from and what they depend on.
+"""Words of a sentence under construction, with what they came from and what they depend on, and how all languages
+put them together.
 
 A relation has its name in Universal Dependencies: nsubj, obj, det, … Where the phrasebook's heads differ from theirs (a
 modal of two words depends on the content verb, a preposition without its noun on the verb), it has the name of the
 nearest thing.
 """
 
-from regard_corpora.phrasebook.lexicon import Piece
+from collections.abc import Callable
 
-__all__ = ["Word", "finish", "links", "say"]
+from regard_corpora.phrasebook.inflection import forms_of
+from regard_corpora.phrasebook.lexicon import Piece
+from regard_corpora.phrasebook.meaning import TIME, Clause, NounPhrase, Sentence
+
+FIRST, SECOND, LAST = range(3)  # where the finite verb stands in a clause, in a language that moves it
 
 
 class Word:
@@ -28,15 +33,34 @@ class Word:
         return self
 
 
+def put(out: list[Word], form: str, bits: int, head: Word | None = None, relation: str = "") -> Word:
+    """Say a word; returns it."""
+    word = Word(form, bits, head, relation)
+    out.append(word)
+    return word
+
+
+def add(out: list[Word], below: list[Word], form: str, bits: int, relation: str) -> None:
+    """Say a word that depends on the head of the clause."""
+    word = Word(form, bits, None, relation)
+    out.append(word)
+    below.append(word)
+
+
+def join(out: list[Word], phrase: NounPhrase, joint: str, say_phrase: Callable[[NounPhrase], Word]) -> Word:
+    """Say two noun phrases with and between them; returns the first one's head."""
+    assert phrase.first is not None
+    assert phrase.second is not None
+    head = say_phrase(phrase.first)
+    conjunction = put(out, joint, phrase.bits, None, "cc")
+    second = say_phrase(phrase.second).relate("conj")
+    conjunction.head, second.head = second, head
+    return head
+
+
 # Words of fixed phrases, in all languages, by what they are to the phrase's head; others are prepositions.
-INSIDE = {
-    "det": ("the", "this", "every", "der", "die", "dem", "den", "jede", "jeden", "le", "la", "l'", "ce", "chaque"),
-    "amod": ("last", "next", "letzte", "letztes", "nächste", "nächstes", "dernière", "prochaine"),
-    "advmod": ("ago", "even", "heute", "gestern", "hier", "même"),
-    "fixed": ("parce", "pendant"),
-}
-DAYS = ("lundi", "mardi", "mercredi", "jeudi", "vendredi", "samedi", "dimanche")  # nouns, though they stand alone
-NAMES = {form: relation for relation, forms in INSIDE.items() for form in forms}
+NAMES = {form: relation for relation, forms in forms_of("phrases").items() for form in forms}
+DAYS = forms_of("french")["days"]  # nouns, though they stand alone
 
 
 def say(out: list[Word], pieces: tuple[Piece, ...], bits: int, number: str = "", relation: str = "") -> Word:
@@ -46,17 +70,12 @@ def say(out: list[Word], pieces: tuple[Piece, ...], bits: int, number: str = "",
     """
     if len(pieces) == 1:
         form, own, _ = pieces[0]
-        only = Word(form, own * bits, None, relation or ("obl" if form in DAYS else "advmod"))
-        out.append(only)
-        return only
+        return put(out, form, own * bits, None, relation or ("obl" if form in DAYS else "advmod"))
     start = len(out)
     head = None
     for form, own, leads in pieces:
-        if form == "#":
-            word = Word(number, own * bits, None, "nummod")
-        else:
-            word = Word(form, own * bits, None, NAMES.get(form, "case"))
-        out.append(word)
+        numeral = form == "#"
+        word = put(out, number if numeral else form, own * bits, None, "nummod" if numeral else NAMES.get(form, "case"))
         if leads:
             head = word.relate(relation or "obl")
     assert head is not None
@@ -64,6 +83,44 @@ def say(out: list[Word], pieces: tuple[Piece, ...], bits: int, number: str = "",
         if word is not head:
             word.head = head
     return head
+
+
+def say_time(out: list[Word], clause: Clause, language: str) -> Word:
+    """Say when it is."""
+    number = getattr(clause.number, language) if clause.number is not None else ""
+    return say(out, getattr(clause.time, language), clause.bits * TIME, number)
+
+
+def say_sentence(
+    sentence: Sentence,
+    language: str,
+    say_clause: Callable[[list[Word], Clause, int, Word | None], Word],
+    comma: int | None,
+) -> list[Word]:
+    """Say one clause, or two with their conjunction; `comma`: the bits of one between them, None where there is none.
+
+    A clause is said with the place of its finite verb and the conjunction before it, and returns its head.
+    """
+    out: list[Word] = []
+    main, other, bits = sentence.main, sentence.other, sentence.bits
+    if other is None:
+        head = say_clause(out, main, SECOND, None)
+    else:
+        conjunction, (lead, role) = getattr(sentence.conjunction, language), sentence.relations
+        if sentence.first:
+            below = say_clause(out, other, LAST, say(out, conjunction, bits * 2, relation=lead))
+            put(out, ",", bits * 16, below, "punct")
+            head = say_clause(out, main, FIRST, None)
+        else:
+            head = say_clause(out, main, SECOND, None)
+            between = None if comma is None else put(out, ",", comma, None, "punct")
+            order = SECOND if sentence.coordinate else LAST
+            below = say_clause(out, other, order, say(out, conjunction, bits * 2, relation=lead))
+            if between is not None:
+                between.head = below
+        below.head, below.relation = head, role
+    put(out, "?" if main.asking else ".", bits, head, "punct")
+    return out
 
 
 def finish(words: list[Word]) -> tuple[str, tuple[int, ...], tuple[str, ...]]:

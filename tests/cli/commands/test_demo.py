@@ -6,8 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from regard.cli.program import app
-from regard_corpora import demo as phrasebook
-from regard_corpora import lineage
+from regard_corpora import demo
 
 RUN = CliRunner()
 pytestmark = pytest.mark.unchecked  # the runner calls with types of its own
@@ -16,10 +15,9 @@ pytestmark = pytest.mark.unchecked  # the runner calls with types of its own
 @pytest.fixture
 def small(monkeypatch, tmp_path):
     monkeypatch.setenv("REGARD_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(phrasebook, "PAIRS", 300)
-    monkeypatch.setattr(phrasebook, "TEST", 20)
-    monkeypatch.setattr(lineage, "PAIRS", 300)
-    monkeypatch.setattr(lineage, "TESTS", 20)
+    monkeypatch.setattr(demo, "PAIRS", 300)
+    monkeypatch.setattr(demo, "TEST", 20)
+    monkeypatch.setattr(demo, "LINEAGE_TEST", 20)
     return tmp_path / "out"
 
 
@@ -49,7 +47,7 @@ def test_demo_leaves_other_folders_alone(small):
 def test_lineage_compares_three(small):
     found = RUN.invoke(app, ["demo", "--lineage", "--steps", "2", "--out", str(small)])
     assert found.exit_code == 0, found.output
-    for name in lineage.MODELS:
+    for name in demo.MODELS:
         assert re.search(rf"^{name} ", found.stdout, re.MULTILINE)
         assert (small / name / "report.html").is_file()
     assert (small / "lineage.png").read_bytes().startswith(b"\x89PNG")

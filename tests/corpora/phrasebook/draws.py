@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from regard.data import Example, generate
 from regard_corpora import phrasebook
-from regard_corpora.phrasebook import PAIRS, all_words, derivation, english, example, find_example, french, german
+from regard_corpora.phrasebook import PAIRS, all_words, analysis, english, example, find_example, french, german
 from regard_corpora.phrasebook.grammar import Grammar
 
 
@@ -24,7 +24,7 @@ def plain(pair: str, count: int) -> list[Example]:
 
 def derive(asked: Sequence[tuple[str, bool]]) -> list[list[str] | None]:
     """English sentences in German and French; those of which none is expected are looked for less long."""
-    found = [derivation.search(source.split(), 200_000 if wanted else 5_000) for source, wanted in asked]
+    found = [analysis.search(source.split(), 200_000 if wanted else 5_000) for source, wanted in asked]
     return [sentence and [say(german, sentence), say(french, sentence)] for sentence in found]
 
 

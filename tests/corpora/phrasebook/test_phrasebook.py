@@ -107,7 +107,7 @@ def test_sizes(pair):
 def test_every_entry_is_frequent_enough():
     """Thirty times in thirty thousand, whatever its form."""
     words = collections.Counter(word for example in sample("en-de") for word in example.source.split())
-    table = Path(phrasebook.__file__).with_name("words.txt").read_text(encoding="utf-8")
+    table = Path(phrasebook.__file__).with_name("words.toml").read_text(encoding="utf-8")
     rare = {}
     for line in table.splitlines()[2:]:
         if "|" in line:

@@ -7,7 +7,7 @@ from corpora.phrasebook.cases import sample
 
 from regard.data import generate
 from regard_corpora.phrasebook import derive
-from regard_corpora.phrasebook.relation_names import name_relations
+from regard_corpora.phrasebook.analysis import name_relations
 
 NAMES = {  # https://universaldependencies.org/u/dep, as far as the phrasebook has them
     *("root", "nsubj", "obj", "iobj", "obl", "advmod", "aux", "cop", "mark", "case", "det", "amod", "nummod", "nmod"),

@@ -11,7 +11,7 @@ from regard.data import END, START
 from regard.decoding import tokens_of
 from regard.errors import ArgumentError
 from regard.inspection import exhibit_of
-from regard.inspection.collect.ablation import ablate, ablation_table
+from regard.inspection.collect.from_run import ablate, ablation_table
 from regard.inspection.collect.teacher_forcing import force
 
 SHORT = {"beam": 2, "longest": 5}
@@ -144,7 +144,7 @@ def test_all_heads_of_all_views(name, monkeypatch):
     changes = exhibit.ablation.changes
     assert {view.name: len(view.weights) for view in exhibit.views} == {key: len(row) for key, row in changes.items()}
     assert exhibit.ablation.log_prob == pytest.approx(exhibit.log_prob, rel=1e-5)
-    monkeypatch.setattr("regard.inspection.collect.ablation.BUDGET", 1)
+    monkeypatch.setattr("regard.inspection.collect.from_run.BUDGET", 1)
     alone = ablate(run, item_of(name), **SHORT)
     for view, row in changes.items():
         assert alone.changes[view] == pytest.approx(row, abs=2e-4)

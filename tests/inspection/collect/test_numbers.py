@@ -5,7 +5,7 @@ import torch
 from inspection.subjects import ATTENTIVE, exhibit_of_subject, recorded
 
 from regard.inspection.collect.exhibit import Addressing
-from regard.inspection.collect.numbers import numbers_of
+from regard.inspection.collect.views import numbers_of
 
 CHOSEN = [
     name for name in ATTENTIVE if not name.startswith(("ntm", "transformer-post", "transformer-no", "rnnsearch-b"))

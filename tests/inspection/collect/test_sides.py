@@ -8,16 +8,21 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from inspection.subjects import CLASSIFIERS, REVIEWS, subject, tokenizers
+from torch.testing import assert_close
 
-from regard.data import END
+from regard.data import END, START, DataSettings, train
+from regard.decoding import documents_of
 from regard.errors import ArgumentError, ShapeError
 from regard.inspection import exhibit_of
-from regard.inspection.collect.sides import document_sides, merge
+from regard.inspection.collect.exhibit import Side
+from regard.inspection.collect.sides import count_specials, document_sides, merge, separate_marks, text_side, weigh
+from regard.models import build, read_model_config
 
 WORDS = st.lists(st.none() | st.integers(0, 5), min_size=1, max_size=9)
 IN_ORDER = st.lists(st.integers(1, 3), min_size=1, max_size=5).map(
     lambda sizes: [word for word, size in enumerate(sizes) for _ in range(size)]
 )
+TEXTS = ["The soup was good. I will come again!", "", "Bad", "wonderfully delicious"]
 
 
 def loop(weights, rows, columns):
@@ -137,3 +142,95 @@ def test_words_that_do_not_agree_stay_as_they_were_read():
         side = document_sides(tokenizer, row, other, ends=False)["source"]
         assert side.texts == (first, "<unk>")
         assert side.unknown == (1,)
+
+
+def side(text, pieces, words, unknown=()):
+    return Side(tuple(pieces.split()), tuple(words), tuple(text.split()), unknown=unknown)
+
+
+@pytest.mark.parametrize(
+    ("text", "pieces", "words", "texts"),
+    [
+        ("not bad.", "▁not ▁b ad .", [0, 1, 1, 1], ["not", "bad", "."]),
+        ("(so) it", "▁( so ) ▁it", [0, 0, 0, 1], ["(", "so", ")", "it"]),
+        ("“Why?!”", "▁ “ Why ? !”", [0, 0, 0, 0, 0], ["“", "Why", "?!”"]),
+        ("don't well-known 3.5", "▁don ' t ▁well - known ▁3 . 5", [0, 0, 0, 1, 1, 1, 2, 2, 2], None),
+        ("... ?", "▁. . . ▁?", [0, 0, 0, 1], None),
+        ("bad.", "bad ##.", [0, 0], ["bad", "."]),
+        ("bad.", "Ġbad .", [0, 0], ["bad", "."]),
+        ("bad.", "bad@@ .", [0, 0], ["bad", "."]),
+        ("bad. </s>", "▁bad. </s>", [0, None], ["bad."]),
+        ("猫。", "▁猫 。", [0, 0], ["猫", "。"]),
+    ],
+)
+def test_where_a_word_begins_and_ends(text, pieces, words, texts):
+    given = side(text, pieces, words)
+    parts = separate_marks(given)
+    assert list(parts.texts) == (list(given.texts) if texts is None else texts)
+    assert (parts.words == given.words) == (texts is None or len(texts) == len(set(words) - {None}))
+    assert parts.pieces == given.pieces
+    assert [word is None for word in parts.words] == [word is None for word in words]
+
+
+def test_an_unknown_piece_is_that_of_the_letters():
+    parts = separate_marks(side("Ångström, yes", "▁ <unk> ngström , ▁yes", [0, 0, 0, 0, 1], unknown=(0,)))
+    assert parts.texts == ("Ångström", ",", "yes")
+    assert parts.unknown == (0,)
+
+
+@pytest.mark.parametrize("kind", ["bpe", "unigram", "character", "word"])
+def test_nothing_is_lost_of_any_tokenizer(kind):
+    texts = ["The soup is not bad.", "“Really?” she asked; it's (very) good!", "Yes ... and no."]
+    tokenizer = train(texts * 5, kind)
+    for text in texts:
+        ids = tokenizer.encode(text)
+        whole = text_side(tokenizer, ids, text, start=True, end=True)
+        parts = count_specials(separate_marks(whole))
+        assert None not in parts.words
+        assert (parts.texts[0], parts.texts[-1]) == tuple(tokenizer.pieces([START, END]))
+        weights = torch.rand(3, len(whole.pieces))
+        by_word, by_part = merge(weights, range(3), whole.words), merge(weights, range(3), parts.words)
+        assert_close(by_part.sum(-1), weights.sum(-1))
+        if kind in ("bpe", "character"):
+            assert set(parts.texts) >= {"."} or "." not in text
+        # What stands between spaces is what it was.
+        bare = "".join(parts.texts[1:-1])
+        assert bare == "".join(whole.texts)
+        assert by_word.shape[-1] == len(whole.texts)
+
+
+def small(size):
+    table = {"kind": "han", "size": 4, "embedding": 5, "hidden": 6}
+    model = build("han", read_model_config(table), size, 2).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.normal_(std=0.7)
+    return model
+
+
+@pytest.mark.parametrize("kind", ["bpe", "word", "character"])
+def test_words_and_their_weights(kind):
+    tokenizer, data = train(TEXTS * 3, kind), DataSettings()
+    model = small(tokenizer.size)
+    found = weigh(model, tokenizer, data, TEXTS)
+    assert [[each.words for each in document] for document in found] == [
+        [["The", "soup", "was", "good."], ["I", "will", "come", "again!"]],
+        [],
+        [["Bad"]],
+        [["wonderfully", "delicious"]],
+    ]
+    for document in found:
+        assert not document or sum(each.weight for each in document) == pytest.approx(1)
+        assert all(sum(each.weights) == pytest.approx(1) for each in document)
+        assert not document or sum(sum(each.counts) for each in document) == pytest.approx(1)
+    if kind == "word":
+        row = [*tokenizer.encode("The soup was good."), 2, *tokenizer.encode("I will come again!"), 2]
+        words, sentences = model.weigh_documents(documents_of([row]))
+        assert [each.weight for each in found[0]] == pytest.approx(sentences[0].tolist())
+        assert [each.weights for each in found[0]] == [pytest.approx(weights) for weights in words.tolist()]
+
+
+def test_a_splitter_of_ones_own():
+    tokenizer = train(TEXTS * 3, "word")
+    found = weigh(small(tokenizer.size), tokenizer, DataSettings(), TEXTS[:1], lambda text: text.split(" was "))
+    assert [each.words for each in found[0]] == [["The", "soup"], ["good.", "I", "will", "come", "again!"]]

@@ -11,7 +11,7 @@ from inspection.subjects import exhibit_of_subject
 
 from regard.inspection import page
 from regard.inspection.collect.exhibit import Numbers
-from regard.inspection.draw.half_numbers import half_planes
+from regard.inspection.draw.page import half_planes
 
 
 @pytest.mark.parametrize("shape", [(1,), (3, 7), (2, 5, 63)])

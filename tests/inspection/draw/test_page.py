@@ -19,7 +19,7 @@ from regard.attention import Attention, Dot, Hard, Plain, Predictive
 from regard.errors import ArgumentError, ShapeError
 from regard.inspection import Page, Which, page
 from regard.inspection.collect.exhibit import Exhibit, Side, View
-from regard.inspection.draw.page import SCRIPTS, STYLES, quantise
+from regard.inspection.draw.page import SCRIPTS, STYLES, to_levels
 
 ALL = [exhibits.luong, exhibits.captioner, exhibits.han, exhibits.convnet, exhibits.without, exhibits.odd]
 
@@ -113,7 +113,7 @@ def test_what_is_nothing_stays_nothing():
     weights[1] = 0
     found = weights_in(embedded(page(with_weights(weights))), 0)
     assert (found[weights == 0] == 0).all()
-    assert quantise(with_weights(weights).views[0])[2][1] == 0.0
+    assert to_levels("v", weights)[2][1] == 0.0
 
 
 def test_everything_in_an_exhibit_is_in_its_page():
@@ -207,7 +207,8 @@ def test_the_same_exhibit_gives_the_same_bytes():
 
 def test_every_script_is_in_use():
     there = {each.name for each in resources.files("regard.inspection.draw").joinpath("static").iterdir()}
-    assert there == {f"{name}.js" for name in SCRIPTS} | {f"{name}.css" for name in STYLES}
+    own = {f"{name}.css" for name in ("document", "graph", "report")}  # of other pages, and of a picture
+    assert there == {f"{name}.js" for name in SCRIPTS} | {f"{name}.css" for name in STYLES} | own
 
 
 def test_what_cannot_be_shown_is_refused():

@@ -11,7 +11,7 @@ from serving.libretranslate.test_markup import Reader, letters
 from serving.served import serve, serve_process, stored
 
 from regard.serving.libretranslate.errors import PATHS
-from regard.serving.libretranslate.schema import EXAMPLES
+from regard.serving.libretranslate.routes import EXAMPLES
 
 KEYS = "# keys\nfirst key\nsecond\n"
 SRT = """1
@@ -440,12 +440,12 @@ def test_limits_hold_here_too(runs, tmp_path):
 
 
 def test_a_fault_is_answered_in_its_form(runs, monkeypatch):
-    from regard.serving.libretranslate import routes
+    from regard.serving.libretranslate import translation
 
     async def fail(*arguments):
         raise ZeroDivisionError
 
-    monkeypatch.setattr(routes, "translate_plain", fail)
+    monkeypatch.setattr(translation, "translate_plain", fail)
     with serve(str(runs / "book")) as server:
         error = refused(server.post("/translate", {"q": "x", "source": "en", "target": "de"}), 500)
         assert "fault of the server" in error

@@ -5,7 +5,7 @@ import pytest
 import schemathesis
 from serving.served import serve, stored
 
-from regard.serving.libretranslate.schema import EXAMPLES, SUMMARIES
+from regard.serving.libretranslate.routes import EXAMPLES, SUMMARIES
 
 
 @pytest.fixture(scope="module")

@@ -11,10 +11,7 @@ from regard.cli.options import name_option, number_option, out_option
 from regard.errors import CommandError
 from regard.machine import most_threads
 
-EXAMPLES = (
-    "regard bench attention",
-    "regard bench training --rounds 3 -o training.json",
-)
+EXAMPLES = ("regard bench attention", "regard bench training --rounds 3 -o training.json")
 
 
 def bench(

@@ -18,10 +18,7 @@ from regard.cli.options import (
 )
 from regard.cli.runs import open_run
 
-EXAMPLES = (
-    "regard caption runs/flickr8k photo.jpg",
-    "regard caption runs/flickr8k photos/ --json -o captions.jsonl",
-)
+EXAMPLES = ("regard caption runs/flickr8k photo.jpg", "regard caption runs/flickr8k photos/ --json -o captions.jsonl")
 
 
 @with_search(without=["precision"], longest="Maximum number of tokens in a caption; default: 60.")

@@ -11,10 +11,7 @@ import regard
 from regard.cli.messages import print_message, print_table, print_text
 from regard.errors import CommandError
 
-EXAMPLES = (
-    "regard configs",
-    "regard configs files > mine.toml",
-)
+EXAMPLES = ("regard configs", "regard configs files > mine.toml")
 
 
 def configs(

@@ -11,10 +11,7 @@ from regard.cli.options import SEED, flag_option, name_option, number_option, ou
 from regard.errors import CommandError
 
 MOST = 10_000_000
-EXAMPLES = (
-    "regard data phrasebook -o data/",
-    "regard data --list",
-)
+EXAMPLES = ("regard data phrasebook -o data/", "regard data --list")
 
 
 def data(

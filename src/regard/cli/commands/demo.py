@@ -9,17 +9,13 @@ from regard import plugins
 from regard.cli.messages import print_commands
 from regard.cli.options import SEED, flag_option, number_option, out_option
 
-EXAMPLES = (
-    "regard demo",
-    "regard demo --lineage",
-)
+EXAMPLES = ("regard demo", "regard demo --lineage")
 
 
 def demo(
     lineage: Annotated[bool, flag_option("--lineage", "Train three models, to show what attention is for.")] = False,
     out: Annotated[
-        Path | None,
-        out_option("Run folder to write; default: runs/demo, with --lineage runs/lineage.", "RUN"),
+        Path | None, out_option("Run folder to write; default: runs/demo, with --lineage runs/lineage.", "RUN")
     ] = None,
     seed: Annotated[
         int, number_option("Random seed for weights, dropout and the order of batches.", least=0, most=SEED)

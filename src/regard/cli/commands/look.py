@@ -1,11 +1,11 @@
 """`regard look`: pages of what a run looked at."""
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from regard.cli.inspection import FORMATS, check_alone, check_walk, open_both, print_graph, write_exhibits
 from regard.cli.messages import print_message
 from regard.cli.options import (
     CheckpointOption,
@@ -20,8 +20,12 @@ from regard.cli.options import (
     with_languages,
     with_search,
 )
-from regard.cli.runs import check_folders, print_unknown_words
+from regard.cli.runs import check_folders, open_beside, open_run, print_unknown_words
 from regard.errors import CommandError
+
+if TYPE_CHECKING:
+    from regard.inspection import Which, dependency_trees
+    from regard.run import Run
 
 ItemsArgument = Annotated[
     list[str] | None,
@@ -37,8 +41,7 @@ FormatOption = Annotated[
 AgainstOption = Annotated[
     str | None,
     text_option(
-        "Run folder of another model, or another text, file or picture, to show side by side.",
-        metavar="RUN or TEXT",
+        "Run folder of another model, or another text, file or picture, to show side by side.", metavar="RUN or TEXT"
     ),
 ]
 WalkOption = Annotated[
@@ -70,6 +73,7 @@ EXAMPLES = (
     'regard look runs/en-de "A man rides a horse." -o look.html',
     'regard look runs/en-de "A man rides a horse." --against runs/older --walk',
 )
+FORMATS = ("html", "png", "svg", "pdf")
 
 
 @with_languages
@@ -120,11 +124,9 @@ def look(
 
     opened, other = open_both(run, against, checkpoint, device, languages)
     inputs = look_inputs.read_inputs(opened, items or [], count, print_message, as_text)
-    seconds = (
-        inputs
-        if other is not opened or against is None
-        else look_inputs.read_against(opened, against, len(inputs), as_text)
-    )
+    seconds = inputs
+    if other is opened and against is not None:
+        seconds = look_inputs.read_against(opened, against, len(inputs), as_text)
     which = Which(view, None if head is None else head - 1, None, None if word is None else word - 1)
     trees = dependency_trees.find_trees(tree, items or [], inputs, opened)
     places = list(zip(paths.list_paths(len(inputs), inputs + seconds), trees, strict=True))
@@ -133,3 +135,86 @@ def look(
     options = {"target": target, **search}
     write_exhibits(opened, inputs, places, which, options, shown, beside, stretch=stretch, relations=tree is not None)
     print_unknown_words(opened)
+
+
+def check_alone(options: dict[str, Any]) -> None:
+    """Refuse options of what a text is looked at with, where a graph is all that is asked for."""
+    for name, value in options.items():
+        if value:
+            raise CommandError(f"{name}: --graph without a text draws only the model; add a text")
+
+
+def check_walk(form: str, walk: bool, word: int | None, view: str | None, head: int | None) -> None:
+    """Refuse what the format cannot show, and options of --walk without it."""
+    for name, value in (("--word", word), ("--view", view), ("--head", head)):
+        if value is not None and not walk and (form == "html" or name == "--word"):
+            raise CommandError(f"{name}: {value} given without --walk; add --walk")
+        if isinstance(value, int) and value < 1:
+            raise CommandError(f"{name}: {value} given, expected 1 or more")
+    if walk and form != "html":
+        raise CommandError(f"--walk: {form} cannot show it; write a page, such as look.html")
+
+
+def print_graph(run: str, checkpoint: str, out: Path | None, format: str | None) -> None:
+    """Draw the model of a run, without a text, and print where."""
+    from regard.inspection import look_files
+
+    path = look_files.graph_path(out, format)
+
+    from regard.decoding import first_model
+    from regard.inspection import model_graph
+
+    print(model_graph(first_model(open_run(run, checkpoint=checkpoint, device="cpu").model)).save(path))
+
+
+def open_both(
+    run: str, against: str | None, checkpoint: str, device: str, languages: Mapping[str, str | None]
+) -> "tuple[Run, Run]":
+    """Open a run, and the one to show beside it where `against` is a run folder; else the same run twice."""
+    from regard.inspection import look_inputs
+
+    opened = open_run(run, checkpoint=checkpoint, device=device, languages=languages)
+    folder = against if against is not None and look_inputs.is_run(against) else None
+    other = open_beside(opened, folder, checkpoint=checkpoint) or opened
+    if other.settings.task != opened.settings.task:
+        raise CommandError(
+            f"--against: {against} has the task {other.settings.task}, but {run} has {opened.settings.task}"
+        )
+    return opened, other
+
+
+def write_exhibits(
+    run: "Run",
+    inputs: Sequence[str],
+    places: "Sequence[tuple[Path, dependency_trees.ParsedTree | None]]",
+    which: "Which",
+    search: dict[str, Any],
+    shown: dict[str, Any],
+    beside: "tuple[Run, Sequence[str]] | None" = None,
+    *,
+    stretch: bool = False,
+    relations: bool = False,
+) -> None:
+    """Write what a run looked at in each input, to its path and with its tree, and print where.
+
+    `search` holds the options of the search, and of `beside`, another run or the same with an input for each; `shown`
+    holds what only the first is asked for. With `relations` the table of heads that follow the trees is printed, too.
+    """
+    from regard.inspection import ablation_table, dependency_trees, exhibit_of, look_files
+
+    dependencies = []
+    for number, (item, (path, tree)) in enumerate(zip(inputs, places, strict=True)):
+        exhibit = exhibit_of(run, item, dependencies=tree, **shown, **search)
+        against = None
+        if beside is not None:
+            other, seconds = beside
+            against = exhibit_of(other, seconds[number], graph=shown["graph"] and other is not run, **search)
+        if exhibit.ablation is not None:
+            print(ablation_table(exhibit.ablation, exhibit.views))
+        if exhibit.dependencies is not None:
+            dependencies.append(exhibit.dependencies)
+        print(
+            look_files.write_exhibit(exhibit, path, against=against, view=which.view, head=which.head, stretch=stretch)
+        )
+    if relations and any(each.follows for each in dependencies):
+        print(dependency_trees.relation_table(dependencies, exhibit.views))

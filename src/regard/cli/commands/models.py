@@ -10,10 +10,7 @@ from regard.cli.messages import print_table, print_text
 from regard.config import describe_type, show_value
 from regard.errors import CommandError
 
-EXAMPLES = (
-    "regard models",
-    "regard models transformer",
-)
+EXAMPLES = ("regard models", "regard models transformer")
 
 
 def models(

@@ -11,10 +11,7 @@ from regard.cli.messages import fits_terminal, print_message, print_table, print
 from regard.cli.options import flag_option
 from regard.errors import CommandError
 
-EXAMPLES = (
-    "regard runs",
-    "regard runs experiments/ --json",
-)
+EXAMPLES = ("regard runs", "regard runs experiments/ --json")
 
 
 def runs(

@@ -16,10 +16,7 @@ from regard.cli.options import (
 )
 from regard.cli.runs import open_run
 
-EXAMPLES = (
-    "regard sample runs/german --count 5",
-    'regard sample runs/german --prefix "der Hund" --temperature 0.8',
-)
+EXAMPLES = ("regard sample runs/german --count 5", 'regard sample runs/german --prefix "der Hund" --temperature 0.8')
 
 
 @with_search(

@@ -24,8 +24,7 @@ SourceOption = Annotated[
     text_option("Source, or a text file of sources, one per line; not for a language model.", metavar="TEXT or FILE"),
 ]
 TargetOption = Annotated[
-    str | None,
-    text_option("Text to score: the source's translation, or a text file of them.", metavar="TEXT or FILE"),
+    str | None, text_option("Text to score: the source's translation, or a text file of them.", metavar="TEXT or FILE")
 ]
 EXAMPLES = (
     'regard score runs/en-de --source "A dog." --target "Ein Hund."',

@@ -9,10 +9,7 @@ from regard.cli.messages import print_message
 from regard.cli.options import file_option, flag_option, name_option, number_option, text_option
 from regard.cli.runs import check_engine
 
-EXAMPLES = (
-    "regard serve runs/en-de",
-    "regard serve de=runs/en-de best=runs/a+runs/b --port 8000 --device cuda",
-)
+EXAMPLES = ("regard serve runs/en-de", "regard serve de=runs/en-de best=runs/a+runs/b --port 8000 --device cuda")
 RunsArgument = Annotated[
     list[str],
     typer.Argument(

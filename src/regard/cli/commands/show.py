@@ -10,10 +10,7 @@ from regard.cli.messages import print_table
 from regard.cli.options import JsonOption, RunArgument
 from regard.io import packs
 
-EXAMPLES = (
-    "regard show runs/en-de",
-    "regard show runs/en-de --json",
-)
+EXAMPLES = ("regard show runs/en-de", "regard show runs/en-de --json")
 
 
 def show(run: RunArgument, as_json: JsonOption = False) -> None:

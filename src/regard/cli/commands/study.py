@@ -12,10 +12,7 @@ from regard.cli.messages import print_table, print_text
 from regard.cli.options import SEED, flag_option, folder_option, name_option, number_option, text_option
 from regard.errors import CommandError
 
-EXAMPLES = (
-    "regard study --list",
-    "regard study scaling --quick",
-)
+EXAMPLES = ("regard study --list", "regard study scaling --quick")
 
 
 def study(

@@ -1,17 +1,32 @@
 """`regard train`: a model trained into a run folder."""
 
+import re
 import shlex
+from collections.abc import Mapping
+from dataclasses import fields
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from regard.cli.command import TYPED
-from regard.cli.messages import print_message
-from regard.cli.options import flag_option, out_option, text_option, with_options
-from regard.cli.training import OPTIONS, print_data_check, print_dry_run, read_checked, read_table, tables_of
-from regard.config import assign
-from regard.errors import CommandError
+from regard.cli.commands.configs import find_config
+from regard.cli.messages import print_message, print_table
+from regard.cli.options import (
+    file_option,
+    flag_option,
+    folder_option,
+    number_option,
+    out_option,
+    text_option,
+    with_options,
+)
+from regard.config import assign, read
+from regard.errors import CommandError, ConfigError, RegardError
+from regard.training import TrainingSettings
+
+if TYPE_CHECKING:
+    from regard.tasks import Settings
 
 ConfigArgument = Annotated[
     Path | None,
@@ -20,8 +35,7 @@ ConfigArgument = Annotated[
     ),
 ]
 SetOption = Annotated[
-    list[str] | None,
-    text_option("Key of the configuration to set; may be repeated.", "--set", metavar="KEY=VALUE"),
+    list[str] | None, text_option("Key of the configuration to set; may be repeated.", "--set", metavar="KEY=VALUE")
 ]
 FromOption = Annotated[
     Path | None, text_option("Run folder to start from: its weights and tokenizer.", "--from", metavar="RUN")
@@ -37,6 +51,59 @@ EXAMPLES = (
     "regard train --source train.en --target train.de --out runs/en-de",
     "regard train --pairs pairs.tsv --preset small --minutes 30 --dry-run",
 )
+LIMITS = {field.name: {k: v for k, v in field.metadata.items() if k != "help"} for field in fields(TrainingSettings)}
+# Keys of [training] that have an option.
+TRAINING = ("steps", "minutes", "batch_tokens", "rate", "seed", "device", "track")
+NOTHING = (
+    "what to train on? give --source FILE --target FILE, --pairs FILE.tsv, --documents FILE.tsv, or --images FOLDER "
+    "with --captions FILE.tsv, and --out RUN; or a configuration, as in: regard train phrasebook --out RUN"
+)
+
+
+def training_option(name: str, help: str) -> Any:
+    """Declare an option that is a number of [training], within the limits of its key."""
+    kind: Any = "whole" if name in ("steps", "seed", "batch_tokens") else "fraction"
+    return number_option(help, kind=kind, show_default=False, **LIMITS[name])
+
+
+Text = str | None
+# What is trained, on what and how: the options that stand for keys of a configuration.
+OPTIONS: dict[str, Any] = {
+    "source": Annotated[Text, file_option("Text file of sources, one sentence per line.")],
+    "target": Annotated[Text, file_option("Text file of the sources' translations, line by line.")],
+    "valid_source": Annotated[Text, file_option("Text file of sources for validation.")],
+    "valid_target": Annotated[Text, file_option("Text file of translations for validation.")],
+    "pairs": Annotated[Text, file_option("File with both sides: .tsv or .csv (source, target), .jsonl or .json.")],
+    "valid_pairs": Annotated[Text, file_option("File with both sides for validation.")],
+    "documents": Annotated[Text, file_option("TSV or CSV file of labelled documents: label and text.")],
+    "valid_documents": Annotated[Text, file_option("TSV or CSV file of labelled documents for validation.")],
+    "images": Annotated[Text, folder_option("Folder of pictures.")],
+    "captions": Annotated[Text, file_option("TSV or CSV file of captions: picture and caption.")],
+    "valid_captions": Annotated[Text, file_option("TSV or CSV file of captions for validation.")],
+    "labels": Annotated[Text, file_option("TSV or CSV file of labels: picture and label.")],
+    "encoding": Annotated[Text, text_option("Encoding of the text files; default: utf-8.", metavar="NAME")],
+    "model": Annotated[Text, text_option("Kind of model; `regard models` lists them.", metavar="KIND")],
+    "preset": Annotated[Text, text_option("Preset of the model's size: tiny, small, base or big.", metavar="NAME")],
+    "steps": Annotated[int | None, training_option("steps", "Number of training steps.")],
+    "minutes": Annotated[
+        float | None,
+        training_option(
+            "minutes", "Time limit in minutes, from reading the data to the last validation; the schedule fits it."
+        ),
+    ],
+    "batch_tokens": Annotated[int | None, training_option("batch_tokens", "Number of tokens in a batch.")],
+    "rate": Annotated[float | None, training_option("rate", "Highest learning rate.")],
+    "seed": Annotated[
+        int | None, training_option("seed", "Random seed for weights, dropout and the order of batches.")
+    ],
+    "device": Annotated[
+        Text, text_option("Device to train on: cpu, cuda, mps (Apple), or auto.", "--device", metavar="DEVICE")
+    ],
+    "track": Annotated[
+        list[str] | None,
+        text_option("Service to send the curves to: wandb or mlflow; may be repeated.", metavar="NAME"),
+    ],
+}
 
 
 @with_options("given", {name: (annotation, None) for name, annotation in OPTIONS.items()})
@@ -98,3 +165,136 @@ def train(
     how["display"] = "json" if as_json else "quiet" if quiet else "usual"
     result = train_and_report(checked, folder, **how, command=typed)
     raise typer.Exit(exit_status(result))
+
+
+def flag_of(name: str) -> str:
+    """Return the option of a key of the configuration."""
+    return "--pairs" if name == "corpora" else f"--{name.replace('_', '-')}"
+
+
+def tables_of(values: Mapping[str, Any]) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
+    """Sort what the options give into the tables of a configuration; and the option of each key, for messages."""
+    tables: dict[str, dict[str, Any]] = {"data": {}, "model": {}, "training": {}}
+    flags = dict[str, str]()
+    for name, value in values.items():
+        if value is None or value == []:
+            continue
+        table = "training" if name in TRAINING else "model" if name in ("model", "preset") else "data"
+        key = {"model": "kind", "pairs": "corpora", "valid_pairs": "valid"}.get(name, name)
+        tables[table][key] = [{"file": value}] if key in ("corpora", "valid") else value
+        flags[f"{table}.{key}"] = flag_of(name)
+    return {name: table for name, table in tables.items() if table}, flags
+
+
+def read_checked(table: Mapping[str, Any], flags: Mapping[str, str], *, based: bool = False) -> "Settings":
+    """Read the settings; what is wrong with an option is called by its name, and not by its key.
+
+    `based` says that there is a run to begin with.
+    """
+    from regard.tasks import check_extension, read_settings
+    from regard.training import check_trackers
+
+    try:
+        settings = read_settings(table)
+        check_extension(settings, based=based)
+        if not table.get("data"):
+            raise CommandError(NOTHING)
+        settings.data.require()
+        check_trackers(settings.training.track)
+    except ConfigError as error:
+        missing = {"data.source": "--source", "data.target": "--target", "data.valid_source": "--valid-source"}
+        missing |= {"data.valid_target": "--valid-target", "data.images": "--images", "data.captions": "--captions"}
+        flag = flags.get(error.key.partition("[")[0]) or (missing.get(error.key) if flags else None)
+        if flag is None:
+            raise
+        problem = re.sub(r"(?<=missing, as )\w+(?= is given)", lambda key: flag_of(key[0]), error.problem)
+        problem = re.sub(
+            r"given together with (\w+); give only one of.*",
+            lambda key: f"given together with {flag_of(key[1])}; give one of them",
+            problem,
+        )
+        raise CommandError(f"{flag}: {problem}") from None
+    return settings
+
+
+def print_data_check(settings: "Settings", based: bool, anyway: bool) -> None:
+    """Print what is wrong with the data, where all files are there: a configuration may be checked elsewhere."""
+    from regard.tasks import check_data, missing_files
+
+    for line in [] if missing_files(settings.data) else check_data(settings, based=based, anyway=anyway):
+        print_message(line)
+
+
+def print_dry_run(
+    settings: "Settings", resumed: Path | None, base: Path | None, choose: bool, anyway: bool = False
+) -> None:
+    """Print what would be trained, how much memory it takes and how long, and what that was measured on."""
+    from regard.report import report
+    from regard.tasks import dry_run
+    from regard.training import metrics, open_progress
+
+    with open_progress(None, terminal=False) as progress:
+        found = dry_run(settings, progress, report, resumed=resumed, base=base, choose=choose, anyway=anyway)
+    measured, training = found.measured, found.settings.training
+    early = [f"{training.patience} validations without improvement"] if training.patience else []
+    until = f", or until {' or '.join(early)}" if early else ""
+    steps = f"{found.steps:,}"
+    if training.minutes:
+        steps = f"about {found.steps:,}, as many as fit into {training.minutes:g} minutes"
+        steps += f" and at most {training.steps:,}" * (not training.fit)
+    memory = "unknown" if measured.memory is None else f"{measured.memory / 1e9:.2f} GB"
+    longest = "at most " * bool(training.patience)
+    many = found.validations != 1
+    validations = f"each of {found.validations:,} validations" if many else "the validation"
+    rows = [
+        *found.facts,
+        ("steps", f"{steps}{until}; a validation every {found.every:,}"),
+        ("memory", f"{memory} at most"),
+        (
+            "time",
+            f"{longest}{metrics.format_duration(found.seconds)}: {measured.step:.3g} s per step, and "
+            f"{measured.validation:.3g} s for {validations} (measured on {measured.steps:,} steps)",
+        ),
+    ]
+    print_table(None, rows, numbers_right=False)
+
+
+def read_table(config: Path | None, resume: Path | None, base: Path | None) -> tuple[dict[str, Any], bool]:
+    """Read the tables of a configuration or of a run; and whether that run has its own cache, which is not used."""
+    from regard.tasks import base_table, complete_run_table
+
+    table: dict[str, Any] = {}
+    if resume is not None:
+        path = resume / "config.toml"
+        if not path.is_symlink():  # which is named below
+            path = find_run_config(resume)  # first, as the next line imports torch
+
+        from regard.training import run_folder
+
+        run_folder.check_links(resume)  # none may lead out of the folder
+        own = read(path)
+        return complete_run_table(own), "cache" in own.get("data", {})
+    if config is not None:
+        table = read_config(find_config(config))
+    if base is not None:
+        table = {**table, **base_table(read(find_run_config(base)), table, str(base))}
+    return table, False
+
+
+def read_config(path: Path) -> dict[str, Any]:
+    """Read a configuration; a text file in its place gets the options that take it."""
+    try:
+        return read(path)
+    except RegardError as error:
+        if path.suffix == ".toml" or "not valid TOML" not in str(error):
+            raise
+        how = "give a text file with --source or --target, pairs with --pairs, documents with --documents"
+        raise CommandError(f"{path}: not a configuration in TOML; {how}") from None
+
+
+def find_run_config(run: Path) -> Path:
+    """Find the configuration of a run folder."""
+    from regard.tasks import require_run
+
+    require_run(run)
+    return run / "config.toml"

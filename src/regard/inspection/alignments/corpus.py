@@ -17,7 +17,7 @@ from regard.inspection.alignments.extraction import Links
 from regard.inspection.alignments.selection import Reading, choose_by_agreement, choose_by_gold
 from regard.inspection.alignments.settings import JOINS, AlignmentSettings
 from regard.inspection.alignments.symmetry import flip_links, symmetrise
-from regard.inspection.collect.open_run import OpenRun
+from regard.inspection.collect.teacher_forcing import OpenRun
 from regard.io import LinePairs, SourceLines, check_lengths, display_name
 
 CHUNK = 8192  # pairs that are aligned together
@@ -34,10 +34,6 @@ class AlignedPair(NamedTuple):
 
 class Translator(OpenRun, Protocol):
     """The part of a run that translates which is needed here: `regard.run.Run` is one."""
-
-    @property
-    def tokenizers(self) -> Tokenizers:
-        """The tokenizers of source and target."""
 
     def links(self, pairs: Iterable[tuple[str, str]]) -> Iterator[Links]:
         """The links of each pair of texts."""

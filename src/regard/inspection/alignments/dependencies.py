@@ -105,10 +105,8 @@ def measure_dependencies(model: Model, tokenizers: Tokenizers, examples: Sequenc
     if not hits:
         raise ArgumentError("model: no self-attention in it, expected a model with self-attention")
     return [
-        DependencyShare(
-            view.split(".")[0], view, head, count / max(1, words[view.split(".")[0]]), words[view.split(".")[0]]
-        )
-        for view, counts in hits.items()
+        DependencyShare(side, view, head, count / max(1, words[side]), words[side])
+        for side, view, counts in ((view.split(".")[0], view, counts) for view, counts in hits.items())
         for head, count in enumerate(counts.tolist())
     ]
 

@@ -126,18 +126,10 @@ def score_heads(model: Model, tokenizers: Tokenizers, pairs: Sequence[Pair], gol
     expected = sum(len(each.sure) for each in gold)
     for (view, offset), total in totals.items():
         for head, (links, hit, allowed) in enumerate(total.tolist()):
-            counts = (links, expected, hit, allowed)
+            measures = alignment_scores.error_rate, alignment_scores.precision, alignment_scores.recall
+            aer, precision, recall = (measure((links, expected, hit, allowed)) for measure in measures)
             which = None if head == len(total) - 1 else head
-            readings.append(
-                Reading(
-                    view,
-                    which,
-                    offset,
-                    alignment_scores.error_rate(counts),
-                    alignment_scores.precision(counts),
-                    alignment_scores.recall(counts),
-                )
-            )
+            readings.append(Reading(view, which, offset, aer, precision, recall))
     return readings
 
 

@@ -5,6 +5,7 @@ Koehn, Och and Marcu 2003 (Statistical Phrase-Based Translation), section 3; the
 """
 
 import heapq
+import operator
 from collections.abc import Callable, Iterable
 
 from regard.errors import ArgumentError
@@ -18,38 +19,19 @@ def flip_links(links: Iterable[Link]) -> list[Link]:
     return [(source, target) for target, source in links]
 
 
-def intersection(forward: Iterable[Link], backward: Iterable[Link]) -> set[Link]:
-    """Return the links of both directions: few, most of them right."""
-    return set(forward) & set(backward)
-
-
-def union(forward: Iterable[Link], backward: Iterable[Link]) -> set[Link]:
-    """Return the links of either direction."""
-    return set(forward) | set(backward)
-
-
 def grow_diag(forward: Iterable[Link], backward: Iterable[Link]) -> set[Link]:
     """The intersection, and beside its links those of the union that give a word its first link, again and again."""
     forward, backward = set(forward), set(backward)
     return grow_links(forward & backward, forward | backward)
 
 
-def grow_diag_final(forward: Iterable[Link], backward: Iterable[Link]) -> set[Link]:
-    """Grow by `grow_diag`, and then add every link of either direction that gives a word of one side its first."""
-    return add_final_links(forward, backward, lambda source, target: source or target)
-
-
-def grow_diag_final_and(forward: Iterable[Link], backward: Iterable[Link]) -> set[Link]:
-    """Grow by `grow_diag`, and then add every link of either direction between two words that have none yet."""
-    return add_final_links(forward, backward, lambda source, target: source and target)
-
-
 METHODS: dict[str, Callable[[Iterable[Link], Iterable[Link]], set[Link]]] = {
-    "intersection": intersection,
-    "union": union,
+    "intersection": lambda forward, backward: set(forward) & set(backward),  # few, most of them right
+    "union": lambda forward, backward: set(forward) | set(backward),
     "grow-diag": grow_diag,
-    "grow-diag-final": grow_diag_final,
-    "grow-diag-final-and": grow_diag_final_and,
+    # Then every link of either direction is added that gives a word of one side its first, or two words that have none.
+    "grow-diag-final": lambda forward, backward: add_final_links(forward, backward, operator.or_),
+    "grow-diag-final-and": lambda forward, backward: add_final_links(forward, backward, operator.and_),
 }
 
 

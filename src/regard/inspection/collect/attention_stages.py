@@ -68,7 +68,9 @@ def stages_of(
     pairs = tuple(look.scores.shape)
     score = attention.score.first_score if isinstance(attention.score, PerHead) else attention.score
     reads: tuple[Source, ...] = ("q",) if isinstance(score, Location) else ("q", "k")
-    stages = [AttentionStage("score", pairs, formula_of(score), reads, "score", follows=False)]
+    stages = [
+        AttentionStage("score", pairs, FORMULAS.get(type(score), type(score).__name__), reads, "score", follows=False)
+    ]
     if isinstance(score, Dot) and score.scaled and score.fused_form == "bilinear":
         stages.append(AttentionStage("scale", pairs, f"√{projected_query.shape[-1]}"))
     joined = join(attention.span, span)
@@ -105,11 +107,6 @@ def is_identity(values: Tensor) -> bool:
     """Return whether the values are the identity, so that the sum is the weights themselves."""
     count, width = values.shape[-2:]
     return count == width and bool((values == torch.eye(width, dtype=values.dtype, device=values.device)).all())
-
-
-def formula_of(score: Score) -> str:
-    """Write a score's formula as the papers do; a score of another package is named by its class."""
-    return FORMULAS.get(type(score), type(score).__name__)
 
 
 def weighting_of(weighting: Weighting) -> str:

@@ -23,8 +23,8 @@ import torch
 from regard.data import builtin
 from regard.errors import CommandError, DataError
 from regard.inspection.collect.exhibit import Dependencies, HeadHits, Side, View
-from regard.inspection.collect.open_run import OpenRun
 from regard.inspection.collect.sides import merge
+from regard.inspection.collect.teacher_forcing import OpenRun
 from regard.io import ignore, read_chunks
 
 ALL = ""  # the relation of every word, whatever it is called

@@ -5,29 +5,22 @@
 
 Nothing here knows how a kind is built: boxes and edges are those of the trace. What a step reads of the step before is
 a node of its own, so that every edge goes forward.
+
+A line of code that runs once for every layer becomes one box for each of them. A loop over steps reads the same modules
+again and again; one over layers reads at each turn those of another layer: its first turn is no step before the second.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from torch import nn
 
 from regard.attention import Attention, Attentive, ProjectionRows
 from regard.errors import ArgumentError
+from regard.inspection.collect import symbols
 from regard.inspection.collect.graph import Graph, GraphEdge, GraphGroup, GraphNode, fold_layers
-from regard.inspection.collect.layer_loops import split_layer_loops
-from regard.inspection.collect.symbols import (
-    group_label,
-    label_of,
-    layer_of,
-    layer_symbol_of,
-    number_layer,
-    previous_label,
-    symbol_of,
-)
 from regard.inspection.collect.tiny_pass import TinyPass, run_tiny
-from regard.inspection.collect.trace import Trace
-from regard.inspection.collect.units import Unit
+from regard.inspection.collect.trace import Output, Trace, Unit
 from regard.models import Layer, MemoryHeads, Model, Source, Tokens
 
 LISTS = (nn.ModuleList, nn.Sequential)
@@ -128,8 +121,8 @@ def connect(units: Sequence[Unit], names: dict[str, str], passed: TinyPass) -> t
 
 def previous_node(name: str, unit: Unit, reader: Unit, passed: TinyPass, history: bool) -> GraphNode:
     """Make the node of a unit's output in the step before, or in all steps, on its reader's side."""
-    label, every = previous_label(unit, passed, history)
-    symbol = number_layer(every, *layer_of(unit, passed))
+    label, every = symbols.previous_label(unit, passed, history)
+    symbol = symbols.number_layer(every, *symbols.layer_of(unit, passed))
     shape, last = unit.shape, tuple[int, ...]()
     if history:  # one after the other, before the last axis
         shape, last = ((*unit.shape[:-1], count, unit.shape[-1]) for count in (1, unit.calls - 1))
@@ -150,8 +143,8 @@ def make_node(unit: Unit, name: str, owner: dict[str, str], passed: TinyPass, lo
     return GraphNode(
         name,
         unit.kind,
-        label_of(unit, module, modules),
-        symbol_of(unit, passed),
+        symbols.label_of(unit, module, modules),
+        symbols.symbol_of(unit, passed),
         unit.shape,
         unit.phase,
         unit.module,
@@ -161,7 +154,7 @@ def make_node(unit: Unit, name: str, owner: dict[str, str], passed: TinyPass, lo
         loops or whole,
         None if isinstance(module, ProjectionRows) else owned,
         parameters=count_parameters(unit, fresh, passed.trace),
-        layer_symbol=layer_symbol_of(unit, passed),
+        layer_symbol=symbols.layer_symbol_of(unit, passed),
         pairs=unit.pairs,
         last_shape=unit.last_shape if unit.last_shape != unit.shape else (),
     )
@@ -206,7 +199,7 @@ def group_nodes(nodes: Sequence[GraphNode], edges: Sequence[GraphEdge], recorder
     for (side, name), members in sorted(groups.items(), key=lambda item: item[0][1].count(".")):
         if len(members) > 1 and tuple(members) not in framed and is_convex(set(members), edges):
             framed.add(tuple(members))
-            label = group_label(recorder.modules[name], name, recorder.modules)
+            label = symbols.group_label(recorder.modules[name], name, recorder.modules)
             rows.append((side, name, GraphGroup(f"{side}:{name}", label, tuple(members), members=(name,))))
     group_names = {group.name for _, _, group in rows}
     nested = []
@@ -260,11 +253,57 @@ def enclosing(name: str, recorder: Trace) -> list[str]:
             if isinstance(module, nn.Sequential) and any(each._modules for each in module._modules.values() if each):
                 continue  # a row of layers, each of which has a frame
             paths.append(path)
-        elif not inside and not isinstance(module, Attention) and is_unknown(module):
-            paths.append(path)
+        elif not inside and not isinstance(module, Attention) and not type(module).__module__.startswith("regard."):
+            paths.append(path)  # of another package: everything inside it is framed
     return paths
 
 
-def is_unknown(module: nn.Module) -> bool:
-    """Return whether a module comes from another package: then everything inside it is framed."""
-    return not type(module).__module__.startswith("regard.")
+def split_layer_loops(units: dict[str, Unit], modules: Mapping[str, nn.Module]) -> None:
+    """Replace each operation that runs once for every layer by a unit for each layer."""
+    for unit in list(units.values()):
+        if unit.kind == "operation" and unit.calls > 1 and is_layer_loop(unit, units, modules):
+            split(unit, units)
+
+
+def is_layer_loop(unit: Unit, units: Mapping[str, Unit], modules: Mapping[str, nn.Module]) -> bool:
+    """Return whether each call reads the modules of one layer alone, a different layer each time."""
+    layers = [{number_in_list(units[each], modules) for each in reads} for reads in unit.reads]
+    numbers = {number for layer in layers for number in layer}
+    return all(len(layer) == 1 for layer in layers) and None not in numbers and len(numbers) == len(layers)
+
+
+def number_in_list(unit: Unit, modules: Mapping[str, nn.Module]) -> int | None:
+    """Return the index of a module in the list that holds it; None where no list does."""
+    around, _, key = unit.module.rpartition(".")
+    return int(key) if unit.kind == "module" and isinstance(modules.get(around), nn.ModuleList) else None
+
+
+def split(unit: Unit, units: dict[str, Unit]) -> None:
+    """Replace a unit by one for each of its calls, also where others read it."""
+    del units[unit.id]
+    for call in range(1, unit.calls + 1):
+        one = Unit(
+            name_of(unit, call), unit.kind, unit.module, unit.operation, unit.phase, unit.times[call - 1], unit.shape
+        )
+        one.reads, one.outputs_read = [unit.reads[call - 1]], [unit.outputs_read[call - 1]]
+        one.note, one.layer = unit.note, (call, unit.calls)
+        units[one.id] = one
+    for reader in units.values():
+        for reads, outputs in zip(reader.reads, reader.outputs_read, strict=True):
+            if unit.id in reads:
+                reads.remove(unit.id)
+                mine = [each for each in outputs if each.unit == unit.id]
+                reads.update(name_of(unit, each.call) for each in mine)
+                outputs.difference_update(mine)
+                outputs.update(Output(name_of(unit, each.call), 1) for each in mine)
+        all_reads = set[str]().union(*reader.reads)
+        for turns in reader.site_reads.values():
+            for turn in turns:
+                if unit.id in turn:
+                    turn.remove(unit.id)
+                    turn.update(all_reads & {name_of(unit, call) for call in range(1, unit.calls + 1)})
+
+
+def name_of(unit: Unit, call: int) -> str:
+    """Return the id of the unit that stands for one call of another."""
+    return f"{unit.id} in layer {call}"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from regard.data import TableTexts, caption_files
 from regard.errors import CommandError
-from regard.inspection.collect.open_run import OpenRun
+from regard.inspection.collect.teacher_forcing import OpenRun
 from regard.io import GivenText, announce_keyboard, packs, read_chunks, text_or_file
 from regard.models import KINDS
 

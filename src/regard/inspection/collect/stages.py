@@ -26,8 +26,7 @@ from regard.attention import (
     parse_arguments,
 )
 from regard.inspection.collect.exhibit import Stage
-from regard.inspection.collect.record import Recording
-from regard.inspection.collect.teacher_forcing import ForwardPass
+from regard.inspection.collect.teacher_forcing import ForwardPass, Recording
 from regard.kernels import Call
 
 INPUT, ATTENTION = "The input", "Scores, weights, sum"  # parts of the way
@@ -140,13 +139,7 @@ def input_stages(forward: ForwardPass, name: str, head: int, row: int, columns: 
 
 
 def heads_input(
-    forward: ForwardPass,
-    recording: Recording,
-    heads: Heads,
-    name: str,
-    head: int,
-    row: int,
-    columns: Sequence[str],
+    forward: ForwardPass, recording: Recording, heads: Heads, name: str, head: int, row: int, columns: Sequence[str]
 ) -> list[Stage]:
     """List x and, for heads with rotary positions, its projections before they are rotated."""
     stages = list[Stage]()

@@ -1,13 +1,19 @@
-"""Teacher forcing: an input with a known output, which a search found or the user gave, for one pass."""
+"""Teacher forcing: an input with a known output, which a search found or the user gave, for one pass.
+
+Of an opened run inspection needs a part, `OpenRun`: `regard.run.Run` is one, and stands above this layer. A pass may be
+recorded, each module's inputs and outputs, so that a walk shows the model's own numbers: forward hooks see modules that
+are called, and the cells of a decoder are stepped by a method, which is recorded as well.
+"""
 
 # n pieces of the output, START or END among them · r rows: the same again, side by side
-# v words or labels · y x height and width
-from collections.abc import Sequence
-from contextlib import nullcontext
+# v words or labels · y x height and width · g gates · p parts of a state · d width of a state
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -15,20 +21,197 @@ import torch.nn.functional as F
 from jaxtyping import Float, UInt8
 from torch import Tensor, nn
 
-from regard.attention import GridSelfAttention, Span, call_records
+from regard.attention import GridSelfAttention, Heads, ProjectionRows, Residual, SlicedProjection, Span, call_records
 from regard.config import parse
-from regard.data import END, START, Tokenizer, picture_batches
+from regard.data import END, START, DataSettings, Tokenizer, Tokenizers, picture_batches
 from regard.decoding import Ensemble, Options, SearchResult, check_finite, outputs, tokens_of
 from regard.errors import ArgumentError
 from regard.inspection.collect.exhibit import Candidate, Side, Tree
 from regard.inspection.collect.memory_heads import HeadStep, record_steps
-from regard.inspection.collect.open_run import OpenRun
-from regard.inspection.collect.record import Recording, record_modules
 from regard.inspection.collect.sides import grid_side, slots_side, text_side
-from regard.models import KINDS, Documents, Memory, Model, Pictures, Source, Tokens
+from regard.models import KINDS, Documents, Layer, Memory, Model, Pictures, Source, Tokens
 
+# What a walk asks about. Maps of a backbone, [b c h w], are large, and are recorded of an attention over them alone.
+RECORDED = (
+    nn.Linear,
+    nn.LayerNorm,
+    nn.Identity,
+    nn.ReLU,
+    nn.GELU,
+    nn.SiLU,
+    Heads,
+    ProjectionRows,
+    SlicedProjection,
+    GridSelfAttention,
+    Residual,
+    Layer,
+)
 MOST = 1024  # pieces per side: weights of all heads are held, and they grow with the square
 Item = str | Path | np.ndarray | Tensor  # a text; of a model that reads pictures, a file or its pixels [3 y x]
+
+
+class OpenedSettings(Protocol):
+    """The settings that a run was trained with, as far as inspection needs them."""
+
+    @property
+    def task(self) -> str:
+        """The name of the task."""
+
+    @property
+    def kind(self) -> str:
+        """The name of the model's kind."""
+
+    @property
+    def data(self) -> DataSettings:
+        """The settings by which items are read."""
+
+
+@runtime_checkable
+class OpenRun(Protocol):
+    """A trained model with its settings, tokenizers and labels."""
+
+    @property
+    def folder(self) -> Path:
+        """The folder that it was read from."""
+
+    @property
+    def settings(self) -> OpenedSettings:
+        """The settings that it was trained with."""
+
+    @property
+    def step(self) -> int:
+        """The step of the checkpoint."""
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The labels of a classifier."""
+
+    @property
+    def model(self) -> Model:
+        """The model, or the ensemble, that decodes."""
+
+    @property
+    def tokenizers(self) -> Tokenizers:
+        """The tokenizers of source and target; an error where there are no texts."""
+
+    @property
+    def device(self) -> torch.device:
+        """The device of the model."""
+
+    def can(self, action: str) -> bool:
+        """Return whether the run's task has an action, such as translate."""
+
+    def force(self, item: Any, target: str | None, options: Options, tree: bool) -> "ForcedExample":
+        """Return an input and an output for a teacher-forced pass: what the search finds for the item, or `target`."""
+
+
+@dataclass(frozen=True, eq=False)
+class ModuleCall:
+    """One call of a module: copies of its positional inputs and of its output."""
+
+    inputs: tuple[Any, ...]
+    output: Any
+
+
+@dataclass(frozen=True, eq=False)
+class CellStep:
+    """One step of a recurrent cell."""
+
+    projected: Float[Tensor, "r g"]  # W x + b
+    before: Float[Tensor, "r p d"]  # the state that it began with; of an LSTMN what was read off both tapes
+    after: Float[Tensor, "r p d"]
+    added: Float[Tensor, "r d"] | None = None  # to c, in an LSTMN's deep fusion
+
+
+@dataclass(eq=False)
+class Recording:
+    """The calls and the steps of a pass, by the dotted names of the modules, in order."""
+
+    calls: dict[str, list[ModuleCall]] = field(default_factory=dict)
+    steps: dict[str, list[CellStep]] = field(default_factory=dict)
+
+    def output(self, name: str, row: int = 0) -> Float[Tensor, " d"]:
+        """Return a module's output at one position, over all of its calls."""
+        return pick_row([call.output for call in self.calls[name]], row)
+
+    def input(self, name: str, row: int = 0) -> Float[Tensor, " d"]:
+        """Return a module's input at one position, over all of its calls."""
+        return pick_row([call.inputs[0] for call in self.calls[name]], row)
+
+
+def pick_row(tensors: list[Tensor], row: int) -> Float[Tensor, " d"]:
+    """Pick a row by its index from the tensors [*b d] of one example, which follow one another."""
+    for tensor in tensors:
+        rows = tensor.reshape(-1, tensor.shape[-1])
+        if row < len(rows):
+            return rows[row].float().cpu()
+        row -= len(rows)
+    raise AssertionError("a module was called for as many positions as there are")
+
+
+@contextmanager
+def record_modules(model: nn.Module) -> Iterator[Recording]:
+    """Record the calls of the model's modules and the steps of its cells inside the block, in this thread."""
+    recording, mine = Recording(), threading.get_ident()
+    hooks, stepped = list[Any](), list[tuple[nn.Module, str]]()
+
+    def hook(name: str, module: nn.Module, maps: bool) -> None:
+        pending: list[tuple[Any, ...]] = []
+
+        def is_recorded(args: tuple[Any, ...]) -> bool:
+            large = len(args) > 0 and isinstance(args[0], Tensor) and args[0].ndim > 3
+            return threading.get_ident() == mine and (maps or not large)
+
+        def before(_: nn.Module, args: tuple[Any, ...]) -> None:
+            if is_recorded(args):
+                pending.append(copy_tensors(args))
+
+        def after(_: nn.Module, args: tuple[Any, ...], output: Any) -> None:
+            if is_recorded(args):
+                recording.calls.setdefault(name, []).append(ModuleCall(pending.pop(), copy_tensors(output)))
+
+        hooks.extend((module.register_forward_pre_hook(before), module.register_forward_hook(after)))
+
+    def replace_step(name: str, module: nn.Module, method: str) -> None:
+        original: Callable[..., Tensor] = getattr(module, method)
+
+        def step(*args: Any) -> Tensor:
+            output = original(*args)
+            if threading.get_ident() == mine:
+                recording.steps.setdefault(name, []).append(cell_step(output.clone(), *copy_tensors(args)))
+            return output
+
+        module.__dict__[method] = step  # before the class's own: a method has no hooks
+        stepped.append((module, method))
+
+    grids = {name for name, module in model.named_modules() if isinstance(module, GridSelfAttention)}
+    for name, module in model.named_modules():
+        maps = name in grids or name.rpartition(".")[0] in grids
+        if isinstance(module, RECORDED) or (maps and isinstance(module, nn.Conv2d)):
+            hook(name, module, maps)
+        method = getattr(module, "step_method", None)
+        if method is not None:
+            replace_step(name, module, method)
+    try:
+        yield recording
+    finally:
+        for each in hooks:
+            each.remove()
+        for module, method in stepped:
+            del module.__dict__[method]
+
+
+def cell_step(after: Tensor, projected: Tensor, before: Tensor, added: Tensor | None = None) -> CellStep:
+    """Make a step from a method's arguments and result; states that lie side by side, [h; c], become two rows."""
+    before, after = (state if state.ndim == 3 else state.unflatten(-1, (2, -1)) for state in (before, after))
+    return CellStep(projected, before, after, added)
+
+
+def copy_tensors(value: Any) -> Any:
+    """Copy a tensor, or those in a tuple, which may be overwritten later."""
+    if isinstance(value, Tensor):
+        return value.detach().clone()
+    return tuple(map(copy_tensors, value)) if isinstance(value, tuple) else value
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from html import escape
+from importlib import resources
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,34 +21,9 @@ from regard.io import disk
 if TYPE_CHECKING:
     from regard.models import Model, Source, Tokens
 
-GRAPH_STYLE = """
-.regard-graph { --ink: #23272f; --faint: #5b6472; --rule: #d5d9e0; --paper: #ffffff; --wash: #f5f7fa;
-  --accent: #0b5fa5; --edge: #8a93a3; --weight: #e7f0f9; --stage: #fdf3e3; --stage-rule: #e0c48f;
-  --weight-rule: #a9c6e4; font-family: system-ui, -apple-system, "Segoe UI", Roboto, "DejaVu Sans", sans-serif; }
-@media screen and (prefers-color-scheme: dark) { .regard-graph { --ink: #e4e7ec; --faint: #9aa4b2; --rule: #3a414d;
-  --paper: #14171c; --wash: #1c2027; --accent: #6db6f0; --edge: #76808f; --weight: #1b2c3f; --stage: #33291a;
-  --stage-rule: #6b5630; --weight-rule: #34587c; } }
-.regard-graph .graph-ground { fill: var(--paper); }
-.regard-graph .graph-frame { fill: var(--wash); stroke: var(--rule); }
-.regard-graph .graph-frame.graph-inner { fill: var(--paper); }
-.regard-graph .graph-box { fill: var(--paper); stroke: var(--edge); }
-.regard-graph .graph-module .graph-box { fill: var(--weight); stroke: var(--weight-rule); }
-.regard-graph .graph-learned .graph-box { fill: var(--weight); stroke: var(--weight-rule); }
-.regard-graph .graph-stage .graph-box { fill: var(--stage); stroke: var(--stage-rule); }
-.regard-graph .graph-input .graph-box { fill: none; stroke: none; }
-.regard-graph .graph-previous .graph-box { fill: none; stroke: var(--edge); stroke-dasharray: 4 3; }
-.regard-graph text { fill: var(--ink); font-size: 13px; }
-.regard-graph .graph-label { font-weight: 600; }
-.regard-graph .graph-symbol { font-family: "STIX Two Text", Cambria, Georgia, "DejaVu Serif", serif; font-style: italic;
-  fill: var(--accent); }
-.regard-graph .graph-small, .regard-graph .graph-legend { font-size: 11px; fill: var(--faint);
-  font-variant-numeric: tabular-nums; }
-.regard-graph .graph-name { font-size: 11.5px; fill: var(--faint); }
-.regard-graph .graph-times { font-weight: 700; fill: var(--accent); }
-.regard-graph .graph-heading { font-size: 16px; font-weight: 600; }
-.regard-graph .graph-edge { fill: none; stroke: var(--edge); stroke-width: 1.3; }
-.regard-graph .graph-arrow { fill: var(--edge); }
-"""
+GRAPH_STYLE = "\n" + resources.files("regard.inspection.draw").joinpath("static", "graph.css").read_text(
+    encoding="utf-8"
+)
 LETTERS = {
     "b": "in the batch",
     "m": "source positions",

@@ -85,10 +85,8 @@ def heatmap(
     columns = min(panels, _across(panels, m))
     rows = -(-panels // columns)
     cell = min(0.46, max(0.11, 6.5 / max(n, m))) if panels == 1 else min(0.36, max(0.09, 4.0 / max(n, m)))
-    left, top = (
-        0.085 * max(map(text_width, target), default=0) + 0.25,
-        0.07 * max(map(text_width, source), default=0) + 0.5,
-    )
+    left = 0.085 * max(map(text_width, target), default=0) + 0.25
+    top = 0.07 * max(map(text_width, source), default=0) + 0.5
     apart = 0.5 * len(set(scales))  # the room of bars
     size = (
         max(columns * (m * cell + 0.2) + left + 0.2 + apart, 2.2),
@@ -116,13 +114,7 @@ def heatmap(
 
 
 def draw_panel(
-    axes: Axes,
-    matrix: Tensor,
-    source: list[str],
-    target: list[str],
-    name: str,
-    cell: float,
-    scale: Scale,
+    axes: Axes, matrix: Tensor, source: list[str], target: list[str], name: str, cell: float, scale: Scale
 ) -> AxesImage:
     """Draw one matrix with its words, `cell` inches per number, in the colours of its scale."""
     image = axes.imshow(matrix.numpy(), cmap=scale.colours, vmin=scale.low, vmax=scale.high, aspect="equal")
@@ -133,11 +125,7 @@ def draw_panel(
 
 
 def bars(
-    weights: Any,
-    source: Sequence[str] | None = None,
-    target: Sequence[str] | None = None,
-    *,
-    width: int = 80,
+    weights: Any, source: Sequence[str] | None = None, target: Sequence[str] | None = None, *, width: int = 80
 ) -> str:
     """Draw attention weights with shade blocks, for a terminal `width` columns wide.
 

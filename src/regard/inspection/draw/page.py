@@ -3,8 +3,11 @@
 Weights are rounded to 256 steps per head, deflated and written as base64, and so are q, k and v in half precision, as
 many as a page of four megabytes has room for; the browser unpacks them. A policy in the page forbids it every
 connection and every script but its own, which is named by its hash.
+
+A tensor in half precision is two planes of bytes, the high ones first, which deflate better than pairs.
 """
 
+# h heads · n rows · m columns or width
 import base64
 import hashlib
 import io
@@ -12,7 +15,7 @@ import json
 import math
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cache
 from html import escape
 from importlib import resources
@@ -20,55 +23,31 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from jaxtyping import Float, UInt8
 from PIL import Image
 from torch import Tensor
 
 from regard.attention import Look
 from regard.errors import ArgumentError, ShapeError
-from regard.inspection.collect.exhibit import Exhibit, Gates, Side, View, Walk
-from regard.inspection.collect.from_look import as_exhibit
+from regard.inspection.collect.exhibit import Addressing, Exhibit, Gates, Numbers, Side, View, Walk, as_exhibit
 from regard.inspection.collect.sides import separate_marks
 from regard.inspection.draw.graph import GRAPH_STYLE, draw_graph
-from regard.inspection.draw.half_numbers import pack_numbers
 from regard.io import disk
 
 # In the order they build on one another; each holds one section of the page, or what they share.
 SCRIPTS = (
-    "data",
-    "draw",
-    "scale",
-    "heat",
-    "figure",
-    "lecture",
-    "lines",
-    "pair",
-    "heads",
-    "ablation",
-    "search",
-    "dependencies",
-    "steps",
-    "numbers",
-    "addressing",
-    "gates",
-    "pictures",
-    "captions",
-    "places",
-    "documents",
-    "compare",
-    "graph",
-    "link",
-    "look",
-)
-STYLES = (
-    "look",
-    "drawings",
-    "sections",
-)  # what all share, drawings of attention, the other sections and narrow windows
+    "data", "draw", "scale", "heat", "figure", "lecture", "lines", "pair", "heads", "ablation", "search",
+    "dependencies", "steps", "numbers", "addressing", "gates", "pictures", "captions", "places", "documents", "compare",
+    "graph", "link", "look",
+)  # fmt: skip
+STYLES = ("look", "drawings", "sections")  # what all share, drawings of attention, other sections and narrow windows
 LEVELS = 255
 MOST_BYTES = 4_000_000  # of a page: past it numbers are left out
 SPARE = 60_000  # bytes of a page's frame, and of the tables of numbers
 LARGE = 250_000  # bytes of a picture, past which a photograph's own format is better than PNG
+SMALL = ("vector", "scores", "bias", "gate", "weights", "query", "keys")  # what weights are computed from
+ORDER = {"cross": 0, "words": 1, "sentences": 1}  # which views come first where not all have room
 
 
 @dataclass(frozen=True, repr=False)
@@ -155,21 +134,19 @@ def page_data(exhibits: Sequence[Exhibit], used: int = 0) -> dict[str, Any]:
     return data
 
 
+def pick(thing: object, names: str) -> dict[str, Any]:
+    """Return the attributes of these names, as a page's script knows them."""
+    return {name: getattr(thing, name) for name in names.split()}
+
+
 def _exhibit(exhibit: Exhibit, packed: bytearray) -> dict[str, Any]:
     names = {view.name for view in exhibit.views}
     if exhibit.aligned is not None and exhibit.aligned not in names:
         raise ArgumentError(f"aligned: {exhibit.aligned!r} is not a view of the exhibit; they are {sorted(names)}")
-    table: dict[str, Any] = {
-        "kind": exhibit.kind,
-        "task": exhibit.task,
-        "title": exhibit.title,
-        "run": exhibit.run,
-        "output": exhibit.output,
+    table = pick(exhibit, "kind task title run output") | {
         "logProb": _number(exhibit.log_prob),
         "labels": [[label, _number(share)] for label, share in exhibit.labels.items()],
-        "aligned": exhibit.aligned,
-        "head": exhibit.head,
-        "offset": exhibit.offset,
+        **pick(exhibit, "aligned head offset"),
         "sides": {name: _side(side) for name, side in exhibit.sides.items()},
         "views": [_view(exhibit, view, packed) for view in exhibit.views],
     }
@@ -184,16 +161,9 @@ def _exhibit(exhibit: Exhibit, packed: bytearray) -> dict[str, Any]:
     if exhibit.walk is not None:
         table["walk"] = _walk(exhibit.walk, packed)
     if exhibit.dependencies is not None:
-        tree = exhibit.dependencies
-        table["dependencies"] = {
-            "side": tree.side,
-            "heads": tree.heads,
-            "relations": tree.relations,
-            "words": tree.words,
-            "back": tree.back,
-            "distances": tree.distances,
-            "follows": [[head.view, head.head, head.hits, head.back] for head in tree.follows],
-        }
+        table["dependencies"] = pick(exhibit.dependencies, "side heads relations words back distances")
+        follows = exhibit.dependencies.follows
+        table["dependencies"]["follows"] = [[head.view, head.head, head.hits, head.back] for head in follows]
     if exhibit.ablation is not None:
         changes = {name: [_number(value) for value in heads] for name, heads in exhibit.ablation.changes.items()}
         table["ablation"] = {"logProb": _number(exhibit.ablation.log_prob), "changes": changes}
@@ -201,22 +171,13 @@ def _exhibit(exhibit: Exhibit, packed: bytearray) -> dict[str, Any]:
 
 
 def _walk(walk: Walk, packed: bytearray) -> dict[str, Any]:
-    return {
-        "view": walk.view,
-        "head": walk.head,
-        "row": walk.row,
-        "stages": [
-            {
-                "symbol": stage.symbol,
-                "words": stage.words,
-                "values": _numbers(stage.values, least="-inf"),
-                "names": stage.names,
-                "formula": stage.formula,
-                "part": stage.part,
-                "main": stage.main,
-            }
-            for stage in walk.stages
-        ],
+    stages = [
+        {**pick(each, "symbol words"), "values": _numbers(each.values, least="-inf")}
+        | pick(each, "names formula part main")
+        for each in walk.stages
+    ]
+    return pick(walk, "view head row") | {
+        "stages": stages,
         "states": [{"piece": s.piece, "values": _numbers(s.values), "side": s.side} for s in walk.states],
         "gates": [_gates(gates, packed) for gates in walk.gates],
     }
@@ -230,14 +191,7 @@ def _gates(gates: Gates, packed: bytearray) -> dict[str, Any]:
         parts.append({"symbol": symbol, "at": len(packed), "low": _number(low, 7), "step": _number(step, 7)})
         parts[-1] |= {"width": values.shape[1], "means": means}
         packed += levels.tobytes()
-    return {
-        "title": gates.title,
-        "cell": gates.cell,
-        "side": gates.side,
-        "pieces": gates.pieces,
-        "backwards": gates.backwards,
-        "parts": parts,
-    }
+    return pick(gates, "title cell side pieces backwards") | {"parts": parts}
 
 
 def _side(side: Side) -> dict[str, Any]:
@@ -247,14 +201,7 @@ def _side(side: Side) -> dict[str, Any]:
     parts = {} if apart.words == side.words else {"apart": {"words": apart.words, "texts": apart.texts}}
     if parts:
         parts["apart"]["unknown"] = apart.unknown
-    return parts | {
-        "pieces": side.pieces,
-        "words": side.words,
-        "texts": side.texts,
-        "grid": side.grid,
-        "sentences": side.sentences,
-        "unknown": side.unknown,
-    }
+    return parts | pick(side, "pieces words texts grid sentences unknown")
 
 
 def _view(exhibit: Exhibit, view: View, packed: bytearray) -> dict[str, Any]:
@@ -263,16 +210,10 @@ def _view(exhibit: Exhibit, view: View, packed: bytearray) -> dict[str, Any]:
         side = exhibit.sides.get(name)
         if side is not None and len(side.pieces) != count:
             raise ShapeError(f"{view.name}: weights for {count} pieces of {name!r} given, which has {len(side.pieces)}")
-    levels, low, step = quantise(view)
+    levels, low, step = to_levels(view.name, view.weights)  # of weights that are never negative, low is exactly zero
     start = len(packed)
     packed += levels.tobytes()
-    return {
-        "name": view.name,
-        "title": view.title,
-        "role": view.role,
-        "layer": view.layer,
-        "rows": view.rows,
-        "columns": view.columns,
+    return pick(view, "name title role layer rows columns") | {
         "heads": heads,
         "n": n,
         "m": m,
@@ -285,11 +226,6 @@ def _view(exhibit: Exhibit, view: View, packed: bytearray) -> dict[str, Any]:
         "picked": None if view.picked is None else view.picked.tolist(),
         "how": view.how,
     }
-
-
-def quantise(view: View) -> tuple[UInt8[np.ndarray, "h n m"], list[float], list[float]]:
-    """Weights as low + step · level, a level of a byte; of weights that are never negative, low is exactly zero."""
-    return to_levels(view.name, view.weights)
 
 
 def to_levels(name: str, values: Float[Tensor, "h n m"]) -> tuple[UInt8[np.ndarray, "h n m"], list[float], list[float]]:
@@ -368,3 +304,65 @@ def _static(name: str) -> str:
 def hash_source(text: str) -> str:
     """Name a script or a style by its hash, as a Content-Security-Policy does."""
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+def pack_numbers(views: Sequence[tuple[dict[str, Any], View, bool]], packed: bytearray, room: int) -> None:
+    """Add to each view's table what it is computed from, while the deflated bytes fit in `room`.
+
+    `views` are tables and views, with whether the page begins with that view. First come the parts that weights are
+    computed from, then the values; the table says what was left out.
+    """
+    queue = sorted(
+        ((table, view.numbers, first, ORDER.get(view.role, 2)) for table, view, first in views if view.numbers),
+        key=lambda each: (not each[2], each[3]),
+    )
+    for table, numbers, _, _ in queue:
+        table["numbers"] = describe(numbers)
+    for values in (False, True):
+        for table, numbers, _, _ in queue:
+            parts = list_parts(numbers, values)
+            described = table["numbers"]
+            halves = {name: half_planes(tensor) for name, tensor in parts.items()}
+            if any(planes is None for planes in halves.values()):
+                described["left"] = "range"
+                continue
+            if values and described["left"]:
+                continue
+            arrays = [(name, planes, tuple(parts[name].shape)) for name, planes in halves.items() if planes is not None]
+            if isinstance(numbers, Numbers) and not values and numbers.mask is not None:
+                arrays.append(("mask", numbers.mask.to(torch.uint8).numpy().ravel(), tuple(numbers.mask.shape)))
+            size = sum(len(zlib.compress(planes.tobytes(), 9)) for _, planes, _ in arrays)
+            if size > room:
+                described["left"] = "values" if values else "size"
+                continue
+            room -= size
+            for name, planes, shape in arrays:
+                # Of a vector that each head has one of, the heads come first all the same.
+                whole = [shape[0], 1, shape[1]] if len(shape) == 2 else list(shape)
+                described["parts"][name] = {"at": len(packed), "shape": whole}
+                packed += planes.tobytes()
+
+
+def list_parts(numbers: Numbers | Addressing, values: bool) -> dict[str, Tensor]:
+    """The tensors of numbers that are there: the values, or what weights are computed from."""
+    if isinstance(numbers, Addressing):
+        names = [] if values else [field.name for field in fields(Addressing)]
+    else:
+        names = ["values"] if values else list(SMALL)
+    return {name: tensor for name in names if (tensor := getattr(numbers, name)) is not None}
+
+
+def describe(numbers: Numbers | Addressing) -> dict[str, Any]:
+    """Describe the numbers without their tensors: how they are scored and scaled, and by which formulas."""
+    if isinstance(numbers, Addressing):
+        return {"score": "memory", "parts": {}, "left": ""}
+    return pick(numbers, "score scale temperature groups formulas") | {"parts": {}, "left": ""}
+
+
+def half_planes(tensor: Tensor) -> UInt8[np.ndarray, " bytes"] | None:
+    """The high bytes of half-precision numbers, then the low ones; None where a number is too large for that."""
+    halves = tensor.detach().cpu().half()
+    if not bool(halves.isfinite().all()):
+        return None
+    pairs = np.ascontiguousarray(halves.numpy().astype("<f2")).reshape(-1).view(np.uint8).reshape(-1, 2)
+    return np.concatenate([pairs[:, 1], pairs[:, 0]])

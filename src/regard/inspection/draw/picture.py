@@ -1,9 +1,13 @@
 """Pictures of an exhibit for papers: heat maps, film strips of captions, shaded documents, places, lost heads.
 
 What a page shows, standing still: `picture` chooses by what the exhibit holds.
+
+A document's words are shaded by what they count, with a bar before a sentence. A dependency tree stands as arcs over
+the words, and where a head of attention looks most as arcs under them, with its weights: as on the page, a full line
+where the head of attention leads from a word to its head in the tree, or back.
 """
 
-# h heads · n rows · m columns · y x rows and columns of a grid
+# h heads · n rows or words · m columns or pieces · y x rows and columns of a grid
 import difflib
 import math
 import textwrap
@@ -15,25 +19,30 @@ from typing import Any
 import numpy as np
 import torch
 from jaxtyping import Float
+from matplotlib import path as shapes
 from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
+from matplotlib.font_manager import FontProperties
+from matplotlib.patches import PathPatch, Rectangle
 from torch import Tensor
 
 from regard.attention import Look
 from regard.errors import ArgumentError
-from regard.inspection.collect.exhibit import Exhibit, Side, View
-from regard.inspection.collect.from_look import as_exhibit
-from regard.inspection.collect.sides import merge
-from regard.inspection.draw.arcs import draw_dependencies
-from regard.inspection.draw.colours import INK, draw_bar, weight_scale
-from regard.inspection.draw.document import draw_document, replace_surrogates, units_of
-from regard.inspection.draw.heatmap import Drawing, fonts, heatmap, save
+from regard.inspection.collect.exhibit import Exhibit, Side, View, as_exhibit
+from regard.inspection.collect.sides import count_specials, merge, separate_marks
+from regard.inspection.draw.colours import FAINT, INK, RULE, SEQUENTIAL, draw_bar, letters_on, weight_scale
+from regard.inspection.draw.heatmap import LONGEST, Drawing, cut_word, draw_panel, fonts, heatmap, save, text_width
 
 ABLATION = "ablation"
 DIM, LIFT = 0.72, 0.18  # how dark a picture is where nothing looks, and how light where something does
 ACROSS = 7  # pictures side by side
+SCALE_ENDS = (0.1, 0.2, 0.25, 0.5)  # of the bars of sentences, from 0, where they are stretched; else 1
+LEVEL, RISE, BEND = 0.24, 0.14, 0.14  # inches: from an arc to the one over it, of the lowest, and of its corners
+LETTER, LABEL, GAP, SIDE = 0.105, 0.075, 0.22, 0.15  # inches: of a word, of a relation, between words, at the edges
+CELL = 0.46
+LOOK = SEQUENTIAL(0.85)
 
 
 def picture(
@@ -169,10 +178,8 @@ def _marks(axes: Axes, exhibit: Exhibit, view: View, head: int | None, pieces: b
         if unit is None:
             continue
         if view.centre is not None:
-            centre, reach = (
-                float((view.centre.float().mean(0) if head is None else view.centre[head])[piece]),
-                view.radius,
-            )
+            reach = view.radius
+            centre = float((view.centre.float().mean(0) if head is None else view.centre[head])[piece])
             if reach is not None:
                 axes.plot([along(centre - reach), along(centre + reach)], [unit, unit], "|-", color=INK, ms=6, lw=0.9)
             axes.plot([along(centre)], [unit], "D", ms=4.5, mfc="white", mec=INK, mew=0.9)
@@ -335,3 +342,200 @@ def _label(exhibit: Exhibit, letter: str, by_input: bool) -> str:
     if by_input:
         return f"{letter}: {textwrap.shorten(exhibit.title, 50, placeholder='…')}"
     return f"{letter}: " + (", ".join(filter(None, [exhibit.kind, exhibit.run])) or "a look")
+
+
+def units_of(
+    side: Side | None, count: int, pieces: bool, whole: bool = False
+) -> tuple[Sequence[int | None], list[str]]:
+    """Return for each piece the unit it is drawn in, and the units' names; punctuation is a unit of its own.
+
+    `whole` keeps START, END and the like as units: what they take of a row is seen.
+    """
+    if side is None:
+        return range(count), [str(index + 1) for index in range(count)]
+    if pieces or all(word is None for word in side.words):
+        return range(count), list(map(replace_surrogates, side.pieces))
+    side = separate_marks(side)
+    side = count_specials(side) if whole else side
+    last = max(word for word in side.words if word is not None)
+    return side.words, [*map(replace_surrogates, side.texts), *[""] * (last + 1)][: last + 1]
+
+
+def replace_surrogates(text: str) -> str:
+    """A text without halves of letters, which no font can draw."""
+    return text.encode("utf-8", "replace").decode()
+
+
+def draw_document(exhibit: Exhibit, words: Float[Tensor, " m"] | None, stretch: bool) -> Figure:
+    """Words shaded by √(sentence) × word as in Yang et al. 2016, a bar before each sentence."""
+    by_role: dict[str, View] = {view.role: view for view in exhibit.views}
+    whole = by_role.get("sentences")
+    counts = None if whole is None else whole.weights.float().mean(0)[0].tolist()
+    if words is None:
+        if "words" not in by_role:
+            assert whole is not None
+            texts = units_of(exhibit.sides.get(whole.columns), whole.weights.shape[-1], True)[1]
+            return heatmap(whole.weights.mean(0), texts, [""], title=whole.title, stretch=stretch)
+        words = by_role["words"].weights.float().mean(0)[0]
+    side = exhibit.sides[by_role["words"].columns]
+    ids, names = units_of(side, len(words), False)
+    shares = merge(words[None], [0], list(ids))[0].tolist()
+    lines: dict[int, list[tuple[str, float]]] = {}
+    for unit, (name, share) in enumerate(zip(names, shares, strict=True)):
+        own = [piece for piece, each in enumerate(ids) if each == unit]
+        number = side.sentences[own[0]] if side.sentences is not None and own else 0
+        strength = share * math.sqrt(counts[number]) if counts is not None else share
+        lines.setdefault(number, []).append((name, strength))
+    return draw_shaded(lines, counts, stretch)
+
+
+def draw_shaded(lines: dict[int, list[tuple[str, float]]], counts: list[float] | None, stretch: bool) -> Figure:
+    size, wide, step, left = 9.5, 6.6, 0.24, 1.0 if counts is not None else 0.1  # points, and inches
+    font = FontProperties(family=fonts(), size=size)
+    renderer = FigureCanvasAgg(Figure(dpi=72)).get_renderer()
+    strengths = torch.tensor([strength for line in lines.values() for _, strength in line])
+    scale = weight_scale(strengths, stretch, "√(sentence) × word" if counts is not None else "weight of a word")
+    placed: list[tuple[float, float, float, str, float]] = []
+    firsts: dict[int, float] = {}
+    y = 0.65  # below the bar of the scale
+    for number, line in lines.items():
+        x, firsts[number] = left, y
+        for word, strength in line:
+            width = renderer.get_text_width_height_descent(word, font, False)[0] / 72
+            if x > left and x + width > wide:
+                x, y = left, y + step
+            placed.append((x, y, width, word, strength))
+            x += width + 0.09
+        y += step * (1.3 if counts is not None else 1.0)
+    figure = Drawing(figsize=(wide + 0.1, y + 0.1), facecolor="white")
+    axes = figure.add_axes((0.0, 0.0, 1.0, 1.0))
+    axes.set(xlim=(0, wide + 0.1), ylim=(y + 0.1, 0))
+    axes.set_axis_off()
+    for number, (x, at, width, word, strength) in enumerate(placed):
+        shade = scale.colours(strength / scale.high)
+        box = Rectangle((x - 0.03, at - 0.1), width + 0.06, 0.2, facecolor=shade, linewidth=0)
+        box.set_gid(f"shade-{number}")  # a page turns it around on dark paper, where letters are light
+        axes.add_patch(box)
+        ink = letters_on(shade)
+        axes.text(x, at + 0.005, word, fontproperties=font, color=ink, va="center_baseline", parse_math=False)
+    room = (1.8, 0.09)
+    where = (wide - 1.85) / (wide + 0.1), 1 - 0.18 / (y + 0.1), room[0] / (wide + 0.1), room[1] / (y + 0.1)
+    draw_bar(figure, scale, [figure.add_axes(where)], room, within=True)
+    if counts is not None:
+        end = next((each for each in SCALE_ENDS if stretch and max(counts) <= each), 1.0)
+        axes.text(0.1, 0.4, f"share of the document, 0 to {end:g}", fontsize=6.5, color=FAINT, va="center")
+    for number, at in firsts.items() if counts is not None else ():
+        assert counts is not None
+        length = 0.5 * counts[number] / end
+        axes.add_patch(Rectangle((0.1, at - 0.05), 0.5, 0.1, facecolor="none", edgecolor=RULE, linewidth=0.6))
+        axes.add_patch(Rectangle((0.1, at - 0.05), length, 0.1, facecolor=SEQUENTIAL(0.8), linewidth=0))
+        axes.text(0.88, at, f"{counts[number]:.2f}", fontsize=7.5, color=FAINT, va="center", ha="right")
+    return figure
+
+
+def draw_dependencies(
+    weights: Float[Tensor, "n n"],
+    words: Sequence[str],
+    heads: Sequence[int],
+    relations: Sequence[str],
+    title: str,
+    *,
+    stretch: bool = False,
+) -> Figure:
+    """Draw the tree of words, each with its head (-1 for the root) and relation, beside weights between them."""
+    words = [cut_word(word, LONGEST) for word in words]
+    centres, wide = place_words(words, relations)
+    strongest = [int(row.argmax()) if float(row.max()) > 0 else -1 for row in weights]
+    tree = [(word, head) for word, head in enumerate(heads) if head >= 0]
+    looks = [(word, at) for word, at in enumerate(strongest) if at not in (-1, word)]
+    over, under = arc_levels(tree), arc_levels(looks)
+    above, below = (RISE + LEVEL * (max(levels, default=0) + 1) for levels in (over, under))
+    left, top = 0.085 * max(map(text_width, words)) + 0.3, 0.062 * max(map(text_width, words)) + 0.2
+    size = CELL * len(words)
+    high = max(above + 0.5 + below, top + size + 0.35)
+    total = wide + left + size + 0.62
+    figure = Drawing(figsize=(total, high), facecolor="white")
+    base = high / 2 - (above - below) / 2  # the line that the words stand on
+    axes = figure.add_axes((0.0, 0.0, wide / total, 1.0))
+    axes.set(xlim=(0, wide), ylim=(0, high), xticks=[], yticks=[])
+    axes.set_axis_off()
+    for place, text in zip(centres, words, strict=True):
+        axes.text(place, base, text, ha="center", va="center", fontsize=11, color=INK, fontfamily=fonts())
+    hits = {pair for pair in looks if heads[pair[0]] == pair[1] or heads[pair[1]] == pair[0]}
+    for (word, head), level in zip(tree, over, strict=True):
+        follows = (word, head) in hits or (head, word) in hits
+        y = draw_arc(axes, centres[word], centres[head], base + 0.17, level, INK if follows else FAINT, 1.0)
+        axes.text(
+            (centres[word] + centres[head]) / 2,
+            y + 0.02,
+            relations[word],
+            ha="center",
+            va="bottom",
+            fontsize=8,
+            color=INK,
+        )
+    for word, head in enumerate(heads):
+        if head < 0:
+            axes.plot([centres[word]] * 2, [base + 0.19, base + 0.17 + above], color=FAINT, linewidth=1.0)
+            axes.text(centres[word] + 0.05, base + 0.17 + above, "root", va="top", fontsize=8, color=FAINT)
+    for pair, level in zip(looks, under, strict=True):
+        width = 0.8 + 1.8 * float(weights[pair])
+        style = "solid" if pair in hits else (0, (2, 2))
+        draw_arc(axes, centres[pair[0]], centres[pair[1]], base - 0.17, level, LOOK, width, down=True, style=style)
+    for word, at in enumerate(strongest):
+        if at == word:
+            axes.plot([centres[word] + 0.08], [base - 0.26], "o", ms=4, mfc="none", mec=LOOK)
+    panel = figure.add_axes(((wide + left) / total, (high - top - size) / high, size / total, size / high))
+    scale = weight_scale(weights, stretch)
+    draw_panel(panel, weights.double(), list(words), list(words), title, CELL, scale)
+    x, y = (wide + left + size + 0.12) / total, (high - top - size) / high
+    draw_bar(figure, scale, [figure.add_axes((x, y, 0.09 / total, size / high))], (0.09, size), within=True)
+    return figure
+
+
+def place_words(words: Sequence[str], relations: Sequence[str]) -> tuple[list[float], float]:
+    """The middle of each word, in inches, and how wide all are."""
+    centres, x = list[float](), SIDE
+    for word, relation in zip(words, relations, strict=True):
+        width = max(LETTER * text_width(word), LABEL * text_width(relation), 0.3)
+        centres.append(x + width / 2)
+        x += width + GAP
+    return centres, x - GAP + SIDE
+
+
+def arc_levels(pairs: Sequence[tuple[int, int]]) -> list[int]:
+    """The height of each arc: over those that it covers, and apart from those that it crosses."""
+    ends = [(min(pair), max(pair)) for pair in pairs]
+    levels = dict[int, int]()
+    for k in sorted(range(len(pairs)), key=lambda k: ends[k][1] - ends[k][0]):
+        blocked = {level for j, level in levels.items() if ends[j][0] < ends[k][1] and ends[k][0] < ends[j][1]}
+        levels[k] = next(level for level in range(len(pairs)) if level not in blocked)
+    return [levels[k] for k in range(len(pairs))]
+
+
+def draw_arc(
+    axes: Axes,
+    start: float,
+    end: float,
+    base: float,
+    level: int,
+    colour: object,
+    width: float,
+    *,
+    down: bool = False,
+    style: object = "solid",
+) -> float:
+    """Draw an arc from a word to another, with a point at its end; returns how high it is."""
+    end += 0.06 if end < start else -0.06
+    y = base + (RISE + LEVEL * level) * (-1 if down else 1)
+    bend = min(BEND, abs(end - start) / 2) * (1 if start < end else -1)
+    points = [
+        *((start, base), (start, (base + y) / 2), (start, y), (start + bend, y)),
+        *((end - bend, y), (end, y), (end, (base + y) / 2), (end, base)),
+    ]
+    codes = [shapes.Path.MOVETO, *[shapes.Path.CURVE4] * 3, shapes.Path.LINETO, *[shapes.Path.CURVE4] * 3]
+    axes.add_patch(
+        PathPatch(shapes.Path(points, codes), fill=False, edgecolor=colour, linewidth=width, linestyle=style)
+    )
+    axes.plot([end], [base], "o", ms=3, color=colour)
+    return y

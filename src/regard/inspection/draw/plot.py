@@ -50,13 +50,7 @@ def panels(count: int, *, titles: Sequence[str], height: float = 3.0, width: flo
     return figure, list(every_axes)
 
 
-def band(
-    axes: Axes,
-    x: Sequence[float],
-    low: Sequence[float],
-    high: Sequence[float],
-    colour: str,
-) -> None:
+def band(axes: Axes, x: Sequence[float], low: Sequence[float], high: Sequence[float], colour: str) -> None:
     """The quartiles around a median."""
     axes.fill_between(x, low, high, color=colour, alpha=0.18, linewidth=0)
 
