@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 
 from regard.errors import ConfigError
-from regard.io import likely_meaning, reading, show_name, show_value, suggestion, visible
+from regard.io import reading
+from regard.messages import likely_meaning, show_name, show_value, suggestion, visible
 
 __all__ = ["assign", "option", "parse", "plain", "read", "show_value", "suggestion", "visible"]
 

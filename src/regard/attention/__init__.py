@@ -1,4 +1,10 @@
-"""Attention: a Score, a Span and a Weighting, joined; several heads side by side; and a Look at every stage."""
+"""Attention: a Score, a Span and a Weighting, joined; several heads side by side; and a Look at every stage.
+
+Scores: `Dot`, `General`, `Additive`, `Cosine`, `Location`, one per head. Spans: `Lengths`, `Causal`, `Monotonic`,
+`Predictive`, `Mask`, `Alibi`, `Packed`, and how they are joined. Weightings: `Softmax`, `Hard`, `Gumbel`, `Sparsemax`,
+`Plain`. Modules: `Attention`, `Learned`, `Heads`, grids; blocks and stacks of them; positions. What is kept between
+steps: `Cache`, `Prepared`, `State`. What was seen: `Look`, `watch`, `call_records`. Who computes: `use_backend`.
+"""
 
 from typing import TYPE_CHECKING
 

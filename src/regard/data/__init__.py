@@ -1,4 +1,11 @@
-"""Corpora, tokenizers and batches."""
+"""Corpora, tokenizers and batches.
+
+Settings: what is read, and how it is cut. Built-in corpora: `CORPORA`, `generate`, and what a plugin's has. Reading:
+pairs, tables, documents, pictures with their captions, gold alignments; `prepare` and its like encode them once; what
+is found wrong (`data_report`). Tokenizers: `Tokenizer`, `Tokenizers`, special pieces, checks of foreign ones,
+languages, and what a run keeps of its texts (`language_profile`, `sentence_shares`, `unknown_words`). Batches: `Batch`,
+`Order`, packed ones and those of pictures.
+"""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,9 @@
-"""Decoding: one search for every model."""
+"""Decoding: one search for every model.
+
+Options, limits and outputs. Searching: `search`, sentence by sentence or `batches` of them; on a GPU in `bursts`,
+replayed and joined. Models together: `Ensemble`; processes side by side; texts as a search takes them; a file,
+translated.
+"""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,8 @@
-"""Evaluation: scores that others can reproduce."""
+"""Evaluation: scores that others can reproduce.
+
+The table of metrics and how one is chosen; scores of texts, alignments, captions and labels; `evaluate`, also by
+length; items to measure on; whether a difference is significant.
+"""
 
 from typing import TYPE_CHECKING
 

@@ -4,8 +4,10 @@
     exhibit = inspection.exhibit_of(load("runs/demo"), "I ate pizza yesterday.", beam=5)
     inspection.page(exhibit).save("look.html")
 
-`model_graph(model)` draws what runs in a model. `page` and `picture` are functions here; the files of the same names
-are found by importing from them.
+For users: `exhibit_of` and `Which`; `page`, `picture`, `heatmap`, `bars`, `svg`, `save`; `model_graph` draws what runs
+in a model. Alignments: links out of weights (`extraction`), the choice of heads, symmetrisation, whole corpora. What is
+asked of a model: forced examples, sides, ablation, trees, weighed sentences. What reports and studies draw with:
+`plot`, tables, colours, HTML.
 """
 
 from typing import TYPE_CHECKING

@@ -1,4 +1,7 @@
-"""Models in and out: runs made from other toolkits' folders, folders that they open, and a run in one file."""
+"""Models in and out: runs made from other toolkits' folders, folders that they open, and a run in one file.
+
+`import_model`, `export_model`, `verify_export`, `pack`; the table of formats; exports as engines; their folders.
+"""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,9 @@
-"""Reading lines and writing results: text files and pipes, n-best lists and JSON, Pharaoh format, progress bars."""
+"""Files and streams: lines in, results out, and files that are whole or as before.
+
+Reading lines: of files and pipes, given texts, pairs, tables in CSV, encodings. Writing results: outputs, forms of
+lines, alignments in Pharaoh format, progress bars. Files: `disk` writes them whole and locks, `reading` reads within
+limits, `packs` are runs in one file.
+"""
 
 from typing import TYPE_CHECKING
 
@@ -44,7 +49,6 @@ if TYPE_CHECKING:
         open_output,
         progress_bar,
     )
-    from regard.messages import likely_meaning, show_name, show_value, suggestion, visible
 
 __all__ = [
     "Block",
@@ -76,7 +80,6 @@ __all__ = [
     "formats",
     "ignore",
     "is_keyboard",
-    "likely_meaning",
     "one_input",
     "open_destination",
     "open_output",
@@ -88,13 +91,9 @@ __all__ = [
     "read_lines",
     "read_whole",
     "reading",
-    "show_name",
-    "show_value",
-    "suggestion",
     "text_or_file",
     "texts_or_files",
     "unequal_lines",
-    "visible",
 ]
 
 __getattr__, __dir__ = door(
@@ -115,6 +114,5 @@ __getattr__, __dir__ = door(
         "output": "UntranslatedReport check_link check_output open_destination open_output progress_bar",
         "packs": "=packs",
         "reading": "=reading",
-        "regard.messages": "likely_meaning show_name show_value suggestion visible",
     },
 )

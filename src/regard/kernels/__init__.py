@@ -1,4 +1,10 @@
-"""Operations under the attention module: plain references, fast versions, and the one table of who serves what."""
+"""Operations under the attention module: plain references, fast versions, and the one table of who serves what.
+
+The table: `backends`, `use_backend`, `describe`, whether Triton is there. Spans, resolved: `SpanLimits`, `Window`,
+`Layout`. References: `softmax`, scores, `matmul_wide`. Fast attention: one tile, one step, additive in chunks.
+Operations: dropout, `linear`, `residual`, `projection_loss`, `top_tokens`, and half precision. Recurrent layers.
+Memory: garbage.
+"""
 
 from typing import TYPE_CHECKING
 

@@ -1,6 +1,8 @@
 """Models: every sequence-to-sequence architecture of the lineage, on one contract.
 
-`kinds` lists them with their papers and options and imports no torch; `build` makes one.
+Kinds: the table with papers and options, which imports no torch; `build` makes a model. Configurations: `ModelConfig`
+and its children. The contract: `Model`, `Memory`, `Tokens`, `Pictures`, `Documents`. Models and layers by themselves.
+Weights: how they are read and checked.
 """
 
 from typing import TYPE_CHECKING

@@ -1,4 +1,7 @@
-"""Serving: runs behind HTTP, with sentences that join and leave a search as it decodes."""
+"""Serving: runs behind HTTP, with sentences that join and leave a search as it decodes.
+
+`Service` and `run_server`; `ServeSettings` and what a command line says of runs.
+"""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,9 @@
-"""Tasks, one file each: their data, objective and metrics; the whole configuration; and starting a run."""
+"""Tasks, one file each: their data, objective and metrics; the whole configuration; and starting a run.
+
+The table: `TASKS`; each task's file: `translate`, `language_model`, `caption`, `classify`. Configuration: `Settings`
+and how it is completed and read. Before the first step: data checked, a dry run, `start`. A run's task: `RunTask`,
+engines, results. Afterwards: `evaluation`, `baseline`, the summary of a folder.
+"""
 
 from typing import TYPE_CHECKING
 
