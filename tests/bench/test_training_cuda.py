@@ -3,9 +3,8 @@
 import pytest
 import torch
 
-from regard.data import collate
+from regard.data import Position, collate
 from regard.errors import RegardError
-from regard.training.task import Position
 from regard_bench import training, training_cuda
 from regard_bench.training_peers import Sizes, make_pairs
 

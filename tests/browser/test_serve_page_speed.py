@@ -13,7 +13,7 @@ import pytest
 from browser.served_pages import open_served
 from serving.served import serve_process
 
-from regard_corpora.demo import STEPS, demonstrate
+from regard_corpora import STEPS, demonstrate
 
 pytestmark = [pytest.mark.slow, pytest.mark.browser]
 SENTENCES = [

@@ -10,7 +10,7 @@ import torch
 from matplotlib.figure import Figure
 
 from regard.inspection import svg
-from regard_corpora.phrasebook import find_example
+from regard_corpora import find_example
 
 DOCS = Path(__file__).parents[2] / "docs"
 spec = importlib.util.spec_from_file_location("pictures", DOCS / "pictures.py")

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from regard_studies import STUDIES
-from regard_studies.index import write_index
+from regard_studies import STUDIES, write_index
 
 ROOT = Path(__file__).parents[2]
 PAGES = ROOT / "docs" / "studies"

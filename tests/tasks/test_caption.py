@@ -11,7 +11,7 @@ from tiny import StopAt, caption_table, records, same_tensors
 
 from regard import load
 from regard.attention import weighting
-from regard.data import END, PAD, START, PictureBatch
+from regard.data import END, PAD, START, PictureBatch, Position
 from regard.errors import TrainingError
 from regard.models import Pictures, Tokens
 from regard.tasks.caption import Caption, Captioning, doubly_stochastic, update_baseline
@@ -19,7 +19,6 @@ from regard.tasks.run_start import start
 from regard.tasks.settings import read_settings
 from regard.tasks.task import prepare_data
 from regard.training import Checkpoints, read_checkpoint, weight_files
-from regard.training.task import Position
 
 
 def batch_of(captions: list[list[int]], which: list[int], **size) -> PictureBatch:

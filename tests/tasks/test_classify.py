@@ -7,7 +7,7 @@ import pytest
 import torch
 from tiny import document_table, first, question_table
 
-from regard.data import document_texts
+from regard.data import Position, document_texts
 from regard.decoding import documents_of
 from regard.decoding.sources import flat_of
 from regard.errors import TrainingError
@@ -15,7 +15,6 @@ from regard.models import Documents, Pictures, Tokens, build, read_model_config
 from regard.tasks.classify import Classification, Classify, LabelBatch, balanced_weights
 from regard.tasks.settings import read_settings
 from regard.tasks.task import make_task, prepare_data
-from regard.training.task import Position
 
 END = 2
 ROWS = [[5, 6, END, 7, END], [8, END], [9, 9, 9, END, 4, END, 4, 5, END], [5, END]]

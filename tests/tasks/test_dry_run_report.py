@@ -12,6 +12,7 @@ import torch
 from forked import fork_for_spawn
 from tiny import table
 
+from regard.data import Position
 from regard.errors import TrainingError
 from regard.report import report
 from regard.tasks.dry_run_report import (
@@ -26,7 +27,6 @@ from regard.tasks.dry_run_report import (
 from regard.tasks.run_start import open_group, plan_run
 from regard.tasks.settings import read_settings
 from regard.training import Progress
-from regard.training.task import Position
 
 
 def planned(folder, **changes):

@@ -4,11 +4,10 @@ import pytest
 import torch
 from tiny import first, table
 
-from regard.data import prepare
+from regard.data import Position, prepare
 from regard.errors import TrainingError
 from regard.tasks.settings import read_settings
 from regard.tasks.task import make_task
-from regard.training.task import Position
 
 
 @pytest.fixture
