@@ -9,10 +9,19 @@ import pytest
 
 MODULES = {
     "shop/__init__.py": """
+from typing import TYPE_CHECKING
 from regard.door import door
-__all__ = ["Apple", "price", "scales"]
-__getattr__, __dir__ = door(__name__, {"fruit": "Apple price", "tools.scales": "=scales"})
+if TYPE_CHECKING:
+    from shop import till as checkout
+    from shop.fruit import (
+        Apple,
+        price,
+    )
+    from shop.tools import scales
+__all__ = ["Apple", "checkout", "price", "scales"]
+__getattr__, __dir__ = door(__name__)
 """,
+    "shop/till.py": "",
     "shop/fruit.py": "LOADED = True\nclass Apple: pass\ndef price(): return 3\n",
     "shop/tools/__init__.py": "",
     "shop/tools/scales.py": "def weigh(): return 2\n",
@@ -32,13 +41,14 @@ def shop(tmp_path, monkeypatch):
 
 
 def test_a_name_is_loaded_when_it_is_used(shop):
-    assert dir(shop) == ["Apple", "price", "scales"]
+    assert dir(shop) == ["Apple", "checkout", "price", "scales"]
     assert "shop.fruit" not in sys.modules
     assert shop.price() == 3
     assert vars(shop)["price"] is sys.modules["shop.fruit"].price, "the second use asks nobody"
     assert "shop.tools.scales" not in sys.modules
     assert shop.scales.weigh() == 2
     assert shop.scales is sys.modules["shop.tools.scales"]
+    assert shop.checkout is sys.modules["shop.till"]
 
 
 def test_an_unknown_name_is_an_error_that_names_the_package(shop):

@@ -38,14 +38,4 @@ __all__ = [
 ]
 
 
-__getattr__, __dir__ = _door(
-    __name__,
-    {
-        "attention": "Attention Block Decoder Encoder Heads Learned Look use_backend watch",
-        "errors": "RegardError",
-        "interop": "export_model import_model",
-        "plugins": "register",
-        "report": "train",
-        "run": "Run load",
-    },
-)
+__getattr__, __dir__ = _door(__name__)

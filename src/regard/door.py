@@ -1,35 +1,57 @@
 """Doors: the public names of a package, each imported from its module when it is first used.
 
-    __all__ = ["Batch", "collate", "languages"]
-    __getattr__, __dir__ = door(__name__, {"batching": "Batch collate", "languages": "=languages"})
+    if TYPE_CHECKING:
+        from regard.data import languages
+        from regard.data.batching import Batch, collate
 
-A door lists its names three times: for type checkers in imports under TYPE_CHECKING, for readers in `__all__`, and by
-their modules; a test compares the three. So `import regard.data` loads no torch, and no circle of packages is closed
-before it is needed. A name after "=" is that of the module itself.
+    __all__ = ["Batch", "collate", "languages"]
+    __getattr__, __dir__ = door(__name__)
+
+A door lists its names twice, for readers in `__all__`, and by their modules in imports under TYPE_CHECKING: these are
+read here too, when the first name is asked for. A test compares the two. So `import regard.data` loads no torch, and no
+circle of packages is closed before it is needed.
 """
 
+import functools
 import importlib
+import re
 import sys
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 __all__ = ["door", "forward"]
 
+IMPORT = re.compile(r"^    from ([\w.]+) import (\([^)]*\)|.+)$", re.MULTILINE)  # under TYPE_CHECKING
 
-def door(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Return the `__getattr__` and the `__dir__` of a package: `homes` names its modules, and what comes from each."""
-    home_of = {name.lstrip("="): (home, name[0] != "=") for home, names in homes.items() for name in names.split()}
+
+def door(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """Return the `__getattr__` and the `__dir__` of a package, by the imports of its source under TYPE_CHECKING."""
+    this = sys.modules[package]
+
+    @functools.cache
+    def homes() -> dict[str, tuple[str, str]]:
+        """Return the module of each name, and what the name is called there."""
+        source = this.__spec__.loader.get_source(package)  # type: ignore[union-attr]
+        found = {}
+        for home, names in IMPORT.findall(source.partition("TYPE_CHECKING:\n")[2].partition("\n__all__")[0]):
+            for each in filter(None, map(str.strip, names.strip("()").split(","))):
+                inner, _, outer = each.partition(" as ")
+                found[outer or inner] = home, inner
+        return found
 
     def load(name: str) -> Any:
-        if name not in home_of:
+        if name not in this.__all__ or name not in homes():
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        home, is_inside = home_of[name]
-        module = importlib.import_module(home if home.startswith("regard.") else f"{package}.{home}")
-        value = vars(sys.modules[package])[name] = getattr(module, name) if is_inside else module
+        home, inner = homes()[name]
+        if home == package or not hasattr(importlib.import_module(home), inner):  # a module
+            value = importlib.import_module(f"{home}.{inner}")
+        else:
+            value = getattr(sys.modules[home], inner)
+        vars(this)[name] = value
         return value
 
-    return load, lambda: list(sys.modules[package].__all__)
+    return load, lambda: list(this.__all__)
 
 
 def forward(old: str, new: str) -> Callable[[str], Any]:

@@ -24,7 +24,7 @@ __all__ = [
     "signature",
 ]
 
-__getattr__, __dir__ = door(__name__, {"measure": "save signature", "training_cuda": "PairTask RegardLoop"})
+__getattr__, __dir__ = door(__name__)
 
 
 class Bench(NamedTuple):

@@ -32,15 +32,7 @@ __all__ = [
     "remove_earlier",
 ]
 
-__getattr__, __dir__ = door(
-    __name__,
-    {
-        "demo": "BINS LONGEST MODELS STEPS compare demonstrate remove_earlier",
-        "phrasebook": "find_example",
-        "phrasebook.analysis": "RELATIONS name_relations",
-        "scenes": "Pictured",
-    },
-)
+__getattr__, __dir__ = door(__name__)
 
 for row_name, row in {
     "phrasebook": BuiltIn(

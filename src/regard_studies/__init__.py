@@ -43,16 +43,7 @@ __all__ = [
     "write_index",
 ]
 
-__getattr__, __dir__ = door(
-    __name__,
-    {
-        "index": "write_index",
-        "page": "Page Part Plot Table Verdict signed signed_training",
-        "seed_statistics": "over_seeds",
-        "setting": "Setting",
-        "systems": "group_by_name train_all",
-    },
-)
+__getattr__, __dir__ = door(__name__)
 
 
 class Study(NamedTuple):

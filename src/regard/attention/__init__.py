@@ -105,25 +105,4 @@ __all__ = [
     "weighting",
 ]
 
-__getattr__, __dir__ = door(
-    __name__,
-    {
-        "attention": "Attention Learned",
-        "block": "Block MixingBlock Residual",
-        "blocks": "Decoder Encoder =blocks",
-        "cache": "Cache Prepared",
-        "call_records": "watch =call_records",
-        "checks": "check_positive",
-        "fused_stack": "LONGEST",
-        "grid": "GridAttention GridSelfAttention",
-        "heads": "Heads PerHead ProjectionRows SlicedProjection parse_arguments",
-        "look": "Attentive Look",
-        "positions": "Embedded FIRST Rotary Sines Sinusoidal Sinusoidal2D sinusoids",
-        "regard.kernels": "use_backend",
-        "score": "Additive Cosine Dot General Location Score",
-        "span": "Alibi Causal Lengths Mask Monotonic Packed Predictive Span Start"
-        " join padded_index parts_of split_packed",
-        "state": "State buffers",
-        "weighting": "Gumbel Hard Plain Softmax Sparsemax Weighting =weighting",
-    },
-)
+__getattr__, __dir__ = door(__name__)

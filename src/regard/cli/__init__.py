@@ -14,10 +14,4 @@ __all__ = [
     "main",
 ]
 
-__getattr__, __dir__ = door(
-    __name__,
-    {
-        "command": "SECTIONS",
-        "program": "app main",
-    },
-)
+__getattr__, __dir__ = door(__name__)

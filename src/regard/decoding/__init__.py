@@ -56,23 +56,4 @@ __all__ = [
     "tokens_of",
 ]
 
-__getattr__, __dir__ = door(
-    __name__,
-    {
-        "batches": "=batches",
-        "bursts": "=bursts",
-        "device_search": "HostHypotheses",
-        "ensemble": "Ensemble first_model",
-        "half_precision": "to_bfloat16",
-        "joining": "=joining",
-        "limits": "ROOM check_prefix output_limit",
-        "options": "GREEDY Options",
-        "outputs": "Output SearchResult check_outputs =outputs",
-        "processes": "Processes",
-        "replay": "Replay length_class serves",
-        "scoring": "check_finite length_penalty",
-        "sentence_search": "SentenceSearch StepSearch search",
-        "sources": "documents_of source_of tokens_of",
-        "translate_file": "=file_translation",
-    },
-)
+__getattr__, __dir__ = door(__name__)

@@ -59,15 +59,4 @@ __all__ = [
     "text_scores",
 ]
 
-__getattr__, __dir__ = door(
-    __name__,
-    {
-        "alignment": "Gold measure_links read_links =alignment_scores",
-        "captions": "caption_scores measure_bleu_n measure_cider measure_rouge",
-        "evaluation": "Evaluation FEW Items Lengths evaluate read_items read_texts score_by_length",
-        "labels": "measure_labels",
-        "metric": "METRICS Reference Score choose_metrics finite measure metric_names",
-        "significance": "Comparison compare_outputs conclusion paired_bootstrap",
-        "text": "=text_scores",
-    },
-)
+__getattr__, __dir__ = door(__name__)

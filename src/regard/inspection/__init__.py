@@ -88,32 +88,4 @@ __all__ = [
     "write",
 ]
 
-__getattr__, __dir__ = door(
-    __name__,
-    {
-        "alignments.corpus": "=corpus_alignment",
-        "alignments.dependencies": "=dependency_links",
-        "alignments.extraction": "=extraction",
-        "alignments.selection": "=selection",
-        "alignments.settings": "AlignmentSettings =alignment_settings",
-        "alignments.symmetry": "METHODS symmetrise",
-        "collect.dependency_trees": "=dependency_trees",
-        "collect.exhibit": "Side",
-        "collect.from_run": "ablation_table exhibit_of silence_head",
-        "collect.grounding": "=word_grounding",
-        "collect.inputs": "=look_inputs",
-        "collect.sides": "WeighedSentence document_sides text_side weigh",
-        "collect.teacher_forcing": "OpenRun =teacher_forcing",
-        "collect.walk": "Which",
-        "draw.colours": "=colours",
-        "draw.files": "=look_files",
-        "draw.graph": "ModelGraph model_graph",
-        "draw.heatmap": "bars heatmap save svg",
-        "draw.html": "document figure_element table_element",
-        "draw.page": "Page page =page_parts",
-        "draw.picture": "picture",
-        "draw.plot": "draw_lengths =plot",
-        "draw.report_page": "LookPicture write",
-        "draw.table": "Cell Table show",
-    },
-)
+__getattr__, __dir__ = door(__name__)

@@ -35,16 +35,4 @@ __all__ = [
     "verify_export",
 ]
 
-__getattr__, __dir__ = door(
-    __name__,
-    {
-        "ctranslate2": "convert library",
-        "export": "export_model verify_export",
-        "exported": "open_engine",
-        "folders": "check_model_folder check_new is_export read_manifest",
-        "formats": "find_format recognise Format",
-        "importing": "import_model",
-        "marian": "marian_tensors",
-        "run_pack": "pack",
-    },
-)
+__getattr__, __dir__ = door(__name__)

@@ -96,23 +96,4 @@ __all__ = [
     "unequal_lines",
 ]
 
-__getattr__, __dir__ = door(
-    __name__,
-    {
-        "csv_lines": "=csv_lines",
-        "disk": "=disk",
-        "encodings": "EncodedFile check_encoding encoding_of",
-        "formats": "Link Slips format_pharaoh parse_marked_links parse_pharaoh =formats",
-        "inputs": (
-            "Block DocumentLines LinePairs SourceLines announce_keyboard check_lengths encode_input "
-            "encode_inputs is_keyboard one_input text_or_file texts_or_files"
-        ),
-        "lines": (
-            "CHUNK CHUNK_CUDA GivenText LONGEST Say check_file display_name ignore read_chunks read_lines "
-            "read_whole unequal_lines"
-        ),
-        "output": "UntranslatedReport check_link check_output open_destination open_output progress_bar",
-        "packs": "=packs",
-        "reading": "=reading",
-    },
-)
+__getattr__, __dir__ = door(__name__)

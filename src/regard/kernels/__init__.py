@@ -72,28 +72,4 @@ __all__ = [
     "widen",
 ]
 
-__getattr__, __dir__ = door(
-    __name__,
-    {
-        "additive.chunked": "=additive_chunked",
-        "backends": "use_backend =backends",
-        "dot.decode_step": "follow",
-        "dot.one_tile": "cross_attention self_attention",
-        "features": "describe",
-        "garbage": "pause_garbage_collection settle_memory",
-        "operations.dropout": "dropout dropout_add gelu_dropout relu_dropout silu_dropout",
-        "operations.dropout_triton": "=dropout_triton",
-        "operations.linear": "Linear linear pack_weights",
-        "operations.mixed_precision": "=mixed_precision",
-        "operations.projection_loss": "projection_loss",
-        "operations.residual": "residual",
-        "operations.top_tokens": "top_tokens",
-        "recurrence.cell_layer": "=cell_layer",
-        "recurrence.lstmn_cpu": "=lstmn_cpu",
-        "recurrence.rnnsearch_cpu": "=rnnsearch_cpu",
-        "recurrence.rnnsearch_triton": "=rnnsearch_triton",
-        "reference": "Call add_bias additive_scores bilinear_scores matmul_wide softmax widen",
-        "span_limits": "Layout SpanLimits Window broadcast positions",
-        "triton": "available installed",
-    },
-)
+__getattr__, __dir__ = door(__name__)

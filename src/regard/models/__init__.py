@@ -58,18 +58,4 @@ __all__ = [
     "shift_weights",
 ]
 
-__getattr__, __dir__ = door(
-    __name__,
-    {
-        "captioner": "CaptionerModel",
-        "config": "CaptionerConfig ModelConfig RNNConfig RNNSearchConfig TransformerConfig =model_config",
-        "contract": "Documents Memory Model Pictures Reading Reinforcement Source Tokens",
-        "convnet": "ConvNetModel",
-        "kinds": "KINDS Kind build find_kind read_model_config =kinds",
-        "layers.cells": "Dropout Layer",
-        "layers.memory_heads": "Machine MemoryHeads shift_weights",
-        "lstmn": "Tapes",
-        "transformer": "TransformerModel",
-        "weights": "FLOATS check_weight read_weights",
-    },
-)
+__getattr__, __dir__ = door(__name__)

@@ -20,11 +20,4 @@ __all__ = [
     "run_server",
 ]
 
-__getattr__, __dir__ = door(
-    __name__,
-    {
-        "server": "run_server",
-        "service": "Service",
-        "settings": "LOG_FORMAT ServeSettings parse_runs",
-    },
-)
+__getattr__, __dir__ = door(__name__)

@@ -82,25 +82,4 @@ __all__ = [
     "write_config",
 ]
 
-__getattr__, __dir__ = door(
-    __name__,
-    {
-        "baseline": "=baseline",
-        "caption": "=caption",
-        "classify": "=classify",
-        "data_check": "check_data missing_files",
-        "dry_run_report": "dry_run",
-        "evaluation": "=evaluation",
-        "language_model": "=language_model",
-        "run_start": "Started labels_of start tokenizers_of write_config",
-        "settings": "Settings base_table check_extension complete_run_table read_settings set_by_hand",
-        "sizes": "check_sizes",
-        "summary": "CARD ON_CARD find_runs record_command require_run summarise",
-        "table": "TASKS",
-        "task": (
-            "Aligned Classified Engine ModelEngine RunTask Translation build_model prepare_data "
-            "to_translation to_translations"
-        ),
-        "translate": "PAIRS translate_lines =translate",
-    },
-)
+__getattr__, __dir__ = door(__name__)

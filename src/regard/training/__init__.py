@@ -67,26 +67,4 @@ __all__ = [
     "weight_files",
 ]
 
-__getattr__, __dir__ = door(
-    __name__,
-    {
-        "adapters": "freeze_parts =adapters",
-        "checkpoint": "Checkpoints read_checkpoint =checkpoint_files",
-        "display": "Display open_progress",
-        "distributed": "Group describe_device uses_bf16",
-        "folder": "=run_folder",
-        "loop": "Result Trainer train",
-        "manifest": "BASE NAME plain_weights_file read_manifest",
-        "memory": "is_out_of_memory",
-        "metrics": "=metrics",
-        "objective": "Prediction inputs next_token",
-        "progress": "Progress",
-        "sample": "=validation_samples",
-        "settings": "FITTED TrainingSettings",
-        "task": "Loss Task",
-        "timetable": "Timetable",
-        "trackers": "check_trackers TrackerRow",
-        "trainer_state": "Counters =trainer_state",
-        "weights": "=weight_files",
-    },
-)
+__getattr__, __dir__ = door(__name__)
