@@ -13,15 +13,14 @@ from regard.interop.numbering import (
     M2M100,
     NLLB,
     WMT21,
-    m2m100_ids,
     m2m100_rows,
     m2m100_tokenizers,
     marian_ids,
     marian_rows,
     marian_tokenizers,
-    nllb_ids,
     nllb_rows,
     nllb_tokenizers,
+    renumber,
     round_up,
 )
 from regard.interop.sentencepiece import read_model
@@ -122,7 +121,7 @@ def m2m100(tmp_path_factory):
 
 def test_m2m100(m2m100):
     theirs = transformers().M2M100Tokenizer.from_pretrained(m2m100)
-    ids, rows = m2m100_ids(m2m100), m2m100_rows(m2m100)
+    ids, rows = renumber(m2m100_rows(m2m100), ""), m2m100_rows(m2m100)
     for code in M2M100.split():
         assert rows[f"__{code}__"] == theirs.get_lang_id(code)
     assert len(rows) == theirs.encoder_size + 100 + 8
@@ -161,7 +160,7 @@ def test_nllb(nllb):
     """Without a tokenizer.json: SentencePiece's ids and one more, then the languages, then <mask>."""
     package = pytest.importorskip("sentencepiece")
     processor = package.SentencePieceProcessor(model_file=str(nllb / "sentencepiece.bpe.model"))
-    rows, ids = nllb_rows(nllb), nllb_ids(nllb)
+    rows, ids = nllb_rows(nllb), renumber(nllb_rows(nllb), "")
     assert [rows[piece] for piece in ("<s>", "<pad>", "</s>", "<unk>")] == [0, 1, 2, 3]
     assert all(rows[processor.id_to_piece(i)] == i + 1 for i in range(3, len(processor)))
     languages = NLLB.split()
@@ -186,7 +185,7 @@ def test_nllb_as_transformers_saves_it(nllb, tmp_path):
     without = nllb_tokenizers(tmp_path)
     (tmp_path / "sentencepiece.bpe.model").write_bytes((nllb / "sentencepiece.bpe.model").read_bytes())
     ours = nllb_tokenizers(tmp_path).source
-    ids, rows = nllb_ids(tmp_path), nllb_rows(tmp_path)
+    ids, rows = renumber(nllb_rows(tmp_path), ""), nllb_rows(tmp_path)
     here = {row: ids[piece] for piece, row in rows.items()}
     for text in [*PLAIN, "deu_Latn the dog"]:
         expected = [here[i] for i in theirs(text, add_special_tokens=False).input_ids]

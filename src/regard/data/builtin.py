@@ -192,17 +192,12 @@ def split_of(source: str) -> Split:
 
 def has_pair(name: str) -> bool:
     """Return whether a corpus is of two languages, which its option `pair` names."""
-    return has_field(name, "pair")
+    return "pair" in corpus(name).Options.__dataclass_fields__
 
 
 def has_editions(name: str) -> bool:
     """Return whether a corpus has several editions, numbered by its option `edition`."""
-    return has_field(name, "edition")
-
-
-def has_field(name: str, option: str) -> bool:
-    """Return whether the options of a corpus have a field."""
-    return any(field.name == option for field in dataclasses.fields(corpus(name).Options))
+    return "edition" in corpus(name).Options.__dataclass_fields__
 
 
 def edition_of(name: str, edition: int = EDITION) -> str:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from regard.data.settings import TABLES, CorpusSettings, DataSettings
+from regard.data.settings import TABLES, Column, CorpusSettings, DataSettings
 from regard.errors import DataError
 from regard.io import (
     LONGEST,
@@ -29,6 +29,7 @@ from regard.io import (
 
 T = TypeVar("T")
 Side = Literal["source", "target"]
+KEYS: tuple[Column, ...] = ("source_column", "target_column", "alignment_column")
 OTHER_SIDE = {"source": "translations", "target": "sources"}
 
 
@@ -64,20 +65,13 @@ def rows(
     if corpus.form is None:
         one, two = corpus.source or "", corpus.target or ""  # with their encoding
         return beside(lines(one, say), lines(two, say), one, two)
+    path, places = corpus.file or "", KEYS if links else KEYS[:2]
     if corpus.form == ".csv":
-        names = [
-            csv_lines.name_column(corpus.source_column, "source"),
-            csv_lines.name_column(corpus.target_column, "target"),
-        ]
-        return named_columns(
-            corpus.file or "", *names, *([csv_lines.name_column(corpus.alignment_column, "alignment")] * links), say=say
-        )
+        names = (csv_lines.name_column(getattr(corpus, each), each.removesuffix("_column")) for each in places)
+        return named_columns(path, *names, say=say)
     if corpus.form == ".tsv":
-        numbers = [corpus.column("source_column"), corpus.column("target_column")]
-        return columns(corpus.file or "", *numbers, *([corpus.column("alignment_column")] if links else []), say=say)
-    keys = [corpus.key("source_column"), corpus.key("target_column")]
-    more = [corpus.key("alignment_column")] if links else []
-    return objects(corpus.file or "", *keys, *more, labelled=labelled, say=say)
+        return columns(path, *map(corpus.column, places), say=say)
+    return objects(path, *map(corpus.key, places), labelled=labelled, say=say)
 
 
 def beside(
@@ -243,7 +237,7 @@ class TableTexts:
 
     def __init__(self, path: str, corpus: CorpusSettings, say: Say, side: Side = "source"):
         self.path, self.corpus, self.say = path, corpus, say
-        which: Literal["source_column", "target_column"] = "source_column" if side == "source" else "target_column"
+        which: Column = "source_column" if side == "source" else "target_column"
         if corpus.form == ".csv":  # its rows come as those of a TSV
             self.column: str | int = find_columns(path, csv_lines.name_column(getattr(corpus, which), side))[0][0]
         else:

@@ -22,6 +22,7 @@ from regard.data.pre_tokenizer import MARK, leading_word
 from regard.data.special_pieces import FILLER, MULTIPLE, UNKNOWN, describe, is_filler
 from regard.data.tokenizer import Tokenizer, Tokenizers, open_tokenizer
 from regard.data.tokenizer_checks import ADDED
+from regard.data.vocabulary import most_frequent
 from regard.errors import ConfigError
 
 KEY, WORDS = "tokenizer.extend", "tokenizer.extend_words"
@@ -181,8 +182,8 @@ def frequent_words(
     """
     counts = [count_split(tokenizers.source, sources), count_split(tokenizers.target, targets)]
     if tokenizers.same_ids:
-        return top(counts[0] + counts[1], most), []
-    return top(counts[0], most), top(counts[1], most)
+        return most_frequent(counts[0] + counts[1], most), []
+    return most_frequent(counts[0], most), most_frequent(counts[1], most)
 
 
 def count_split(tokenizer: Tokenizer, texts: Iterable[str]) -> Counter[str]:
@@ -199,8 +200,3 @@ def count_split(tokenizer: Tokenizer, texts: Iterable[str]) -> Counter[str]:
     rows = tokenizer.encode_bare(words)
     split_up = (word for word, ids in zip(words, rows, strict=True) if len(ids) > 1 or ids == [UNKNOWN])
     return Counter({word: counts[word] for word in split_up if known.isdisjoint((word, MARK + word))})
-
-
-def top(counts: Counter[str], most: int) -> list[str]:
-    """Return the most frequent words; equal counts in the order of their characters."""
-    return sorted(counts, key=lambda word: (-counts[word], word))[:most]

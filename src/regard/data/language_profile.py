@@ -44,15 +44,11 @@ def is_letter(character: str) -> bool:
     return character.isalpha() or unicodedata.category(character)[0] == "M"
 
 
-def letter_words(text: str) -> list[str]:
-    """Split a text into words of letters alone, in lower case."""
-    text = unicodedata.normalize("NFC", text.lower())
-    return "".join(c if is_letter(c) else " " for c in text).split()
-
-
 def list_trigrams(text: str) -> list[str]:
-    """List the letter trigrams of a text; a space stands at both ends of a word."""
-    return [padded[i : i + 3] for word in letter_words(text) for padded in (f" {word} ",) for i in range(len(word))]
+    """List the letter trigrams of a text, in lower case; words are of letters alone, with a space at both ends."""
+    text = unicodedata.normalize("NFC", text.lower())
+    words = "".join(c if is_letter(c) else " " for c in text).split()
+    return [padded[i : i + 3] for word in words for padded in (f" {word} ",) for i in range(len(word))]
 
 
 @dataclass(frozen=True)

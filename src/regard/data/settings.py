@@ -22,6 +22,18 @@ EXTENSION = ("extend", "extend_words")  # keys of [tokenizer] that add pieces to
 PIECES = 16  # around a text, at most
 PLACES = ("source", "corpora", "documents", "images", "builtin")
 Reads = Literal["text", "documents", "pictures"]
+Column = Literal["source_column", "target_column", "alignment_column"]
+
+
+def column_option(what: str, usual: tuple[str, str] = ("", "")) -> Any:
+    """Declare a column of a table; `usual` says of TSV and of JSON lines what stands there by default."""
+    number, key = (f"; default {each}" if each else "" for each in usual)
+    return option(
+        None,
+        f"column (TSV, CSV: from 1, or its name{number}) or key (JSON lines{key}) of {what}",
+        least=1,
+        most=COLUMNS,
+    )
 
 
 @dataclass(frozen=True)
@@ -33,22 +45,10 @@ class CorpusSettings:
     file: str | None = option(
         None, "one file with both sides: .tsv, .csv, .jsonl or .json (one object per line), also .gz"
     )
-    source_column: str | int | None = option(
-        None,
-        "column (TSV, CSV: from 1, or its name) or key (JSON lines) of the source in `file`",
-        least=1,
-        most=COLUMNS,
-    )
-    target_column: str | int | None = option(
-        None,
-        "column (TSV, CSV: from 1, or its name) or key (JSON lines) of the target in `file`",
-        least=1,
-        most=COLUMNS,
-    )
+    source_column: str | int | None = column_option("the source in `file`")
+    target_column: str | int | None = column_option("the target in `file`")
     alignment: str | None = option(None, "text file of word links, one line per pair: 0-0 1-2 (Pharaoh)")
-    alignment_column: str | int | None = option(
-        None, "column (TSV, CSV: from 1, or its name) or key (JSON lines) of the links in `file`", least=1, most=COLUMNS
-    )
+    alignment_column: str | int | None = column_option("the links in `file`")
     weight: float = option(1.0, "how often its pairs occur in an epoch, on average", least=0.001, most=1000)
     tag: str | None = option(
         None, "word to put before every source, such as <2de>; the tokenizer keeps it as one piece"
@@ -95,7 +95,7 @@ class CorpusSettings:
         """Return whether word links stand beside its pairs."""
         return self.alignment is not None or self.alignment_column is not None
 
-    def column(self, name: Literal["source_column", "target_column", "alignment_column"]) -> int:
+    def column(self, name: Column) -> int:
         """The column of a TSV file, from 1."""
         value = getattr(self, name)
         if value is None:
@@ -107,7 +107,7 @@ class CorpusSettings:
             )
         return number
 
-    def key(self, name: Literal["source_column", "target_column", "alignment_column"]) -> str:
+    def key(self, name: Column) -> str:
         """The key of a JSON object; dots lead into objects, as in translation.de."""
         value = getattr(self, name)
         return name.removesuffix("_column") if value is None else str(value)
@@ -147,18 +147,8 @@ class DataSettings:
         None, "labelled documents, one per line: .tsv or .csv (label, text), .jsonl, .json, also .gz"
     )
     valid_documents: str | None = option(None, "labelled documents for validation")
-    label_column: str | int | None = option(
-        None,
-        "column (TSV, CSV: from 1, or its name; default 1) or key (JSON lines; default label) of the label",
-        least=1,
-        most=COLUMNS,
-    )
-    text_column: str | int | None = option(
-        None,
-        "column (TSV, CSV: from 1, or its name; default 2) or key (JSON lines; default text) of the text",
-        least=1,
-        most=COLUMNS,
-    )
+    label_column: str | int | None = column_option("the label", ("1", "label"))
+    text_column: str | int | None = column_option("the text", ("2", "text"))
     sentence_mark: str | None = option(
         None, "mark between two sentences of a document; without it, full stops separate them"
     )

@@ -394,12 +394,7 @@ def open_tokenizer(content: Any, place: str) -> Tokenizer:
 
 def read(path: str | Path) -> dict[str, Any]:
     """Read a tokenizer.json as plain data."""
-    try:
-        content = reading.parse_json(reading.read_bytes(path, LARGEST))
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read: {error.strerror}") from None
-    except reading.Unreadable as error:
-        raise DataError(f"{path}: not a tokenizer.json: {error}") from None
+    content = reading.read_json(path, DataError, LARGEST, damaged="not a tokenizer.json: ")
     if not isinstance(content, dict) or not ("model" in content or {"source", "target"} <= content.keys()):
         raise DataError(f"{path}: not a tokenizer.json: no model in it")
     return content

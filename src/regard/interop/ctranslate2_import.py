@@ -33,6 +33,7 @@ from regard.interop.formats import Imported
 from regard.interop.numbering import read_object
 from regard.interop.piece_lists import read_lists, special_rows, tokenizers_of
 from regard.interop.stacks import EPSILON, NEVER, move_rows
+from regard.io import reading
 from regard.models import model_config
 
 SPECIFICATIONS = {"TransformerSpec": None, "TransformerBase": 8, "TransformerBig": 16}  # with the heads that it means
@@ -86,9 +87,9 @@ def read_ctranslate2(folder: Path) -> Imported:
     rows, as_end = special_rows(lists, config, zero)
     tokenizers, ids, notes = tokenizers_of(folder, lists, rows)
     positions, vectors = reader.positions(sizes["size"])
-    tied = tied_by(*embeddings, output)
-    if tied == "all" and (not tokenizers.same_ids or ids[0] != ids[1] or len({id(each) for each in vectors}) > 1):
-        tied = "output"
+    alike = embeddings[0].shape == embeddings[1].shape and torch.equal(*embeddings)
+    alike = alike and tokenizers.same_ids and ids[0] == ids[1] and len({id(each) for each in vectors}) <= 1
+    tied = "none" if not torch.equal(embeddings[1], output) else "all" if alike else "output"
     weights["source.tokens.weight"] = embedded(embeddings[0], ids[0], as_end)
     if tied != "all":
         weights["target.tokens.weight"] = embedded(embeddings[1], ids[1], as_end)
@@ -107,7 +108,8 @@ def read_ctranslate2(folder: Path) -> Imported:
     if epsilon is not None and not math.isclose(epsilon, EPSILON, rel_tol=1e-4):
         model["norm_epsilon"] = epsilon
     tokenizer = {"kind": "auto", "joint": tokenizers.same_ids}
-    tokenizer |= {key: [special_pieces.SPECIAL[number]] for key, number in reader.around(config).items()}
+    around = {"before": ("add_source_bos", START), "after": ("add_source_eos", END)}  # every source
+    tokenizer |= {key: [special_pieces.SPECIAL[number]] for key, (name, number) in around.items() if config[name]}
     longest = {"longest": max(1, positions["length"] - 1)} if "length" in positions else {}
     settings = {"task": "translate", "data": longest, "tokenizer": tokenizer, "model": model}
     files = [folder / BINARY, *dict.fromkeys(each.path for each in lists)]
@@ -118,13 +120,6 @@ def read_ctranslate2(folder: Path) -> Imported:
 def embedded(table: Tensor, rows: list[int | None], as_end: bool) -> Tensor:
     """Return the rows of a table in the order of the ids; START's is END's where a target is read so."""
     return move_rows(table, [rows[END] if as_end and i == START else row for i, row in enumerate(rows)])
-
-
-def tied_by(source: Tensor, target: Tensor, output: Tensor) -> str:
-    """Return which of the three matrices are one, in Regard's word."""
-    if not torch.equal(target, output):
-        return "none"
-    return "all" if source.shape == target.shape and torch.equal(source, target) else "output"
 
 
 class SpecificationReader:
@@ -186,11 +181,6 @@ class SpecificationReader:
             key = "multi_query_attention" if config.get("multi_query_attention") else "quantization_type"
             raise DataError(f"{place}: {key} is {show_value(config[key])}, which Regard's Transformer has no form for")
         return config
-
-    def around(self, config: Mapping[str, Any]) -> dict[str, int]:
-        """Return what is put before and after every source."""
-        pieces = {"before": ("add_source_bos", START), "after": ("add_source_eos", END)}
-        return {side: piece for side, (key, piece) in pieces.items() if config[key]}
 
     def number(self, name: str, default: float) -> float:
         """Return an attribute that is one number."""
@@ -422,10 +412,6 @@ def computed_form(table: Tensor) -> dict[str, Any] | None:
     return None
 
 
-class Malformed(ValueError):
-    """What is wrong with a file, to append to its name."""
-
-
 @dataclass(frozen=True)
 class ModelFile:
     """What a model.bin holds: variables as numpy arrays, and the further names of some."""
@@ -442,12 +428,12 @@ def read_model_file(path: Path) -> ModelFile:
     try:
         facts = os.stat(path)
         if not stat.S_ISREG(facts.st_mode):
-            raise Malformed("not a file")
+            raise reading.Unreadable("not a file")
         with open(path, "rb") as file:
             return Parser(file, facts.st_size).parse()
     except OSError as error:
         raise DataError(f"{path}: cannot be read: {error.strerror}") from None
-    except Malformed as error:
+    except reading.Unreadable as error:
         raise DataError(f"{path}: not a model of CTranslate2: {error}; copy or convert it again") from None
 
 
@@ -462,34 +448,34 @@ class Parser:
         """Read everything."""
         version = self.number("I")
         if not 2 <= version <= NEWEST_FORMAT:
-            raise Malformed(f"its format has version {version}, expected 2 to {NEWEST_FORMAT}")
+            raise reading.Unreadable(f"its format has version {version}, expected 2 to {NEWEST_FORMAT}")
         specification, revision = self.text(), self.number("I")
         variables: dict[str, np.ndarray] = {}
         for _ in range(self.count("variables")):
             name = self.text()
             if name in variables:
-                raise Malformed(f"its variable {name} occurs twice")
+                raise reading.Unreadable(f"its variable {name} occurs twice")
             variables[name] = self.variable(name, version)
         aliases = {self.text(): self.text() for _ in range(self.count("names"))} if version >= 3 else {}
         if self.left:
-            raise Malformed(f"{self.left:,} bytes behind its end")
+            raise reading.Unreadable(f"{self.left:,} bytes behind its end")
         if unknown := next((name for name in aliases.values() if name not in variables), None):
-            raise Malformed(f"a name stands for {unknown}, which it has not")
+            raise reading.Unreadable(f"a name stands for {unknown}, which it has not")
         return ModelFile(version, specification, revision, variables, aliases)
 
     def variable(self, name: str, version: int) -> np.ndarray:
         """Read a variable: its shape, its type and its numbers."""
         rank = self.number("B")
         if rank > DIMENSIONS:
-            raise Malformed(f"{name} has {rank} dimensions, expected at most {DIMENSIONS}")
+            raise reading.Unreadable(f"{name} has {rank} dimensions, expected at most {DIMENSIONS}")
         shape = tuple(self.number("I") for _ in range(rank))
         kind, size = self.number("B"), self.number("I")
         if (version >= 4 and kind >= len(TYPES)) or (version < 4 and kind not in BY_SIZE):
-            raise Malformed(f"{name} has numbers of type {kind}, which is not known")
+            raise reading.Unreadable(f"{name} has numbers of type {kind}, which is not known")
         dtype = np.dtype(TYPES[kind] if version >= 4 else BY_SIZE[kind]).newbyteorder("<")
         size = size if version >= 4 else size * kind
         if math.prod(shape) * dtype.itemsize != size:
-            raise Malformed(f"{name} has {size:,} bytes, which is not what its shape {list(shape)} takes")
+            raise reading.Unreadable(f"{name} has {size:,} bytes, which is not what its shape {list(shape)} takes")
         numbers = np.frombuffer(self.read(size), dtype).reshape(shape)
         if version >= 4 and kind == BFLOAT16:
             return (numbers.astype(np.uint32) << 16).view(np.float32)
@@ -499,7 +485,7 @@ class Parser:
         """Read how many there are of something."""
         count = self.number("I")
         if count > min(MOST, self.left):
-            raise Malformed(f"{count:,} {what} in it, which is more than it has room for")
+            raise reading.Unreadable(f"{count:,} {what} in it, which is more than it has room for")
         return count
 
     def text(self) -> str:
@@ -508,9 +494,9 @@ class Parser:
         try:
             text = data[:-1].decode()
         except UnicodeDecodeError:
-            raise Malformed("a name in it is not UTF-8") from None
+            raise reading.Unreadable("a name in it is not UTF-8") from None
         if data[-1:] != b"\0" or "\0" in text or not text.isprintable():
-            raise Malformed("a name in it has no end")
+            raise reading.Unreadable("a name in it has no end")
         return text
 
     def number(self, form: str) -> Any:
@@ -520,10 +506,10 @@ class Parser:
     def read(self, size: int) -> bytes:
         """Read so many bytes, which are there."""
         if size > self.left:
-            raise Malformed("it is cut short")
+            raise reading.Unreadable("it is cut short")
         data = self.file.read(size)
         if len(data) < size:
-            raise Malformed("it is cut short")
+            raise reading.Unreadable("it is cut short")
         self.left -= size
         return data
 

@@ -168,7 +168,7 @@ def compare(run: Run, folder: Path, row: Format, out: Path) -> str | None:
 def open_written(row: Format, folder: Path, run: Run, out: Path) -> Any:
     """Open a folder that was written; one that is not what was to be written is a VerificationError."""
     try:
-        return row.open_folder(folder, run)
+        return None if row.opener is None else row.call(row.opener, folder, run)
     except (CheckpointError, ConfigError, DataError) as error:
         problem = str(error).replace(str(folder), str(out))
         raise VerificationError(f"{run.folder}: not verified: the folder cannot be opened again: {problem}") from error
@@ -282,7 +282,10 @@ def is_tie(run: Run, source: Sequence[int], one: Sequence[int], two: Sequence[in
 def compare_scores(run: Run, opened: Opened, sources: Ids, targets: Ids) -> float:
     """Compare the log-probabilities of every token; return the largest difference, or of rounded weights the mean."""
     mine, others = run.engine.score(sources, targets), opened.score(sources, targets)
-    gaps = [gap(one, two) for one, two in zip(mine, others, strict=True)]
+    gaps = [  # of unlikely tokens in proportion
+        [abs(a - b) / max(1.0, abs(a)) for a, b in zip(one.tokens, two.tokens, strict=True)]
+        for one, two in zip(mine, others, strict=True)
+    ]
     worst = max(range(len(gaps)), key=lambda i: max(gaps[i], default=0.0))
     every = [each for row in gaps for each in row]
     found, most = (max(every), APART) if opened.exact else (sum(every) / len(every), MEAN_APART)
@@ -294,11 +297,6 @@ def compare_scores(run: Run, opened: Opened, sources: Ids, targets: Ids) -> floa
             f"of “{pieces}” are {one:.4f} by the run and {two:.4f} by the export"
         )
     return found
-
-
-def gap(one: batches.Scored, two: batches.Scored) -> list[float]:
-    """Return how far the log-probabilities of tokens are apart; of unlikely ones in proportion."""
-    return [abs(a - b) / max(1.0, abs(a)) for a, b in zip(one.tokens, two.tokens, strict=True)]
 
 
 def compare_texts(run: Run, sentences: Sentences, outputs: Ids, others: Ids) -> dict[str, Any]:

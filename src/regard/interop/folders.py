@@ -121,7 +121,9 @@ def whole_folder(out: Path) -> Iterator[Path]:
     made: list[Path] = []
     try:
         made = disk.make_folder(out.parent)
-        remove_left(out)
+        for left in out.parent.glob(f".{glob.escape(out.name)}.{WRITING}-*.lock"):
+            with contextlib.suppress(OSError), disk.lock(left):  # BlockingIOError: its process lives
+                shutil.rmtree(left.with_suffix(""), ignore_errors=True)
         with disk.lock(temporary.with_suffix(".lock")):
             temporary.mkdir()
             yield temporary
@@ -137,13 +139,6 @@ def whole_folder(out: Path) -> Iterator[Path]:
         if isinstance(error, OSError) and not isinstance(error, RegardError):
             raise CommandError(f"--out: {out} cannot be written, {disk.reason(error)}") from error
         raise
-
-
-def remove_left(out: Path) -> None:
-    """Remove what killed processes left of a folder."""
-    for path in out.parent.glob(f".{glob.escape(out.name)}.{WRITING}-*.lock"):
-        with contextlib.suppress(OSError), disk.lock(path):  # BlockingIOError: its process lives
-            shutil.rmtree(path.with_suffix(""), ignore_errors=True)
 
 
 def sync_all(folder: Path) -> None:

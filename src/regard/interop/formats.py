@@ -67,10 +67,6 @@ class Format:
         facts: dict[str, Any] | None = self.call(self.writer, run, folder, **options)
         return facts or {}
 
-    def open_folder(self, folder: Path, run: Any) -> Any:
-        """Open a folder that was written, to compare it with its run; None where the format has no means to."""
-        return None if self.opener is None else self.call(self.opener, folder, run)
-
     def call(self, name: str, *arguments: Any, **options: Any) -> Any:
         """Import a function by its dotted name, and call it; a missing package is named with its extra."""
         module, _, function = name.rpartition(".")
@@ -133,12 +129,7 @@ def model_type(folder: Path) -> str | None:
 
 def read_table(path: Path) -> dict[str, Any]:
     """Read a JSON file whose content is a table, or raise a DataError that names it."""
-    try:
-        content = reading.parse_json(reading.read_bytes(path, LARGEST))
-    except OSError as error:
-        raise DataError(f"{path}: {error.strerror}") from None
-    except reading.Unreadable as error:
-        raise DataError(f"{path}: cannot be read: {error}") from None
+    content = reading.read_json(path, DataError, LARGEST, missing="", damaged="cannot be read: ")
     if not isinstance(content, dict):
         raise DataError(f"{path}: expected a JSON object")
     return content

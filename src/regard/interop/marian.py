@@ -18,7 +18,7 @@ PreTrainedTokenizerFast does with it, and a note says that it does not fit; rows
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from safetensors.torch import save
@@ -80,12 +80,12 @@ def read_marian(folder: Path) -> Imported:
 
 def read_foreign(folder: Path) -> Imported:
     """Read a folder whose tokenizer.json is not that of its model."""
-    foreign = read_foreign_tokenizer(folder)
-    imported = read_rows(folder, round_up(foreign.tokenizers, str(folder)), foreign.rows)
-    tokenizer = {key: value for key, value in imported.table["tokenizer"].items() if key != "after"} | foreign.around
-    special = {piece: foreign.rows[piece] for piece in ("</s>", "<unk>", "<pad>")}
+    tokenizers, rows, around, note = read_foreign_tokenizer(folder)
+    imported = read_rows(folder, round_up(tokenizers, str(folder)), rows)
+    tokenizer = {key: value for key, value in imported.table["tokenizer"].items() if key != "after"} | around
+    special = {piece: rows[piece] for piece in ("</s>", "<unk>", "<pad>")}
     table = {**imported.table, "tokenizer": tokenizer}
-    return replace(imported, table=table, notes=(foreign.note,), values={tokenizer_checks.ROWS: special})
+    return replace(imported, table=table, notes=(note,), values={tokenizer_checks.ROWS: special})
 
 
 def read_rows(folder: Path, tokenizers: Tokenizers, rows: Mapping[str, int] | None = None) -> Imported:
@@ -231,7 +231,9 @@ def write_marian(run: Run, folder: Path) -> None:
     order = [order_of(side, run.model, special) for side in (run.tokenizers.source, run.tokenizers.target)]
     tensors = marian_tensors(run.model, *order)
     (folder / "model.safetensors").write_bytes(save(tensors, metadata={"format": "pt"}))
-    write_vocabulary(run.tokenizers, order, folder)
+    stacks.write_json(folder / "vocab.json", pieces_of(run.tokenizers.source, order[0]))
+    if not run.tokenizers.same_ids:
+        stacks.write_json(folder / "target_vocab.json", pieces_of(run.tokenizers.target, order[1]))
     write_marian_files(run.tokenizers, run.settings.data.languages, folder)
     table = {**recorded_values(run, "config"), **config_of(run, run.model, order)}
     stacks.write_json(folder / "config.json", table)
@@ -294,13 +296,6 @@ def pieces_of(tokenizer: Tokenizer, order: Sequence[int]) -> dict[str, int]:
     return {name: row for row, name in enumerate(names)}
 
 
-def write_vocabulary(tokenizers: Tokenizers, order: Sequence[Sequence[int]], folder: Path) -> None:
-    """Write vocab.json, and target_vocab.json where the sides have two vocabularies."""
-    stacks.write_json(folder / "vocab.json", pieces_of(tokenizers.source, order[0]))
-    if not tokenizers.same_ids:
-        stacks.write_json(folder / "target_vocab.json", pieces_of(tokenizers.target, order[1]))
-
-
 def config_of(run: Run, model: TransformerModel, order: Sequence[Sequence[int]]) -> dict[str, Any]:
     """Return the config.json of a run."""
     config = model.config
@@ -329,15 +324,6 @@ def config_of(run: Run, model: TransformerModel, order: Sequence[Sequence[int]])
     }
 
 
-class Foreign(NamedTuple):
-    """A tokenizer that is not the model's own: its tokenizers, the row of each name, and what stands around texts."""
-
-    tokenizers: Tokenizers
-    rows: dict[str, int]
-    around: dict[str, list[str]]
-    note: str
-
-
 def numbers_the_model(folder: Path) -> bool:
     """Return whether a folder's tokenizer.json numbers the rows of its model, as vocab.json would."""
     config, names = read_table(folder / "config.json"), listed_pieces(folder)
@@ -347,8 +333,11 @@ def numbers_the_model(folder: Path) -> bool:
     return right and len(rows) == len(names) == config.get("vocab_size")
 
 
-def read_foreign_tokenizer(folder: Path) -> Foreign:
-    """Read a tokenizer.json that does not number the rows of the model."""
+def read_foreign_tokenizer(folder: Path) -> tuple[Tokenizers, dict[str, int], dict[str, list[str]], str]:
+    """Read a tokenizer.json that does not number the rows of the model.
+
+    Return its tokenizers, the row of each name, what stands around texts, and a note for people.
+    """
     path = folder / "config.json"
     config, names, content = read_table(path), listed_pieces(folder), read(folder / TOKENIZER)
     size = stacks.whole(config, "vocab_size", 2**24, path)
@@ -388,7 +377,7 @@ def read_foreign_tokenizer(folder: Path) -> Foreign:
         f"{folder / TOKENIZER} has {len(names):,} pieces, and the model {size:,} rows: it may be another model's, and "
         "cut texts into pieces that this one does not know; put the model's own vocab.json there, and import it again."
     )
-    return Foreign(Tokenizers(open_tokenizer(content, str(folder / TOKENIZER))), rows, around, note)
+    return Tokenizers(open_tokenizer(content, str(folder / TOKENIZER))), rows, around, note
 
 
 def whole_row(config: Mapping[str, Any], key: str, size: int, path: Path) -> int:

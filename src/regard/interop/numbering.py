@@ -53,11 +53,12 @@ NLLB = """
 
 def marian_rows(folder: Path, file: str = "vocab.json") -> dict[str, int]:
     """Return the row of every piece in Marian's folder: what its vocab.json says, and pieces that were added later."""
+    size_key = "vocab_size" if file == "vocab.json" else "decoder_vocab_size"  # of config.json
     if not (folder / file).exists() and (folder / "tokenizer.json").exists():  # which then stands for it
-        return fill_up({piece: row for row, piece in enumerate(listed_pieces(folder))}, 0, folder, size_key(file))
+        return fill_up({piece: row for row, piece in enumerate(listed_pieces(folder))}, 0, folder, size_key)
     rows = read_table(folder / file)
     rows = append_added(rows, folder) if file == "vocab.json" else rows
-    return fill_up(rows, 0, folder, size_key(file))
+    return fill_up(rows, 0, folder, size_key)
 
 
 def listed_pieces(folder: Path) -> list[str]:
@@ -81,11 +82,6 @@ def listed_pieces(folder: Path) -> list[str]:
             raise DataError(f"{path}: its added token {show_value(piece)} has no row, expected one for each")
         names += [piece] if row == len(names) else []
     return names
-
-
-def size_key(file: str) -> str:
-    """Return the key of config.json that says how many rows a vocabulary has."""
-    return "vocab_size" if file == "vocab.json" else "decoder_vocab_size"
 
 
 def marian_ids(folder: Path, file: str = "vocab.json") -> dict[str, int]:
@@ -154,21 +150,12 @@ def m2m100_rows(folder: Path) -> dict[str, int]:
     return fill_up(append_added(rows, folder), size, folder)
 
 
-def m2m100_ids(folder: Path) -> dict[str, int]:
-    """Return the ids of M2M-100's pieces and languages."""
-    return renumber(m2m100_rows(folder), str(folder / "vocab.json"))
-
-
 def m2m100_tokenizers(folder: Path) -> Tokenizers:
     """Return the tokenizer of both sides; languages (__de__) are pieces of their own wherever they stand."""
-    content = convert(folder / MODEL, m2m100_ids(folder), tags=m2m100_languages(folder))
+    listed, ids = listed_languages(folder), renumber(m2m100_rows(folder), str(folder / "vocab.json"))
+    tags = [*listed, *sorted(added_texts(folder).difference(listed))]
+    content = convert(folder / MODEL, ids, tags=tags)
     return Tokenizers(open_tokenizer(content, str(folder / MODEL)))
-
-
-def m2m100_languages(folder: Path) -> list[str]:
-    """Return the languages of M2M-100's folder as pieces: those of its list, and what was added."""
-    listed = listed_languages(folder)
-    return [*listed, *sorted(added_texts(folder).difference(listed))]
 
 
 def listed_languages(folder: Path) -> list[str]:
@@ -199,11 +186,6 @@ def nllb_rows(folder: Path) -> dict[str, int]:
     return fill_up(append_added(rows, folder), 0, folder)
 
 
-def nllb_ids(folder: Path) -> dict[str, int]:
-    """Return the ids of NLLB's pieces and languages."""
-    return renumber(nllb_rows(folder), str(folder))
-
-
 def nllb_tokenizers(folder: Path) -> Tokenizers:
     """Return the tokenizer of both sides; languages (deu_Latn) are pieces of their own wherever they stand.
 
@@ -211,7 +193,7 @@ def nllb_tokenizers(folder: Path) -> Tokenizers:
     """
     if not (folder / MODEL).exists() and (folder / "tokenizer.json").exists():
         return Tokenizers.load(folder / "tokenizer.json")
-    ids = nllb_ids(folder)
+    ids = renumber(nllb_rows(folder), str(folder))
     own = {*nllb_languages(folder), *added_texts(folder)}
     tags = [piece for piece in ids if piece in own]
     return Tokenizers(open_tokenizer(convert(folder / MODEL, ids, tags=tags), str(folder / MODEL)))
@@ -341,12 +323,7 @@ def read_table(path: Path) -> dict[str, int]:
 
 def parse_table(path: Path, most: int) -> dict[str, Any]:
     """Read a JSON file with a table in it; a DataError says what is wrong with it."""
-    try:
-        table = reading.parse_json(reading.read_bytes(path, most))
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read: {error.strerror}") from None
-    except reading.Unreadable as error:
-        raise DataError(f"{path}: not JSON: {error}") from None
+    table = reading.read_json(path, DataError, most, damaged="not JSON: ")
     if not isinstance(table, dict):
         raise DataError(f"{path}: not a table of pieces or settings")
     return table

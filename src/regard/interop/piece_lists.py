@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from regard.config import show_value
-from regard.data import MARK, Tokenizer, Tokenizers, open_tokenizer, special_pieces, tokenizer_checks
+from regard.data import MARK, Tokenizers, open_tokenizer, special_pieces, tokenizer_checks
 from regard.errors import DataError
 from regard.interop.numbering import THEIR_START
 from regard.interop.sentencepiece import convert
@@ -83,7 +83,9 @@ def read_list(folder: Path, name: str, unknown: str) -> PieceList | None:
     return PieceList(pieces if unknown in pieces else [*pieces, unknown], path)
 
 
-def tokenizers_of(folder: Path, lists: Sequence[PieceList], rows: Sequence[SideRows]) -> "Numbered":
+def tokenizers_of(
+    folder: Path, lists: Sequence[PieceList], rows: Sequence[SideRows]
+) -> tuple[Tokenizers, list[list[int | None]], tuple[str, ...]]:
     """Return the tokenizers of both sides, the row of every id of each, and what a person has to know of them."""
     tables = [number(side, own) for side, own in zip(lists, rows, strict=True)]
     both = [table for table, _ in tables]
@@ -105,22 +107,9 @@ def tokenizers_of(folder: Path, lists: Sequence[PieceList], rows: Sequence[SideR
                 content = characters(table) if single else words(table)
             sides.append(open_tokenizer(content, str(lists[i].path)))
         own = Tokenizers(*sides) if sides[0].content != sides[1].content else Tokenizers(sides[0])
-    return Numbered(
-        own, [row_list(side, ids) for side, (_, ids) in zip((own.source, own.target), tables, strict=True)], notes
-    )
-
-
-class Numbered(NamedTuple):
-    """Tokenizers, and for each side the row of every id."""
-
-    tokenizers: Tokenizers
-    rows: list[list[int | None]]
-    notes: tuple[str, ...]
-
-
-def row_list(tokenizer: Tokenizer, rows: Mapping[int, int | None]) -> list[int | None]:
-    """Return the row of every id; None for those that a tokenizer has besides."""
-    return [rows.get(i) for i in range(tokenizer.size)]
+    numbered = zip((own.source, own.target), tables, strict=True)
+    # None for what a tokenizer has besides.
+    return own, [[ids.get(i) for i in range(side.size)] for side, (_, ids) in numbered], notes
 
 
 def number(side: PieceList, own: SideRows) -> tuple[dict[str, int], dict[int, int | None]]:

@@ -17,9 +17,10 @@ import regard
 from regard.config import read
 from regard.data import language_profile, unknown_words
 from regard.data import sentence_shares as sentence_share
-from regard.errors import CommandError, RegardError
+from regard.errors import CommandError, DataError, RegardError
 from regard.evaluation import METRICS, measure
 from regard.inspection import alignment_settings
+from regard.interop.folders import hash_file
 from regard.io import disk, packs, reading
 from regard.tasks import CARD, ON_CARD, require_run, summarise
 from regard.training import BASE, Checkpoints, checkpoint_files, read_checkpoint, read_manifest
@@ -100,11 +101,8 @@ def make_card(folder: Path, config: Mapping[str, Any], licence: str | None, fact
 def describe_file(path: Path) -> dict[str, Any]:
     """Describe a file of data by its name, size and checksum; the name alone where it is gone or a folder."""
     try:
-        with open(path, "rb") as file:
-            size = file.seek(0, os.SEEK_END)
-            file.seek(0)
-            return {"file": path.name, "bytes": size, "sha256": packs.hash_start(file, size)}
-    except OSError:
+        return {"file": path.name, **hash_file(path)}
+    except DataError:
         return {"file": path.name}
 
 

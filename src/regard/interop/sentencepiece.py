@@ -30,10 +30,6 @@ FIRST = {"<unk>": (0.0, UNKNOWN), "<s>": (0.0, CONTROL), "</s>": (0.0, CONTROL)}
 NUMBERS = {kind: number for number, kind in KINDS.items()}
 
 
-class Malformed(ValueError):
-    """What is wrong with a model file, to append to its name."""
-
-
 @dataclass
 class SentencePieceModel:
     """What a model file says of cutting text."""
@@ -134,7 +130,7 @@ def read_model(path: Path) -> SentencePieceModel:
         return parse(reading.read_bytes(path, tokenizer_checks.LARGEST))
     except OSError as error:
         raise DataError(f"{path}: cannot be read: {error.strerror}") from None
-    except (reading.Unreadable, Malformed) as error:
+    except reading.Unreadable as error:
         raise DataError(f"{path}: not a SentencePiece model: {error}") from None
 
 
@@ -148,13 +144,13 @@ def parse(data: bytes) -> SentencePieceModel:
             parts[number] = parts.get(number, {}) | dict(read_fields(value))
     if not model.pieces or 2 not in parts or 3 not in parts:
         what = "no pieces" if not model.pieces else "no settings behind its pieces, it may be cut short"
-        raise Malformed(what)
+        raise reading.Unreadable(what)
     training, normalisation = parts[2], parts[3]
     if parts.get(5, {}).get(2):
-        raise Malformed("it changes texts after decoding, which is not served")
+        raise reading.Unreadable("it changes texts after decoding, which is not served")
     kind = KINDS.get(training.get(3, 1), "another kind")
     if kind not in ("unigram", "bpe"):
-        raise Malformed(f"its kind is {kind}, expected unigram or bpe")
+        raise reading.Unreadable(f"its kind is {kind}, expected unigram or bpe")
     model.kind, model.bytes, model.suffix = kind, bool(training.get(35)), bool(training.get(24))
     model.names = tuple(text(training.get(n), name) for n, name in ((48, "<pad>"), (46, "<s>"), (47, "</s>")))  # type: ignore[assignment]
     model.unknown = text(training.get(44), SURFACE)
@@ -168,19 +164,19 @@ def check(model: SentencePieceModel) -> None:
     """Refuse a model that no text can be cut with."""
     names = [piece for piece, _, _ in model.pieces]
     if len({*names}) < len(names):
-        raise Malformed("a piece occurs twice")
+        raise reading.Unreadable("a piece occurs twice")
     unknown = sum(kind == UNKNOWN for _, _, kind in model.pieces)
     if unknown != 1:
-        raise Malformed(f"{unknown or 'no'} unknown pieces in it, expected one")
+        raise reading.Unreadable(f"{unknown or 'no'} unknown pieces in it, expected one")
     if model.bytes:
         spelled = {piece for piece, _, kind in model.pieces if kind == BYTE}
         missing = [byte for byte in BYTES if byte not in spelled]
         if missing:
-            raise Malformed(f"it spells characters in bytes, but has no piece {missing[0]}")
+            raise reading.Unreadable(f"it spells characters in bytes, but has no piece {missing[0]}")
     try:
         Charsmap(model.charsmap)
     except DataError as error:
-        raise Malformed(str(error)) from None
+        raise reading.Unreadable(str(error)) from None
 
 
 def parse_piece(data: Any, i: int) -> tuple[str, float, int]:
@@ -188,10 +184,10 @@ def parse_piece(data: Any, i: int) -> tuple[str, float, int]:
     values = dict(read_fields(data))
     piece, score, kind = text(values.get(1), ""), values.get(2, b"\0\0\0\0"), values.get(3, NORMAL)
     if not isinstance(score, bytes) or len(score) != 4 or not isinstance(kind, int):
-        raise Malformed(f"piece {i} has no score or type")
+        raise reading.Unreadable(f"piece {i} has no score or type")
     value: float = struct.unpack("<f", score)[0]
     if not 0 < len(piece) <= tokenizer_checks.LONGEST_PIECE or not math.isfinite(value) or not NORMAL <= kind <= BYTE:
-        raise Malformed(
+        raise reading.Unreadable(
             f"piece {i} ({visible(piece[:40])}) has no text or a long one, no finite score or an unknown type"
         )
     return piece, value, kind
@@ -204,13 +200,13 @@ def text(value: Any, default: str) -> str:
     try:
         return bytes.decode(value)
     except (TypeError, UnicodeDecodeError):
-        raise Malformed("a text in it is not UTF-8") from None
+        raise reading.Unreadable("a text in it is not UTF-8") from None
 
 
 def read_fields(data: Any) -> Iterator[tuple[int, Any]]:
     """Yield the fields of a message: numbers as int, anything else as bytes."""
     if not isinstance(data, bytes):
-        raise Malformed("a field has another type than expected")
+        raise reading.Unreadable("a field has another type than expected")
     at = 0
     while at < len(data):
         key, at = read_varint(data, at)
@@ -224,9 +220,9 @@ def read_fields(data: Any) -> Iterator[tuple[int, Any]]:
         elif wire in (1, 5):
             size = 8 if wire == 1 else 4
         else:
-            raise Malformed(f"byte {at:,} begins no field")
+            raise reading.Unreadable(f"byte {at:,} begins no field")
         if number == 0 or at + size > len(data):
-            raise Malformed("it is cut short" if number else f"byte {at:,} begins no field")
+            raise reading.Unreadable("it is cut short" if number else f"byte {at:,} begins no field")
         yield number, data[at : at + size]
         at += size
 
@@ -236,7 +232,7 @@ def read_varint(data: bytes, at: int) -> tuple[int, int]:
     value = shift = 0
     while True:
         if at >= len(data) or shift > 63:
-            raise Malformed("it is cut short" if at >= len(data) else f"byte {at:,} begins no number")
+            raise reading.Unreadable("it is cut short" if at >= len(data) else f"byte {at:,} begins no number")
         byte = data[at]
         value |= (byte & 0x7F) << shift
         at, shift = at + 1, shift + 7

@@ -208,17 +208,14 @@ def read_tensors(folder: Path) -> tuple[dict[str, Tensor], tuple[Path, ...]]:
     if found.suffix != ".json":
         return dict(read_weights(str(found))), (found,)
     named = read_table(found).get("weight_map")
-    names = sorted(set(named.values())) if isinstance(named, dict) and all(map(is_text, named.values())) else []
+    right = isinstance(named, dict) and all(isinstance(name, str) for name in named.values())
+    names = sorted(set(named.values())) if right else []
     if not names or any(Path(name).name != name for name in names):
         raise DataError(f"{found}: weight_map is missing, or names no files beside it")
     tensors: dict[str, Tensor] = {}
     for name in names:
         tensors |= read_weights(str(folder / name))
     return tensors, (found, *(folder / name for name in names))
-
-
-def is_text(value: object) -> bool:
-    return isinstance(value, str)
 
 
 def check_tensors(tensors: Mapping[str, Tensor], shapes: Mapping[str, tuple[int, ...]], path: Path) -> None:

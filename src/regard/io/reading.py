@@ -81,7 +81,8 @@ def read_bytes(path: str | Path, most: int = SMALL, *, pipe: bool = False) -> by
 def parse_json(content: bytes | str) -> Any:
     """Parse JSON whose depth, number of values and numbers are within limits; raise Unreadable otherwise."""
     raw = content.encode("utf-8", "surrogatepass") if isinstance(content, str) else content
-    check_depth(outside_texts(raw))
+    plain = raw.replace(b"\\\\", b"").replace(b'\\"', b"")
+    check_depth(b"".join(plain.split(b'"')[::2]).translate(None, delete=NOT_COUNTED))  # of what is outside strings
     try:
         return json.loads(raw.decode("utf-8"), parse_int=whole_number if LONG_NUMBER.search(raw) else None)
     except UnicodeDecodeError as error:
@@ -90,12 +91,6 @@ def parse_json(content: bytes | str) -> Any:
         raise
     except (ValueError, RecursionError) as error:
         raise Unreadable(f"not JSON: {error}") from None
-
-
-def outside_texts(raw: bytes) -> bytes:
-    """Yield the brackets and commas of JSON that are outside strings."""
-    plain = raw.replace(b"\\\\", b"").replace(b'\\"', b"")
-    return b"".join(plain.split(b'"')[::2]).translate(None, delete=NOT_COUNTED)
 
 
 LONG_NUMBER = re.compile(rb"[0-9]{%d}" % DIGITS)
@@ -126,14 +121,19 @@ def whole_number(text: str) -> int:
     return int(text)
 
 
-def read_json(path: str | Path, refuse: Refusal, most: int = SMALL) -> Any:
-    """Read somebody else's JSON file, or raise the error that `refuse` makes from one sentence with its name."""
+def read_json(
+    path: str | Path, refuse: Refusal, most: int = SMALL, *, missing: str = "cannot be read: ", damaged: str = ""
+) -> Any:
+    """Read somebody else's JSON file, or raise the error that `refuse` makes from one sentence with its name.
+
+    `missing` stands before what the system says, and `damaged` before what is wrong with the content.
+    """
     try:
         return parse_json(read_bytes(path, most))
     except OSError as error:
-        raise refuse(f"{path}: cannot be read: {error.strerror}") from None
+        raise refuse(f"{path}: {missing}{error.strerror}") from None
     except Unreadable as error:
-        raise refuse(f"{path}: {error}") from None
+        raise refuse(f"{path}: {damaged}{error}") from None
 
 
 def parse_toml(text: str) -> dict[str, Any]:
