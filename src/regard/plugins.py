@@ -33,6 +33,7 @@ __all__ = [
     "load_environment",
     "providers",
     "register",
+    "resolve",
     "table",
 ]
 
@@ -89,6 +90,14 @@ def table(what: str) -> Table:
 def home(what: str) -> Any:
     """Import the package beside Regard that fills a table: of the corpora, the studies or the benches."""
     return importlib.import_module(BESIDE[what])
+
+
+def resolve(value: Any) -> Any:
+    """Return what a row names by its dotted name, "package.module.name", imported now; anything but a text as it is."""
+    if not isinstance(value, str):
+        return value
+    module, _, name = value.rpartition(".")
+    return getattr(importlib.import_module(module), name)
 
 
 def is_own(module: str) -> bool:

@@ -3,7 +3,6 @@
 They fill the table of benches: `Bench` is a row, `find` returns what runs one. `save` and `signature` write figures.
 """
 
-import importlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -49,8 +48,5 @@ def find(name: str) -> Callable[..., Any]:
     benches = plugins.table("bench")
     if name not in benches:
         raise CommandError(f"bench: {name!r} is no benchmark; choose one of {', '.join(benches)}")
-    target = benches[name].run
-    if not isinstance(target, str):
-        return target
-    module, _, function = target.rpartition(".")
-    return getattr(importlib.import_module(module), function)
+    target: Callable[..., Any] = plugins.resolve(benches[name].run)
+    return target

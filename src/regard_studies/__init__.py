@@ -10,9 +10,8 @@ What a page is made of: `Page`, `Part`, `Table`, `Plot`, `Verdict`, `signed`, `s
 """
 
 import difflib
-import importlib
 from collections.abc import Callable, MutableMapping
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple
 
 from regard import plugins
 from regard.door import door
@@ -138,17 +137,9 @@ def run(name: str, *, seed: int = 0, quick: bool = False, setting: "Setting | No
     if study.trained:
         from regard_studies.setting import Setting
 
-        page: Page = function(study.run)(setting or Setting(seeds=(seed,), quick=quick))
+        page: Page = plugins.resolve(study.run)(setting or Setting(seeds=(seed,), quick=quick))
         return page
-    page = function(study.run)(seed=seed, quick=quick)
+    page = plugins.resolve(study.run)(seed=seed, quick=quick)
     if study.training is None or setting is None:
         return page
-    return page.joined(function(study.training)(setting))
-
-
-def function(target: "Callable[..., Any] | str") -> "Callable[..., Any]":
-    """Import a function by its dotted name, or return it as it is."""
-    if not isinstance(target, str):
-        return target
-    module, _, name = target.rpartition(".")
-    return cast("Callable[..., Any]", getattr(importlib.import_module(module), name))
+    return page.joined(plugins.resolve(study.training)(setting))

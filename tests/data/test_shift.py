@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from regard.data.builtin import generate
-from regard.data.shift import find_shift
+from regard.data.check import find_shift
 
 SHARED = Path(__file__).parents[3] / "shared" / "data"
 SETS = {"multi30k": ("train.en.gz", "train.de.gz"), "europarl": ("train.en.gz", "train.de.gz")}

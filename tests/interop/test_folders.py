@@ -75,6 +75,16 @@ def test_what_a_killed_process_left_is_removed_and_what_a_living_one_writes_is_n
     assert sorted(path.name for path in tmp_path.iterdir()) == [".run[1].writing-living", "run[1]"]
 
 
+def test_a_folder_that_is_being_written_is_locked_under_its_own_name(tmp_path):
+    with whole_folder(tmp_path / "run") as one, whole_folder(tmp_path / "run.2") as other:
+        assert (tmp_path / f"{one.name}.lock").exists()
+        with disk.temporary_folder(tmp_path, ".run.writing-") as third:
+            assert one.exists()
+            assert other.exists()
+        assert not third.exists()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["run", "run.2"]
+
+
 def test_a_model_that_is_not_here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "file").touch()

@@ -6,8 +6,9 @@ import sys
 
 import pytest
 
+from regard import plugins
 from regard.errors import CommandError
-from regard_studies import STUDIES, Study, function, run
+from regard_studies import STUDIES, Study, run
 from regard_studies.setting import Setting
 
 
@@ -15,10 +16,10 @@ from regard_studies.setting import Setting
 def test_every_row_leads_to_its_functions(name):
     study = STUDIES[name]
     assert study.run.split(".")[1] == name.replace("-", "_")  # the file that a reader would guess
-    parameters = inspect.signature(function(study.run)).parameters
+    parameters = inspect.signature(plugins.resolve(study.run)).parameters
     assert list(parameters) == (["setting"] if study.trained else ["seed", "quick"])
     if study.training is not None:
-        assert list(inspect.signature(function(study.training)).parameters) == ["setting"]
+        assert list(inspect.signature(plugins.resolve(study.training)).parameters) == ["setting"]
 
 
 def test_a_row_of_ones_own(monkeypatch):

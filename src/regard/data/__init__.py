@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from regard.data.images import caption_files
     from regard.data.images import corpus as picture_corpus
     from regard.data.images.batching import PictureBatch
-    from regard.data.images.prepare import prepare_images
+    from regard.data.images.corpus import prepare_images
     from regard.data.packing import PackedBatch
     from regard.data.pre_tokenizer import MARK
     from regard.data.preparation import Prepared, cached_valid_pairs, prepare

@@ -31,29 +31,6 @@ if TYPE_CHECKING:
     import numpy as np
     from jaxtyping import UInt8
 
-__all__ = [
-    "CORPORA",
-    "EDITION",
-    "EDITIONS",
-    "LONGEST",
-    "BuiltIn",
-    "Corpus",
-    "Example",
-    "PicturedExample",
-    "SourceFilter",
-    "Split",
-    "check_name",
-    "check_whole",
-    "edition_of",
-    "find_example",
-    "generate",
-    "has_editions",
-    "has_pair",
-    "options_of",
-    "split_of",
-    "suggest_names",
-]
-
 Split = Literal["train", "valid", "test"]
 LONGEST = 10_000  # words, or sentences, that an option may ask for
 SourceFilter = Callable[[str], bool]

@@ -16,7 +16,6 @@ write the same one, the first to rename wins and the other takes its result.
 import contextlib
 import hashlib
 import json
-import os
 import re
 import shutil
 import time
@@ -144,34 +143,28 @@ def find_or_fill(
 @contextlib.contextmanager
 def workplace(cache: Path) -> Iterator[Path]:
     """Make a temporary folder inside the cache, removed afterwards unless published; a lock marks it as in use."""
-    folder = cache / f".partial-{uuid.uuid4().hex}"
     try:
         cache.mkdir(parents=True, exist_ok=True)
-        with disk.lock(folder.with_suffix(".lock")):
-            folder.mkdir()
-            sweep(cache)
+        sweep(cache)
+        with disk.temporary_folder(cache, ".partial-") as folder:
             yield folder
     except OSError as error:
         raise DataError(
             f"{cache}: encoded corpora cannot be written here: {error.strerror or error}; choose another folder with "
             "data.cache"
         ) from None
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def sweep(cache: Path) -> None:
-    """Remove what killed processes left behind, and nothing that a live one is writing."""
+    """Remove what killed processes left behind, and old folders of an earlier version, which had no locks."""
     for old in [*cache.glob(".damaged-*"), *cache.glob(".leading-*")]:
         with contextlib.suppress(OSError):
             old.unlink() if old.is_symlink() else shutil.rmtree(old, ignore_errors=True)
-    for name in {path.with_suffix("") for path in cache.glob(".partial-*")}:
-        with contextlib.suppress(OSError):  # BlockingIOError: its process lives
-            if name.with_suffix(".lock").exists():
-                with disk.lock(name.with_suffix(".lock")):
-                    shutil.rmtree(name, ignore_errors=True)
-            elif time.time() - name.stat().st_mtime > STALE:  # of an earlier version, which had no locks
-                shutil.rmtree(name, ignore_errors=True)
+    for old in cache.glob(".partial-*"):
+        with contextlib.suppress(OSError):
+            locked = old.suffix == ".lock" or old.with_suffix(".lock").exists()
+            if not locked and time.time() - old.stat().st_mtime > STALE:
+                shutil.rmtree(old, ignore_errors=True)
 
 
 def seal(folder: Path, **facts: Any) -> None:
@@ -181,8 +174,7 @@ def seal(folder: Path, **facts: Any) -> None:
         files[path.relative_to(folder).as_posix()] = {"bytes": path.stat().st_size, "sha256": digest(path)}
     content = json.dumps({"format": FORMAT, "files": files, **facts})
     (folder / "manifest.json").write_text(content, encoding="utf-8", newline="\n")
-    for path in [*folder.rglob("*"), folder]:
-        sync(path)
+    disk.sync_all(folder)
 
 
 def publish(folder: Path, final: Path) -> None:
@@ -202,7 +194,7 @@ def publish(folder: Path, final: Path) -> None:
                 final.rename(aside)
                 shutil.rmtree(aside, ignore_errors=True)
         else:
-            sync(final.parent)
+            disk.sync(final.parent)
             return
     raise DataError(f"{final}: damaged, and cannot be replaced; remove it")
 
@@ -254,12 +246,3 @@ def digest(path: str | Path) -> str:
     """Compute the SHA-256 of a file, read in pieces."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def sync(path: Path) -> None:
-    """Sync a file, or the names in a folder, to the disk."""
-    if path.is_dir():
-        disk.sync(path)
-        return
-    with open(path, "r+b") as file:  # Windows syncs only what can be written
-        os.fsync(file.fileno())

@@ -101,14 +101,7 @@ class Tokenizer:
 
     def encode(self, text: str) -> list[int]:
         """Encode a text as ids, without start and end; an empty text has none, and nothing around it."""
-        if self.sentencepiece is not None:
-            ids = self.sentencepiece.encode(clean_text(text), self.remembered)
-        elif self.finder is not None:
-            (ids,) = self.encode_bare([text])
-        else:
-            encoded = call_library(REFUSED, self.library.encode, clean_text(text), add_special_tokens=False)
-            ids = [i if i > END else UNKNOWN for i in encoded.ids]
-        return [*self.before, *ids, *self.after] if ids else ids
+        return self.encode_batch([text])[0]
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """Encode many texts. Words met before are looked up, where a word's pieces do not depend on its neighbours."""

@@ -290,7 +290,10 @@ def growth_of(part: Mapping[str, Any], place: str) -> float:
     """Bound how many times longer a part can make a text."""
     kind, pattern = str(part.get("type")), part.get("pattern")
     if kind == "Precompiled":
-        return longest_replacement(part.get("precompiled_charsmap"), place)
+        try:
+            return longest_text(base64.b64decode(part.get("precompiled_charsmap") or "", validate=True))
+        except (TypeError, ValueError, binascii.Error):
+            raise DataError(f"{place}: its precompiled_charsmap is not base64") from None
     for text in (*part.values(), *(pattern.values() if isinstance(pattern, dict) else ())):
         if isinstance(text, str) and len(text) > TEXT:
             raise DataError(
@@ -301,15 +304,6 @@ def growth_of(part: Mapping[str, Any], place: str) -> float:
         old = pattern.get("String") if isinstance(pattern, dict) else None  # a pattern may match nothing, everywhere
         return max(1.0, len(content) / len(old)) if isinstance(old, str) and old else 1.0 + len(content)
     return 2.0 if kind in ("ByteLevel", "Metaspace", "NFD", "NFKD", "NFKC") else 1.0
-
-
-def longest_replacement(charsmap: Any, place: str) -> float:
-    """Find the longest text that SentencePiece's table of characters puts for anything."""
-    try:
-        table = base64.b64decode(charsmap or "", validate=True)
-    except (TypeError, ValueError, binascii.Error):
-        raise DataError(f"{place}: its precompiled_charsmap is not base64") from None
-    return longest_text(table)
 
 
 def longest_text(table: bytes) -> float:

@@ -6,11 +6,10 @@ hand a corpus, the sentences of one length, and a thousand resamples of the corp
 n sentences · k counts · r sums
 """
 
-import importlib
 import math
 from collections.abc import Callable, MutableMapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, cast
+from typing import Literal, NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -19,20 +18,6 @@ import regard
 from regard import plugins
 from regard.config import suggestion
 from regard.errors import ArgumentError
-
-__all__ = [
-    "METRICS",
-    "Measurement",
-    "Metric",
-    "Reference",
-    "Score",
-    "alternatives",
-    "choose_metrics",
-    "finite",
-    "measure",
-    "metric_names",
-    "signature_of",
-]
 
 Reference = str | Sequence[str]  # one, or several of which any is right
 Unit = Literal["points", "share", "tokens"]
@@ -121,10 +106,7 @@ def measure(
 ) -> Measurement:
     """Measure outputs by a row of METRICS."""
     metric, options = METRICS[key], {"lowercase": lowercase, "tokenize": tokenize}
-    function = metric.function
-    if isinstance(function, str):
-        module, _, name = function.rpartition(".")
-        function = cast(Callable[..., Measurement], getattr(importlib.import_module(module), name))
+    function: Callable[..., Measurement] = plugins.resolve(metric.function)
     return function(outputs, references, **{name: options[name] for name in metric.options})
 
 

@@ -10,7 +10,7 @@ for ties: two tokens whose log-probabilities are 1e-4 apart. Where weights were 
 at least 90 and chrF of at least 95 between the two. Sentences come from a file that a person names, from the run's
 validation pairs where they are still in the cache, or else there are none: then pieces are drawn at random for both
 sides, and the log-probabilities of the targets compared. That a run and its export agree says nothing of an import that
-went wrong: `regard.interop.origin` compares them with the folder that the run was imported from.
+went wrong: `regard.interop.importing` compares them with the folder that the run was imported from.
 
 Transformers is no part of Regard, so a folder for it is read by Regard's own importer, which the tests hold against
 Transformers. Texts are cut by the run: pieces keep the numbers that they have there, and the folder's vocabulary says
@@ -35,8 +35,8 @@ from regard.errors import CheckpointError, CommandError, ConfigError, DataError,
 from regard.evaluation import text_scores
 from regard.interop.folders import check_new, describe_run, hash_file, read_manifest, whole_folder, write_manifest
 from regard.interop.formats import Format, Imported, find_format, model_type
+from regard.interop.importing import compare_with_origin
 from regard.interop.numbering import written_rows
-from regard.interop.origin import compare_with_origin
 from regard.io import packs, read_chunks
 from regard.run import Run, load
 from regard.tasks import ModelEngine, build_model, read_settings, require_run, translate

@@ -5,12 +5,9 @@ was verified, and has a hash of every file.
 """
 
 import contextlib
-import glob
 import json
 import os
 import re
-import shutil
-import uuid
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -23,8 +20,6 @@ FILE = "manifest.json"
 KEYS = {"format": str, "regard": str, "run": dict, "facts": dict, "files": dict}
 DOWNLOAD = "hf download {} --local-dir {}"
 HUB = re.compile(r"[\w.-]+/[\w.-]+")  # what a model is called where people download it
-
-WRITING = "writing"  # the name of a folder that is not complete, between the final name and a number
 
 
 def is_export(folder: str | Path) -> bool:
@@ -117,34 +112,19 @@ def whole_folder(out: Path) -> Iterator[Path]:
     """
     check_new(out)
     out = Path(os.path.abspath(out))  # a folder such as `runs/..` has a name of its own
-    temporary = out.with_name(f".{out.name}.{WRITING}-{uuid.uuid4().hex}")
     made: list[Path] = []
     try:
         made = disk.make_folder(out.parent)
-        for left in out.parent.glob(f".{glob.escape(out.name)}.{WRITING}-*.lock"):
-            with contextlib.suppress(OSError), disk.lock(left):  # BlockingIOError: its process lives
-                shutil.rmtree(left.with_suffix(""), ignore_errors=True)
-        with disk.lock(temporary.with_suffix(".lock")):
-            temporary.mkdir()
+        with disk.temporary_folder(out.parent, f".{out.name}.writing-") as temporary:
             yield temporary
-            sync_all(temporary)
+            disk.sync_all(temporary)
             check_new(out)
             temporary.rename(out)
             disk.sync(out.parent)
     except BaseException as error:
-        shutil.rmtree(temporary, ignore_errors=True)
         for folder in reversed(made):
             with contextlib.suppress(OSError):
                 folder.rmdir()
         if isinstance(error, OSError) and not isinstance(error, RegardError):
             raise CommandError(f"--out: {out} cannot be written, {disk.reason(error)}") from error
         raise
-
-
-def sync_all(folder: Path) -> None:
-    """Sync all files and folders to disk."""
-    for path, _, files in os.walk(folder):
-        for name in files:
-            with open(Path(path) / name, "rb+") as file:
-                os.fsync(file.fileno())
-        disk.sync(Path(path))

@@ -6,7 +6,6 @@ A reader makes an `Imported` of a folder; a writer fills an empty folder with an
 names its model, and imported when they are needed.
 """
 
-import importlib
 from collections.abc import Callable, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from regard.config import show_value, suggestion
 from regard.errors import CommandError, DataError, MissingExtraError
 from regard.io import reading
-from regard.plugins import register, table
+from regard.plugins import register, resolve, table
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -69,9 +68,8 @@ class Format:
 
     def call(self, name: str, *arguments: Any, **options: Any) -> Any:
         """Import a function by its dotted name, and call it; a missing package is named with its extra."""
-        module, _, function = name.rpartition(".")
         try:
-            return getattr(importlib.import_module(module), function)(*arguments, **options)
+            return resolve(name)(*arguments, **options)
         except ModuleNotFoundError as error:
             if not self.extra or error.name is None or error.name.partition(".")[0] == "regard":
                 raise

@@ -4,19 +4,33 @@
     import_model("opus-mt-en-de", "runs/en-de")
 
 The run is like one that was trained here, at step 0: every command takes it, and `train --from` begins with it. The
-manifest of its checkpoint names the format and the files that were read, with their hashes; imported.json says where
-they are.
+checkpoint's manifest names the format and the folder, the hash of every file that was read, and what its configuration
+says beside the sizes of the model, so that an export says it, too. The way to the folder stands in the run's
+imported.json, which no pack takes along. An export is compared with that folder as long as it is there and holds the
+same files.
 """
 
+import json
+import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import torch
+from torch import Tensor
+
+from regard.config import show_value
 from regard.data import data_settings, language_pieces
+from regard.errors import ArgumentError, DataError, RegardError, VerificationError
 from regard.interop.folders import check_model_folder, check_new, hash_file, whole_folder
-from regard.interop.formats import find_format, recognise
-from regard.interop.origin import read_values, write_place
+from regard.interop.formats import FORMATS, Imported, find_format, recognise
+from regard.interop.numbering import m2m100_rows, marian_rows, nllb_rows, read_object, written_rows
+from regard.interop.stacks import read_tensors
+from regard.io import disk, packs, reading
+from regard.run import Run
 from regard.tasks import build_model, read_settings, record_command, write_config
-from regard.training import Checkpoints, Counters, Prediction, checkpoint_files, weight_files
+from regard.training import Checkpoints, Counters, Prediction, checkpoint_files, read_manifest, weight_files
 
 
 @dataclass(frozen=True)
@@ -80,3 +94,149 @@ def import_model(
         Checkpoints(temporary).write(checkpoint_files.step_name(0), weight_files.weights_of(objective), {}, manifest)
     count = sum(parameter.numel() for parameter in model.parameters())
     return ImportReport(out, row.name, settings.kind, count, imported.tokenizers.target.size, imported.notes)
+
+
+# ---- the folder that a run was imported from
+
+
+FILE = "imported.json"
+VALUES = {"config": "config.json", "generation": "generation_config.json"}
+UNSAID = ("architectures", "transformers_version", "torch_dtype", "dtype")  # of the file, not of the model
+LARGEST = 2**16  # characters of a configuration that is remembered
+
+
+def read_values(folder: Path) -> dict[str, Any]:
+    """Return what a folder's configurations say, without names of places; nothing of one that is unusually large."""
+    tables = {key: read_object(folder / name) for key, name in VALUES.items()}
+    values = {
+        key: {name: value for name, value in table.items() if not name.startswith("_") and name not in UNSAID}
+        for key, table in tables.items()
+    }
+    return {key: table for key, table in values.items() if len(json.dumps(table)) <= LARGEST}
+
+
+def recorded_values(run: Run, key: str) -> Mapping[str, Any]:
+    """Return what the folder that a run was imported from said in its `config`, or for `generation`."""
+    values = imported_part(run).get(key)
+    return values if isinstance(values, dict) else {}
+
+
+def imported_part(run: Run) -> Mapping[str, Any]:
+    """Return what a run's manifest says of its import; nothing of a run that was trained here or trained further."""
+    path = Checkpoints(run.folder).folder / checkpoint_files.step_name(0)
+    if run.step or not packs.is_file(path / "manifest.json"):
+        return {}
+    imported = read_manifest(path).get("imported")
+    return imported if isinstance(imported, dict) else {}
+
+
+def write_place(run: Path, out: Path, folder: Path) -> None:
+    """Write into the folder of a run that will be called `out` where it was imported from."""
+    place = Path(os.path.abspath(folder))
+    try:
+        way = Path(os.path.relpath(place, os.path.abspath(out))).as_posix()
+    except ValueError:  # another drive
+        way = str(place)
+    disk.write_whole(
+        run / FILE, json.dumps({"folder": str(place), "from_here": way}, indent=2, ensure_ascii=False) + "\n"
+    )
+
+
+def find_place(run: Run) -> Path | None:
+    """Return the folder that a run was imported from; None where it is in neither of the two places that are known."""
+    if not (run.folder / FILE).is_file():  # nor in a pack
+        return None
+    content = reading.read_json(run.folder / FILE, DataError)
+    content = content if isinstance(content, dict) else {}
+    for path in (content.get("from_here"), content.get("folder")):
+        if isinstance(path, str) and (run.folder / path).is_dir():
+            return Path(os.path.normpath(run.folder / path))
+    return None
+
+
+def compare_with_origin(run: Run, folder: Path, format: str) -> str | None:
+    """Compare a run, and the folder that was written of it, with the folder that the run was imported from.
+
+    Return what was found in a sentence's end; None for a run that was not imported. A VerificationError names the first
+    difference.
+    """
+    imported = imported_part(run)
+    if not imported:
+        return None
+    name, place = imported.get("folder"), find_place(run)
+    files = imported.get("files")
+    if place is None or not isinstance(files, dict):
+        return f"not compared with {name}, which it was imported from: it is not there any more"
+    if any(not (place / each).is_file() or hash_file(place / each) != facts for each, facts in files.items()):
+        return f"not compared with {name}, which it was imported from: it has changed since"
+    row = FORMATS.get(str(imported.get("format")))
+    if row is None or row.reader is None:
+        return None
+    try:
+        check_import(run, row.read(place), place)
+        if format == row.name and format in ("marian", "m2m100"):
+            check_config(place, folder)
+            check_rows(place, folder, format)
+            return f"the same as {name}, which it was imported from: {check_tensors(place, folder):,} tensors"
+    except (RegardError, ArgumentError) as error:
+        if isinstance(error, VerificationError):
+            raise
+        raise VerificationError(f"{place}: the run was imported from it, but it cannot be compared: {error}") from error
+    return f"the run is as {name}, which it was imported from"
+
+
+def check_import(run: Run, imported: Imported, place: Path) -> None:
+    """Refuse a run that is not what its folder is read as today."""
+    again = "; import it again"
+    if read_settings(imported.table).model != run.settings.model:
+        raise VerificationError(f"{run.folder}: its model is not configured as {place} says{again}")
+    if imported.tokenizers.dumps() != run.tokenizers.dumps():
+        raise VerificationError(f"{run.folder}: its tokenizer is not the one of {place}{again}")
+    own = run.model.state_dict()
+    for name, tensor in imported.weights.items():
+        if name not in own or not equal(own[name].cpu(), tensor):
+            raise VerificationError(f"{run.folder}: its weight {name} is not that of {place}{again}")
+
+
+def check_config(place: Path, folder: Path) -> None:
+    """Refuse a configuration that says something else than that of the folder it comes from."""
+    for name in VALUES.values():
+        theirs, ours = read_object(place / name), read_object(folder / name)
+        for key, value in theirs.items():
+            if key.startswith("_") or key in UNSAID:
+                continue
+            if ours.get(key) != value:
+                values = f"{show_value(ours.get(key))}, but {show_value(value)} in {place / name}"
+                raise VerificationError(f"{folder / name}: {key} is {values}, which the run was imported from")
+
+
+def check_rows(place: Path, folder: Path, format: str) -> None:
+    """Refuse a vocabulary whose pieces have other rows."""
+    if format == "marian":
+        names = [name for name in ("vocab.json", "target_vocab.json") if (place / name).is_file()]
+        pairs = [(marian_rows(place, name), marian_rows(folder, name)) for name in names]
+    else:
+        read = m2m100_rows if (place / "vocab.json").is_file() else nllb_rows
+        pairs = [(read(place), written_rows(folder))]
+    for theirs, ours in pairs:
+        for piece, row in theirs.items():
+            if ours.get(piece) != row:
+                problem = f"the row of {show_value(piece)} is {show_value(ours.get(piece))}, but {row} in {place}"
+                raise VerificationError(f"{folder}: {problem}, which the run was imported from")
+
+
+def check_tensors(place: Path, folder: Path) -> int:
+    """Refuse weights that are not those of the folder they come from, by name; return how many were compared."""
+    theirs, ours = read_tensors(place)[0], read_tensors(folder)[0]
+    shared = [name for name in ours if name in theirs]
+    for name in shared:
+        if not equal(ours[name], theirs[name]):
+            raise VerificationError(
+                f"{folder}: the tensor {name} is not that of {place}, which the run was imported from"
+            )
+    return len(shared)
+
+
+def equal(one: Tensor, other: Tensor) -> bool:
+    """Return whether two tensors have the same numbers."""
+    return one.shape == other.shape and torch.equal(one.float(), other.float())

@@ -27,8 +27,8 @@ from regard.data import END, PAD, START, UNKNOWN, Tokenizer, Tokenizers, languag
 from regard.errors import ArgumentError, ConfigError, DataError
 from regard.interop import stacks
 from regard.interop.formats import Imported, read_table
+from regard.interop.importing import recorded_values
 from regard.interop.numbering import THEIR_START, m2m100_rows, m2m100_tokenizers, nllb_rows, nllb_tokenizers, round_up
-from regard.interop.origin import recorded_values
 from regard.interop.tokenizer_files import write_m2m100_files
 from regard.models import TransformerModel, model_config
 from regard.run import Run

@@ -42,8 +42,8 @@ from regard.data import (
 from regard.errors import ArgumentError, DataError
 from regard.interop import stacks
 from regard.interop.formats import Imported, read_table
+from regard.interop.importing import imported_part, recorded_values
 from regard.interop.numbering import MADE_UP, THEIR_START, listed_pieces, marian_rows, marian_tokenizers, round_up
-from regard.interop.origin import imported_part, recorded_values
 from regard.interop.tokenizer_files import write_marian_files
 from regard.models import TransformerModel, model_config
 from regard.run import Run

@@ -8,6 +8,7 @@ such as source,target or label,text or en,de, is a header: it is not a row, and 
 import csv
 import re
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from pathlib import Path
 
 from regard.errors import DataError
@@ -67,17 +68,9 @@ def records(lines: Iterable[str], name: str) -> Iterator[tuple[int, list[str]]]:
     first = next(rest, None)
     if first is None:
         return
-    number = taken = 0
-
-    def with_ends() -> Iterator[str]:
-        nonlocal taken
-        for line in (each for part in ((first,), rest) for each in part):
-            taken += 1
-            yield line + "\n"
-
-    reader = csv.reader(with_ends(), delimiter=separator_of(first), strict=True)
+    reader = csv.reader((f"{line}\n" for line in chain((first,), rest)), delimiter=separator_of(first), strict=True)
     while True:
-        number = taken + 1
+        number = reader.line_num + 1
         try:
             cells = next(reader)
         except StopIteration:

@@ -7,9 +7,11 @@ one has no locks, or does not sync folders, the function says what is lost.
 
 import contextlib
 import errno
+import glob
 import os
 import re
 import secrets
+import shutil
 import stat
 import time
 from collections.abc import Iterable, Iterator
@@ -129,6 +131,33 @@ def sync(folder: Path) -> None:
         os.close(descriptor)
 
 
+def sync_all(folder: Path) -> None:
+    """Sync a folder to disk, with everything in it."""
+    for path, _, files in os.walk(folder):
+        for name in files:
+            with open(Path(path) / name, "r+b") as file:  # Windows syncs only what can be written
+                os.fsync(file)
+        sync(Path(path))
+
+
+@contextlib.contextmanager
+def temporary_folder(parent: Path, beginning: str) -> Iterator[Path]:
+    """Make a folder whose name begins so, which is removed behind the block unless it has another name by then.
+
+    What killed processes left of such folders is removed; the lock beside each spares what a living one writes.
+    """
+    for left in parent.glob(f"{glob.escape(beginning)}*.lock"):
+        with contextlib.suppress(OSError), lock(left):  # BlockingIOError: its process lives
+            shutil.rmtree(left.with_name(left.name.removesuffix(".lock")), ignore_errors=True)
+    folder = parent / f"{beginning}{secrets.token_hex(16)}"
+    try:
+        with lock(parent / f"{folder.name}.lock"):
+            folder.mkdir()
+            yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
 def make_folder(folder: Path) -> list[Path]:
     """Make a folder and its parents, synced; return the new ones, the uppermost first.
 
@@ -196,8 +225,9 @@ def lock(path: Path) -> Iterator[None]:
             number = errno.EWOULDBLOCK if locked is False else errno.EEXIST
             raise BlockingIOError(number, os.strerror(number), str(path))
         # Whoever held it before may have removed it since it was opened: then another process has another one.
-        if locked is None or same_file(file, path):
-            break
+        with contextlib.suppress(FileNotFoundError):
+            if locked is None or os.path.samestat(os.fstat(file.fileno()), os.stat(path, follow_symlinks=False)):
+                break
         file.close()
     try:
         yield
@@ -217,11 +247,3 @@ def open_lock(path: Path) -> tuple[BinaryIO, bool]:
             return os.fdopen(os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o666), "r+b"), True
         with contextlib.suppress(FileNotFoundError):  # whoever held it has just removed it
             return os.fdopen(os.open(path, flags), "r+b"), False
-
-
-def same_file(file: BinaryIO, path: Path) -> bool:
-    """Return whether an open file still has this name."""
-    try:
-        return os.path.samestat(os.fstat(file.fileno()), os.stat(path, follow_symlinks=False))
-    except FileNotFoundError:
-        return False

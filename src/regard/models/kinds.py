@@ -4,7 +4,6 @@ Whatever others need to know of a kind before its model is built stands in its r
 stands in the contract. Nothing outside a kind's file knows it by its name.
 """
 
-import importlib
 from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
@@ -25,7 +24,7 @@ from regard.models.config import (
     RNNSearchConfig,
     TransformerConfig,
 )
-from regard.plugins import register, table
+from regard.plugins import register, resolve, table
 
 if TYPE_CHECKING:
     from regard.models.contract import Model
@@ -264,6 +263,5 @@ def build(kind: str, config: ModelConfig, source: int, target: int) -> "Model":
 
     A model that reads pictures has no vocabulary of its own for them; 0 is given.
     """
-    module, name = KINDS[kind].file.rsplit(".", 1)
-    model: Model = getattr(importlib.import_module(module), name)(config, source, target)
+    model: Model = resolve(KINDS[kind].file)(config, source, target)
     return model

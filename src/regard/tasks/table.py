@@ -4,7 +4,6 @@ A task's own file has the rest: its data, objective, metrics, what a trained run
 shown (`regard.tasks.task.RunTask`).
 """
 
-import importlib
 from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from regard.config import show_value, suggestion
 from regard.data import DataSettings
 from regard.errors import ConfigError
-from regard.plugins import added, register, table
+from regard.plugins import added, register, resolve, table
 
 if TYPE_CHECKING:
     from regard.tasks.task import RunTask
@@ -75,8 +74,7 @@ class TaskRow:
 
     def load(self) -> "type[RunTask]":
         """Import the class of the task, and torch with it."""
-        module, name = self.file.rsplit(".", 1)
-        task: type[RunTask] = getattr(importlib.import_module(module), name)
+        task: type[RunTask] = resolve(self.file)
         return task
 
 

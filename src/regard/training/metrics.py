@@ -111,8 +111,8 @@ def read_records(path: str | Path) -> list[dict[str, Any]]:
     path = Path(path)
     if not path.exists():
         return []
-    records = (_record(line) for line in _bytes(path).splitlines())
-    return [record for record in records if record is not None]
+    records = map(_parsed, _bytes(path).splitlines())
+    return [record for record in records if record is not None and all(_fits(*pair) for pair in record.items())]
 
 
 def mean_losses(sums: Mapping[str, float], count: float) -> dict[str, float]:
@@ -191,12 +191,6 @@ def _parsed(line: bytes) -> dict[str, Any] | None:
     except reading.Unreadable:  # torn, or not UTF-8
         return None
     return record if isinstance(record, dict) else None
-
-
-def _record(line: bytes) -> dict[str, Any] | None:
-    """Return a parsed line if it is a valid record."""
-    record = _parsed(line)
-    return record if record is not None and all(_fits(*pair) for pair in record.items()) else None
 
 
 def _fits(key: str, value: Any) -> bool:

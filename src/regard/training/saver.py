@@ -5,7 +5,7 @@ The first process writes. What it could not write is an error on every process, 
 
 import contextlib
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -104,7 +104,7 @@ class Saver:
             fitted = "validate_every" in self.settings.fit
             self.checkpoints.prune(1 if fitted else self.settings.validate_every)
 
-        self.in_first(write)
+        self.group.in_first(write)
 
     def load_mean(self, folders: list[Path], objective: nn.Module) -> dict[str, Tensor]:
         """Load the mean of these checkpoints' weights into the model, and return it."""
@@ -139,7 +139,7 @@ class Saver:
             if best:
                 self.checkpoints.mark_best("average")
 
-        self.in_first(write)
+        self.group.in_first(write)
 
     def write_base(self, objective: nn.Module) -> None:
         """Write the weights that adapters change, once a run."""
@@ -150,17 +150,6 @@ class Saver:
         except OSError as error:
             raise self.checkpoints.write_error(path, error) from error
         self.base = {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
-
-    def in_first(self, write: Callable[[], None]) -> None:
-        """Write in the first process; a TrainingError in all where that fails."""
-        problem: str | None = None
-        if self.group.first:
-            try:
-                write()
-            except (TrainingError, CheckpointError) as error:
-                problem = str(error)
-        if problem := self.group.same(problem):
-            raise TrainingError(problem)
 
     def manifest(self, now: Counters, best: bool) -> dict[str, Any]:
         """Build the manifest, everything that is not a tensor; a new best one also names the one that it beats."""

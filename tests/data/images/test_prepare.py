@@ -10,8 +10,8 @@ from regard.data.builtin import generate
 from regard.data.images import corpus
 from regard.data.images import pixels as module
 from regard.data.images.batching import load_pictures
+from regard.data.images.corpus import prepare_images
 from regard.data.images.pixels import read_picture
-from regard.data.images.prepare import prepare_images
 from regard.data.settings import DataSettings, TokenizerSettings
 from regard.data.tokenizer import END, UNKNOWN, Tokenizers
 from regard.errors import ConfigError, DataError

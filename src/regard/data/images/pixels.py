@@ -18,7 +18,6 @@ nothing is read to find it again, and the same pictures copied elsewhere are sti
 # b pictures · s side of a picture
 import functools
 import hashlib
-import itertools
 import json
 import os
 import time
@@ -203,7 +202,7 @@ def write(folder: Path, side: int, pictures: Iterable[Picture], say: Say) -> Non
 def decode(folder: str, names: Sequence[str], side: int, workers: int | None = None) -> Iterator[Picture]:
     """Decode the pictures of a folder in the order of their names, by several processes where that pays."""
     workers = workers or cores()
-    pieces = [(folder, list(part), side) for part in split_names(names, CHUNK)]
+    pieces = [(folder, list(names[start : start + CHUNK]), side) for start in range(0, len(names), CHUNK)]
     count, started = 0, time.monotonic()
     while count < len(pieces) and (workers == 1 or not count):
         yield from decode_piece(*pieces[count])
@@ -251,10 +250,3 @@ def decode_piece(folder: str, names: Sequence[str], side: int) -> list[Picture]:
 def cores() -> int:
     """Count the processor cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def split_names(names: Iterable[str], size: int) -> Iterator[list[str]]:
-    """Split names into lists of a given size."""
-    rest = iter(names)
-    while part := list(itertools.islice(rest, size)):
-        yield part
