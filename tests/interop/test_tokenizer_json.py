@@ -49,7 +49,7 @@ def check_foreign(folder: Path, tmp_path: Path, lines: list[str]) -> None:
         load(tmp_path / "run"),
         transformers.PreTrainedTokenizerFast(tokenizer_file=str(folder / TOKENIZER)),
     )
-    rows = rows_of(run.tokenizers.source, read_foreign_tokenizer(folder).rows)
+    rows = rows_of(run.tokenizers.source, read_foreign_tokenizer(folder)[1])
     net = transformers.MarianMTModel.from_pretrained(folder).eval()
     for line, ids, right in zip(
         lines, run.tokenizers.source.encode_batch(lines), tokenizer(lines)["input_ids"], strict=True

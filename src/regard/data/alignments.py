@@ -180,10 +180,8 @@ class LinkedReader(Reading):
         """Encode the rows that are kept, with their links."""
         encoded = super().encode(rows, tag, tokenizers, counts)
         before = int(tag is not None)
-        sources, targets = (
-            count_words(tokenizers.source, encoded.sources),
-            count_words(tokenizers.target, encoded.targets),
-        )
+        sources = count_words(tokenizers.source, encoded.sources)
+        targets = count_words(tokenizers.target, encoded.targets)
         links = list[list[tuple[int, int]]]()
         for (source_text, target_text, text), words in zip(
             encoded.texts, zip(sources, targets, strict=True), strict=True

@@ -207,7 +207,7 @@ def read_tensors(folder: Path) -> tuple[dict[str, Tensor], tuple[Path, ...]]:
         raise DataError(f"{folder}: no weights in it, expected model.safetensors or pytorch_model.bin")
     if found.suffix != ".json":
         return dict(read_weights(str(found))), (found,)
-    named = read_table(found).get("weight_map")
+    named: Any = read_table(found).get("weight_map")
     right = isinstance(named, dict) and all(isinstance(name, str) for name in named.values())
     names = sorted(set(named.values())) if right else []
     if not names or any(Path(name).name != name for name in names):
