@@ -231,10 +231,10 @@ OTHERS = [
         "evaluation/test_significance.py",
     ),
     Fault(
-        "inspection/alignments/symmetry.py",
+        "alignment/symmetrisation.py",
         "operator.and_",
         "operator.or_",
-        "inspection/alignments/test_symmetry.py",
+        "alignment/test_symmetrisation.py",
     ),
     Fault(
         "inspection/collect/sides.py",

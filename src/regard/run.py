@@ -15,11 +15,11 @@ from typing import Any
 import torch
 
 from regard import plugins
+from regard.alignment import AlignmentSettings, extraction
 from regard.config import read
 from regard.data import Tokenizer, Tokenizers, language_pieces, sentence_shares, unknown_words
 from regard.decoding import Ensemble, Options, Replay, batches, first_model
 from regard.errors import ArgumentError, CheckpointError, ConfigError
-from regard.inspection import AlignmentSettings, extraction, teacher_forcing
 from regard.io import Say
 from regard.models import KINDS, Model
 from regard.tasks import (
@@ -28,6 +28,8 @@ from regard.tasks import (
     Aligned,
     Classified,
     Engine,
+    ForcedExample,
+    Item,
     ModelEngine,
     RunTask,
     Settings,
@@ -168,11 +170,11 @@ class Run:
         self.require("sample")
         return language_model.sample(self, count, prefix, **options)
 
-    def caption(self, pictures: Iterable[teacher_forcing.Item], **options: Any) -> list[str]:
+    def caption(self, pictures: Iterable[Item], **options: Any) -> list[str]:
         """Caption each picture, a file or its pixels; `options` are those of `Options`, such as beam=5."""
         return [captions[0].text for captions in self.captions(pictures, **options)]
 
-    def captions(self, pictures: Iterable[teacher_forcing.Item], **options: Any) -> Iterator[list[Translation]]:
+    def captions(self, pictures: Iterable[Item], **options: Any) -> Iterator[list[Translation]]:
         """Yield the captions of each picture, best first."""
         from regard.tasks import caption
 
@@ -180,7 +182,7 @@ class Run:
         return caption.caption(self, pictures, **options)
 
     def classify(
-        self, items: Iterable[teacher_forcing.Item], *, splitter: Callable[[str], Sequence[str]] | None = None
+        self, items: Iterable[Item], *, splitter: Callable[[str], Sequence[str]] | None = None
     ) -> list[Classified | None]:
         """Return the label of each document, given as a text, or of each picture, given as a file or its pixels.
 
@@ -220,9 +222,7 @@ class Run:
             raise self._wrong_task(fitting)
         return self.task.evaluate(self, **options)
 
-    def force(
-        self, item: teacher_forcing.Item, target: str | None, options: Options, tree: bool
-    ) -> teacher_forcing.ForcedExample:
+    def force(self, item: Item, target: str | None, options: Options, tree: bool) -> ForcedExample:
         """Return an input and an output for a teacher-forced pass: the output is `target`, or what the search finds."""
         if isinstance(item, str) and KINDS[self.settings.kind].reads != "pictures":
             self.unknown.add([item])

@@ -10,8 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from regard.alignment import selection
 from regard.evaluation import measure_links
-from regard.inspection import Cell, colours, plot, selection
+from regard.inspection import Cell, colours, plot
 from regard.run import load
 from regard.training import metrics
 from regard_studies.corpora import AlignedPairs, Pairs, aligned_texts

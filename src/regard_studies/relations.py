@@ -18,8 +18,10 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from regard.alignment import dependencies as dependency_links
+from regard.alignment import extraction
 from regard.data import Example, Tokenizers, generate
-from regard.inspection import dependency_links, extraction, plot
+from regard.inspection import plot
 from regard.models import Model
 from regard.run import Run
 from regard.tasks import build_model

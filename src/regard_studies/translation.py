@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from regard.alignment import selection
 from regard.decoding import batches, first_model
-from regard.inspection import Cell, selection
+from regard.inspection import Cell
 from regard.run import Run
 from regard_studies.corpora import AlignedPairs, Pairs
 from regard_studies.seed_statistics import SeedStatistics, over_seeds

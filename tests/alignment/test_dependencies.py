@@ -2,12 +2,12 @@
 
 import pytest
 import torch
-from inspection.planted import TOKENIZERS, WORDS
+from alignment.planted import TOKENIZERS, WORDS
 
+from regard.alignment.dependencies import best_distance, measure_dependencies
 from regard.attention import Attentive, Look
 from regard.data import Example, generate
 from regard.errors import ArgumentError
-from regard.inspection.alignments.dependencies import best_distance, measure_dependencies
 from regard.models import Memory, Model
 
 # Heads of words; -1 is the root. In the decoder words 0 and 1 have heads that come later, and only 3 and 4 count.

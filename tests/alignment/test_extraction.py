@@ -5,13 +5,11 @@ import re
 
 import pytest
 import torch
+from alignment.planted import TOKENIZERS, Planted, largest, pairs
 from hypothesis import given
 from hypothesis import strategies as st
-from inspection.planted import TOKENIZERS, Planted, largest, pairs
 
-from regard.data import Tokenizers, train
-from regard.errors import ArgumentError
-from regard.inspection.alignments.extraction import (
+from regard.alignment.extraction import (
     balance_weights,
     content_rows,
     extract_links,
@@ -24,8 +22,10 @@ from regard.inspection.alignments.extraction import (
     word_attention,
     word_weights,
 )
-from regard.inspection.alignments.settings import AlignmentSettings
-from regard.inspection.alignments.symmetry import symmetrise
+from regard.alignment.settings import AlignmentSettings
+from regard.alignment.symmetrisation import symmetrise
+from regard.data import Tokenizers, train
+from regard.errors import ArgumentError
 from regard.inspection.collect.sides import merge
 from regard.run import load
 

@@ -4,13 +4,13 @@ import random
 
 import pytest
 import torch
-from inspection.planted import TOKENIZERS, Planted, pairs
+from alignment.planted import TOKENIZERS, Planted, pairs
 
+from regard.alignment.extraction import link_words
+from regard.alignment.selection import choose_by_agreement, choose_by_gold, score_heads
+from regard.alignment.settings import AlignmentSettings
 from regard.errors import ArgumentError
 from regard.evaluation import Gold, measure_links
-from regard.inspection.alignments.extraction import link_words
-from regard.inspection.alignments.selection import choose_by_agreement, choose_by_gold, score_heads
-from regard.inspection.alignments.settings import AlignmentSettings
 
 SIZES = [1, 7, 3, 2, 9, 5, 1, 12]
 

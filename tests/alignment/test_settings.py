@@ -3,10 +3,10 @@
 import json
 
 import pytest
-from inspection.planted import Planted
+from alignment.planted import Planted
 
+from regard.alignment.settings import FILE, AlignmentSettings
 from regard.errors import ArgumentError, DataError
-from regard.inspection.alignments.settings import FILE, AlignmentSettings
 
 
 def test_written_and_read(tmp_path):

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from regard.alignment.symmetrisation import METHODS, flip_links, symmetrise
 from regard.errors import ArgumentError
-from regard.inspection.alignments.symmetry import METHODS, flip_links, symmetrise
 
 SIZE = 5
 LINKS = st.frozensets(st.tuples(st.integers(0, SIZE - 1), st.integers(0, SIZE - 1)), max_size=9)

@@ -7,7 +7,8 @@ import pytest
 import torch
 from inspection import exhibits
 
-from regard.inspection import Side, page
+from regard.inspection import page
+from regard.tasks import Side
 
 pytestmark = pytest.mark.browser
 

@@ -5,7 +5,8 @@ from dataclasses import replace
 
 import torch
 
-from regard.inspection.collect.exhibit import Ablation, Candidate, Exhibit, Side, Stage, State, Tree, View, Walk
+from regard.inspection.collect.exhibit import Ablation, Exhibit, Stage, State, View, Walk
+from regard.tasks import Candidate, Side, Tree
 
 
 def words(text):

@@ -9,7 +9,7 @@ import torch
 from regard.data import Tokenizers, generate, train
 from regard.inspection import exhibit_of
 from regard.inspection.collect.exhibit import Exhibit, View
-from regard.inspection.collect.teacher_forcing import ForwardPass, force, watch_forward
+from regard.inspection.collect.forward_pass import ForwardPass, force, watch_forward
 from regard.inspection.collect.views import views_of
 from regard.models import KINDS
 from regard.run import Run

@@ -3,11 +3,10 @@
 import pytest
 from inspection.subjects import PAIRS, subject
 
+from regard.alignment import AlignmentSettings, flip_links, symmetrise
 from regard.decoding import first_model
 from regard.errors import CommandError
-from regard.inspection.alignments.corpus import AlignedPair, align_pairs, change_settings, choose_settings, read_pairs
-from regard.inspection.alignments.settings import AlignmentSettings
-from regard.inspection.alignments.symmetry import flip_links, symmetrise
+from regard.inspection.corpus_alignment import AlignedPair, align_pairs, change_settings, choose_settings, read_pairs
 
 CROSSINGS = ["decoder.blocks.0.cross", "decoder.blocks.1.cross"]
 USUAL = AlignmentSettings(CROSSINGS[1], threshold=0.2)

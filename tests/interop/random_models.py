@@ -5,8 +5,8 @@ from typing import Any
 
 import torch
 
+from regard.alignment import AlignmentSettings
 from regard.data import Tokenizers, train
-from regard.inspection import AlignmentSettings
 from regard.interop.ctranslate2 import AlignmentHead, convert, library, pieces_of, position_count
 from regard.interop.engine import CTranslate2Engine
 from regard.models import TransformerConfig, TransformerModel, kinds

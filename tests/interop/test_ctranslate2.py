@@ -4,9 +4,9 @@ import pytest
 import torch
 from interop.random_models import SIZE, TOKENIZERS, both_engines, draw_model, draw_sources
 
+from regard.alignment import AlignmentSettings
 from regard.data import Tokenizers, train
 from regard.errors import ArgumentError, MissingExtraError
-from regard.inspection import AlignmentSettings
 from regard.interop import ctranslate2
 from regard.interop.ctranslate2 import AlignmentHead, check_model, convert, pieces_of, position_count
 from regard.models import TransformerConfig, kinds

@@ -4,10 +4,10 @@ import pytest
 import torch
 from interop.random_models import TOKENIZERS, both_engines, draw_model, draw_sources
 
+from regard.alignment import AlignmentSettings
 from regard.data import END, PAD, START
 from regard.decoding import Options
 from regard.errors import ArgumentError, ConfigError, RegardError
-from regard.inspection import AlignmentSettings
 from regard.interop.engine import STRONGEST
 
 

@@ -5,9 +5,9 @@ import json
 import pytest
 
 import regard
+from regard.alignment import AlignmentSettings
 from regard.decoding import Options
 from regard.errors import ArgumentError, CheckpointError, CommandError, DataError
-from regard.inspection import AlignmentSettings
 from regard.interop import exported
 from regard.interop.export import export_model
 from regard.interop.exported import open_engine, open_exported

@@ -9,10 +9,10 @@ import tomli_w
 from tiny import table
 from typer.testing import CliRunner
 
+from regard.alignment import AlignmentSettings
 from regard.cli import app
 from regard.config import read
 from regard.errors import CheckpointError
-from regard.inspection import AlignmentSettings
 from regard.run import load
 from regard.tasks import start
 

@@ -25,10 +25,11 @@ from tiny import table
 from typer.testing import CliRunner
 from untrained import STEP, change_tokenizer, make_run, replace_file, write_manifest
 
+from regard.alignment import AlignmentSettings
 from regard.cli import app
 from regard.config import read
 from regard.errors import RegardError
-from regard.inspection import AlignmentSettings, write
+from regard.inspection import write
 from regard.run import load
 from regard.tasks import start
 from regard.training import Checkpoints, read_manifest

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
+from regard.alignment import selection
 from regard.evaluation import Gold
-from regard.inspection import selection
 from regard.tasks import read_settings
 from regard_studies import alignment, run
 from regard_studies.alignment import (

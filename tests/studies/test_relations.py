@@ -3,8 +3,8 @@
 import pytest
 import torch
 
+from regard.alignment import dependencies as dependency_links
 from regard.data import Example, generate
-from regard.inspection import dependency_links
 from regard.tasks import build_model, read_settings, start
 from regard_corpora import RELATIONS, name_relations
 from regard_studies import relations

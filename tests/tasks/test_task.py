@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import regard
+from regard.alignment import extraction
 from regard.data import Tokenizers, train
 from regard.decoding import Options, Output, batches
 from regard.errors import ArgumentError, ConfigError, TrainingError
-from regard.inspection import extraction
 from regard.tasks.settings import read_settings
 from regard.tasks.task import ModelEngine, RunTask, build_model, halve, spread_out, to_translation, vocabulary_sizes
 

@@ -13,9 +13,9 @@ import torch
 from jaxtyping import Bool
 from torch import Tensor
 
+from regard.alignment.extraction import WatchedBatch, merge_batch, pick_links, watch_batches
 from regard.data import DataSettings, Example, Tokenizers, generate
 from regard.errors import ArgumentError
-from regard.inspection.alignments.extraction import WatchedBatch, merge_batch, pick_links, watch_batches
 from regard.models import Model
 
 SIDES = ("encoder", "decoder")

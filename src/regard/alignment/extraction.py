@@ -16,12 +16,12 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from regard.alignment.settings import AlignmentSettings, name_view
+from regard.alignment.symmetrisation import symmetrise
 from regard.attention import call_records
 from regard.data import Tokenizer, Tokenizers, collate
 from regard.decoding import check_finite
 from regard.errors import ArgumentError
-from regard.inspection.alignments.settings import AlignmentSettings, name_view
-from regard.inspection.alignments.symmetry import symmetrise
 from regard.models import Model
 from regard.training import inputs
 

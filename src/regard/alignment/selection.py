@@ -16,10 +16,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from regard.data import Tokenizers
-from regard.errors import ArgumentError
-from regard.evaluation import Gold, alignment_scores, measure_links
-from regard.inspection.alignments.extraction import (
+from regard.alignment.extraction import (
     Links,
     Pair,
     WatchedBatch,
@@ -28,7 +25,10 @@ from regard.inspection.alignments.extraction import (
     pick_links,
     watch_batches,
 )
-from regard.inspection.alignments.settings import JOINS, AlignmentSettings
+from regard.alignment.settings import JOINS, AlignmentSettings
+from regard.data import Tokenizers
+from regard.errors import ArgumentError
+from regard.evaluation import Gold, alignment_scores, measure_links
 from regard.models import Model
 
 OFFSETS = (0, 1)

@@ -5,9 +5,8 @@
     inspection.page(exhibit).save("look.html")
 
 For users: `exhibit_of` and `Which`; `page`, `picture`, `heatmap`, `bars`, `svg`, `save`; `model_graph` draws what runs
-in a model. Alignments: links out of weights (`extraction`), the choice of heads, symmetrisation, whole corpora. What is
-asked of a model: forced examples, sides, ablation, trees, weighed sentences. What reports and studies draw with:
-`plot`, tables, colours, HTML.
+in a model. Whole corpora, aligned: `corpus_alignment`. What is asked of a model: ablation, trees, weighed sentences.
+What reports and studies draw with: `plot`, tables, colours, HTML.
 """
 
 from typing import TYPE_CHECKING
@@ -15,19 +14,12 @@ from typing import TYPE_CHECKING
 from regard.door import door
 
 if TYPE_CHECKING:
-    from regard.inspection.alignments import corpus as corpus_alignment
-    from regard.inspection.alignments import dependencies as dependency_links
-    from regard.inspection.alignments import extraction, selection
-    from regard.inspection.alignments import settings as alignment_settings
-    from regard.inspection.alignments.settings import AlignmentSettings
-    from regard.inspection.alignments.symmetry import METHODS, symmetrise
-    from regard.inspection.collect import dependency_trees, teacher_forcing
+    from regard.inspection import corpus_alignment
+    from regard.inspection.collect import dependency_trees
     from regard.inspection.collect import grounding as word_grounding
     from regard.inspection.collect import inputs as look_inputs
-    from regard.inspection.collect.exhibit import Side
     from regard.inspection.collect.from_run import ablation_table, exhibit_of, silence_head
-    from regard.inspection.collect.sides import WeighedSentence, document_sides, text_side, weigh
-    from regard.inspection.collect.teacher_forcing import OpenRun
+    from regard.inspection.collect.sides import WeighedSentence, weigh
     from regard.inspection.collect.walk import Which
     from regard.inspection.draw import colours, plot
     from regard.inspection.draw import files as look_files
@@ -42,29 +34,21 @@ if TYPE_CHECKING:
     from regard.inspection.draw.table import Cell, Table, show
 
 __all__ = [
-    "AlignmentSettings",
     "Cell",
     "LookPicture",
-    "METHODS",
     "ModelGraph",
-    "OpenRun",
     "Page",
-    "Side",
     "Table",
     "WeighedSentence",
     "Which",
     "ablation_table",
-    "alignment_settings",
     "bars",
     "colours",
     "corpus_alignment",
-    "dependency_links",
     "dependency_trees",
     "document",
-    "document_sides",
     "draw_lengths",
     "exhibit_of",
-    "extraction",
     "figure_element",
     "heatmap",
     "look_files",
@@ -75,14 +59,10 @@ __all__ = [
     "picture",
     "plot",
     "save",
-    "selection",
     "show",
     "silence_head",
     "svg",
-    "symmetrise",
     "table_element",
-    "teacher_forcing",
-    "text_side",
     "weigh",
     "word_grounding",
     "write",

@@ -3,25 +3,22 @@
 What `regard align` does: `read_pairs` and `align_pairs` write links, `choose_settings` finds out which head to read.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
+from regard.alignment import AlignmentSettings, extraction, flip_links, selection, symmetrise
+from regard.alignment import settings as alignment_settings
 from regard.data import TableTexts, Tokenizers, read_tables
 from regard.decoding import file_translation, first_model
 from regard.errors import CommandError
 from regard.evaluation import Gold, alignment_scores, measure_links
-from regard.inspection.alignments.extraction import Links
-from regard.inspection.alignments.selection import Reading, choose_by_agreement, choose_by_gold
-from regard.inspection.alignments.settings import JOINS, AlignmentSettings
-from regard.inspection.alignments.symmetry import flip_links, symmetrise
-from regard.inspection.collect.teacher_forcing import OpenRun
-from regard.io import LinePairs, SourceLines, check_lengths, display_name
+from regard.io import LinePairs, Say, SourceLines, check_lengths, display_name
+from regard.tasks import TrainedRun
 
 CHUNK = 8192  # pairs that are aligned together
-Say = Callable[[str], None]
 
 
 class AlignedPair(NamedTuple):
@@ -29,20 +26,10 @@ class AlignedPair(NamedTuple):
 
     source: str
     target: str
-    links: Links | None = None
+    links: extraction.Links | None = None
 
 
-class Translator(OpenRun, Protocol):
-    """The part of a run that translates which is needed here: `regard.run.Run` is one."""
-
-    def links(self, pairs: Iterable[tuple[str, str]]) -> Iterator[Links]:
-        """The links of each pair of texts."""
-
-    def stream(self, texts: Iterable[str], *, alignment: bool, **options: Any) -> Iterator[Any]:
-        """The translations of each text, best first, with their links."""
-
-
-R = TypeVar("R", bound=Translator)
+R = TypeVar("R", bound=TrainedRun)
 
 
 def change_settings(
@@ -75,14 +62,14 @@ def change_settings(
     if threshold is not None:
         changes["threshold"] = threshold or None
     if join is not None:
-        if join not in (*JOINS, "none"):
-            raise CommandError(f"--join: {join} given, expected one of {', '.join(JOINS)} or none")
+        if join not in (*alignment_settings.JOINS, "none"):
+            raise CommandError(f"--join: {join} given, expected one of {', '.join(alignment_settings.JOINS)} or none")
         changes["join"] = None if join == "none" else join
     return replace(settings, **changes)
 
 
 def read_pairs(
-    run: Translator, source: str, target: str | None, say: Say, *, beam: int = 5
+    run: TrainedRun, source: str, target: str | None, say: Say, *, beam: int = 5
 ) -> tuple[int | None, Iterator[list[AlignedPair]]]:
     """The number of pairs where it is known, and the pairs chunk by chunk; without a target they are translated."""
     if target is not None:
@@ -94,7 +81,7 @@ def read_pairs(
     return lines.total, translate_lines(run, lines, source, beam, say)
 
 
-def read_translations(run: Translator, pairs: LinePairs, source: str, target: str) -> Iterator[list[AlignedPair]]:
+def read_translations(run: TrainedRun, pairs: LinePairs, source: str, target: str) -> Iterator[list[AlignedPair]]:
     """The pairs of two files, none of them longer than the model can be."""
     limit, count, chunk = run.model.limit, 0, list[AlignedPair]()
     for sources, targets in pairs.chunks():
@@ -110,7 +97,7 @@ def read_translations(run: Translator, pairs: LinePairs, source: str, target: st
 
 
 def translate_lines(
-    run: Translator, lines: SourceLines, source: str, beam: int, say: Say
+    run: TrainedRun, lines: SourceLines, source: str, beam: int, say: Say
 ) -> Iterator[list[AlignedPair]]:
     """The lines of a file with their translations and links; what is longer than the run takes is cut."""
     fit = file_translation.LineFitter.of(run.tokenizers.source, run.settings.data.longest, run.model.limit, warn=say)
@@ -124,7 +111,7 @@ def translate_lines(
 
 
 def align_pairs(
-    run: Translator, reverse: Translator | None, pairs: Sequence[AlignedPair], method: str
+    run: TrainedRun, reverse: TrainedRun | None, pairs: Sequence[AlignedPair], method: str
 ) -> list[AlignedPair]:
     """The pairs with their links, of both directions made one by `method` where there is a reverse run."""
     gold = [pair.links for pair in pairs if pair.links is not None]
@@ -145,7 +132,7 @@ def describe_score(path: Path | None, gold: Sequence[Gold], pairs: Sequence[Alig
 
 def choose_settings(
     run: R, reverse: R | None, source: str, target: str, gold: Sequence[Gold] | None, path: Path | None, say: Say
-) -> list[tuple[R, AlignmentSettings, list[Reading]]]:
+) -> list[tuple[R, AlignmentSettings, list[selection.Reading]]]:
     """Choose what reads best in each run on the pairs of two files: by gold links, or by agreement with the reverse
     run.
     """
@@ -156,13 +143,13 @@ def choose_settings(
     texts = [(pairs[number].source, pairs[number].target) for number in full]
     forward = encode_pairs(run.tokenizers, texts)
     if gold is not None:
-        settings, readings = choose_by_gold(
+        settings, readings = selection.choose_by_gold(
             first_model(run.model), run.tokenizers, forward, [gold[number] for number in full]
         )
         return [(run, settings, readings)]
     assert reverse is not None
     backward = encode_pairs(reverse.tokenizers, [(target, source) for source, target in texts])
-    both, tried = choose_by_agreement(
+    both, tried = selection.choose_by_agreement(
         (first_model(run.model), run.tokenizers, forward), (first_model(reverse.model), reverse.tokenizers, backward)
     )
     return list(zip((run, reverse), both, tried, strict=True))

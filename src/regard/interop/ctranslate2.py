@@ -19,11 +19,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from regard.alignment import settings as alignment_settings
 from regard.attention import Heads
 from regard.data import END, START, UNKNOWN, Tokenizer, language_tags, unknown_words
 from regard.decoding import ROOM
 from regard.errors import ArgumentError, CommandError, MissingExtraError
-from regard.inspection import alignment_settings
 from regard.io import packs, reading
 from regard.models import Model, TransformerConfig, TransformerModel
 from regard.run import Run

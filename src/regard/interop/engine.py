@@ -26,6 +26,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from regard.alignment import AlignmentSettings, extraction
 from regard.data import END, START, Tokenizers
 from regard.decoding import (
     Options,
@@ -38,7 +39,6 @@ from regard.decoding import (
     output_limit,
 )
 from regard.errors import ArgumentError, ConfigError
-from regard.inspection import AlignmentSettings, extraction
 from regard.interop.ctranslate2 import pieces_of
 from regard.models import Model
 

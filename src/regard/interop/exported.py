@@ -16,17 +16,18 @@ from typing import Any
 
 import torch
 
+from regard.alignment import AlignmentSettings
+from regard.alignment import settings as alignment_settings
 from regard.data import Tokenizers, data_settings, sentence_shares
 from regard.decoding import Options, first_model
 from regard.errors import ArgumentError, CommandError, DataError
-from regard.inspection import AlignmentSettings, alignment_settings, teacher_forcing
 from regard.interop.ctranslate2 import COMPUTE_TYPES, library
 from regard.interop.engine import CTranslate2Engine
 from regard.interop.export import Opened, export_model
 from regard.interop.folders import is_export, read_manifest
 from regard.io import Say, ignore
 from regard.run import Run, load
-from regard.tasks import build_model, read_settings
+from regard.tasks import ForcedExample, Item, build_model, read_settings
 from regard.training import Checkpoints, checkpoint_files
 
 FORMAT = 1  # of exports in the cache: those of another number are made anew
@@ -61,9 +62,7 @@ class ExportedRun(Run):
         self._engine = copy.copy(self._engine)
         self._engine.tokenizers = self.tokenizers
 
-    def force(
-        self, item: teacher_forcing.Item, target: str | None, options: Options, tree: bool
-    ) -> teacher_forcing.ForcedExample:
+    def force(self, item: Item, target: str | None, options: Options, tree: bool) -> ForcedExample:
         """Refuse to look into it: that takes the model itself."""
         raise ArgumentError(
             f"model: {self.folder} is opened by ctranslate2, which cannot be looked into; open the run with regard"

@@ -14,12 +14,12 @@ from typing import Any, BinaryIO
 import tomli_w
 
 import regard
+from regard.alignment import settings as alignment_settings
 from regard.config import read
 from regard.data import language_profile, unknown_words
 from regard.data import sentence_shares as sentence_share
 from regard.errors import CommandError, DataError, RegardError
 from regard.evaluation import METRICS, measure
-from regard.inspection import alignment_settings
 from regard.interop.folders import hash_file
 from regard.io import disk, packs, reading
 from regard.tasks import CARD, ON_CARD, require_run, summarise

@@ -1,8 +1,9 @@
 """Tasks, one file each: their data, objective and metrics; the whole configuration; and starting a run.
 
 The table: `TASKS`; each task's file: `translate`, `language_model`, `caption`, `classify`. Configuration: `Settings`
-and how it is completed and read. Before the first step: data checked, a dry run, `start`. A run's task: `RunTask`,
-engines, results. Afterwards: `evaluation`, `baseline`, the summary of a folder.
+and how it is completed and read. Before the first step: data checked, a dry run, `start`. A run's task: `RunTask`, the
+`TrainedRun` that it sees, engines, results; an example that is forced, its sides and tree. Afterwards: `evaluation`,
+`baseline`, the summary of a folder.
 """
 
 from typing import TYPE_CHECKING
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from regard.tasks import baseline, caption, classify, evaluation, language_model, translate
     from regard.tasks.data_check import check_data, missing_files
     from regard.tasks.dry_run_report import dry_run
+    from regard.tasks.forcing import Candidate, ForcedExample, Item, Side, Tree
     from regard.tasks.run_start import Started, labels_of, start, tokenizers_of, write_config
     from regard.tasks.settings import (
         Settings,
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
         Engine,
         ModelEngine,
         RunTask,
+        TrainedRun,
         Translation,
         build_model,
         prepare_data,
@@ -42,16 +45,22 @@ if TYPE_CHECKING:
 __all__ = [
     "Aligned",
     "CARD",
+    "Candidate",
     "Classified",
     "Engine",
+    "ForcedExample",
+    "Item",
     "ModelEngine",
     "ON_CARD",
     "PAIRS",
     "RunTask",
     "Settings",
+    "Side",
     "Started",
     "TASKS",
+    "TrainedRun",
     "Translation",
+    "Tree",
     "base_table",
     "baseline",
     "build_model",

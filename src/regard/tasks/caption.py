@@ -41,8 +41,8 @@ from regard.data import (
 from regard.decoding import GREEDY, Options, batches, search
 from regard.errors import DataError
 from regard.evaluation import caption_scores, finite, measure_bleu_n, measure_cider, measure_rouge, text_scores
-from regard.inspection import teacher_forcing
 from regard.models import Model, Pictures, Reinforcement, Tokens
+from regard.tasks import forcing
 from regard.tasks.defaults import PICTURES, caption_metric
 from regard.tasks.evaluation import EvaluationReport, Table, describe_search
 from regard.tasks.next_token import NextToken
@@ -206,7 +206,7 @@ class Caption(NextToken):
         data = self.settings.data
         return {**super().fingerprint(), "image_size": data.image_size, "crop": data.crop, "flip": data.flip}
 
-    def example(self) -> tuple[teacher_forcing.Item, str | None] | None:
+    def example(self) -> tuple[forcing.Item, str | None] | None:
         """Return the picture in the middle of the validation set."""
         valid = self.prepared.valid
         if not len(valid):
@@ -215,20 +215,20 @@ class Caption(NextToken):
 
     @classmethod
     def force(
-        cls, run: TrainedRun, item: teacher_forcing.Item, target: str | None, options: Options, tree: bool
-    ) -> teacher_forcing.ForcedExample:
+        cls, run: TrainedRun, item: forcing.Item, target: str | None, options: Options, tree: bool
+    ) -> forcing.ForcedExample:
         """Return a picture and its caption for a teacher-forced pass."""
-        pixels, tokenizer = teacher_forcing.read_pixels(run, item), run.tokenizers.target
+        pixels, tokenizer = forcing.read_pixels(run.settings.data, item), run.tokenizers.target
         source = Pictures(pixels[None].to(run.device))
         if target is not None:
-            output, beam_tree = teacher_forcing.encode_text(tokenizer, target, "target", run.model.limit), None
+            output, beam_tree = forcing.encode_text(tokenizer, target, "target", run.model.limit), None
         else:
             (result,) = search(run.model, source, options, trace=tree)
-            output, beam_tree = result.outputs[0].tokens, teacher_forcing.search_tree(result, tokenizer, options)
-        sides = teacher_forcing.output_sides(tokenizer, output, target)
+            output, beam_tree = result.outputs[0].tokens, forcing.search_tree(result, tokenizer, options)
+        sides = forcing.output_sides(tokenizer, output, target)
         text = tokenizer.decode(output)
-        return teacher_forcing.ForcedExample(
-            source, sides, teacher_forcing.name_item(item), text, tuple(output), picture=pixels, tree=beam_tree
+        return forcing.ForcedExample(
+            source, sides, forcing.name_item(item), text, tuple(output), picture=pixels, tree=beam_tree
         )
 
     @classmethod
@@ -281,7 +281,7 @@ class Caption(NextToken):
         )
 
 
-def caption(run: TrainedRun, pictures: Iterable[teacher_forcing.Item], **options: Any) -> Iterator[list[Translation]]:
+def caption(run: TrainedRun, pictures: Iterable[forcing.Item], **options: Any) -> Iterator[list[Translation]]:
     """Yield the captions of each picture, best first, as they are asked for."""
     pixels = picture_corpus.read_pictures(run.settings.data, pictures)
     results = batches.search_pictures_lazily(run.model, pixels, parse(Options, options), device=run.device)

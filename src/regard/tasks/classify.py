@@ -30,8 +30,8 @@ from regard.data import (
 from regard.decoding import Options, batches, source_of
 from regard.errors import ArgumentError, DataError
 from regard.evaluation import measure_labels
-from regard.inspection import Side, document_sides, teacher_forcing
 from regard.models import KINDS, Documents, Model, Pictures, Source, Tokens
+from regard.tasks import forcing
 from regard.tasks.baseline import labels_of
 from regard.tasks.defaults import PICTURES, label_metric
 from regard.tasks.evaluation import EvaluationReport, Table
@@ -254,7 +254,7 @@ class Classify(RunTask):
             **self.plugins(),
         }
 
-    def example(self) -> tuple[teacher_forcing.Item, str | None] | None:
+    def example(self) -> tuple[forcing.Item, str | None] | None:
         """Return a short document of the validation set."""
         if self.settings.data.reads != "documents" or not self.prepared.valid_pairs:
             return None
@@ -263,27 +263,27 @@ class Classify(RunTask):
 
     @classmethod
     def force(
-        cls, run: TrainedRun, item: teacher_forcing.Item, target: str | None, options: Options, tree: bool
-    ) -> teacher_forcing.ForcedExample:
+        cls, run: TrainedRun, item: forcing.Item, target: str | None, options: Options, tree: bool
+    ) -> forcing.ForcedExample:
         """Return a document or a picture and its label for a teacher-forced pass."""
         if target is not None and target not in run.labels:
             raise ArgumentError(f"target: {target!r} given, expected a label of {run.folder}: {', '.join(run.labels)}")
         source: Source
         pixels, reads = None, KINDS[run.settings.kind].reads
         if reads == "pictures":
-            pixels, sides = teacher_forcing.read_pixels(run, item), dict[str, Side]()
+            pixels, sides = forcing.read_pixels(run.settings.data, item), dict[str, forcing.Side]()
             source = Pictures(pixels[None].to(run.device))
         else:
             tokenizer, split = run.tokenizers.source, document_texts.splitter_of(run.settings.data)
             (row,), _ = document_texts.encode_documents([str(item)], tokenizer, run.settings.data, split)
-            teacher_forcing.check_length(row, "text")
-            sides = document_sides(tokenizer, row, split(str(item)), ends=reads == "text")
+            forcing.check_length(row, "text")
+            sides = forcing.document_sides(tokenizer, row, split(str(item)), ends=reads == "text")
             source = source_of([row], reads).to(run.device)
         likely = batches.label_log_probs(run.model, source)[0].exp().tolist()
         labels = dict(zip(run.labels, likely, strict=True))
         label = target if target is not None else max(labels, key=lambda name: labels[name])
-        title = document_texts.without_breaks(str(item)) if pixels is None else teacher_forcing.name_item(item)
-        return teacher_forcing.ForcedExample(source, sides, title, label, None, run.labels.index(label), labels, pixels)
+        title = document_texts.without_breaks(str(item)) if pixels is None else forcing.name_item(item)
+        return forcing.ForcedExample(source, sides, title, label, None, run.labels.index(label), labels, pixels)
 
     @classmethod
     def evaluate(  # type: ignore[override]
@@ -303,7 +303,7 @@ class Classify(RunTask):
 
 
 def classify(
-    run: TrainedRun, items: Iterable[teacher_forcing.Item], splitter: Callable[[str], Sequence[str]] | None = None
+    run: TrainedRun, items: Iterable[forcing.Item], splitter: Callable[[str], Sequence[str]] | None = None
 ) -> list[Classified | None]:
     """Classify each document or picture, as `Run.classify` describes."""
     if isinstance(items, str):

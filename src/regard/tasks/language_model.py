@@ -9,7 +9,7 @@ from regard.config import parse
 from regard.data import UNKNOWN
 from regard.decoding import Options, batches, tokens_of
 from regard.errors import ArgumentError
-from regard.inspection import teacher_forcing
+from regard.tasks import forcing
 from regard.tasks.next_token import TextPairs
 from regard.tasks.task import TrainedRun, Translation, to_translation
 
@@ -28,16 +28,16 @@ class LanguageModel(TextPairs):
 
     @classmethod
     def force(
-        cls, run: TrainedRun, item: teacher_forcing.Item, target: str | None, options: Options, tree: bool
-    ) -> teacher_forcing.ForcedExample:
+        cls, run: TrainedRun, item: forcing.Item, target: str | None, options: Options, tree: bool
+    ) -> forcing.ForcedExample:
         """Return a given text for a teacher-forced pass: the model writes nothing itself here."""
         if target is not None:
             raise ArgumentError("target: given to a language model, expected only a text")
         text, tokenizer = str(item), run.tokenizers.target
-        output = teacher_forcing.encode_text(tokenizer, text, "text", run.model.limit)
-        sides = teacher_forcing.output_sides(tokenizer, output, text)
+        output = forcing.encode_text(tokenizer, text, "text", run.model.limit)
+        sides = forcing.output_sides(tokenizer, output, text)
         # A source is not looked at.
-        return teacher_forcing.ForcedExample(
+        return forcing.ForcedExample(
             tokens_of([[UNKNOWN]], run.device), sides, text, tokenizer.decode(output), tuple(output)
         )
 

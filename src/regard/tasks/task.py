@@ -14,16 +14,18 @@ that it does not serve, by their names.
 # n target words · m source words
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
 
+from regard.alignment import AlignmentSettings, extraction
 from regard.data import Prepared, Tokenizer, Tokenizers, prepare, sentence_shares
 from regard.decoding import Options, Output, Replay, SearchResult, batches, first_model
 from regard.errors import ArgumentError, ConfigError, TrainingError
-from regard.inspection import AlignmentSettings, OpenRun, extraction, teacher_forcing
 from regard.models import KINDS, Model, build
+from regard.tasks import forcing
 from regard.tasks.settings import Settings
 from regard.training import Task
 
@@ -142,12 +144,37 @@ def to_translation(output: Output, tokenizer: Tokenizer, text: str | None = None
     return Translation(text, output.score, output.log_prob, tuple(pieces), output.finished)
 
 
-class TrainedRun(OpenRun, Protocol):
-    """The part of an opened run that tasks need: `regard.run.Run` is one, and stands above this layer."""
+@runtime_checkable
+class TrainedRun(Protocol):
+    """The part of an opened run that others need: `regard.run.Run` is one, and stands above this layer."""
+
+    @property
+    def folder(self) -> Path:
+        """The folder that it was read from."""
 
     @property
     def settings(self) -> Settings:
         """The settings that the run was trained with."""
+
+    @property
+    def step(self) -> int:
+        """The step of the checkpoint."""
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The labels of a classifier."""
+
+    @property
+    def model(self) -> Model:
+        """The model, or the ensemble, that decodes."""
+
+    @property
+    def tokenizers(self) -> Tokenizers:
+        """The tokenizers of source and target; an error where there are no texts."""
+
+    @property
+    def device(self) -> torch.device:
+        """The device of the model."""
 
     @property
     def alignment_settings(self) -> AlignmentSettings:
@@ -160,6 +187,12 @@ class TrainedRun(OpenRun, Protocol):
     @property
     def sentence_share(self) -> sentence_shares.SentenceShare:
         """How many of the sources that it was trained on have several sentences."""
+
+    def can(self, action: str) -> bool:
+        """Return whether the run's task has an action, such as translate."""
+
+    def force(self, item: forcing.Item, target: str | None, options: Options, tree: bool) -> forcing.ForcedExample:
+        """Return an input and an output for a teacher-forced pass: what the search finds for the item, or `target`."""
 
     def stream(
         self, texts: Iterable[str], *, chunk: int | None = None, batch_tokens: int | None = None, **options: Any
@@ -215,14 +248,14 @@ class RunTask(Task):
         """Return the plugins that the run needs, for a fingerprint, where there are any."""
         return {"plugins": list(self.settings.plugins)} if self.settings.plugins else {}
 
-    def example(self) -> tuple[teacher_forcing.Item, str | None] | None:
+    def example(self) -> tuple[forcing.Item, str | None] | None:
         """Return an item of the validation set, and an output where one is given, for the picture in a run's report."""
         return None
 
     @classmethod
     def force(
-        cls, run: TrainedRun, item: teacher_forcing.Item, target: str | None, options: Options, tree: bool
-    ) -> teacher_forcing.ForcedExample:
+        cls, run: TrainedRun, item: forcing.Item, target: str | None, options: Options, tree: bool
+    ) -> forcing.ForcedExample:
         """Return an input and an output for a teacher-forced pass: what the search finds for the item, or `target`."""
         raise ArgumentError(f"{run.folder}: its task is {run.settings.task}, which cannot be inspected")
 

@@ -11,15 +11,16 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from regard.alignment import extraction
 from regard.attention import Heads, watch
 from regard.config import parse
 from regard.data import UNKNOWN, Batch, Links, PackedBatch, TableTexts, sentence_shares
 from regard.decoding import Options, Output, Processes, batches, file_translation, first_model, tokens_of
 from regard.errors import ArgumentError, ConfigError
 from regard.evaluation import text_scores
-from regard.inspection import extraction, teacher_forcing, text_side
 from regard.io import CHUNK, CHUNK_CUDA, GivenText, Say, SourceLines, UntranslatedReport, formats, ignore, is_keyboard
 from regard.models import KINDS, Memory, Model, Tokens
+from regard.tasks import forcing
 from regard.tasks.defaults import translation_metric
 from regard.tasks.next_token import TextPairs
 from regard.tasks.task import Aligned, TrainedRun, Translation, to_translation
@@ -69,20 +70,20 @@ class Translate(TextPairs):
         outputs = batches.greedy_in_batches(self.model, ids, self.device, first=self.tokenizer.before)
         return [self.tokenizer.decode(each) for each in outputs]
 
-    def example(self) -> tuple[teacher_forcing.Item, str | None] | None:
+    def example(self) -> tuple[forcing.Item, str | None] | None:
         """Return a translation of the last validation, of middle length, with its reference."""
         samples = self.samples()
         return (samples[len(samples) // 2].source, samples[len(samples) // 2].reference) if samples else None
 
     @classmethod
     def force(
-        cls, run: TrainedRun, item: teacher_forcing.Item, target: str | None, options: Options, tree: bool
-    ) -> teacher_forcing.ForcedExample:
+        cls, run: TrainedRun, item: forcing.Item, target: str | None, options: Options, tree: bool
+    ) -> forcing.ForcedExample:
         """Return a source and its translation for a teacher-forced pass."""
         text, tokenizers = str(item), run.tokenizers
-        ids = teacher_forcing.encode_text(tokenizers.source, text, "text")
+        ids = forcing.encode_text(tokenizers.source, text, "text")
         if target is not None:
-            output, beam_tree = teacher_forcing.encode_text(tokenizers.target, target, "target", run.model.limit), None
+            output, beam_tree = forcing.encode_text(tokenizers.target, target, "target", run.model.limit), None
         else:
             first = prefixes_of(run, 1)
             (result,) = batches.search_in_batches(
@@ -90,14 +91,14 @@ class Translate(TextPairs):
             )
             output, beam_tree = (
                 result.outputs[0].tokens,
-                teacher_forcing.search_tree(result, tokenizers.target, options),
+                forcing.search_tree(result, tokenizers.target, options),
             )
         sides = {
-            "source": text_side(tokenizers.source, ids, text, end=KINDS[run.settings.kind].reads_end),
-            **teacher_forcing.output_sides(tokenizers.target, output, target),
+            "source": forcing.text_side(tokenizers.source, ids, text, end=KINDS[run.settings.kind].reads_end),
+            **forcing.output_sides(tokenizers.target, output, target),
         }
         source = tokens_of([ids], run.device)
-        return teacher_forcing.ForcedExample(
+        return forcing.ForcedExample(
             source, sides, text, tokenizers.target.decode(output), tuple(output), tree=beam_tree
         )
 

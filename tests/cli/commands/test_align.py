@@ -7,11 +7,11 @@ import pytest
 from cli.typing_in import Command
 
 from regard import load
+from regard.alignment import AlignmentSettings, flip_links, symmetrise
 from regard.cli.commands.align import check_options, write_links
 from regard.errors import CommandError
 from regard.evaluation import alignment_scores
-from regard.inspection import AlignmentSettings, corpus_alignment
-from regard.inspection.alignments.symmetry import flip_links, symmetrise
+from regard.inspection import corpus_alignment
 from regard.io import format_pharaoh, parse_pharaoh
 
 pytestmark = pytest.mark.unchecked  # typer's own classes are not those it documents
@@ -139,7 +139,7 @@ def test_two_runs_choose_each_other(at_desk):
 
 
 def test_heads_of_words(at_desk, monkeypatch):
-    monkeypatch.setattr("regard.inspection.alignments.dependencies.EXAMPLES", 7)
+    monkeypatch.setattr("regard.alignment.dependencies.EXAMPLES", 7)
     lines = said("run", "--dependencies")
     assert lines[0].startswith("encoder: words that attend most to their head, of ")
     assert lines[1].split() == ["layer", "head", "1", "head", "2"]

@@ -11,8 +11,8 @@ from regard.data import END, START
 from regard.decoding import tokens_of
 from regard.errors import ArgumentError
 from regard.inspection import exhibit_of
+from regard.inspection.collect.forward_pass import force
 from regard.inspection.collect.from_run import ablate, ablation_table
-from regard.inspection.collect.teacher_forcing import force
 
 SHORT = {"beam": 2, "longest": 5}
 

@@ -22,7 +22,8 @@ from regard.inspection.collect.dependency_trees import (
     read_trees,
     relation_table,
 )
-from regard.inspection.collect.exhibit import Side, View
+from regard.inspection.collect.exhibit import View
+from regard.tasks import Side
 
 PIZZA = """# text = I ate pizza yesterday.
 1\tI\tI\tPRON\t_\t_\t2\tnsubj\t_\t_

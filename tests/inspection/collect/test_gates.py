@@ -5,8 +5,8 @@ import torch
 from inspection.subjects import ALL, recorded, subject
 from oracles import agree
 
+from regard.inspection.collect.forward_pass import record_modules
 from regard.inspection.collect.gates import gates_of, run_gates, step_gates
-from regard.inspection.collect.teacher_forcing import record_modules
 from regard.inspection.collect.walk import walk_of
 from regard.models import Layer
 from regard.models.layers.cells import Bidirectional, Stack

@@ -14,9 +14,10 @@ from regard.data import END, START, DataSettings, train
 from regard.decoding import documents_of
 from regard.errors import ArgumentError, ShapeError
 from regard.inspection import exhibit_of
-from regard.inspection.collect.exhibit import Side
-from regard.inspection.collect.sides import count_specials, document_sides, merge, separate_marks, text_side, weigh
+from regard.inspection.collect.sides import count_specials, merge, separate_marks, weigh
 from regard.models import build, read_model_config
+from regard.tasks import Side
+from regard.tasks.forcing import document_sides, text_side
 
 WORDS = st.lists(st.none() | st.integers(0, 5), min_size=1, max_size=9)
 IN_ORDER = st.lists(st.integers(1, 3), min_size=1, max_size=5).map(

@@ -18,8 +18,9 @@ from inspection.subjects import exhibit_of_subject
 from regard.attention import Attention, Dot, Hard, Plain, Predictive
 from regard.errors import ArgumentError, ShapeError
 from regard.inspection import Page, Which, page
-from regard.inspection.collect.exhibit import Exhibit, Side, View
+from regard.inspection.collect.exhibit import Exhibit, View
 from regard.inspection.draw.page import SCRIPTS, STYLES, to_levels
+from regard.tasks import Side
 
 ALL = [exhibits.luong, exhibits.captioner, exhibits.han, exhibits.convnet, exhibits.without, exhibits.odd]
 

@@ -26,8 +26,9 @@ from regard.io import check_output, encode_inputs
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from regard.alignment import AlignmentSettings
     from regard.evaluation import Gold
-    from regard.inspection import AlignmentSettings, corpus_alignment
+    from regard.inspection import corpus_alignment
     from regard.run import Run
 
 SourceOption = Annotated[str | None, file_option("Text file of sources, one per line; - reads standard input.")]
@@ -157,7 +158,7 @@ def check_options(
     dependencies: bool,
 ) -> None:
     """Refuse options that do not go together."""
-    from regard.inspection import METHODS
+    from regard.alignment import METHODS
 
     if source is None and not dependencies:
         raise CommandError("--source: missing, expected a text file of sources")
@@ -212,7 +213,8 @@ def choose_and_print(
     run: "Run", reverse: "Run | None", source: str, target: str, gold: "list[Gold] | None", path: Path | None
 ) -> None:
     """Choose what reads best as an alignment, print how each head fares, and keep the choice with the run."""
-    from regard.inspection import corpus_alignment, selection
+    from regard.alignment import selection
+    from regard.inspection import corpus_alignment
 
     for each, settings, readings in corpus_alignment.choose_settings(
         run, reverse, source, target, gold, path, print_message
@@ -224,10 +226,10 @@ def choose_and_print(
 
 def print_dependencies(run: "Run") -> None:
     """Print the share of words that look at their head, by layer and head, on the phrasebook."""
+    from regard.alignment import dependencies
     from regard.decoding import first_model
-    from regard.inspection import dependency_links
 
-    for table in dependency_links.dependency_tables(first_model(run.model), run.tokenizers, run.settings.data):
+    for table in dependencies.dependency_tables(first_model(run.model), run.tokenizers, run.settings.data):
         print(table.title)
         print_table(table.columns, table.rows)
         print(f"{table.fixed}\n")

@@ -22,10 +22,10 @@ import torch
 
 from regard.data import builtin
 from regard.errors import CommandError, DataError
-from regard.inspection.collect.exhibit import Dependencies, HeadHits, Side, View
+from regard.inspection.collect.exhibit import Dependencies, HeadHits, View
 from regard.inspection.collect.sides import merge
-from regard.inspection.collect.teacher_forcing import OpenRun
 from regard.io import ignore, read_chunks
+from regard.tasks import Side, TrainedRun
 
 ALL = ""  # the relation of every word, whatever it is called
 SEARCH = 30_000  # tries, a second or two, in which most short sentences of the phrasebook are found
@@ -45,7 +45,7 @@ class ParsedTree:
 
 
 def find_trees(
-    file: str | None, items: Sequence[str], inputs: Sequence[str], run: OpenRun | None = None
+    file: str | None, items: Sequence[str], inputs: Sequence[str], run: TrainedRun | None = None
 ) -> list[ParsedTree | None]:
     """Find the tree of each input, in the file that is named or in the one with `.heads` after its name.
 
@@ -63,7 +63,7 @@ def find_trees(
     return list(trees[: len(inputs)])
 
 
-def phrasebook_tree(run: OpenRun, text: str, tries: int = SEARCH) -> ParsedTree | None:
+def phrasebook_tree(run: TrainedRun, text: str, tries: int = SEARCH) -> ParsedTree | None:
     """Derive the tree of a phrasebook sentence; None for another text, or a run of another corpus."""
     data = run.settings.data
     if data.builtin != "phrasebook" or not run.can("translate"):

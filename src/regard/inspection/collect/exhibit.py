@@ -17,30 +17,9 @@ from torch import Tensor
 from regard.attention import Look
 from regard.errors import ArgumentError, ShapeError
 from regard.inspection.collect.graph import Graph
+from regard.tasks import Side, Tree
 
 Role = Literal["cross", "encoder", "decoder", "words", "sentences", "places", "memory"]
-
-
-@dataclass(frozen=True)
-class Side:
-    """A sequence that looks or is looked at: pieces of a text, sentences of a document, places of a grid."""
-
-    pieces: tuple[str, ...]
-    words: tuple[int | None, ...]  # the word of each piece, from 0; None for START, END and the like
-    texts: tuple[str, ...]  # the words
-    grid: tuple[int, int] | None = None  # height and width, where the pieces are places of a picture, row by row
-    sentences: tuple[int, ...] | None = None  # of a document: the sentence of each piece, from 0
-    unknown: tuple[int, ...] = ()  # the words that the vocabulary has not, or not all letters of
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The pieces, but a word that is one unknown piece as it was written, so that two of them are told apart."""
-        return tuple(
-            piece
-            if word is None or word not in self.unknown or self.words.count(word) > 1
-            else self.texts[word] or piece
-            for piece, word in zip(self.pieces, self.words, strict=True)
-        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,27 +80,6 @@ class View:
     picked: Int[Tensor, "h n"] | None = None  # hard attention: what was taken, -1 for nothing
     how: str = ""  # score, span and weighting in words
     numbers: Numbers | Addressing | None = None  # what the weights are computed from
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """A hypothesis that a search considered: one of the step before, and a piece."""
-
-    parent: int  # the row of the step before; 0 at the first
-    piece: str
-    log_prob: float  # of the piece alone, given what stands before it
-    total: float  # of everything so far
-    fate: Literal["kept", "finished", "dropped"]
-    row: int | None  # where it is kept: the parent of the next step's
-    best: bool = False  # on the way to the output that is shown
-
-
-@dataclass(frozen=True)
-class Tree:
-    """The hypotheses that a search considered, step by step."""
-
-    beam: int
-    steps: tuple[tuple[Candidate, ...], ...]
 
 
 @dataclass(frozen=True, eq=False)

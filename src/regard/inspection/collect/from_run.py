@@ -18,18 +18,20 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from regard.alignment import AlignmentSettings
+from regard.alignment import settings as alignment_settings
 from regard.attention import GridSelfAttention, Heads, call_records
 from regard.decoding import first_model
 from regard.errors import ArgumentError, DataError
-from regard.inspection.alignments.settings import FILE, AlignmentSettings
 from regard.inspection.collect.dependency_trees import ParsedTree, dependencies_of
 from regard.inspection.collect.exhibit import Ablation, Exhibit, View
+from regard.inspection.collect.forward_pass import force, watch_forward
 from regard.inspection.collect.from_model import graph_of
 from regard.inspection.collect.memory_heads import MEMORY_VIEWS, silence_memory_heads
-from regard.inspection.collect.teacher_forcing import ForcedExample, Item, OpenRun, force, watch_forward
 from regard.inspection.collect.views import add_numbers, views_of
 from regard.inspection.collect.walk import Which, vocabulary_of, walk_of
 from regard.models import Model
+from regard.tasks import ForcedExample, Item, TrainedRun
 
 BUDGET = 2048  # positions of a batch, source and target
 Rows = Sequence[tuple[int | slice, int]]  # (row, head): which head is silenced in which row, or rows
@@ -37,7 +39,7 @@ Rows = Sequence[tuple[int | slice, int]]  # (row, head): which head is silenced 
 
 @torch.no_grad()
 def exhibit_of(
-    run: OpenRun,
+    run: TrainedRun,
     item: Item,
     *,
     target: str | None = None,
@@ -82,7 +84,7 @@ def exhibit_of(
     )
 
 
-def alignment_of(run: OpenRun, views: Sequence[View]) -> tuple[str | None, int | None, Literal[0, 1]]:
+def alignment_of(run: TrainedRun, views: Sequence[View]) -> tuple[str | None, int | None, Literal[0, 1]]:
     """Choose the view, head and offset nearest to an alignment; None without an attention to the source."""
     heads_of = {view.name: len(view.weights) for view in views if view.role == "cross"}
     if not heads_of.keys() & set(first_model(run.model).cross_attentions):
@@ -93,7 +95,8 @@ def alignment_of(run: OpenRun, views: Sequence[View]) -> tuple[str | None, int |
     heads = heads_of[settings.view]
     if settings.head is not None and settings.head >= heads:
         raise DataError(
-            f"{run.folder / FILE}: head {settings.head}, expected 0 to {heads - 1} of {settings.view}, counted from 0"
+            f"{run.folder / alignment_settings.FILE}: head {settings.head}, expected 0 to {heads - 1} of {settings.view}, "
+            "counted from 0"
         )
     return settings.view, settings.head, settings.offset
 
@@ -107,7 +110,7 @@ def choose_walk(walk: Which | bool, aligned: str | None, head: int | None) -> Wh
 
 
 @torch.no_grad()
-def ablate(run: OpenRun, item: Item, *, target: str | None = None, **options: Any) -> Ablation:
+def ablate(run: TrainedRun, item: Item, *, target: str | None = None, **options: Any) -> Ablation:
     """Measure how much each head contributes to the output; `options` are those of the search."""
     forced = force(run, item, target=target, tree=False, **options)
     views = views_of(watch_forward(first_model(run.model), forced), run.settings.kind)

@@ -15,7 +15,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from regard.inspection.collect.exhibit import Gates
-from regard.inspection.collect.teacher_forcing import CellStep, ForwardPass, ModuleCall
+from regard.inspection.collect.forward_pass import CellStep, ForwardPass, ModuleCall
 from regard.kernels import linear
 from regard.models import Documents, Layer
 

@@ -6,13 +6,13 @@ from pathlib import Path
 
 from regard.data import TableTexts, caption_files
 from regard.errors import CommandError
-from regard.inspection.collect.teacher_forcing import OpenRun
 from regard.io import GivenText, announce_keyboard, packs, read_chunks, text_or_file
 from regard.models import KINDS
+from regard.tasks import TrainedRun
 
 
 def read_inputs(
-    run: OpenRun, arguments: Sequence[str], count: int, say: Callable[[str], None], as_text: bool = False
+    run: TrainedRun, arguments: Sequence[str], count: int, say: Callable[[str], None], as_text: bool = False
 ) -> list[str]:
     """Read the first `count` inputs; `say` reports what is left out.
 
@@ -51,7 +51,7 @@ def is_run(text: str) -> bool:
         return False
 
 
-def read_against(run: OpenRun, text: str, count: int, as_text: bool = False) -> list[str]:
+def read_against(run: TrainedRun, text: str, count: int, as_text: bool = False) -> list[str]:
     """Read the second inputs of a run, one for each of the `count` first ones: a text or picture for all, or a file."""
     expected = "expected a run folder, or a text, a file or a picture for the same run"
     word = KINDS[run.settings.kind].reads != "pictures" and not as_text and is_word(text)

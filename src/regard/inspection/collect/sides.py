@@ -1,7 +1,6 @@
-"""Sides: the sequences that look or are looked at, in pieces and in words; documents as a classifier weighed them."""
+"""Sides as they are drawn: marks and special tokens as words, grids, slots; documents as a classifier weighed them."""
 
 # h heads · n target pieces · m source pieces · i target words · j source words
-import itertools
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -10,41 +9,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.data import BYTE_MARK, END, MARK, START, UNKNOWN, DataSettings, Splitter, Tokenizer, document_texts
+from regard.data import BYTE_MARK, MARK, DataSettings, Splitter, Tokenizer, document_texts
 from regard.decoding import documents_of
 from regard.errors import ArgumentError, ShapeError
-from regard.inspection.collect.exhibit import Side
 from regard.models import Model
-
-
-def text_side(
-    tokenizer: Tokenizer, ids: Sequence[int], text: str | None = None, *, start: bool = False, end: bool = False
-) -> Side:
-    """Make the side of a text's pieces, with START before or END after them; words are those of `text`, if known.
-
-    Of a text that was typed an unknown word can still be shown.
-    """
-    words, texts = split_words(tokenizer, ids, text)
-    whole = [START] * start + list(ids) + [END] * end
-    numbered, unknown = (None,) * start + words + (None,) * end, unknown_of(ids, words)
-    return Side(tuple(tokenizer.pieces(whole)), numbered, texts, unknown=unknown)
-
-
-def unknown_of(ids: Sequence[int], words: Sequence[int | None]) -> tuple[int, ...]:
-    """Find the words that have an unknown piece."""
-    pairs = zip(ids, words, strict=True)
-    return tuple(sorted({word for token, word in pairs if token == UNKNOWN and word is not None}))
-
-
-def split_words(
-    tokenizer: Tokenizer, ids: Sequence[int], text: str | None = None
-) -> tuple[tuple[int | None, ...], tuple[str, ...]]:
-    """Return the word of each piece, and the words."""
-    words, texts = tuple(tokenizer.words(ids)), tokenizer.decode(ids).split()
-    typed = [] if text is None else tokenizer.normalise(text).split()
-    texts = typed if len(typed) == len(texts) else texts
-    count = max((word for word in words if word is not None), default=-1) + 1
-    return words, tuple(texts[:count]) + ("",) * (count - len(texts))
+from regard.tasks import Side
 
 
 def separate_marks(side: Side) -> Side:
@@ -115,54 +84,6 @@ def bare_piece(piece: str) -> str:
 def is_mark(text: str) -> bool:
     """Whether a text is punctuation alone."""
     return all(unicodedata.category(letter).startswith("P") for letter in text)
-
-
-def document_sides(
-    tokenizer: Tokenizer, row: Sequence[int], typed: Sequence[str] = (), *, ends: bool
-) -> dict[str, Side]:
-    """Make the sides of an encoded document: its pieces, with or without END; its sentences; and the whole.
-
-    `typed` are its sentences as they were written, of which unknown words are shown.
-    """
-    pieces, words, texts, belongs, unknown = list[str](), list[int | None](), list[str](), list[int](), list[int]()
-    lengths = list[int]()  # of the sentences, in words
-    for number, (_, group) in enumerate(itertools.groupby(number_sentences(row), key=lambda pair: pair[0])):
-        ids = [token for _, token in group]
-        own, sentence = split_words(tokenizer, ids[:-1])
-        visible = ids if ends else ids[:-1]
-        pieces += tokenizer.pieces(visible)
-        words += [None if word is None else word + len(texts) for word in own] + [None] * ends
-        unknown += [word + len(texts) for word in unknown_of(ids[:-1], own)]
-        texts += sentence
-        belongs += [number] * len(visible)
-        lengths.append(len(sentence))
-    texts = restore_words(texts, unknown, [word for text in typed for word in tokenizer.normalise(text).split()])
-    starts = itertools.accumulate(lengths, initial=0)
-    sentences = [" ".join(texts[start : start + length]) for start, length in zip(starts, lengths, strict=False)]
-    numbers = tuple(range(len(sentences)))
-    return {
-        "source": Side(tuple(pieces), tuple(words), tuple(texts), sentences=tuple(belongs), unknown=tuple(unknown)),
-        "sentences": Side(tuple(sentences), numbers, tuple(sentences), sentences=numbers),
-        "document": Side(("document",), (0,), ("document",)),
-    }
-
-
-def restore_words(texts: Sequence[str], unknown: Sequence[int], typed: Sequence[str]) -> list[str]:
-    """Restore the unknown words of a document as they were typed, if the other words agree.
-
-    A document may have been cut, and end before what was typed.
-    """
-    strange = set(unknown)
-    agree = len(texts) <= len(typed) and all(
-        word == other for place, (word, other) in enumerate(zip(texts, typed, strict=False)) if place not in strange
-    )
-    return [typed[place] if place in strange else word for place, word in enumerate(texts)] if agree else list(texts)
-
-
-def number_sentences(row: Sequence[int]) -> list[tuple[int, int]]:
-    """Number each token by its sentence; a sentence ends with its END."""
-    before = itertools.accumulate((token == END for token in row), initial=0)
-    return [(int(number), token) for number, token in zip(before, row, strict=False)]
 
 
 def grid_side(grid: tuple[int, int]) -> Side:

@@ -26,7 +26,7 @@ from regard.attention import (
     parse_arguments,
 )
 from regard.inspection.collect.exhibit import Stage
-from regard.inspection.collect.teacher_forcing import ForwardPass, Recording
+from regard.inspection.collect.forward_pass import ForwardPass, Recording
 from regard.kernels import Call
 
 INPUT, ATTENTION = "The input", "Scores, weights, sum"  # parts of the way

@@ -31,11 +31,12 @@ from regard.attention import (
     Span,
     Weighting,
 )
-from regard.inspection.collect.exhibit import Addressing, Numbers, Side, View
+from regard.inspection.collect.exhibit import Addressing, Numbers, View
+from regard.inspection.collect.forward_pass import ForwardPass, span_of
 from regard.inspection.collect.memory_heads import MEMORY_VIEWS, memory_numbers, memory_views
 from regard.inspection.collect.stages import ResolvedCall, projections, resolve_call
-from regard.inspection.collect.teacher_forcing import ForcedExample, ForwardPass, span_of
 from regard.models import KINDS, Documents, kinds
+from regard.tasks import ForcedExample, Side
 
 LAYER = re.compile(r"(?:^|\.)(?:blocks|layers)\.(\d+)\.")
 

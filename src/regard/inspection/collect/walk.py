@@ -20,12 +20,13 @@ from regard.data import START
 from regard.decoding import first_model
 from regard.errors import ArgumentError
 from regard.inspection.collect.exhibit import Stage, State, View, Walk, find_view
+from regard.inspection.collect.forward_pass import ForwardPass, Recording, force, watch_forward
 from regard.inspection.collect.gates import cell_gates, gates_of
 from regard.inspection.collect.memory_heads import MEMORY_VIEWS, memory_stages
 from regard.inspection.collect.stages import attention_stages, block_of, call_of, input_stages, one
-from regard.inspection.collect.teacher_forcing import ForwardPass, Item, OpenRun, Recording, force, watch_forward
 from regard.inspection.collect.views import by_sentence, views_of
 from regard.models import Layer, Reading
+from regard.tasks import Item, TrainedRun
 
 WORDS, SENTENCES = "The words of each sentence", "The sentences"  # parts of the way through a document
 Vocabulary = Callable[[Sequence[int]], Sequence[str]]  # the names of an output's numbers: pieces, or labels
@@ -50,7 +51,7 @@ class Which:
 
 @torch.no_grad()
 def walk(
-    run: OpenRun,
+    run: TrainedRun,
     item: Item,
     *,
     target: str | None = None,
@@ -66,7 +67,7 @@ def walk(
     return walk_of(forward, views, Which(view, head, row, word), vocabulary_of(run))
 
 
-def vocabulary_of(run: OpenRun) -> Vocabulary:
+def vocabulary_of(run: TrainedRun) -> Vocabulary:
     """Name the possible outputs of a run: its labels, or the pieces of its target's tokenizer."""
     if run.labels:
         return lambda numbers: [run.labels[number] for number in numbers]

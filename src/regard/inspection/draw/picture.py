@@ -30,10 +30,11 @@ from torch import Tensor
 
 from regard.attention import Look
 from regard.errors import ArgumentError
-from regard.inspection.collect.exhibit import Exhibit, Side, View, as_exhibit
+from regard.inspection.collect.exhibit import Exhibit, View, as_exhibit
 from regard.inspection.collect.sides import count_specials, merge, separate_marks
 from regard.inspection.draw.colours import FAINT, INK, RULE, SEQUENTIAL, draw_bar, letters_on, weight_scale
 from regard.inspection.draw.heatmap import LONGEST, Drawing, cut_word, draw_panel, fonts, heatmap, save, text_width
+from regard.tasks import Side
 
 ABLATION = "ablation"
 DIM, LIFT = 0.72, 0.18  # how dark a picture is where nothing looks, and how light where something does

@@ -25,7 +25,8 @@ from regard.config import parse
 from regard.data import UNKNOWN
 from regard.decoding import Options, batches, first_model
 from regard.inspection import exhibit_of
-from regard.inspection.collect.teacher_forcing import OpenedSettings, OpenRun, force, record_modules, watch_forward
+from regard.inspection.collect.forward_pass import force, record_modules, watch_forward
+from regard.tasks import TrainedRun
 
 
 @pytest.mark.parametrize("name", [*TRANSLATORS, *WRITERS])
@@ -142,15 +143,14 @@ def test_a_target_is_forced():
 @pytest.mark.parametrize("name", ["rnnsearch", "han", "captioner"])
 def test_a_run_is_one(name):
     run = subject(name)
-    assert isinstance(run, OpenRun)
-    assert {each for each in vars(OpenedSettings) if not each.startswith("_")} == {"task", "kind", "data"}
+    assert isinstance(run, TrainedRun)
     assert run.settings.kind == name
     assert first_model(run.model) is run.model
     assert run.device == next(run.model.parameters()).device
 
 
 def test_less_than_that_is_none():
-    assert not isinstance(object(), OpenRun)
+    assert not isinstance(object(), TrainedRun)
 
 
 @pytest.mark.parametrize("name", ALL)

@@ -1,0 +1,307 @@
+"""Teacher forcing: an input with a known output, which a search found or the user gave, for one pass.
+
+A task makes a `ForcedExample` of an item: its tokens, its sides in pieces and in words, and the tree of the search.
+"""
+
+# n pieces of the output, START or END among them · r rows: the same again, side by side
+# v words or labels · y x height and width
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, UInt8
+from torch import Tensor
+
+from regard.data import END, START, UNKNOWN, DataSettings, Tokenizer, picture_batches
+from regard.decoding import Ensemble, Options, SearchResult, outputs, tokens_of
+from regard.errors import ArgumentError
+from regard.models import Documents, Memory, Model, Pictures, Source, Tokens
+
+MOST = 1024  # pieces per side: weights of all heads are held, and they grow with the square
+Item = str | Path | np.ndarray | Tensor  # a text; of a model that reads pictures, a file or its pixels [3 y x]
+
+
+@dataclass(frozen=True)
+class Side:
+    """A sequence that looks or is looked at: pieces of a text, sentences of a document, places of a grid."""
+
+    pieces: tuple[str, ...]
+    words: tuple[int | None, ...]  # the word of each piece, from 0; None for START, END and the like
+    texts: tuple[str, ...]  # the words
+    grid: tuple[int, int] | None = None  # height and width, where the pieces are places of a picture, row by row
+    sentences: tuple[int, ...] | None = None  # of a document: the sentence of each piece, from 0
+    unknown: tuple[int, ...] = ()  # the words that the vocabulary has not, or not all letters of
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The pieces, but a word that is one unknown piece as it was written, so that two of them are told apart."""
+        return tuple(
+            piece
+            if word is None or word not in self.unknown or self.words.count(word) > 1
+            else self.texts[word] or piece
+            for piece, word in zip(self.pieces, self.words, strict=True)
+        )
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A hypothesis that a search considered: one of the step before, and a piece."""
+
+    parent: int  # the row of the step before; 0 at the first
+    piece: str
+    log_prob: float  # of the piece alone, given what stands before it
+    total: float  # of everything so far
+    fate: Literal["kept", "finished", "dropped"]
+    row: int | None  # where it is kept: the parent of the next step's
+    best: bool = False  # on the way to the output that is shown
+
+
+@dataclass(frozen=True)
+class Tree:
+    """The hypotheses that a search considered, step by step."""
+
+    beam: int
+    steps: tuple[tuple[Candidate, ...], ...]
+
+
+@dataclass(frozen=True, eq=False)
+class ForcedExample:
+    """Everything that a pass needs, and what is known of it without the model."""
+
+    source: Source  # of one row
+    sides: dict[str, Side]
+    title: str
+    output: str = ""
+    target: tuple[int, ...] | None = None  # the output's tokens, without START and END; None of a classifier
+    label: int | None = None  # of a classifier
+    labels: dict[str, float] = field(default_factory=dict)
+    picture: UInt8[Tensor, "3 y x"] | None = None
+    tree: Tree | None = None
+
+    @property
+    def reads(self) -> Literal["source", "picture"] | None:
+        """The input that the output is written from; a language model writes from nothing."""
+        return "picture" if isinstance(self.source, Pictures) else "source" if "source" in self.sides else None
+
+    def memory(self, model: Model, rows: int = 1) -> Memory:
+        """Return the encoder's memory, `rows` times."""
+        if isinstance(self.source, Pictures) and self.target is not None:  # nothing attends within a captioner's grid
+            device = self.source.pixels.device
+            return model.encode(self.source).rows(torch.zeros(rows, dtype=torch.long, device=device))
+        return model.encode(repeat_source(self.source, rows))
+
+    def logits(self, model: Model, rows: int = 1, memory: Memory | None = None) -> Float[Tensor, "r n v"]:
+        """Compute the scores of every word at every piece of the output, or of every label, in one pass."""
+        memory = self.memory(model, rows) if memory is None else memory
+        if self.target is None:
+            return to_float32(model.classify(memory))[:, None]
+        read = tokens_of([[START, *self.target]] * rows, next(model.parameters()).device)
+        return to_float32(model.output(model.decode(memory, read)[0]))
+
+    def log_probs(self, model: Model, rows: int = 1, memory: Memory | None = None) -> Float[Tensor, "r n"]:
+        """Compute the log-probability of every piece of the output, END's last, or of the label, in one pass."""
+        return self.pick(self.logits(model, rows, memory))
+
+    def pick(self, logits: Float[Tensor, "r n v"]) -> Float[Tensor, "r n"]:
+        """Pick the output's log-probabilities from the scores of every word."""
+        if self.target is None:
+            assert self.label is not None
+            return logits.log_softmax(-1)[..., self.label]
+        tokens = torch.tensor([[*self.target, END]] * len(logits), device=logits.device)
+        return -F.cross_entropy(logits.transpose(1, 2), tokens, reduction="none")
+
+    def log_prob(self, model: Model) -> float:
+        """Compute the log-probability of the whole output; an ensemble's from the mean probability of every piece."""
+        if isinstance(model, Ensemble):
+            each = torch.stack([self.log_probs(one) for one in model.each]).cpu().double()
+            return float((each.logsumexp(0) - np.log(len(each))).sum())
+        return float(self.log_probs(model).cpu().double().sum())
+
+
+def text_side(
+    tokenizer: Tokenizer, ids: Sequence[int], text: str | None = None, *, start: bool = False, end: bool = False
+) -> Side:
+    """Make the side of a text's pieces, with START before or END after them; words are those of `text`, if known.
+
+    Of a text that was typed an unknown word can still be shown.
+    """
+    words, texts = split_words(tokenizer, ids, text)
+    whole = [START] * start + list(ids) + [END] * end
+    numbered, unknown = (None,) * start + words + (None,) * end, unknown_of(ids, words)
+    return Side(tuple(tokenizer.pieces(whole)), numbered, texts, unknown=unknown)
+
+
+def unknown_of(ids: Sequence[int], words: Sequence[int | None]) -> tuple[int, ...]:
+    """Find the words that have an unknown piece."""
+    pairs = zip(ids, words, strict=True)
+    return tuple(sorted({word for token, word in pairs if token == UNKNOWN and word is not None}))
+
+
+def split_words(
+    tokenizer: Tokenizer, ids: Sequence[int], text: str | None = None
+) -> tuple[tuple[int | None, ...], tuple[str, ...]]:
+    """Return the word of each piece, and the words."""
+    words, texts = tuple(tokenizer.words(ids)), tokenizer.decode(ids).split()
+    typed = [] if text is None else tokenizer.normalise(text).split()
+    texts = typed if len(typed) == len(texts) else texts
+    count = max((word for word in words if word is not None), default=-1) + 1
+    return words, tuple(texts[:count]) + ("",) * (count - len(texts))
+
+
+def document_sides(
+    tokenizer: Tokenizer, row: Sequence[int], typed: Sequence[str] = (), *, ends: bool
+) -> dict[str, Side]:
+    """Make the sides of an encoded document: its pieces, with or without END; its sentences; and the whole.
+
+    `typed` are its sentences as they were written, of which unknown words are shown.
+    """
+    pieces, words, texts, belongs, unknown = list[str](), list[int | None](), list[str](), list[int](), list[int]()
+    lengths = list[int]()  # of the sentences, in words
+    for number, (_, group) in enumerate(itertools.groupby(number_sentences(row), key=lambda pair: pair[0])):
+        ids = [token for _, token in group]
+        own, sentence = split_words(tokenizer, ids[:-1])
+        visible = ids if ends else ids[:-1]
+        pieces += tokenizer.pieces(visible)
+        words += [None if word is None else word + len(texts) for word in own] + [None] * ends
+        unknown += [word + len(texts) for word in unknown_of(ids[:-1], own)]
+        texts += sentence
+        belongs += [number] * len(visible)
+        lengths.append(len(sentence))
+    texts = restore_words(texts, unknown, [word for text in typed for word in tokenizer.normalise(text).split()])
+    starts = itertools.accumulate(lengths, initial=0)
+    sentences = [" ".join(texts[start : start + length]) for start, length in zip(starts, lengths, strict=False)]
+    numbers = tuple(range(len(sentences)))
+    return {
+        "source": Side(tuple(pieces), tuple(words), tuple(texts), sentences=tuple(belongs), unknown=tuple(unknown)),
+        "sentences": Side(tuple(sentences), numbers, tuple(sentences), sentences=numbers),
+        "document": Side(("document",), (0,), ("document",)),
+    }
+
+
+def restore_words(texts: Sequence[str], unknown: Sequence[int], typed: Sequence[str]) -> list[str]:
+    """Restore the unknown words of a document as they were typed, if the other words agree.
+
+    A document may have been cut, and end before what was typed.
+    """
+    strange = set(unknown)
+    agree = len(texts) <= len(typed) and all(
+        word == other for place, (word, other) in enumerate(zip(texts, typed, strict=False)) if place not in strange
+    )
+    return [typed[place] if place in strange else word for place, word in enumerate(texts)] if agree else list(texts)
+
+
+def number_sentences(row: Sequence[int]) -> list[tuple[int, int]]:
+    """Number each token by its sentence; a sentence ends with its END."""
+    before = itertools.accumulate((token == END for token in row), initial=0)
+    return [(int(number), token) for number, token in zip(before, row, strict=False)]
+
+
+def output_sides(tokenizer: Tokenizer, output: list[int], text: str | None) -> dict[str, Side]:
+    """Return the side that is written, END at its end, and the one that is read, START at its beginning."""
+    return {
+        "written": text_side(tokenizer, output, text, end=True),
+        "read": text_side(tokenizer, output, text, start=True),
+    }
+
+
+def search_tree(result: SearchResult, tokenizer: Tokenizer, options: Options) -> Tree | None:
+    """Build the tree of a search that recorded its steps."""
+    if result.steps is None:
+        return None
+    rows = options.nbest if options.sample else options.beam
+    return tree_of(result.steps, result.outputs[0].tokens, tokenizer, rows)
+
+
+def tree_of(
+    steps: Sequence[Sequence[outputs.Candidate]], output: Sequence[int], tokenizer: Tokenizer, beam: int
+) -> Tree:
+    """Build a tree from a search's recorded steps, in pieces; those that lead to `output` are marked."""
+    way, totals, tree_steps = find_path(steps, output), {0: 0.0}, []
+    for number, step in enumerate(steps):
+        pieces = tokenizer.pieces([each.token for each in step])
+        tree_steps.append(
+            tuple(
+                Candidate(
+                    each.parent,
+                    piece,
+                    each.log_prob - totals[each.parent],
+                    each.log_prob,
+                    each.fate,
+                    each.row,
+                    way.get(number) == place,
+                )
+                for place, (each, piece) in enumerate(zip(step, pieces, strict=True))
+            )
+        )
+        totals = {each.row: each.log_prob for each in step if each.row is not None}
+    return Tree(beam, tuple(tree_steps))
+
+
+def find_path(steps: Sequence[Sequence[outputs.Candidate]], output: Sequence[int]) -> dict[int, int]:
+    """Find the index of the candidate that leads to the output, step by step; None where there is none."""
+    if len(output) >= len(steps):
+        return {}
+    rows = [{each.row: place for place, each in enumerate(step) if each.row is not None} for step in steps]
+    for place, last in enumerate(steps[len(output)]):
+        if last.token != END or last.fate != "finished":
+            continue
+        way, parent = {len(output): place}, last.parent
+        for number in range(len(output) - 1, -1, -1):
+            at = rows[number][parent]
+            if steps[number][at].token != output[number]:
+                break
+            way[number], parent = at, steps[number][at].parent
+        else:
+            return way
+    return {}
+
+
+def encode_text(tokenizer: Tokenizer, text: str, name: str, limit: int | None = None) -> list[int]:
+    """Encode a text, or refuse one that cannot be shown."""
+    ids = tokenizer.encode(text)
+    check_length(ids, name)
+    if limit is not None and len(ids) >= limit:
+        raise ArgumentError(f"{name}: {len(ids):,} tokens given, expected fewer than {limit:,}, the model's length")
+    return ids
+
+
+def check_length(ids: list[int], name: str) -> None:
+    """Refuse an empty text, and one too long to show."""
+    if not ids:
+        raise ArgumentError(f"{name}: nothing in it, expected words to look at")
+    if len(ids) > MOST:
+        raise ArgumentError(f"{name}: {len(ids):,} tokens given, expected at most {MOST:,} to look at")
+
+
+def read_pixels(data: DataSettings, item: Item) -> UInt8[Tensor, "3 y x"]:
+    """Read a picture as the model sees it."""
+    read = picture_batches.read_for(data, item) if isinstance(item, str | Path) else item
+    pixels = torch.as_tensor(read)
+    if pixels.ndim != 3 or len(pixels) != 3 or pixels.dtype != torch.uint8:
+        raise ArgumentError(f"item: {pixels.dtype} of {list(pixels.shape)} given, expected bytes [3 height width]")
+    return pixels.cpu()
+
+
+def name_item(item: Item) -> str:
+    """Name a picture by its file, where it has one."""
+    return Path(item).name if isinstance(item, str | Path) else "picture"
+
+
+def repeat_source(source: Source, rows: int) -> Source:
+    """Repeat the one row of a source `rows` times."""
+    if isinstance(source, Pictures):
+        return Pictures(source.pixels.expand(rows, -1, -1, -1))
+    if isinstance(source, Documents):
+        words = Tokens.of(source.words.ids.repeat(rows, 1), source.words.lengths.repeat(rows))
+        return Documents(words, source.sentences.repeat(rows))
+    return Tokens.of(source.ids.repeat(rows, 1), source.lengths.repeat(rows))
+
+
+def to_float32(logits: Tensor) -> Tensor:
+    """Convert logits to float32 at least."""
+    return logits if logits.dtype == torch.float64 else logits.float()
