@@ -95,8 +95,8 @@ def alignment_of(run: TrainedRun, views: Sequence[View]) -> tuple[str | None, in
     heads = heads_of[settings.view]
     if settings.head is not None and settings.head >= heads:
         raise DataError(
-            f"{run.folder / alignment_settings.FILE}: head {settings.head}, expected 0 to {heads - 1} of {settings.view}, "
-            "counted from 0"
+            f"{run.folder / alignment_settings.FILE}: head {settings.head}, expected 0 to {heads - 1} of "
+            f"{settings.view}, counted from 0"
         )
     return settings.view, settings.head, settings.offset
 
