@@ -3,14 +3,9 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from regard.cli import options
 from regard.cli.messages import print_message, print_table
 from regard.cli.options import (
-    CheckpointOption,
-    DeviceOption,
-    EncodingOption,
-    FromOneOption,
-    OutOption,
-    RunArgument,
     file_option,
     flag_option,
     name_option,
@@ -89,19 +84,19 @@ EXAMPLES = (
 @with_languages
 @with_search("beam")
 def align(
-    run: RunArgument,
+    run: options.RunArgument,
     *,
     source: SourceOption = None,
     target: TargetOption = None,
-    encoding: EncodingOption = None,
-    out: OutOption = None,
+    encoding: options.EncodingOption = None,
+    out: options.OutOption = None,
     translations: Annotated[Path | None, file_option("File to write translations to, without --target.")] = None,
     reverse: ReverseOption = None,
     symmetrise: SymmetriseOption = "grow-diag",
     gold: GoldOption = None,
     choose: ChooseOption = None,
     agree: AgreeOption = False,
-    from_one: FromOneOption = False,
+    from_one: options.FromOneOption = False,
     view: ViewOption = None,
     head: HeadOption = None,
     offset: OffsetOption = None,
@@ -111,8 +106,8 @@ def align(
     dependencies: DependenciesOption = False,
     languages: dict[str, str | None],
     search: dict[str, Any],
-    checkpoint: CheckpointOption = "best",
-    device: DeviceOption = "auto",
+    checkpoint: options.CheckpointOption = "best",
+    device: options.DeviceOption = "auto",
 ) -> None:
     """Write word alignments of a parallel text in Pharaoh's format.
 

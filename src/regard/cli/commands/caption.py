@@ -6,16 +6,9 @@ from typing import Annotated, Any
 
 import typer
 
+from regard.cli import options
 from regard.cli.messages import print_message
-from regard.cli.options import (
-    CheckpointOption,
-    DeviceOption,
-    OutOption,
-    RunArgument,
-    ScoresOption,
-    flag_option,
-    with_search,
-)
+from regard.cli.options import flag_option, with_search
 from regard.cli.runs import open_run
 
 EXAMPLES = ("regard caption runs/flickr8k photo.jpg", "regard caption runs/flickr8k photos/ --json -o captions.jsonl")
@@ -23,15 +16,15 @@ EXAMPLES = ("regard caption runs/flickr8k photo.jpg", "regard caption runs/flick
 
 @with_search(without=["precision"], longest="Maximum number of tokens in a caption; default: 60.")
 def caption(
-    run: RunArgument,
+    run: options.RunArgument,
     pictures: Annotated[list[str], typer.Argument(metavar="PICTURE", help="Picture files, or folders of them.")],
     *,
-    out: OutOption = None,
-    scores: ScoresOption = False,
+    out: options.OutOption = None,
+    scores: options.ScoresOption = False,
     as_json: Annotated[bool, flag_option("--json", "Write one JSON object per picture and line.")] = False,
     search: dict[str, Any],
-    checkpoint: CheckpointOption = "best",
-    device: DeviceOption = "auto",
+    checkpoint: options.CheckpointOption = "best",
+    device: options.DeviceOption = "auto",
 ) -> None:
     """Write captions for pictures, with a trained run.
 

@@ -4,16 +4,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from regard.cli import options
 from regard.cli.messages import print_message
-from regard.cli.options import (
-    CheckpointOption,
-    DeviceOption,
-    EncodingOption,
-    OutOption,
-    RunArgument,
-    TextOption,
-    flag_option,
-)
+from regard.cli.options import flag_option
 from regard.cli.runs import open_run, print_unknown_words
 
 if TYPE_CHECKING:
@@ -28,7 +21,7 @@ EXAMPLES = (
 
 
 def classify(
-    run: RunArgument,
+    run: options.RunArgument,
     items: Annotated[
         list[str] | None,
         typer.Argument(
@@ -37,13 +30,13 @@ def classify(
             "picture files, or folders of them.",
         ),
     ] = None,
-    as_text: TextOption = False,
-    encoding: EncodingOption = None,
+    as_text: options.TextOption = False,
+    encoding: options.EncodingOption = None,
     scores: Annotated[bool, flag_option("--scores", "Also write the label's probability, after a tab.")] = False,
     as_json: Annotated[bool, flag_option("--json", "Write one JSON object per line, with all probabilities.")] = False,
-    out: OutOption = None,
-    checkpoint: CheckpointOption = "best",
-    device: DeviceOption = "auto",
+    out: options.OutOption = None,
+    checkpoint: options.CheckpointOption = "best",
+    device: options.DeviceOption = "auto",
 ) -> None:
     """Write the label of each document or picture, with a trained run.
 

@@ -7,22 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from regard.cli import options
 from regard.cli.messages import print_message, print_table, print_text, show_progress
-from regard.cli.options import (
-    SEED,
-    AlternativesOption,
-    BatchTokensOption,
-    CheckpointOption,
-    DeviceOption,
-    JsonOption,
-    LowercaseOption,
-    ReferenceOption,
-    SourceOption,
-    TokenizeOption,
-    name_option,
-    number_option,
-    with_search,
-)
+from regard.cli.options import name_option, number_option, with_search
 from regard.cli.runs import open_run, warn_of_lowercase
 from regard.errors import CommandError
 from regard.io import packs
@@ -61,20 +48,20 @@ def compare(
     a: Annotated[Path, typer.Argument(metavar="A", help="Run folder, or text file of outputs.", show_default=False)],
     b: Compared,
     *,
-    source: SourceOption = None,
-    reference: ReferenceOption = None,
+    source: options.SourceOption = None,
+    reference: options.ReferenceOption = None,
     metrics: MetricsOption = None,
     examples: ExamplesOption = 3,
     resamples: Annotated[int, number_option("Number of bootstrap resamples.", least=1, most=1_000_000)] = 1000,
-    seed: Annotated[int, number_option("Seed of the resamples.", least=0, most=SEED)] = 12345,
-    alternatives: AlternativesOption = False,
-    lowercase: LowercaseOption = False,
-    tokenize: TokenizeOption = "auto",
-    as_json: JsonOption = False,
+    seed: Annotated[int, number_option("Seed of the resamples.", least=0, most=options.SEED)] = 12345,
+    alternatives: options.AlternativesOption = False,
+    lowercase: options.LowercaseOption = False,
+    tokenize: options.TokenizeOption = "auto",
+    as_json: options.JsonOption = False,
     search: dict[str, Any],
-    batch_tokens: BatchTokensOption = None,
-    checkpoint: CheckpointOption = "best",
-    device: DeviceOption = "auto",
+    batch_tokens: options.BatchTokensOption = None,
+    checkpoint: options.CheckpointOption = "best",
+    device: options.DeviceOption = "auto",
 ) -> None:
     """Test whether one of two systems is better than the other.
 
@@ -102,11 +89,11 @@ def compare(
     if metrics is None and runs:
         keys = evaluation.lead_with(next(iter(runs.values())).settings.training.metric, keys)
     first, second = collect_outputs((a, b), runs, items, search, batch_tokens, lowercase)
-    options: dict[str, Any] = {"lowercase": lowercase, "tokenize": tokenize, "resamples": resamples, "seed": seed}
-    options["examples"] = examples
+    how: dict[str, Any] = {"lowercase": lowercase, "tokenize": tokenize, "resamples": resamples, "seed": seed}
+    how["examples"] = examples
     for note in notes:  # below no error of a run
         print_message(note)
-    comparison = compare_outputs(first, second, items.sources or [], items.references, keys, **options)
+    comparison = compare_outputs(first, second, items.sources or [], items.references, keys, **how)
     if as_json:
         print(json.dumps({"a": str(a), "b": str(b), **comparison.table()}, ensure_ascii=False, allow_nan=False))
     else:

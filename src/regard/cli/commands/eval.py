@@ -6,28 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from regard.cli import options
 from regard.cli.messages import print_message, print_report, show_progress
-from regard.cli.options import (
-    AlternativesOption,
-    BatchTokensOption,
-    CheckpointOption,
-    DeviceOption,
-    EncodingOption,
-    EngineOption,
-    FromOneOption,
-    JsonOption,
-    LowercaseOption,
-    MetricsOption,
-    QuantizeOption,
-    ReferenceOption,
-    SourceOption,
-    TokenizeOption,
-    file_option,
-    folder_option,
-    out_option,
-    with_languages,
-    with_search,
-)
+from regard.cli.options import file_option, folder_option, out_option, with_languages, with_search
 from regard.cli.runs import check_served, open_run, warn_of_lowercase
 from regard.errors import CommandError
 from regard.io import encode_inputs
@@ -61,8 +42,8 @@ MOST = 12  # lines about what is left out
 def eval(
     runs: RunsArgument = None,
     *,
-    source: SourceOption = None,
-    reference: ReferenceOption = None,
+    source: options.SourceOption = None,
+    reference: options.ReferenceOption = None,
     hypothesis: Annotated[Path | None, file_option("Text file of outputs to score, instead of translating.")] = None,
     documents: Annotated[Path | None, file_option("TSV or CSV file of labelled documents, for a classifier.")] = None,
     images: Annotated[Path | None, folder_option("Folder of pictures, for a run that reads them.")] = None,
@@ -70,22 +51,22 @@ def eval(
     labels: Labels = None,
     names: Names = None,
     gold: GoldOption = None,
-    from_one: FromOneOption = False,
-    encoding: EncodingOption = None,
-    metrics: MetricsOption = None,
-    alternatives: AlternativesOption = False,
-    lowercase: LowercaseOption = False,
-    tokenize: TokenizeOption = "auto",
+    from_one: options.FromOneOption = False,
+    encoding: options.EncodingOption = None,
+    metrics: options.MetricsOption = None,
+    alternatives: options.AlternativesOption = False,
+    lowercase: options.LowercaseOption = False,
+    tokenize: options.TokenizeOption = "auto",
     out: Annotated[Path | None, out_option("File to write the outputs to.")] = None,
     plot: PlotOption = None,
-    as_json: JsonOption = False,
+    as_json: options.JsonOption = False,
     languages: dict[str, str | None],
     search: dict[str, Any],
-    batch_tokens: BatchTokensOption = None,
-    checkpoint: CheckpointOption = "best",
-    device: DeviceOption = "auto",
-    engine: EngineOption = "regard",
-    quantize: QuantizeOption = None,
+    batch_tokens: options.BatchTokensOption = None,
+    checkpoint: options.CheckpointOption = "best",
+    device: options.DeviceOption = "auto",
+    engine: options.EngineOption = "regard",
+    quantize: options.QuantizeOption = None,
 ) -> None:
     """Measure a run, or the output of any program, on a test set.
 

@@ -6,12 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from regard.cli import options
 from regard.cli.messages import print_message
 from regard.cli.options import (
-    CheckpointOption,
-    DeviceOption,
-    RunArgument,
-    TextOption,
     file_option,
     flag_option,
     number_option,
@@ -79,11 +76,11 @@ FORMATS = ("html", "png", "svg", "pdf")
 @with_languages
 @with_search(without=["nbest", "precision"])
 def look(
-    run: RunArgument,
+    run: options.RunArgument,
     items: ItemsArgument = None,
     *,
     target: TargetOption = None,
-    as_text: TextOption = False,
+    as_text: options.TextOption = False,
     out: OutOption = None,
     format: FormatOption = None,
     against: AgainstOption = None,
@@ -98,8 +95,8 @@ def look(
     count: CountOption = 10,
     languages: dict[str, str | None],
     search: dict[str, Any],
-    checkpoint: CheckpointOption = "best",
-    device: DeviceOption = "auto",
+    checkpoint: options.CheckpointOption = "best",
+    device: options.DeviceOption = "auto",
 ) -> None:
     """Show what a trained run looked at, on a page or in a picture.
 

@@ -3,17 +3,8 @@
 import shlex
 from typing import Annotated, Any
 
-from regard.cli.options import (
-    CheckpointOption,
-    DeviceOption,
-    JsonLinesOption,
-    OutOption,
-    RunsArgument,
-    flag_option,
-    number_option,
-    text_option,
-    with_search,
-)
+from regard.cli import options
+from regard.cli.options import flag_option, number_option, text_option, with_search
 from regard.cli.runs import open_run
 
 EXAMPLES = ("regard sample runs/german --count 5", 'regard sample runs/german --prefix "der Hund" --temperature 0.8')
@@ -23,16 +14,16 @@ EXAMPLES = ("regard sample runs/german --count 5", 'regard sample runs/german --
     "temperature", "top_k", "top_p", "seed", "longest", longest="Maximum number of tokens in a text; default: 100."
 )
 def sample(
-    runs: RunsArgument,
+    runs: options.RunsArgument,
     *,
     count: Annotated[int, number_option("Number of texts to write.", least=1, most=1_000_000)] = 1,
     prefix: Annotated[str, text_option("Text that every output continues.")] = "",
     search: dict[str, Any],
     scores: Annotated[bool, flag_option("--scores", "Also write the log-probability, after a tab.")] = False,
-    as_json: JsonLinesOption = False,
-    out: OutOption = None,
-    checkpoint: CheckpointOption = "best",
-    device: DeviceOption = "auto",
+    as_json: options.JsonLinesOption = False,
+    out: options.OutOption = None,
+    checkpoint: options.CheckpointOption = "best",
+    device: options.DeviceOption = "auto",
 ) -> None:
     """Sample texts from a language model, one per line.
 

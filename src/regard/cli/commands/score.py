@@ -4,19 +4,9 @@ import math
 import sys
 from typing import Annotated
 
+from regard.cli import options
 from regard.cli.messages import print_message
-from regard.cli.options import (
-    CheckpointOption,
-    DeviceOption,
-    EncodingOption,
-    JsonLinesOption,
-    OutOption,
-    RunsArgument,
-    TextOption,
-    flag_option,
-    text_option,
-    with_languages,
-)
+from regard.cli.options import flag_option, text_option, with_languages
 from regard.cli.runs import open_run, print_unknown_words
 
 SourceOption = Annotated[
@@ -34,21 +24,21 @@ EXAMPLES = (
 
 @with_languages
 def score(
-    runs: RunsArgument,
+    runs: options.RunsArgument,
     *,
     source: SourceOption = None,
     target: TargetOption = None,
-    as_text: TextOption = False,
-    encoding: EncodingOption = None,
+    as_text: options.TextOption = False,
+    encoding: options.EncodingOption = None,
     tokens: Annotated[bool, flag_option("--tokens", "Also write the tokens and the log-probability of each.")] = False,
     normalise: Annotated[
         bool, flag_option("--normalise", "Divide by the number of tokens, including the end of the text.")
     ] = False,
     languages: dict[str, str | None],
-    as_json: JsonLinesOption = False,
-    out: OutOption = None,
-    checkpoint: CheckpointOption = "best",
-    device: DeviceOption = "auto",
+    as_json: options.JsonLinesOption = False,
+    out: options.OutOption = None,
+    checkpoint: options.CheckpointOption = "best",
+    device: options.DeviceOption = "auto",
 ) -> None:
     """Write the log-probability of each target given its source.
 

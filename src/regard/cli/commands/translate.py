@@ -6,25 +6,9 @@ from typing import Annotated, Any
 
 import typer
 
+from regard.cli import options
 from regard.cli.messages import print_message
-from regard.cli.options import (
-    BatchTokensOption,
-    CheckpointOption,
-    DeviceOption,
-    EncodingOption,
-    EngineOption,
-    JsonLinesOption,
-    OutOption,
-    QuantizeOption,
-    RunArgument,
-    ScoresOption,
-    TextOption,
-    file_option,
-    flag_option,
-    text_option,
-    with_languages,
-    with_search,
-)
+from regard.cli.options import file_option, flag_option, text_option, with_languages, with_search
 from regard.cli.runs import (
     check_engine,
     check_folders,
@@ -75,15 +59,15 @@ EXAMPLES = (
 @with_languages
 @with_search()
 def translate(
-    run: RunArgument,
+    run: options.RunArgument,
     more: MoreArgument = None,
     *,
-    as_text: TextOption = False,
-    encoding: EncodingOption = None,
-    out: OutOption = None,
-    scores: ScoresOption = False,
+    as_text: options.TextOption = False,
+    encoding: options.EncodingOption = None,
+    out: options.OutOption = None,
+    scores: options.ScoresOption = False,
     alignment: AlignmentOption = False,
-    as_json: JsonLinesOption = False,
+    as_json: options.JsonLinesOption = False,
     split: SplitOption = None,
     coverage: CoverageOption = None,
     prefix: Annotated[str | None, text_option("Text that every output begins with.")] = None,
@@ -91,11 +75,11 @@ def translate(
     replace_unknown: ReplaceUnknownOption = False,
     languages: dict[str, str | None],
     search: dict[str, Any],
-    checkpoint: CheckpointOption = "best",
-    device: DeviceOption = "auto",
-    batch_tokens: BatchTokensOption = None,
-    engine: EngineOption = "regard",
-    quantize: QuantizeOption = None,
+    checkpoint: options.CheckpointOption = "best",
+    device: options.DeviceOption = "auto",
+    batch_tokens: options.BatchTokensOption = None,
+    engine: options.EngineOption = "regard",
+    quantize: options.QuantizeOption = None,
 ) -> None:
     """Translate texts, or files line by line, with a trained run.
 
