@@ -8,9 +8,11 @@ import torch
 
 from regard.data import Tokenizers, generate, train
 from regard.inspection import exhibit_of
-from regard.inspection.collect.exhibit import Exhibit, View
+from regard.inspection.collect.exhibit import Ablation, Exhibit, View, Walk
 from regard.inspection.collect.forward_pass import ForwardPass, force, watch_forward
+from regard.inspection.collect.from_run import ablation_of
 from regard.inspection.collect.views import views_of
+from regard.inspection.collect.walk import Which, vocabulary_of, walk_of
 from regard.models import KINDS
 from regard.run import Run
 from regard.tasks import build_model, read_settings
@@ -148,3 +150,17 @@ SHORT = {"longest": 7, "beam": 3}
 def exhibit_of_subject(name: str, **options: Any) -> Exhibit:
     """What is collected of a run's own item, by a short search."""
     return exhibit_of(subject(name), item_of(name), **{**SHORT, **options})
+
+
+def walk(run: Run, item: Any, target: str | None = None, view=None, head=None, row=None, word=None, **options) -> Walk:
+    """One row of a view through its attention and on to a word; `options` are those of the search."""
+    forward = watch_forward(run.model, force(run, item, target=target, tree=False, **options), record=True)
+    return walk_of(forward, views_of(forward, run.settings.kind), Which(view, head, row, word), vocabulary_of(run))
+
+
+def ablate(run: Run, item: Any, **options: Any) -> Ablation:
+    """How much each head contributes to what a search with these options writes."""
+    forced = force(run, item, tree=False, **options)
+    views = views_of(watch_forward(run.model, forced), run.settings.kind)
+    with torch.no_grad():
+        return ablation_of(run.model, forced, views)

@@ -15,8 +15,8 @@ from regard.decoding import Options, search, tokens_of
 from regard.errors import ArgumentError, CheckpointError, ConfigError, MissingExtraError
 from regard.run import Run, load
 from regard.serving.engine import HOST_BUDGET
-from regard.serving.engine_process import Order, Plan, Ready, Report, portable, serve, watch_parent
 from regard.serving.models import open_run
+from regard.serving.process_worker import Order, Plan, Ready, Report, portable, serve, watch_parent
 
 (FOLDER,) = stored("transformer")
 ENDLESS = Options(beam=1, shortest=1000, longest=1000)

@@ -17,10 +17,9 @@ from regard.errors import ArgumentError, CheckpointError
 from regard.run import Run, load
 from regard.serving import process_worker
 from regard.serving.engine import HOST_BUDGET
-from regard.serving.engine_process import Plan, serve
 from regard.serving.jobs import Job, WaitingLine
 from regard.serving.models import open_run
-from regard.serving.process_worker import ProcessWorker
+from regard.serving.process_worker import Plan, ProcessWorker, serve
 from regard.serving.worker import Counters, Worker, WorkerError
 
 (FOLDER,) = stored("transformer")

@@ -206,7 +206,7 @@ def test_alignments_are_those_of_the_run(run):
     ids = run.tokenizers.source.encode_batch(TEXTS)
     outputs = [search(run.model, tokens_of([each]), Options(longest=4))[0].outputs for each in ids]
     expected = list(run.stream(TEXTS, longest=4, alignment=True))
-    found = call(list_alignments, run, given=(TEXTS, ids, outputs, True, False))
+    found = call(list_alignments, run, texts=TEXTS, sources=ids, outputs=outputs, wanted=(True, False))
     assert [[each.alignment for each in row] for row in found] == [[each.alignment for each in row] for row in expected]
     assert [row[0].text for row in found] == [row[0].text for row in expected]
 

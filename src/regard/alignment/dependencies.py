@@ -53,15 +53,11 @@ class DependencyTable:
     fixed: str
 
 
-def phrasebook_examples(data: DataSettings) -> list[Example]:
-    """Examples with the heads of their words, in the languages of a run that was trained on the phrasebook."""
-    pair = data.pair if data.builtin == "phrasebook" else "en-de"
-    return list(generate("phrasebook", EXAMPLES, split="test", pair=pair, edition=data.builtin_edition))
-
-
 def dependency_tables(model: Model, tokenizers: Tokenizers, data: DataSettings) -> list[DependencyTable]:
     """A table for each side of the share of words that look at their head, on the phrasebook."""
-    examples, tables = phrasebook_examples(data), list[DependencyTable]()
+    pair = data.pair if data.builtin == "phrasebook" else "en-de"  # the languages of a run that was trained on it
+    examples = list(generate("phrasebook", EXAMPLES, split="test", pair=pair, edition=data.builtin_edition))
+    tables = list[DependencyTable]()
     shares_by_head = measure_dependencies(model, tokenizers, examples)
     for side in dict.fromkeys(each.side for each in shares_by_head):
         own = [each for each in shares_by_head if each.side == side]

@@ -16,7 +16,7 @@ from typing import Any
 from regard.data import Tokenizer, sentence_split
 from regard.decoding import Options, Output, file_translation
 from regard.errors import RegardError
-from regard.serving.requests import ApiError
+from regard.serving.requests import ApiError, InvalidValueError
 from regard.tasks import Translation, to_translation
 
 
@@ -143,7 +143,7 @@ def check_pairs(texts: Sequence[str], targets: Sequence[str]) -> None:
     """Refuse lists of other lengths."""
     if len(texts) != len(targets):
         message = f"targets: {len(targets)} given, expected one for each of {len(texts)} texts"
-        raise ApiError(422, "invalid_value", message, "targets")
+        raise InvalidValueError(message, "targets")
 
 
 def as_table(output: Translation) -> dict[str, Any]:
@@ -180,7 +180,7 @@ def error_of(error: Exception) -> ApiError | None:
         return error
     if isinstance(error, RegardError):
         name = str(error).partition(":")[0]
-        return ApiError(422, "invalid_value", str(error), name if name.replace("_", "").isalnum() else None)
+        return InvalidValueError(str(error), name if name.replace("_", "").isalnum() else None)
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
         return ApiError(
             503, "out_of_memory", "out of memory; send less at once, or try again", headers={"Retry-After": "5"}

@@ -77,7 +77,7 @@ def make_app(service: Service) -> Guard | CORSMiddleware:
         parsed, _, given = await read(request, requests.SampleRequest)
         if parsed.count > settings.texts:
             message = f"count: {parsed.count:,} given, expected at most {settings.texts:,} on this server"
-            raise requests.ApiError(422, "invalid_value", message, "count")
+            raise requests.InvalidValueError(message, "count")
         if parsed.stream:
             return await stream(service, service.sample_stream(parsed, given))
         return await finish(service, request, service.sample(parsed, given))
@@ -111,8 +111,7 @@ def make_app(service: Service) -> Guard | CORSMiddleware:
                 parsed, _ = requests.parse_request(requests.CaptionRequest, table, settings)
                 model = service.pick(parsed.model, "classify")
                 if model.run.settings.data.reads != "pictures":
-                    message = f"{model.name}: reads texts, expected JSON with texts"
-                    raise requests.ApiError(422, "invalid_value", message, "texts")
+                    raise requests.InvalidValueError(f"{model.name}: reads texts, expected JSON with texts", "texts")
 
                 async def label() -> dict[str, Any]:
                     return await service.classify(model.name, await service.decode(model, files))
@@ -122,9 +121,7 @@ def make_app(service: Service) -> Guard | CORSMiddleware:
         require_texts(parsed.texts)
         model = service.pick(parsed.model, "classify")
         if model.run.settings.data.reads == "pictures":
-            raise requests.ApiError(
-                422, "invalid_value", f"{model.name}: reads pictures, expected them uploaded", "texts"
-            )
+            raise requests.InvalidValueError(f"{model.name}: reads pictures, expected them uploaded", "texts")
         return await finish(service, request, service.classify(model.name, parsed.texts))
 
     @app.post("/v1/caption", **describe_route("caption", requests.CaptionRequest, settings))
@@ -197,7 +194,7 @@ def options_given(table: dict[str, Any], options: Options) -> dict[str, Any]:
 def require_texts(texts: tuple[str, ...]) -> None:
     """Refuse a request without texts."""
     if not texts:
-        raise requests.ApiError(422, "invalid_value", "texts: missing, expected a list of texts", "texts")
+        raise requests.InvalidValueError("texts: missing, expected a list of texts", "texts")
 
 
 async def finish(service: Service, request: Request, work: Coroutine[Any, Any, dict[str, Any]]) -> Response:
@@ -303,29 +300,26 @@ async def read_upload(request: Request, service: Service) -> tuple[dict[str, Any
     except HTTPException as error:
         if "files" in error.detail.lower():
             message = f"pictures: more than {settings.pictures + 1} given, expected at most {settings.pictures}"
-            raise requests.ApiError(413, "too_large", message, "pictures") from None
+            raise requests.TooLargeError(message, "pictures") from None
         raise
     files: list[tuple[str, Any]] = []
     table: dict[str, Any] = {}
     for name, value in form.multi_items():
         if not isinstance(value, UploadFile):
             if name in table:
-                raise requests.ApiError(
-                    422, "invalid_value", f"{name[:80]}: given twice, expected one value", name[:80]
-                )
+                raise requests.InvalidValueError(f"{name[:80]}: given twice, expected one value", name[:80])
             table[name] = read_field(str(value))
             continue
         if name != "pictures":
-            raise requests.ApiError(422, "invalid_value", f"{name[:80]}: no such part, expected pictures", name[:80])
+            raise requests.InvalidValueError(f"{name[:80]}: no such part, expected pictures", name[:80])
         if (value.size or 0) > settings.picture_bytes:
             message = f"pictures: {value.size:,} bytes given, expected at most {settings.picture_bytes:,} a picture"
-            raise requests.ApiError(413, "too_large", message, "pictures")
+            raise requests.TooLargeError(message, "pictures")
         files.append((f"pictures[{len(files)}]", value.file))
     if not files:
-        raise requests.ApiError(422, "invalid_value", "pictures: missing, expected at least one file", "pictures")
+        raise requests.InvalidValueError("pictures: missing, expected at least one file", "pictures")
     if len(files) > settings.pictures:
-        message = f"pictures: {len(files)} given, expected at most {settings.pictures}"
-        raise requests.ApiError(413, "too_large", message, "pictures")
+        raise requests.TooLargeError(f"pictures: {len(files)} given, expected at most {settings.pictures}", "pictures")
     return table, files
 
 

@@ -17,7 +17,7 @@ from regard.serving.connection import REFUSAL
 from regard.serving.libretranslate.errors import FAULT as PROTOCOL_FAULT
 from regard.serving.libretranslate.errors import ProtocolError, is_open_path, is_protocol_path, to_protocol
 from regard.serving.page import FRAME, PAGE
-from regard.serving.requests import ApiError
+from regard.serving.requests import ApiError, TooLargeError
 from regard.serving.service import Service
 
 Message = MutableMapping[str, Any]
@@ -155,7 +155,7 @@ class Guard:
         most = settings.body_bytes
         if path in UPLOADS and headers.get("content-type", "").lower().startswith("multipart/"):
             most += settings.pictures * settings.picture_bytes
-        error = ApiError(413, "too_large", f"the body is larger than {most:,} bytes, the most that is allowed")
+        error = TooLargeError(f"the body is larger than {most:,} bytes, the most that is allowed")
         length = headers.get("content-length", "")
         if length.isdecimal() and (len(length) > 18 or int(length) > most):
             raise error

@@ -164,12 +164,14 @@ class ServedModel:
         """Say what the model is: what `GET /v1/models` answers."""
         given = dict(each.split("=", 1) for each in self.settings.languages).get(self.name)
         languages = language_tags.languages_of(run.settings.data, given) if run.can("translate") else None
+        aligns = bool(first_model(run.model).cross_attentions)
         return {
             "name": self.name,
             "task": run.settings.task,
             "kind": run.settings.kind,
             "reads": "pictures" if run.settings.data.reads == "pictures" else "texts",
-            "actions": actions_of(run),
+            # What its task can do, without aligning where no attention leads to the source.
+            "actions": [each for each in run.task.actions if aligns or each != "align"],
             "languages": None if languages is None else {"source": languages[0], "targets": list(languages[1])},
             "known_languages": describe_languages(run),
             "split": run.sentence_share.single if run.can("translate") else None,
@@ -211,12 +213,6 @@ def worker_class(workers: str, device: str) -> type[Worker] | type[ProcessWorker
     if workers == "process" and sys.platform == "win32":
         raise ConfigError("workers", "process given, expected thread or auto: there are no such processes on Windows")
     return ProcessWorker if workers == "process" else Worker
-
-
-def actions_of(run: Run) -> list[str]:
-    """What can be asked of a run: what its task can do, without aligning where no attention leads to the source."""
-    aligns = bool(first_model(run.model).cross_attentions)
-    return [action for action in run.task.actions if aligns or action != "align"]
 
 
 def versions(folders: Sequence[str]) -> tuple[str, ...]:

@@ -23,7 +23,7 @@ from regard.decoding import SearchResult
 from regard.run import Run
 from regard.serving.jobs import BULK, Job, Update
 from regard.serving.models import NONE, Languages, ServedModel
-from regard.serving.requests import ApiError
+from regard.serving.requests import ApiError, InvalidValueError
 from regard.serving.settings import ServeSettings
 from regard.serving.worker import call_between
 
@@ -180,7 +180,7 @@ class ModelRegistry:
             return able[0]
         names = ", ".join(model.name for model in able)
         problem = f"model: missing, expected one of {names}" if able else f"no model that is served can {actions[0]}"
-        raise ApiError(422, "invalid_value", problem, "model")
+        raise InvalidValueError(problem, "model")
 
     def admit(self, model: ServedModel, jobs: int) -> None:
         """Refuse jobs that would wait behind too many others, or for a worker that is gone."""

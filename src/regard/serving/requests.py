@@ -45,6 +45,20 @@ class ApiError(RegardError):
         return {"error": {"code": self.code, "message": str(self), "field": self.field}}
 
 
+class InvalidValueError(ApiError):
+    """A field with a value that cannot be used."""
+
+    def __init__(self, message: str, field: str | None = None):
+        super().__init__(422, "invalid_value", message, field)
+
+
+class TooLargeError(ApiError):
+    """A request, or a field of one, that is larger than the server allows."""
+
+    def __init__(self, message: str, field: str | None = None):
+        super().__init__(413, "too_large", message, field)
+
+
 @dataclass(frozen=True)
 class ModelRequest:
     """A request for one of the models that are served."""
@@ -141,7 +155,7 @@ def read_json(body: bytes) -> dict[str, Any]:
     except ValueError as error:  # of its grammar, its encoding, or a number that is too long
         raise ApiError(400, "invalid_json", f"the body is not JSON: {error}") from None
     if not isinstance(table, dict):
-        raise ApiError(422, "invalid_value", f"{show_value(table)} given, expected a JSON object")
+        raise InvalidValueError(f"{show_value(table)} given, expected a JSON object")
     return table
 
 
@@ -162,8 +176,7 @@ def parse_request(cls: type[T], table: Mapping[str, Any], settings: ServeSetting
     names = [each.name for each in dataclasses.fields(cls)] + (list(SEARCH) if searches else [])  # type: ignore[arg-type]
     for name in table:
         if name not in names:
-            message = f"{shorten(name)}: no such field{suggestion(name, names)}"
-            raise ApiError(422, "invalid_value", message, shorten(name))
+            raise InvalidValueError(f"{shorten(name)}: no such field{suggestion(name, names)}", shorten(name))
     own = {name: value for name, value in table.items() if not (searches and name in SEARCH)}
     texts: dict[str, str | tuple[str, ...]] = {
         name: check_texts(name, own.pop(name), settings) for name in LISTS if name in own and has(cls, name)
@@ -174,12 +187,13 @@ def parse_request(cls: type[T], table: Mapping[str, Any], settings: ServeSetting
     total = sum(len(value) if isinstance(value, str) else sum(map(len, value)) for value in texts.values())
     if total > settings.characters:
         message = f"texts: {total:,} characters given, expected at most {settings.characters:,} in a request"
-        raise ApiError(413, "too_large", message, "texts")
+        raise TooLargeError(message, "texts")
     try:
-        request = parse(cls, {**own, **texts_free(cls, texts)})
+        # Texts are checked by themselves: a configuration's are shorter.
+        request = parse(cls, own | {name: "text" if isinstance(each, str) else [] for name, each in texts.items()})
         options = parse(Options, {name: value for name, value in table.items() if searches and name in SEARCH})
     except ConfigError as error:
-        raise ApiError(422, "invalid_value", str(error), error.key) from None
+        raise InvalidValueError(str(error), error.key) from None
     check_options(options, settings)
     return dataclasses.replace(request, **texts), options  # type: ignore[type-var]
 
@@ -187,11 +201,6 @@ def parse_request(cls: type[T], table: Mapping[str, Any], settings: ServeSetting
 def shorten(name: str) -> str:
     """Shorten what may be very long, and leave out what is no text."""
     return name[:80].encode("utf-8", "replace").decode()
-
-
-def texts_free(cls: type, texts: Mapping[str, Any]) -> dict[str, Any]:
-    """Stand-ins for texts, which are checked by themselves: a configuration's are shorter."""
-    return {name: "text" if isinstance(value, str) else [] for name, value in texts.items() if has(cls, name)}
 
 
 def has(cls: type, name: str) -> bool:
@@ -202,22 +211,22 @@ def has(cls: type, name: str) -> bool:
 def check_texts(name: str, value: Any, settings: ServeSettings) -> tuple[str, ...]:
     """Check a list of texts."""
     if not isinstance(value, list):
-        raise ApiError(422, "invalid_value", f"{name}: {show_value(value)} given, expected a list of texts", name)
+        raise InvalidValueError(f"{name}: {show_value(value)} given, expected a list of texts", name)
     if len(value) > settings.texts:
-        raise ApiError(413, "too_large", f"{name}: {len(value):,} given, expected at most {settings.texts:,}", name)
+        raise TooLargeError(f"{name}: {len(value):,} given, expected at most {settings.texts:,}", name)
     return tuple(check_text(f"{name}[{number}]", text) for number, text in enumerate(value))
 
 
 def check_text(name: str, value: Any) -> str:
     """Check a text: half of a pair of surrogates is no character."""
     if not isinstance(value, str):
-        raise ApiError(422, "invalid_value", f"{name}: {show_value(value)} given, expected a text", name)
+        raise InvalidValueError(f"{name}: {show_value(value)} given, expected a text", name)
     try:
         value.encode()
     except UnicodeEncodeError as error:
         code = f"U+{ord(value[error.start]):04X}"
         message = f"{name}: a lone surrogate, {code}, at character {error.start + 1:,}; expected Unicode text"
-        raise ApiError(422, "invalid_value", message, name) from None
+        raise InvalidValueError(message, name) from None
     return value
 
 
@@ -228,8 +237,7 @@ def check_options(options: Options, settings: ServeSettings) -> None:
     for name, limit in most.items():
         value = getattr(options, name)
         if value is not None and value > limit:
-            message = f"{name}: {value:,} given, expected at most {limit:,} on this server"
-            raise ApiError(422, "invalid_value", message, name)
+            raise InvalidValueError(f"{name}: {value:,} given, expected at most {limit:,} on this server", name)
 
 
 SEARCHING = (TranslateRequest, SampleRequest, CaptionRequest, LookRequest)  # requests with the options of the search
@@ -300,10 +308,7 @@ def log_texts(path: str, table: dict[str, Any]) -> None:
 def hide_keys(value: Any) -> Any:
     """A value without what stands under the name of a key."""
     if isinstance(value, dict):
-        return {name: HIDDEN if is_secret(name) else hide_keys(each) for name, each in value.items()}
+        shown = ("output_tokens", "tokens")  # options of the search are no keys
+        secret = {name for name in value if SECRET.search(name) is not None and name not in shown}
+        return {name: HIDDEN if name in secret else hide_keys(each) for name, each in value.items()}
     return [hide_keys(each) for each in value] if isinstance(value, list | tuple) else value
-
-
-def is_secret(name: str) -> bool:
-    """Return whether a field of this name may hold a key; options of the search do not."""
-    return SECRET.search(name) is not None and name not in ("output_tokens", "tokens")

@@ -2,7 +2,7 @@
 
 import asyncio
 import functools
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ from regard.data import picture_batches
 from regard.decoding import Options, SearchResult
 from regard.errors import ArgumentError
 from regard.run import Run
+from regard.serving import requests
 from regard.serving.answers import (
     SplitText,
     add_unknown,
@@ -24,7 +25,6 @@ from regard.serving.answers import (
 from regard.serving.jobs import Job
 from regard.serving.models import NONE, Languages, ServedModel
 from regard.serving.registry import ModelRegistry, Pending
-from regard.serving.requests import AlignRequest, ApiError, LookRequest, SampleRequest, ScoreRequest, TranslateRequest
 from regard.serving.worker import collect_page, list_alignments, list_links, score_tokens
 from regard.tasks import Classified, Translation, language_model, to_translation, to_translations, translate
 
@@ -37,14 +37,14 @@ class Service(ModelRegistry):
 
     # ---- translations
 
-    async def translate(self, request: TranslateRequest, options: Options) -> dict[str, Any]:
+    async def translate(self, request: requests.TranslateRequest, options: Options) -> dict[str, Any]:
         """Translate texts."""
         model, texts, jobs, sources = await self.prepare(request, options)
         results = await self.search(model, jobs)
         return await self.complete(model, request, options, texts, sources, results)
 
     async def translate_stream(
-        self, request: TranslateRequest, options: Options
+        self, request: requests.TranslateRequest, options: Options
     ) -> AsyncIterator[tuple[str, dict[str, Any]]]:
         """Translate texts: events of what is certain so far, and then the whole answer."""
         model, texts, jobs, sources = await self.prepare(request, options)
@@ -73,14 +73,14 @@ class Service(ModelRegistry):
             raise
 
     async def prepare(
-        self, request: TranslateRequest, options: Options
+        self, request: requests.TranslateRequest, options: Options
     ) -> tuple[ServedModel, list[SplitText], list[Job], list[list[int]]]:
         """Split texts into sentences, and make a job of each."""
         if not request.texts:
-            raise ApiError(422, "invalid_value", "texts: missing, expected a list of texts", "texts")
+            raise requests.InvalidValueError("texts: missing, expected a list of texts", "texts")
         if request.prefixes and len(request.prefixes) != len(request.texts):
             message = f"prefixes: {len(request.prefixes)} given, expected one for each of {len(request.texts)} texts"
-            raise ApiError(422, "invalid_value", message, "prefixes")
+            raise requests.InvalidValueError(message, "prefixes")
         model = self.pick(request.model, "translate")
         run = model.run_between(request.languages)
         if options.precision == "bf16" and model.device_type != "cuda":
@@ -113,7 +113,7 @@ class Service(ModelRegistry):
     async def complete(
         self,
         model: ServedModel,
-        request: TranslateRequest,
+        request: requests.TranslateRequest,
         options: Options,
         texts: Sequence[SplitText],
         sources: Sequence[list[int]],
@@ -129,14 +129,11 @@ class Service(ModelRegistry):
                 answers = await self.apart(len(outputs), write_texts, texts, outputs, target, options)
                 return {"model": model.name, "results": add_unknown(answers, unknown)}
             if attended:
-                pieces, translations = [piece for each in texts for piece in each.texts], []
+                pieces = [piece for each in texts for piece in each.texts]
                 wanted = request.alignment, request.replace_unknown, request.alignment or request.coverage
-                for first in range(0, len(pieces), PAIRS):
-                    some = slice(first, first + PAIRS)
-
-                    given = pieces[some], sources[some], outputs[some], *wanted
-                    aligned = functools.partial(list_alignments, given=given)
-                    translations += await self.call(model, aligned, request.languages)
+                align = functools.partial(list_alignments, wanted=wanted)
+                lists = {"texts": pieces, "sources": sources, "outputs": outputs}
+                translations = await self.call_in_parts(model, align, request.languages, **lists)
             else:
                 translations = await self.apart(len(outputs), to_translations, outputs, target)
             if request.scores:
@@ -153,26 +150,33 @@ class Service(ModelRegistry):
     ) -> list[list[Translation]]:
         """Add the log-probability of every token, by teacher forcing."""
         pairs = [(i, j) for i, each in enumerate(outputs) for j, output in enumerate(each) if sources[i]]
-        log_probs: dict[tuple[int, int], tuple[float, ...]] = {}
         target = model.run.tokenizers.target
 
         def visible(pair: tuple[int, int], scores: Sequence[float]) -> tuple[float, ...]:
             flags = target.are_visible(outputs[pair[0]][pair[1]].tokens)
             return tuple(score for score, flag in zip(scores, flags, strict=False) if flag)
 
-        for first in range(0, len(pairs), PAIRS):
-            some = pairs[first : first + PAIRS]
-            given, written = [sources[i] for i, _ in some], [outputs[i][j].tokens for i, j in some]
-            scored = await self.call(model, functools.partial(score_tokens, sources=given, targets=written))
-            log_probs |= {pair: visible(pair, each.tokens) for pair, each in zip(some, scored, strict=True)}
+        given, written = [sources[i] for i, _ in pairs], [outputs[i][j].tokens for i, j in pairs]
+        scored = await self.call_in_parts(model, score_tokens, sources=given, targets=written)
+        log_probs = {pair: visible(pair, each.tokens) for pair, each in zip(pairs, scored, strict=True)}
         return [
             [replace_scores(output, log_probs.get((i, j), ())) for j, output in enumerate(each)]
             for i, each in enumerate(translations)
         ]
 
+    async def call_in_parts(
+        self, model: ServedModel, function: Callable[..., Any], languages: Languages = NONE, **lists: Sequence[Any]
+    ) -> list[Any]:
+        """Have a worker call a function for some items of each list at a time, between two steps of searches."""
+        results = []
+        for first in range(0, len(next(iter(lists.values()))), PAIRS):
+            some = {name: list(each[first : first + PAIRS]) for name, each in lists.items()}
+            results += await self.call(model, functools.partial(function, **some), languages)
+        return results
+
     # ---- other actions
 
-    def sampling(self, request: SampleRequest, table: Mapping[str, Any]) -> tuple[ServedModel, list[Job]]:
+    def sampling(self, request: requests.SampleRequest, table: Mapping[str, Any]) -> tuple[ServedModel, list[Job]]:
         """The jobs of a request for samples."""
         model = self.pick(request.model, "sample")
         limit = model.run.model.limit
@@ -182,13 +186,13 @@ class Service(ModelRegistry):
         # A source is not looked at; the number in it gives each text random numbers of its own.
         return model, [Job([number], options, prefix) for number in range(request.count)]
 
-    async def sample(self, request: SampleRequest, table: Mapping[str, Any]) -> dict[str, Any]:
+    async def sample(self, request: requests.SampleRequest, table: Mapping[str, Any]) -> dict[str, Any]:
         """Sample texts from a language model."""
         model, jobs = self.sampling(request, table)
         return self.samples_of(model, await self.search(model, jobs))
 
     async def sample_stream(
-        self, request: SampleRequest, table: Mapping[str, Any]
+        self, request: requests.SampleRequest, table: Mapping[str, Any]
     ) -> AsyncIterator[tuple[str, dict[str, Any]]]:
         """Sample texts: events of what is written so far, and then the whole answer."""
         model, jobs = self.sampling(request, table)
@@ -203,45 +207,37 @@ class Service(ModelRegistry):
         texts = [to_translation(result.outputs[0], target) for result in results]
         return {"model": model.name, "results": [as_table(text) for text in texts]}
 
-    async def score(self, request: ScoreRequest) -> dict[str, Any]:
+    async def score(self, request: requests.ScoreRequest) -> dict[str, Any]:
         """Score given translations, or the texts of a language model."""
         model, texts, targets = self.pick(request.model, "translate", "sample"), request.texts, request.targets
         model.run_between(request.languages)
         alone = model.run.settings.row.alone
         if alone and targets:
-            raise ApiError(422, "invalid_value", "targets: given to a language model, expected only texts", "targets")
+            raise requests.InvalidValueError("targets: given to a language model, expected only texts", "targets")
         if not alone:
             check_pairs(texts, targets)
         self.admit(model, 1)
-        results = []
-        for first in range(0, len(texts), PAIRS):
-            some, written = list(texts[first : first + PAIRS]), list(targets[first : first + PAIRS])
-            score = functools.partial(Run.score, sources=some, targets=written or None)
-            results += await self.call(model, score, request.languages)
+        given = {"sources": texts, "targets": targets} if targets else {"sources": texts}
+        results = await self.call_in_parts(model, Run.score, request.languages, **given)
         scored = [{"log_prob": each.log_prob, "tokens": list(each.tokens)} for each in results]
         return {"model": model.name, "results": add_unknown(scored, await self.list_unknown(model, texts))}
 
-    async def align(self, request: AlignRequest) -> dict[str, Any]:
+    async def align(self, request: requests.AlignRequest) -> dict[str, Any]:
         """Align the words of given translations."""
         model, texts, targets = self.pick(request.model, "align"), request.texts, request.targets
         model.run_between(request.languages)
         check_pairs(texts, targets)
         self.admit(model, 1)
-        results: list[dict[str, Any]] = []
-        for first in range(0, len(texts), PAIRS):
-            pairs = list(zip(texts, targets, strict=True))[first : first + PAIRS]
-            links = await self.call(model, functools.partial(list_links, pairs=pairs), request.languages)
-            results += [{"alignment": [list(link) for link in each]} for each in links]
+        pairs = list(zip(texts, targets, strict=True))
+        links = await self.call_in_parts(model, list_links, request.languages, pairs=pairs)
+        results = [{"alignment": [list(link) for link in each]} for each in links]
         return {"model": model.name, "results": add_unknown(results, await self.list_unknown(model, texts))}
 
     async def classify(self, name: str | None, items: Sequence[Any]) -> dict[str, Any]:
         """Label documents, or pictures as they were decoded."""
         model = self.pick(name, "classify")
         self.admit(model, 1)
-        labels: list[Classified | None] = []
-        for first in range(0, len(items), PAIRS):
-            some = list(items[first : first + PAIRS])
-            labels += await self.call(model, functools.partial(Run.classify, items=some))
+        labels: list[Classified | None] = await self.call_in_parts(model, Run.classify, items=items)
         results = [
             {"label": None, "probability": None, "probabilities": None}
             if each is None
@@ -268,34 +264,33 @@ class Service(ModelRegistry):
         data = model.run.settings.data
         return await asyncio.to_thread(lambda: [picture_batches.decode_for(data, file, name) for name, file in files])
 
-    async def look(self, request: LookRequest, table: Mapping[str, Any]) -> dict[str, Any]:
+    async def look(self, request: requests.LookRequest, table: Mapping[str, Any]) -> dict[str, Any]:
         """Look into a model with a text: the data that a page of `regard look` draws from."""
         text, target = request.text, request.target
         if not text.strip():
-            raise ApiError(422, "invalid_value", "text: empty, expected a text to look into", "text")
+            raise requests.InvalidValueError("text: empty, expected a text to look into", "text")
         self.check_words("text", text, target)
         model = self.pick(request.model, "translate", "sample", "classify", "caption")
         if model.run.settings.data.reads == "pictures":
-            message = f"{model.name}: reads pictures, expected one uploaded as a form"
-            raise ApiError(422, "invalid_value", message, "text")
+            raise requests.InvalidValueError(f"{model.name}: reads pictures, expected one uploaded as a form", "text")
         model.run_between(request.languages)
         return await self.collect(model, text, target, table, request.languages)
 
     async def look_at_picture(
-        self, request: LookRequest, files: Sequence[tuple[str, Any]], table: Mapping[str, Any]
+        self, request: requests.LookRequest, files: Sequence[tuple[str, Any]], table: Mapping[str, Any]
     ) -> dict[str, Any]:
         """Look into a model with an uploaded picture: the data that a page of `regard look` draws from."""
         if len(files) > 1:
-            raise ApiError(422, "invalid_value", f"pictures: {len(files)} given, expected one to look into", "pictures")
+            raise requests.InvalidValueError(f"pictures: {len(files)} given, expected one to look into", "pictures")
         if request.text:
-            raise ApiError(422, "invalid_value", "text: given beside a picture, expected one of them", "text")
+            raise requests.InvalidValueError("text: given beside a picture, expected one of them", "text")
         if request.languages != NONE:
             name = "target_language" if request.source_language is None else "source_language"
-            raise ApiError(422, "invalid_value", f"{name}: given beside a picture, which is in no language", name)
+            raise requests.InvalidValueError(f"{name}: given beside a picture, which is in no language", name)
         self.check_words("target", request.target)
         model = self.pick(request.model, "caption", "classify")
         if model.run.settings.data.reads != "pictures":
-            raise ApiError(422, "invalid_value", f"{model.name}: reads texts, expected JSON with a text", "pictures")
+            raise requests.InvalidValueError(f"{model.name}: reads texts, expected JSON with a text", "pictures")
         (pixels,) = await self.decode(model, files)
         return await self.collect(model, pixels, request.target, table)
 
@@ -317,5 +312,6 @@ class Service(ModelRegistry):
         """Refuse a text that is too long to be looked into."""
         words = sum(len((text or "").split()) for text in texts)
         if words > self.settings.look_words:
-            message = f"{field}: {words:,} words given, expected at most {self.settings.look_words:,}"
-            raise ApiError(413, "too_large", message, field)
+            raise requests.TooLargeError(
+                f"{field}: {words:,} words given, expected at most {self.settings.look_words:,}", field
+            )

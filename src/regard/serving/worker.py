@@ -225,9 +225,9 @@ def call_between(run: Run, function: Callable[[Run], T], around: Mapping[str, tu
     return function(surround_run(run, around))
 
 
-def list_alignments(run: Run, given: Any) -> list[list[Translation]]:
+def list_alignments(run: Run, texts: Any, sources: Any, outputs: Any, wanted: Any) -> list[list[Translation]]:
     """The translations of some outputs, with their alignments."""
-    return list(translate.add_alignments(run, *given))
+    return list(translate.add_alignments(run, texts, sources, outputs, *wanted))
 
 
 def score_tokens(run: Run, sources: list[list[int]], targets: list[list[int]]) -> list[batches.Scored]:

@@ -5,14 +5,14 @@ from functools import cache
 
 import pytest
 import torch
-from inspection.subjects import REVIEW, TEXT, item_of, subject
+from inspection.subjects import REVIEW, TEXT, ablate, item_of, subject
 
 from regard.data import END, START
 from regard.decoding import tokens_of
 from regard.errors import ArgumentError
 from regard.inspection import exhibit_of
 from regard.inspection.collect.forward_pass import force
-from regard.inspection.collect.from_run import ablate, ablation_table
+from regard.inspection.collect.from_run import ablation_table
 
 SHORT = {"beam": 2, "longest": 5}
 

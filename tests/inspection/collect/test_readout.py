@@ -3,12 +3,12 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from inspection.subjects import ALL, ATTENTIVE, TEXT, item_of, recorded, subject
+from inspection.subjects import ALL, ATTENTIVE, TEXT, item_of, recorded, subject, walk
 from oracles import agree
 
 from regard.attention import Heads
 from regard.inspection import Which
-from regard.inspection.collect.walk import stages_of, vocabulary_of, walk
+from regard.inspection.collect.walk import stages_of, vocabulary_of
 
 HEADS = [name for name in ATTENTIVE if name.startswith(("transformer", "encoder", "captioner-transformer"))]
 # A probability moves by the share that its logit moves by. Without norms logits grow from layer to layer: to tens where

@@ -2,12 +2,12 @@
 
 import pytest
 import torch
-from inspection.subjects import ATTENTIVE, TEXT, recorded, subject
+from inspection.subjects import ATTENTIVE, TEXT, recorded, subject, walk
 from oracles import agree
 
 from regard.attention import Heads
 from regard.inspection import Which
-from regard.inspection.collect.walk import stages_of, walk, walk_of
+from regard.inspection.collect.walk import stages_of, walk_of
 
 ATTENTIONS = [name for name in ATTENTIVE if not name.startswith("ntm")]
 HEADS = [name for name in ATTENTIONS if name.startswith(("transformer", "encoder", "captioner-transformer"))]

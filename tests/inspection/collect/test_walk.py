@@ -2,14 +2,14 @@
 
 import pytest
 import torch
-from inspection.subjects import TEXT, TRANSLATORS, recorded, subject
+from inspection.subjects import TEXT, TRANSLATORS, recorded, subject, walk
 from oracles import agree
 
 from regard.data import START
 from regard.decoding import tokens_of
 from regard.errors import ArgumentError
 from regard.inspection import Which, exhibit_of
-from regard.inspection.collect.walk import stages_of, walk, walk_of
+from regard.inspection.collect.walk import stages_of, walk_of
 
 
 def column(stage):

@@ -28,7 +28,8 @@ def configs(
     """
     paths = shipped_configs()
     if name is None:
-        print_table(None, [(each, describe_config(path)) for each, path in paths.items()])
+        firsts = {each: path.read_text(encoding="utf-8").splitlines()[0] for each, path in paths.items()}
+        print_table(None, [(each, comment.removeprefix("# ")) for each, comment in firsts.items()])
         print()
         print_text("regard configs NAME prints one; regard train NAME --out RUN trains it.")
         return
@@ -36,11 +37,6 @@ def configs(
     if file is None:
         raise CommandError(f"{name}: no such configuration{suggest_config(name)}")
     print(file.read_text(encoding="utf-8"), end="")
-
-
-def describe_config(path: Path) -> str:
-    """Describe a configuration by its first line, a comment."""
-    return path.read_text(encoding="utf-8").splitlines()[0].removeprefix("# ")
 
 
 def shipped_configs() -> dict[str, Path]:

@@ -145,7 +145,11 @@ def train(
     checked = read_checked(assign(table, settings or []), flags, based=base is not None)
     if check:
         if resume is None:
-            print_data_check(checked, base is not None, anyway)
+            from regard.tasks import check_data, missing_files
+
+            complete = not missing_files(checked.data)  # a configuration may be checked elsewhere
+            for line in check_data(checked, based=base is not None, anyway=anyway) if complete else ():
+                print_message(line)
         print("the configuration is valid")
         return
     choose = config is None and resume is None
@@ -215,14 +219,6 @@ def read_checked(table: Mapping[str, Any], flags: Mapping[str, str], *, based: b
         )
         raise CommandError(f"{flag}: {problem}") from None
     return settings
-
-
-def print_data_check(settings: "Settings", based: bool, anyway: bool) -> None:
-    """Print what is wrong with the data, where all files are there: a configuration may be checked elsewhere."""
-    from regard.tasks import check_data, missing_files
-
-    for line in [] if missing_files(settings.data) else check_data(settings, based=based, anyway=anyway):
-        print_message(line)
 
 
 def print_dry_run(

@@ -110,14 +110,6 @@ def choose_walk(walk: Which | bool, aligned: str | None, head: int | None) -> Wh
 
 
 @torch.no_grad()
-def ablate(run: TrainedRun, item: Item, *, target: str | None = None, **options: Any) -> Ablation:
-    """Measure how much each head contributes to the output; `options` are those of the search."""
-    forced = force(run, item, target=target, tree=False, **options)
-    views = views_of(watch_forward(first_model(run.model), forced), run.settings.kind)
-    return ablation_of(first_model(run.model), forced, views)
-
-
-@torch.no_grad()
 def ablation_of(model: Model, forced: ForcedExample, views: Sequence[View]) -> Ablation:
     """Measure how much each head contributes, for a forced output and its views."""
     if model.points:

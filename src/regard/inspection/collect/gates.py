@@ -7,7 +7,7 @@ word read off them, $\tilde h$ and $\tilde c$.
 
 # b rows of a batch · n positions · g gates · p parts of a state · d width
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import cast
 
 import torch
@@ -86,7 +86,8 @@ def layer_gates(forward: ForwardPass, name: str) -> Iterator[Gates]:
     if name in recording.steps:
         values = step_gates(layer, recording.steps[name], tapes)
     else:
-        values = join_gates([run_gates(layer, call) for call in recording.calls[name]])
+        parts = [run_gates(layer, call) for call in recording.calls[name]]
+        values = {symbol: torch.cat([part[symbol] for part in parts], 1) for symbol in parts[0]}
     backwards = ".backwards." in name
     batch, positions = next(iter(values.values())).shape[:2]
     first = 0
@@ -104,11 +105,6 @@ def layer_gates(forward: ForwardPass, name: str) -> Iterator[Gates]:
             backwards != (forward.model.reads_backwards and side == "source"),
         )
         first += len(pieces)
-
-
-def join_gates(parts: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
-    """Join the calls of a layer along their positions."""
-    return {symbol: torch.cat([part[symbol] for part in parts], 1) for symbol in parts[0]}
 
 
 def sides_of(forward: ForwardPass, name: str, count: int) -> list[str]:

@@ -36,12 +36,8 @@ def symbol_of(unit: Unit, passed: TinyPass) -> str:
 
 
 def layer_symbol_of(unit: Unit, passed: TinyPass) -> str:
-    """Return the symbol of a unit with ℓ for its layer, which holds for every layer of a stack."""
-    return find_symbol(description(unit, passed), passed)
-
-
-def find_symbol(text: str, passed: TinyPass) -> str:
-    """Find the symbol of the first pattern that fits a unit's description."""
+    """Return the symbol of a unit with ℓ for its layer, which holds for every layer: of the first pattern that fits."""
+    text = description(unit, passed)
     kind = "" if passed.kind is None else passed.kind.name
     config = getattr(passed.trace.model, "config", None)
     changed = [

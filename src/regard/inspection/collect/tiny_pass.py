@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -92,7 +91,8 @@ def make_source(model: Model, kind: Kind | None, letters: Iterator[int], sizes: 
         counts[-1] -= 1
         sizes["s"] = int(counts.sum())
         return Documents(make_tokens(model, sizes["s"], sizes["w"]), counts.to(next(model.parameters()).device))
-    sizes["m"] = min(next(letters), model.limit or PRIMES[-1], location_length(model))
+    known = [length for each in model.modules() if isinstance(length := getattr(each, "length", None), int)]
+    sizes["m"] = min(next(letters), model.limit or PRIMES[-1], *known)  # a location score knows so many positions
     return make_tokens(model, rows, sizes["m"])
 
 
@@ -105,12 +105,6 @@ def make_tokens(model: nn.Module, rows: int, length: int) -> Tokens:
     lengths = torch.full((rows,), length)
     lengths[-1] = max(1, length - 1)
     return Tokens.of(ids.to(device), lengths.to(device))
-
-
-def location_length(model: nn.Module) -> int:
-    """Return the most source positions that a location score knows."""
-    lengths: list[Any] = [getattr(each, "length", None) for each in model.modules()]
-    return min((each for each in lengths if isinstance(each, int)), default=PRIMES[-1])
 
 
 def tensor_of(source: Source) -> Tensor:

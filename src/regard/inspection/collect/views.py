@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float, Int
+from jaxtyping import Float, Num
 from torch import Tensor, nn
 
 from regard.attention import (
@@ -66,7 +66,7 @@ def views_of(forward: ForwardPass, kind: str) -> tuple[View, ...]:
                 entropy_of(look.entropy, by_sentence(forward, name)),
                 heads_first(look.centre),
                 window_radius(own, span),
-                picked_of(look.picked),
+                heads_first(look.picked),
                 describe_attention(module, span),
             )
         )
@@ -94,11 +94,12 @@ def by_sentence(forward: ForwardPass, name: str) -> bool:
     return isinstance(forward.forced.source, Documents) and (several or name == "words")
 
 
-def heads_first(numbers: Tensor | None) -> Float[Tensor, "h n"] | None:
-    """Return [b (h) n] of one row, with its heads."""
+def heads_first(numbers: Tensor | None) -> Num[Tensor, "h n"] | None:
+    """Return [b (h) n] of one row, with its heads; what is no whole number in float32."""
     if numbers is None:
         return None
-    return (numbers[0] if numbers.ndim == 3 else numbers[:1]).float().cpu()
+    row = (numbers[0] if numbers.ndim == 3 else numbers[:1]).cpu()
+    return row.float() if row.is_floating_point() else row
 
 
 def entropy_of(entropy: Tensor | None, sentences: bool) -> Float[Tensor, "h n"] | None:
@@ -106,13 +107,6 @@ def entropy_of(entropy: Tensor | None, sentences: bool) -> Float[Tensor, "h n"] 
     if entropy is None or not sentences:
         return heads_first(entropy)
     return entropy.float().mean().cpu().reshape(1, 1)
-
-
-def picked_of(picked: Tensor | None) -> Int[Tensor, "h n"] | None:
-    """Return the keys that hard attention picked, [h n]."""
-    if picked is None:
-        return None
-    return (picked[0] if picked.ndim == 3 else picked[:1]).cpu()
 
 
 # ---- in words

@@ -1,6 +1,6 @@
 """A walk: one word from its input to the likeliest words, in the model's own numbers, with every stage between.
 
-    walk(load("runs/demo"), "I ate pizza yesterday.", view="decoder.blocks.1.cross", head=0, row=2)
+    exhibit_of(load("runs/demo"), "I ate pizza yesterday.", walk=Which("decoder.blocks.1.cross", head=0, row=2)).walk
 
 From the context to the word lie joined heads, add and norm, feed-forward, layers above, the likeliest words: all of it
 is what the modules made in the pass itself. A recurrent model's own words for it are its `notation`; its states and
@@ -10,23 +10,21 @@ gates come with the walk, word by word.
 # d width · v words or labels
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from regard.attention import Block, GridSelfAttention, Heads
 from regard.data import START
-from regard.decoding import first_model
 from regard.errors import ArgumentError
 from regard.inspection.collect.exhibit import Stage, State, View, Walk, find_view
-from regard.inspection.collect.forward_pass import ForwardPass, Recording, force, watch_forward
+from regard.inspection.collect.forward_pass import ForwardPass, Recording
 from regard.inspection.collect.gates import cell_gates, gates_of
 from regard.inspection.collect.memory_heads import MEMORY_VIEWS, memory_stages
 from regard.inspection.collect.stages import attention_stages, block_of, call_of, input_stages, one
-from regard.inspection.collect.views import by_sentence, views_of
+from regard.inspection.collect.views import by_sentence
 from regard.models import Layer, Reading
-from regard.tasks import Item, TrainedRun
+from regard.tasks import TrainedRun
 
 WORDS, SENTENCES = "The words of each sentence", "The sentences"  # parts of the way through a document
 Vocabulary = Callable[[Sequence[int]], Sequence[str]]  # the names of an output's numbers: pieces, or labels
@@ -47,24 +45,6 @@ class Which:
     head: int | None = None
     row: int | None = None
     word: int | None = None
-
-
-@torch.no_grad()
-def walk(
-    run: TrainedRun,
-    item: Item,
-    *,
-    target: str | None = None,
-    view: str | None = None,
-    head: int | None = None,
-    row: int | None = None,
-    word: int | None = None,
-    **options: Any,
-) -> Walk:
-    """One row of a view through its attention and on to a word, as `Which` says; `options` are those of the search."""
-    forward = watch_forward(first_model(run.model), force(run, item, target=target, tree=False, **options), record=True)
-    views = views_of(forward, run.settings.kind)
-    return walk_of(forward, views, Which(view, head, row, word), vocabulary_of(run))
 
 
 def vocabulary_of(run: TrainedRun) -> Vocabulary:
@@ -264,7 +244,8 @@ def block_stages(forward: ForwardPass, name: str, block: Block, part: str, row: 
         if each == "feed":
             stages += feed_stages(recording, name, block, row)
         elif each != part:
-            stages += between_stages(recording, name, row)
+            words = "what the attention to the source gives, in the same block"
+            stages.append(one("y′", words, recording.output(f"{name}.cross", row), part=BLOCK, main=False))
         if block.norm == "pre":
             end = recording.output(name, row) if following is None else recording.input(f"{name}.{following}_norm", row)
             stages += sum_stages(block, "r", y, end)
@@ -283,12 +264,6 @@ def sum_stages(block: Block, stream: str, y: str, values: Tensor) -> list[Stage]
     if not block.has_residual:
         return []
     return [one(f"{stream} + {y}", "added to the residual stream", values, part=BLOCK, main=block.norm != "post")]
-
-
-def between_stages(recording: Recording, name: str, row: int) -> list[Stage]:
-    """List the stages of the attention to the source that follows self-attention in a decoder's block."""
-    result = recording.output(f"{name}.cross", row)
-    return [one("y′", "what the attention to the source gives, in the same block", result, part=BLOCK, main=False)]
 
 
 def feed_stages(recording: Recording, name: str, block: Block, row: int) -> list[Stage]:
@@ -324,15 +299,11 @@ def stack_stages(forward: ForwardPass, view: View, row: int) -> list[Stage]:
         return stages
     if forward.forced.target is None:
         pooled = recording.input("readout", 0)
-        words = "the document: its words, weighed and summed" if has_pooling(forward) else "the mean of all words"
+        pools = any(each.rpartition(".")[2] == "pooling" for each in forward.looks)  # by an attention
+        words = "the document: its words, weighed and summed" if pools else "the mean of all words"
         return [*stages, one("pooled", words, pooled, part=ABOVE)]
     last = recording.output(final, row)
     return [*stages, one("m", "the memory of this word: what the decoder looks at", last, part=ABOVE)]
-
-
-def has_pooling(forward: ForwardPass) -> bool:
-    """Return whether words are pooled by an attention."""
-    return any(view.rpartition(".")[2] == "pooling" for view in forward.looks)
 
 
 def writes(forward: ForwardPass, view: View) -> bool:

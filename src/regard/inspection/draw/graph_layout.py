@@ -105,7 +105,7 @@ class Rows:
                 if mine is item:
                     port = (other.exit if upward else other.entry)(link.source) if not other.lane else 0.0
                     near.append(place[other.key] + (port / other.width if other.width else 0.5))
-            return sum(near) / len(near) if near else place_in(rows[rank], item)
+            return sum(near) / len(near) if near else positions(rows[rank])[item.key]
 
         wishes = {item.key: wish(item) for item in rows[rank]}
         for item in rows[rank]:
@@ -181,11 +181,6 @@ def share(item: Item, side: Callable[[str], float], source: str) -> float:
 def positions(row: Sequence[Item]) -> dict[str, float]:
     """Each item's number in its row."""
     return {item.key: float(number) for number, item in enumerate(row)}
-
-
-def place_in(row: Sequence[Item], item: Item) -> float:
-    """The number of an item in its row."""
-    return float(next(number for number, each in enumerate(row) if each is item))
 
 
 def spread(row: Sequence[Item], wishes: Sequence[float], weights: Sequence[float]) -> list[float]:

@@ -448,12 +448,10 @@ def _score(key: str, valids: Sequence[dict[str, Any]], best: dict[str, Any] | No
     _crown(axes, best, key)
     if all(y >= 0 for _, y in xy):
         axes.set_ylim(bottom=0)
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: _tick(key, y, max(v for _, v in xy))))
+    top = max(y for _, y in xy)
+    is_share = top <= 1.0 and metrics.format_value(key, top).endswith("%")
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:.0%}" if is_share else f"{y:g}"))
     return Curve(key, figure, _describe(name, key, xy))
-
-
-def _tick(key: str, value: float, top: float) -> str:
-    return f"{value:.0%}" if metrics.format_value(key, min(top, 1.0)).endswith("%") and top <= 1.0 else f"{value:g}"
 
 
 def _rate(steps: Sequence[dict[str, Any]]) -> Curve | None:

@@ -189,7 +189,8 @@ class Routes:
 
         async def work() -> dict[str, Any]:
             text = document.original if pair is None else await document.translate(self.service, pair, Options())
-            key = self.files.add(translated_name(name, target), text.encode())
+            stem, dot, ending = name.rpartition(".")
+            key = self.files.add(f"{stem}_{target}{dot}{ending}", text.encode())
             return {"translatedFileUrl": str(request.base_url.replace(path=f"/download_file/{key}", query=""))}
 
         return await self.finish(request, work())
@@ -397,12 +398,6 @@ def check_size(characters: int, most: int) -> None:
     """Refuse too many characters."""
     if characters > most:
         raise ProtocolError(400, f"Invalid request: request ({characters}) exceeds text limit ({most})")
-
-
-def translated_name(name: str, target: str) -> str:
-    """The name of a translated file: the language before its ending."""
-    stem, dot, ending = name.rpartition(".")
-    return f"{stem}_{target}{dot}{ending}"
 
 
 def describe_libretranslate(name: str, settings: ServeSettings) -> dict[str, Any]:
