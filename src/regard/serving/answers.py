@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
+from starlette.responses import JSONResponse
+
 from regard.data import Tokenizer, sentence_split
 from regard.decoding import Options, Output, file_translation
 from regard.errors import RegardError
@@ -186,3 +188,8 @@ def error_of(error: Exception) -> ApiError | None:
             503, "out_of_memory", "out of memory; send less at once, or try again", headers={"Retry-After": "5"}
         )
     return None
+
+
+def respond(error: ApiError) -> JSONResponse:
+    """Answer with an error."""
+    return JSONResponse(error.body, error.status, headers=error.headers)

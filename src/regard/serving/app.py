@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
@@ -17,7 +17,7 @@ from regard import __version__
 from regard.decoding import Options
 from regard.errors import RegardError
 from regard.serving import requests
-from regard.serving.answers import error_of
+from regard.serving.answers import error_of, respond
 from regard.serving.guard import FAULT, Guard
 from regard.serving.libretranslate.routes import add_libretranslate
 from regard.serving.page import add_page
@@ -176,11 +176,6 @@ def make_app(service: Service) -> Guard | CORSMiddleware:
     )
 
 
-def respond(error: requests.ApiError) -> JSONResponse:
-    """Answer with an error."""
-    return JSONResponse(error.body, error.status, headers=error.headers)
-
-
 def is_form(request: Request) -> bool:
     """Return whether a request is a form with pictures, and not JSON."""
     return request.headers.get("content-type", "").lower().startswith("multipart/")
@@ -197,18 +192,26 @@ def require_texts(texts: tuple[str, ...]) -> None:
         raise requests.InvalidValueError("texts: missing, expected a list of texts", "texts")
 
 
-async def finish(service: Service, request: Request, work: Coroutine[Any, Any, dict[str, Any]]) -> Response:
-    """Answer with what the work gives, unless it takes too long or the client goes away: then its places are free."""
+async def finish(
+    service: Service,
+    request: Request,
+    work: Coroutine[Any, Any, dict[str, Any]],
+    adapt: Callable[[requests.ApiError], requests.ApiError] = lambda error: error,
+) -> Response:
+    """Answer with what the work gives, unless it takes too long or the client goes away: then its places are free.
+
+    `adapt` puts an error into the form of another protocol.
+    """
     task = asyncio.create_task(work)
     gone = asyncio.create_task(wait_until_gone(request))
     try:
         await asyncio.wait({task, gone}, timeout=service.settings.seconds, return_when=asyncio.FIRST_COMPLETED)
         if not task.done():
-            return Response(status_code=GONE) if gone.done() else respond(deadline(service))
+            return Response(status_code=GONE) if gone.done() else respond(adapt(deadline(service)))
         try:
             answer = task.result()
         except Exception as error:
-            return respond(known(error))
+            return respond(adapt(known(error)))
         return Response(
             await service.apart(len(answer.get("results", ())), dump, answer), media_type="application/json"
         )

@@ -5,7 +5,6 @@ with LibreTranslate's status codes. OpenAPI describes each route, with examples 
 """
 
 import asyncio
-import json
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 from urllib.parse import parse_qs
@@ -17,16 +16,17 @@ from starlette.responses import JSONResponse
 
 from regard.config import show_value
 from regard.decoding import Options
+from regard.serving.answers import respond
 from regard.serving.libretranslate import translation
 from regard.serving.libretranslate.errors import FAULT, ProtocolError, is_protocol_path, to_protocol
 from regard.serving.libretranslate.language_pairs import LanguageTable, as_detection, language_name
 from regard.serving.libretranslate.markup import parse_html
-from regard.serving.requests import check_text, log_texts, read_json, shorten
+from regard.serving.requests import ApiError, check_text, log_texts, read_json, shorten
 from regard.serving.schemas import TEXT, array, table
 from regard.serving.service import Service
 from regard.serving.settings import ServeSettings
 
-Finish = Callable[[Service, Request, Coroutine[Any, Any, Any]], Awaitable[Response]]
+Finish = Callable[[Service, Request, Coroutine[Any, Any, Any], Callable[[ApiError], ApiError]], Awaitable[Response]]
 FORM_FIELDS = 100  # of a form, at most
 KEY = {"type": "string", "description": "API key, if the server asks for one and no header has it"}
 SOURCE = {"type": "string", "description": "language of the text, or auto", "minLength": 1}
@@ -100,8 +100,7 @@ def adapt_handler(app: FastAPI, kind: type[Exception]) -> None:
     async def handle(request: Request, error: Exception) -> Response:
         if not is_protocol_path(request.url.path):
             return await usual(request, error)
-        known = to_protocol(error) or ProtocolError(500, FAULT)
-        return JSONResponse(known.body, known.status, headers=known.headers)
+        return respond(to_protocol(error) or ProtocolError(500, FAULT))
 
     app.exception_handlers[kind] = handle
 
@@ -349,32 +348,24 @@ class Routes:
 
     async def finish(self, request: Request, work: Coroutine[Any, Any, Any]) -> Response:
         """Answer with what the work gives, and with errors in LibreTranslate's form."""
-        response = await self.finish_work(self.service, request, work)
-        if response.status_code < 400 or not response.body:
-            return response
-        error = json.loads(bytes(response.body))["error"]
-        if not isinstance(error, dict):
-            return response
-        headers = {name: value for name, value in response.headers.items() if name == "retry-after"}
-        status = 400 if response.status_code == 422 else response.status_code
-        return JSONResponse({"error": error["message"]}, status, headers=headers)
+        return await self.finish_work(self.service, request, work, lambda error: to_protocol(error) or error)
 
     def guarded(self, answer: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
         """A route whose errors are in LibreTranslate's form; a fault is logged by the guard."""
 
-        async def respond(request: Request) -> Response:
+        async def answer_guarded(request: Request) -> Response:
             try:
                 return await answer(request)
             except Exception as error:
                 known = to_protocol(error)
                 if known is None:
                     raise
-                return JSONResponse(known.body, known.status, headers=known.headers)
+                return respond(known)
             finally:
                 await request.close()  # the files of a form, whichever route it was sent to
 
-        respond.__name__ = answer.__name__
-        return respond
+        answer_guarded.__name__ = answer.__name__
+        return answer_guarded
 
 
 def read_form(body: bytes) -> dict[str, Any]:
