@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 from serving.served import STORED, serve, stored
 
-from regard.serving.schemas import EXAMPLES
+from regard.serving.schemas import WORDS
 
 MODELS = ("transformer", "encoder-language-model", "han", "captioner")
 TRANSLATE = {"texts": ["The child sleeps. The dog eats.", "We are here ."], "longest": 6}
@@ -60,9 +60,9 @@ def message(answer, status):
 # ---- examples and pages
 
 
-@pytest.mark.parametrize("name", EXAMPLES)
+@pytest.mark.parametrize("name", WORDS.examples)
 def test_examples_are_answered_as_they_stand(served, name):
-    table = EXAMPLES[name] if name != "look" else {**EXAMPLES[name], "model": "transformer"}
+    table = WORDS.examples[name] if name != "look" else {**WORDS.examples[name], "model": "transformer"}
     if name == "score":
         table = {**table, "model": "transformer"}  # a language model can score, too
     assert served.post(f"/v1/{name}", table).status_code == 200

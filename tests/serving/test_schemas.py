@@ -6,7 +6,7 @@ import schemathesis
 from serving.served import STORED, serve, settings_of, stored
 
 from regard.serving.requests import TranslateRequest, parse_request
-from regard.serving.schemas import ANSWERS, ERROR, EXAMPLES, STATUSES, describe_route, table
+from regard.serving.schemas import ANSWERS, ERROR, WORDS, describe_route, table
 
 FORMS = ("caption", "classify")
 
@@ -48,23 +48,23 @@ def test_every_route_is_described(document):
             for content in response["content"].values():
                 jsonschema.Draft202012Validator.check_schema(content["schema"])
         if name.startswith("post"):
-            assert {str(status) for status in STATUSES} <= operation["responses"].keys()
+            assert WORDS.statuses.keys() <= operation["responses"].keys()
             for content in operation["requestBody"]["content"].values():
                 jsonschema.Draft202012Validator.check_schema(content["schema"])
 
 
-@pytest.mark.parametrize("name", EXAMPLES)
+@pytest.mark.parametrize("name", WORDS.examples)
 def test_an_example_fits_its_schema(document, name):
     content = document["paths"][f"/v1/{name}"]["post"]["requestBody"]["content"]["application/json"]
-    assert content["example"] == EXAMPLES[name]
+    assert content["example"] == WORDS.examples[name]
     jsonschema.validate(content["example"], content["schema"])
 
 
-@pytest.mark.parametrize("name", [*EXAMPLES, "caption", "models", "livez", "readyz"])
+@pytest.mark.parametrize("name", [*WORDS.examples, "caption", "models", "livez", "readyz"])
 def test_answers_fit_their_schemas(served, name):
-    if name in EXAMPLES:
+    if name in WORDS.examples:
         model = {"model": "transformer"} if name in ("look", "score") else {}
-        answer = served.post(f"/v1/{name}", {**EXAMPLES[name], **model})
+        answer = served.post(f"/v1/{name}", {**WORDS.examples[name], **model})
     elif name == "caption":
         answer = served.post("/v1/caption", files={"pictures": (STORED / "0.png").read_bytes()})
     else:

@@ -287,28 +287,18 @@ class Metrics:
 
     def collect(self) -> Iterator[Any]:
         """Read what the models do now."""
-        rows = {
-            "regard_queue_sentences": (GaugeMetricFamily, "Sentences that wait for a place", lambda m: m.line.waiting),
-            "regard_places_in_use": (GaugeMetricFamily, "Sentences that are searched", lambda m: m.places),
-            "regard_workers_ready": (GaugeMetricFamily, "Workers that serve", lambda m: m.ready_workers),
-            "regard_captures": (GaugeMetricFamily, "CUDA graphs that were captured", lambda m: m.captures),
-            "regard_sentences_per_second": (
-                GaugeMetricFamily,
-                "Sentences a second, of late",
-                lambda m: m.counters.rate,
-            ),
-            "regard_sentences": (CounterMetricFamily, "Sentences that were searched", lambda m: m.counters.sentences),
-            "regard_tokens": (CounterMetricFamily, "Tokens that were written", lambda m: m.counters.tokens),
-            "regard_search_seconds": (
-                CounterMetricFamily,
-                "Seconds that workers searched",
-                lambda m: m.counters.steps_seconds,
-            ),
-            "regard_call_seconds": (
-                CounterMetricFamily,
-                "Seconds that workers scored, aligned, labelled and looked",
-                lambda m: m.counters.calls_seconds,
-            ),
+        gauge, counter = GaugeMetricFamily, CounterMetricFamily
+        computing = "Seconds that workers scored, aligned, labelled and looked"
+        rows: dict[str, tuple[Any, str, Callable[[ServedModel], float]]] = {
+            "regard_queue_sentences": (gauge, "Sentences that wait for a place", lambda m: m.line.waiting),
+            "regard_places_in_use": (gauge, "Sentences that are searched", lambda m: m.places),
+            "regard_workers_ready": (gauge, "Workers that serve", lambda m: m.ready_workers),
+            "regard_captures": (gauge, "CUDA graphs that were captured", lambda m: m.captures),
+            "regard_sentences_per_second": (gauge, "Sentences a second, of late", lambda m: m.counters.rate),
+            "regard_sentences": (counter, "Sentences that were searched", lambda m: m.counters.sentences),
+            "regard_tokens": (counter, "Tokens that were written", lambda m: m.counters.tokens),
+            "regard_search_seconds": (counter, "Seconds that workers searched", lambda m: m.counters.steps_seconds),
+            "regard_call_seconds": (counter, computing, lambda m: m.counters.calls_seconds),
         }
         for name, (family, help, read) in rows.items():
             metric = family(name, help, labels=["model"])

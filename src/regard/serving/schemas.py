@@ -1,10 +1,29 @@
 """How routes are described in OpenAPI: what is sent, with an example, and what is answered."""
 
-from typing import Any
+import tomllib
+from dataclasses import dataclass
+from importlib import resources
+from typing import Any, Self
 
 from regard.serving.requests import CaptionRequest, LookRequest, schema_of
 from regard.serving.settings import ServeSettings
 
+
+@dataclass(frozen=True)
+class RouteWords:
+    """What OpenAPI says of routes, in words: a summary of each, an example of some, and of every status."""
+
+    summaries: dict[str, str]
+    statuses: dict[str, str]
+    examples: dict[str, dict[str, Any]]
+
+    @classmethod
+    def read(cls, package: str) -> Self:
+        """Read the words of a package's routes, in its openapi.toml."""
+        return cls(**tomllib.loads(resources.files(package).joinpath("openapi.toml").read_text(encoding="utf-8")))
+
+
+WORDS = RouteWords.read("regard.serving")
 STREAMS = {"translate", "sample"}  # routes that answer with events, too
 UPLOADS = {"caption": CaptionRequest, "classify": CaptionRequest, "look": LookRequest}  # routes that take pictures
 NUMBER = {"type": ["number", "null"]}
@@ -82,41 +101,6 @@ ANSWERS: dict[str, dict[str, Any]] = {
     "livez": table(status=TEXT),
     "readyz": table(status=TEXT, models={"type": "object"}),
 }
-EXAMPLES: dict[str, dict[str, Any]] = {
-    "translate": {"texts": ["The child sleeps."], "beam": 5, "nbest": 2, "alignment": True, "scores": True},
-    "sample": {"count": 2, "prefix": "The", "temperature": 0.8, "seed": 1},
-    "score": {"texts": ["The child sleeps."], "targets": ["Das Kind schläft."]},
-    "align": {"texts": ["The child sleeps."], "targets": ["Das Kind schläft."]},
-    "classify": {"texts": ["This pizza is not too bad."]},
-    "look": {"text": "The child sleeps.", "beam": 3},
-}
-SUMMARIES = {
-    "translate": "Translate texts",
-    "sample": "Sample texts from a language model",
-    "score": "Score given translations, or texts of a language model",
-    "align": "Align the words of given translations",
-    "classify": "Label documents or pictures",
-    "caption": "Caption pictures",
-    "look": "Look into a model: the data of a page of regard look",
-    "models": "List the models",
-    "livez": "Whether the process is alive",
-    "readyz": "Whether every model serves",
-    "metrics": "Figures in Prometheus' format",
-}
-STATUSES = {
-    400: "The body is not JSON",
-    401: "The API key is missing or not known",
-    404: "There is no such model",
-    408: "The request did not arrive in time",
-    413: "The request is too large",
-    415: "The type of the body is not served",
-    421: "This Host is not served",
-    422: "A field has a value that cannot be used",
-    429: "Too many requests; Retry-After says when to try again",
-    431: "The headers are too many or too large",
-    503: "The server is loading or stopping, or a worker has stopped",
-    504: "The request took too long",
-}
 
 
 def route_name(route: Any) -> str:
@@ -126,9 +110,9 @@ def route_name(route: Any) -> str:
 
 def describe_route(name: str, cls: type | None, settings: ServeSettings) -> dict[str, Any]:
     """The description of a route, as FastAPI takes it."""
-    statuses = STATUSES if cls is not None else {421: STATUSES[421], 401: STATUSES[401], 503: STATUSES[503]}
+    statuses = WORDS.statuses if cls is not None else {each: WORDS.statuses[each] for each in ("421", "401", "503")}
     responses: dict[int | str, dict[str, Any]] = {
-        status: {"description": words, "content": {"application/json": {"schema": ERROR}}}
+        int(status): {"description": words, "content": {"application/json": {"schema": ERROR}}}
         for status, words in statuses.items()
     }
     if name == "metrics":
@@ -139,11 +123,11 @@ def describe_route(name: str, cls: type | None, settings: ServeSettings) -> dict
         responses[200]["content"]["text/event-stream"] = {"schema": EVENT}
     if name == "readyz":
         responses[503] = {"description": "Not ready", "content": {"application/json": {"schema": ANSWERS[name]}}}
-    described: dict[str, Any] = {"summary": SUMMARIES[name], "responses": responses, "response_model": None}
+    described: dict[str, Any] = {"summary": WORDS.summaries[name], "responses": responses, "response_model": None}
     if cls is not None:
         content: dict[str, Any] = {}
-        if name in EXAMPLES:
-            content["application/json"] = {"schema": schema_of(cls, settings), "example": EXAMPLES[name]}
+        if name in WORDS.examples:
+            content["application/json"] = {"schema": schema_of(cls, settings), "example": WORDS.examples[name]}
         if name in UPLOADS:
             form = schema_of(UPLOADS[name], settings)
             picture = {"type": "string", "format": "binary"}

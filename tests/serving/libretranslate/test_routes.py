@@ -11,7 +11,7 @@ from serving.libretranslate.test_markup import Reader, letters
 from serving.served import serve, serve_process, stored
 
 from regard.serving.libretranslate.errors import PATHS
-from regard.serving.libretranslate.routes import EXAMPLES
+from regard.serving.libretranslate.routes import WORDS
 
 KEYS = "# keys\nfirst key\nsecond\n"
 SRT = """1
@@ -464,7 +464,7 @@ def test_what_the_server_says_of_itself(server):
     spec, whole = server.get("/spec").json(), server.get("/openapi.json").json()
     assert set(spec["paths"]) == PATHS | {"/download_file/{key}"}
     assert all(whole["paths"][path] == methods for path, methods in spec["paths"].items())
-    for name, example in EXAMPLES.items():
+    for name, example in WORDS.examples.items():
         assert server.post(f"/{name}", example).status_code == 200
 
 

@@ -5,7 +5,7 @@ import pytest
 import schemathesis
 from serving.served import serve, stored
 
-from regard.serving.libretranslate.routes import EXAMPLES, SUMMARIES
+from regard.serving.libretranslate.routes import WORDS
 
 
 @pytest.fixture(scope="module")
@@ -22,7 +22,7 @@ def document(server):
 def test_the_document_is_valid(document):
     schemathesis.openapi.from_dict(document).validate()
     operations = [each for methods in document["paths"].values() for each in methods.values()]
-    assert {each["summary"] for each in operations} == set(SUMMARIES.values())
+    assert {each["summary"] for each in operations} == set(WORDS.summaries.values())
     names = [each["operationId"] for each in operations]
     assert len(set(names)) == len(names)
     for each in operations:
@@ -31,12 +31,12 @@ def test_the_document_is_valid(document):
                 jsonschema.Draft202012Validator.check_schema(content["schema"])
 
 
-@pytest.mark.parametrize("name", EXAMPLES)
+@pytest.mark.parametrize("name", WORDS.examples)
 def test_an_example_fits_and_its_answer_does(server, document, name):
     operation = document["paths"][f"/{name}"]["post"]
     content = operation["requestBody"]["content"]["application/json"]
-    assert content["example"] == EXAMPLES[name]
-    for fields in (EXAMPLES[name], {**EXAMPLES[name], "q": ["The dog sleeps."], "source": "auto"}):
+    assert content["example"] == WORDS.examples[name]
+    for fields in (WORDS.examples[name], {**WORDS.examples[name], "q": ["The dog sleeps."], "source": "auto"}):
         if name == "translate":
             jsonschema.validate(fields, content["schema"])
         answer = server.post(f"/{name}", fields)

@@ -22,7 +22,7 @@ from regard.serving.libretranslate.errors import FAULT, ProtocolError, is_protoc
 from regard.serving.libretranslate.language_pairs import LanguageTable, as_detection, language_name
 from regard.serving.libretranslate.markup import parse_html
 from regard.serving.requests import ApiError, check_text, log_texts, read_json, shorten
-from regard.serving.schemas import TEXT, array, table
+from regard.serving.schemas import TEXT, RouteWords, array, table
 from regard.serving.service import Service
 from regard.serving.settings import ServeSettings
 
@@ -34,21 +34,7 @@ TEXTS = "translate"  # a route, and no task
 TARGET = {"type": "string", "description": "language to translate into", "minLength": 1}
 DETECTION = table(confidence={"type": "number", "minimum": 0, "maximum": 100}, language=TEXT)
 LANGUAGE = table(code=TEXT, name=TEXT)
-EXAMPLES: dict[str, dict[str, Any]] = {
-    "translate": {"q": "The dog sleeps.", "source": "en", "target": "de", "format": "text", "alternatives": 2},
-    "detect": {"q": "The dog sleeps."},
-}
-SUMMARIES = {
-    "translate": "Translate a text or several, plain or HTML",
-    "translate_file": "Translate a file: text, HTML or subtitles",
-    "download_file": "Fetch a translated file",
-    "detect": "Detect the language of a text",
-    "languages": "List the languages",
-    "settings": "What the server allows, for a page that uses it",
-    "health": "Whether every model serves",
-    "spec": "This description of LibreTranslate's routes",
-    "suggest": "Suggest a better translation, which this server does not take",
-}
+WORDS = RouteWords.read("regard.serving.libretranslate")
 ONE_OR_MORE = {"anyOf": [TEXT, array(TEXT)]}
 ANSWERS: dict[str, dict[str, Any]] = {
     "translate": table(
@@ -72,17 +58,6 @@ ANSWERS: dict[str, dict[str, Any]] = {
     "health": table(status=TEXT),
     "spec": {"type": "object"},
     "suggest": table(success={"type": "boolean"}),
-}
-STATUSES = {
-    400: "The request cannot be used as it is, or has no API key",
-    403: "The API key is not known here, or the server does not do this",
-    413: "The request is too large",
-    421: "This Host is not served",
-    408: "The request did not arrive in time",
-    429: "Too many requests; Retry-After says when to try again",
-    500: "A fault of the server",
-    503: "The server is loading or stopping, or a worker has stopped",
-    504: "The request took too long",
 }
 
 
@@ -395,9 +370,9 @@ def describe_libretranslate(name: str, settings: ServeSettings) -> dict[str, Any
     """The description of a route, as FastAPI takes it."""
     error = {"application/json": {"schema": table(error=TEXT)}}
     open_to_all = name in ("languages", "settings", "health", "spec")
-    statuses = {421: STATUSES[421]} if open_to_all else STATUSES
+    statuses = {"421": WORDS.statuses["421"]} if open_to_all else WORDS.statuses
     responses: dict[int | str, dict[str, Any]] = {
-        status: {"description": words, "content": error} for status, words in statuses.items()
+        int(status): {"description": words, "content": error} for status, words in statuses.items()
     }
     if name == "download_file":
         responses[200] = {"description": "The file", "content": {"application/octet-stream": {"schema": {}}}}
@@ -407,7 +382,7 @@ def describe_libretranslate(name: str, settings: ServeSettings) -> dict[str, Any
     if name == "health":
         responses[503] = {"description": "Not ready", "content": {"application/json": {"schema": ANSWERS[name]}}}
     described: dict[str, Any] = {
-        "summary": SUMMARIES[name],
+        "summary": WORDS.summaries[name],
         "responses": responses,
         "response_model": None,
         "operation_id": f"libretranslate_{name}",
@@ -418,8 +393,8 @@ def describe_libretranslate(name: str, settings: ServeSettings) -> dict[str, Any
         if name != "translate_file":
             content["application/json"] = {"schema": schema_of_body(name, settings, many=name == TEXTS)}
             content["application/x-www-form-urlencoded"] = {"schema": schema_of_body(name, settings, many=False)}
-            if name in EXAMPLES:
-                content["application/json"]["example"] = EXAMPLES[name]
+            if name in WORDS.examples:
+                content["application/json"]["example"] = WORDS.examples[name]
         else:
             content["multipart/form-data"] = {"schema": schema_of_body(name, settings, many=False)}
         described["openapi_extra"] = {"requestBody": {"required": True, "content": content}}
