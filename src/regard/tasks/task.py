@@ -15,7 +15,7 @@ that it does not serve, by their names.
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import torch
 from torch import Tensor
@@ -144,7 +144,6 @@ def to_translation(output: Output, tokenizer: Tokenizer, text: str | None = None
     return Translation(text, output.score, output.log_prob, tuple(pieces), output.finished)
 
 
-@runtime_checkable
 class TrainedRun(Protocol):
     """The part of an opened run that others need: `regard.run.Run` is one, and stands above this layer."""
 
