@@ -28,7 +28,6 @@ from regard.inspection import exhibit_of
 from regard.inspection.collect.forward_pass import force, record_modules, watch_forward
 from regard.tasks import TrainedRun
 
-
 NEEDED = [name for name in vars(TrainedRun) if not name.startswith("_")]
 
 
