@@ -5,7 +5,9 @@ The first backend of the table that serves a call, and wins where it does, is ta
 that cannot serve is an error, never a silent fallback. `dense`, the specification, serves everything.
 """
 
+import itertools
 import threading
+from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,7 +16,7 @@ import torch
 from torch import Tensor
 
 from regard.errors import ArgumentError, BackendError
-from regard.kernels import reference
+from regard.kernels import reference, triton
 from regard.kernels.additive import chunked
 from regard.kernels.additive import few_queries as few_queries_additive
 from regard.kernels.additive import triton as additive_triton
@@ -48,7 +50,7 @@ from regard.kernels.features import (
     WINDOW_FROM,
 )
 from regard.kernels.reference import Call
-from regard.kernels.table import HALF, NEEDS_TRITON, SINGLE_OR_HALF, Condition, Request, Row
+from regard.kernels.table import HALF, NEEDS_TRITON, SINGLE_OR_HALF, Condition, Request, Row, listing
 from regard.kernels.window import cpu as window_cpu
 from regard.kernels.window import triton as window_triton
 
@@ -355,9 +357,65 @@ def forced_backend() -> str | None:
     return getattr(forced, "name", None)
 
 
+@dataclass(frozen=True)
+class Plan:
+    """Who serves a kind of call, and why those before it in the table do not."""
+
+    backend: Backend
+    request: Request
+
+    @property
+    def name(self) -> str:
+        """The backend's name."""
+        return self.backend.name
+
+    @property
+    def reasons(self) -> dict[str, str]:
+        """For each backend that is asked before this one, why it is not taken."""
+        before = itertools.takewhile(lambda each: each is not self.backend, BACKENDS)
+        slower = f"{self.name} is faster here"
+        return {each.name: each.refusal(self.request) or slower for each in before}
+
+    def __str__(self) -> str:
+        needs = listing(self.request.features)
+        return "\n".join([f"{self.name}: {needs}", *(f"  not {name}: {why}" for name, why in self.reasons.items())])
+
+
+# Sizes at which an answer of the table may change where scores are bilinear and there is no window; all else asks for
+# sizes as they are. `tests/kernels/test_backends.py` compares what is remembered with the table.
+QUERY_STEPS = tuple(sorted({1, FEW, DECODE_STEP, 64, ONE_TILE}))
+KEY_STEPS = tuple(sorted({64, ONE_TILE, FEW_KEYS}))
+MOST_PLANS = 4096  # kinds of calls that are remembered; more of them, and all are asked for again
+plans: dict[tuple[object, ...], tuple[object, Backend]] = {}  # beside a backend, the table that it is from
+
+
 def choose(request: Request) -> Backend:
-    """Choose the backend that serves this request."""
-    name = forced_backend()
+    """Choose the backend that serves this request: from the table once for each kind of call, and then from memory."""
+    forced_name = getattr(forced, "name", None)
+    if torch.compiler.is_compiling():  # the trace is the memory
+        return ask_table(request, forced_name)
+    device, dtypes, features, sizes = request
+    if BILINEAR in features and WINDOW not in features:
+        steps: tuple[object, ...] = (
+            bisect_left(QUERY_STEPS, sizes["queries"]),
+            bisect_left(KEY_STEPS, sizes["keys"]),
+            sizes["width"],
+            sizes["value width"],
+        )
+    else:
+        steps = tuple(sizes.values())
+    key = (triton.INSTALLED, forced_name, device, dtypes, features, steps)
+    table, backend = plans.get(key, (None, BACKENDS[-1]))
+    if table is not BACKENDS:
+        backend = ask_table(request, forced_name)
+        if len(plans) >= MOST_PLANS:
+            plans.clear()
+        plans[key] = BACKENDS, backend  # in one step: threads need no lock
+    return backend
+
+
+def ask_table(request: Request, name: str | None) -> Backend:
+    """Return the first backend that serves a request and wins where it does, or the one of a name."""
     for backend in BACKENDS:
         if name is None:
             if backend.serves(request) and backend.wins(request):

@@ -41,7 +41,9 @@ BIASED = frozenset({BIAS, ALIBI, ALIBI_FROM, ALIBI_ROWS, ALIBIS})  # what `SpanL
 
 
 def describe(call: Call) -> Request:
-    """Put a call into plain data, for the table."""
+    """Put a call into plain data, for the table. Every call of attention comes through here: it enters no other function
+    for what most calls have.
+    """
     limits, window, layout = call.limits, call.limits.window, call.limits.layout
     features = [SCORES.get(call.score, OTHER_SCORES), WEIGHTS.get(call.weighting, OTHER_WEIGHTS)]
     if call.temperature != 1.0:
@@ -58,7 +60,10 @@ def describe(call: Call) -> Request:
     if limits.lengths is not None:
         features.append(LENGTHS)
     if limits.causal is not None:
-        features += start_features(limits.causal, CAUSAL, CAUSAL_FROM, CAUSAL_ROWS)
+        if isinstance(limits.causal, int) and limits.causal == 0:
+            features.append(CAUSAL)
+        else:
+            features += start_features(limits.causal, CAUSAL, CAUSAL_FROM, CAUSAL_ROWS)
     if window is not None:
         features += (
             (WINDOW, CENTRES)
@@ -90,8 +95,9 @@ def describe(call: Call) -> Request:
             features.append(PACKED_KEYS)
         if limits.incomplete:
             features.append(BESIDE_PACKED)
+    batch = call.query.shape[:-2]
     sizes = {
-        "rows": math.prod(broadcast(call.query.shape[:-2], call.keys.shape[:-2])),
+        "rows": math.prod(batch if batch == call.keys.shape[:-2] else broadcast(batch, call.keys.shape[:-2])),
         "queries": limits.queries if layout is None else layout.longest,
         "keys": limits.keys if layout is None else layout.longest_key,
         "width": call.keys.shape[-1],
