@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.errors import CheckpointError
+from regard.messages import visible
 
 FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)  # that weights may be kept in
 WRAPPERS = ("state_dict", "model", "model_state_dict")  # keys under which files of weights hold them
@@ -80,7 +81,7 @@ def read_weights(path: str) -> Mapping[str, Tensor]:
     except OSError as error:
         raise CheckpointError(f"{path}: {error.strerror or error}") from None
     except safetensors.SafetensorError as error:
-        raise CheckpointError(f"{path}: not a safetensors file ({error})") from None
+        raise CheckpointError(f"{path}: not a safetensors file ({visible(str(error)[:300])})") from None
     except Exception as error:  # what torch raises at other bytes, and at code among them, has no narrower name
         raise CheckpointError(f"{path}: {refusal(str(error))}") from None
     for name in WRAPPERS:

@@ -19,6 +19,7 @@ from regard.errors import CheckpointError
 from regard.io import packs, reading
 from regard.models import check_weight
 
+REFUSAL = 300  # characters of what safetensors says
 NAME = 500  # characters of a tensor's name
 
 
@@ -68,7 +69,8 @@ def named_refusals(path: Path) -> Iterator[None]:
     except OSError as error:
         raise CheckpointError(f"{path}: {error.strerror or error}") from None
     except (safetensors.SafetensorError, KeyError, ValueError, RuntimeError) as error:
-        raise CheckpointError(f"{path}: not a safetensors file ({visible(str(error).splitlines()[0])})") from None
+        text = str(error).splitlines()[0]  # which repeats names of the file, however long
+        raise CheckpointError(f"{path}: not a safetensors file ({visible(text[:REFUSAL])})") from None
 
 
 def check_names(names: Iterable[str]) -> None:

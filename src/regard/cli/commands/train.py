@@ -145,11 +145,7 @@ def train(
     checked = read_checked(assign(table, settings or []), flags, based=base is not None)
     if check:
         if resume is None:
-            from regard.tasks import check_data, missing_files
-
-            complete = not missing_files(checked.data)  # a configuration may be checked elsewhere
-            for line in check_data(checked, based=base is not None, anyway=anyway) if complete else ():
-                print_message(line)
+            print_data_check(checked, base, anyway)
         print("the configuration is valid")
         return
     choose = config is None and resume is None
@@ -219,6 +215,15 @@ def read_checked(table: Mapping[str, Any], flags: Mapping[str, str], *, based: b
         )
         raise CommandError(f"{flag}: {problem}") from None
     return settings
+
+
+def print_data_check(settings: "Settings", base: Path | None, anyway: bool) -> None:
+    """Print what the data cannot teach, where they are there: a configuration may be checked on another machine."""
+    from regard.tasks import check_data, missing_files
+
+    if not missing_files(settings.data):
+        for line in check_data(settings, based=base is not None, anyway=anyway):
+            print_message(line)
 
 
 def print_dry_run(
