@@ -129,7 +129,7 @@ def additive(rounds: int, dtype: torch.dtype) -> Iterator[Result]:
 
 def name_backend(sides: Sides) -> str:
     """Name the backend that serves this call."""
-    return sides.attention.backend_projected(sides.leaves[0], sides.prepared, sides.inputs[0], None)
+    return sides.attention.plan_projected(sides.leaves[0], sides.prepared, sides.inputs[0], None).name
 
 
 def errors(call: Callable[[], Tensor], leaves: list[Tensor], gradient: Tensor, rows: int = 2) -> float:
@@ -231,7 +231,7 @@ def short(rounds: int, causal: bool) -> Iterator[Result]:
     wide = [x.detach()[:4].double() for x in (query, keys, values)]
     exact = F.scaled_dot_product_attention(wide[0], wide[1], wide[2], is_causal=causal)
     error = float((ours()[:4].double() - exact).norm() / exact.norm())
-    backend = attention.backend_projected(query, Prepared(keys, values, attention), query, span)
+    backend = attention.plan_projected(query, Prepared(keys, values, attention), query, span).name
     times: dict[str, tuple[float, float]] = {
         f"Regard ({backend})": timings(ours, (query, keys, values), gradient, rounds)
     }

@@ -44,8 +44,7 @@ from regard.attention import (
     use_backend,
 )
 from regard.errors import ArgumentError, BackendError
-from regard.kernels import backends
-from regard.kernels.features import describe
+from regard.kernels import backends, describe
 
 # ---- the features
 

@@ -6,8 +6,7 @@ import pytest
 import torch
 
 from regard.attention import Additive, Attention, Causal, Dot, Location, Monotonic, Packed, Sparsemax
-from regard.kernels import features
-from regard.kernels.features import describe
+from regard.kernels import describe, features
 from regard.kernels.reference import Call, softmax
 from regard.kernels.span_limits import Layout, SpanLimits, Window
 

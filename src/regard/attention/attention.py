@@ -32,6 +32,7 @@ from regard.attention.span import (
     Mask,
     Packed,
     Predictive,
+    Shared,
     Span,
     is_plain,
     join,
@@ -41,7 +42,18 @@ from regard.attention.span import (
 )
 from regard.attention.weighting import Softmax, Weighting, weigh_checked
 from regard.errors import ArgumentError, ShapeError
-from regard.kernels import Call, SpanLimits, add_bias, backends, broadcast, describe, matmul_wide, widen
+from regard.kernels import (
+    Call,
+    Plan,
+    SharedLimits,
+    SpanLimits,
+    add_bias,
+    backends,
+    broadcast,
+    describe,
+    matmul_wide,
+    widen,
+)
 from regard.kernels import additive_chunked as chunked
 
 
@@ -137,8 +149,18 @@ class Attention(Attentive):
         span: Span | None = None,
     ) -> str:
         """Return the name of the backend that would serve this call."""
+        return self.plan(query, keys, values, span).name
+
+    def plan(
+        self,
+        query: Float[Tensor, "*bq n dq"] | None,
+        keys: Float[Tensor, "*bk m dk"] | Prepared,
+        values: Float[Tensor, "*bv m dv"] | None = None,
+        span: Span | None = None,
+    ) -> Plan:
+        """Return who would serve this call, and why those that are asked before do not; printed, a line each."""
         query, prepared = self.check_inputs(query, keys, values)
-        return self.backend_projected(self.score.ask(query), prepared, query, span)
+        return self.plan_projected(self.score.ask(query), prepared, query, span)
 
     def fold(
         self,
@@ -203,19 +225,9 @@ class Attention(Attentive):
         self, projected_query: Tensor, prepared: Prepared, query: Tensor, span: Span | None, heads: bool = False
     ) -> Tensor:
         """The forward behind the projections; with `heads`, only `projected_query` and `prepared` have a head axis."""
-        span, packed, rest = self._split_span(span)
-        if packed is None:
-            if isinstance(prepared, Cache) and not any(isinstance(part, Mask) for part in rest):
-                prepared = prepared.contents()  # a mask is of the whole size
-            call = self.resolve_call(projected_query, prepared, query, span, heads)
-            return backends.choose(describe(call)).attend(call)
-        packed = packed.to(projected_query.device)
-        call = self.resolve_packed_call(projected_query, prepared, packed, rest)
-        request = describe(call)
-        if backends.packed_natively(request):
-            return backends.choose(request).attend(call)
-        call = self.resolve_call(*self.pad_packed(projected_query, prepared, query, packed, rest, heads), heads)
-        return packed.unpad(backends.choose(describe(call)).attend(call), heads)
+        call, padded = self.resolve(projected_query, prepared, query, span, heads)
+        context = backends.choose(describe(call)).attend(call)
+        return context if padded is None else padded.unpad(context, heads)
 
     def look_projected(
         self, projected_query: Tensor, prepared: Prepared, query: Tensor, span: Span | None, heads: bool = False
@@ -243,19 +255,11 @@ class Attention(Attentive):
             look.how,
         )
 
-    def backend_projected(
+    def plan_projected(
         self, projected_query: Tensor, prepared: Prepared, query: Tensor, span: Span | None, heads: bool = False
-    ) -> str:
-        """The name of the backend that would serve the forward."""
-        span, packed, rest = self._split_span(span)
-        if packed is not None:
-            packed = packed.to(projected_query.device)
-            request = describe(self.resolve_packed_call(projected_query, prepared, packed, rest))
-            if backends.packed_natively(request):
-                return backends.choose(request).name
-            padded = self.pad_packed(projected_query, prepared, query, packed, rest, heads)
-            return backends.choose(describe(self.resolve_call(*padded, heads))).name
-        return backends.choose(describe(self.resolve_call(projected_query, prepared, query, span, heads))).name
+    ) -> Plan:
+        """Who would serve the forward, and why not those before."""
+        return backends.plan(describe(self.resolve(projected_query, prepared, query, span, heads)[0]))
 
     def _split_span(self, span: Span | None) -> tuple[Span | None, Packed | None, list[Span]]:
         """The module's span joined with the call's; its Packed part, if it has one, and the others."""
@@ -264,20 +268,41 @@ class Attention(Attentive):
         span = join(self.span, span)
         return (span, *split_packed(span))
 
+    def resolve(
+        self, projected_query: Tensor, prepared: Prepared, query: Tensor, span: Span | None, heads: bool
+    ) -> tuple[Call, Packed | None]:
+        """Return the call that is served, and the sequences that had to be padded for it: its context is unpadded."""
+        if type(span) is Shared and self.span is None:
+            packed, rest = span.packed, span.rest
+        else:
+            span, packed, rest = self._split_span(span)
+        if packed is None:
+            if isinstance(prepared, Cache) and not any(isinstance(part, Mask) for part in rest):
+                prepared = prepared.contents()  # a mask is of the whole size
+            return self.resolve_call(projected_query, prepared, query, span, heads), None
+        packed = packed.to(projected_query.device)
+        call = self.resolve_packed_call(projected_query, prepared, packed, rest)
+        if backends.packed_natively(describe(call)):
+            return call, None
+        inputs = self.pad_packed(projected_query, prepared, query, packed, rest, heads)
+        return self.resolve_call(*inputs, heads), packed
+
     def resolve_call(
         self, projected_query: Tensor, prepared: Prepared, query: Tensor, span: Span | None, heads: bool
     ) -> Call:
         """Resolve the span into limits, and return everything that a backend needs."""
         keys, values = prepared.keys, prepared.values
-        batch = broadcast(projected_query.shape[:-2], keys.shape[:-2], values.shape[:-2])
-        alone, count = (batch[:-1], batch[-1]) if heads else (batch, None)
-        limits = SpanLimits(projected_query.shape[-2], keys.shape[-2], projected_query.device, alone, heads=count)
-        if prepared.length is not None:
-            limits = limits.with_lengths(prepared.length, None)
-        if span is not None:
-            limits = narrow_limits(span, limits, query)
-        if heads:
-            limits = limits.over_heads()
+        batch = projected_query.shape[:-2]
+        if not batch == keys.shape[:-2] == values.shape[:-2]:
+            batch = torch.Size(broadcast(batch, keys.shape[:-2], values.shape[:-2]))
+        n, m, device = projected_query.shape[-2], keys.shape[-2], projected_query.device
+        if type(span) is Shared and prepared.length is None:
+            shape = batch, n, m, device, heads, query.dtype
+            limits: SpanLimits | None = span.made.get(shape)
+            if limits is None:
+                limits = span.made[shape] = SharedLimits(**vars(narrowed(span, batch, n, m, query, None, heads)))
+        else:
+            limits = narrowed(span, batch, n, m, query, prepared.length, heads)
         for slopes, _ in limits.slopes:
             if not batch or batch[-1] != len(slopes):
                 raise ShapeError(f"Alibi: {len(slopes)} heads given, expected {batch[-1] if batch else 'a head axis'}")
@@ -325,13 +350,14 @@ class Attention(Attentive):
             dtype = torch.get_autocast_dtype(query.device.type)
             if not query.dtype == keys.dtype == values.dtype == torch.float64:
                 query, keys, values = (x.to(dtype) for x in (query, keys, values))
-        form = self.score.fused_form
-        if form != "other" and query.shape[-1] != keys.shape[-1]:
-            raise ShapeError(
-                f"keys: width {keys.shape[-1]} given, expected the query's, {query.shape[-1]} (both projected)"
-            )
-        scale = self.score.scale(query.shape[-1]) if form == "bilinear" else 1.0
-        weighting = self.weighting.fused_name
+        width, compiling = query.shape[-1], torch.compiler.is_compiling()
+        settled = None if compiling else self.score.settled
+        form, scale = settled[1:] if settled is not None and settled[0] == width else self.score.settle(width)
+        if form != "other" and width != keys.shape[-1]:
+            raise ShapeError(f"keys: width {keys.shape[-1]} given, expected the query's, {width} (both projected)")
+        weighting = None if compiling else self.weighting.settled
+        if weighting is None:
+            weighting = self.weighting.settle()
         return Call(
             query,
             keys,
@@ -340,10 +366,10 @@ class Attention(Attentive):
             compare=self.score.compare,
             weigh=self.weighting,
             score=form,
-            weighting=weighting,
+            weighting=weighting[0],
             scale=scale,
             vector=self.score.vector if form == "additive" else None,
-            temperature=self.weighting.temperature if weighting == "softmax" else 1.0,
+            temperature=weighting[1],
             dropout=self.dropout if self.training else 0.0,
         )
 
@@ -376,6 +402,19 @@ class Attention(Attentive):
             shapes(call.query, call.keys, call.values),
             " · ".join([describe_part(self.score), *map(describe_part, parts_of(span)), describe_part(self.weighting)]),
         )
+
+
+def narrowed(
+    span: Span | None, batch: tuple[int, ...], n: int, m: int, query: Tensor, length: Tensor | None, heads: bool
+) -> SpanLimits:
+    """Resolve a span for n queries of m keys, of which `length` exist; with `heads`, the batch ends in them."""
+    alone, count = (batch[:-1], batch[-1]) if heads else (batch, None)
+    limits = SpanLimits(n, m, query.device, alone, heads=count)
+    if length is not None:
+        limits = limits.with_lengths(length, None)
+    if span is not None:
+        limits = narrow_limits(span, limits, query)
+    return limits.over_heads() if heads else limits
 
 
 def shapes(query: Tensor, keys: Tensor, values: Tensor) -> dict[str, tuple[int, ...]]:

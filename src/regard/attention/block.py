@@ -11,14 +11,14 @@ from typing import Any, Literal
 
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.nn.modules.module import _has_any_global_hook
 
 from regard.attention.cache import Cache, Prepared, SharedBeamCache
-from regard.attention.call_records import has_forward_hooks
 from regard.attention.checks import check_dropout, check_positive
 from regard.attention.heads import Heads
 from regard.attention.positions import Rotary
 from regard.attention.score import Score
-from regard.attention.span import Span, Start
+from regard.attention.span import Span, Start, share, unshare
 from regard.errors import ArgumentError
 from regard.kernels import Linear, dropout, dropout_add, gelu_dropout, relu_dropout, silu_dropout
 
@@ -36,17 +36,14 @@ class Residual(nn.Module):
 
     # ---- for other parts of Regard
 
-    def residual(self, x: Tensor, part: Callable[[Tensor], Tensor], norm: nn.Module) -> Tensor:
-        """One part with its residual and its norm, before or after."""
-        if self.norm == "pre":
-            return self.add_residual(x, part(norm(x)))
-        normed: Tensor = norm(self.add_residual(x, part(x)))
-        return normed
+    def leave(self, x: Tensor, y: Tensor, norm: nn.Module | None) -> Tensor:
+        """Leave a part with its residual, x + y, some of y dropped in training; without residuals it is y alone.
 
-    def add_residual(self, x: Tensor, y: Tensor) -> Tensor:
-        """The residual: x + y, some of y dropped in training; without residuals y alone."""
+        A norm that stands behind the parts follows.
+        """
         p = self.dropout if self.training else 0.0
-        return dropout_add(x, y, p) if self.has_residual else dropout(y, p)
+        x = dropout_add(x, y, p) if self.has_residual else dropout(y, p)
+        return x if self.norm == "pre" or norm is None else norm(x)
 
 
 class Block(Residual):
@@ -117,29 +114,30 @@ class Block(Residual):
                 f"memory: {actual} given, expected {expected}: this Block has cross={self.cross is not None}"
             )
 
-        def look_at_itself(y: Tensor) -> Tensor:
-            # Where nobody listens to a Heads, `follow` may do the work of its forward.
-            free = isinstance(self.attention, Heads) and not has_forward_hooks(self.attention)
-            if isinstance(past, SharedBeamCache) or (past is not None and y.shape[-2] == 1 and free):
-                return self.attention.follow(y, past, span, start)
+        pre = self.norm == "pre"
+        # Whoever listens to a Heads, or stands in its place, is given the span itself.
+        itself, across = self.attention, self.cross
+        free = isinstance(itself, Heads) and not itself._forward_hooks and not itself._forward_pre_hooks
+        plain = span if free and type(itself) is Heads else unshare(span)
+        y = self.attention_norm(x) if pre else x
+        # Where nobody listens to a Heads, `follow` may do the work of its forward.
+        if isinstance(past, SharedBeamCache) or (past is not None and y.shape[-2] == 1 and free):
+            y = itself.follow(y, past, plain, start)
+        else:
             if past is not None:
-                past.extend(self.attention.prepare(y, start))
-            attended: Tensor = self.attention(y, past, span=span, start=start)
-            return attended
-
-        def look_at_memory(y: Tensor) -> Tensor:
-            assert self.cross is not None
-            together = y if rows == 1 else y.reshape(-1, rows * y.shape[-2], y.shape[-1])
-            attended: Tensor = self.cross(together, memory, span=memory_span)
-            return attended if rows == 1 else attended.reshape(y.shape)
-
-        x = self.residual(x, look_at_itself, self.attention_norm)
-        if self.cross is not None:
+                past.extend(itself.prepare(y, start))
+            y = itself(y, past, span=plain, start=start)
+        x = self.leave(x, y, self.attention_norm)
+        if across is not None:
             assert self.cross_norm is not None
-            x = self.residual(x, look_at_memory, self.cross_norm)
+            y = self.cross_norm(x) if pre else x
+            free = type(across) is Heads and not across._forward_hooks and not across._forward_pre_hooks
+            together = y if rows == 1 else y.reshape(-1, rows * y.shape[-2], y.shape[-1])
+            attended = across(together, memory, span=memory_span if free else unshare(memory_span))
+            x = self.leave(x, attended if rows == 1 else attended.reshape(y.shape), self.cross_norm)
         if self.feed is not None:
             assert self.feed_norm is not None
-            x = self.residual(x, self.feed, self.feed_norm)
+            x = self.leave(x, self.feed(self.feed_norm(x) if pre else x), self.feed_norm)
         return x
 
 
@@ -175,10 +173,11 @@ class MixingBlock(Residual):
         self, x: Float[Tensor, "*b n d"], *, span: Span | None = None, start: Start = 0
     ) -> Float[Tensor, "*b n d"]:
         """Return x after mixing and feed-forward net; of the span, only padding and packing count."""
-        x = self.residual(x, lambda y: self.mixing(y, span), self.mixing_norm)
+        pre, span = self.norm == "pre", unshare(span)
+        x = self.leave(x, self.mixing(self.mixing_norm(x) if pre else x, span), self.mixing_norm)
         if self.feed is not None:
             assert self.feed_norm is not None
-            x = self.residual(x, self.feed, self.feed_norm)
+            x = self.leave(x, self.feed(self.feed_norm(x) if pre else x), self.feed_norm)
         return x
 
 
@@ -251,3 +250,17 @@ class Stack(nn.Module):
         check_positive(layers=layers)
         self.blocks = nn.ModuleList(blocks)
         self.final_norm = nn.LayerNorm(size) if norm == "pre" else nn.Identity()
+
+    # ---- for other parts of Regard
+
+    def share(self, span: Span | None) -> Span | None:
+        """The span as all blocks ask it, resolved once for all of them.
+
+        Blocks of somebody's own, and whoever listens to a block, are given the span itself.
+        """
+        if _has_any_global_hook():
+            return span
+        for block in self.blocks:
+            if type(block) not in (Block, MixingBlock) or block._forward_hooks or block._forward_pre_hooks:
+                return span
+        return share(span)

@@ -60,8 +60,9 @@ class Encoder(Stack):
         """Pass the sequence through every block."""
         if isinstance(start, int) and start == 0 and fused_stack.serves(self, x, span):
             return fused_stack.run(self, x, span)
+        shared = self.share(span)
         for block in self.blocks:
-            x = block(x, span=span, start=start)
+            x = block(x, span=shared, start=start)
         return self.final_norm(x)
 
 
@@ -106,8 +107,9 @@ class Decoder(Stack):
         span = join(Causal(), span)
         if isinstance(start, int) and start == 0 and fused_stack.serves(self, x, span, memory, memory_span):
             return fused_stack.run(self, x, span, memory, memory_span)
+        shared, across = self.share(span), self.share(memory_span)
         for block in self.blocks:
-            x = block(x, memory, span=span, memory_span=memory_span, start=start)
+            x = block(x, memory, span=shared, memory_span=across, start=start)
         return self.final_norm(x)
 
     def start(
@@ -141,12 +143,13 @@ class Decoder(Stack):
             span = join(Causal(start), span)
         lengths, mask = state.sentence.get("lengths"), state.sentence.get("mask")
         memory_span = join(None if lengths is None else Lengths(lengths), None if mask is None else Mask(mask))
+        shared, across = self.share(span), self.share(memory_span)
         for i, block in enumerate(self.blocks):
             x = block(
                 x,
                 state.sentence[f"memory.{i}"],
-                span=span,
-                memory_span=memory_span,
+                span=shared,
+                memory_span=across,
                 start=start,
                 past=state.row[f"past.{i}"],
                 rows=state.rows,

@@ -18,10 +18,10 @@ from regard.attention.checks import check_alike, check_parameters, check_positiv
 from regard.attention.look import Attentive, Look
 from regard.attention.positions import Rotary, position_index
 from regard.attention.score import Dot, Score, compare_from
-from regard.attention.span import Mask, Span, Start
+from regard.attention.span import Mask, Shared, Span, Start
 from regard.attention.weighting import Weighting
 from regard.errors import ArgumentError, ShapeError
-from regard.kernels import Linear, backends
+from regard.kernels import Linear, Plan, backends
 from regard.kernels import linear as apply_linear
 
 
@@ -110,7 +110,8 @@ class Heads(Attentive):
         `start` is the index of the first query where positions are rotary, and in self-attention of the first key too;
         another memory's keys count from 0, and prepared ones from the start they were prepared with.
         """
-        values, span, start = parse_arguments(values, span, start)
+        if values is not None or not (span is None or isinstance(span, Span)):
+            values, span, start = parse_arguments(values, span, start)
         projected_query, prepared = self.project_inputs(x, memory, span, start, values)
         return self.merge_heads(self.attention.attend_projected(projected_query, prepared, x, span, heads=True))
 
@@ -121,6 +122,7 @@ class Heads(Attentive):
 
         Queries, keys and values are one product; the rows of a beam look at what they share together.
         """
+        nothing = span is None or (type(span) is Shared and span.span is None)
         if type(self).forward is not Heads.forward:  # one's own, over all that is there
             if isinstance(past, SharedBeamCache):
                 raise ArgumentError(
@@ -129,7 +131,7 @@ class Heads(Attentive):
             past.extend(self.prepare(x, start, span))
             return self(x, past, span, start)
         projected_query, prepared = self.project_inputs(x, None, span, start)
-        if isinstance(past, BeamIndexCache) and span is None and self._serves_step(past, projected_query):
+        if isinstance(past, BeamIndexCache) and nothing and self._serves_step(past, projected_query):
             from regard.kernels import follow
 
             scale = self.attention.score.scale(projected_query.shape[-1]) / self.attention.weighting.temperature
@@ -152,7 +154,7 @@ class Heads(Attentive):
             return self.merge_heads(
                 self.attention.attend_projected(projected_query, unshare_past(past), x, span, heads=True)
             )
-        if span is not None:
+        if not nothing:
             raise ArgumentError(f"span: {span!r} given, expected none: the rows of a beam see their own past")
         queries = projected_query[..., 0, :].unflatten(0, (-1, past.rows)).transpose(1, 2)  # [r a 1 d] -> [s a r d]
         x = x.view(-1, past.rows, x.shape[-1])
@@ -195,9 +197,20 @@ class Heads(Attentive):
         start: Start = 0,
     ) -> str:
         """Return the name of the backend that would serve this call."""
+        return self.plan(x, memory, values, span, start).name
+
+    def plan(
+        self,
+        x: Float[Tensor, "*b n size"],
+        memory: Float[Tensor, "*bm m width"] | Prepared | None = None,
+        values: Float[Tensor, "*bv m width"] | Span | None = None,
+        span: Span | Start | None = None,
+        start: Start = 0,
+    ) -> Plan:
+        """Return who would serve this call, and why those that are asked before do not; printed, a line each."""
         values, span, start = parse_arguments(values, span, start)
         projected_query, prepared = self.project_inputs(x, memory, span, start, values)
-        return self.attention.backend_projected(projected_query, prepared, x, span, heads=True)
+        return self.attention.plan_projected(projected_query, prepared, x, span, heads=True)
 
     def prepare(
         self,
@@ -212,7 +225,7 @@ class Heads(Attentive):
             check_values(values, memory, self.memory_size)
             keys, values = self.key(memory), self.value(values)
         # Rows of one matrix that lie side by side are one product.
-        elif self.projection is not None and is_original(self.key) and is_original(self.value):
+        elif self.projection is not None and are_original(self.key, self.value):
             whole, deep = self.projection, self.query_size
             bias = None if whole.bias is None else whole.bias[deep:]
             keys, values = apply_linear(memory, whole.weight[deep:], bias).split((deep, self.value_size), dim=-1)
@@ -247,28 +260,40 @@ class Heads(Attentive):
         self, x: Tensor, memory: Tensor | Prepared | None, span: Span | None, start: Start, values: Tensor | None = None
     ) -> tuple[Tensor, Prepared]:
         """Projected queries with a head axis, and prepared keys."""
-        check_width("x", x, self.size)
-        check_parameters(self.query if self.projection is None else self.projection, x=x)
+        if x.ndim < 2 or x.shape[-1] != self.size:
+            check_width("x", x, self.size)
+        projection = self.query if self.projection is None else self.projection
+        weight = projection._parameters.get("weight")
+        if weight is None or x.device != weight.device or x.dtype != weight.dtype:
+            check_parameters(projection, x=x)
         if isinstance(memory, Prepared):
-            memory.check_owner(self, "memory")
-            check_alike(x=x, memory=memory.keys)
+            if memory.owner is not self:
+                memory.check_owner(self, "memory")
+            if x.device != memory.keys.device or x.dtype != memory.keys.dtype:
+                check_alike(x=x, memory=memory.keys)
             if values is not None:
                 raise ArgumentError(
                     "values: given together with a prepared memory, which has its own; give them to `prepare`"
                 )
-            return self._project_query(self.query(x), start, span), unshare_past(memory)
+            if isinstance(memory, BeamIndexCache):
+                memory = unshare_past(memory)
+            return self._project_query(self.query(x), start, span), memory
         if values is None and (memory is None or memory is x):
             if self.memory_size != self.size:
                 raise ShapeError(f"memory: x itself given, expected width {self.memory_size}, the memory's")
-            if self.projection is not None and all(map(is_original, (self.query, self.key, self.value))):
+            if self.projection is not None and are_original(self.query, self.key, self.value):
                 deep, wide = self.query_size, self.value_size
                 query, keys, values = self.projection(x).split((deep, deep, wide), dim=-1)
             else:
                 query, keys, values = self.query(x), self.key(x), self.value(x)
-            table = None if self.rotary is None else self.rotary_table(query, start, span)
-            query, keys = self.split_heads(query, table), self.split_heads(keys, table)
+            query, keys, values = (
+                each.unflatten(-1, (self.heads, -1)).transpose(-3, -2) for each in (query, keys, values)
+            )
+            if self.rotary is not None:
+                table = self.rotary_table(query, start, span)
+                query, keys = self.rotary.rotate(query, table), self.rotary.rotate(keys, table)
             query, keys = self.attention.score.ask(query), self.attention.score.project(keys)
-            return query, Prepared(keys, self.split_heads(values), self)
+            return query, Prepared(keys, values, self)
         itself = memory is None or memory is x
         memory = x if memory is None else memory
         check_width("memory", memory, self.memory_size)
@@ -281,8 +306,10 @@ class Heads(Attentive):
 
     def _project_query(self, query: Tensor, start: Start, span: Span | None) -> Tensor:
         """[*b n D_Q] -> [*b a n p], as the score takes it."""
-        table = None if self.rotary is None else self.rotary_table(query, start, span)
-        return self.attention.score.ask(self.split_heads(query, table))
+        query = query.unflatten(-1, (self.heads, -1)).transpose(-3, -2)
+        if self.rotary is not None:
+            query = self.rotary.rotate(query, self.rotary_table(query, start, span))
+        return self.attention.score.ask(query)
 
     def split_heads(self, x: Tensor, table: tuple[Tensor, Tensor] | None = None) -> Tensor:
         """[*b n D] -> [*b a n d], rotated where positions are rotary."""
@@ -290,10 +317,19 @@ class Heads(Attentive):
         return x if self.rotary is None or table is None else self.rotary.rotate(x, table)
 
     def rotary_table(self, x: Tensor, start: Start, span: Span | None, keys: bool = False) -> tuple[Tensor, Tensor]:
-        """Sines and cosines that rotate queries, or keys, one for every position."""
-        assert self.rotary is not None
-        index = position_index(x.shape[-2], x.device, start, span, keys)
-        return self.rotary.table(index if index.ndim == 1 else index.unsqueeze(-2), x.dtype)  # beside a head axis
+        """Sines and cosines that rotate queries, or keys, one for every position; made once for a shared span."""
+        rotary = self.rotary
+        assert rotary is not None
+        count, whole = x.shape[-2], start if isinstance(start, int) else id(start)
+        place = "rotary", rotary.size, count, x.device, x.dtype, whole, keys
+        if type(span) is Shared and place in span.made:
+            made: tuple[Tensor, Tensor] = span.made[place]
+            return made
+        index = position_index(count, x.device, start, span, keys)
+        table = rotary.table(index if index.ndim == 1 else index.unsqueeze(-2), x.dtype)  # beside a head axis
+        if type(span) is Shared:
+            span.made[place] = table
+        return table
 
     def merge_heads(self, context: Float[Tensor, "*b a n d"]) -> Float[Tensor, "*b n out"]:
         """Heads side by side, through W^O where there is one."""
@@ -354,11 +390,14 @@ def unshare_past(memory: Prepared) -> Prepared:
     return memory.contents() if isinstance(memory, BeamIndexCache) else memory
 
 
-def is_original(part: nn.Module) -> bool:
-    """Return whether this is still the part that was made here (not one put in its place), and no one listens to it."""
-    if not isinstance(part, ProjectionRows) or len(part._forward_hooks) > 0 or len(part._forward_pre_hooks) > 0:
-        return False
-    return len(part._backward_hooks) == 0 and len(part._backward_pre_hooks) == 0
+def are_original(*parts: nn.Module) -> bool:
+    """Return whether these are still the parts that were made here (none put in its place), and have no hooks."""
+    for part in parts:
+        if not isinstance(part, ProjectionRows) or len(part._forward_hooks) > 0 or len(part._forward_pre_hooks) > 0:
+            return False
+        if len(part._backward_hooks) > 0 or len(part._backward_pre_hooks) > 0:
+            return False
+    return True
 
 
 def parse_arguments(

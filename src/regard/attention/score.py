@@ -32,6 +32,11 @@ class Score(nn.Module):
     form: ClassVar[Literal["bilinear", "additive", "other"]] = "other"
     query_size: int | None = None  # None: any
     key_size: int | None = None
+    settled: tuple[int, str, float] | None = None  # what `settle` found, until something is set
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.settled = None
 
     def __init_subclass__(cls, delegates: bool = False, **options: object) -> None:
         """Refuse a subclass that would be passed by; one that `delegates` asks other scores what form they have."""
@@ -60,6 +65,25 @@ class Score(nn.Module):
         if getattr(self.compare, "__func__", None) is not compare:
             return "other"
         return self.form if self.form != "bilinear" or isinstance(self.scale(64), float | int) else "other"
+
+    def settle(self, width: int) -> tuple[str, float]:
+        """Return the form that kernels may compute, and its scale for queries of this width.
+
+        A built-in score remembers it until something is set on it; one of somebody's own is asked at every call.
+        """
+        form = self.fused_form
+        scale = self.scale(width) if form == "bilinear" else 1.0
+        if type(self).__module__ == __name__ and not torch.compiler.is_compiling():
+            vars(self)["settled"] = width, form, scale
+        return form, scale
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, value)
+        vars(self)["settled"] = None
+
+    def __delattr__(self, name: str) -> None:
+        super().__delattr__(name)
+        vars(self)["settled"] = None
 
     def ask(self, query: Float[Tensor, "*b n dq"]) -> Float[Tensor, "*b n p"]:
         """The query as it meets projected keys."""

@@ -82,6 +82,42 @@ class JoinedModule(nn.Module, Joined):
         return " & ".join(type(part).__name__ if isinstance(part, nn.Module) else repr(part) for part in self.parts)
 
 
+class Shared(Span):
+    """A span, or none, as all layers of a stack ask it: sorted into its parts once, and narrowed once for each shape.
+
+    It lives as long as one call of the stack, so that what it holds cannot change meanwhile. Only the built-in spans
+    that do not ask what the query is are shared (`share`).
+    """
+
+    def __init__(self, span: Span | None):
+        self.span = span
+        self._parts = parts_of(span)
+        self.packed, self.rest = split_packed(span)
+        self.made: dict[object, Any] = {}  # limits by shape, rotary tables by position
+
+    @property
+    def parts(self) -> tuple[Span, ...]:
+        return self._parts
+
+    def narrow(self, limits: SpanLimits, query: Tensor) -> SpanLimits:
+        return limits if self.span is None else narrow_limits(self.span, limits, query)
+
+    def __repr__(self) -> str:
+        return repr(self.span)
+
+
+def share(span: Span | None) -> Span | None:
+    """The span for all layers of a stack: shared where each of its parts is one that may be."""
+    if isinstance(span, Shared) or not all(type(part) in SHAREABLE for part in parts_of(span)):
+        return span
+    return Shared(span)
+
+
+def unshare(span: Span | None) -> Span | None:
+    """The span itself, for who did not ask to have it shared."""
+    return span.span if isinstance(span, Shared) else span
+
+
 def join(*spans: Span | None) -> Span | None:
     """All of them, flat; None where there is none."""
     parts: list[Span] = []
@@ -98,7 +134,8 @@ def parts_of(span: Span | None) -> tuple[Span, ...]:
     """The spans to ask one by one: those that `&` joined; one that narrows in a way of its own stays whole."""
     if span is None:
         return ()
-    return span.parts if is_plain(span, Joined) else (span,)
+    whole = type(span) is Shared or (isinstance(span, Joined) and type(span).narrow is Joined.narrow)
+    return span.parts if whole else (span,)
 
 
 def narrow_limits(span: Span, limits: SpanLimits, query: Tensor) -> SpanLimits:
@@ -459,8 +496,13 @@ def split_packed(span: Span | None) -> tuple[Packed | None, list[Span]]:
     """The Packed part of a span, if it has one, and the others."""
     if span is None:
         return None, []
+    if type(span) is Shared:
+        return span.packed, span.rest
     parts = parts_of(span)
     packed = [part for part in parts if isinstance(part, Packed)]
     if len(packed) > 1:
         raise ArgumentError("span: more than one Packed given, expected at most one")
     return (packed[0] if packed else None), [part for part in parts if not isinstance(part, Packed)]
+
+
+SHAREABLE = {Alibi, Causal, Lengths, Mask, Monotonic, Packed}

@@ -2,7 +2,7 @@ r"""Weightings: how do scores become weights?"""
 
 # b batch · n queries · m keys
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -34,6 +34,11 @@ class Weighting(nn.Module):
     name: ClassVar[str] = "other"
     draws: ClassVar[bool] = False  # whether it draws at random in training, so that a look must draw the same
     temperature: float = 1.0
+    settled: tuple[str, float] | None = None  # what `settle` found, until something is set
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.settled = None
 
     def __init_subclass__(cls, **options: object) -> None:
         """Refuse a subclass that would be passed by; one that weighs in its own way has no built-in's name."""
@@ -57,6 +62,25 @@ class Weighting(nn.Module):
             return self.name
         plain = getattr(self.weigh, "__func__", None) is Softmax.weigh and isinstance(self.temperature, float | int)
         return self.name if plain else "other"
+
+    def settle(self) -> tuple[str, float]:
+        """Return the name that kernels know, and a softmax's temperature.
+
+        A built-in weighting remembers it until something is set on it; one of somebody's own is asked at every call.
+        """
+        name = self.fused_name
+        settled = name, self.temperature if name == "softmax" else 1.0
+        if type(self).__module__ == __name__ and not torch.compiler.is_compiling():
+            vars(self)["settled"] = settled
+        return settled
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, value)
+        vars(self)["settled"] = None
+
+    def __delattr__(self, name: str) -> None:
+        super().__delattr__(name)
+        vars(self)["settled"] = None
 
     def weigh(self, scores: Float[Tensor, "*b n m"], mask: Bool[Tensor, "..."] | None = None) -> Weighed:
         """Return the weights, and the chosen key where there is one."""

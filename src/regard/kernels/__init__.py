@@ -13,10 +13,9 @@ from regard.door import door
 if TYPE_CHECKING:
     from regard.kernels import backends
     from regard.kernels.additive import chunked as additive_chunked
-    from regard.kernels.backends import use_backend
+    from regard.kernels.backends import Plan, describe, use_backend
     from regard.kernels.dot.decode_step import follow
     from regard.kernels.dot.one_tile import cross_attention, self_attention
-    from regard.kernels.features import describe
     from regard.kernels.garbage import pause_garbage_collection, settle_memory
     from regard.kernels.operations import dropout_triton, mixed_precision
     from regard.kernels.operations.dropout import dropout, dropout_add, gelu_dropout, relu_dropout, silu_dropout
@@ -26,13 +25,15 @@ if TYPE_CHECKING:
     from regard.kernels.operations.top_tokens import top_tokens
     from regard.kernels.recurrence import cell_layer, lstmn_cpu, rnnsearch_cpu, rnnsearch_triton
     from regard.kernels.reference import Call, add_bias, additive_scores, bilinear_scores, matmul_wide, softmax, widen
-    from regard.kernels.span_limits import Layout, SpanLimits, Window, broadcast, positions
+    from regard.kernels.span_limits import Layout, SharedLimits, SpanLimits, Window, broadcast, positions
     from regard.kernels.triton import available, installed
 
 __all__ = [
     "Call",
     "Layout",
     "Linear",
+    "Plan",
+    "SharedLimits",
     "SpanLimits",
     "Window",
     "add_bias",

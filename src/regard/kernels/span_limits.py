@@ -6,14 +6,16 @@ Backends read the structure (a causal start, a window's radius) where they can u
 
 # b batch · n queries · m keys
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Self, cast
+from typing import Self, TypeVar, cast
 
 import torch
 from torch import Tensor
 
 from regard.errors import ShapeError
+
+Made = TypeVar("Made")
 
 
 @dataclass(frozen=True)
@@ -105,6 +107,10 @@ class SpanLimits:
 
     # ---- what backends ask
 
+    def remember(self, key: object, make: Callable[[], Made]) -> Made:
+        """Return what `make` makes of these limits; `SharedLimits` keep it."""
+        return make()
+
     def mask(self, first: int = 0, last: int | None = None) -> Tensor | None:
         """All limits as one boolean tensor for keys first … last, or None where there is no limit."""
         j = key_indices(self.keys if last is None else last, self.device, first)
@@ -148,11 +154,6 @@ class SpanLimits:
         return () if self.window is None else (self.window, *self.windows)
 
     @property
-    def causal_from_zero(self) -> bool:
-        """Return whether causality starts from query 0, the form that fused kernels know by a flag."""
-        return isinstance(self.causal, int) and self.causal == 0
-
-    @property
     def maybe_empty(self) -> bool:
         """Return whether a query may have nothing to look at, as far as the host knows."""
         if self.masks or self.window is not None:
@@ -163,10 +164,7 @@ class SpanLimits:
 
     def over_heads(self) -> Self:
         """Add a head axis before the queries to all limits."""
-
-        def each(masks: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-            with_heads = len(self.batch) + 3
-            return tuple(mask if mask.ndim < 3 or mask.ndim == with_heads else mask.unsqueeze(-3) for mask in masks)
+        with_heads = len(self.batch) + 3
 
         def row(start: int | Tensor) -> int | Tensor:
             return start if isinstance(start, int) or start.ndim == 0 else start.unsqueeze(-1)
@@ -175,6 +173,10 @@ class SpanLimits:
             centre = window.centre if window.centre is None or window.centre.ndim < 2 else window.centre.unsqueeze(-2)
             return replace(window, centre=centre, start=row(window.start))
 
+        masks, biases, gates = (
+            tuple(each if each.ndim < 3 or each.ndim == with_heads else each.unsqueeze(-3) for each in tensors)
+            for tensors in (self.masks, self.biases, self.gates)
+        )
         return replace(
             self,
             batch=(*self.batch, 1),
@@ -182,11 +184,21 @@ class SpanLimits:
             causal=None if self.causal is None else row(self.causal),
             window=None if self.window is None else over(self.window),
             windows=tuple(over(window) for window in self.windows),
-            masks=each(self.masks),
-            biases=each(self.biases),
-            gates=each(self.gates),
+            masks=masks,
+            biases=biases,
+            gates=gates,
             slopes=tuple((slopes, row(start)) for slopes, start in self.slopes),
         )
+
+
+class SharedLimits(SpanLimits):
+    """Limits that several layers ask alike: what is made of them once stays for the next."""
+
+    def remember(self, key: object, make: Callable[[], Made]) -> Made:
+        made: dict[object, Made] = vars(self).setdefault("made", {})
+        if key not in made:
+            made[key] = make()
+        return made[key]
 
 
 def broadcast(*shapes: Sequence[int]) -> tuple[int, ...]:

@@ -45,20 +45,20 @@ def test_it_is_the_reference(limits):
 
 
 def test_a_row_without_keys_is_shown_all_of_them():
-    mask, some = sdpa.merge_mask(make(lengths=torch.tensor([7, 0]), fewest=None), torch.float64)
+    mask, some = sdpa.merge_mask(make(lengths=torch.tensor([7, 0]), fewest=None).limits, 2.0, torch.float64)
     assert mask[1].all()
     assert some.flatten().tolist() == [True, False]
-    assert sdpa.merge_mask(make(lengths=torch.tensor([7, 2]), fewest=2), torch.float64)[1] is None
+    assert sdpa.merge_mask(make(lengths=torch.tensor([7, 2]), fewest=2).limits, 2.0, torch.float64)[1] is None
 
 
 def test_a_bias_is_divided_by_the_temperature_and_stays_finite():
     bias = torch.full((5, 7), -1e9)
     bias[:, 2] = 3.0
-    mask, _ = sdpa.merge_mask(make(biases=(bias,)), torch.float16)
+    mask, _ = sdpa.merge_mask(make(biases=(bias,)).limits, 2.0, torch.float16)
     assert mask.dtype == torch.float16
     assert (mask[:, 2] == 0).all()  # the largest of each row is taken away
     assert (mask[:, [0, 1, 3, 4, 5, 6]] == torch.finfo(torch.float16).min).all()
-    mask, _ = sdpa.merge_mask(make(biases=(torch.ones(5, 7),)), torch.float32)
+    mask, _ = sdpa.merge_mask(make(biases=(torch.ones(5, 7),)).limits, 2.0, torch.float32)
     assert (mask == 0.5).all()
 
 
@@ -107,8 +107,8 @@ def test_a_large_bias_in_half_precision_loses_nothing_near_its_maximum(dtype):
     slope, far = 0.25, 300 - torch.arange(7.0)
     bias = (-slope * (far + torch.arange(5.0)[:, None])).double()
     call = make(biases=(bias.requires_grad_(),), lengths=torch.tensor([7, 4]))
-    mask, _ = sdpa.merge_mask(call, dtype)
-    exact, _ = sdpa.merge_mask(call, torch.float64)
+    mask, _ = sdpa.merge_mask(call.limits, call.temperature, dtype)
+    exact, _ = sdpa.merge_mask(call.limits, call.temperature, torch.float64)
     assert mask.dtype == dtype
     weights = mask.double().softmax(-1)
     torch.testing.assert_close(weights, exact.softmax(-1), rtol=0, atol=2e-3)
@@ -120,7 +120,7 @@ def test_a_large_bias_in_half_precision_loses_nothing_near_its_maximum(dtype):
 def test_a_bias_out_of_range_stays_finite_in_half_precision():
     bias = torch.tensor([[0.0, -1e9, float("-inf")], [-1e9, -1e9, float("-inf")]]).double()
     call = make(2, 3, biases=(bias,))
-    mask, _ = sdpa.merge_mask(call, torch.float16)
+    mask, _ = sdpa.merge_mask(call.limits, call.temperature, torch.float16)
     assert not mask.isnan().any()
     torch.testing.assert_close(mask.double().softmax(-1)[1], torch.tensor([0.5, 0.5, 0.0]).double())
 

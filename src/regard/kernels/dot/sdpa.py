@@ -8,6 +8,7 @@ few queries are small, so that nothing is lost by writing them.
 # b batch · n queries · m keys · t all tokens · a heads · d width
 import inspect
 import math
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
@@ -17,7 +18,7 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from regard.kernels.reference import Call, bilinear_scores, matmul_wide
-from regard.kernels.span_limits import broadcast
+from regard.kernels.span_limits import SpanLimits, broadcast
 
 SHORT = 128  # keys up to here are where the memory-efficient kernel beats flash and cuDNN on Hopper
 WIDE = 256  # flash and cuDNN stop here
@@ -26,43 +27,61 @@ WIDE = 256  # flash and cuDNN stop here
 def attend(call: Call) -> Tensor:
     """Compute the reference's sum, never holding [*b n m] where torch has a fused kernel for the case."""
     limits, query, keys, values = call.limits, call.query, call.keys, call.values
-    batch = broadcast(query.shape[:-2], keys.shape[:-2], values.shape[:-2])
-    causal_from_zero = limits.causal_from_zero and limits.lengths is None and not limits.masks and limits.bias() is None
-    causal_from_zero = causal_from_zero and limits.window is None
+    batch = query.shape[:-2]
+    if not batch == keys.shape[:-2] == values.shape[:-2]:
+        batch = broadcast(batch, keys.shape[:-2], values.shape[:-2])
     # A bias may be wider than the query on a CPU; the kernels of a GPU want it in the query's dtype.
     dtype = query.dtype if query.is_cuda else torch.promote_types(query.dtype, torch.float32)
-    mask, some = (None, None) if causal_from_zero else merge_mask(call, dtype)
+    mask: Tensor | None = None
+    some: Tensor | None = None
+    # Causality from query 0 and nothing else is a flag of the fused kernels.
+    bounded = limits.lengths is not None or limits.window is not None
+    bounded = bounded or len(limits.masks) > 0 or len(limits.biases) > 0 or len(limits.slopes) > 0
+    causal = not bounded and isinstance(limits.causal, int) and limits.causal == 0
+    if bounded or (limits.causal is not None and not causal):
+        what = "sdpa", dtype, call.temperature, batch
+        mask, some = limits.remember(what, lambda: four_dimensional_mask(limits, call.temperature, dtype, batch))
     options: dict[str, Any] = {
-        "attn_mask": None
-        if mask is None
-        else to_four_dimensions(expand_batch(mask, broadcast(mask.shape[:-2], batch))),
+        "attn_mask": mask,
         "dropout_p": call.dropout,
-        "is_causal": causal_from_zero,
+        "is_causal": causal,
         "scale": call.scale / call.temperature,
     }
-    tensors: Any = [to_four_dimensions(expand_batch(tensor, batch)) for tensor in (query, keys, values)]
+    if not (len(batch) == 2 and batch == query.shape[:-2] == keys.shape[:-2] == values.shape[:-2]):
+        query, keys, values = (to_four_dimensions(expand_batch(tensor, batch)) for tensor in (query, keys, values))
     if query.is_cuda:
         with sdpa_kernel(kernel_order(call, masked=mask is not None), set_priority=True):
-            context = F.scaled_dot_product_attention(*tensors, **options)
+            context = F.scaled_dot_product_attention(query, keys, values, **options)
     else:
-        context = F.scaled_dot_product_attention(*tensors, **options)
-    context = context.reshape(*batch, *context.shape[-2:])
+        context = F.scaled_dot_product_attention(query, keys, values, **options)
+    if len(batch) != 2:
+        context = context.reshape(*batch, *context.shape[-2:])
     return context if some is None else context.masked_fill(~some, 0.0)
 
 
-def merge_mask(call: Call, dtype: torch.dtype) -> tuple[Tensor | None, Tensor | None]:
+def four_dimensional_mask(
+    limits: SpanLimits, temperature: float, dtype: torch.dtype, batch: Sequence[int]
+) -> tuple[Tensor | None, Tensor | None]:
+    """Return the mask as fused kernels want it, and which queries can look at anything."""
+    mask, some = merge_mask(limits, temperature, dtype)
+    if mask is None:
+        return None, some
+    return to_four_dimensions(expand_batch(mask, broadcast(mask.shape[:-2], batch))), some
+
+
+def merge_mask(limits: SpanLimits, temperature: float, dtype: torch.dtype) -> tuple[Tensor | None, Tensor | None]:
     """Merge limits into a bias for scale · q·k / T, or a mask that is True where a key counts; and which queries can
     look at anything.
 
     The bias of a span is added to the scores before they are divided by the temperature, so that it is divided too. A
     query with nothing to look at is shown everything, and its context is to be set to zero.
     """
-    mask, bias, some = call.limits.mask(), call.limits.bias(), None
-    if mask is not None and call.limits.maybe_empty:
+    mask, bias, some = limits.mask(), limits.bias(), None
+    if mask is not None and limits.maybe_empty:
         some = mask.any(-1, keepdim=True)
         mask = mask | ~some
     if bias is not None:
-        bias = bias if call.temperature == 1.0 else bias / call.temperature
+        bias = bias if temperature == 1.0 else bias / temperature
         if bias.dtype != dtype:
             wider = bias.is_floating_point() and torch.promote_types(bias.dtype, dtype) == dtype
             if not wider:  # what is beyond the range of half precision stays finite: -1e9 is not nothing at all
@@ -83,7 +102,7 @@ def row_maximum(bias: Tensor, mask: Tensor | None) -> Tensor:
     return bias.amax(-1, keepdim=True).nan_to_num()
 
 
-def expand_batch(tensor: Tensor, batch: tuple[int, ...]) -> Tensor:
+def expand_batch(tensor: Tensor, batch: Sequence[int]) -> Tensor:
     """Expand a tensor to these leading dimensions."""
     return tensor if tensor.shape[:-2] == batch else tensor.expand(*batch, *tensor.shape[-2:])
 
@@ -107,8 +126,10 @@ def kernel_order(call: Call, masked: bool) -> list[SDPBackend]:
 
 def attend_few_queries(call: Call) -> Tensor:
     """Compute the reference's sum."""
-    scores = bilinear_scores(call.query, call.keys, call.scale / call.temperature)
-    mask, some = merge_mask(call, scores.dtype)
+    limits, temperature = call.limits, call.temperature
+    scores = bilinear_scores(call.query, call.keys, call.scale / temperature)
+    what = "few queries", scores.dtype, temperature
+    mask, some = limits.remember(what, lambda: merge_mask(limits, temperature, scores.dtype))
     if mask is not None:
         scores = scores.masked_fill(~mask, -torch.inf) if mask.dtype == torch.bool else scores + mask
     context = matmul_wide(scores.softmax(-1), call.values).to(call.values.dtype)

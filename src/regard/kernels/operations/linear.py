@@ -39,16 +39,31 @@ class Linear(nn.Linear):
 
     def forward(self, x: Float[Tensor, "*b e"]) -> Float[Tensor, "*b d"]:
         """Compute x Wᵀ + b."""
-        return linear(x, self.weight, self.bias)
+        return F.linear(x, self.weight, self.bias) if store.weights is None else linear(x, self.weight, self.bias)
 
 
 def linear(
     x: Float[Tensor, "*b e"], weight: Float[Tensor, "d e"], bias: Float[Tensor, " d"] | None = None
 ) -> Float[Tensor, "*b d"]:
     """Compute x Wᵀ + b."""
-    if store.weights is not None and CPU.serves(describe(x, weight)):
+    if store.weights is not None and weight.numel() >= LARGE and is_packed(x, weight):
         return linear_packed(x, weight, bias)
     return F.linear(x, weight, bias)
+
+
+def is_packed(x: Tensor, weight: Tensor) -> bool:
+    """Return whether a product is one of packed weights: from the table once for each kind of product."""
+    device = x.device.type
+    backward = torch.is_grad_enabled() and (x.requires_grad or weight.requires_grad)
+    kind = device, x.dtype, weight.dtype, backward, torch.is_autocast_enabled(device), x.numel() > 0
+    if torch.compiler.is_compiling():
+        return CPU.serves(describe(x, weight))
+    if kind not in plans:
+        plans[kind] = CPU.serves(describe(x, weight))
+    return plans[kind]
+
+
+plans: dict[tuple[object, ...], bool] = {}  # by kind of product, for weights that are LARGE
 
 
 def describe(x: Tensor, weight: Tensor) -> Request:
