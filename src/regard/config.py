@@ -64,7 +64,8 @@ def parse(cls: type[T], table: Mapping[str, Any], path: str = "") -> T:
     values = {}
     for name, field in fields.items():
         if name in table:
-            values[name] = value_of(hints[name], table[name], join_path(path, name), field.metadata)
+            inner = f"{path}.{name}" if path else name
+            values[name] = value_of(hints[name], table[name], inner, field.metadata)
         elif field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
             raise ConfigError(join_path(path, name), f"missing, expected {describe_type(hints[name])}")
     try:

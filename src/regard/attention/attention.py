@@ -225,9 +225,17 @@ class Attention(Attentive):
         self, projected_query: Tensor, prepared: Prepared, query: Tensor, span: Span | None, heads: bool = False
     ) -> Tensor:
         """The forward behind the projections; with `heads`, only `projected_query` and `prepared` have a head axis."""
-        call, padded = self.resolve(projected_query, prepared, query, span, heads)
+        if type(span) is Shared and span.packed is None and self.span is None and not isinstance(prepared, Cache):
+            call, padded = self.resolve_call(projected_query, prepared, query, span, heads), None
+        else:
+            call, padded = self.resolve(projected_query, prepared, query, span, heads)
         context = backends.choose(describe(call)).attend(call)
         return context if padded is None else padded.unpad(context, heads)
+
+    def attend_within(self, projected_query: Tensor, prepared: Prepared, limits: SpanLimits) -> Tensor:
+        """The forward behind the projections, within limits that somebody else resolved."""
+        call = self._build_call(projected_query, prepared.keys, prepared.values, limits)
+        return backends.choose(describe(call)).attend(call)
 
     def look_projected(
         self, projected_query: Tensor, prepared: Prepared, query: Tensor, span: Span | None, heads: bool = False
@@ -352,7 +360,7 @@ class Attention(Attentive):
                 query, keys, values = (x.to(dtype) for x in (query, keys, values))
         width, compiling = query.shape[-1], torch.compiler.is_compiling()
         settled = None if compiling else self.score.settled
-        form, scale = settled[1:] if settled is not None and settled[0] == width else self.score.settle(width)
+        form, scale = settled[1:3] if settled is not None and settled[0] == width else self.score.settle(width)
         if form != "other" and width != keys.shape[-1]:
             raise ShapeError(f"keys: width {keys.shape[-1]} given, expected the query's, {width} (both projected)")
         weighting = None if compiling else self.weighting.settled

@@ -42,7 +42,10 @@ class Residual(nn.Module):
         A norm that stands behind the parts follows.
         """
         p = self.dropout if self.training else 0.0
-        x = dropout_add(x, y, p) if self.has_residual else dropout(y, p)
+        if p == 0.0:
+            x = x + y if self.has_residual else y
+        else:
+            x = dropout_add(x, y, p) if self.has_residual else dropout(y, p)
         return x if self.norm == "pre" or norm is None else norm(x)
 
 
@@ -210,7 +213,10 @@ class ActivationDropout(nn.Module):
 
     def forward(self, x: Float[Tensor, "*b n h"]) -> Float[Tensor, "*b n h"]:
         """The activation of every number."""
-        return self.compute(x, self.dropout if self.training else 0.0)
+        if self.dropout and self.training:
+            return self.compute(x, self.dropout)
+        active: Tensor = super().forward(x)  # the activation's own, which stands behind this class
+        return active
 
     @staticmethod
     def compute(x: Tensor, p: float) -> Tensor:

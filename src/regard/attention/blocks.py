@@ -58,7 +58,7 @@ class Encoder(Stack):
         self, x: Float[Tensor, "*b n d"], span: Span | None = None, start: Start = 0
     ) -> Float[Tensor, "*b n d"]:
         """Pass the sequence through every block."""
-        if isinstance(start, int) and start == 0 and fused_stack.serves(self, x, span):
+        if x.is_cuda and isinstance(start, int) and start == 0 and fused_stack.serves(self, x, span):
             return fused_stack.run(self, x, span)
         shared = self.share(span)
         for block in self.blocks:
@@ -105,7 +105,8 @@ class Decoder(Stack):
     ) -> Float[Tensor, "*b n d"]:
         """Run all steps at once, teacher-forced; each step attends to itself and the earlier ones."""
         span = join(Causal(), span)
-        if isinstance(start, int) and start == 0 and fused_stack.serves(self, x, span, memory, memory_span):
+        first = isinstance(start, int) and start == 0
+        if x.is_cuda and first and fused_stack.serves(self, x, span, memory, memory_span):
             return fused_stack.run(self, x, span, memory, memory_span)
         shared, across = self.share(span), self.share(memory_span)
         for block in self.blocks:
@@ -141,9 +142,13 @@ class Decoder(Stack):
         start = length.clone()
         if x.shape[-2] > 1:  # one query sees all that its cache holds
             span = join(Causal(start), span)
-        lengths, mask = state.sentence.get("lengths"), state.sentence.get("mask")
-        memory_span = join(None if lengths is None else Lengths(lengths), None if mask is None else Mask(mask))
-        shared, across = self.share(span), self.share(memory_span)
+        shared, across = self.share(span), state.across
+        if across is None:
+            lengths, mask = state.sentence.get("lengths"), state.sentence.get("mask")
+            memory_span = join(None if lengths is None else Lengths(lengths), None if mask is None else Mask(mask))
+            across = self.share(memory_span)
+            if x.device.type == "cpu":  # elsewhere a graph may be captured, which reads lengths that change
+                state.across = across
         for i, block in enumerate(self.blocks):
             x = block(
                 x,

@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from regard.errors import ArgumentError, ShapeError
-from regard.kernels import available
+from regard.kernels import SpanLimits, available
 
 __all__ = ["Cache", "Prepared", "SharedBeamCache", "empty_cache"]
 
@@ -57,7 +57,8 @@ class Cache(Prepared):
 
     def extend(self, new: Prepared) -> None:
         """Append new keys and values to each row."""
-        new.check_owner(self.owner)
+        if new.owner is not self.owner:
+            new.check_owner(self.owner)
         for name, buffer, source in (("keys", self.keys, new.keys), ("values", self.values, new.values)):
             if (
                 source.ndim != buffer.ndim
@@ -242,7 +243,8 @@ class SharedBeamCache(Cache):
 
     def extend(self, new: Prepared) -> None:
         """The next key and value of every row."""
-        new.check_owner(self.owner)
+        if new.owner is not self.owner:
+            new.check_owner(self.owner)
         assert self.lineage is not None
         assert self.length is not None
         if new.keys.shape[-2] != 1:
@@ -316,6 +318,13 @@ class SharedBeamCache(Cache):
     def contents(self) -> Prepared:
         """Return the keys and values in the cache, of all rows together."""
         return Prepared(self.keys[..., : self.used, :], self.values[..., : self.used, :], self.owner)
+
+    def limits(self) -> SpanLimits:
+        """What each row may look at: the slots that it descends from, in each head."""
+        assert self.lineage is not None
+        visible, count = self.lineage[:, None, :, : self.used], self.keys.shape[1]
+        batch = len(self.keys), 1
+        return SpanLimits(self.rows, self.used, self.keys.device, batch, heads=count, masks=(visible,))
 
     def visible_slots(self) -> Bool[Tensor, "s r slots"]:
         """The slots that each row descends from."""

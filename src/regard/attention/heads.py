@@ -157,8 +157,11 @@ class Heads(Attentive):
         if not nothing:
             raise ArgumentError(f"span: {span!r} given, expected none: the rows of a beam see their own past")
         queries = projected_query[..., 0, :].unflatten(0, (-1, past.rows)).transpose(1, 2)  # [r a 1 d] -> [s a r d]
-        x = x.view(-1, past.rows, x.shape[-1])
-        context = self.attention.attend_projected(queries, past.contents(), x, Mask(past.visible_slots()), heads=True)
+        if self.attention.span is None:
+            context = self.attention.attend_within(queries, past.contents(), past.limits())
+        else:
+            x, slots = x.view(-1, past.rows, x.shape[-1]), Mask(past.visible_slots())
+            context = self.attention.attend_projected(queries, past.contents(), x, slots, heads=True)
         return self.merge_heads(context).view(len(projected_query), 1, -1)
 
     def _serves_step(self, past: BeamIndexCache, projected_query: Tensor) -> bool:
@@ -220,7 +223,8 @@ class Heads(Attentive):
         values: Float[Tensor, "*bv m width"] | None = None,
     ) -> Prepared:
         """Project keys and values and split them into heads, once for all later queries."""
-        check_width("memory", memory, self.memory_size)
+        if memory.ndim < 2 or memory.shape[-1] != self.memory_size:
+            check_width("memory", memory, self.memory_size)
         if values is not None:
             check_values(values, memory, self.memory_size)
             keys, values = self.key(memory), self.value(values)
@@ -269,7 +273,7 @@ class Heads(Attentive):
         if isinstance(memory, Prepared):
             if memory.owner is not self:
                 memory.check_owner(self, "memory")
-            if x.device != memory.keys.device or x.dtype != memory.keys.dtype:
+            if x.device != memory.keys.device or x.dtype != memory.keys.dtype or not x.is_floating_point():
                 check_alike(x=x, memory=memory.keys)
             if values is not None:
                 raise ArgumentError(
@@ -277,7 +281,11 @@ class Heads(Attentive):
                 )
             if isinstance(memory, BeamIndexCache):
                 memory = unshare_past(memory)
-            return self._project_query(self.query(x), start, span), memory
+            query = self.query(x)
+            settled = None if torch.compiler.is_compiling() else self.attention.score.settled
+            if self.rotary is None and settled is not None and not settled[3]:
+                return query.unflatten(-1, (self.heads, -1)).transpose(-3, -2), memory
+            return self._project_query(query, start, span), memory
         if values is None and (memory is None or memory is x):
             if self.memory_size != self.size:
                 raise ShapeError(f"memory: x itself given, expected width {self.memory_size}, the memory's")
@@ -292,12 +300,17 @@ class Heads(Attentive):
             if self.rotary is not None:
                 table = self.rotary_table(query, start, span)
                 query, keys = self.rotary.rotate(query, table), self.rotary.rotate(keys, table)
-            query, keys = self.attention.score.ask(query), self.attention.score.project(keys)
+            score = self.attention.score
+            if score.settled is None or score.settled[3] or torch.compiler.is_compiling():
+                query, keys = score.ask(query), score.project(keys)
             return query, Prepared(keys, values, self)
         itself = memory is None or memory is x
         memory = x if memory is None else memory
-        check_width("memory", memory, self.memory_size)
-        check_alike(x=x, memory=memory, values=memory if values is None else values)
+        if memory.ndim < 2 or memory.shape[-1] != self.memory_size:
+            check_width("memory", memory, self.memory_size)
+        alike = x.device == memory.device and x.dtype == memory.dtype and x.is_floating_point()
+        if values is not None or not alike:
+            check_alike(x=x, memory=memory, values=memory if values is None else values)
         if memory.shape[-2] == 0:
             raise ShapeError(f"memory: {list(memory.shape)} given, expected at least one key")
         return self._project_query(self.query(x), start, span), self.prepare(

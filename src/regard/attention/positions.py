@@ -12,7 +12,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.attention.checks import check_positive, check_start
-from regard.attention.span import Span, Start, split_packed
+from regard.attention.span import Shared, Span, Start, split_packed
 from regard.errors import ArgumentError, ShapeError
 from regard.kernels import positions as count
 
@@ -20,6 +20,7 @@ __all__ = ["Embedded", "Rotary", "Sinusoidal", "Sinusoidal2D"]
 
 Join = Literal["add", "concatenate"]
 Sines = Literal["interleaved", "halves", "fairseq"]
+WHOLE = (torch.int64, torch.int32)
 FIRST = {"fairseq": 2}  # the number of the first position, behind a row for padding; 0 in other forms
 
 
@@ -156,9 +157,12 @@ class Sinusoidal2D(nn.Module):
 
 def position_index(n: int, device: torch.device, start: Start, span: Span | None, keys: bool = False) -> Tensor:
     """The position of every element: [n], or [*b n] where rows start apart, or within each packed sequence."""
-    packed, _ = split_packed(span)
-    if isinstance(check_start(start), Tensor):
-        start = start.to(device)  # type: ignore[union-attr]
+    packed = None if span is None or (type(span) is Shared and span.packed is None) else split_packed(span)[0]
+    if type(start) is not int:
+        if not isinstance(start, Tensor) or start.dtype not in WHOLE:
+            check_start(start)
+        if isinstance(start, Tensor) and start.device != device:
+            start = start.to(device)
     if packed is not None:
         packed = packed.to(device)
         return (packed.keys if keys else packed.queries)[1] + start

@@ -21,6 +21,9 @@ from regard.kernels import Linear, additive_chunked, additive_scores, bilinear_s
 __all__ = ["Additive", "Cosine", "Dot", "General", "Location", "Score", "check_location", "compare_from"]
 
 
+CHANGES = "ask", "project"  # what a score may do to queries and keys before it compares them
+
+
 class Score(nn.Module):
     """A measure of how well each query fits each key.
 
@@ -32,7 +35,7 @@ class Score(nn.Module):
     form: ClassVar[Literal["bilinear", "additive", "other"]] = "other"
     query_size: int | None = None  # None: any
     key_size: int | None = None
-    settled: tuple[int, str, float] | None = None  # what `settle` found, until something is set
+    settled: tuple[int, str, float, bool] | None = None  # what `settle` found, until something is set
 
     def __init__(self) -> None:
         super().__init__()
@@ -74,7 +77,8 @@ class Score(nn.Module):
         form = self.fused_form
         scale = self.scale(width) if form == "bilinear" else 1.0
         if type(self).__module__ == __name__ and not torch.compiler.is_compiling():
-            vars(self)["settled"] = width, form, scale
+            changes = (getattr(getattr(self, name), "__func__", None) is not getattr(Score, name) for name in CHANGES)
+            vars(self)["settled"] = width, form, scale, any(changes)
         return form, scale
 
     def __setattr__(self, name: str, value: Any) -> None:

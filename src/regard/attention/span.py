@@ -92,7 +92,7 @@ class Shared(Span):
     def __init__(self, span: Span | None):
         self.span = span
         self._parts = parts_of(span)
-        self.packed, self.rest = split_packed(span)
+        self.packed, self.rest = split_packed(span) if len(self._parts) > 0 else (None, [])
         self.made: dict[object, Any] = {}  # limits by shape, rotary tables by position
 
     @property
@@ -108,6 +108,8 @@ class Shared(Span):
 
 def share(span: Span | None) -> Span | None:
     """The span for all layers of a stack: shared where each of its parts is one that may be."""
+    if span is None or type(span) in SHAREABLE:
+        return Shared(span)
     if isinstance(span, Shared) or not all(type(part) in SHAREABLE for part in parts_of(span)):
         return span
     return Shared(span)
@@ -132,8 +134,8 @@ def join(*spans: Span | None) -> Span | None:
 
 def parts_of(span: Span | None) -> tuple[Span, ...]:
     """The spans to ask one by one: those that `&` joined; one that narrows in a way of its own stays whole."""
-    if span is None:
-        return ()
+    if span is None or type(span) in SHAREABLE:
+        return () if span is None else (span,)
     whole = type(span) is Shared or (isinstance(span, Joined) and type(span).narrow is Joined.narrow)
     return span.parts if whole else (span,)
 
@@ -214,7 +216,7 @@ class Causal(Span):
     """Masked attention: query i sees the keys up to start + i, itself included."""
 
     def __init__(self, start: Start = 0):
-        self.start = check_start(start)
+        self.start = start if type(start) is int else check_start(start)
 
     def narrow(self, limits: SpanLimits, query: Tensor) -> SpanLimits:
         return limits.with_causal(per_row("start", self.start, limits))
@@ -231,7 +233,7 @@ class Monotonic(Span):
 
     def __init__(self, radius: int, start: Start = 0):
         self.radius = check_radius(radius, 0)
-        self.start = check_start(start)
+        self.start = start if type(start) is int else check_start(start)
 
     def narrow(self, limits: SpanLimits, query: Tensor) -> SpanLimits:
         return limits.with_window(Window(self.radius, start=per_row("start", self.start, limits)))
@@ -311,7 +313,7 @@ class Alibi(Span):
 
     def __init__(self, heads: int, start: Start = 0):
         self.heads = check_positive(heads=heads)[0]
-        self.start = check_start(start)
+        self.start = start if type(start) is int else check_start(start)
         self.slopes = alibi_slopes(heads)
 
     def narrow(self, limits: SpanLimits, query: Tensor) -> SpanLimits:

@@ -1,7 +1,7 @@
 """The state of a decoder between steps: caches and other tensors, a row for each sentence or for each hypothesis."""
 
 # s sentences · r rows, one per hypothesis · n queries · m keys · d width
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -10,6 +10,7 @@ from torch import Tensor
 
 from regard.attention.cache import Cache, Prepared, SharedBeamCache
 from regard.attention.call_records import has_forward_hooks
+from regard.attention.span import Span
 from regard.errors import ArgumentError, ShapeError
 
 
@@ -25,6 +26,8 @@ class State:
     sentence: dict[str, Any]
     row: dict[str, Any]
     rows: int = 1
+    # The memory's span as all steps on a CPU ask it, until other sentences take a place.
+    across: Span | None = field(default=None, init=False, repr=False)
 
     def select_(self, rows: Int[Tensor, " r"]) -> None:
         """Row i becomes what row rows[i] was, a row of the same sentence: a beam reordered in place."""
@@ -43,6 +46,7 @@ class State:
         """
         if other.rows != self.rows or other.row.keys() != self.row.keys():
             raise ArgumentError(f"other: a state of {other.rows} rows per sentence given, expected {self.rows}")
+        self.across = None
         for mine, theirs, index in (
             (self.sentence, other.sentence, rows),
             (self.row, other.row, self.rows_of(rows)),

@@ -58,7 +58,7 @@ def join_searches(search: StepSearch, other: StepSearch) -> None:
     search.lengths = torch.cat([search.lengths, other.lengths])
     search.alpha = torch.cat([penalties(search), penalties(other)])
     search.constraints.join(other.constraints)
-    search.sentences = search.sentences + other.sentences
+    search.sentences, search.ended = search.sentences + other.sentences, search.ended or other.ended
     search.begin = torch.tensor([each.begin for each in search.sentences], device=search.total.device)
     if search.numbers is not None and other.numbers is not None:
         steps = max(search.numbers.shape[1], other.numbers.shape[1])

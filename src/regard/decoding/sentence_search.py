@@ -158,6 +158,7 @@ class StepSearch:
             for own in each
         ]
         self.step = 0  # the clock
+        self.ended = False  # whether any hypothesis is finished
         self.begin: Int[Tensor, " s"] | None = None  # when each sentence began; None: all of them at 0
         self.history = torch.full((count, 1, self.size), PAD, device=most.device)
         self.total = torch.zeros(count, 1, device=most.device)
@@ -238,7 +239,8 @@ class StepSearch:
                 F.pad(choice.tokens, fill, value=PAD),
                 F.pad(choice.total, fill, value=-torch.inf),
             )
-        self.stop_full(choice, group, step)
+        if self.ended:
+            self.stop_full(choice, group, step)
         if self.trace:
             alive = (choice.total > -torch.inf)[:, : order.shape[1]]
             self.note(candidates, finished, order.masked_fill(~alive, NONE), group * rows)
@@ -270,6 +272,7 @@ class StepSearch:
         """Put the hypotheses that ended among the outputs of their sentence."""
         if not bool(finished.any()):
             return
+        self.ended = True
         scores = self.scores(candidates, step)
         history, most = self.history[..., :step].tolist(), self.constraints.most.tolist()
         parents, total, score = candidates.parents.tolist(), candidates.total.tolist(), scores.tolist()

@@ -18,11 +18,10 @@ def widen(x: Tensor) -> Tensor:
 
 def matmul_wide(a: Tensor, b: Tensor) -> Tensor:
     """Compute a @ b in float32 or wider, under autocast too."""
-    kind = a.device.type
-    if torch.is_autocast_enabled(kind):
-        with torch.autocast(kind, enabled=False):
+    if torch.is_autocast_enabled(a.device.type):
+        with torch.autocast(a.device.type, enabled=False):
             return widen(a) @ widen(b)
-    return widen(a) @ widen(b)
+    return (a if a.element_size() >= 4 else a.float()) @ (b if b.element_size() >= 4 else b.float())
 
 
 @dataclass(frozen=True)
@@ -87,8 +86,11 @@ def add_bias(scores: Tensor, limits: SpanLimits) -> Tensor:
 
 def bilinear_scores(query: Tensor, keys: Tensor, scale: float | Tensor = 1.0) -> Tensor:
     """Compute scale · q·k: [*b n d] and [*b m d] -> [*b n m], in float32 where the inputs are in half precision."""
-    query = widen(query)
-    return matmul_wide(query if scale == 1.0 else query * scale, keys.mT)
+    query = query if query.element_size() >= 4 else query.float()
+    query = query if scale == 1.0 else query * scale
+    if keys.element_size() >= 4 and not torch.is_autocast_enabled(keys.device.type):
+        return query @ keys.mT
+    return matmul_wide(query, keys.mT)
 
 
 def additive_scores(query: Tensor, keys: Tensor, vector: Tensor) -> Tensor:

@@ -113,10 +113,11 @@ class SpanLimits:
 
     def mask(self, first: int = 0, last: int | None = None) -> Tensor | None:
         """All limits as one boolean tensor for keys first … last, or None where there is no limit."""
-        j = key_indices(self.keys if last is None else last, self.device, first)
         parts = [mask if mask.shape[-1] == 1 else mask[..., first:last] for mask in self.masks]
-        structured = self.structured_mask(j)
-        return joined(parts if structured is None else [*parts, structured], torch.logical_and)
+        if self.lengths is not None or self.causal is not None or self.window is not None:
+            structured = self.structured_mask(key_indices(self.keys if last is None else last, self.device, first))
+            parts += [] if structured is None else [structured]
+        return parts[0] if len(parts) == 1 else joined(parts, torch.logical_and)
 
     def structured_mask(self, j: Tensor) -> Tensor | None:
         """The structured limits (lengths, causality, the window) at key indices j: [m], or [*b n w], some a query."""
@@ -131,6 +132,8 @@ class SpanLimits:
 
     def bias(self, first: int = 0, last: int | None = None) -> Tensor | None:
         """Sum everything that is added to the scores of keys first … last."""
+        if len(self.biases) == 0 and len(self.slopes) == 0:
+            return None
         parts = [bias if bias.shape[-1] == 1 else bias[..., first:last] for bias in self.biases]
         if self.slopes:
             j = key_indices(self.keys if last is None else last, self.device, first)

@@ -142,9 +142,10 @@ class TransformerModel(Model):
     def step(self, tokens: Int[Tensor, " r"], state: State) -> tuple[Float[Tensor, "r v"], State]:
         """Take one step: one query a row over the caches. Coverage is the last block's, the mean of its heads."""
         start = state.row["past.0"].length.clone()
-        x = self.target(self.read_ids(tokens[:, None]), None, start)
-        if state.coverage is None:
-            x = self.decoder.step(x, state, self.bias(start))
+        ids = tokens[:, None]
+        x = self.target(self.read_ids(ids) if self.config.start_as_end else ids, None, start)
+        if "coverage" not in state.row:
+            x = self.decoder.step(x, state, self.bias(start) if self.config.positions == "alibi" else None)
         else:
             x = self.step_with_coverage(x, state, start)
         return self.output(x[:, 0]), state

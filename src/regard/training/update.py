@@ -180,7 +180,8 @@ class Updater:
         self.count.fill_(share.count)
         if not self.try_replay(share):
             self.accumulate_sums(attempt_in_parts(lambda parts: self.backward(share, parts), self.redo))
-            self.group.sum_gradients(self.parameters)
+            if self.group.world > 1:
+                self.group.sum_gradients(self.parameters)
             self.step_optimiser()
             self.optimiser.zero_grad(set_to_none=True)
         now.sums["count"] = now.sums.get("count", 0) + share.count
@@ -216,7 +217,9 @@ class Updater:
     def step_optimiser(self) -> None:
         """Take one step of the optimiser; the device skips it where the gradient is not finite."""
         gradients = [parameter.grad for parameter in self.parameters if parameter.grad is not None]
-        norm = gather_full(torch.nn.utils.get_total_norm(gradients))
+        norm = torch.nn.utils.get_total_norm(gradients)
+        if self.group.shard:
+            norm = gather_full(norm)
         bad = (~torch.isfinite(norm)).to(torch.float32)
         self.skipped += bad
         if not self.fused:  # it cannot be told on the device

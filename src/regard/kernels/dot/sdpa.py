@@ -76,8 +76,9 @@ def merge_mask(limits: SpanLimits, temperature: float, dtype: torch.dtype) -> tu
     The bias of a span is added to the scores before they are divided by the temperature, so that it is divided too. A
     query with nothing to look at is shown everything, and its context is to be set to zero.
     """
-    mask, bias, some = limits.mask(), limits.bias(), None
-    if mask is not None and limits.maybe_empty:
+    mask, some = limits.mask(), None
+    bias = limits.bias() if len(limits.biases) + len(limits.slopes) > 0 else None
+    if mask is not None and (len(limits.masks) > 0 or limits.maybe_empty):
         some = mask.any(-1, keepdim=True)
         mask = mask | ~some
     if bias is not None:

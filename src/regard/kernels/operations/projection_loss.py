@@ -30,6 +30,9 @@ ROWS = (
 )
 
 
+plans: dict[tuple[str, torch.dtype], Row] = {}  # who serves, by device and dtype of the products
+
+
 def projection_loss(
     hidden: Float[Tensor, "t d"],
     weight: Float[Tensor, "v d"],
@@ -54,7 +57,13 @@ def projection_loss(
         raise ArgumentError(f"chunk: {chunk!r} given, expected at least 1 token")
     device, training = hidden.device.type, torch.is_grad_enabled()
     narrow = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else hidden.dtype
-    row = first(ROWS, describe(hidden, narrow))
+    kind = device, narrow
+    if torch.compiler.is_compiling():
+        row = first(ROWS, describe(hidden, narrow))
+    else:
+        if kind not in plans:
+            plans[kind] = first(ROWS, describe(hidden, narrow))
+        row = plans[kind]
     if row.name == "reference":
         return reference.projection_loss(hidden, weight, bias, targets, smoothing)
     if row.name == "triton":
@@ -142,7 +151,8 @@ class ProjectionLoss(torch.autograd.Function):
                         d_weight.addmm_(gradient.t(), x)
                     else:
                         d_weight += gradient.t() @ x
-        ctx.save_for_backward(d_hidden, to(d_weight, weight.dtype), to(d_bias, weight.dtype))
+        d_weight, d_bias = (None if each is None else each.to(weight.dtype) for each in (d_weight, d_bias))
+        ctx.save_for_backward(d_hidden, d_weight, d_bias)
         total, plain = total.to(wide), plain.to(wide)
         ctx.mark_non_differentiable(plain)
         return total, plain
@@ -152,8 +162,3 @@ class ProjectionLoss(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
         scaled = (None if each is None else each * grad for each in ctx.saved_tensors)
         return (*scaled, None, None, None, None)
-
-
-def to(tensor: Tensor | None, dtype: torch.dtype) -> Tensor | None:
-    """Convert a tensor to another dtype, where there is a tensor."""
-    return None if tensor is None else tensor.to(dtype)

@@ -40,7 +40,7 @@ class Embedding(nn.Module):
 
     def forward(self, ids: Int[Tensor, "*b n"], span: Span | None = None, start: Start = 0) -> Float[Tensor, "*b n d"]:
         """Embeddings and positions, as blocks read them."""
-        if (embedded := self.embed_fused(ids, span, start)) is not None:
+        if ids.is_cuda and (embedded := self.embed_fused(ids, span, start)) is not None:
             return embedded
         x: Tensor = self.tokens(ids)
         if self.scale != 1.0:
@@ -57,7 +57,6 @@ class Embedding(nn.Module):
         served = (
             packed is not None
             and not rest
-            and ids.is_cuda
             and torch.is_autocast_enabled("cuda")
             and not torch.compiler.is_compiling()
             and isinstance(start, int)
