@@ -73,12 +73,23 @@ class PicturedExample(Protocol):
     with each word, -1 for none.
     """
 
-    source: str
-    target: str
-    size: int
-    scene: Any
-    speaks_of: tuple[int, ...]
-    boxes: tuple[tuple[int, int, int, int], ...]
+    @property
+    def source(self) -> str: ...
+
+    @property
+    def target(self) -> str: ...
+
+    @property
+    def size(self) -> int: ...
+
+    @property
+    def scene(self) -> Any: ...
+
+    @property
+    def speaks_of(self) -> tuple[int, ...]: ...
+
+    @property
+    def boxes(self) -> tuple[tuple[int, int, int, int], ...]: ...
 
     def picture(self) -> "UInt8[np.ndarray, 'h w 3']": ...
 
