@@ -23,7 +23,7 @@ from tokenizers import models
 
 from regard.config import visible
 from regard.data.charsmap import Charsmap
-from regard.data.pre_tokenizer import mark_words, normalise, unmark_words, words
+from regard.data.pre_tokenizer import describe_parts, mark_words, normalise, unmark_words, words
 from regard.errors import DataError
 
 LARGEST = 64 * 2**20  # bytes of a tokenizer.json
@@ -152,12 +152,8 @@ def forms() -> list[tuple[dict[str, Any], dict[str, Any]]]:
             (mark_words(cut=False), unmark_words(prepended=False), pieces),
             (words(), None, {"type": "WordLevel", "unk_token": "<unk>"}),
         ):
-            shell = library.Tokenizer(models.BPE())
-            shell.normalizer, shell.pre_tokenizer = normalise(lowercase), before
-            if after is not None:
-                shell.decoder = after
-            content = json.loads(shell.to_str())
-            variants.append(({k: v for k, v in content.items() if k not in ("model", "added_tokens")}, model))
+            parts = describe_parts(normalise(lowercase), before, after)
+            variants.append(({k: v for k, v in parts.items() if k not in ("model", "added_tokens")}, model))
     return variants
 
 

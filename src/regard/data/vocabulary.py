@@ -9,7 +9,7 @@ from typing import Any, Literal
 import tokenizers as library
 from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
 
-from regard.data.pre_tokenizer import MARK, mark_words, normalise, unmark_words, words
+from regard.data.pre_tokenizer import MARK, describe_parts, mark_words, normalise, unmark_words, words
 from regard.data.settings import TokenizerSettings
 from regard.data.special_pieces import describe
 from regard.data.text_profile import TextProfile, is_unspaced, letters_in_common
@@ -74,20 +74,15 @@ def train(
     fresh = iter(range(len(here), len(here) + len(tags)))
     added = [describe(i, piece, special=True) for i, piece in enumerate(SPECIAL)]
     added += [describe(here[tag] if tag in here else next(fresh), tag, special=False) for tag in tags]
-    shell = library.Tokenizer(models.BPE())
-    shell.normalizer = normaliser
-    if before is not None:
-        shell.pre_tokenizer = before
-    if after is not None:
-        shell.decoder = after
-    content = json.loads(shell.to_str())
-    return Tokenizer({**content, "added_tokens": sorted(added, key=lambda token: token["id"]), "model": model})
+    parts = describe_parts(normaliser, before, after)
+    return Tokenizer({**parts, "added_tokens": sorted(added, key=lambda token: token["id"]), "model": model})
 
 
+Size = int | Literal["auto"]
 Parts = tuple[dict[str, Any], pre_tokenizers.PreTokenizer | None, decoders.Decoder | None]
 
 
-def bpe(texts: Sequence[str], normaliser: normalizers.Normalizer, size: int | Literal["auto"], tags: int) -> Parts:
+def bpe(texts: Sequence[str], normaliser: normalizers.Normalizer, size: Size, tags: int) -> Parts:
     """Train byte pair encoding (Sennrich et al. 2016, arXiv:1508.07909): keep joining the most frequent neighbours."""
     target_size = size if size != "auto" else automatic_size(different_words(texts), different_characters(texts))
     learner = library.Tokenizer(models.BPE(unk_token=SPECIAL[UNKNOWN]))
@@ -109,7 +104,7 @@ def bpe(texts: Sequence[str], normaliser: normalizers.Normalizer, size: int | Li
     return {**model, "byte_fallback": True, "vocab": vocabulary}, mark_words(cut=True), unmark_words(prepended=True)
 
 
-def unigram(texts: Sequence[str], normaliser: normalizers.Normalizer, size: int | Literal["auto"], tags: int) -> Parts:
+def unigram(texts: Sequence[str], normaliser: normalizers.Normalizer, size: Size, tags: int) -> Parts:
     """Train a unigram model (Kudo 2018, arXiv:1804.10959): the pieces that make the corpus likely.
 
     The library adds in no fixed order, so that this kind, alone of the four, may differ a little when trained again.
@@ -141,9 +136,7 @@ def unigram(texts: Sequence[str], normaliser: normalizers.Normalizer, size: int 
     return model, mark_words(cut=True), unmark_words(prepended=True)
 
 
-def character(
-    texts: Sequence[str], normaliser: normalizers.Normalizer, size: int | Literal["auto"], tags: int
-) -> Parts:
+def character(texts: Sequence[str], normaliser: normalizers.Normalizer, size: Size, tags: int) -> Parts:
     """Make one piece per character: the most frequent ones if there is no room for all, the others in bytes."""
     counts: Counter[str] = Counter()
     for text in texts:
@@ -156,7 +149,7 @@ def character(
     return {**model, "vocab": vocabulary}, mark_words(cut=False), unmark_words(prepended=False)
 
 
-def word(texts: Sequence[str], normaliser: normalizers.Normalizer, size: int | Literal["auto"], tags: int) -> Parts:
+def word(texts: Sequence[str], normaliser: normalizers.Normalizer, size: Size, tags: int) -> Parts:
     """Make one piece per word. Auto: all, up to 8,192 different ones; of more, those seen twice, at most 32,768."""
     counts: Counter[str] = Counter()
     for text in texts:
