@@ -212,10 +212,8 @@ def find_copies(sample: Sample) -> list[Finding]:
 
 def find_lengths(sample: Sample) -> tuple[float | None, list[Finding]]:
     """Find pairs of which one side is far longer than is usual, and the usual ratio."""
-    sizes = np.array([(len(one), len(two)) for one, two in zip(sample.firsts, sample.seconds, strict=True)]).reshape(
-        -1, 2
-    )
-    full = np.flatnonzero(sizes.all(1)) if len(sizes) else np.zeros(0, np.int64)
+    sizes = np.array([list(map(len, sample.firsts)), list(map(len, sample.seconds))], np.int64).T
+    full = np.flatnonzero(sizes.all(1))
     if not len(full):
         return None, []
     ratios = np.log((sizes[full, 1] + 3) / (sizes[full, 0] + 3))

@@ -122,9 +122,9 @@ def named_columns(path: str | Path, *names: str | int, say: Say = ignore) -> Ite
 
 def find_columns(path: str | Path, *names: str | int) -> tuple[list[int], bool]:
     """Return the numbers of columns, from 1, and whether the first row of the table is a header."""
-    cells, header = (
-        csv_lines.find_header(physical_lines(path, ignore), str(path)) if csv_lines.is_csv(path) else ([], False)
-    )
+    cells, header = list[str](), False
+    if csv_lines.is_csv(path):
+        cells, header = csv_lines.find_header(physical_lines(path, ignore), str(path))
     found = [csv_lines.locate_column(cells, header, name, str(path)) for name in names]
     return [number for number, _ in found], any(header for _, header in found)
 

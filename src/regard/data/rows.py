@@ -186,10 +186,8 @@ class Reading:
         if not counts["valid"]:
             return f"{text}; none for validation"
         if self.validation or self.data.builtin:
-            valid_dropped = self.dropped(counts, "valid_")
-            return f"{text}; {counts['valid']:,} for validation" + (
-                f" (dropped {valid_dropped})" if valid_dropped else ""
-            )
+            dropped = self.dropped(counts, "valid_")
+            return f"{text}; {counts['valid']:,} for validation{f' (dropped {dropped})' if dropped else ''}"
         again = f", and {counts['repeated']:,} repetitions of them dropped" if counts["repeated"] else ""
         files = "--valid-pairs" if self.data.corpora else self.files
         return f"{text}; {counts['valid']:,} held out for validation{again} (by hash; give {files} to choose them)"

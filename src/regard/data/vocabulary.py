@@ -1,5 +1,6 @@
 """Training a tokenizer on a sample of the corpus."""
 
+import functools
 import json
 import math
 from collections import Counter
@@ -45,13 +46,10 @@ def train_both(
     if joint == "auto":
         alike = settings.kind != "auto" or suitable_kind(source) == suitable_kind(target)
         joint = alike and letters_in_common(source, target) >= IN_COMMON
+    learn = functools.partial(train, kind=settings.kind, size=settings.size, lowercase=lowercase)
     if joint:
-        return Tokenizers(train([*source, *target], settings.kind, settings.size, lowercase=lowercase, tags=tags))
-    sides = [
-        train(texts, settings.kind, settings.size, lowercase=lowercase, tags=own)
-        for texts, own in ((source, tags), (target, ()))
-    ]
-    return Tokenizers(*sides)
+        return Tokenizers(learn([*source, *target], tags=tags))
+    return Tokenizers(learn(source, tags=tags), learn(target))
 
 
 def train(
