@@ -16,15 +16,15 @@ or where the next sentence is what is to be predicted, each target is the next s
 import math
 import re
 import statistics
-import tomllib
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from importlib import resources
 
 import numpy as np
 from jaxtyping import Bool, Float64, Int64, UInt8
+
+from regard.io import reading
 
 SAMPLE = 100_000  # rows that are looked at
 READ = 1_000_000  # rows that are read for them, from the first on
@@ -311,9 +311,7 @@ def amount(count: int, rows: int, what: str) -> str:
 
 
 # The runs of letters of each script, as first and last code points.
-RANGES: dict[str, list[list[int]]] = tomllib.loads(
-    resources.files("regard.data").joinpath("scripts.toml").read_text(encoding="utf-8")
-)
+RANGES: dict[str, list[list[int]]] = reading.read_facts("regard.data", "scripts.toml")
 SCRIPTS = tuple(RANGES)
 CHUNK = 10_000  # texts that are looked at together
 LETTERS = 4  # letters of a line that can be of another script: three may be a name, or a formula

@@ -11,12 +11,12 @@ no abbreviation.
 """
 
 import re
-import tomllib
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from importlib import resources
 from itertools import islice
 from typing import NamedTuple
+
+from regard.io import reading
 
 # Part of the cache key of documents: to be changed whenever `sentences` cuts any text differently. The first edition is
 # the SHA-256 of the file that wrote the first caches, so that those stay valid.
@@ -33,7 +33,7 @@ END = re.compile(
 MARKS = re.compile("[。！？.!?…।؟۔]")  # what END begins with: found four times as fast
 NEXT = re.compile(rf"[\s{OPENING}]*(\S)")
 CLAUSE = re.compile(r"[,;:)\]–—](?=\s)|[，；：、]")
-ABBREVIATIONS = tomllib.loads(resources.files("regard.data").joinpath("abbreviations.toml").read_text(encoding="utf-8"))
+ABBREVIATIONS = reading.read_facts("regard.data", "abbreviations.toml")
 SHORT = re.compile("|".join(ABBREVIATIONS["short"].split()))
 SHORTENED = re.compile("|".join(" ".join(ABBREVIATIONS["shortened"].values()).split()))
 PRONOUN = re.compile(r"I(?=['’\s])")

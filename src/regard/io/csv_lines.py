@@ -8,19 +8,18 @@ such as source,target or label,text or en,de, is a header: it is not a row, and 
 import csv
 import itertools
 import re
-import tomllib
 from collections.abc import Iterable, Iterator
-from importlib import resources
 from pathlib import Path
 
 from regard.errors import DataError
+from regard.io.reading import read_facts
 
 FIELD = 1_000_000  # characters of a text
 BREAKS = re.compile(r"[\t\r\n]+")
 QUOTED = re.compile(r'"(?:[^"]|"")*(?:"|$)')
 NUMBERS = {"source": 1, "target": 2, "alignment": 3, "label": 1, "text": 2, "picture": 1, "caption": 2}
 NUMBERS["picture label"] = 2
-HEADERS = tomllib.loads(resources.files("regard.io").joinpath("headers.toml").read_text(encoding="utf-8"))
+HEADERS = read_facts("regard.io", "headers.toml")
 ALIASES = {column: words.split() for column, words in HEADERS["columns"].items()}  # what else a header calls a column
 WORDS = {*itertools.chain(*ALIASES.values()), *HEADERS["others"].split()}
 CODES = frozenset(HEADERS["languages"].split())
