@@ -46,10 +46,10 @@ def train_both(
     if joint == "auto":
         alike = settings.kind != "auto" or suitable_kind(source) == suitable_kind(target)
         joint = alike and letters_in_common(source, target) >= IN_COMMON
-    learn = functools.partial(train, kind=settings.kind, size=settings.size, lowercase=lowercase)
+    train_side = functools.partial(train, kind=settings.kind, size=settings.size, lowercase=lowercase)
     if joint:
-        return Tokenizers(learn([*source, *target], tags=tags))
-    return Tokenizers(learn(source, tags=tags), learn(target))
+        return Tokenizers(train_side([*source, *target], tags=tags))
+    return Tokenizers(train_side(source, tags=tags), train_side(target))
 
 
 def train(
@@ -83,20 +83,15 @@ Parts = tuple[dict[str, Any], pre_tokenizers.PreTokenizer | None, decoders.Decod
 def bpe(texts: Sequence[str], normaliser: normalizers.Normalizer, size: Size, tags: int) -> Parts:
     """Train byte pair encoding (Sennrich et al. 2016, arXiv:1508.07909): keep joining the most frequent neighbours."""
     target_size = size if size != "auto" else automatic_size(different_words(texts), different_characters(texts))
-    learner = library.Tokenizer(models.BPE(unk_token=SPECIAL[UNKNOWN]))
-    learner.pre_tokenizer = pre_tokenizers.CharDelimiterSplit("\n")
     room = target_size - len(BYTES) - tags
-    learner.train_from_iterator(
-        repeat_parts(parts_of(texts, normaliser)),
-        trainers.BpeTrainer(
-            vocab_size=room,
-            min_frequency=2,
-            special_tokens=list(SPECIAL),
-            limit_alphabet=max(32, (room - len(SPECIAL)) // 2 if size != "auto" else room - len(SPECIAL)),
-            show_progress=False,
-        ),
+    trainer = trainers.BpeTrainer(
+        vocab_size=room,
+        min_frequency=2,
+        special_tokens=list(SPECIAL),
+        limit_alphabet=max(32, (room - len(SPECIAL)) // 2 if size != "auto" else room - len(SPECIAL)),
+        show_progress=False,
     )
-    model = json.loads(learner.to_str())["model"]
+    model = learn(models.BPE(unk_token=SPECIAL[UNKNOWN]), trainer, texts, normaliser)
     learned = sorted(model["vocab"], key=model["vocab"].__getitem__)[len(SPECIAL) :]
     vocabulary = {piece: i for i, piece in enumerate((*SPECIAL, *BYTES, *learned))}
     return {**model, "byte_fallback": True, "vocab": vocabulary}, mark_words(cut=True), unmark_words(prepended=True)
@@ -114,8 +109,6 @@ def unigram(texts: Sequence[str], normaliser: normalizers.Normalizer, size: Size
         raise ConfigError(
             "tokenizer.size", f"{size} given, expected at least {needed} for the characters of the corpus"
         )
-    learner = library.Tokenizer(models.Unigram())
-    learner.pre_tokenizer = pre_tokenizers.CharDelimiterSplit("\n")
     trainer = trainers.UnigramTrainer(
         vocab_size=max(target_size, needed) - len(BYTES) - tags,
         special_tokens=list(SPECIAL),
@@ -123,10 +116,9 @@ def unigram(texts: Sequence[str], normaliser: normalizers.Normalizer, size: Size
         show_progress=False,
     )
     try:
-        learner.train_from_iterator(repeat_parts(parts_of(texts, normaliser)), trainer)
+        model = learn(models.Unigram(), trainer, texts, normaliser)
     except Exception as error:  # the library raises nothing narrower
         raise DataError(f"a unigram tokenizer cannot be trained on this corpus: {error}; try another kind") from None
-    model = json.loads(learner.to_str())["model"]
     learned = model["vocab"][len(SPECIAL) :]
     low = min(score for _, score in learned)
     vocabulary = [*([piece, 0.0] for piece in SPECIAL), *([byte, low] for byte in BYTES), *learned]
@@ -195,6 +187,17 @@ def parts_of(texts: Sequence[str], normaliser: normalizers.Normalizer) -> Counte
             for start in range(0, len(part), LONGEST_PART):
                 parts[part[start : start + LONGEST_PART]] += count
     return parts
+
+
+def learn(
+    model: models.Model, trainer: trainers.Trainer, texts: Sequence[str], normaliser: normalizers.Normalizer
+) -> dict[str, Any]:
+    """Train a model of the library on the parts of words, and return it as tokenizer.json has it."""
+    learner = library.Tokenizer(model)
+    learner.pre_tokenizer = pre_tokenizers.CharDelimiterSplit("\n")
+    learner.train_from_iterator(repeat_parts(parts_of(texts, normaliser)), trainer)
+    learned: dict[str, Any] = json.loads(learner.to_str())["model"]
+    return learned
 
 
 def repeat_parts(parts: Counter[str], most: int = 1000) -> Iterator[str]:
