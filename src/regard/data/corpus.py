@@ -45,12 +45,9 @@ def pairs(corpus: CorpusSettings, *, labelled: bool = False, say: Say = ignore) 
 
 def read_linked(corpus: CorpusSettings, say: Say = ignore) -> Iterator[tuple[str, str, str]]:
     """Read pairs with the text of each pair's word links; empty where the corpus has none."""
-    if corpus.alignment_column is not None:
-        for source, target, links in rows(corpus, links=True, say=say):
-            yield source.strip(), target.strip(), links
-    elif corpus.alignment is None:
-        for source, target in pairs(corpus, say=say):
-            yield source, target, ""
+    if corpus.alignment is None:
+        for source, target, *more in rows(corpus, links=corpus.alignment_column is not None, say=say):
+            yield source.strip(), target.strip(), "".join(more)
     else:
         first = str(corpus.source or corpus.file)
         stream = beside(pairs(corpus, say=say), lines(corpus.alignment, say), first, corpus.alignment, "is linked by")
