@@ -85,14 +85,10 @@ def hint(raw: bytes) -> str:
 
 def guess_encoding(raw: bytes) -> Guess | None:
     """Guess the encoding of a text that is not UTF-8; None where nothing is likely."""
-    for mark, encoding, name in (
-        (codecs.BOM_UTF32_LE, "utf-32", "UTF-32"),
-        (codecs.BOM_UTF32_BE, "utf-32", "UTF-32"),
-        (codecs.BOM_UTF16_LE, "utf-16", "UTF-16"),
-        (codecs.BOM_UTF16_BE, "utf-16", "UTF-16"),
-    ):
-        if raw.startswith(mark):
-            return Guess(encoding, name)
+    if raw.startswith((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)):
+        return Guess("utf-32", "UTF-32")
+    if raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return Guess("utf-16", "UTF-16")
     if b"\0" in raw:
         return guess_zeros(raw)
     high = sum(byte > 127 for byte in raw)

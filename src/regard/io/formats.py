@@ -129,9 +129,8 @@ class ScoredTarget(NamedTuple):
         if as_json:
             row: dict[str, Any] = {} if self.source is None else {"source": self.source}
             row |= {"target": self.target, "log_prob": json_number(self.log_prob), "normalised": json_number(mean)}
-            row |= (
-                {"tokens": self.pieces, "log_probs": [json_number(each) for each in self.log_probs]} if tokens else {}
-            )
+            if tokens:
+                row |= {"tokens": self.pieces, "log_probs": [json_number(each) for each in self.log_probs]}
             return json_line(row)
         cells = [f"{mean if normalise else self.log_prob:.4f}"]
         if tokens:

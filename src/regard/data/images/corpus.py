@@ -398,10 +398,7 @@ def encode_captions(
             rows.counts[f"{before}wordless"] += 1
             continue
         used.append(Row(row.picture, [text for text, _ in fits]))
-        joined = fits[0][1][:]
-        for _, ids in fits[1:]:
-            joined += [END, *ids]
-        targets.append(joined)
+        targets.append([i for _, ids in fits for i in (END, *ids)][1:])
     return used, targets
 
 
