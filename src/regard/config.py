@@ -48,6 +48,11 @@ def option(
     )
 
 
+def wrong_value(key: str, value: Any, expected: str) -> ConfigError:
+    """Build the error for a value that a key cannot have."""
+    return ConfigError(key, f"{show_value(value)} given, expected {expected}")
+
+
 def parse(cls: type[T], table: Mapping[str, Any], path: str = "") -> T:
     """Build `cls` from a mapping; a ConfigError names the path of a wrong key.
 
@@ -55,7 +60,7 @@ def parse(cls: type[T], table: Mapping[str, Any], path: str = "") -> T:
     and the path is put before it.
     """
     if not isinstance(table, Mapping):
-        raise ConfigError(path, f"{show_value(table)} given, expected a table")
+        raise wrong_value(path, table, "a table")
     fields = {field.name: field for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
     hints = hints_of(typing.cast(Any, cls))
     for key in table:
@@ -90,10 +95,10 @@ def value_of(hint: Any, value: Any, path: str, limits: Mapping[str, Any]) -> Any
             return value
         arguments += more
         guess = likely_meaning(value, [c for c in arguments if isinstance(c, str)]) if isinstance(value, str) else ""
-        raise ConfigError(path, f"{show_value(value)} given, expected {choices(arguments)}{guess}")
+        raise wrong_value(path, value, f"{choices(arguments)}{guess}")
     if origin is tuple:
         if not isinstance(value, list | tuple):
-            raise ConfigError(path, f"{show_value(value)} given, expected a list")
+            raise wrong_value(path, value, "a list")
         return tuple(value_of(arguments[0], each, f"{path}[{i}]", limits) for i, each in enumerate(value))
     if dataclasses.is_dataclass(hint):
         if isinstance(value, typing.cast(type, hint)):
@@ -102,7 +107,7 @@ def value_of(hint: Any, value: Any, path: str, limits: Mapping[str, Any]) -> Any
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
         if value.bit_length() > 1000:  # more than a float holds
             in_limits(value, path, limits)
-            raise ConfigError(path, f"{show_value(value)} given, expected a number that fits into a float")
+            raise wrong_value(path, value, "a number that fits into a float")
         value = float(value)
     if hint in (int, float, str, bool) and type(value) is hint:
         if hint in (int, float):
@@ -110,7 +115,7 @@ def value_of(hint: Any, value: Any, path: str, limits: Mapping[str, Any]) -> Any
         elif hint is str:
             check_text(value, path)
         return value
-    raise ConfigError(path, f"{show_value(value)} given, expected {describe_type(hint)}")
+    raise wrong_value(path, value, describe_type(hint))
 
 
 def union(arguments: tuple[Any, ...], value: Any, path: str, limits: Mapping[str, Any]) -> Any:
@@ -128,7 +133,7 @@ def union(arguments: tuple[Any, ...], value: Any, path: str, limits: Mapping[str
             near |= each is str and isinstance(value, str)
             if near:
                 raise
-    raise ConfigError(path, f"{show_value(value)} given, expected {' or '.join(describe_type(each) for each in real)}")
+    raise wrong_value(path, value, " or ".join(describe_type(each) for each in real))
 
 
 def in_limits(value: float, path: str, limits: Mapping[str, Any]) -> None:
@@ -143,7 +148,7 @@ def in_limits(value: float, path: str, limits: Mapping[str, Any]) -> None:
     }
     for name, (holds, words) in checks.items():
         if name in limits and not holds(limits[name]):
-            raise ConfigError(path, f"{show_value(value)} given, expected {words} {limits[name]}")
+            raise wrong_value(path, value, f"{words} {limits[name]}")
 
 
 def check_text(text: str, path: str) -> None:
@@ -153,7 +158,7 @@ def check_text(text: str, path: str) -> None:
     if len(text) > LONGEST:
         raise ConfigError(path, f"{show_value(text)} given, {len(text):,} characters, expected at most {LONGEST:,}")
     if "\0" in text or any("\ud800" <= each <= "\udfff" for each in text):
-        raise ConfigError(path, f"{show_value(text)} given, expected UTF-8 text without NUL")
+        raise wrong_value(path, text, "UTF-8 text without NUL")
 
 
 def describe_type(hint: Any) -> str:

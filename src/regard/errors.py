@@ -18,25 +18,6 @@ RegardError
     └── StoppedError                    a signal stopped the command, which has saved its work; exit status 128 + signal
 """
 
-__all__ = [
-    "ArgumentError",
-    "BackendError",
-    "CheckpointError",
-    "CommandError",
-    "ConfigError",
-    "DataError",
-    "DeviceError",
-    "DtypeError",
-    "MissingExtraError",
-    "NotFiniteError",
-    "RegardError",
-    "ShapeError",
-    "StoppedError",
-    "TrainingError",
-    "VerificationError",
-    "WatchError",
-]
-
 
 class RegardError(Exception):
     """The root of the tree."""
@@ -123,3 +104,6 @@ class StoppedError(CommandError):
 
     def __reduce__(self) -> tuple[type, tuple[str, int]]:
         return type(self), (str(self), self.status)
+
+
+__all__ = sorted(name for name, value in vars().items() if isinstance(value, type))

@@ -17,7 +17,8 @@ import json
 import os
 import shlex
 import sys
-from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from collections import UserDict
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,7 @@ VARIABLE = "REGARD_PLUGINS"  # of the environment: a JSON list of what was named
 BESIDE = {"corpus": "regard_corpora", "study": "regard_studies", "bench": "regard_bench"}  # packages that fill a table
 
 
-class Table(MutableMapping[str, Any]):
+class Table(UserDict[str, Any]):
     """Rows by their names. Those of a package that stands beside Regard are in it from the first look on."""
 
     def __init__(self, home: str | None = None):
@@ -50,27 +51,12 @@ class Table(MutableMapping[str, Any]):
         self.own: dict[str, Any] = {}
 
     @property
-    def rows(self) -> dict[str, Any]:
+    def data(self) -> dict[str, Any]:  # type: ignore[override]
         """Return the rows, with those of the package."""
         if self.home is not None:
             home, self.home = self.home, None
             importlib.import_module(home)
         return self.own
-
-    def __getitem__(self, name: str) -> Any:
-        return self.rows[name]
-
-    def __setitem__(self, name: str, row: Any) -> None:
-        self.rows[name] = row
-
-    def __delitem__(self, name: str) -> None:
-        del self.rows[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.rows)
-
-    def __len__(self) -> int:
-        return len(self.rows)
 
 
 TABLES = {

@@ -3,7 +3,7 @@
 import pytest
 
 from regard.config import parse
-from regard.data.languages import languages_of, parse_given, parse_languages
+from regard.data.languages import languages_of, parse_given
 from regard.data.settings import DataSettings
 from regard.errors import CommandError
 
@@ -50,8 +50,8 @@ def test_tags_name_the_targets(tags, targets):
 
 
 def test_a_pair_is_split_at_its_hyphen():
-    assert parse_languages("en-de") == ("en", "de")
-    assert parse_languages("pt_BR-en") == ("pt_BR", "en")
+    assert languages_of(data(), "en-de") == ("en", ("de",))
+    assert languages_of(data(), "pt_BR-en") == ("pt_BR", ("en",))
 
 
 def test_what_a_person_says_of_models_is_checked():

@@ -183,10 +183,8 @@ class LinkedReader(Reading):
         sources = count_words(tokenizers.source, encoded.sources)
         targets = count_words(tokenizers.target, encoded.targets)
         links = list[list[tuple[int, int]]]()
-        for (source_text, target_text, text), words in zip(
-            encoded.texts, zip(sources, targets, strict=True), strict=True
-        ):
-            right = words == (len(source_text.split()), len(target_text.split()))
+        for (source_text, target_text, text), *words in zip(encoded.texts, sources, targets, strict=True):
+            right = words == [len(source_text.split()), len(target_text.split())]
             pairs = [(source + before, target) for source, target in sorted(set(parse_pharaoh(text)))]
             counts["linked"] += bool(pairs and right)
             counts["unlinked"] += bool(pairs and not right)
@@ -195,13 +193,10 @@ class LinkedReader(Reading):
 
     def beside(self, counts: Mapping[str, int], manifest: Mapping[str, Any]) -> str:
         """Describe how many pairs have links, and how many lost theirs."""
-        unlinked = counts.get("unlinked", 0)
-        other = (
-            f" ({unlinked:,} lost theirs, because the tokenizer separates words differently from white space)"
-            if unlinked
-            else ""
-        )
-        return f", {counts.get('linked', 0):,} of them with word links{other}"
+        text = f", {counts.get('linked', 0):,} of them with word links"
+        if unlinked := counts.get("unlinked", 0):
+            text += f" ({unlinked:,} lost theirs, because the tokenizer separates words differently from white space)"
+        return text
 
 
 def find_problem(text: str, sources: int, targets: int) -> str | None:

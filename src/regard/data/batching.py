@@ -245,7 +245,10 @@ class Batch(TensorBatch):
         )
 
 
-def collate(pairs: Sequence[tuple[Sequence[int] | np.ndarray, Sequence[int] | np.ndarray]]) -> Batch:
+Pairs = Sequence[tuple[Sequence[int] | np.ndarray, Sequence[int] | np.ndarray]]
+
+
+def collate(pairs: Pairs) -> Batch:
     """Build a batch from encoded pairs, which are given without start and end."""
     if not pairs:
         raise ArgumentError("pairs: none given, expected at least one")
@@ -253,9 +256,7 @@ def collate(pairs: Sequence[tuple[Sequence[int] | np.ndarray, Sequence[int] | np
     return pad_pairs(sides[0], sides[1], lengths)
 
 
-def flat(
-    pairs: Sequence[tuple[Sequence[int] | np.ndarray, Sequence[int] | np.ndarray]],
-) -> tuple[list[Int64[np.ndarray, " _"]], Int64[np.ndarray, "b 2"]]:
+def flat(pairs: Pairs) -> tuple[list[Int64[np.ndarray, " _"]], Int64[np.ndarray, "b 2"]]:
     """Join the tokens of each side end to end, and return all lengths."""
     lengths = np.array([[len(source), len(target)] for source, target in pairs], np.int64)
     return [np.concatenate([np.asarray(pair[side], np.int64) for pair in pairs]) for side in (0, 1)], lengths

@@ -19,7 +19,7 @@ import itertools
 import json
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 from regard.data.builtin import CORPORA, EDITION, Example, PicturedExample, Split, edition_of, generate, has_pair
 from regard.data.settings import GOLD, CorpusSettings, DataSettings
@@ -126,27 +126,25 @@ def write_builtin(folder: Path, data: DataSettings) -> tuple[tuple[CorpusSetting
     return (training,), (write_split(folder, data, "valid", data.held_out_count(data.count)),)
 
 
-def write_split(folder: Path, data: DataSettings, split: Literal["train", "valid"], count: int) -> CorpusSettings:
-    """Write two text files of one split, with gold links beside them if wanted.
-
-    A small corpus may have fewer pairs for validation, but not for training.
-    """
+def write_split(folder: Path, data: DataSettings, split: Split, count: int) -> CorpusSettings:
+    """Write two text files of one split, with gold links beside them if wanted."""
     names = [str(folder / f"{split}.{end}") for end in ("source", "target", "align")]
     corpus = CorpusSettings(names[0], names[1], alignment=names[2] if data.alignment == GOLD else None)
-    drawing = data.drawing()
     with contextlib.ExitStack() as stack:
-        sources, targets, links = (
-            stack.enter_context(open(name, "w", encoding="utf-8", newline="\n")) for name in names
-        )
-        try:
-            for example in generate(str(data.builtin), count, split=split, pair=data.pair, **drawing):
-                sources.write(f"{example.source}\n")
-                targets.write(f"{example.target}\n")
-                links.write(f"{format_pharaoh(example.alignment)}\n")
-        except ArgumentError as error:
-            if split == "train":
-                raise ConfigError("data.count", str(error)) from None
+        files = [stack.enter_context(open(name, "w", encoding="utf-8", newline="\n")) for name in names]
+        for example in draw(data, split, count, pair=data.pair):
+            for file, line in zip(files, lines("", example), strict=False):
+                file.write(f"{line}\n")
     return corpus
+
+
+def draw(data: DataSettings, split: Split, count: int, **more: Any) -> Iterator[Example]:
+    """Draw the examples of a split; a small corpus may have fewer for validation, but not for training."""
+    try:
+        yield from generate(str(data.builtin), count, split=split, **more, **data.drawing())
+    except ArgumentError as error:
+        if split == "train":
+            raise ConfigError("data.count", str(error)) from None
 
 
 def fingerprint(data: DataSettings) -> list[object]:

@@ -24,6 +24,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from jaxtyping import Bool, Float64, Int64, UInt8
 
+from regard.io import reading
+
 SAMPLE = 100_000  # rows that are looked at
 READ = 1_000_000  # rows that are read for them, from the first on
 STRETCH = 500  # rows of a sample that follow each other
@@ -210,10 +212,8 @@ def find_copies(sample: Sample) -> list[Finding]:
 
 def find_lengths(sample: Sample) -> tuple[float | None, list[Finding]]:
     """Find pairs of which one side is far longer than is usual, and the usual ratio."""
-    sizes = np.array([(len(one), len(two)) for one, two in zip(sample.firsts, sample.seconds, strict=True)]).reshape(
-        -1, 2
-    )
-    full = np.flatnonzero(sizes.all(1)) if len(sizes) else np.zeros(0, np.int64)
+    sizes = np.array([list(map(len, sample.firsts)), list(map(len, sample.seconds))], np.int64).T
+    full = np.flatnonzero(sizes.all(1))
     if not len(full):
         return None, []
     ratios = np.log((sizes[full, 1] + 3) / (sizes[full, 0] + 3))
@@ -310,38 +310,9 @@ def amount(count: int, rows: int, what: str) -> str:
 # ---- scripts: which lines are written in another than the rest of their side
 
 
-# First and last code point of letters. Han and kana are one script here, as Japanese is written in both.
-RANGES: tuple[tuple[str, tuple[tuple[int, int], ...]], ...] = (
-    ("Latin", ((0x41, 0x5A), (0x61, 0x7A), (0xC0, 0x2AF), (0x1D00, 0x1D25), (0x1E00, 0x1EFF), (0x2C60, 0x2C7F),
-               (0xA720, 0xA7FF), (0xFB00, 0xFB06), (0xFF21, 0xFF3A), (0xFF41, 0xFF5A))),
-    ("Greek", ((0x370, 0x3FF), (0x1F00, 0x1FFF))),
-    ("Cyrillic", ((0x400, 0x52F), (0x1C80, 0x1C8F), (0x2DE0, 0x2DFF), (0xA640, 0xA69F))),
-    ("Armenian", ((0x531, 0x58F), (0xFB13, 0xFB17))),
-    ("Hebrew", ((0x5D0, 0x5F4), (0xFB1D, 0xFB4F))),
-    ("Arabic", ((0x620, 0x65F), (0x66E, 0x6EF), (0x750, 0x77F), (0x8A0, 0x8FF), (0xFB50, 0xFDFF), (0xFE70, 0xFEFC))),
-    ("Devanagari", ((0x900, 0x965), (0x970, 0x97F))),
-    ("Bengali", ((0x980, 0x9E5),)),
-    ("Gurmukhi", ((0xA00, 0xA65),)),
-    ("Gujarati", ((0xA80, 0xAE5),)),
-    ("Oriya", ((0xB00, 0xB65),)),
-    ("Tamil", ((0xB80, 0xBE5),)),
-    ("Telugu", ((0xC00, 0xC65),)),
-    ("Kannada", ((0xC80, 0xCE5),)),
-    ("Malayalam", ((0xD00, 0xD65),)),
-    ("Sinhala", ((0xD80, 0xDE5),)),
-    ("Thai", ((0xE01, 0xE4E),)),
-    ("Lao", ((0xE81, 0xECE),)),
-    ("Tibetan", ((0xF40, 0xFBC),)),
-    ("Burmese", ((0x1000, 0x103F), (0x1050, 0x108F))),
-    ("Georgian", ((0x10A0, 0x10FF), (0x1C90, 0x1CBF), (0x2D00, 0x2D2F))),
-    ("Ethiopic", ((0x1200, 0x139F), (0x2D80, 0x2DDF))),
-    ("Khmer", ((0x1780, 0x17D3),)),
-    ("Mongolian", ((0x1820, 0x18AF),)),
-    ("Korean", ((0x1100, 0x11FF), (0x3130, 0x318F), (0xAC00, 0xD7AF))),
-    ("Chinese and Japanese", ((0x3041, 0x30FF), (0x31F0, 0x31FF), (0x3400, 0x4DBF), (0x4E00, 0x9FFF),
-                              (0xF900, 0xFAFF), (0xFF66, 0xFF9F), (0x20000, 0x3FFFF))),
-)  # fmt: skip
-SCRIPTS = tuple(name for name, _ in RANGES)
+# The runs of letters of each script, as first and last code points.
+RANGES: dict[str, list[list[int]]] = reading.read_facts("regard.data", "scripts.toml")
+SCRIPTS = tuple(RANGES)
 CHUNK = 10_000  # texts that are looked at together
 LETTERS = 4  # letters of a line that can be of another script: three may be a name, or a formula
 MAIN_SCRIPT = 0.2  # share of a side's letters from which a script is one of its own
@@ -350,7 +321,7 @@ MAIN_SCRIPT = 0.2  # share of a side's letters from which a script is one of its
 def build_table() -> UInt8[np.ndarray, " codes"]:
     """Build the table from a code point to the number of its script, from 1; 0 for all that is no letter."""
     table = np.zeros(0x110000, np.uint8)
-    for number, (_, ranges) in enumerate(RANGES, 1):
+    for number, ranges in enumerate(RANGES.values(), 1):
         for first, last in ranges:
             table[first : last + 1] = number
     table[[0xD7, 0xF7]] = 0  # × and ÷

@@ -45,12 +45,9 @@ def pairs(corpus: CorpusSettings, *, labelled: bool = False, say: Say = ignore) 
 
 def read_linked(corpus: CorpusSettings, say: Say = ignore) -> Iterator[tuple[str, str, str]]:
     """Read pairs with the text of each pair's word links; empty where the corpus has none."""
-    if corpus.alignment_column is not None:
-        for source, target, links in rows(corpus, links=True, say=say):
-            yield source.strip(), target.strip(), links
-    elif corpus.alignment is None:
-        for source, target in pairs(corpus, say=say):
-            yield source, target, ""
+    if corpus.alignment is None:
+        for source, target, *more in rows(corpus, links=corpus.alignment_column is not None, say=say):
+            yield source.strip(), target.strip(), "".join(more)
     else:
         first = str(corpus.source or corpus.file)
         stream = beside(pairs(corpus, say=say), lines(corpus.alignment, say), first, corpus.alignment, "is linked by")
@@ -122,9 +119,9 @@ def named_columns(path: str | Path, *names: str | int, say: Say = ignore) -> Ite
 
 def find_columns(path: str | Path, *names: str | int) -> tuple[list[int], bool]:
     """Return the numbers of columns, from 1, and whether the first row of the table is a header."""
-    cells, header = (
-        csv_lines.find_header(physical_lines(path, ignore), str(path)) if csv_lines.is_csv(path) else ([], False)
-    )
+    cells, header = list[str](), False
+    if csv_lines.is_csv(path):
+        cells, header = csv_lines.find_header(physical_lines(path, ignore), str(path))
     found = [csv_lines.locate_column(cells, header, name, str(path)) for name in names]
     return [number for number, _ in found], any(header for _, header in found)
 

@@ -128,14 +128,12 @@ def merge_profiles(profiles: Sequence[LanguageProfile]) -> LanguageProfile:
     """The profile of a language that several runs have one of: the mean of their shares."""
     if len(profiles) == 1:
         return profiles[0]
-    tables = []
-    for name in ("trigrams", "letters"):
-        total: dict[str, float] = {}
-        for profile in profiles:
-            for key, share in getattr(profile, name).items():
+    trigrams, letters = dict[str, float](), dict[str, float]()
+    for profile in profiles:
+        for total, table in ((trigrams, profile.trigrams), (letters, profile.letters)):
+            for key, share in table.items():
                 total[key] = total.get(key, 0.0) + share / len(profiles)
-        tables.append(total)
-    return LanguageProfile(*tables)
+    return LanguageProfile(trigrams, letters)
 
 
 def detect_language(text: str, profiles: Mapping[str, LanguageProfile]) -> list[tuple[str, float]]:

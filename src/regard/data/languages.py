@@ -21,7 +21,7 @@ def languages_of(data: DataSettings, given: str | None = None) -> tuple[str, tup
     built_in = data.pair if data.builtin is not None and has_pair(data.builtin) else None
     for text in (given, data.languages, built_in):
         if text is not None:
-            source, target = parse_languages(text)
+            source, _, target = text.partition("-")  # a language may have parts of its own, as in pt_BR-en
             return source, tags or (target,)
     files = [(data.source, data.target), *((corpus.source, corpus.target) for corpus in data.corpora)]
     for source_file, target_file in files:
@@ -29,12 +29,6 @@ def languages_of(data: DataSettings, given: str | None = None) -> tuple[str, tup
         if ends[0] and (ends[1] or tags) and ends[0] != ends[1]:
             return ends[0], tags or (ends[1] or "",)
     return None
-
-
-def parse_languages(text: str) -> tuple[str, str]:
-    """Split a pair such as en-de; a language may have parts of its own, as in pt_BR-en."""
-    source, _, target = text.partition("-")
-    return source, target
 
 
 def parse_given(texts: Iterable[str], names: Sequence[str]) -> dict[str, str]:

@@ -45,6 +45,22 @@ def words() -> pre_tokenizers.PreTokenizer:
     return pre_tokenizers.Split(" ", behavior="removed")
 
 
+def describe_parts(
+    normaliser: normalizers.Normalizer,
+    before: pre_tokenizers.PreTokenizer | None,
+    after: decoders.Decoder | None = None,
+) -> dict[str, Any]:
+    """Describe a tokenizer that has no pieces yet, as tokenizer.json does."""
+    shell = library.Tokenizer(models.BPE())
+    shell.normalizer = normaliser
+    if before is not None:
+        shell.pre_tokenizer = before
+    if after is not None:
+        shell.decoder = after
+    content: dict[str, Any] = json.loads(shell.to_str())
+    return content
+
+
 def separable(content: dict[str, Any]) -> bool:
     """Return whether words are split into pieces independently: true of all tokenizers made here but characters."""
     parts = content.get("normalizer"), content.get("pre_tokenizer")
@@ -54,13 +70,9 @@ def separable(content: dict[str, Any]) -> bool:
 @cache
 def separable_parts() -> list[tuple[Any, Any]]:
     """List the normalisers and splits made here that never look across a space, as in tokenizer.json."""
-    parts, shell = [], library.Tokenizer(models.BPE())
-    for lowercase in (False, True):
-        for before in (mark_words(cut=True), words()):
-            shell.normalizer, shell.pre_tokenizer = normalise(lowercase), before
-            content = json.loads(shell.to_str())
-            parts.append((content["normalizer"], content["pre_tokenizer"]))
-    return parts
+    cuts = mark_words(cut=True), words()
+    parts = [describe_parts(normalise(lowercase), before) for lowercase in (False, True) for before in cuts]
+    return [(each["normalizer"], each["pre_tokenizer"]) for each in parts]
 
 
 # ---- words that were added

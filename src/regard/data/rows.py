@@ -159,15 +159,11 @@ class Reading:
         real = [(before + source, target, *more) for source, target, *more in rows if source and target]
         sources = tokenizers.source.encode_batch([row[0] for row in real])
         targets = tokenizers.target.encode_batch([row[1] for row in real])
-        shorter = [min(len(s), len(t)) for s, t in zip(sources, targets, strict=True)]
-        longer = [max(len(s), len(t)) for s, t in zip(sources, targets, strict=True)]
+        sizes = [(len(source), len(target)) for source, target in zip(sources, targets, strict=True)]
         # A line that was cut is half of a pair, even where it is one unknown word.
         whole = [max(map(len, row[:2])) < LONGEST for row in real]
-        fits = [
-            low > 0 and high <= self.data.longest and all_of_it
-            for low, high, all_of_it in zip(shorter, longer, whole, strict=True)
-        ]
-        empty = shorter.count(0)  # to a tokenizer made elsewhere, a text may be nothing
+        fits = [all(n) and max(n) <= self.data.longest and uncut for n, uncut in zip(sizes, whole, strict=True)]
+        empty = sum(0 in each for each in sizes)  # to a tokenizer made elsewhere, a text may be nothing
         counts["blank"] += len(rows) - len(real) + empty
         counts["long"] += len(fits) - sum(fits) - empty
         return Rows(real, sources, targets).only(fits)
@@ -186,10 +182,8 @@ class Reading:
         if not counts["valid"]:
             return f"{text}; none for validation"
         if self.validation or self.data.builtin:
-            valid_dropped = self.dropped(counts, "valid_")
-            return f"{text}; {counts['valid']:,} for validation" + (
-                f" (dropped {valid_dropped})" if valid_dropped else ""
-            )
+            dropped = self.dropped(counts, "valid_")
+            return f"{text}; {counts['valid']:,} for validation{f' (dropped {dropped})' if dropped else ''}"
         again = f", and {counts['repeated']:,} repetitions of them dropped" if counts["repeated"] else ""
         files = "--valid-pairs" if self.data.corpora else self.files
         return f"{text}; {counts['valid']:,} held out for validation{again} (by hash; give {files} to choose them)"

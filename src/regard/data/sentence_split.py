@@ -16,6 +16,8 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import NamedTuple
 
+from regard.io import reading
+
 # Part of the cache key of documents: to be changed whenever `sentences` cuts any text differently. The first edition is
 # the SHA-256 of the file that wrote the first caches, so that those stay valid.
 EDITION = "fb7fa5c09d346e2bc50be0ba6fde982f41766df67bb3ff584cfcd8c1f4585eb0"
@@ -31,31 +33,9 @@ END = re.compile(
 MARKS = re.compile("[。！？.!?…।؟۔]")  # what END begins with: found four times as fast
 NEXT = re.compile(rf"[\s{OPENING}]*(\S)")
 CLAUSE = re.compile(r"[,;:)\]–—](?=\s)|[，；：、]")
-# Words that a full stop shortens and that something follows. Those that often end a sentence ("etc.", "usw.") are not
-# among them.
-SHORT = re.compile(
-    "mr|mrs|ms|dr|prof|st|gen|col|capt|lt|sgt|rev|hon|sen|rep|gov|messrs|mme|mlle|mgr|vs|cf|eg|ie|al|approx|dept|fig|"
-    "vol|pp|eds|jan|feb|apr|jun|jul|aug|sep|sept|oct|nov|dec|mt|ft|"
-    "hr|fr|frl|nr|bzw|ca|vgl|sog|evtl|ggf|inkl|exkl|abb|bd|hrsg|kap|ing|dipl|str|okt|dez|mio|mrd|geb|gest|zzgl|"
-    "bld|sr|sra|srta|ud|uds|núm|pág"
-)
-# Shortened words of three letters or more, after which a lowercase letter begins no sentence, in the languages that
-# models often read. Words that are also whole ones ("art", "max", "red") are not among them.
-SHORTENED = re.compile(
-    "etc|approx|appt|assn|assoc|asst|attn|ave|blvd|bros|corp|esp|excl|ext|hrs|hwy|inc|incl|intl|jnr|lbs|ltd|mins|"
-    "misc|mfg|pkg|pkwy|pty|resp|secs|snr|tbsp|tel|tsp|univ|abbr|"  # English
-    "abk|abs|allg|anm|ausg|betr|bez|bspw|bzgl|dgl|dtsch|einschl|endg|engl|entspr|etw|evang|evt|exkl|ggfs|gegr|ges|"
-    "herg|insb|insbes|jhd|jhdt|jmd|jmdn|kath|kfm|lfd|mwst|nachm|österr|schweiz|sogen|spez|std|stck|tgl|"
-    "tsd|ugs|urspr|usf|usw|verh|vern|verw|vorm|wiss|zit|zus|zusf|zzt|"  # German
-    "afb|afd|bijv|bijz|blz|dhr|enz|evtl|hfst|mevr|ong|zgn|"  # Dutch
-    "apr|boul|dép|déc|éd|env|févr|hab|janv|juil|mlles|mmes|tél|"  # French
-    "admón|aprox|apdo|apto|avda|avdo|cía|ctra|dcha|depto|dpto|dra|dto|ecc|egr|excmo|exma|geom|gral|izda|izq|ltda|máx|"
-    "mín|pag|pagg|ptas|segg|sigg|spett|teléf|tfno|avv|dott|"  # Spanish, Italian, Portuguese
-    "osv|dvs|jfr|forts|ekskl|"  # Scandinavian
-    "atd|apod|např|popř|příp|srov|tzn|tzv|tzw|itd|itp|inż|mgr|godz|mln|tys|pkt|proc|napr|"  # Czech, Polish
-    "esim|jne|yms|huom|vrt|stb|örn|doç|yrd|"  # Finnish, Hungarian, Turkish
-    "тыс|млн|млрд|руб|коп|проф|доц|акад|стр|напр|тел|мин|сек|тис|грн|див|гос|изд|табл"  # Russian, Ukrainian
-)
+ABBREVIATIONS = reading.read_facts("regard.data", "abbreviations.toml")
+SHORT = re.compile("|".join(ABBREVIATIONS["short"].split()))
+SHORTENED = re.compile("|".join(" ".join(ABBREVIATIONS["shortened"].values()).split()))
 PRONOUN = re.compile(r"I(?=['’\s])")
 QUOTES = "\"'”’»›」』"
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from regard.config import option, show_value, suggestion
+from regard.config import option, read_value, show_value, suggestion, wrong_value
 from regard.data.builtin import CORPORA, EDITION, generate
 from regard.errors import ArgumentError, ConfigError
-from regard.io import EncodedFile, check_encoding, csv_lines, reading
+from regard.io import EncodedFile, check_encoding, csv_lines
 
 TABLES = (".tsv", ".csv", ".jsonl", ".json")
 LANGUAGES = re.compile(r"[A-Za-z_]{2,20}-[A-Za-z_]{2,20}")
@@ -68,9 +68,7 @@ class CorpusSettings:
                 if getattr(self, name) is not None:
                     raise ConfigError(name, "given together with file; give source and target, or file")
             if self.form not in TABLES:
-                raise ConfigError(
-                    "file", f"{show_value(self.file)} given, expected a name that ends in {', '.join(TABLES)} or .gz"
-                )
+                raise wrong_value("file", self.file, f"a name that ends in {', '.join(TABLES)} or .gz")
             if self.form == ".tsv":
                 self.column("source_column")
                 self.column("target_column")
@@ -78,12 +76,8 @@ class CorpusSettings:
                     self.column("alignment_column")
             if self.alignment is not None and self.alignment_column is not None:
                 raise ConfigError("alignment", "given together with alignment_column; give one of them")
-        if self.tag is not None and (
-            self.tag.split() != [self.tag] or not self.tag.isprintable() or len(self.tag) > TAG
-        ):
-            raise ConfigError(
-                "tag", f'{show_value(self.tag)} given, expected one word of at most {TAG} characters, such as "<2de>"'
-            )
+        if self.tag is not None and not is_word(self.tag):
+            raise wrong_value("tag", self.tag, f'one word of at most {TAG} characters, such as "<2de>"')
 
     @property
     def form(self) -> str | None:
@@ -102,9 +96,7 @@ class CorpusSettings:
             return 1 if name == "source_column" else 2
         number = int(value) if isinstance(value, int) or (value.isdecimal() and len(value) < 9) else 0
         if not 1 <= number <= COLUMNS:
-            raise ConfigError(
-                name, f"{show_value(value)} given, expected a column number from 1 to {COLUMNS:,}, as the file is a TSV"
-            )
+            raise wrong_value(name, value, f"a column number from 1 to {COLUMNS:,}, as the file is a TSV")
         return number
 
     def key(self, name: Column) -> str:
@@ -209,9 +201,7 @@ class DataSettings:
                 f"given together with {names[0]}; give only one of: source and target, {', '.join(PLACES[1:])}",
             )
         if self.languages is not None and not LANGUAGES.fullmatch(self.languages):
-            raise ConfigError(
-                "languages", f"{show_value(self.languages)} given, expected the source and the target, such as en-de"
-            )
+            raise wrong_value("languages", self.languages, "the source and the target, such as en-de")
         for name, needed in NEEDED.items():
             if getattr(self, name) and not getattr(self, needed):
                 raise ConfigError(needed, f"missing, as {name} is given")
@@ -275,9 +265,7 @@ class DataSettings:
         """Return a file of documents as a corpus: the text is its source, and the label its target."""
         form = csv_lines.ending(path)
         if form not in TABLES:
-            raise ConfigError(
-                "documents", f"{show_value(path)} given, expected a name that ends in {', '.join(TABLES)} or .gz"
-            )
+            raise wrong_value("documents", path, f"a name that ends in {', '.join(TABLES)} or .gz")
         path = self.encoded(path)
         columns = (2, 1) if form == ".tsv" else ("text", "label")
         text = columns[0] if self.text_column is None else self.text_column
@@ -332,16 +320,11 @@ class DataSettings:
         for each in self.builtin_options:
             name, equals, text = each.partition("=")
             if not equals or not name.strip().isidentifier():
-                raise ConfigError(
-                    "builtin_options", f'{show_value(each)} given, expected name=value, such as "longest=20"'
-                )
+                raise wrong_value("builtin_options", each, 'name=value, such as "longest=20"')
             if name.strip() in ("name", "count", "seed", "split", "pair", "edition"):
                 keys = "data.builtin, count, builtin_seed, builtin_edition or pair"
                 raise ConfigError("builtin_options", f"{show_value(each)} given; set {keys}")
-            try:
-                read[name.strip()] = reading.parse_toml(f"value = {text}")["value"]
-            except reading.Unreadable:
-                read[name.strip()] = text.strip()
+            read[name.strip()] = read_value(text)
         return read
 
     def drawing(self) -> dict[str, Any]:
@@ -378,10 +361,8 @@ class TokenizerSettings:
     def __post_init__(self) -> None:
         """Refuse one file of a pair without the other, sizes too small for any piece, and dropout without merges."""
         for place, piece in enumerate(self.extend):
-            if piece.split() != [piece] or not piece.isprintable() or len(piece) > TAG or piece in self.extend[:place]:
-                raise ConfigError(
-                    "extend", f"{show_value(piece)} given, expected words of at most {TAG} characters, each once"
-                )
+            if not is_word(piece) or piece in self.extend[:place]:
+                raise wrong_value("extend", piece, f"words of at most {TAG} characters, each once")
         for name in AROUND:
             if len(getattr(self, name)) > PIECES:
                 raise ConfigError(name, f"{len(getattr(self, name))} pieces given, expected at most {PIECES}")
@@ -416,6 +397,11 @@ NEEDED = {
     "valid_list": "images",
     "train_list": "images",
 }
+
+
+def is_word(text: str) -> bool:
+    """Return whether a text is one word that a tokenizer can have as a piece of its own."""
+    return text.split() == [text] and text.isprintable() and len(text) <= TAG
 
 
 def together(first: str | None, second: str | None, first_name: str, second_name: str) -> None:

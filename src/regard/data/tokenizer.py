@@ -84,14 +84,10 @@ class Tokenizer:
 
     def normalise(self, text: str) -> str:
         """Return the text that `decode(encode(text))` gives, where nothing is unknown."""
+        text, normaliser = clean_text(text), self.library.normalizer
         if self.sentencepiece is not None:
-            return self.sentencepiece.normalise(clean_text(text))
-        normaliser = self.library.normalizer
-        return (
-            call_library(REFUSED, normaliser.normalize_str, clean_text(text))
-            if normaliser is not None
-            else clean_text(text)
-        )
+            return self.sentencepiece.normalise(text)
+        return text if normaliser is None else call_library(REFUSED, normaliser.normalize_str, text)
 
     def surround(self, before: Iterable[int] = (), after: Iterable[int] = ()) -> "Tokenizer":
         """Return the tokenizer with ids that stand around every text; there they are of no word."""
@@ -229,23 +225,23 @@ class Tokenizer:
             if not shown:
                 word_of.append(None)
                 continue
-            own = i in self.alone or self.kind == "word" or (self.kind == "wordpiece" and not piece.startswith("##"))
-            starts = fresh or own or piece.startswith((MARK, BYTE_MARK))
+            starts = fresh or self.begins_word(i, piece)
             word += starts and filled
             filled = piece not in (MARK, BYTE_MARK) or (filled and not starts)
             fresh = i in self.alone  # what follows a tag begins a word, marked or not
             word_of.append(word)
         return word_of if filled else [None if each == word else each for each in word_of]
 
+    def begins_word(self, i: int, piece: str) -> bool:
+        """Return whether a piece begins a word, whatever stands before it."""
+        if i in self.alone or self.kind == "word" or piece.startswith((MARK, BYTE_MARK)):
+            return True
+        return self.kind == "wordpiece" and not piece.startswith("##")
+
     def beginnings(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """Return flags for every piece of the vocabulary: it begins a word, is a mark, is a tag, is of no word."""
         pieces = self.pieces(range(self.library.get_vocab_size()))
-        own = self.kind == "word"
-        parts = self.kind == "wordpiece"
-        begins = [
-            own or i in self.alone or piece.startswith((MARK, BYTE_MARK)) or (parts and not piece.startswith("##"))
-            for i, piece in enumerate(pieces)
-        ]
+        begins = [self.begins_word(i, piece) for i, piece in enumerate(pieces)]
         marks = [piece in (MARK, BYTE_MARK) for piece in pieces]
         alone = [i in self.alone for i in range(len(pieces))]
         nothing = [i <= END or i in self.hidden for i in range(len(pieces))]
@@ -321,15 +317,8 @@ class Tokenizers:
         """Return the tokenizers with pieces around every source, and pieces that every target begins with."""
         if not (before or after or first):
             return self
-        ids = [
-            find_pieces(tokenizer, pieces, name)
-            for tokenizer, pieces, name in (
-                (self.source, before, "before"),
-                (self.source, after, "after"),
-                (self.target, first, "first"),
-            )
-        ]
-        return Tokenizers(self.source.surround(ids[0], ids[1]), self.target.surround(ids[2]))
+        around = find_pieces(self.source, before, "before"), find_pieces(self.source, after, "after")
+        return Tokenizers(self.source.surround(*around), self.target.surround(find_pieces(self.target, first, "first")))
 
     @property
     def same_ids(self) -> bool:

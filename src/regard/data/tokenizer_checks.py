@@ -7,7 +7,6 @@ of memory and time.
 """
 
 import base64
-import binascii
 import json
 import math
 import os
@@ -23,7 +22,7 @@ from tokenizers import models
 
 from regard.config import visible
 from regard.data.charsmap import Charsmap
-from regard.data.pre_tokenizer import mark_words, normalise, unmark_words, words
+from regard.data.pre_tokenizer import describe_parts, mark_words, normalise, unmark_words, words
 from regard.errors import DataError
 
 LARGEST = 64 * 2**20  # bytes of a tokenizer.json
@@ -152,12 +151,8 @@ def forms() -> list[tuple[dict[str, Any], dict[str, Any]]]:
             (mark_words(cut=False), unmark_words(prepended=False), pieces),
             (words(), None, {"type": "WordLevel", "unk_token": "<unk>"}),
         ):
-            shell = library.Tokenizer(models.BPE())
-            shell.normalizer, shell.pre_tokenizer = normalise(lowercase), before
-            if after is not None:
-                shell.decoder = after
-            content = json.loads(shell.to_str())
-            variants.append(({k: v for k, v in content.items() if k not in ("model", "added_tokens")}, model))
+            parts = describe_parts(normalise(lowercase), before, after)
+            variants.append(({k: v for k, v in parts.items() if k not in ("model", "added_tokens")}, model))
     return variants
 
 
@@ -194,10 +189,7 @@ def check_sentencepiece(content: Mapping[str, Any], place: str) -> None:
     expect("unknown", is_text(section["unknown"], 64), "at most 64 characters")
     control = section["control"]
     expect("control", isinstance(control, list) and all(is_text(each, PIECE) for each in control), "a list of pieces")
-    try:
-        table = base64.b64decode(section["charsmap"], validate=True)
-    except (TypeError, ValueError, binascii.Error):
-        raise DataError(f"{place}: its regard.sentencepiece.charsmap is not base64") from None
+    table = decode_charsmap(section["charsmap"], f"{place}: its regard.sentencepiece.charsmap")
     if longest_text(table) > GROWTH:
         raise DataError(f"{place}: its regard.sentencepiece.charsmap makes a text more than {GROWTH:,} times as long")
     try:
@@ -260,15 +252,19 @@ def check_parts(content: Mapping[str, Any], place: str) -> None:
         raise DataError(
             f"{place}: its model.max_input_chars_per_word is {short(most)}, expected at most {LONGEST_WORD}"
         )
-    growth, count = 1.0, 0
+    growth = 1.0
+    for count, (key, part) in enumerate(all_components(content, place), 1):
+        if count > PARTS:
+            raise DataError(f"{place}: more than {PARTS} normalisers, pre-tokenizers and decoders")
+        growth *= growth_of(part, place)
+        if growth > GROWTH:
+            raise DataError(f"{place}: its {key} makes a text more than {GROWTH:,} times as long")
+
+
+def all_components(content: Mapping[str, Any], place: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """List the normalisers, pre-tokenizers and decoders, each with the key that it stands under."""
     for key in ("normalizer", "pre_tokenizer", "decoder"):
-        for part in components(content.get(key), place, key):
-            count += 1
-            if count > PARTS:
-                raise DataError(f"{place}: more than {PARTS} normalisers, pre-tokenizers and decoders")
-            growth *= growth_of(part, place)
-            if growth > GROWTH:
-                raise DataError(f"{place}: its {key} makes a text more than {GROWTH:,} times as long")
+        yield from ((key, part) for part in components(content.get(key), place, key))
 
 
 def components(part: Any, place: str, key: str, depth: int = 0) -> Iterator[dict[str, Any]]:
@@ -290,10 +286,9 @@ def growth_of(part: Mapping[str, Any], place: str) -> float:
     """Bound how many times longer a part can make a text."""
     kind, pattern = str(part.get("type")), part.get("pattern")
     if kind == "Precompiled":
-        try:
-            return longest_text(base64.b64decode(part.get("precompiled_charsmap") or "", validate=True))
-        except (TypeError, ValueError, binascii.Error):
-            raise DataError(f"{place}: its precompiled_charsmap is not base64") from None
+        return longest_text(
+            decode_charsmap(part.get("precompiled_charsmap") or "", f"{place}: its precompiled_charsmap")
+        )
     for text in (*part.values(), *(pattern.values() if isinstance(pattern, dict) else ())):
         if isinstance(text, str) and len(text) > TEXT:
             raise DataError(
@@ -304,6 +299,14 @@ def growth_of(part: Mapping[str, Any], place: str) -> float:
         old = pattern.get("String") if isinstance(pattern, dict) else None  # a pattern may match nothing, everywhere
         return max(1.0, len(content) / len(old)) if isinstance(old, str) and old else 1.0 + len(content)
     return 2.0 if kind in ("ByteLevel", "Metaspace", "NFD", "NFKD", "NFKC") else 1.0
+
+
+def decode_charsmap(text: Any, name: str) -> bytes:
+    """Return SentencePiece's table of characters as the bytes that it is."""
+    try:
+        return base64.b64decode(text, validate=True)
+    except (TypeError, ValueError):
+        raise DataError(f"{name} is not base64") from None
 
 
 def longest_text(table: bytes) -> float:
@@ -336,20 +339,15 @@ def trial(tokenizer: str) -> str | None:
     messages = process.stderr.decode(errors="replace").strip().splitlines()
     if process.returncode < 0:
         return "it crashes, or takes more memory or time than any tokenizer needs"
-    reason = (
-        messages[-1].removeprefix("Exception: ").removeprefix("pyo3_runtime.PanicException: ")
-        if messages
-        else "it fails"
-    )
-    return visible(reason[:200])
+    reason = messages[-1] if messages else "it fails"
+    return visible(reason.removeprefix("Exception: ").removeprefix("pyo3_runtime.PanicException: ")[:200])
 
 
 def probes(content: Mapping[str, Any]) -> list[str]:
     """Return texts that may be hard for a tokenizer's patterns: their own characters, again and again."""
     signs = dict[str, None]()
-    for key in ("normalizer", "pre_tokenizer", "decoder"):
-        for part in components(content.get(key), "", key):
-            pattern = part.get("pattern")
-            for text in pattern.values() if isinstance(pattern, dict) else ():
-                signs |= dict.fromkeys(str(text))
+    for _, part in all_components(content, ""):
+        pattern = part.get("pattern")
+        for text in pattern.values() if isinstance(pattern, dict) else ():
+            signs |= dict.fromkeys(str(text))
     return [text for sign in [*signs][:50] for text in (sign * 200, sign * 200 + "\n!")]

@@ -1,5 +1,6 @@
 """Training a tokenizer on a sample of the corpus."""
 
+import functools
 import json
 import math
 from collections import Counter
@@ -9,7 +10,7 @@ from typing import Any, Literal
 import tokenizers as library
 from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
 
-from regard.data.pre_tokenizer import MARK, mark_words, normalise, unmark_words, words
+from regard.data.pre_tokenizer import MARK, describe_parts, mark_words, normalise, unmark_words, words
 from regard.data.settings import TokenizerSettings
 from regard.data.special_pieces import describe
 from regard.data.text_profile import TextProfile, is_unspaced, letters_in_common
@@ -45,13 +46,10 @@ def train_both(
     if joint == "auto":
         alike = settings.kind != "auto" or suitable_kind(source) == suitable_kind(target)
         joint = alike and letters_in_common(source, target) >= IN_COMMON
+    train_side = functools.partial(train, kind=settings.kind, size=settings.size, lowercase=lowercase)
     if joint:
-        return Tokenizers(train([*source, *target], settings.kind, settings.size, lowercase=lowercase, tags=tags))
-    sides = [
-        train(texts, settings.kind, settings.size, lowercase=lowercase, tags=own)
-        for texts, own in ((source, tags), (target, ()))
-    ]
-    return Tokenizers(*sides)
+        return Tokenizers(train_side([*source, *target], tags=tags))
+    return Tokenizers(train_side(source, tags=tags), train_side(target))
 
 
 def train(
@@ -74,42 +72,32 @@ def train(
     fresh = iter(range(len(here), len(here) + len(tags)))
     added = [describe(i, piece, special=True) for i, piece in enumerate(SPECIAL)]
     added += [describe(here[tag] if tag in here else next(fresh), tag, special=False) for tag in tags]
-    shell = library.Tokenizer(models.BPE())
-    shell.normalizer = normaliser
-    if before is not None:
-        shell.pre_tokenizer = before
-    if after is not None:
-        shell.decoder = after
-    content = json.loads(shell.to_str())
-    return Tokenizer({**content, "added_tokens": sorted(added, key=lambda token: token["id"]), "model": model})
+    parts = describe_parts(normaliser, before, after)
+    return Tokenizer({**parts, "added_tokens": sorted(added, key=lambda token: token["id"]), "model": model})
 
 
+Size = int | Literal["auto"]
 Parts = tuple[dict[str, Any], pre_tokenizers.PreTokenizer | None, decoders.Decoder | None]
 
 
-def bpe(texts: Sequence[str], normaliser: normalizers.Normalizer, size: int | Literal["auto"], tags: int) -> Parts:
+def bpe(texts: Sequence[str], normaliser: normalizers.Normalizer, size: Size, tags: int) -> Parts:
     """Train byte pair encoding (Sennrich et al. 2016, arXiv:1508.07909): keep joining the most frequent neighbours."""
     target_size = size if size != "auto" else automatic_size(different_words(texts), different_characters(texts))
-    learner = library.Tokenizer(models.BPE(unk_token=SPECIAL[UNKNOWN]))
-    learner.pre_tokenizer = pre_tokenizers.CharDelimiterSplit("\n")
     room = target_size - len(BYTES) - tags
-    learner.train_from_iterator(
-        repeat_parts(parts_of(texts, normaliser)),
-        trainers.BpeTrainer(
-            vocab_size=room,
-            min_frequency=2,
-            special_tokens=list(SPECIAL),
-            limit_alphabet=max(32, (room - len(SPECIAL)) // 2 if size != "auto" else room - len(SPECIAL)),
-            show_progress=False,
-        ),
+    trainer = trainers.BpeTrainer(
+        vocab_size=room,
+        min_frequency=2,
+        special_tokens=list(SPECIAL),
+        limit_alphabet=max(32, (room - len(SPECIAL)) // 2 if size != "auto" else room - len(SPECIAL)),
+        show_progress=False,
     )
-    model = json.loads(learner.to_str())["model"]
+    model = learn(models.BPE(unk_token=SPECIAL[UNKNOWN]), trainer, texts, normaliser)
     learned = sorted(model["vocab"], key=model["vocab"].__getitem__)[len(SPECIAL) :]
     vocabulary = {piece: i for i, piece in enumerate((*SPECIAL, *BYTES, *learned))}
     return {**model, "byte_fallback": True, "vocab": vocabulary}, mark_words(cut=True), unmark_words(prepended=True)
 
 
-def unigram(texts: Sequence[str], normaliser: normalizers.Normalizer, size: int | Literal["auto"], tags: int) -> Parts:
+def unigram(texts: Sequence[str], normaliser: normalizers.Normalizer, size: Size, tags: int) -> Parts:
     """Train a unigram model (Kudo 2018, arXiv:1804.10959): the pieces that make the corpus likely.
 
     The library adds in no fixed order, so that this kind, alone of the four, may differ a little when trained again.
@@ -121,8 +109,6 @@ def unigram(texts: Sequence[str], normaliser: normalizers.Normalizer, size: int 
         raise ConfigError(
             "tokenizer.size", f"{size} given, expected at least {needed} for the characters of the corpus"
         )
-    learner = library.Tokenizer(models.Unigram())
-    learner.pre_tokenizer = pre_tokenizers.CharDelimiterSplit("\n")
     trainer = trainers.UnigramTrainer(
         vocab_size=max(target_size, needed) - len(BYTES) - tags,
         special_tokens=list(SPECIAL),
@@ -130,10 +116,9 @@ def unigram(texts: Sequence[str], normaliser: normalizers.Normalizer, size: int 
         show_progress=False,
     )
     try:
-        learner.train_from_iterator(repeat_parts(parts_of(texts, normaliser)), trainer)
+        model = learn(models.Unigram(), trainer, texts, normaliser)
     except Exception as error:  # the library raises nothing narrower
         raise DataError(f"a unigram tokenizer cannot be trained on this corpus: {error}; try another kind") from None
-    model = json.loads(learner.to_str())["model"]
     learned = model["vocab"][len(SPECIAL) :]
     low = min(score for _, score in learned)
     vocabulary = [*([piece, 0.0] for piece in SPECIAL), *([byte, low] for byte in BYTES), *learned]
@@ -141,9 +126,7 @@ def unigram(texts: Sequence[str], normaliser: normalizers.Normalizer, size: int 
     return model, mark_words(cut=True), unmark_words(prepended=True)
 
 
-def character(
-    texts: Sequence[str], normaliser: normalizers.Normalizer, size: int | Literal["auto"], tags: int
-) -> Parts:
+def character(texts: Sequence[str], normaliser: normalizers.Normalizer, size: Size, tags: int) -> Parts:
     """Make one piece per character: the most frequent ones if there is no room for all, the others in bytes."""
     counts: Counter[str] = Counter()
     for text in texts:
@@ -156,7 +139,7 @@ def character(
     return {**model, "vocab": vocabulary}, mark_words(cut=False), unmark_words(prepended=False)
 
 
-def word(texts: Sequence[str], normaliser: normalizers.Normalizer, size: int | Literal["auto"], tags: int) -> Parts:
+def word(texts: Sequence[str], normaliser: normalizers.Normalizer, size: Size, tags: int) -> Parts:
     """Make one piece per word. Auto: all, up to 8,192 different ones; of more, those seen twice, at most 32,768."""
     counts: Counter[str] = Counter()
     for text in texts:
@@ -204,6 +187,17 @@ def parts_of(texts: Sequence[str], normaliser: normalizers.Normalizer) -> Counte
             for start in range(0, len(part), LONGEST_PART):
                 parts[part[start : start + LONGEST_PART]] += count
     return parts
+
+
+def learn(
+    model: models.Model, trainer: trainers.Trainer, texts: Sequence[str], normaliser: normalizers.Normalizer
+) -> dict[str, Any]:
+    """Train a model of the library on the parts of words, and return it as tokenizer.json has it."""
+    learner = library.Tokenizer(model)
+    learner.pre_tokenizer = pre_tokenizers.CharDelimiterSplit("\n")
+    learner.train_from_iterator(repeat_parts(parts_of(texts, normaliser)), trainer)
+    learned: dict[str, Any] = json.loads(learner.to_str())["model"]
+    return learned
 
 
 def repeat_parts(parts: Counter[str], most: int = 1000) -> Iterator[str]:

@@ -6,36 +6,23 @@ such as source,target or label,text or en,de, is a header: it is not a row, and 
 """
 
 import csv
+import itertools
 import re
 from collections.abc import Iterable, Iterator
-from itertools import chain
 from pathlib import Path
 
 from regard.errors import DataError
+from regard.io.reading import read_facts
 
 FIELD = 1_000_000  # characters of a text
 BREAKS = re.compile(r"[\t\r\n]+")
 QUOTED = re.compile(r'"(?:[^"]|"")*(?:"|$)')
 NUMBERS = {"source": 1, "target": 2, "alignment": 3, "label": 1, "text": 2, "picture": 1, "caption": 2}
 NUMBERS["picture label"] = 2
-ALIASES = {  # what else a header calls a column
-    "source": ("source", "src", "input"),
-    "target": ("target", "tgt", "output", "translation", "reference"),
-    "label": ("label", "class", "category", "sentiment"),
-    "text": ("text", "document", "review", "sentence", "comment"),
-    "picture": ("picture", "image", "file_name", "filename", "image_name", "image_path", "file", "path"),
-    "caption": ("caption", "captions", "description", "comment", "text"),
-    "picture label": ("label", "class", "category"),
-    "alignment": ("alignment", "links"),
-}
-WORDS = {word for words in ALIASES.values() for word in words} | {"id", "number", "no.", "split", "stars", "score"}
-LANGUAGES = (
-    "ar bg bn ca cs da de el en es et eu fa fi fr ga gl gu he hi hr hu hy id is it ja ka kk ko lt lv mg mk mn ms "
-    "mt nl no pl ps pt ro ru sk sl sq sr sv sw ta te th tr uk ur uz vi xh yo zh zu arabic chinese czech danish "
-    "dutch english finnish french german greek hindi hungarian italian japanese korean norwegian polish "
-    "portuguese romanian russian spanish swedish turkish ukrainian deutsch englisch französisch"
-)
-CODES = frozenset(LANGUAGES.split())
+HEADERS = read_facts("regard.io", "headers.toml")
+ALIASES = {column: words.split() for column, words in HEADERS["columns"].items()}  # what else a header calls a column
+WORDS = {*itertools.chain(*ALIASES.values()), *HEADERS["others"].split()}
+CODES = frozenset(HEADERS["languages"].split())
 
 
 def ending(path: str | Path) -> str:
@@ -68,7 +55,9 @@ def records(lines: Iterable[str], name: str) -> Iterator[tuple[int, list[str]]]:
     first = next(rest, None)
     if first is None:
         return
-    reader = csv.reader((f"{line}\n" for line in chain((first,), rest)), delimiter=separator_of(first), strict=True)
+    reader = csv.reader(
+        (f"{line}\n" for line in itertools.chain((first,), rest)), delimiter=separator_of(first), strict=True
+    )
     while True:
         number = reader.line_num + 1
         try:

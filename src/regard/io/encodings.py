@@ -10,25 +10,13 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from regard.errors import DataError
+from regard.io.reading import read_facts
 from regard.messages import suggestion
 
 # Codecs of Python that are no encodings of files.
 ODD = {"idna", "punycode", "unicode_escape", "raw_unicode_escape", "undefined", "mbcs", "oem", "palmos"}
-NAMES = (
-    "utf-8", "utf-16", "utf-16-le", "utf-16-be", "utf-32", "latin-1", "cp1252", "cp1250", "cp1251", "cp1253", "cp1254",
-    "cp1255", "cp1256", "koi8-r", "shift_jis", "cp932", "euc_jp", "gb18030", "big5", "euc_kr",
-)  # fmt: skip
-# The frequent letters that a single-byte encoding is chosen by, of the languages written in it.
-WESTERN = set("äöüßàáâãåæçèéêëìíîïñòóôõøùúûœ«»’‘“”„–—…€ÄÖÜÉÀÈÇÑ¿¡ªº·°§\xa0")
-CENTRAL = set("ąćęłńóśźżčďěňřšťůýžáéíőűúöüäŁŚŻŠČŘŽăîâ„”–’…\xa0")
-SINGLE = {
-    "cp1251": ("Windows-1251", set("оеаинтсрвлкмдпуяыьгзбчйхжшюцщэфъёіїєґ«»—–…\xa0")),
-    "koi8-r": ("KOI8-R", set("оеаинтсрвлкмдпуяыьгзбчйхжшюцщэфъё")),
-    "iso8859-5": ("ISO 8859-5", set("оеаинтсрвлкмдпуяыьгзбчйхжшюцщэфъё")),
-    "cp1253": ("Windows-1253", set("αοιετσνηυρπκμλςωδγχθφβξζψάέήίόύώ")),
-    "cp1255": ("Windows-1255", set("אבגדהוזחטיכלמנסעפצקרשתםןףץך")),
-    "cp1256": ("Windows-1256", set("ابتثجحخدذرزسشصضطظعغفقكلمنهويىةأإآ")),
-}
+# Names of encodings, and the frequent letters that a single-byte encoding is chosen by, of the languages written in it.
+TABLES = read_facts("regard.io", "encodings.toml")
 HIGH = 0.4  # share of bytes above ASCII from which letters are those of another script
 LIKELY = 0.8  # share of them that have to be frequent letters
 
@@ -65,7 +53,7 @@ def check_encoding(name: str) -> str:
         known = found._is_text_encoding and found.name.replace("-", "_") not in ODD
     except (LookupError, ValueError):
         known = False
-    return "" if known else f"no such encoding{suggestion(name, NAMES)}"
+    return "" if known else f"no such encoding{suggestion(name, TABLES['names'].split())}"
 
 
 def transcode(blocks: Iterable[bytes], name: str, encoding: str | None) -> Iterator[bytes]:
@@ -97,14 +85,10 @@ def hint(raw: bytes) -> str:
 
 def guess_encoding(raw: bytes) -> Guess | None:
     """Guess the encoding of a text that is not UTF-8; None where nothing is likely."""
-    for mark, encoding, name in (
-        (codecs.BOM_UTF32_LE, "utf-32", "UTF-32"),
-        (codecs.BOM_UTF32_BE, "utf-32", "UTF-32"),
-        (codecs.BOM_UTF16_LE, "utf-16", "UTF-16"),
-        (codecs.BOM_UTF16_BE, "utf-16", "UTF-16"),
-    ):
-        if raw.startswith(mark):
-            return Guess(encoding, name)
+    if raw.startswith((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)):
+        return Guess("utf-32", "UTF-32")
+    if raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return Guess("utf-16", "UTF-16")
     if b"\0" in raw:
         return guess_zeros(raw)
     high = sum(byte > 127 for byte in raw)
@@ -126,13 +110,7 @@ def guess_zeros(raw: bytes) -> Guess | None:
 def guess_east_asian(raw: bytes) -> Guess | None:
     """Guess an encoding of two bytes and more: valid, and its characters are those that texts have."""
     best: tuple[float, Guess] | None = None
-    for encoding, name in (
-        ("shift_jis", "Shift-JIS"),
-        ("euc_jp", "EUC-JP"),
-        ("euc_kr", "EUC-KR"),
-        ("gb18030", "GB18030"),
-        ("big5", "Big5"),
-    ):
+    for encoding, name in TABLES["east_asian"].items():
         text = decode_part(raw, encoding)
         if text is None:
             continue
@@ -182,7 +160,7 @@ def guess_single(raw: bytes, high: int) -> Guess | None:
     letters = high + sum(chr(byte).isalpha() for byte in raw if byte < 128)
     if high >= HIGH * letters and high >= 4:
         scores = {}
-        for encoding, (_, frequent) in SINGLE.items():
+        for encoding, (_, frequent) in TABLES["single"].items():
             text = raw.decode(encoding, "replace")
             others = [each for each in text if ord(each) > 127]
             scores[encoding] = sum(each in frequent for each in others) / len(others)
@@ -192,15 +170,15 @@ def guess_single(raw: bytes, high: int) -> Guess | None:
             scores["cp1255"] += 0.01
         best = max(scores, key=lambda encoding: scores[encoding])
         if scores[best] >= LIKELY:
-            return Guess(best, SINGLE[best][0])
-    western = share_in(raw, "cp1252", WESTERN)
-    central = share_in(raw, "cp1250", CENTRAL)
+            return Guess(best, TABLES["single"][best][0])
+    western = share_in(raw, "cp1252", TABLES["western"])
+    central = share_in(raw, "cp1250", TABLES["central"])
     if max(western, central) < LIKELY:
         return None
     return Guess("cp1250", "Windows-1250") if central > western else Guess("cp1252", "Windows-1252 (Latin-1)")
 
 
-def share_in(raw: bytes, encoding: str, frequent: set[str]) -> float:
+def share_in(raw: bytes, encoding: str, frequent: str) -> float:
     """Return the share of the characters above ASCII that are frequent in an encoding."""
     others = [each for each in raw.decode(encoding, "replace") if ord(each) > 127]
     return sum(each in frequent for each in others) / len(others)

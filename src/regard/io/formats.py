@@ -73,9 +73,9 @@ class OutputFormat:
         return between.join(cells)
 
 
-def as_json_object(output: TextOutput) -> dict[str, Any]:
-    """An output as JSON has it."""
-    row = {
+def as_json_object(output: TextOutput, *left_out: str) -> dict[str, Any]:
+    """An output as JSON has it, without what has no meaning for a task."""
+    row: dict[str, Any] = {
         "text": output.text,
         "score": json_number(output.score),
         "log_prob": json_number(output.log_prob),
@@ -83,24 +83,22 @@ def as_json_object(output: TextOutput) -> dict[str, Any]:
         "finished": output.finished,
         "alignment": None if output.alignment is None else [list(link) for link in output.alignment],
     }
-    spans = output.untranslated
-    return row if spans is None else row | {"untranslated": [list(span) for span in spans]}
+    if output.untranslated is not None:
+        row["untranslated"] = [list(span) for span in output.untranslated]
+    return {name: value for name, value in row.items() if name not in left_out}
 
 
 def sample_line(output: TextOutput, scores: bool = False, as_json: bool = False) -> str:
     """A line of what a language model wrote; its score is its log-probability."""
     if as_json:
-        fields = {name: value for name, value in as_json_object(output).items() if name not in ("score", "alignment")}
-        return json_line(fields)
+        return json_line(as_json_object(output, "score", "alignment"))
     return BREAKS.sub(" ", output.text) + (f"\t{output.log_prob:.4f}" if scores else "") + "\n"
 
 
 def caption_lines(picture: str, outputs: Sequence[TextOutput], scores: bool = False, as_json: bool = False) -> str:
     """The captions of a picture, a line each, behind its path where it has one; or one object."""
     if as_json:
-        rows = [
-            {name: value for name, value in as_json_object(output).items() if name != "alignment"} for output in outputs
-        ]
+        rows = [as_json_object(output, "alignment") for output in outputs]
         return json_line({"picture": picture, "captions": rows})
     form, before = OutputFormat(scores), f"{BREAKS.sub(' ', picture)}\t" if picture else ""
     return "".join(f"{before}{form.line(output, chr(9))}\n" for output in outputs)
@@ -131,9 +129,8 @@ class ScoredTarget(NamedTuple):
         if as_json:
             row: dict[str, Any] = {} if self.source is None else {"source": self.source}
             row |= {"target": self.target, "log_prob": json_number(self.log_prob), "normalised": json_number(mean)}
-            row |= (
-                {"tokens": self.pieces, "log_probs": [json_number(each) for each in self.log_probs]} if tokens else {}
-            )
+            if tokens:
+                row |= {"tokens": self.pieces, "log_probs": [json_number(each) for each in self.log_probs]}
             return json_line(row)
         cells = [f"{mean if normalise else self.log_prob:.4f}"]
         if tokens:

@@ -240,26 +240,20 @@ class LinePairs:
 
     def chunks(self) -> Iterator[tuple[list[str] | None, list[str]]]:
         """Sources, where there are any, and as many targets."""
-        if self.source is None:
-            count = 0
-            for lines in read_chunks(self.target, CHUNK, self.say):
-                yield None, self.target_texts(lines)
-                count += len(lines)
-            check_unchanged(self.target, self.total, count)
-            return
-        count, sides = 0, read_chunks(self.source, CHUNK, self.say)
-        targets = chain.from_iterable(read_chunks(self.target, say=self.say))
-        names = display_name(self.source), display_name(self.target)
-        for sources in sides:
-            own = list(islice(targets, len(sources)))
-            if len(own) < len(sources):
-                raise unequal_lines(names[0], count + len(sources) + sum(map(len, sides)), names[1], count + len(own))
-            yield self.source_texts(sources), self.target_texts(own)
-            count += len(sources)
-        more = sum(1 for _ in targets)
-        if more:
+        first = self.target if self.source is None else self.source
+        count, chunks = 0, read_chunks(first, CHUNK, self.say)
+        alone = self.source is None
+        targets = iter(()) if alone else chain.from_iterable(read_chunks(self.target, say=self.say))
+        names = display_name(first), display_name(self.target)
+        for lines in chunks:
+            own = lines if alone else list(islice(targets, len(lines)))
+            if len(own) < len(lines):
+                raise unequal_lines(names[0], count + len(lines) + sum(map(len, chunks)), names[1], count + len(own))
+            yield None if alone else self.source_texts(lines), self.target_texts(own)
+            count += len(lines)
+        if more := sum(1 for _ in targets):
             raise unequal_lines(names[0], count, names[1], count + more)
-        check_unchanged(self.source, self.total, count)
+        check_unchanged(first, self.total, count)
 
 
 def check_lengths(name: str | None, lines: Sequence[Sequence[int]], most: int | None, earlier: int) -> None:

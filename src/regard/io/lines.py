@@ -249,10 +249,9 @@ def unequal_lines(
 
 
 @runtime_checkable
-class Stream(Protocol):
+class Stream(Bytes, Protocol):
     """A source of bytes that knows whether more are there."""
 
-    def read1(self, size: int = ..., /) -> bytes: ...
     def fileno(self) -> int: ...
 
 

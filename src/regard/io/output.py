@@ -11,10 +11,11 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from regard.errors import CommandError
 from regard.io.disk import replacing
+from regard.io.formats import TextOutput
 from regard.io.lines import GivenText, Say
 from regard.messages import visible
 
@@ -144,13 +145,6 @@ def progress_bar(total: int | None, out: bool, first: bool = True) -> Iterator[C
         yield lambda lines: progress.advance(task, lines)
 
 
-class Covered(Protocol):
-    """An output, as far as it says which source words it leaves out."""
-
-    @property
-    def untranslated(self) -> tuple[tuple[int, int], ...] | None: ...
-
-
 class UntranslatedReport:
     """A report of the lines whose best output leaves source words out; `say` is told of the new ones by `tell`.
 
@@ -162,7 +156,7 @@ class UntranslatedReport:
         self.lines: list[str] = []  # what is said of each line, as far as it may be listed
         self.count = 0
 
-    def look(self, number: int, line: str, outputs: Sequence[Covered]) -> None:
+    def look(self, number: int, line: str, outputs: Sequence[TextOutput]) -> None:
         """Note what the best output of a line, which has this number, leaves out."""
         spans = outputs[0].untranslated or ()
         if not spans:

@@ -50,8 +50,7 @@ class Pack:
     def _place(self, name: str) -> tuple[int, int]:
         if name not in self.members:
             problem = (21, "Is a directory") if self.names(name) else (2, "No such file or directory")
-            kind = IsADirectoryError if problem[0] == 21 else FileNotFoundError
-            raise kind(*problem, str(self.path / name))
+            raise OSError(*problem, str(self.path / name))  # IsADirectoryError or FileNotFoundError, by the number
         return self.members[name]
 
     def names(self, folder: str = "") -> list[str]:

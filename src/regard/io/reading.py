@@ -11,6 +11,7 @@ import re
 import stat
 import tomllib
 from collections.abc import Callable
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -149,6 +150,11 @@ def parse_toml(text: str) -> dict[str, Any]:
         return tomllib.loads(text)
     except (ValueError, RecursionError) as error:
         raise Unreadable(f"not valid TOML: {error}") from None
+
+
+def read_facts(package: str, name: str) -> dict[str, Any]:
+    """Read a TOML file of facts that stands beside the modules of a package of Regard's own."""
+    return tomllib.loads(resources.files(package).joinpath(name).read_text(encoding="utf-8"))
 
 
 def read_toml(path: str | Path, *, pipe: bool = False) -> dict[str, Any]:

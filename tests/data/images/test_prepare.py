@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from regard.data import builtin_files
 from regard.data.builtin import generate
-from regard.data.images import corpus
 from regard.data.images import pixels as module
 from regard.data.images.batching import load_pictures
 from regard.data.images.corpus import prepare_images
@@ -214,7 +214,7 @@ def test_questions_are_for_classifiers(tmp_path, monkeypatch):
     data = scenes(tmp_path, builtin_options=("question=which-size",))
     prepared = prepare_images(data, None, "classify", labelled=True)
     assert prepared.labels == ("large", "small")
-    monkeypatch.setattr(corpus, "generate", lambda *_, **__: pytest.fail("drawn again"))
+    monkeypatch.setattr(builtin_files, "draw", lambda *_, **__: pytest.fail("drawn again"))
     assert prepare_images(data, None, "classify", labelled=True).hash == prepared.hash
 
 

@@ -89,23 +89,15 @@ def load_pictures(
     starts = np.asarray(encoded.offsets[indices])
     rows = np.asarray(encoded.tokens[starts]).astype(np.int64)
     targets = np.asarray(encoded.tokens[expand_ranges(starts + 1, lengths[:, 1])]).astype(np.int64)
-    pixels = crop_and_flip(prepared.pictures[rows], rows, data, seed, epoch) if train else None
-    if pixels is None:
-        pixels = crop_middle(prepared.pictures[rows], data.image_size)
+    pixels = prepared.pictures[rows]
+    pixels = crop_and_flip(pixels, rows, data, seed, epoch) if train else crop_middle(pixels, data.image_size)
     images = torch.from_numpy(pixels)
     none = torch.zeros(0, dtype=torch.long)
     if prepared.labels:
         empty = torch.zeros(0, 0, dtype=torch.long)
         return PictureBatch(images, none, empty, none, torch.from_numpy(targets), len(targets))
-    picture, target, predicted = captions(targets, lengths[:, 1])
-    return PictureBatch(
-        images,
-        torch.from_numpy(picture),
-        torch.from_numpy(target),
-        torch.from_numpy(predicted),
-        none,
-        int(predicted.sum()),
-    )
+    picture, target, predicted = map(torch.from_numpy, captions(targets, lengths[:, 1]))
+    return PictureBatch(images, picture, target, predicted, none, int(predicted.sum()))
 
 
 def captions(

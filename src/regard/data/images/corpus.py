@@ -15,14 +15,14 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple, cast
 
 import numpy as np
 import tokenizers as library
 from torch import Tensor
 
 from regard.data import builtin_files, cache
-from regard.data.builtin import PicturedExample, Split, generate
+from regard.data.builtin import PicturedExample, Split
 from regard.data.cache import Encoded, Writer
 from regard.data.images.batching import read_for, stored_side
 from regard.data.images.caption_files import (
@@ -192,13 +192,8 @@ def generate_examples(data: DataSettings, size: int) -> Iterator[tuple[str, Pict
     """Generate scenes for training, then for validation, with names."""
     counts: dict[Split, int] = {"train": data.count, "valid": data.held_out_count(data.count)}
     for split, count in counts.items():
-        stream = generate(str(data.builtin), count, split=split, size=size, **data.drawing())
-        try:
-            for i, example in enumerate(stream):
-                yield f"{split}-{i:06d}", cast(PicturedExample, example)
-        except ArgumentError as error:  # a small corpus may have fewer for validation
-            if split == "train":
-                raise ConfigError("data.count", str(error)) from None
+        for i, example in enumerate(builtin_files.draw(data, split, count, size=size)):
+            yield f"{split}-{i:06d}", cast(PicturedExample, example)
 
 
 def generate_pictures(data: DataSettings, side: int) -> Iterator[Picture]:
@@ -286,8 +281,13 @@ def prepare_images(
         "rows": hashlib.sha256(json.dumps(source).encode()).hexdigest(),
         "held_out": [data.held_out, data.held_out_most],
         "longest": data.longest,
-        "labels": labels and list(labels),
     }
+    to_train = None if labelled else [settings.kind, settings.size, data.lowercase, library.__version__]
+
+    def find_place(tokenizers: Tokenizers | None, labels: object) -> Path:
+        """Return the place in the cache for all that the encoded captions or labels depend on."""
+        known = {**facts, "labels": labels, "tokenizer": tokenizers.hash if tokenizers else to_train}
+        return home / hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()[:32]
 
     def fill(folder: Path) -> Path:
         rows = generate_rows(data) if data.builtin else readable(corpus, pixels)
@@ -297,26 +297,10 @@ def prepare_images(
         cache.seal(folder, **built)
         # Named after the tokenizer and the labels themselves, so that a run that goes on with them finds the same.
         loaded_tokenizers = Tokenizers.load(folder / "tokenizer.json") if not labelled else None
-        return home / key_of({**facts, "labels": built["labels"] or None}, data, settings, loaded_tokenizers, labelled)
+        return find_place(loaded_tokenizers, built["labels"] or None)
 
-    key = key_of(facts, data, settings, tokenizers, labelled)
-    folder, was_there = cache.find_or_fill(home / key, fill, say)
+    folder, was_there = cache.find_or_fill(find_place(tokenizers, labels and list(labels)), fill, say)
     return open_prepared(folder, pixels, say, ", from the cache" * was_there)
-
-
-def key_of(
-    facts: Mapping[str, Any],
-    data: DataSettings,
-    settings: TokenizerSettings,
-    tokenizers: Tokenizers | None,
-    labelled: bool,
-) -> str:
-    """Hash all that the encoded captions or labels depend on."""
-    to_train: object = [settings.kind, settings.size, data.lowercase, library.__version__]
-    if labelled:
-        to_train = None
-    text = json.dumps({**facts, "tokenizer": tokenizers.hash if tokenizers else to_train}, sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 def open_prepared(folder: Path, pixels: Pixels, say: Say, note: str = "") -> Prepared:
@@ -414,10 +398,7 @@ def encode_captions(
             rows.counts[f"{before}wordless"] += 1
             continue
         used.append(Row(row.picture, [text for text, _ in fits]))
-        joined = fits[0][1][:]
-        for _, ids in fits[1:]:
-            joined += [END, *ids]
-        targets.append(joined)
+        targets.append([i for _, ids in fits for i in (END, *ids)][1:])
     return used, targets
 
 
