@@ -247,7 +247,7 @@ def test_heads_of_ones_own_step_as_they_run():
         state = decoder.start(memory, 4)
         steps = [decoder.step(words[:, i : i + 1], state) for i in range(4)]
     torch.testing.assert_close(torch.cat(steps, 1), expected)
-    assert not fused_stack.is_known_heads(decoder.blocks[0].attention)
+    assert fused_stack.heads_problem(decoder.blocks[0].attention)
 
 
 def test_kernels_for_blocks_know_nothing_of_ones_own():
@@ -255,13 +255,13 @@ def test_kernels_for_blocks_know_nothing_of_ones_own():
         pass
 
     heads = Heads(64, heads=2)
-    assert fused_stack.is_known_heads(heads)
+    assert fused_stack.heads_problem(heads) is None
     heads.attention.__class__ = Mine
-    assert not fused_stack.is_known_heads(heads)
+    assert fused_stack.heads_problem(heads)
     for weighting in (Renamed(), Learnt()):
-        assert not fused_stack.is_known_heads(Heads(64, heads=2, weighting=weighting))
+        assert fused_stack.heads_problem(Heads(64, heads=2, weighting=weighting))
     for change in (Negative, Twice, Half, Learned):
-        assert not fused_stack.is_known_heads(
+        assert fused_stack.heads_problem(
             Heads(64, heads=2, score=lambda width, change=change: changed("dot", change)[0])
         )
 

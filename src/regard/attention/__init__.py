@@ -3,7 +3,7 @@
 Scores: `Dot`, `General`, `Additive`, `Cosine`, `Location`, one per head. Spans: `Lengths`, `Causal`, `Monotonic`,
 `Predictive`, `Mask`, `Alibi`, `Packed`, and how they are joined. Weightings: `Softmax`, `Hard`, `Gumbel`, `Sparsemax`,
 `Plain`. Modules: `Attention`, `Learned`, `Heads`, grids; blocks and stacks of them; positions. What is kept between
-steps: `Cache`, `Prepared`, `State`. What was seen: `Look`, `watch`, `call_records`. Who computes: `use_backend`.
+steps: `Cache`, `Prepared`, `State`. What was seen: `Look`, `watch`, `call_records`. Who computes: `use_backend`, plans.
 """
 
 from typing import TYPE_CHECKING
@@ -13,7 +13,7 @@ from regard.door import door
 if TYPE_CHECKING:
     from regard.attention import blocks, call_records, weighting
     from regard.attention.attention import Attention, Learned
-    from regard.attention.block import Block, MixingBlock, Residual
+    from regard.attention.block import Block, MixingBlock, Residual, Stack
     from regard.attention.blocks import Decoder, Encoder
     from regard.attention.cache import Cache, Prepared
     from regard.attention.call_records import watch
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from regard.attention.grid import GridAttention, GridSelfAttention
     from regard.attention.heads import Heads, PerHead, ProjectionRows, SlicedProjection, parse_arguments
     from regard.attention.look import Attentive, Look
+    from regard.attention.plan import ModelPlan, plan_calls, stack_problem
     from regard.attention.positions import FIRST, Embedded, Rotary, Sines, Sinusoidal, Sinusoidal2D, sinusoids
     from regard.attention.score import Additive, Cosine, Dot, General, Location, Score
     from regard.attention.span import (
@@ -70,6 +71,7 @@ __all__ = [
     "Look",
     "Mask",
     "MixingBlock",
+    "ModelPlan",
     "Monotonic",
     "Packed",
     "PerHead",
@@ -87,6 +89,7 @@ __all__ = [
     "Softmax",
     "Span",
     "Sparsemax",
+    "Stack",
     "Start",
     "State",
     "Weighting",
@@ -98,8 +101,10 @@ __all__ = [
     "padded_index",
     "parse_arguments",
     "parts_of",
+    "plan_calls",
     "sinusoids",
     "split_packed",
+    "stack_problem",
     "use_backend",
     "watch",
     "weighting",

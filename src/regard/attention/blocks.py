@@ -5,21 +5,25 @@ Vaswani et al. 2017 (arXiv:1706.03762), section 3.1. With `norm="pre"` a stack e
 
 # b batch · n positions of x · m positions of memory · d width
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any, Unpack, cast
 
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.attention import fused_stack
-from regard.attention.block import Activation, Block, MixingBlock, Norm, Split, Stack
-from regard.attention.score import Score
+from regard.attention.block import Block, BlockOptions, MixingBlock, Stack
 from regard.attention.span import Causal, Lengths, Mask, Span, Start, is_plain, join, parts_of
 from regard.attention.state import State
 from regard.errors import ArgumentError, ShapeError
 
+# Options of `Block` that a block without attention has no use for.
+OF_ATTENTION = {"attention_dropout", "rotary", "depth", "score", "split"}
+
 
 class Encoder(Stack):
     """A stack of self-attention blocks; the span `Causal()` makes it a language model's.
+
+    `options` are those of `Block`: norm, dropouts, positions, score and the others.
 
     With `mixing`, which makes a module for each block, words meet by that in place of attention.
     """
@@ -31,28 +35,15 @@ class Encoder(Stack):
         layers: int,
         hidden: int | None = None,
         *,
-        norm: Norm = "pre",
-        dropout: float = 0.0,
-        attention_dropout: float = 0.0,
-        feed_dropout: float = 0.0,
-        rotary: bool = False,
-        depth: int | None = None,
-        score: Callable[[int], Score] | None = None,
-        split: Split = "projection",
         mixing: Callable[[], nn.Module] | None = None,
-        residual: bool = True,
-        feed_forward: bool = True,
-        activation: Activation = "relu",
+        **options: Unpack[BlockOptions],
     ):
-        options: dict[str, Any] = {"norm": norm, "dropout": dropout, "feed_dropout": feed_dropout}
-        options |= {"residual": residual, "feed_forward": feed_forward, "activation": activation}
-        if mixing is not None:
-            blocks: list[nn.Module] = [MixingBlock(size, mixing(), hidden, **options) for _ in range(layers)]
+        if mixing is None:
+            blocks: list[nn.Module] = [Block(size, heads, hidden, **options) for _ in range(layers)]
         else:
-            options |= {"attention_dropout": attention_dropout, "rotary": rotary}
-            options |= {"depth": depth, "score": score, "split": split}
-            blocks = [Block(size, heads, hidden, **options) for _ in range(layers)]
-        super().__init__(size, layers, norm, blocks)
+            own: dict[str, Any] = {name: value for name, value in options.items() if name not in OF_ATTENTION}
+            blocks = [MixingBlock(size, mixing(), hidden, **own) for _ in range(layers)]
+        super().__init__(size, layers, options.get("norm", "pre"), blocks)
 
     def forward(
         self, x: Float[Tensor, "*b n d"], span: Span | None = None, start: Start = 0
@@ -67,7 +58,10 @@ class Encoder(Stack):
 
 
 class Decoder(Stack):
-    """A stack of blocks that attend to the outputs so far and to a memory."""
+    """A stack of blocks that attend to the outputs so far and to a memory.
+
+    `options` are those of `Block`: norm, dropouts, positions, score and the others.
+    """
 
     def __init__(
         self,
@@ -76,24 +70,11 @@ class Decoder(Stack):
         layers: int,
         hidden: int | None = None,
         *,
-        norm: Norm = "pre",
-        dropout: float = 0.0,
-        attention_dropout: float = 0.0,
-        feed_dropout: float = 0.0,
-        rotary: bool = False,
         memory_size: int | None = None,
-        depth: int | None = None,
-        score: Callable[[int], Score] | None = None,
-        split: Split = "projection",
-        residual: bool = True,
-        feed_forward: bool = True,
-        activation: Activation = "relu",
+        **options: Unpack[BlockOptions],
     ):
-        options: dict[str, Any] = {"norm": norm, "dropout": dropout, "attention_dropout": attention_dropout}
-        options |= {"residual": residual, "feed_forward": feed_forward, "activation": activation}
-        options |= {"feed_dropout": feed_dropout, "rotary": rotary, "depth": depth, "score": score, "split": split}
-        options |= {"cross": True, "memory_size": memory_size}
-        super().__init__(size, layers, norm, [Block(size, heads, hidden, **options) for _ in range(layers)])
+        blocks = [Block(size, heads, hidden, cross=True, memory_size=memory_size, **options) for _ in range(layers)]
+        super().__init__(size, layers, options.get("norm", "pre"), blocks)
 
     def forward(
         self,

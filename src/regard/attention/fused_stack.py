@@ -48,18 +48,28 @@ def serves(
     """Return whether a call of the stack is served here: half precision, short sequences end to end, and nobody
     listening.
     """
-    return (
-        x.is_cuda
-        and x.ndim == 2
-        and torch.is_autocast_enabled("cuda")
-        and not torch.compiler.is_compiling()
-        and backends.forced_backend() is None
-        and installed()
-        and is_short_packed(span, windows=memory is None)
-        and (memory is None or (memory.is_cuda and memory.ndim == 2 and is_short_packed(across)))
-        and not has_hooks(stack)
-        and all(map(is_known_block, stack.blocks))
-    )
+    return problem(stack, x, span, memory, across) is None and not has_hooks(stack)
+
+
+def problem(
+    stack: Stack, x: Tensor, span: Span | None, memory: Tensor | None = None, across: Span | None = None
+) -> str | None:
+    """Say why a call of the stack, to which nobody listens, is not served here; None if it is."""
+    if not x.is_cuda or not (memory is None or memory.is_cuda):
+        return f"it runs on a GPU, not on {x.device.type}"
+    if x.ndim != 2 or not (memory is None or memory.ndim == 2):
+        return "sequences are padded, not packed"
+    if not torch.is_autocast_enabled("cuda"):
+        return "training is in single precision"
+    if torch.compiler.is_compiling():
+        return "torch.compile traces"
+    if backends.forced_backend() is not None:
+        return f"use_backend forces {backends.forced_backend()!r}"
+    if not installed():
+        return "Triton is not installed"
+    if not is_short_packed(span, windows=memory is None) or not (memory is None or is_short_packed(across)):
+        return f"sequences are longer than {LONGEST}, or under a span that it does not know"
+    return next(filter(None, map(block_problem, stack.blocks)), None)
 
 
 def is_short_packed(span: Span | None, windows: bool = False) -> bool:
@@ -73,43 +83,49 @@ def is_short_packed(span: Span | None, windows: bool = False) -> bool:
     return packed is not None and from_zero and max(packed.longest, packed.longest_key) <= LONGEST
 
 
-def is_known_block(block: nn.Module) -> bool:
-    """Return whether a block is still made of the parts that it was made of, all of which are known here."""
+def block_problem(block: nn.Module) -> str | None:
+    """Say what about a block is not known here; None if it is still made of the parts that it was made of, and all
+    of them are known.
+    """
     norms: tuple[nn.Module | None, ...]
     if type(block) is MixingBlock:
         feed, norms = block.feed, (block.mixing_norm, block.feed_norm)
-    elif type(block) is Block and all(
-        heads is None or is_known_heads(heads) for heads in (block.attention, block.cross)
-    ):
+    elif type(block) is Block:
+        for heads in (block.attention, block.cross):
+            found = None if heads is None else heads_problem(heads)
+            if found is not None:
+                return found
         feed, norms = block.feed, (block.attention_norm, block.cross_norm, block.feed_norm)
     else:
-        return False
-    return (
-        block.has_residual
-        and type(feed) is nn.Sequential
-        and [type_before_parametrizations(part) for part in feed] in KNOWN_FEEDS
-        and all(norm is None or (type(norm) is nn.LayerNorm and norm.elementwise_affine) for norm in norms)
-        and all(parameter.dtype == torch.float32 for parameter in block.parameters())
-    )
+        return f"a block of its own kind ({type(block).__name__})"
+    if not block.has_residual:
+        return "no residuals (model.residual)"
+    if type(feed) is not nn.Sequential or [type_before_parametrizations(part) for part in feed] not in KNOWN_FEEDS:
+        return "no feed-forward net, or one of its own kind (model.feed_forward)"
+    if not all(norm is None or (type(norm) is nn.LayerNorm and norm.elementwise_affine) for norm in norms):
+        return "no layer norms (model.norm)"
+    if not all(parameter.dtype == torch.float32 for parameter in block.parameters()):
+        return "parameters that are not float32"
+    return None
 
 
-def is_known_heads(heads: nn.Module) -> bool:
-    """Return whether these are heads of scaled dot products under a softmax, with a projection that is one matrix."""
+def heads_problem(heads: nn.Module) -> str | None:
+    """Say why heads are not scaled dot products under a softmax, with a projection that is one matrix; None if so."""
     if type(heads) is not Heads or not is_linear(heads.projection) or not is_linear(heads.output):
-        return False
+        return "heads with projections of their own kind"
     inner = heads.attention
-    return (
-        heads.rotary is None
-        and heads.query_size == heads.value_size
-        and heads.width in WIDTHS
-        and type(inner) is Attention
-        and type(inner.score) is Dot
-        and inner.score.fused_form == "bilinear"
-        and type(inner.weighting) is Softmax
-        and inner.weighting.fused_name == "softmax"
-        and inner.span is None
-        and inner.query is None
-    )
+    if heads.rotary is not None:
+        return "rotary positions (model.positions)"
+    if heads.query_size != heads.value_size or heads.width not in WIDTHS:
+        widths = ", ".join(map(str, WIDTHS[:-1]))
+        return f"heads of width {heads.width}, expected {widths} or {WIDTHS[-1]} (model.size, model.heads, model.depth)"
+    if type(inner) is not Attention or inner.span is not None or inner.query is not None:
+        return "attention with a span or a query of its own"
+    if type(inner.score) is not Dot or inner.score.fused_form != "bilinear":
+        return "scores that are no dot products (model.score)"
+    if type(inner.weighting) is not Softmax or inner.weighting.fused_name != "softmax":
+        return "weights that are no softmax"
+    return None
 
 
 def is_linear(part: nn.Module | None) -> bool:
@@ -182,7 +198,7 @@ def attention_parts(
 
 
 def layer_norm(norm: nn.Module | None) -> nn.LayerNorm:
-    """A part's norm, which `is_known_block` found to be one."""
+    """A part's norm, which `block_problem` found to be one."""
     assert isinstance(norm, nn.LayerNorm)
     return norm
 

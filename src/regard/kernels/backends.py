@@ -458,9 +458,13 @@ class Plan:
     @property
     def reasons(self) -> dict[str, str]:
         """For each backend that is asked before this one, why it is not taken."""
-        before = itertools.takewhile(lambda each: each is not self.backend, BACKENDS)
-        slower = f"{self.name} is faster here"
-        return {each.name: each.refusal(self.request) or slower for each in before}
+        found = {}
+        for each in itertools.takewhile(lambda each: each.name != self.name, BACKENDS):
+            if each.devices is not None and self.request.device not in each.devices:
+                found[each.name] = f"it runs on {listing(each.devices)}"  # the rest does not matter
+            else:
+                found[each.name] = each.refusal(self.request) or f"{self.name} is faster here"
+        return found
 
     def __str__(self) -> str:
         needs = listing(self.request.features)

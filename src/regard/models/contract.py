@@ -23,7 +23,7 @@ import torch
 from jaxtyping import Bool, Float, Int, UInt8
 from torch import Tensor, nn
 
-from regard.attention import Attention, Lengths, Packed, Prepared, State
+from regard.attention import Attention, Lengths, ModelPlan, Packed, Prepared, State, plan_calls
 from regard.errors import ShapeError
 
 __all__ = [
@@ -342,6 +342,17 @@ class Model(nn.Module):
         So it is in a deep Transformer: Garg et al. 2019 (arXiv:1909.02074).
         """
         return self.cross_attentions[-2 if len(self.cross_attentions) > 3 else -1]
+
+    def plan(self, source: Source, target: Tokens | None = None) -> ModelPlan:
+        """Return who computes each attention of a pass over this batch, and why nobody faster does; print it.
+
+        Without a target it is encoded alone, as a classifier does.
+        """
+        with plan_calls(self) as found:
+            memory = self.encode(source)
+            if target is not None:
+                self.decode(memory, target)
+        return found
 
     def forward(self, source: Source, target: Tokens) -> Float[Tensor, "*b n v"]:
         """Encode, decode and output."""

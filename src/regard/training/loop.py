@@ -114,7 +114,7 @@ class Trainer:
             *describe_adapters(self.objective),
             ("best checkpoint by", metric_name(self.task.metric)),
         ]
-        facts += [("device", describe_device(device, self.group.world, bf16))]
+        facts += [("device", describe_device(device, self.group.world, bf16)), ("path", self.updater.path())]
         title = f"{self.folder}" + (f", from step {self.now.step:,}" if resumed else "")
         self.progress.begin(title, facts, None if self.timetable.is_open else self.settings.steps)
         self.progress.limit(self.timetable.limit)

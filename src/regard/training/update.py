@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
-from regard.attention import call_records
+from regard.attention import Stack, call_records, stack_problem
 from regard.errors import ConfigError, TrainingError
 from regard.kernels import mixed_precision
 from regard.machine import wide_dtype
@@ -165,6 +165,20 @@ class Updater:
         if replay is True:
             raise ConfigError("training.replay", f"true given, but {problem} cannot be replayed")
         return None
+
+    def path(self) -> str:
+        """Describe the path of the updates in one line, and what keeps it from a faster one."""
+        packed = getattr(self.task, "form", None) == "packed"
+        parts = ["packed" if packed else "padded"]
+        stacks = any(isinstance(module, Stack) for module in self.objective.modules())
+        if packed and stacks:
+            why = stack_problem(self.objective)
+            parts.append("fused" if why is None else f"block by block, because of {why}")
+        problem = replay_problem(self.device, self.group.world, self.settings.accumulate, self.objective)
+        if problem is None and not self.settings.replay:
+            problem = "training.replay = false"
+        parts.append("replayed" if self.replay is not None else f"eager ({problem})")
+        return ", ".join([*parts, "compiled"] if self.settings.compile else parts)
 
     def begin(self) -> None:
         """Prepare for the first update, when the optimiser is new or restored."""

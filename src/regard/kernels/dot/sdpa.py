@@ -27,7 +27,7 @@ WIDE = 256  # flash and cuDNN stop here
 def attend(call: Call) -> Tensor:
     """Compute the reference's sum, never holding [*b n m] where torch has a fused kernel for the case."""
     limits, query, keys, values = call.limits, call.query, call.keys, call.values
-    batch = query.shape[:-2]
+    batch: tuple[int, ...] = query.shape[:-2]
     if not batch == keys.shape[:-2] == values.shape[:-2]:
         batch = broadcast(batch, keys.shape[:-2], values.shape[:-2])
     # A bias may be wider than the query on a CPU; the kernels of a GPU want it in the query's dtype.
