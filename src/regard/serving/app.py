@@ -21,7 +21,7 @@ from regard.serving.answers import error_of, respond
 from regard.serving.guard import FAULT, Guard
 from regard.serving.libretranslate.routes import add_libretranslate
 from regard.serving.page import add_page
-from regard.serving.schemas import describe_route, route_name
+from regard.serving.schemas import describe_route
 from regard.serving.service import Service
 
 GONE = 499  # the client has closed the connection
@@ -36,7 +36,7 @@ def make_app(service: Service) -> Guard | CORSMiddleware:
         description="Translate, score, align, sample, caption, classify and look into trained runs.",
         docs_url=None,  # its pages load scripts from the network
         redoc_url=None,
-        generate_unique_id_function=route_name,
+        generate_unique_id_function=lambda route: route.path.rsplit("/", 1)[-1],
     )
 
     @app.exception_handler(HTTPException)

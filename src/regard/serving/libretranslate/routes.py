@@ -22,42 +22,19 @@ from regard.serving.libretranslate.errors import FAULT, ProtocolError, is_protoc
 from regard.serving.libretranslate.language_pairs import LanguageTable, as_detection, language_name
 from regard.serving.libretranslate.markup import parse_html
 from regard.serving.requests import ApiError, check_text, log_texts, read_json, shorten
-from regard.serving.schemas import TEXT, RouteWords, array, table
+from regard.serving.schemas import RouteWords
 from regard.serving.service import Service
 from regard.serving.settings import ServeSettings
 
 Finish = Callable[[Service, Request, Coroutine[Any, Any, Any], Callable[[ApiError], ApiError]], Awaitable[Response]]
 FORM_FIELDS = 100  # of a form, at most
-KEY = {"type": "string", "description": "API key, if the server asks for one and no header has it"}
-SOURCE = {"type": "string", "description": "language of the text, or auto", "minLength": 1}
-TEXTS = "translate"  # a route, and no task
-TARGET = {"type": "string", "description": "language to translate into", "minLength": 1}
-DETECTION = table(confidence={"type": "number", "minimum": 0, "maximum": 100}, language=TEXT)
-LANGUAGE = table(code=TEXT, name=TEXT)
+LANGUAGE = {"type": "string", "minLength": 1}
 WORDS = RouteWords.read("regard.serving.libretranslate")
-ONE_OR_MORE = {"anyOf": [TEXT, array(TEXT)]}
-ANSWERS: dict[str, dict[str, Any]] = {
-    "translate": table(
-        translatedText=ONE_OR_MORE,
-        detectedLanguage_={"anyOf": [DETECTION, array(DETECTION)]},
-        alternatives_={"anyOf": [array(TEXT), array(array(TEXT))]},
-    ),
-    "translate_file": table(translatedFileUrl=TEXT),
-    "detect": array(DETECTION),
-    "languages": array(table(code=TEXT, name=TEXT, targets=array(TEXT))),
-    "settings": table(
-        apiKeys={"type": "boolean"},
-        charLimit={"type": "integer"},
-        filesTranslation={"type": "boolean"},
-        frontendTimeout={"type": "integer"},
-        keyRequired={"type": "boolean"},
-        language=table(source=LANGUAGE, target=LANGUAGE),
-        suggestions={"type": "boolean"},
-        supportedFilesFormat=array(TEXT),
-    ),
-    "health": table(status=TEXT),
-    "spec": {"type": "object"},
-    "suggest": table(success={"type": "boolean"}),
+FIELDS = {  # of routes that take some
+    "translate": ("q", "source", "target", "format", "alternatives"),
+    "translate_file": ("file", "source", "target"),
+    "detect": ("q",),
+    "suggest": ("q", "source", "target", "s"),
 }
 
 
@@ -368,56 +345,36 @@ def check_size(characters: int, most: int) -> None:
 
 def describe_libretranslate(name: str, settings: ServeSettings) -> dict[str, Any]:
     """The description of a route, as FastAPI takes it."""
-    error = {"application/json": {"schema": table(error=TEXT)}}
+    bodies = {}
+    if name in FIELDS:
+        form = "multipart/form-data" if name == "translate_file" else "application/x-www-form-urlencoded"
+        bodies[form] = schema_of_body(name, settings, many=False)
+    if name in FIELDS and name != "translate_file":
+        bodies["application/json"] = schema_of_body(name, settings, many=name == "translate")
     open_to_all = name in ("languages", "settings", "health", "spec")
-    statuses = {"421": WORDS.statuses["421"]} if open_to_all else WORDS.statuses
-    responses: dict[int | str, dict[str, Any]] = {
-        int(status): {"description": words, "content": error} for status, words in statuses.items()
-    }
+    described = WORDS.describe(name, ("421",) if open_to_all else WORDS.statuses, bodies)
     if name == "download_file":
+        responses = described["responses"]
+        responses[404] = {**responses[400], "description": "There is no such file, or no more"}
         responses[200] = {"description": "The file", "content": {"application/octet-stream": {"schema": {}}}}
-        responses[404] = {"description": "There is no such file, or no more", "content": error}
-    else:
-        responses[200] = {"description": "The answer", "content": {"application/json": {"schema": ANSWERS[name]}}}
-    if name == "health":
-        responses[503] = {"description": "Not ready", "content": {"application/json": {"schema": ANSWERS[name]}}}
-    described: dict[str, Any] = {
-        "summary": WORDS.summaries[name],
-        "responses": responses,
-        "response_model": None,
-        "operation_id": f"libretranslate_{name}",
-        "tags": ["LibreTranslate"],
-    }
-    if name in (TEXTS, "translate_file", "detect", "suggest"):
-        content: dict[str, Any] = {}
-        if name != "translate_file":
-            content["application/json"] = {"schema": schema_of_body(name, settings, many=name == TEXTS)}
-            content["application/x-www-form-urlencoded"] = {"schema": schema_of_body(name, settings, many=False)}
-            if name in WORDS.examples:
-                content["application/json"]["example"] = WORDS.examples[name]
-        else:
-            content["multipart/form-data"] = {"schema": schema_of_body(name, settings, many=False)}
-        described["openapi_extra"] = {"requestBody": {"required": True, "content": content}}
-    return described
+    return {**described, "operation_id": f"libretranslate_{name}", "tags": ["LibreTranslate"]}
 
 
 def schema_of_body(name: str, settings: ServeSettings, many: bool) -> dict[str, Any]:
     """The schema of what is sent to a route; `many`: a list of texts, too."""
     text: dict[str, Any] = {"type": "string", "minLength": 1, "maxLength": settings.characters}
-    texts = {"type": "array", "items": TEXT, "minItems": 1, "maxItems": settings.texts}
-    question = {"anyOf": [text, texts]} if many else dict(text)
-    properties: dict[str, Any] = {"api_key": KEY}
-    if name == "translate_file":
-        properties |= {"file": {"type": "string", "format": "binary"}, "source": SOURCE, "target": TARGET}
-    else:
-        properties |= {"q": {**question, "description": "text to translate" + " or several" * many}}
-    if name in (TEXTS, "suggest"):
-        properties |= {"source": SOURCE, "target": TARGET}
-    if name == TEXTS:
-        properties["format"] = {"type": "string", "enum": ["text", "html"], "default": "text"}
-        most = settings.beam - 1
-        properties["alternatives"] = {"type": "integer", "minimum": 0, "maximum": most, "default": 0}
-    if name == "suggest":
-        properties["s"] = {"type": "string", "description": "the better translation"}
+    texts = {"type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": settings.texts}
+    question = {"anyOf": [text, texts]} if many else text
+    schemas = {
+        "api_key": {"type": "string", "description": "API key, if the server asks for one and no header has it"},
+        "file": {"type": "string", "format": "binary"},
+        "q": {**question, "description": "text to translate" + " or several" * many},
+        "source": {**LANGUAGE, "description": "language of the text, or auto"},
+        "target": {**LANGUAGE, "description": "language to translate into"},
+        "format": {"type": "string", "enum": ["text", "html"], "default": "text"},
+        "alternatives": {"type": "integer", "minimum": 0, "maximum": settings.beam - 1, "default": 0},
+        "s": {"type": "string", "description": "the better translation"},
+    }
+    properties = {each: schemas[each] for each in ("api_key", *FIELDS[name])}
     required = [each for each in properties if each in ("file", "q", "source", "target")]
     return {"type": "object", "properties": properties, "required": required}
