@@ -1,14 +1,16 @@
-"""The models that are served: each with its line, its workers and what people are told of it."""
+"""The models that are served: each with its line, its workers and what people are told of it, and their figures."""
 
 import functools
 import logging
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
 from regard.data import language_pieces, language_tags, unknown_words
 from regard.decoding import Processes, first_model
@@ -26,6 +28,7 @@ Deliver = Callable[[list[Update]], None]
 Languages = tuple[str | None, str | None]  # of sources and targets; None: the model's own
 NONE: Languages = (None, None)
 PAIRS = 1_000  # of languages, whose tokenizers are kept
+SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)  # of histograms
 WORDS = 10_000  # whose pieces, and whether they are known, are remembered: a server meets new ones for ever
 
 
@@ -231,3 +234,54 @@ def share_threads(devices: Sequence[str]) -> None:
     cpus = sum(device == "cpu" for device in devices)
     if cpus > 1:
         torch.set_num_threads(max(1, torch.get_num_threads() // cpus))
+
+
+class Metrics:
+    """Counters of requests and histograms of their stages; what workers do is read when it is asked for.
+
+    They are in Prometheus' format, and no label of one holds a client or a text.
+    """
+
+    def __init__(self, models: Mapping[str, ServedModel]):
+        self.registry = CollectorRegistry()
+        self.requests = Counter(
+            "regard_requests", "Requests by route and status", ["route", "status"], registry=self.registry
+        )
+        self.seconds = Histogram(
+            "regard_request_seconds", "Seconds of requests", ["route"], buckets=SECONDS, registry=self.registry
+        )
+        self.stages = Histogram(
+            "regard_stage_seconds",
+            "Seconds by stage: prepare (split, tokenise), wait (for a place), search, finish (detokenise, align)",
+            ["stage"],
+            buckets=SECONDS,
+            registry=self.registry,
+        )
+        self.in_flight = Gauge("regard_requests_in_flight", "Requests that are being answered", registry=self.registry)
+        self.models = models
+        self.registry.register(self)
+
+    def collect(self) -> Iterator[Any]:
+        """Read what the models do now."""
+        gauge, counter = GaugeMetricFamily, CounterMetricFamily
+        computing = "Seconds that workers scored, aligned, labelled and looked"
+        rows: dict[str, tuple[Any, str, Callable[[ServedModel], float]]] = {
+            "regard_queue_sentences": (gauge, "Sentences that wait for a place", lambda m: m.line.waiting),
+            "regard_places_in_use": (gauge, "Sentences that are searched", lambda m: m.places),
+            "regard_workers_ready": (gauge, "Workers that serve", lambda m: m.ready_workers),
+            "regard_captures": (gauge, "CUDA graphs that were captured", lambda m: m.captures),
+            "regard_sentences_per_second": (gauge, "Sentences a second, of late", lambda m: m.counters.rate),
+            "regard_sentences": (counter, "Sentences that were searched", lambda m: m.counters.sentences),
+            "regard_tokens": (counter, "Tokens that were written", lambda m: m.counters.tokens),
+            "regard_search_seconds": (counter, "Seconds that workers searched", lambda m: m.counters.steps_seconds),
+            "regard_call_seconds": (counter, computing, lambda m: m.counters.calls_seconds),
+        }
+        for name, (family, help, read) in rows.items():
+            metric = family(name, help, labels=["model"])
+            for model in self.models.values():
+                metric.add_metric([model.name], read(model))
+            yield metric
+
+    def page(self) -> bytes:
+        """Write all figures."""
+        return generate_latest(self.registry)

@@ -1,13 +1,22 @@
-"""The service behind the routes: what a request asks for is split into jobs, searched, and put together again."""
+"""The service behind the routes: what a request asks for is split into jobs, searched, and put together again.
+
+It runs in the event loop, and computes nothing with a model there: workers do that, in threads or processes.
+"""
 
 import asyncio
+import contextlib
 import functools
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from typing import Any
+import math
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from typing import Any, TypeVar
 
 import numpy as np
 
-from regard.data import picture_batches
+from regard.config import suggestion
+from regard.data import language_tags, picture_batches
 from regard.decoding import Options, SearchResult
 from regard.errors import ArgumentError
 from regard.run import Run
@@ -22,18 +31,192 @@ from regard.serving.answers import (
     split_texts,
     write_texts,
 )
-from regard.serving.jobs import Job
-from regard.serving.models import NONE, Languages, ServedModel
-from regard.serving.registry import ModelRegistry, Pending
-from regard.serving.worker import collect_page, list_alignments, list_links, score_tokens
+from regard.serving.jobs import Job, Pending, Update
+from regard.serving.models import NONE, Languages, Metrics, ServedModel
+from regard.serving.requests import ApiError, InvalidValueError, TooLargeError
+from regard.serving.settings import ServeSettings
+from regard.serving.worker import call_between, collect_page, list_alignments, list_links, score_tokens
 from regard.tasks import Classified, Translation, language_model, to_translation, to_translations, translate
 
 SENTENCE = 150  # characters of one, about
+MANY = 64  # sentences whose texts are split or written in a thread: fewer take less than to hand them over and back
 PAIRS = 16  # pairs that are scored or aligned between two steps of searches
+T = TypeVar("T")
 
 
-class Service(ModelRegistry):
-    """Models, and what can be asked of them."""
+class Service:
+    """The models of a server, and what can be asked of them."""
+
+    def __init__(self, settings: ServeSettings, folders: Mapping[str, list[str]]):
+        self.settings, self.folders = settings, dict(folders)
+        language_tags.parse_given(settings.languages, list(self.folders))  # a mistake is told before anything is opened
+        self.models: dict[str, ServedModel] = {}
+        self.metrics = Metrics(self.models)
+        self.loop: asyncio.AbstractEventLoop | None = None
+        self.draining = False
+        self.reloading = asyncio.Lock()
+        self.under_way: set[object] = set()  # requests
+        self.replaced: dict[ServedModel, set[object]] = {}  # models, and the requests that may still use them
+
+    # ---- from start to end
+
+    async def start(self) -> None:
+        """Open every model; an error of one is raised."""
+        self.loop = asyncio.get_running_loop()
+        for name, folders in self.folders.items():
+            self.models[name] = await in_thread(self.open, name, folders)
+
+    def open(self, name: str, folders: Sequence[str]) -> ServedModel:
+        """Open a model, and wait until it is ready."""
+        model = ServedModel(name, folders, self.settings, self.deliver)
+        model.start()
+        return model
+
+    async def reload(self) -> list[str]:
+        """Open models anew whose best checkpoint has moved; requests that are under way end with the old ones."""
+        names = []
+        async with self.reloading:
+            for name, old in list(self.models.items()):
+                if await asyncio.to_thread(old.has_moved):
+                    self.models[name] = await in_thread(self.open, name, old.folders)
+                    self.replaced[old] = set(self.under_way)
+                    names.append(name)
+        self.close_replaced()
+        return names
+
+    @contextlib.contextmanager
+    def hold(self) -> Iterator[None]:
+        """Keep the models open that a request may use, for as long as it lasts."""
+        request = object()
+        self.under_way.add(request)
+        try:
+            yield
+        finally:
+            self.under_way.remove(request)
+            self.close_replaced()
+
+    def close_replaced(self) -> None:
+        """Close models that were opened anew, once no request is left that began with them."""
+        for model, users in list(self.replaced.items()):
+            users &= self.under_way
+            if not users:
+                del self.replaced[model]
+                model.close()
+
+    def close(self) -> None:
+        """End all workers."""
+        for model in (*self.models.values(), *self.replaced):
+            model.close()
+
+    def end_processes(self, seconds: float) -> None:
+        """Wait for the ends of all processes of workers."""
+        for model in (*self.models.values(), *self.replaced):
+            model.end_processes(seconds)
+
+    @property
+    def ready(self) -> bool:
+        """Whether every model serves, and new requests are welcome."""
+        loaded = len(self.models) == len(self.folders)
+        return loaded and not self.draining and all(model.ready for model in self.models.values())
+
+    def deliver(self, updates: list[Update]) -> None:
+        """Take what workers hand over, in their threads."""
+        if self.loop is not None and updates:
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+                self.loop.call_soon_threadsafe(self.resolve, updates)
+
+    @staticmethod
+    def resolve(updates: list[Update]) -> None:
+        """Note what came of jobs, in the event loop."""
+        for job, outcome in updates:
+            if isinstance(job.request, Pending):
+                job.request.update(job, outcome)
+
+    # ---- what every request needs
+
+    def pick(self, name: str | None, *actions: str) -> ServedModel:
+        """Find the model that a request names, or the only one that can do one of these actions."""
+        if len(self.models) < len(self.folders):
+            raise ApiError(503, "loading", "the models are being loaded; try again", headers={"Retry-After": "2"})
+        if name is not None:
+            if name not in self.models:
+                raise ApiError(
+                    404, "unknown_model", f"model: {name!r} is not served{suggestion(name, self.models)}", "model"
+                )
+            if not any(self.models[name].run.can(action) for action in actions):
+                self.models[name].run.require(actions[0])
+            return self.models[name]
+        able = [model for model in self.models.values() if any(model.run.can(action) for action in actions)]
+        if len(able) == 1:
+            return able[0]
+        names = ", ".join(model.name for model in able)
+        problem = f"model: missing, expected one of {names}" if able else f"no model that is served can {actions[0]}"
+        raise InvalidValueError(problem, "model")
+
+    def admit(self, model: ServedModel, jobs: int) -> None:
+        """Refuse jobs that would wait behind too many others, or for a worker that is gone."""
+        self.require_worker(model)
+        waiting = model.line.waiting + len(model.line.calls)
+        if waiting and waiting + jobs > self.settings.waiting:
+            rate = model.counters.rate
+            seconds = min(60, max(1, math.ceil(waiting / rate))) if rate else 1
+            message = f"{waiting:,} sentences are waiting, as many as this server allows; try again in {seconds} s"
+            raise ApiError(429, "overloaded", message, headers={"Retry-After": str(seconds)})
+
+    @staticmethod
+    def require_worker(model: ServedModel) -> None:
+        """Refuse what would wait for a worker that is gone."""
+        if not model.ready_workers:
+            raise ApiError(503, "worker_stopped", f"{model.name}: its worker has stopped; see the server's log")
+
+    async def search(self, model: ServedModel, jobs: Sequence[Job]) -> list[SearchResult]:
+        """Search all jobs of a request; if it is cancelled, its places are free again."""
+        pending = self.begin(model, jobs, stream=False)
+        return await self.finish(model, pending)
+
+    def begin(self, model: ServedModel, jobs: Sequence[Job], stream: bool) -> Pending:
+        """Let the jobs of a request wait for their places."""
+        self.admit(model, len(jobs))
+        pending = Pending(jobs, stream)
+        model.line.add(jobs)
+        return pending
+
+    async def finish(self, model: ServedModel, pending: Pending) -> list[SearchResult]:
+        """Wait for what comes of the jobs of a request."""
+        start = time.perf_counter()
+        try:
+            await pending.done
+        finally:
+            jobs = pending.release()
+            left = [job for job, outcome in zip(jobs, pending.outcomes, strict=True) if outcome is None]
+            if left:
+                model.line.cancel(left)
+        begun = [job.begun for job in jobs if job.begun is not None]
+        waited = max(0.0, min(begun) - start) if begun else 0.0
+        self.metrics.stages.labels("wait").observe(waited)
+        self.metrics.stages.labels("search").observe(time.perf_counter() - start - waited)
+        return [outcome for outcome in pending.outcomes if outcome is not None]
+
+    async def call(self, model: ServedModel, function: Callable[[Run], T], languages: Languages = NONE) -> T:
+        """Have a worker call a function with its run, for a request that was admitted; cancelled in time, it is not."""
+        self.require_worker(model)
+        if languages != NONE:
+            function = functools.partial(call_between, function=function, around=model.around(languages))
+        return await asyncio.wrap_future(model.line.call(function))
+
+    @contextlib.contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        """Measure a stage of a request."""
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.metrics.stages.labels(name).observe(time.perf_counter() - start)
+
+    @staticmethod
+    async def apart(size: int, function: Callable[..., T], *arguments: Any) -> T:
+        """Call a function, in a thread where it has much to do, so that other requests do not wait for it."""
+        return function(*arguments) if size <= MANY else await asyncio.to_thread(function, *arguments)
 
     # ---- translations
 
@@ -77,10 +260,10 @@ class Service(ModelRegistry):
     ) -> tuple[ServedModel, list[SplitText], list[Job], list[list[int]]]:
         """Split texts into sentences, and make a job of each."""
         if not request.texts:
-            raise requests.InvalidValueError("texts: missing, expected a list of texts", "texts")
+            raise InvalidValueError("texts: missing, expected a list of texts", "texts")
         if request.prefixes and len(request.prefixes) != len(request.texts):
             message = f"prefixes: {len(request.prefixes)} given, expected one for each of {len(request.texts)} texts"
-            raise requests.InvalidValueError(message, "prefixes")
+            raise InvalidValueError(message, "prefixes")
         model = self.pick(request.model, "translate")
         run = model.run_between(request.languages)
         if options.precision == "bf16" and model.device_type != "cuda":
@@ -213,7 +396,7 @@ class Service(ModelRegistry):
         model.run_between(request.languages)
         alone = model.run.settings.row.alone
         if alone and targets:
-            raise requests.InvalidValueError("targets: given to a language model, expected only texts", "targets")
+            raise InvalidValueError("targets: given to a language model, expected only texts", "targets")
         if not alone:
             check_pairs(texts, targets)
         self.admit(model, 1)
@@ -268,11 +451,11 @@ class Service(ModelRegistry):
         """Look into a model with a text: the data that a page of `regard look` draws from."""
         text, target = request.text, request.target
         if not text.strip():
-            raise requests.InvalidValueError("text: empty, expected a text to look into", "text")
+            raise InvalidValueError("text: empty, expected a text to look into", "text")
         self.check_words("text", text, target)
         model = self.pick(request.model, "translate", "sample", "classify", "caption")
         if model.run.settings.data.reads == "pictures":
-            raise requests.InvalidValueError(f"{model.name}: reads pictures, expected one uploaded as a form", "text")
+            raise InvalidValueError(f"{model.name}: reads pictures, expected one uploaded as a form", "text")
         model.run_between(request.languages)
         return await self.collect(model, text, target, table, request.languages)
 
@@ -281,16 +464,16 @@ class Service(ModelRegistry):
     ) -> dict[str, Any]:
         """Look into a model with an uploaded picture: the data that a page of `regard look` draws from."""
         if len(files) > 1:
-            raise requests.InvalidValueError(f"pictures: {len(files)} given, expected one to look into", "pictures")
+            raise InvalidValueError(f"pictures: {len(files)} given, expected one to look into", "pictures")
         if request.text:
-            raise requests.InvalidValueError("text: given beside a picture, expected one of them", "text")
+            raise InvalidValueError("text: given beside a picture, expected one of them", "text")
         if request.languages != NONE:
             name = "target_language" if request.source_language is None else "source_language"
-            raise requests.InvalidValueError(f"{name}: given beside a picture, which is in no language", name)
+            raise InvalidValueError(f"{name}: given beside a picture, which is in no language", name)
         self.check_words("target", request.target)
         model = self.pick(request.model, "caption", "classify")
         if model.run.settings.data.reads != "pictures":
-            raise requests.InvalidValueError(f"{model.name}: reads texts, expected JSON with a text", "pictures")
+            raise InvalidValueError(f"{model.name}: reads texts, expected JSON with a text", "pictures")
         (pixels,) = await self.decode(model, files)
         return await self.collect(model, pixels, request.target, table)
 
@@ -312,6 +495,19 @@ class Service(ModelRegistry):
         """Refuse a text that is too long to be looked into."""
         words = sum(len((text or "").split()) for text in texts)
         if words > self.settings.look_words:
-            raise requests.TooLargeError(
-                f"{field}: {words:,} words given, expected at most {self.settings.look_words:,}", field
-            )
+            raise TooLargeError(f"{field}: {words:,} words given, expected at most {self.settings.look_words:,}", field)
+
+
+async def in_thread(function: Callable[..., T], *arguments: Any) -> T:
+    """Call a function in a thread that the end of the process does not wait for."""
+    future: Future[T] = Future()
+    future.set_running_or_notify_cancel()
+
+    def work() -> None:
+        try:
+            future.set_result(function(*arguments))
+        except BaseException as error:
+            future.set_exception(error)
+
+    threading.Thread(target=work, name="regard opens", daemon=True).start()
+    return await asyncio.wrap_future(future)
