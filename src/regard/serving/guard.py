@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from regard.errors import ConfigError
+from regard.serving.answers import error_of
 from regard.serving.connection import REFUSAL
-from regard.serving.libretranslate.errors import FAULT as PROTOCOL_FAULT
-from regard.serving.libretranslate.errors import ProtocolError, is_open_path, is_protocol_path, to_protocol
+from regard.serving.libretranslate.errors import is_open_path, is_protocol_path, to_protocol
 from regard.serving.page import FRAME, PAGE
 from regard.serving.requests import ApiError, TooLargeError
 from regard.serving.service import Service
@@ -177,11 +177,9 @@ class Guard:
         return receive_limited
 
 
-def adapt(path: str, error: ApiError) -> ApiError:
-    """The error in the form of the protocol that a path belongs to."""
-    if not is_protocol_path(path):
-        return error
-    return ProtocolError(500, PROTOCOL_FAULT) if error.status == 500 else to_protocol(error) or error
+def adapt(path: str, error: Exception) -> ApiError:
+    """The answer to an error, in the form of the protocol that a path belongs to."""
+    return to_protocol(error) if is_protocol_path(path) else error_of(error) or ApiError(500, "internal", FAULT)
 
 
 def stopping(message: str) -> ApiError:

@@ -5,28 +5,26 @@ with LibreTranslate's status codes. OpenAPI describes each route, with examples 
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any
 from urllib.parse import parse_qs
 
 from fastapi import FastAPI, Request, Response
 from starlette.datastructures import UploadFile
-from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 
 from regard.config import show_value
 from regard.decoding import Options
-from regard.serving.answers import respond
 from regard.serving.libretranslate import translation
-from regard.serving.libretranslate.errors import FAULT, ProtocolError, is_protocol_path, to_protocol
+from regard.serving.libretranslate.errors import ProtocolError
 from regard.serving.libretranslate.language_pairs import LanguageTable, as_detection, language_name
 from regard.serving.libretranslate.markup import parse_html
-from regard.serving.requests import ApiError, check_text, log_texts, read_json, shorten
+from regard.serving.requests import check_text, log_texts, read_json, shorten
 from regard.serving.schemas import RouteWords
 from regard.serving.service import Service
 from regard.serving.settings import ServeSettings
 
-Finish = Callable[[Service, Request, Coroutine[Any, Any, Any], Callable[[ApiError], ApiError]], Awaitable[Response]]
+Finish = Callable[[Service, Request, Coroutine[Any, Any, Any]], Awaitable[Response]]
 FORM_FIELDS = 100  # of a form, at most
 LANGUAGE = {"type": "string", "minLength": 1}
 WORDS = RouteWords.read("regard.serving.libretranslate")
@@ -38,30 +36,11 @@ FIELDS = {  # of routes that take some
 }
 
 
-def add_libretranslate(app: FastAPI, service: Service, finish: Finish) -> None:
-    """Add the routes; `finish` answers with what some work gives, or with why it gives nothing."""
-    Routes(app, service, finish)
-    for kind in (HTTPException, Exception):
-        adapt_handler(app, kind)
-
-
-def adapt_handler(app: FastAPI, kind: type[Exception]) -> None:
-    """Let the handler of an error answer in LibreTranslate's form on its paths."""
-    usual: Any = app.exception_handlers[kind]
-
-    async def handle(request: Request, error: Exception) -> Response:
-        if not is_protocol_path(request.url.path):
-            return await usual(request, error)
-        return respond(to_protocol(error) or ProtocolError(500, FAULT))
-
-    app.exception_handlers[kind] = handle
-
-
 class Routes:
-    """LibreTranslate's routes over a service."""
+    """LibreTranslate's routes over a service; `finish` answers with what some work gives."""
 
-    def __init__(self, app: FastAPI, service: Service, finish: Finish):
-        self.app, self.service, self.finish_work = app, service, finish
+    def __init__(self, app: FastAPI, service: Service, finish: Finish, dependencies: Sequence[Any]):
+        self.app, self.service, self.finish = app, service, finish
         self.files = translation.FileStore()
         self.cached: tuple[Any, LanguageTable] | None = None
         rows: tuple[tuple[str, str, str, Any], ...] = (
@@ -77,7 +56,8 @@ class Routes:
         )
         for method, path, name, answer in rows:
             description = describe_libretranslate(name, service.settings)
-            app.add_api_route(path, self.guarded(answer), methods=[method], **description)
+            app.add_api_route(path, answer, methods=[method], dependencies=dependencies, **description)
+            app.routes[-1].description = ""  # type: ignore[attr-defined]  # docstrings are for readers of this file
 
     # ---- routes
 
@@ -119,19 +99,16 @@ class Routes:
                 answer["detectedLanguage"] = [as_detection(each) for each in detected]
             return answer if many else {name: values[0] for name, values in answer.items()}
 
-        return await self.finish(request, work())
+        return await self.finish(self.service, request, work())
 
     async def translate_file(self, request: Request) -> Response:
         """Translate a file, and say where it can be fetched."""
-        try:
-            fields = await self.read_fields(request)
-            file = fields.get("file")
-            if not isinstance(file, UploadFile):
-                raise ProtocolError(400, "Invalid request: missing file parameter")
-            source, target = self.read_languages(fields)
-            name, content = file.filename or "", await file.read()
-        finally:
-            await request.close()
+        fields = await self.read_fields(request)
+        file = fields.get("file")
+        if not isinstance(file, UploadFile):
+            raise ProtocolError(400, "Invalid request: missing file parameter")
+        source, target = self.read_languages(fields)
+        name, content = file.filename or "", await file.read()
         document = await asyncio.to_thread(translation.read_file, name, content, self.service.settings.characters)
         if source is None:
             found = await asyncio.to_thread(self.table().detect_source, " ".join(document.texts), target)
@@ -144,7 +121,7 @@ class Routes:
             key = self.files.add(f"{stem}_{target}{dot}{ending}", text.encode())
             return {"translatedFileUrl": str(request.base_url.replace(path=f"/download_file/{key}", query=""))}
 
-        return await self.finish(request, work())
+        return await self.finish(self.service, request, work())
 
     async def download_file(self, request: Request) -> Response:
         """Hand a translated file over, to be saved and not to be shown."""
@@ -295,29 +272,6 @@ class Routes:
             names = [f"{language_name(code)} ({code})" for code in (target, source)]
             raise ProtocolError(400, f"{names[0]} is not available as a target language from {names[1]}")
         return pair
-
-    # ---- answers
-
-    async def finish(self, request: Request, work: Coroutine[Any, Any, Any]) -> Response:
-        """Answer with what the work gives, and with errors in LibreTranslate's form."""
-        return await self.finish_work(self.service, request, work, lambda error: to_protocol(error) or error)
-
-    def guarded(self, answer: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
-        """A route whose errors are in LibreTranslate's form; a fault is logged by the guard."""
-
-        async def answer_guarded(request: Request) -> Response:
-            try:
-                return await answer(request)
-            except Exception as error:
-                known = to_protocol(error)
-                if known is None:
-                    raise
-                return respond(known)
-            finally:
-                await request.close()  # the files of a form, whichever route it was sent to
-
-        answer_guarded.__name__ = answer.__name__
-        return answer_guarded
 
 
 def read_form(body: bytes) -> dict[str, Any]:
