@@ -70,26 +70,22 @@ class Routes:
         if form not in ("text", "html"):
             raise ProtocolError(400, f"{show_value(form)} format is not supported")
         count = self.read_count(fields.get("alternatives"))
-        table = self.table()
-
-        def detect() -> list[tuple[str, float]]:  # tags and attributes are in no language
-            texts = [" ".join(parse_html(text).texts) for text in question] if form == "html" else question
-            return [table.detect_source(text, target) for text in texts]
-
-        detected = await asyncio.to_thread(detect) if source is None else [(source, 100.0)] * len(question)
+        documents: list[translation.Renderable] = [translation.PlainText(text) for text in question]
+        if form == "html":
+            documents = await asyncio.to_thread(lambda: [parse_html(text) for text in question])
+        detected = [(source, 100.0)] * len(question) if source else await self.detect_sources(documents, target)
 
         async def work() -> dict[str, Any]:
             outputs: list[list[str]] = [[] for _ in question]
             options = Options(beam=max(Options.beam, 1 + count), nbest=1 + count)
             for code in dict.fromkeys(each for each, _ in detected):
                 numbers = [number for number, each in enumerate(detected) if each[0] == code]
-                texts, pair = [question[number] for number in numbers], self.require_pair(code, target)
+                pair = self.require_pair(code, target)
                 if pair is None:  # it is in the target language
-                    found = [[text] for text in texts]
-                elif form == "html":
-                    found = await translation.translate_documents(self.service, pair, texts, options)
+                    found = [[question[number]] for number in numbers]
                 else:
-                    found = await translation.translate_plain(self.service, pair, texts, options)
+                    some = [documents[number] for number in numbers]
+                    found = await translation.render_all(self.service, pair, some, options)
                 for number, each in zip(numbers, found, strict=True):
                     outputs[number] = each
             answer: dict[str, Any] = {"translatedText": [each[0] for each in outputs]}
@@ -109,16 +105,17 @@ class Routes:
             raise ProtocolError(400, "Invalid request: missing file parameter")
         source, target = self.read_languages(fields)
         name, content = file.filename or "", await file.read()
-        document = await asyncio.to_thread(translation.read_file, name, content, self.service.settings.characters)
+        text, document = await asyncio.to_thread(translation.read_file, name, content, self.service.settings.characters)
         if source is None:
-            found = await asyncio.to_thread(self.table().detect_source, " ".join(document.texts), target)
-            source = found[0]
+            ((source, _),) = await self.detect_sources([document], target)
         pair = self.require_pair(source, target)
 
         async def work() -> dict[str, Any]:
-            text = document.original if pair is None else await document.translate(self.service, pair, Options())
+            translated = text
+            if pair is not None:
+                ((translated, *_),) = await translation.render_all(self.service, pair, [document], Options())
             stem, dot, ending = name.rpartition(".")
-            key = self.files.add(f"{stem}_{target}{dot}{ending}", text.encode())
+            key = self.files.add(f"{stem}_{target}{dot}{ending}", translated.encode())
             return {"translatedFileUrl": str(request.base_url.replace(path=f"/download_file/{key}", query=""))}
 
         return await self.finish(self.service, request, work())
@@ -264,6 +261,11 @@ class Routes:
         if self.cached is None or self.cached[0] != models:
             self.cached = models, LanguageTable(models)
         return self.cached[1]
+
+    async def detect_sources(self, documents: Sequence[translation.Renderable], target: str) -> list[tuple[str, float]]:
+        """The likeliest languages of documents that are wanted in another one; tags and attributes are in none."""
+        texts, table = [" ".join(document.texts) for document in documents], self.table()
+        return await asyncio.to_thread(lambda: [table.detect_source(text, target) for text in texts])
 
     def require_pair(self, source: str, target: str) -> Any:
         """The model for a pair of languages; None where they are the same and no model has both sides in it."""
