@@ -6,7 +6,6 @@ line is cut, and the answer says so. A tag such as <2de> at the beginning holds 
 every piece.
 """
 
-import dataclasses
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -173,11 +172,6 @@ def as_table(output: Translation) -> dict[str, Any]:
 def finite(value: float) -> float | None:
     """A number that JSON can hold."""
     return value if math.isfinite(value) else None
-
-
-def replace_scores(output: Translation, log_probs: tuple[float, ...]) -> Translation:
-    """A translation with the log-probabilities of its tokens."""
-    return dataclasses.replace(output, token_log_probs=log_probs)
 
 
 def error_of(error: Exception) -> ApiError | None:

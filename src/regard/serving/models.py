@@ -95,10 +95,6 @@ class ServedModel:
         """The run as it is for two languages; a CommandError names one that the model does not know."""
         return self.run if languages == NONE else self.choose(languages)[1]
 
-    def around(self, languages: Languages) -> dict[str, tuple[str, ...]]:
-        """What stands around texts of two languages."""
-        return self.choose(languages)[0]
-
     def choose(self, languages: Languages) -> tuple[dict[str, tuple[str, ...]], Run]:
         """Find what stands around texts of two languages, and make the run with it."""
         if languages not in self.between:
@@ -137,11 +133,6 @@ class ServedModel:
         """CUDA graphs that were captured."""
         return sum(worker.captures for worker in self.workers)
 
-    @property
-    def longest(self) -> int:
-        """The most tokens of a source."""
-        return longest_source(self.run)
-
     def worker_stopped(self) -> None:
         """Answer everything that waits, if that was the last worker."""
         if not any(worker.ready for worker in self.workers):
@@ -167,6 +158,7 @@ class ServedModel:
         """Say what the model is: what `GET /v1/models` answers."""
         given = dict(each.split("=", 1) for each in self.settings.languages).get(self.name)
         languages = language_tags.languages_of(run.settings.data, given) if run.can("translate") else None
+        sources, targets = language_pieces.spoken_languages(run.tokenizers) if run.can("translate") else ((), ())
         aligns = bool(first_model(run.model).cross_attentions)
         return {
             "name": self.name,
@@ -176,7 +168,7 @@ class ServedModel:
             # What its task can do, without aligning where no attention leads to the source.
             "actions": [each for each in run.task.actions if aligns or each != "align"],
             "languages": None if languages is None else {"source": languages[0], "targets": list(languages[1])},
-            "known_languages": describe_languages(run),
+            "known_languages": {"sources": list(sources), "targets": list(targets)} if targets else None,
             "split": run.sentence_share.single if run.can("translate") else None,
             "labels": list(run.labels) or None,
             "step": run.step,
@@ -184,14 +176,6 @@ class ServedModel:
             "longest": longest_source(run),
             "devices": [worker.device for worker in self.workers],
         }
-
-
-def describe_languages(run: Run) -> dict[str, list[str]] | None:
-    """List the languages that a model with several has pieces for; None for any other."""
-    if not run.can("translate"):
-        return None
-    sources, targets = language_pieces.spoken_languages(run.tokenizers)
-    return {"sources": list(sources), "targets": list(targets)} if targets else None
 
 
 def open_run(folders: Sequence[str], device: str, settings: ServeSettings) -> Run:

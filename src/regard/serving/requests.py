@@ -173,16 +173,17 @@ def refuse_constant(name: str) -> None:
 def parse_request(cls: type[T], table: Mapping[str, Any], settings: ServeSettings) -> tuple[T, Options]:
     """Check the fields of a request, and the options of the search that stand among them."""
     searches = cls in SEARCHING
-    names = [each.name for each in dataclasses.fields(cls)] + (list(SEARCH) if searches else [])  # type: ignore[arg-type]
+    fields = [each.name for each in dataclasses.fields(cls)]  # type: ignore[arg-type]
+    names = fields + (list(SEARCH) if searches else [])
     for name in table:
         if name not in names:
             raise InvalidValueError(f"{shorten(name)}: no such field{suggestion(name, names)}", shorten(name))
     own = {name: value for name, value in table.items() if not (searches and name in SEARCH)}
     texts: dict[str, str | tuple[str, ...]] = {
-        name: check_texts(name, own.pop(name), settings) for name in LISTS if name in own and has(cls, name)
+        name: check_texts(name, own.pop(name), settings) for name in LISTS if name in own and name in fields
     }
     for name in ONE_TEXT:
-        if name in own and has(cls, name) and own[name] is not None:
+        if name in own and name in fields and own[name] is not None:
             texts[name] = check_text(name, own.pop(name))
     total = sum(len(value) if isinstance(value, str) else sum(map(len, value)) for value in texts.values())
     if total > settings.characters:
@@ -201,11 +202,6 @@ def parse_request(cls: type[T], table: Mapping[str, Any], settings: ServeSetting
 def shorten(name: str) -> str:
     """Shorten what may be very long, and leave out what is no text."""
     return name[:80].encode("utf-8", "replace").decode()
-
-
-def has(cls: type, name: str) -> bool:
-    """Return whether a request has this field."""
-    return any(each.name == name for each in dataclasses.fields(cls))
 
 
 def check_texts(name: str, value: Any, settings: ServeSettings) -> tuple[str, ...]:

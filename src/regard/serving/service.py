@@ -5,6 +5,7 @@ It runs in the event loop, and computes nothing with a model there: workers do t
 
 import asyncio
 import contextlib
+import dataclasses
 import functools
 import math
 import threading
@@ -27,7 +28,6 @@ from regard.serving.answers import (
     as_table,
     check_pairs,
     join_texts,
-    replace_scores,
     split_texts,
     write_texts,
 )
@@ -35,7 +35,7 @@ from regard.serving.jobs import Job, Pending, Update
 from regard.serving.models import NONE, Languages, Metrics, ServedModel
 from regard.serving.requests import ApiError, InvalidValueError, TooLargeError
 from regard.serving.settings import ServeSettings
-from regard.serving.worker import call_between, collect_page, list_alignments, list_links, score_tokens
+from regard.serving.worker import call_between, collect_page, list_alignments, list_links, longest_source, score_tokens
 from regard.tasks import Classified, Translation, language_model, to_translation, to_translations, translate
 
 SENTENCE = 150  # characters of one, about
@@ -201,7 +201,7 @@ class Service:
         """Have a worker call a function with its run, for a request that was admitted; cancelled in time, it is not."""
         self.require_worker(model)
         if languages != NONE:
-            function = functools.partial(call_between, function=function, around=model.around(languages))
+            function = functools.partial(call_between, function=function, around=model.choose(languages)[0])
         return await asyncio.wrap_future(model.line.call(function))
 
     @contextlib.contextmanager
@@ -280,7 +280,7 @@ class Service:
                 split_texts,
                 request.texts,
                 source,
-                model.longest,
+                longest_source(run),
                 (run.sentence_share.single or None) if request.split is None else request.split,
                 tags,
             )
@@ -343,7 +343,7 @@ class Service:
         scored = await self.call_in_parts(model, score_tokens, sources=given, targets=written)
         log_probs = {pair: visible(pair, each.tokens) for pair, each in zip(pairs, scored, strict=True)}
         return [
-            [replace_scores(output, log_probs.get((i, j), ())) for j, output in enumerate(each)]
+            [dataclasses.replace(output, token_log_probs=log_probs.get((i, j), ())) for j, output in enumerate(each)]
             for i, each in enumerate(translations)
         ]
 
