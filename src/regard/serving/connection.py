@@ -50,7 +50,7 @@ class Listener:
 
     def __init__(self, sockets: Sequence[socket.socket], most: int, connections: set[Any]):
         self.sockets, self.most, self.connections = sockets, most, connections
-        self.idle: dict[Connection, float] = {}  # since when, the longest first
+        self.idle: dict[Connection, float] = {}  # since when; who enters it leaves it with the next request
         self.reported: dict[str, float] = {}
         self.tasks: list[asyncio.Task[None]] = []
 
@@ -80,11 +80,8 @@ class Listener:
         while len(self.connections) >= self.most:
             if not self.close_idle():
                 self.report(f"all {self.most:,} connections are in use; new ones wait (connections in serve.toml)")
-            await asyncio.sleep(0 if self.has_closing() else PAUSE)
-
-    def has_closing(self) -> bool:
-        """Return whether a connection is about to leave."""
-        return any(each.transport.is_closing() and not each.is_flushing for each in self.connections)
+            leaving = any(each.transport.is_closing() and not each.is_flushing for each in self.connections)
+            await asyncio.sleep(0 if leaving else PAUSE)
 
     async def pause_after(self, error: OSError) -> None:
         """Take no connection for a moment, where there is no descriptor for one."""
@@ -115,14 +112,6 @@ class Listener:
         if now - self.reported.get(kind, -REPORT) >= REPORT:
             self.reported[kind] = now
             log.warning("%s", message)
-
-    def enter(self, connection: "Connection") -> None:
-        """Note that a connection is idle from now on."""
-        self.idle[connection] = time.monotonic()
-
-    def leave(self, connection: "Connection") -> None:
-        """Note that a connection is idle no more."""
-        self.idle.pop(connection, None)
 
     # ---- what uvicorn asks of a server
 
@@ -209,12 +198,12 @@ class Connection(HttpToolsProtocol):
     def connection_made(self, transport: Any) -> None:
         """Wait for the first request, not for ever."""
         super().connection_made(transport)
-        self.listener.enter(self)
+        self.listener.idle[self] = time.monotonic()
         self.set_timer(self.seconds)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Let everything go."""
-        self.listener.leave(self)
+        self.listener.idle.pop(self, None)
         self.stopped = True
         self.cancel_timer()
         if self.write_timer is not None:
@@ -279,7 +268,7 @@ class Connection(HttpToolsProtocol):
         """Begin a request: its time counts from here."""
         self._unset_keepalive_if_required()
         self.cancel_timer()
-        self.listener.leave(self)
+        self.listener.idle.pop(self, None)
         self.phase, self.begun = HEAD, self.loop.time()
         self.size = self.lines = self.raw = self.payload = self.chunks = 0
         super().on_message_begin()
@@ -409,18 +398,17 @@ class Connection(HttpToolsProtocol):
     def on_response_complete(self) -> None:
         """Go on with the next request, or wait for one."""
         super().on_response_complete()
-        if self.transport.is_closing():
-            self.watch_writing()
-            return
         self.watch_writing()
+        if self.transport.is_closing():
+            return
         if self.is_answered and self.phase == IDLE:
-            self.listener.enter(self)
+            self.listener.idle[self] = time.monotonic()
         elif self.is_answered:  # the next request is being read, or the rest of this one
             self._unset_keepalive_if_required()
 
     def wait_for_next(self) -> None:
         """Wait for the next request, for as long as connections are kept."""
-        self.listener.enter(self)
+        self.listener.idle[self] = time.monotonic()
         if self.timeout_keep_alive_task is None:
             self.timeout_keep_alive_task = self.loop.call_later(
                 self.timeout_keep_alive, self.timeout_keep_alive_handler

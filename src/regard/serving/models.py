@@ -64,7 +64,7 @@ class ServedModel:
             self.opened = opened or self.workers[0].opened
             self.card = self.describe(self.run)
         except BaseException:
-            self.close()
+            self.line.close()
             raise
 
     def open_here(self) -> Run:
@@ -137,10 +137,6 @@ class ServedModel:
         """Answer everything that waits, if that was the last worker."""
         if not any(worker.ready for worker in self.workers):
             self.line.fail(WorkerError(STOPPED))
-
-    def close(self) -> None:
-        """End the workers, once they have nothing left to do."""
-        self.line.close()
 
     def end_processes(self, seconds: float) -> None:
         """Wait for the ends of its processes, and kill those that are busy then: nobody waits for them any more."""

@@ -5,12 +5,12 @@ sent, so that the line, the places and the limits are those of this process, and
 threads work for it: one sends, one takes what comes back, so that neither side can keep the other from going on.
 
 The process is started with the number of a socket that is open in both. The first message is a `Plan`, and is answered
-with `Ready` or an error. From then on every message in is an `Order`, every message out a `Report`: what came of one
+with what an engine has room for (what jobs of short requests, and of long ones, may cost together) and has captured, or
+with an error. From then on every message in is an `Order`, every message out a `Report`: what came of one
 turn of the engine. The process ends when it is told to, or the other end is closed.
 """
 
 import contextlib
-import functools
 import json
 import logging
 import os
@@ -62,14 +62,6 @@ class Plan:
     threads: int  # for computing on a CPU
     log_level: int
     parent: int  # the process that started it
-
-
-@dataclass(frozen=True)
-class Ready:
-    """What the other side has to know of an engine that is warm."""
-
-    budgets: dict[bool, int]  # what jobs of short requests, and of long ones, may cost together
-    captures: int
 
 
 class Order(NamedTuple):
@@ -130,8 +122,7 @@ class ProcessWorker(WorkerThread):
             ready = connection.recv()
             if isinstance(ready, Exception):
                 raise ready
-            assert isinstance(ready, Ready)
-            self.budgets, self.captures = ready.budgets, ready.captures
+            self.budgets, self.captures = ready
             name = f"{self.name} reports"
             listener = threading.Thread(target=self.listen, args=(connection,), name=name, daemon=True)
             listener.start()
@@ -383,7 +374,7 @@ class EngineProcess:
             self.engine.add(jobs)
         if order.call is None:
             return None
-        outcome = call_with(self.run, functools.partial(load_and_call, order.call))
+        outcome = call_with(self.run, lambda run, call=order.call: ForkingPickler.loads(call)(run))
         return outcome if outcome.error is None else outcome._replace(error=portable(outcome.error))
 
     def list_updates(self, updates: Sequence[tuple[Job, Any]]) -> tuple[list[Any], list[Any]]:
@@ -396,11 +387,6 @@ class EngineProcess:
                 error = isinstance(outcome, Exception)
                 ended.append((job.number, job.begun, portable(outcome) if error else list(map(tuple, outcome.outputs))))
         return ended, written
-
-
-def load_and_call(function: bytes, run: Run) -> Any:
-    """Call a function that was pickled."""
-    return ForkingPickler.loads(function)(run)
 
 
 def portable(error: Exception) -> Exception:
@@ -439,7 +425,7 @@ def serve(connection: Connection, plan: Plan) -> None:
         with open_engine(run, plan.settings) as engine:
             settle_memory()
             budgets = {bulk: engine.room(bulk) for bulk in (False, True)}
-            connection.send(Ready(budgets, engine.captures))
+            connection.send((budgets, engine.captures))
             EngineProcess(connection, run, engine).work()
     except (EOFError, ConnectionError):  # nobody is there any more
         return

@@ -226,11 +226,15 @@ def check_text(name: str, value: Any) -> str:
     return value
 
 
+def limits_of(settings: ServeSettings) -> dict[str, int]:
+    """Return the largest values that a server allows of options of the search."""
+    most = settings.output_tokens
+    return {"beam": settings.beam, "nbest": settings.beam, "longest": most, "shortest": most}
+
+
 def check_options(options: Options, settings: ServeSettings) -> None:
     """Refuse what this server does not allow, though a search could do it."""
-    most = {"beam": settings.beam, "nbest": settings.beam}
-    most |= {"longest": settings.output_tokens, "shortest": settings.output_tokens}
-    for name, limit in most.items():
+    for name, limit in limits_of(settings).items():
         value = getattr(options, name)
         if value is not None and value > limit:
             raise InvalidValueError(f"{name}: {value:,} given, expected at most {limit:,} on this server", name)
@@ -266,10 +270,8 @@ def property_of(name: str, hint: Any, each: dataclasses.Field, settings: ServeSe
     for key, word in (("least", "minimum"), ("most", "maximum"), ("above", "exclusiveMinimum")):
         if key in each.metadata:
             schema[word] = each.metadata[key]
-    limit = {"beam": settings.beam, "nbest": settings.beam, "longest": settings.output_tokens}
-    limit |= {"shortest": settings.output_tokens}
-    if name in limit:
-        schema["maximum"] = min(limit[name], schema.get("maximum", limit[name]))
+    if (limit := limits_of(settings).get(name)) is not None:
+        schema["maximum"] = min(limit, schema.get("maximum", limit))
     if name == "text":
         schema |= {"minLength": 1, "maxLength": settings.characters}
     if name in EXAMPLES:

@@ -101,12 +101,12 @@ class Service:
             users &= self.under_way
             if not users:
                 del self.replaced[model]
-                model.close()
+                model.line.close()
 
     def close(self) -> None:
         """End all workers."""
         for model in (*self.models.values(), *self.replaced):
-            model.close()
+            model.line.close()
 
     def end_processes(self, seconds: float) -> None:
         """Wait for the ends of all processes of workers."""

@@ -26,7 +26,7 @@ from regard.serving.service import Service
 
 LinkedText = tuple[str, Sequence[Link]]
 TIMES = re.compile(r"^[ \t]*\d+:\d\d:\d\d[,.]\d{1,3}[ \t]*-->[ \t]*\d+:\d\d:\d\d[,.]\d{1,3}.*$")
-PLACE = re.compile(r"(?:\{\\[^{}]*\})*")
+PLACE = re.compile(r"(?:\{\\[^{}]*\})*(?:[-–—]\s*)?")  # where a cue is shown, and that another speaks
 WORD = re.compile(r"(?:<[^<>]*>|\S)+")  # a tag's spaces end no word
 FILES = 100  # that are held, at most
 BYTES = 64 * 2**20  # of all of them
@@ -126,12 +126,7 @@ def parse_srt(text: str) -> Subtitles:
             for lines in [[line] for line in cue] if separate else [cue]:
                 joined = " ".join(line.strip() for line in lines)
                 before = PLACE.match(joined)[0]  # type: ignore[index]
-                document = parse_html(joined[len(before) :])
-                dashed = re.match(r"[-–—]\s*", joined[len(before) :])
-                if dashed:
-                    before += dashed[0]
-                    document = parse_html(joined[len(before) :])
-                parts.append(CueText(before, document, len(lines)))
+                parts.append(CueText(before, parse_html(joined[len(before) :]), len(lines)))
 
     for line in text.replace("\r\n", "\n").replace("\r", "\n").split("\n"):
         if TIMES.match(line):
