@@ -485,7 +485,10 @@ def open_exported(
             model.limit = int(manifest["facts"]["positions"])
         model.origin = str(run or folder)
         alignment = AlignmentSettings.read(folder / alignment_settings.FILE, first_model(model).cross_attentions)
-        translator = make_translator(folder, device, compute)
+        kind, _, index = device.partition(":")
+        threads = torch.get_num_threads() if kind == "cpu" else 0  # as many as torch would take
+        limits = {"inter_threads": 1, "intra_threads": threads, "device_index": int(index or 0)}
+        translator = library().Translator(str(folder), kind, compute_type=compute, **limits)
         engine = CTranslate2Engine(translator, tokenizers, model.eval(), alignment, torch.device(device))
         return ExportedRun(run or folder, manifest, engine, warn)
 
@@ -497,14 +500,6 @@ def open_ctranslate2(folder: Path, run: Run | None = None) -> Opened:
     engine = open_exported(folder, quantize=compute).engine
     versions = {"ctranslate2": library().__version__, "compute": engine.translator.compute_type}
     return Opened(engine, kept == "float32", versions)
-
-
-def make_translator(folder: Path, device: str, compute: str) -> Any:
-    """Open a folder with CTranslate2; on a CPU with as many threads as torch would take."""
-    kind, _, index = device.partition(":")
-    threads = torch.get_num_threads() if kind == "cpu" else 0
-    options = {"compute_type": compute, "inter_threads": 1, "intra_threads": threads, "device_index": int(index or 0)}
-    return library().Translator(str(folder), kind, **options)
 
 
 def check_quantize(quantize: str | None, device: str) -> None:

@@ -11,7 +11,6 @@ choose them). What else differs from Regard:
 - Norms stand before each layer and after the last, positions are fairseq's, and the last layer has no bias.
 """
 
-import copy
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -23,7 +22,7 @@ from torch import Tensor
 
 from regard.attention import FIRST
 from regard.config import show_value
-from regard.data import END, PAD, START, UNKNOWN, Tokenizer, Tokenizers, language_pieces, open_tokenizer, special_pieces
+from regard.data import END, PAD, START, UNKNOWN, Tokenizer, Tokenizers, language_pieces, special_pieces
 from regard.errors import ArgumentError, ConfigError, DataError
 from regard.interop import stacks
 from regard.interop.formats import Imported, read_table
@@ -33,6 +32,7 @@ from regard.interop.numbering import (
     MADE_UP,
     MODEL,
     THEIR_START,
+    add_pieces,
     m2m100_rows,
     m2m100_tokenizers,
     nllb_rows,
@@ -109,12 +109,9 @@ def read_vocabulary(folder: Path) -> tuple[Tokenizers, dict[str, int]]:
         tokenizers, table = nllb_tokenizers(folder), nllb_rows(folder)
     else:
         raise DataError(f"{folder / VOCABULARIES[1]}: missing, expected the vocabulary of M2M-100 or NLLB")
-    content = copy.deepcopy(tokenizers.source.content)
     own = set(tokenizers.source.names)
-    for piece in [THEIR_START, *(piece for piece in table if piece not in own)]:
-        number = tokenizers.source.size + len(content["added_tokens"]) - len(tokenizers.source.content["added_tokens"])
-        content["added_tokens"].append(special_pieces.describe(number, piece, special=True))
-    return round_up(Tokenizers(open_tokenizer(content, str(folder))), str(folder)), table
+    others = [THEIR_START, *(piece for piece in table if piece not in own)]
+    return round_up(Tokenizers(add_pieces(tokenizers.source, others, str(folder))), str(folder)), table
 
 
 def rows_of(tokenizer: Tokenizer, table: Mapping[str, int]) -> list[int | None]:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.config import show_value
-from regard.data import MARK, Tokenizers, open_tokenizer, read, special_pieces, tokenizer_checks
+from regard.data import MARK, Tokenizer, Tokenizers, open_tokenizer, read, special_pieces, tokenizer_checks
 from regard.errors import DataError
 from regard.interop.sentencepiece import convert, is_code, read_model
 from regard.io import reading
@@ -116,14 +116,16 @@ def round_up(tokenizers: Tokenizers, place: str) -> Tokenizers:
     """
     sides = []
     for side in dict.fromkeys((tokenizers.source, tokenizers.target)):
-        content = copy.deepcopy(side.content)
-        content.setdefault("added_tokens", [])
-        for number in range(side.size, -(-side.size // special_pieces.MULTIPLE) * special_pieces.MULTIPLE):
-            content["added_tokens"].append(
-                special_pieces.describe(number, special_pieces.FILLER.format(number), special=True)
-            )
-        sides.append(open_tokenizer(content, place))
+        size = -(-side.size // special_pieces.MULTIPLE) * special_pieces.MULTIPLE
+        sides.append(add_pieces(side, map(special_pieces.FILLER.format, range(side.size, size)), place))
     return Tokenizers(*sides)
+
+
+def add_pieces(tokenizer: Tokenizer, pieces: Iterable[str], place: str) -> Tokenizer:
+    """Add special pieces behind all others of a tokenizer."""
+    content = copy.deepcopy(tokenizer.content)
+    added = [special_pieces.describe(i, piece, special=True) for i, piece in enumerate(pieces, tokenizer.size)]
+    return open_tokenizer({**content, "added_tokens": [*content.get("added_tokens", []), *added]}, place)
 
 
 def m2m100_rows(folder: Path) -> dict[str, int]:

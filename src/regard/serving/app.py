@@ -99,20 +99,10 @@ def make_app(service: Service) -> Guard | CORSMiddleware:
         if is_form(request):
             table, files = await read_upload(request, service)
             parsed, _ = requests.parse_request(requests.CaptionRequest, table, settings)
-            model = service.pick(parsed.model, "classify")
-            if model.run.settings.data.reads != "pictures":
-                raise requests.InvalidValueError(f"{model.name}: reads texts, expected JSON with texts", "texts")
-
-            async def label() -> dict[str, Any]:
-                return await service.classify(model.name, await service.decode(model, files))
-
-            return await finish(service, request, label())
+            return await finish(service, request, service.classify(parsed.model, files=files))
         parsed, _, _ = await read(request, requests.ClassifyRequest)
         require_texts(parsed.texts)
-        model = service.pick(parsed.model, "classify")
-        if model.run.settings.data.reads == "pictures":
-            raise requests.InvalidValueError(f"{model.name}: reads pictures, expected them uploaded", "texts")
-        return await finish(service, request, service.classify(model.name, parsed.texts))
+        return await finish(service, request, service.classify(parsed.model, parsed.texts))
 
     @app.post("/v1/caption", **describe_route("caption", requests.CaptionRequest, settings), dependencies=forms)
     async def caption(request: Request) -> Response:
@@ -121,12 +111,7 @@ def make_app(service: Service) -> Guard | CORSMiddleware:
             raise requests.ApiError(415, "wrong_type", message, "Content-Type")
         table, files = await read_upload(request, service)
         parsed, options = requests.parse_request(requests.CaptionRequest, table, settings)
-        model = service.pick(parsed.model, "caption")
-
-        async def write() -> dict[str, Any]:
-            return await service.caption(model.name, await service.decode(model, files), options)
-
-        return await finish(service, request, write())
+        return await finish(service, request, service.caption(parsed.model, files, options))
 
     @app.get("/v1/models", **describe_route("models", None, settings))
     async def models() -> Response:

@@ -41,6 +41,7 @@ from regard.tasks import Classified, Translation, language_model, to_translation
 SENTENCE = 150  # characters of one, about
 MANY = 64  # sentences whose texts are split or written in a thread: fewer take less than to hand them over and back
 PAIRS = 16  # pairs that are scored or aligned between two steps of searches
+File = tuple[str, Any]  # what an uploaded picture is called in a message, and what it is read from
 T = TypeVar("T")
 
 
@@ -416,9 +417,16 @@ class Service:
         results = [{"alignment": [list(link) for link in each]} for each in links]
         return {"model": model.name, "results": add_unknown(results, await self.list_unknown(model, texts))}
 
-    async def classify(self, name: str | None, items: Sequence[Any]) -> dict[str, Any]:
-        """Label documents, or pictures as they were decoded."""
+    async def classify(self, name: str | None, items: Sequence[Any] = (), files: Sequence[File] = ()) -> dict[str, Any]:
+        """Label documents, or uploaded pictures."""
         model = self.pick(name, "classify")
+        pictures = model.run.settings.data.reads == "pictures"
+        if files and not pictures:
+            raise InvalidValueError(f"{model.name}: reads texts, expected JSON with texts", "texts")
+        if pictures and not files:
+            raise InvalidValueError(f"{model.name}: reads pictures, expected them uploaded", "texts")
+        if files:
+            items = await self.decode(model, files)
         self.admit(model, 1)
         labels: list[Classified | None] = await self.call_in_parts(model, Run.classify, items=items)
         results = [
@@ -427,14 +435,14 @@ class Service:
             else {"label": each.label, "probability": each.probability, "probabilities": each.probabilities}
             for each in labels
         ]
-        if model.run.settings.data.reads != "pictures":
+        if not pictures:
             results = add_unknown(results, await self.list_unknown(model, items))
         return {"model": model.name, "results": results}
 
-    async def caption(self, name: str | None, pictures: Sequence[np.ndarray], options: Options) -> dict[str, Any]:
-        """Caption pictures as they were decoded."""
+    async def caption(self, name: str | None, files: Sequence[File], options: Options) -> dict[str, Any]:
+        """Caption uploaded pictures."""
         model = self.pick(name, "caption")
-        results = await self.search(model, [Job(pixels, options) for pixels in pictures])
+        results = await self.search(model, [Job(pixels, options) for pixels in await self.decode(model, files)])
         target = model.run.tokenizers.target
         answers = [[to_translation(output, target) for output in result.outputs] for result in results]
         return {
@@ -442,7 +450,8 @@ class Service:
             "results": [{"text": each[0].text, "outputs": [as_table(one) for one in each]} for each in answers],
         }
 
-    async def decode(self, model: ServedModel, files: Sequence[tuple[str, Any]]) -> list[np.ndarray]:
+    @staticmethod
+    async def decode(model: ServedModel, files: Sequence[File]) -> list[np.ndarray]:
         """Decode uploaded pictures, in a thread."""
         data = model.run.settings.data
         return await asyncio.to_thread(lambda: [picture_batches.decode_for(data, file, name) for name, file in files])
@@ -460,7 +469,7 @@ class Service:
         return await self.collect(model, text, target, table, request.languages)
 
     async def look_at_picture(
-        self, request: requests.LookRequest, files: Sequence[tuple[str, Any]], table: Mapping[str, Any]
+        self, request: requests.LookRequest, files: Sequence[File], table: Mapping[str, Any]
     ) -> dict[str, Any]:
         """Look into a model with an uploaded picture: the data that a page of `regard look` draws from."""
         if len(files) > 1:

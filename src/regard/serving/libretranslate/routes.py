@@ -26,7 +26,6 @@ from regard.serving.settings import ServeSettings
 
 Finish = Callable[[Service, Request, Coroutine[Any, Any, Any]], Awaitable[Response]]
 FORM_FIELDS = 100  # of a form, at most
-LANGUAGE = {"type": "string", "minLength": 1}
 WORDS = RouteWords.read("regard.serving.libretranslate")
 FIELDS = {  # of routes that take some
     "translate": ("q", "source", "target", "format", "alternatives"),
@@ -322,14 +321,9 @@ def schema_of_body(name: str, settings: ServeSettings, many: bool) -> dict[str, 
     texts = {"type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": settings.texts}
     question = {"anyOf": [text, texts]} if many else text
     schemas = {
-        "api_key": {"type": "string", "description": "API key, if the server asks for one and no header has it"},
-        "file": {"type": "string", "format": "binary"},
+        **WORDS.schemas,
         "q": {**question, "description": "text to translate" + " or several" * many},
-        "source": {**LANGUAGE, "description": "language of the text, or auto"},
-        "target": {**LANGUAGE, "description": "language to translate into"},
-        "format": {"type": "string", "enum": ["text", "html"], "default": "text"},
         "alternatives": {"type": "integer", "minimum": 0, "maximum": settings.beam - 1, "default": 0},
-        "s": {"type": "string", "description": "the better translation"},
     }
     properties = {each: schemas[each] for each in ("api_key", *FIELDS[name])}
     required = [each for each in properties if each in ("file", "q", "source", "target")]
