@@ -244,7 +244,7 @@ class SpecificationReader:
             raise DataError(f"{self.path}: its activation is {name}, expected {', '.join(ACTIVATIONS.values())}")
         if size % heads:
             raise DataError(f"{self.path}: its width is {size}, which {heads} heads do not divide")
-        table = {"size": size, "heads": heads, "layers": layers[0], "hidden": hidden}
+        table: dict[str, Any] = {"size": size, "heads": heads, "layers": layers[0], "hidden": hidden}
         table |= {} if layers[1] == layers[0] else {"decoder_layers": layers[1]}
         table |= {"activation": ACTIVATIONS[activation], "norm": "pre" if pre else "post"}
         return {**table, "scale_embeddings": self.scales_embeddings(size)}

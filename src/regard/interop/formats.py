@@ -151,7 +151,7 @@ register(
         "OPUS-MT models, and others of Marian, as Transformers stores them",
         reader="regard.interop.marian.read_marian",
         writer="regard.interop.marian.write_marian",
-        opener="regard.interop.export.open_marian",
+        opener="regard.interop.marian.open_marian",
         recognise=lambda folder: model_type(folder) == "marian",
     )
 )
@@ -161,7 +161,7 @@ register(
         "M2M-100 and NLLB, as Transformers stores them",
         reader="regard.interop.m2m100.read_m2m100",
         writer="regard.interop.m2m100.write_m2m100",
-        opener="regard.interop.export.open_m2m100",
+        opener="regard.interop.m2m100.open_m2m100",
         recognise=lambda folder: model_type(folder) == "m2m_100",
     )
 )

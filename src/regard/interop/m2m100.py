@@ -25,6 +25,7 @@ from regard.config import show_value
 from regard.data import END, PAD, START, UNKNOWN, Tokenizer, Tokenizers, language_pieces, special_pieces
 from regard.errors import ArgumentError, ConfigError, DataError
 from regard.interop import stacks
+from regard.interop.export import Opened, reopen
 from regard.interop.formats import Imported, read_table
 from regard.interop.importing import recorded_values
 from regard.interop.numbering import (
@@ -38,6 +39,7 @@ from regard.interop.numbering import (
     nllb_rows,
     nllb_tokenizers,
     round_up,
+    written_rows,
 )
 from regard.interop.sentencepiece import FIRST as FIRST_PIECES
 from regard.interop.sentencepiece import list_pieces, write_model
@@ -99,6 +101,11 @@ def read_rows(folder: Path, tokenizers: Tokenizers, table: Mapping[str, int]) ->
     if (first := table["<pad>"] + 1) != FIRST["fairseq"]:  # positions are counted from behind the padding
         settings["model"]["first_position"] = first
     return Imported(settings, tokenizers, own, (path, *read))
+
+
+def open_m2m100(folder: Path, run: Run) -> Opened:
+    """Open a folder that was written from a run."""
+    return reopen(folder, run, "m2m_100", lambda place, tokenizers: read_rows(place, tokenizers, written_rows(place)))
 
 
 def read_vocabulary(folder: Path) -> tuple[Tokenizers, dict[str, int]]:

@@ -41,6 +41,7 @@ from regard.data import (
 )
 from regard.errors import ArgumentError, DataError
 from regard.interop import stacks
+from regard.interop.export import Opened, reopen
 from regard.interop.formats import Imported, read_table
 from regard.interop.importing import imported_part, recorded_values
 from regard.interop.numbering import MADE_UP, THEIR_START, listed_pieces, marian_rows, marian_tokenizers, round_up
@@ -135,12 +136,17 @@ def read_rows(folder: Path, tokenizers: Tokenizers, rows: Mapping[str, int] | No
     form = {"sines": "halves", "tied": tied}
     table = stacks.describe(config, sizes, path, longest=512, scaled=False, tokenizer=tokenizer, **form)
     said_of_texts = read_table(settings[0]) if settings else {}
-    pair = [said_of_texts.get(key) for key in ("source_lang", "target_lang")]
-    if all(isinstance(each, str) for each in pair) and data_settings.LANGUAGES.fullmatch("-".join(pair)):
-        table["data"]["languages"] = "-".join(pair)
+    source, target = (said_of_texts.get(key) for key in ("source_lang", "target_lang"))
+    if isinstance(source, str) and isinstance(target, str) and data_settings.LANGUAGES.fullmatch(f"{source}-{target}"):
+        table["data"]["languages"] = f"{source}-{target}"
     there = [name if (folder / name).is_file() else TOKENIZER for name in dict.fromkeys(files)]
     vocabulary_files = (folder / name for name in there)
     return Imported(table, tokenizers, weights, (path, *vocabulary_files, *settings, *read))
+
+
+def open_marian(folder: Path, run: Run) -> Opened:
+    """Open a folder that was written from a run."""
+    return reopen(folder, run, "marian", read_rows)
 
 
 def check_config(config: Mapping[str, Any], path: Path) -> str:

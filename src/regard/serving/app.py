@@ -47,24 +47,30 @@ def make_app(service: Service) -> Guard | CORSMiddleware:
     async def leave(request: Request, error: ClientDisconnect) -> Response:  # while its body was read
         return Response(status_code=GONE)
 
-    async def read(request: Request, cls: type) -> tuple[Any, Options, dict[str, Any]]:
-        table = requests.read_json(await request.body())
+    async def read(request: Request, cls: type, form: type | None = None) -> tuple[Any, Options, dict[str, Any], Any]:
+        """The fields of a request, the options of its search, those it names, and the pictures where it is a form."""
         parsed: Any
-        parsed, options = requests.parse_request(cls, table, settings)
-        if settings.log_texts:
-            requests.log_texts(request.url.path, table)
-        return parsed, options, options_given(table, options)
+        if form is not None and is_form(request):
+            table, files = await read_upload(request, service)
+            parsed, options = requests.parse_request(form, table, settings)
+        else:
+            table, files = requests.read_json(await request.body()), []
+            parsed, options = requests.parse_request(cls, table, settings)
+            if settings.log_texts:
+                requests.log_texts(request.url.path, table)
+        # The options that it does not name have a task's own defaults.
+        return parsed, options, {name: getattr(options, name) for name in table if hasattr(Options, name)}, files
 
     @app.post("/v1/translate", **describe_route("translate", requests.TranslateRequest, settings))
     async def translate(request: Request) -> Response:
-        parsed, options, _ = await read(request, requests.TranslateRequest)
+        parsed, options, _, _ = await read(request, requests.TranslateRequest)
         if parsed.stream:
             return await stream(service, service.translate_stream(parsed, options))
         return await finish(service, request, service.translate(parsed, options))
 
     @app.post("/v1/sample", **describe_route("sample", requests.SampleRequest, settings))
     async def sample(request: Request) -> Response:
-        parsed, _, given = await read(request, requests.SampleRequest)
+        parsed, _, given, _ = await read(request, requests.SampleRequest)
         if parsed.count > settings.texts:
             message = f"count: {parsed.count:,} given, expected at most {settings.texts:,} on this server"
             raise requests.InvalidValueError(message, "count")
@@ -74,33 +80,27 @@ def make_app(service: Service) -> Guard | CORSMiddleware:
 
     @app.post("/v1/score", **describe_route("score", requests.ScoreRequest, settings))
     async def score(request: Request) -> Response:
-        parsed, _, _ = await read(request, requests.ScoreRequest)
+        parsed, _, _, _ = await read(request, requests.ScoreRequest)
         require_texts(parsed.texts)
         return await finish(service, request, service.score(parsed))
 
     @app.post("/v1/align", **describe_route("align", requests.AlignRequest, settings))
     async def align(request: Request) -> Response:
-        parsed, _, _ = await read(request, requests.AlignRequest)
+        parsed, _, _, _ = await read(request, requests.AlignRequest)
         require_texts(parsed.texts)
         return await finish(service, request, service.align(parsed))
 
     @app.post("/v1/look", **describe_route("look", requests.LookRequest, settings), dependencies=forms)
     async def look(request: Request) -> Response:
-        if is_form(request):
-            table, files = await read_upload(request, service)
-            parsed, options = requests.parse_request(requests.LookRequest, table, settings)
-            given = options_given(table, options)
-            return await finish(service, request, service.look_at_picture(parsed, files, given))
-        parsed, _, given = await read(request, requests.LookRequest)
-        return await finish(service, request, service.look(parsed, given))
+        parsed, _, given, files = await read(request, requests.LookRequest, requests.LookRequest)
+        work = service.look_at_picture(parsed, files, given) if files else service.look(parsed, given)
+        return await finish(service, request, work)
 
     @app.post("/v1/classify", **describe_route("classify", requests.ClassifyRequest, settings), dependencies=forms)
     async def classify(request: Request) -> Response:
-        if is_form(request):
-            table, files = await read_upload(request, service)
-            parsed, _ = requests.parse_request(requests.CaptionRequest, table, settings)
+        parsed, _, _, files = await read(request, requests.ClassifyRequest, requests.CaptionRequest)
+        if files:
             return await finish(service, request, service.classify(parsed.model, files=files))
-        parsed, _, _ = await read(request, requests.ClassifyRequest)
         require_texts(parsed.texts)
         return await finish(service, request, service.classify(parsed.model, parsed.texts))
 
@@ -109,8 +109,7 @@ def make_app(service: Service) -> Guard | CORSMiddleware:
         if not is_form(request):
             message = "Content-Type: expected multipart/form-data with a part named pictures for each picture"
             raise requests.ApiError(415, "wrong_type", message, "Content-Type")
-        table, files = await read_upload(request, service)
-        parsed, options = requests.parse_request(requests.CaptionRequest, table, settings)
+        parsed, options, _, files = await read(request, requests.CaptionRequest, requests.CaptionRequest)
         return await finish(service, request, service.caption(parsed.model, files, options))
 
     @app.get("/v1/models", **describe_route("models", None, settings))
@@ -172,11 +171,6 @@ async def close_form(request: Request) -> AsyncIterator[None]:
 def is_form(request: Request) -> bool:
     """Return whether a request is a form with pictures, and not JSON."""
     return request.headers.get("content-type", "").lower().startswith("multipart/")
-
-
-def options_given(table: dict[str, Any], options: Options) -> dict[str, Any]:
-    """The options of the search that a request names; the others have a task's own defaults."""
-    return {name: getattr(options, name) for name in table if hasattr(Options, name)}
 
 
 def require_texts(texts: tuple[str, ...]) -> None:

@@ -97,8 +97,7 @@ class ProcessWorker(WorkerThread):
         self.over = False  # nothing comes back any more
         self.closing = False  # and it was told to end
         self.last = 0  # number
-        self.numbers: dict[Job, int] = {}  # of jobs that were sent and have not come back
-        self.jobs: dict[int, Job] = {}
+        self.jobs: dict[int, Job] = {}  # by their numbers, those that were sent and have not come back
         self.budgets, self.costs = {False: 0, True: 0}, {False: 0, True: 0}
         self.future: Future | None = None  # of the call that was sent
 
@@ -209,7 +208,6 @@ class ProcessWorker(WorkerThread):
                     (number, job.source, job.options, job.prefix, id(job.request), bulk, job.streams, job.added)
                 )
                 self.jobs[number] = job
-                self.numbers[job] = number
                 self.costs[bulk] += job.cost
             self.last += len(jobs)
             lost = self.remove_all() if self.over else []
@@ -221,10 +219,8 @@ class ProcessWorker(WorkerThread):
         if not self.line.cancelled:
             return []
         with self.lock:
-            own = list(self.numbers)
-        jobs = self.line.take_cancelled(own)
-        with self.lock:
-            return [self.numbers[job] for job in jobs if job in self.numbers]
+            own = {job: number for number, job in self.jobs.items()}
+        return [own[job] for job in self.line.take_cancelled(own)]
 
     def take_call(self) -> bytes | None:
         """The next call, unless another one is under way; one that cannot be sent is answered with why."""
@@ -312,7 +308,6 @@ class ProcessWorker(WorkerThread):
         """Count a job no more; for whoever has the lock."""
         job = self.jobs.pop(number, None)
         if job is not None:
-            del self.numbers[job]
             self.costs[job.bulk] -= job.cost
         return job
 
@@ -372,9 +367,10 @@ class EngineProcess:
             ]
             self.jobs.update((job.number, job) for job in jobs)
             self.engine.add(jobs)
-        if order.call is None:
+        call = order.call
+        if call is None:
             return None
-        outcome = call_with(self.run, lambda run, call=order.call: ForkingPickler.loads(call)(run))
+        outcome = call_with(self.run, lambda run: ForkingPickler.loads(call)(run))
         return outcome if outcome.error is None else outcome._replace(error=portable(outcome.error))
 
     def list_updates(self, updates: Sequence[tuple[Job, Any]]) -> tuple[list[Any], list[Any]]:
