@@ -75,7 +75,7 @@ def read_rows(folder: Path, tokenizers: Tokenizers, table: Mapping[str, int]) ->
     sizes = stacks.read_sizes({"activation_function": "relu", **config}, "pre", path)
     if not stacks.flag(config, "tie_word_embeddings", True, path):
         raise DataError(f"{path}: tie_word_embeddings is false, expected true")
-    copied = has_their_start(tokenizers.target)
+    copied = their_start(tokenizers.target) is not None
     for key, piece in {**NUMBERS, "decoder_start_token_id": "</s>" if copied else "<s>"}.items():
         if config.get(key) != table.get(piece):
             value = show_value(config.get(key))
@@ -124,22 +124,15 @@ def read_vocabulary(folder: Path) -> tuple[Tokenizers, dict[str, int]]:
 def rows_of(tokenizer: Tokenizer, table: Mapping[str, int]) -> list[int | None]:
     """Return their row of each id; START begins with </s>, where their <s> is a piece of its own."""
     rows: list[int | None] = [table.get(tokenizer.names[i]) for i in range(tokenizer.size)]
-    if has_their_start(tokenizer):
-        rows[START] = table["</s>"]
-        rows[number_of(tokenizer, THEIR_START)] = table["<s>"]
+    if (own := their_start(tokenizer)) is not None:
+        rows[START], rows[own] = table["</s>"], table["<s>"]
     return rows
 
 
-def has_their_start(tokenizer: Tokenizer) -> bool:
-    """Return whether their <s> is a piece of its own, as in a run that was imported."""
-    return tokenizer.library.token_to_id(THEIR_START) is not None
-
-
-def number_of(tokenizer: Tokenizer, piece: str) -> int:
-    """Return the id of a piece that is there."""
-    number = tokenizer.library.token_to_id(piece)
-    assert number is not None
-    return int(number)
+def their_start(tokenizer: Tokenizer) -> int | None:
+    """Return the id of their <s>, where it is a piece of its own, as in a run that was imported."""
+    number: int | None = tokenizer.library.token_to_id(THEIR_START)
+    return number
 
 
 # ---- out
@@ -151,11 +144,11 @@ def write_m2m100(run: Run, folder: Path) -> None:
     if not isinstance(run.model, TransformerModel):
         raise ArgumentError(f"{run.folder}: a model of kind {run.settings.kind} given, but m2m100 has only transformer")
     config, tokenizer = run.model.config, run.tokenizers.target
-    copied = has_their_start(tokenizer)
+    own = their_start(tokenizer)
+    copied, first = own is not None, START if own is None else own
     expected = {"norm": ["pre"], "positions": ["sinusoidal"], "sines": ["fairseq"], "tied": ["all"]}
     stacks.check_exported(config, {**expected, "start_as_end": [False, True] if copied else [False]}, "m2m100")
     weights = {name: tensor.cpu().float() for name, tensor in run.model.state_dict().items()}
-    first = number_of(tokenizer, THEIR_START) if copied else START
     rest = [
         i
         for i in range(len(special_pieces.SPECIAL), tokenizer.size)

@@ -220,7 +220,9 @@ class Routes:
         if len(texts) > settings.texts:
             raise ProtocolError(400, f"Invalid request: {len(texts):,} texts exceed the limit of {settings.texts:,}")
         checked = [check_text(f"q[{number}]" if many else "q", text) for number, text in enumerate(texts)]
-        check_size(sum(map(len, checked)), settings.characters)
+        size, most = sum(map(len, checked)), settings.characters
+        if size > most:
+            raise ProtocolError(400, f"Invalid request: request ({size}) exceeds text limit ({most})")
         return checked, many
 
     def read_languages(self, fields: dict[str, Any]) -> tuple[str | None, str]:
@@ -290,12 +292,6 @@ def read_form(body: bytes) -> dict[str, Any]:
 def normalise_lines(text: str) -> str:
     """Write the ends of lines as a text does: a form has two characters for each."""
     return text.replace("\r\n", "\n")
-
-
-def check_size(characters: int, most: int) -> None:
-    """Refuse too many characters."""
-    if characters > most:
-        raise ProtocolError(400, f"Invalid request: request ({characters}) exceeds text limit ({most})")
 
 
 def describe_libretranslate(name: str, settings: ServeSettings) -> dict[str, Any]:
