@@ -93,8 +93,6 @@ def marian_tokenizers(folder: Path) -> Tokenizers:
     for name, file in (("source.spm", files[0]), ("target.spm", files[-1])):
         ids = marian_ids(folder, file)
         content = convert(folder / name, ids, tags=[piece for piece in ids if is_code(piece) or piece in added])
-        if THEIR_START in ids:
-            content["added_tokens"].append(special_pieces.describe(ids[THEIR_START], THEIR_START, special=True))
         if rows := special_rows(marian_rows(folder, file)):
             content["regard"][tokenizer_checks.ROWS] = rows
         sides.append(open_tokenizer(content, str(folder / name)))

@@ -16,7 +16,6 @@ by step, in turn with the rest. On a CPU everything is.
 import math
 import time
 from collections.abc import Iterable, Sequence
-from itertools import islice
 from typing import Any
 
 import torch
@@ -298,22 +297,17 @@ class BatchEngine:
         key = next(iter(self.waiting))
         line = self.waiting.pop(key)
         self.waiting[key] = line  # behind the others
-        batch = self.take_batch(line, BATCH[key[0]])
+        batch: list[Job] = []
+        left = BATCH[key[0]]
+        for job in line:  # one at least
+            left -= job.cost
+            if batch and left < 0:
+                break
+            batch.append(job)
         updates: list[Update] = list(zip(batch, self.search(batch, key[1]), strict=True))
         for job in batch:
             self.remove(job)
         return updates
-
-    @staticmethod
-    def take_batch(line: dict[Job, None], budget: int) -> list[Job]:
-        """Return the first jobs of a line, of so much cost together; one at least."""
-        count, cost = 0, 0
-        for job in line:
-            cost += job.cost
-            if count and cost > budget:
-                break
-            count += 1
-        return list(islice(line, count))
 
     def search(self, jobs: Sequence[Job], options: Options) -> Sequence[Outcome]:
         """Search for jobs together; where one of them is refused, each by itself."""
