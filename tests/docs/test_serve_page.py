@@ -278,7 +278,7 @@ def test_every_answer_has_the_fields_of_the_table(address):
 
 def test_every_code_is_in_the_table():
     source = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "src/regard/serving").glob("*.py"))
-    raised = set(re.findall(r"ApiError\(\s*(\d{3}), \"(\w+)\"", source))
+    raised = set(re.findall(r"(?:ApiError|super\(\).__init__)\(\s*(\d{3}), \"(\w+)\"", source))
     raised |= set(re.findall(r"self\.(?:stop|refuse)\((\d{3}), \"(\w+)\"", source))  # before there is a request
     raised |= set(re.findall(r"(\d{3}): \"(not_found|wrong_method)\"", source))
     head = "| status | code | what is wrong |"
