@@ -139,11 +139,6 @@ def write_texts(
     return answers
 
 
-def add_unknown(answers: Sequence[dict[str, Any]], unknown: Sequence[list[str]]) -> list[dict[str, Any]]:
-    """Add to the answer for each text those of its words that did not occur in training."""
-    return [{**answer, "unknown": words} for answer, words in zip(answers, unknown, strict=True)]
-
-
 def check_pairs(texts: Sequence[str], targets: Sequence[str]) -> None:
     """Refuse lists of other lengths."""
     if len(texts) != len(targets):

@@ -24,7 +24,6 @@ from regard.run import Run
 from regard.serving import requests
 from regard.serving.answers import (
     SplitText,
-    add_unknown,
     as_table,
     check_pairs,
     join_texts,
@@ -306,12 +305,11 @@ class Service:
         """Put the outputs of sentences together, with what was asked for beside them."""
         with self.stage("finish"):
             outputs = [result.outputs for result in results]
-            unknown = await self.list_unknown(model, request.texts)
             target = model.run_between(request.languages).tokenizers.target
             attended = request.alignment or request.replace_unknown or request.coverage
             if not (attended or request.scores):
                 answers = await self.apart(len(outputs), write_texts, texts, outputs, target, options)
-                return {"model": model.name, "results": add_unknown(answers, unknown)}
+                return await self.answer(model, answers, request.texts)
             if attended:
                 pieces = [piece for each in texts for piece in each.texts]
                 wanted = request.alignment, request.replace_unknown, request.alignment or request.coverage
@@ -323,11 +321,15 @@ class Service:
             if request.scores:
                 translations = await self.add_scores(model, sources, outputs, translations)
             answers = await self.apart(len(outputs), join_texts, texts, translations, options)
-        return {"model": model.name, "results": add_unknown(answers, unknown)}
+            return await self.answer(model, answers, request.texts)
 
-    async def list_unknown(self, model: ServedModel, texts: Sequence[str]) -> list[list[str]]:
-        """List the words of each text that did not occur in training."""
-        return await self.apart(sum(map(len, texts)) // SENTENCE, model.list_unknown, texts)
+    async def answer(
+        self, model: ServedModel, results: Sequence[dict[str, Any]], texts: Sequence[str]
+    ) -> dict[str, Any]:
+        """The answer for some texts: the result for each, with those of its words that did not occur in training."""
+        unknown = await self.apart(sum(map(len, texts)) // SENTENCE, model.list_unknown, texts)
+        results = [{**result, "unknown": words} for result, words in zip(results, unknown, strict=True)]
+        return {"model": model.name, "results": results}
 
     async def add_scores(
         self, model: ServedModel, sources: Any, outputs: Any, translations: list[list[Translation]]
@@ -404,7 +406,7 @@ class Service:
         given = {"sources": texts, "targets": targets} if targets else {"sources": texts}
         results = await self.call_in_parts(model, Run.score, request.languages, **given)
         scored = [{"log_prob": each.log_prob, "tokens": list(each.tokens)} for each in results]
-        return {"model": model.name, "results": add_unknown(scored, await self.list_unknown(model, texts))}
+        return await self.answer(model, scored, texts)
 
     async def align(self, request: requests.AlignRequest) -> dict[str, Any]:
         """Align the words of given translations."""
@@ -415,7 +417,7 @@ class Service:
         pairs = list(zip(texts, targets, strict=True))
         links = await self.call_in_parts(model, list_links, request.languages, pairs=pairs)
         results = [{"alignment": [list(link) for link in each]} for each in links]
-        return {"model": model.name, "results": add_unknown(results, await self.list_unknown(model, texts))}
+        return await self.answer(model, results, texts)
 
     async def classify(self, name: str | None, items: Sequence[Any] = (), files: Sequence[File] = ()) -> dict[str, Any]:
         """Label documents, or uploaded pictures."""
@@ -429,15 +431,9 @@ class Service:
             items = await self.decode(model, files)
         self.admit(model, 1)
         labels: list[Classified | None] = await self.call_in_parts(model, Run.classify, items=items)
-        results = [
-            {"label": None, "probability": None, "probabilities": None}
-            if each is None
-            else {"label": each.label, "probability": each.probability, "probabilities": each.probabilities}
-            for each in labels
-        ]
-        if not pictures:
-            results = add_unknown(results, await self.list_unknown(model, items))
-        return {"model": model.name, "results": results}
+        keys = ("label", "probability", "probabilities")  # each null for a text without words
+        results = [{key: getattr(each, key, None) for key in keys} for each in labels]
+        return {"model": model.name, "results": results} if pictures else await self.answer(model, results, items)
 
     async def caption(self, name: str | None, files: Sequence[File], options: Options) -> dict[str, Any]:
         """Caption uploaded pictures."""
