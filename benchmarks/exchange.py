@@ -20,8 +20,7 @@ from regard import export_model, load
 from regard.decoding import Options
 from regard.decoding.batches import BUDGET
 from regard.interop import pack
-from regard.interop.engine import batches, without_end
-from regard.interop.exported import open_exported
+from regard.interop.exported import batches, open_exported, without_end
 from regard_bench import signature
 
 

@@ -8,7 +8,7 @@ import torch
 from regard.alignment import AlignmentSettings
 from regard.data import Tokenizers, train
 from regard.interop.ctranslate2 import AlignmentHead, convert, library, pieces_of, position_count
-from regard.interop.engine import CTranslate2Engine
+from regard.interop.exported import CTranslate2Engine
 from regard.models import TransformerConfig, TransformerModel, kinds
 from regard.tasks import ModelEngine
 

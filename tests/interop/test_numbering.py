@@ -10,9 +10,7 @@ from regard.data import UNKNOWN, Tokenizers, open_tokenizer, special_pieces
 from regard.data import train as train_vocabulary
 from regard.errors import DataError
 from regard.interop.numbering import (
-    M2M100,
-    NLLB,
-    WMT21,
+    LANGUAGES,
     m2m100_rows,
     m2m100_tokenizers,
     marian_ids,
@@ -113,7 +111,7 @@ def m2m100(tmp_path_factory):
     pieces = [piece for piece in pieces_of(folder / "sentencepiece.bpe.model")[::-1] if piece != "▁fox"]
     order = ["<s>", "<pad>", "</s>", "<unk>", *pieces]
     write_json(folder / "vocab.json", {piece: i for i, piece in enumerate(order)})
-    languages = [f"__{code}__" for code in M2M100.split()]
+    languages = [f"__{code}__" for code in LANGUAGES["m2m100"]]
     table = {"tokenizer_class": "M2M100Tokenizer", "additional_special_tokens": languages}
     write_json(folder / "tokenizer_config.json", table)
     return folder
@@ -122,7 +120,7 @@ def m2m100(tmp_path_factory):
 def test_m2m100(m2m100):
     theirs = transformers().M2M100Tokenizer.from_pretrained(m2m100)
     ids, rows = renumber(m2m100_rows(m2m100), ""), m2m100_rows(m2m100)
-    for code in M2M100.split():
+    for code in LANGUAGES["m2m100"]:
         assert rows[f"__{code}__"] == theirs.get_lang_id(code)
     assert len(rows) == theirs.encoder_size + 100 + 8
     here = {row: ids[piece] for piece, row in rows.items()}
@@ -140,7 +138,7 @@ def test_sizes_and_languages_of_the_folder(m2m100, tmp_path):
     (tmp_path / "vocab.json").write_bytes((m2m100 / "vocab.json").read_bytes())
     write_json(tmp_path / "tokenizer_config.json", {"language_codes": "wmt21"})
     size = len(m2m100_rows(tmp_path))
-    assert size == len(json.loads((tmp_path / "vocab.json").read_text())) + len(WMT21.split()) + 8
+    assert size == len(json.loads((tmp_path / "vocab.json").read_text())) + len(LANGUAGES["wmt21"]) + 8
     write_json(tmp_path / "config.json", {"vocab_size": size + 5})
     rows = m2m100_rows(tmp_path)
     assert len(rows) == size + 5
@@ -163,7 +161,7 @@ def test_nllb(nllb):
     rows, ids = nllb_rows(nllb), renumber(nllb_rows(nllb), "")
     assert [rows[piece] for piece in ("<s>", "<pad>", "</s>", "<unk>")] == [0, 1, 2, 3]
     assert all(rows[processor.id_to_piece(i)] == i + 1 for i in range(3, len(processor)))
-    languages = NLLB.split()
+    languages = LANGUAGES["nllb"]
     assert len(languages) == 202
     assert [rows[code] for code in languages] == list(range(len(processor) + 1, len(processor) + 203))
     assert rows["<mask>"] == len(processor) + 203 == len(rows) - 1
@@ -178,7 +176,7 @@ def test_nllb(nllb):
 
 def test_nllb_as_transformers_saves_it(nllb, tmp_path):
     """Its tokenizer.json says which rows pieces have."""
-    write_json(nllb / "tokenizer_config.json", {"extra_special_tokens": NLLB.split()})
+    write_json(nllb / "tokenizer_config.json", {"extra_special_tokens": LANGUAGES["nllb"]})
     theirs = transformers().NllbTokenizer.from_pretrained(nllb)
     theirs.save_pretrained(tmp_path)
     assert nllb_rows(tmp_path) == theirs.get_vocab()

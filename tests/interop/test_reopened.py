@@ -10,14 +10,14 @@ from safetensors.torch import load_file, save_file
 
 from regard import export_model, import_model, load
 from regard.errors import DataError, VerificationError
-from regard.interop import export, m2m100, marian, stacks
+from regard.interop import m2m100, marian, stacks
 from regard.interop.export import verify, verify_export
 from regard.interop.folders import read_manifest
 from regard_bench.serving import write_run
 
 FAMILIES = {
-    "marian": (marian.write_marian, export.open_marian),
-    "m2m100": (m2m100.write_m2m100, export.open_m2m100),
+    "marian": (marian.write_marian, marian.open_marian),
+    "m2m100": (m2m100.write_m2m100, m2m100.open_m2m100),
 }
 SIZES = {"size": 16, "heads": 2, "layers": 2, "hidden": 24}
 
@@ -188,4 +188,4 @@ def test_a_piece_that_the_run_does_not_know(desk, tmp_path):
     name = list(table)[9]
     (tmp_path / "vocab.json").write_text(json.dumps({("new" if key == name else key): i for key, i in table.items()}))
     with pytest.raises(DataError, match=r"vocab\.json: 1 of .* pieces not known here, the first in row 9"):
-        export.open_marian(tmp_path, run)
+        marian.open_marian(tmp_path, run)

@@ -2,18 +2,20 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 from regard.errors import CheckpointError, DataError
 from regard.interop.stacks import (
-    StackSizes,
     block_names,
     check_tensors,
     collect_blocks,
+    config_of,
     move_rows,
     permute_stream,
+    read_sizes,
     read_tensors,
     spread_blocks,
 )
@@ -27,15 +29,15 @@ HERE = Path("config.json")
 @pytest.mark.parametrize("norm", ["pre", "post"])
 def test_blocks_go_out_and_come_back(norm):
     config = TransformerConfig(size=12, heads=3, layers=2, decoder_layers=1, hidden=7, norm=norm, activation="silu")
-    sizes = StackSizes.of(config)
-    assert StackSizes.read(CONFIG, HERE) == sizes
-    assert StackSizes.read(sizes.config(), HERE) == sizes
+    assert read_sizes(CONFIG, norm, HERE) == config
+    run = SimpleNamespace(settings=SimpleNamespace(data=SimpleNamespace(longest=9)))
+    assert read_sizes(config_of(run, config, "A", "a"), norm, HERE) == config
     weights = build("transformer", config, 9, 9).state_dict()
     own = {name for name in weights if name.startswith(("encoder", "decoder"))}
-    tensors = spread_blocks(weights, sizes, norm == "pre")
-    shapes = {name: shape for _, names, shape in block_names(sizes, norm == "pre") for name in names}
+    tensors = spread_blocks(weights, config)
+    shapes = {name: shape for _, names, shape in block_names(config) for name in names}
     check_tensors(tensors, shapes, HERE)
-    back = collect_blocks(tensors, sizes, norm == "pre")
+    back = collect_blocks(tensors, config)
     assert back.keys() == own  # every weight of the blocks, and no other
     assert all(torch.equal(back[name], weights[name]) for name in own)
 
@@ -48,8 +50,8 @@ def test_rows_move_and_those_from_nowhere_are_zeros():
 
 
 def test_a_permuted_stream_only_moves():
-    sizes = StackSizes(4, 2, 1, 1, 6, "relu")
-    tensors = {name: torch.randn(shape) for _, names, shape in block_names(sizes, False) for name in names}
+    config = TransformerConfig(size=4, heads=2, layers=1, hidden=6, norm="post")
+    tensors = {name: torch.randn(shape) for _, names, shape in block_names(config) for name in names}
     tensors |= {"model.shared.weight": torch.randn(5, 4), "final_logits_bias": torch.randn(1, 5)}
     order = torch.tensor([0, 2, 1, 3])
     once = permute_stream(tensors, order)
@@ -71,7 +73,7 @@ def test_a_permuted_stream_only_moves():
 )
 def test_sizes_that_are_none(changes, problem):
     with pytest.raises(DataError, match=f"config.json: {problem}"):
-        StackSizes.read({**CONFIG, **changes}, HERE)
+        read_sizes({**CONFIG, **changes}, "post", HERE)
 
 
 def test_weights_in_several_files(tmp_path):

@@ -84,7 +84,7 @@ def test_answers_are_those_of_a_search_alone(kind, slots):
         engine.add(waiting[:some])
         waiting = waiting[some:]
         found |= dict(engine.advance())
-    assert engine.places == 0
+    assert len(engine.lanes) == 0
     assert engine.costs == {False: 0, True: 0}
     assert engine.host == engine.busy == {}
     for job in jobs:
@@ -126,7 +126,7 @@ def test_a_cancelled_job_frees_its_place_and_the_others_go_on(slots):
         found |= dict(engine.advance())
         engine.cancel(jobs[turn])
         engine.cancel(jobs[turn])  # twice is once
-    assert engine.places == 6 - len(found)
+    assert len(engine.lanes) == 6 - len(found)
     while engine.active:
         found |= dict(engine.advance())
     assert set(found) == set(jobs[3:])
@@ -186,7 +186,7 @@ def test_lanes_take_turns_by_time(monkeypatch):
         turns += 1
         ended += [job for job, _ in engine.advance()]
     assert turns <= 31 + 3  # of forty seconds each the long one had two or three
-    assert engine.places == 40
+    assert len(engine.lanes) == 40
 
 
 def test_what_slots_serve():
@@ -300,7 +300,7 @@ def test_a_long_request_orders_nothing_between_two_turns_of_a_short_one():
     engine.advance()
     assert len(long.ordered) == 1 < long.slots.depth
     assert engine.next_turn() == (short, False)  # one burst beside short requests
-    for job in [job for job in engine.jobs() if not job.bulk]:
+    for job in [job for job in engine.lanes if not job.bulk]:
         engine.cancel(job)
     assert engine.next_turn() == (long, True)  # two without
 
@@ -347,7 +347,7 @@ def test_a_lane_that_is_done_does_not_keep_others_waiting():
     deep = engine.lanes[first]
     assert deep.slots.depth == 2
     found = {}
-    while engine.places:
+    while len(engine.lanes):
         found |= dict(engine.advance())
     assert deep.ordered
     assert engine.active
@@ -451,13 +451,13 @@ def test_jobs_of_the_same_options_go_together_and_others_take_turns():
     one, two = Options(beam=1), Options(beam=2)
     jobs = [Job([i], one if i % 2 else two, bulk=i > 5) for i in range(10)]
     engine.add(jobs)
-    assert engine.places == 10
-    assert not engine.idle(False)
+    assert len(engine.lanes) == 10
+    assert engine.costs[False]
     room = engine.room(False)
     found = dict(all_of(engine))
     assert {job: outcome.outputs[0].tokens for job, outcome in found.items()} == {job: job.source for job in jobs}
     assert run.batches == [[[0], [2], [4]], [[1], [3], [5]], [[6], [8]], [[7], [9]]]
-    assert engine.idle(False)
+    assert not engine.costs[False]
     assert engine.room(False) > room
 
 
@@ -478,7 +478,7 @@ def test_what_is_cancelled_leaves():
     engine.cancel(jobs[1])
     engine.cancel(jobs[1])
     assert [job for job, _ in all_of(engine)] == [jobs[0], jobs[2]]
-    assert engine.idle(False)
+    assert not engine.costs[False]
     assert not engine.active
 
 

@@ -16,7 +16,7 @@ from regard.errors import ArgumentError, CheckpointError, ConfigError, MissingEx
 from regard.run import Run, load
 from regard.serving.engine import HOST_BUDGET
 from regard.serving.models import open_run
-from regard.serving.process_worker import Order, Plan, Ready, Report, portable, serve, watch_parent
+from regard.serving.process_worker import Order, Plan, Report, portable, serve, watch_parent
 
 (FOLDER,) = stored("transformer")
 ENDLESS = Options(beam=1, shortest=1000, longest=1000)
@@ -70,7 +70,7 @@ def reports(near, count):
 
 def test_what_comes_back_is_what_a_search_gives(connect):
     near, ready, _ = connect()
-    assert ready == Ready(HOST_BUDGET, 0)
+    assert ready == (HOST_BUDGET, 0)
     model = load(FOLDER).model
     sources = [[3, 4, 5], [7], [5, 6, 9, 4]]
     given = [

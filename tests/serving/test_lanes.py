@@ -28,7 +28,7 @@ def test_newcomers_wait_for_others_but_not_for_long():
     assert late in lane.waiting  # one in eight begins, and it is alone
     late.added -= 7200
     lane.advance()
-    assert late in lane.jobs
+    assert late in lane.under_way.values()
 
 
 @torch.no_grad()
@@ -52,7 +52,8 @@ def test_a_search_whose_last_job_is_stopped_is_let_go():
     lane.cancel(two)  # it has not begun
     assert not lane.waiting
     lane.cancel(one)
-    assert not lane.active
+    assert not lane.waiting
+    assert not lane.under_way
     assert lane.searches == []
 
 

@@ -64,7 +64,7 @@ def opened():
 
     yield make
     for model in models:
-        model.close()
+        model.line.close()
         for worker in model.workers:
             worker.join(60)
             assert not worker.is_alive()
@@ -140,7 +140,7 @@ def test_an_ensemble_and_several_workers(opened, workers):
     assert model.card["parameters"] == 2 * sum(each.numel() for each in load(folders[0]).model.parameters())
     assert model.ready_workers == 2
     model.line.add([Job([3, 4], Options(longest=3), request=i) for i in range(9)])
-    model.close()
+    model.line.close()
     for worker in model.workers:  # what waits is done before they end
         worker.join(60)
     assert len(delivered) == 9

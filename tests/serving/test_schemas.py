@@ -6,7 +6,7 @@ import schemathesis
 from serving.served import STORED, serve, settings_of, stored
 
 from regard.serving.requests import TranslateRequest, parse_request
-from regard.serving.schemas import ANSWERS, ERROR, WORDS, describe_route, table
+from regard.serving.schemas import WORDS, RouteWords, describe_route
 
 FORMS = ("caption", "classify")
 
@@ -70,13 +70,13 @@ def test_answers_fit_their_schemas(served, name):
     else:
         answer = served.get("/v1/models" if name == "models" else f"/{name}")
     assert answer.status_code == 200
-    jsonschema.validate(answer.json(), ANSWERS[name])
+    jsonschema.validate(answer.json(), WORDS.schema(name))
     with pytest.raises(jsonschema.ValidationError):
-        jsonschema.validate(answer.json(), ERROR)
+        jsonschema.validate(answer.json(), WORDS.schema("error"))
 
 
 def test_an_error_fits_its_schema(served):
-    jsonschema.validate(served.post("/v1/translate", {"beam": 0}).json(), ERROR)
+    jsonschema.validate(served.post("/v1/translate", {"beam": 0}).json(), WORDS.schema("error"))
 
 
 def test_the_limits_of_a_server_are_those_of_its_document():
@@ -87,5 +87,8 @@ def test_the_limits_of_a_server_are_those_of_its_document():
     parse_request(TranslateRequest, {"beam": 7, "texts": ["a"] * 3}, settings)
 
 
-def test_fields_that_may_be_missing():
-    assert table(a={}, b_={}) == {"type": "object", "properties": {"a": {}, "b": {}}, "required": ["a"]}
+def test_forms_become_schemas():
+    words = RouteWords({}, {}, {}, {"a": {}}, {"both": {"a": "a", "b?": ["a"]}})
+    table = {"type": "object", "properties": {"a": {}, "b": {"type": "array", "items": {}}}, "required": ["a"]}
+    assert words.schema("both") == table
+    assert words.schema(["a", "both"]) == {"anyOf": [{}, table]}

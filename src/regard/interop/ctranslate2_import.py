@@ -231,7 +231,7 @@ class SpecificationReader:
         layers = [self.count_layers(side) for side in SIDES]
         heads, activation = int(self.both("num_heads", 8)), int(self.both("activation", 0))
         pre = self.both("pre_norm", 1)
-        hidden, size = self.array("encoder/layer_0/ffn/linear_0/weight", 2).shape
+        hidden, size = self.tensor("encoder/layer_0/ffn/linear_0/weight", 2).shape
         for what, value, most in (
             ("heads", heads, model_config.HEADS),
             ("width", size, model_config.WIDEST),
@@ -244,7 +244,7 @@ class SpecificationReader:
             raise DataError(f"{self.path}: its activation is {name}, expected {', '.join(ACTIVATIONS.values())}")
         if size % heads:
             raise DataError(f"{self.path}: its width is {size}, which {heads} heads do not divide")
-        table = {"size": size, "heads": heads, "layers": layers[0], "hidden": hidden}
+        table: dict[str, Any] = {"size": size, "heads": heads, "layers": layers[0], "hidden": hidden}
         table |= {} if layers[1] == layers[0] else {"decoder_layers": layers[1]}
         table |= {"activation": ACTIVATIONS[activation], "norm": "pre" if pre else "post"}
         return {**table, "scale_embeddings": self.scales_embeddings(size)}
@@ -279,7 +279,7 @@ class SpecificationReader:
 
     # ---- weights
 
-    def array(self, name: str, rank: int) -> np.ndarray:
+    def tensor(self, name: str, rank: int) -> Tensor:
         """Return a variable in float32, with so many dimensions."""
         if name not in self.variables:
             raise DataError(f"{self.path}: {name} is missing, which the model needs")
@@ -287,16 +287,16 @@ class SpecificationReader:
         value = dequantise(self.variables, name, self.path)
         if value.ndim != rank:
             raise DataError(f"{self.path}: {name} is {list(value.shape)}, expected {rank} dimensions")
-        return value
+        return torch.from_numpy(value)
 
     def weight(self, scope: str) -> Tensor:
         """Return the weight of a layer."""
-        return torch.from_numpy(np.array(self.array(f"{scope}/weight", 2)))
+        return self.tensor(f"{scope}/weight", 2)
 
     def bias(self, scope: str) -> Tensor | None:
         """Return the bias of a layer, where it has one."""
         name = f"{scope}/bias"
-        return torch.from_numpy(np.array(self.array(name, 1))) if name in self.variables else None
+        return self.tensor(name, 1) if name in self.variables else None
 
     def embeddings(self) -> tuple[Tensor, Tensor]:
         """Return the embeddings of both sides."""
@@ -310,7 +310,7 @@ class SpecificationReader:
     def positions(self, size: int) -> tuple[dict[str, Any], list[Tensor]]:
         """Return the keys of the positions, and the tables of those that were learned."""
         names = [f"{side}/position_encodings/encodings" for side in SIDES]
-        tables = [torch.from_numpy(np.array(self.array(name, 2))) for name in names if name in self.variables]
+        tables = [self.tensor(name, 2) for name in names if name in self.variables]
         if self.rotary(size):
             return {"positions": "rotary"}, []
         if not tables:
@@ -371,7 +371,7 @@ class SpecificationReader:
         """Return the projections of an attention: queries, keys and values are one matrix here."""
         name = f"{there}/queries_scale"
         if name in self.variables:
-            size = self.array(f"{there}/linear_0/weight", 2).shape[1]
+            size = self.tensor(f"{there}/linear_0/weight", 2).shape[1]
             usual, value = 1 / math.sqrt(size / self.number("encoder/num_heads", 8)), self.number(name, 1)
             if not any(math.isclose(value, each, rel_tol=1e-3) for each in (1.0, usual)):
                 raise DataError(f"{self.path}: {name} is {value:g}, expected 1, or {usual:g} as usual")
@@ -395,7 +395,7 @@ class SpecificationReader:
                 why = "it is a root mean square norm" if part == "beta" and f"{scope}/gamma" in self.variables else ""
                 why = why or "the norm that Regard's Transformer has there"
                 raise DataError(f"{self.path}: {scope}/{part} is missing: {why}; expected a layer norm")
-        gain, bias = (torch.from_numpy(np.array(self.array(f"{scope}/{part}", 1))) for part in ("gamma", "beta"))
+        gain, bias = (self.tensor(f"{scope}/{part}", 1) for part in ("gamma", "beta"))
         return {f"{name}.weight": gain, f"{name}.bias": bias}
 
 

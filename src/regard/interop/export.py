@@ -20,7 +20,7 @@ which row of it is a piece's.
 import hashlib
 import random
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -29,14 +29,13 @@ import torch
 
 from regard import __version__
 from regard.config import read, show_value
-from regard.data import UNKNOWN, Tokenizer, cached_valid_pairs, special_pieces
+from regard.data import UNKNOWN, Tokenizer, Tokenizers, cached_valid_pairs, special_pieces
 from regard.decoding import GREEDY, batches
 from regard.errors import CheckpointError, CommandError, ConfigError, DataError, VerificationError
 from regard.evaluation import text_scores
 from regard.interop.folders import check_new, describe_run, hash_file, read_manifest, whole_folder, write_manifest
 from regard.interop.formats import Format, Imported, find_format, model_type
 from regard.interop.importing import compare_with_origin
-from regard.interop.numbering import written_rows
 from regard.io import packs, read_chunks
 from regard.run import Run, load
 from regard.tasks import ModelEngine, build_model, read_settings, require_run, translate
@@ -325,30 +324,14 @@ def differ(run: Run, sentences: Sentences, first: int, outputs: Ids, others: Ids
 # ---- folders for Transformers, opened again
 
 
-def open_marian(folder: Path, run: Run) -> Opened:
-    """Open a folder of Marian's that was written from a run."""
-    from regard.interop import marian
+def reopen(folder: Path, run: Run, family: str, read_rows: Callable[[Path, Tokenizers], Imported]) -> Opened:
+    """Open a folder that was written from a run: build its model, on the run's device.
 
-    check_type(folder, "marian")
-    return reopen(folder, marian.read_rows(folder, run.tokenizers), run)
-
-
-def open_m2m100(folder: Path, run: Run) -> Opened:
-    """Open a folder of M2M-100 that was written from a run."""
-    from regard.interop import m2m100
-
-    check_type(folder, "m2m_100")
-    return reopen(folder, m2m100.read_rows(folder, run.tokenizers, written_rows(folder)), run)
-
-
-def check_type(folder: Path, expected: str) -> None:
-    """Refuse a folder that Transformers would open as another model: the order of its sines is the family's."""
-    if (name := model_type(folder)) != expected:
-        raise DataError(f"{folder / 'config.json'}: model_type is {show_value(name)}, expected {show_value(expected)}")
-
-
-def reopen(folder: Path, imported: Imported, run: Run) -> Opened:
-    """Build the model of a folder, on the run's device."""
+    One that Transformers would open as another family is refused: the order of its sines is the family's.
+    """
+    if (name := model_type(folder)) != family:
+        raise DataError(f"{folder / 'config.json'}: model_type is {show_value(name)}, expected {show_value(family)}")
+    imported = read_rows(folder, run.tokenizers)
     model = build_model(read_settings(imported.table), imported.tokenizers)
     weight_files.load_weights(
         Prediction(model), {f"model.{name}": tensor for name, tensor in imported.weights.items()}, str(folder)

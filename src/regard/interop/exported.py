@@ -3,6 +3,23 @@
 from regard.interop.exported import open_engine
 run = open_engine("runs/en-de", quantize="int8")
 run.translate(["I ate pizza yesterday."], beam=5)
+
+The engine searches, scores and aligns in place of a model, and means the same by every option.
+
+Both searches walk the same beam: of twice as many candidates as it has places, those that end and are among the first
+are finished, the best others go on. They differ in three things, and here the same is made of them.
+
+- Ranking. CTranslate2 divides by length^α. So it is asked for every hypothesis with α = 0, and they are ranked by
+  Regard's formula (`regard.decoding.scoring`).
+- Limits. CTranslate2 has one limit for a batch, and leaves an output that reaches it without END. Hypotheses are cut
+  at the limit of their sentence, and END is counted after each, as Regard does. Where a beam's outputs have
+  one of them, the sentence is searched once more up to its own limit, without an early end, so that none is missing.
+- The end. CTranslate2 ends a sentence when its likeliest hypothesis has ended and the beam is full of finished ones.
+  Regard goes on while one that goes on has a better score than the last of them. For a length penalty of 0 and one
+  output that is the same. For penalties up to 1 an output that is found late may be missing among the last of an n-best
+  list, and rarely is it the best; greater ones are refused.
+
+What changes probabilities there and not here, or has another meaning, is refused by its name.
 """
 
 import contextlib
@@ -10,28 +27,348 @@ import copy
 import hashlib
 import json
 import shutil
-from collections.abc import Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from torch import Tensor
 
-from regard.alignment import AlignmentSettings
+from regard.alignment import AlignmentSettings, extraction
 from regard.alignment import settings as alignment_settings
-from regard.data import Tokenizers, data_settings, sentence_shares
-from regard.decoding import Options, first_model
-from regard.errors import ArgumentError, CommandError, DataError
-from regard.interop.ctranslate2 import COMPUTE_TYPES, library
-from regard.interop.engine import CTranslate2Engine
+from regard.data import END, START, Tokenizers, data_settings, sentence_shares
+from regard.decoding import (
+    Options,
+    Output,
+    SearchResult,
+    batches,
+    check_outputs,
+    check_prefix,
+    first_model,
+    length_penalty,
+    output_limit,
+)
+from regard.errors import ArgumentError, CommandError, ConfigError, DataError
+from regard.interop.ctranslate2 import COMPUTE_TYPES, library, pieces_of
 from regard.interop.export import Opened, export_model
 from regard.interop.folders import is_export, read_manifest
 from regard.io import Say, ignore
+from regard.models import Model
 from regard.run import Run, load
-from regard.tasks import ForcedExample, Item, build_model, read_settings
+from regard.tasks import ForcedExample, Item, build_model, read_settings, require_run
 from regard.training import Checkpoints, checkpoint_files
 
 FORMAT = 1  # of exports in the cache: those of another number are made anew
 NEAREST = {"float16": "float32", "int8_float16": "int8"}  # what a device computes in that has no half precision
+SERVED = ("beam", "nbest", "length_penalty", "shortest", "longest")  # options of the search; others keep their defaults
+STRONGEST = 1.0  # length penalty: beyond it the best output is often one that Regard's search finds late
+NEARLY_ZERO = 1e-9  # a length penalty that changes no rank, and switches the early end off
+FEW = 256  # tokens of a batch of prefixes: scores of all words are held for each
+Ids = Sequence[Sequence[int]]
+Hypotheses = list[tuple[list[int], float]]  # the tokens of each, with END where it has one, and its log-probability
+
+
+class CTranslate2Engine:
+    """A `ctranslate2.Translator` of an exported run.
+
+    `model` says what limits the run's outputs have; it computes nothing. `alignment` are the settings that the export
+    was made with: it has the weights of one attention alone.
+    """
+
+    name = "ctranslate2"
+
+    def __init__(
+        self,
+        translator: Any,
+        tokenizers: Tokenizers,
+        model: Model,
+        alignment: AlignmentSettings | None,
+        device: torch.device = torch.device("cpu"),  # noqa: B008
+    ):
+        self.translator, self.tokenizers, self.model, self.alignment = translator, tokenizers, model, alignment
+        self.device = device
+        self.source, self.target = (pieces_of(each) for each in (tokenizers.source, tokenizers.target))
+        self.numbers = {piece: number for number, piece in enumerate(self.target)}
+
+    # ---- what it serves
+
+    def check(self, options: Options) -> None:
+        """Refuse options that CTranslate2 does not serve, or serves in another sense."""
+        for field in fields(options):
+            value = getattr(options, field.name)
+            if field.name not in SERVED and value != field.default:
+                given = "given" if value is True else f"{value} given"
+                raise ConfigError(field.name, f"{given}, which the engine {self.name} does not serve")
+        if options.shortest and options.beam > 1:
+            raise ConfigError(
+                "shortest",
+                f"{options.shortest} given with a beam of {options.beam}; the engine {self.name} serves it with a beam "
+                "of 1 alone, as its probabilities are others where it may not end",
+            )
+        if options.length_penalty > STRONGEST:
+            raise ConfigError(
+                "length_penalty",
+                f"{options.length_penalty:g} given, expected at most {STRONGEST:g} with the engine {self.name}, whose "
+                "search ends before outputs as long as that favours",
+            )
+        most = self.model.limit
+        if most is not None and options.longest is not None and options.longest >= most:
+            raise ConfigError("longest", f"{options.longest} given, expected less than {most}, the export's positions")
+
+    # ---- search
+
+    def search(
+        self, sources: Ids, options: Options, *, prefixes: Ids | None = None, budget: int | None = None
+    ) -> list[SearchResult]:
+        """Search for each of the sources; those of like length go together, and an empty one gets an empty output."""
+        self.check(options)
+        if prefixes is not None and len(prefixes) != len(sources):
+            raise ArgumentError(f"prefixes: {len(prefixes)} given, expected one for each of {len(sources)} sources")
+        answers = [SearchResult([Output([], 0.0, 0.0, True)]) for _ in sources]
+        begun: list[list[int]] = [[] for _ in sources] if prefixes is None else [list(each) for each in prefixes]
+        order = sorted(
+            (i for i in range(len(sources)) if len(sources[i])), key=lambda i: (not begun[i], -len(sources[i]))
+        )
+        for chunk in split_into_batches(order, sources, begun, options, batches.BUDGET if budget is None else budget):
+            rows, heads = [sources[i] for i in chunk], [begun[i] for i in chunk]
+            for i, result in zip(chunk, self.search_batch(rows, options, heads), strict=True):
+                answers[i] = result
+        return answers
+
+    def search_batch(self, sources: Ids, options: Options, prefixes: Ids) -> list[SearchResult]:
+        """Search for the sources of one batch; either all have a prefix, or none."""
+        limits = [
+            output_limit(self.model, len(source), options, len(prefix))
+            for source, prefix in zip(sources, prefixes, strict=True)
+        ]
+        for prefix, limit in zip(prefixes, limits, strict=True):
+            check_prefix(prefix, limit)
+        one = options.nbest == 1 and options.length_penalty == 0
+        count = 1 if one else options.beam  # the likeliest is found for certain when it ends
+        found = self.decode(
+            sources, prefixes, options, max(limits), num_hypotheses=count, min_decoding_length=options.shortest
+        )
+        found = [cut_at(hypotheses, limit) for hypotheses, limit in zip(found, limits, strict=True)]
+        results = self.rank(sources, prefixes, found, options)
+        again: dict[int, list[int]] = defaultdict(list)
+        for i, limit in enumerate(limits):
+            limited = options.beam > 1 and not all(output.finished for output in results[i].outputs)
+            if limited or not all(sound(tokens) for tokens, _ in found[i]):
+                again[limit].append(i)
+        for limit, rows in again.items():
+            some, begun = [sources[i] for i in rows], [prefixes[i] for i in rows]
+            repeated = self.decode_to_limit(some, begun, options, limit)
+            for i, result in zip(rows, self.rank(some, begun, repeated, options, certain=False), strict=True):
+                results[i] = result
+        return results
+
+    def decode(self, sources: Ids, prefixes: Ids, options: Options, limit: int, **how: Any) -> list[Hypotheses]:
+        """Call `translate_batch` for one batch, with outputs of at most `limit` tokens and END."""
+        begin = [self.spell(prefix, self.target) for prefix in prefixes] if any(prefixes) else None
+        results = self.translator.translate_batch(
+            [self.spell(source, self.source) for source in sources],
+            begin,
+            beam_size=options.beam,
+            max_decoding_length=max(1, limit),
+            max_input_length=0,
+            return_scores=True,
+            return_end_token=True,
+            **{"length_penalty": 0.0, "min_decoding_length": 0, **how},
+        )
+        numbers = self.numbers
+        return [
+            [
+                ([numbers[piece] for piece in pieces], score)
+                for pieces, score in zip(result.hypotheses, result.scores, strict=True)
+            ]
+            for result in results
+        ]
+
+    def add_prefixes(self, sources: Ids, prefixes: Ids, found: list[Hypotheses], options: Options) -> None:
+        """Count the probability of prefixes, and add outputs that end after them.
+
+        CTranslate2 lets END follow a prefix only where it is the likeliest token. Here it may, as elsewhere, where it
+        is among the first `beam`.
+        """
+        pairs = list(zip(sources, prefixes, strict=True))
+        for chunk in pair_batches(pairs, FEW):
+            results = self.force([pairs[i] for i in chunk], return_logits_vocab=True)
+            for i, result in zip(chunk, results, strict=True):
+                steps = [torch.from_numpy(np.array(each)) for each in result.logits[0][: len(prefixes[i]) + 1]]
+                log_probs = torch.stack(steps).float().log_softmax(-1)
+                total = float(log_probs[:-1].gather(1, torch.tensor(prefixes[i])[:, None]).sum())
+                log_probs[-1, : START + 1] = -torch.inf
+                ends, end = [*prefixes[i], END], float(log_probs[-1, END])
+                rank = int((log_probs[-1] > end).sum())
+                if not options.shortest and rank < options.beam and all(tokens != ends for tokens, _ in found[i]):
+                    found[i].append((ends, end))
+                found[i] = [(tokens, each + total) for tokens, each in found[i]]
+
+    def decode_to_limit(self, sources: Ids, prefixes: Ids, options: Options, limit: int) -> list[Hypotheses]:
+        """Search up to the limit, whatever has ended before, without the tokens that no output has."""
+        if limit == 0:
+            return [[([], 0.0)] for _ in sources]
+        special = [[piece] for piece in self.target[: START + 1]]
+        how: dict[str, Any] = {"suppress_sequences": special, "min_decoding_length": options.shortest}
+        if options.beam > 1:  # in one step `beam` of them can end
+            how |= {"length_penalty": NEARLY_ZERO, "patience": limit + 1, "num_hypotheses": options.beam * (limit + 1)}
+        found = self.decode(sources, prefixes, options, limit, **how)
+        return [[(tokens, total) for tokens, total in each if sound(tokens)] for each in found]
+
+    def rank(
+        self, sources: Ids, prefixes: Ids, found: list[Hypotheses], options: Options, certain: bool = True
+    ) -> list[SearchResult]:
+        """Rank hypotheses by Regard's formula.
+
+        They are scored once more where CTranslate2 did not count END, or, not `certain`, left tokens out of its sums.
+        """
+        if any(prefixes):  # whose probability CTranslate2 does not count
+            self.add_prefixes(sources, prefixes, found, options)
+        certain = certain and not options.shortest
+        missing = [
+            (i, j)
+            for i, hypotheses in enumerate(found)
+            for j, (tokens, _) in enumerate(hypotheses)
+            if not certain or tokens[-1:] != [END]
+        ]
+        pairs = [(sources[i], without_end(found[i][j][0])) for i, j in missing]
+        totals = dict(zip(missing, self.score([one for one, _ in pairs], [two for _, two in pairs]), strict=True))
+        results = []
+        for i, hypotheses in enumerate(found):
+            outputs = []
+            for j, (tokens, total) in enumerate(hypotheses):
+                log_prob = totals[i, j].log_prob if (i, j) in totals else total
+                words = without_end(tokens)
+                score = log_prob / length_penalty(len(words) + 1, options.length_penalty)
+                outputs.append(Output(words, log_prob, score, tokens[-1:] == [END]))
+            outputs.sort(key=lambda output: -output.score)
+            check_outputs(outputs)
+            results.append(SearchResult(outputs[: options.nbest]))
+        return results
+
+    # ---- teacher forced
+
+    def score(self, sources: Ids, targets: Ids) -> list[batches.Scored]:
+        """Score each target given its source."""
+        if len(sources) != len(targets):
+            raise ArgumentError(f"targets: {len(targets)} given, expected one for each of {len(sources)} sources")
+        limit = self.model.limit
+        if limit is not None and max(map(len, targets), default=0) >= limit:
+            raise ArgumentError(
+                f"target: {max(map(len, targets))} tokens given, expected fewer than {limit}, the export's positions"
+            )
+        answers: list[batches.Scored] = [batches.Scored(0.0, [])] * len(sources)
+        for chunk in pair_batches([(sources[i], targets[i]) for i in range(len(sources))]):
+            scored = self.translator.score_batch(
+                [self.spell(sources[i], self.source) for i in chunk],
+                [self.spell(targets[i], self.target) for i in chunk],
+                max_input_length=0,
+            )
+            for i, result in zip(chunk, scored, strict=True):
+                answers[i] = batches.Scored(sum(result.log_probs), list(result.log_probs))
+        return answers
+
+    def word_weights(self, pairs: Sequence[extraction.Pair], settings: AlignmentSettings) -> list[Tensor]:
+        """Return how much each target word of a pair looked at each source word, in a pass along the target."""
+        return [each.weights for each in self.word_attention(pairs, settings)]
+
+    def word_attention(
+        self, pairs: Sequence[extraction.Pair], settings: AlignmentSettings
+    ) -> list[extraction.WordAttention]:
+        """Return these weights, and how much each source word received in all.
+
+        CTranslate2 writes the target as a forced prefix, and one token more, whose row is END's.
+        """
+        self.check_alignment(settings)
+        attention = [extraction.WordAttention(torch.empty(0, 0), torch.empty(0))] * len(pairs)
+        for chunk in pair_batches(pairs):
+            results = self.force([pairs[i] for i in chunk], return_attention=True, return_end_token=True)
+            for i, result in zip(chunk, results, strict=True):
+                n, m = len(pairs[i][1]), len(pairs[i][0])
+                rows = torch.tensor(result.attention[0])[: n + 1, :m]
+                source, target = self.tokenizers.source.words(pairs[i][0]), self.tokenizers.target.words(pairs[i][1])
+                columns, source_words = extraction.word_ids([source], torch.device("cpu"))
+                words = [None, *target] if settings.offset else [*target, None]
+                places, target_words = extraction.word_ids([words], torch.device("cpu"))
+                weights = extraction.merge_batch(rows[None, None], places, columns, (target_words, source_words))[0, 0]
+                content = torch.tensor(
+                    [extraction.content_rows(self.tokenizers.target, pairs[i][1], len(rows), settings.offset)]
+                )
+                received = extraction.sum_received(rows[None, None], content, columns, source_words)[0]
+                attention[i] = extraction.WordAttention(weights, received)
+        return attention
+
+    def link_words(self, pairs: Sequence[extraction.Pair], settings: AlignmentSettings) -> list[extraction.Links]:
+        """Return the links between the words of each pair."""
+        return [extraction.extract_links(weights[None], settings)[0] for weights in self.word_weights(pairs, settings)]
+
+    def check_alignment(self, settings: AlignmentSettings) -> None:
+        """Refuse to read another attention than the export has."""
+        made = self.alignment
+        if made is None or (made.view, made.head) != (settings.view, settings.head):
+            raise ArgumentError(f"alignment: {settings} given, but the export has {made}; export the run again")
+
+    def force(self, pairs: Sequence[extraction.Pair], **how: Any) -> Any:
+        """Call `translate_batch` with the targets as forced prefixes, and one token more."""
+        return self.translator.translate_batch(
+            [self.spell(source, self.source) for source, _ in pairs],
+            [self.spell(target, self.target) for _, target in pairs],
+            beam_size=1,
+            max_decoding_length=max(len(target) for _, target in pairs) + 1,
+            max_input_length=0,
+            min_decoding_length=0,
+            **how,
+        )
+
+    def spell(self, ids: Sequence[int], pieces: Sequence[str]) -> list[str]:
+        """Return the pieces of token numbers, which is what CTranslate2 takes."""
+        return [pieces[i] for i in ids]
+
+
+def split_into_batches(
+    order: list[int], sources: Ids, prefixes: Ids, options: Options, budget: int
+) -> Iterator[list[int]]:
+    """Yield batches as `search_in_batches` has them: so many source tokens, counted for each hypothesis."""
+    while order:
+        size = max(len(sources[order[0]]), options.longest or 0) + 1
+        count = max(1, budget // (options.beam * size))
+        chunk = order[:count]
+        if prefixes[chunk[0]] and not prefixes[chunk[-1]]:  # the last ones that have a prefix
+            chunk = [i for i in chunk if prefixes[i]]
+        order = order[len(chunk) :]
+        yield chunk
+
+
+def pair_batches(pairs: Sequence[extraction.Pair], budget: int = batches.SCORE_BUDGET) -> Iterator[list[int]]:
+    """Yield batches of pairs, those of like length together."""
+    sizes = [max(map(len, pair)) + 1 for pair in pairs]
+    order = sorted(range(len(pairs)), key=lambda i: -sizes[i])
+    while order:
+        count = max(1, budget // sizes[order[0]])
+        chunk, order = order[:count], order[count:]
+        yield chunk
+
+
+def cut_at(hypotheses: Hypotheses, limit: int) -> Hypotheses:
+    """Cut hypotheses at the limit of their sentence, each once; the sums of those that are cut are not theirs."""
+    cut = {tuple(tokens if len(tokens) <= limit else tokens[:limit]): total for tokens, total in reversed(hypotheses)}
+    return [(list(tokens), total) for tokens, total in cut.items()]
+
+
+def without_end(tokens: list[int]) -> list[int]:
+    """Return the tokens of a hypothesis without END."""
+    return tokens[:-1] if tokens[-1:] == [END] else tokens
+
+
+def sound(tokens: Sequence[int]) -> bool:
+    """Return whether a hypothesis has none of the tokens that no output has: padding, and START."""
+    return all(token > START for token in tokens)
+
+
+# ---- opening
 
 
 class ExportedRun(Run):
@@ -97,8 +434,6 @@ def open_engine(
 
 def open_cached(run: Path, checkpoint: str, device: str, quantize: str, warn: Say | None, say: Say) -> ExportedRun:
     """Open the export of a run in the cache; make it where it is not there, or is damaged."""
-    from regard.tasks import require_run
-
     require_run(run)
     path = Checkpoints(run).find(checkpoint)
     facts = [FORMAT, library().__version__, quantize]
@@ -150,7 +485,10 @@ def open_exported(
             model.limit = int(manifest["facts"]["positions"])
         model.origin = str(run or folder)
         alignment = AlignmentSettings.read(folder / alignment_settings.FILE, first_model(model).cross_attentions)
-        translator = make_translator(folder, device, compute)
+        kind, _, index = device.partition(":")
+        threads = torch.get_num_threads() if kind == "cpu" else 0  # as many as torch would take
+        limits = {"inter_threads": 1, "intra_threads": threads, "device_index": int(index or 0)}
+        translator = library().Translator(str(folder), kind, compute_type=compute, **limits)
         engine = CTranslate2Engine(translator, tokenizers, model.eval(), alignment, torch.device(device))
         return ExportedRun(run or folder, manifest, engine, warn)
 
@@ -162,14 +500,6 @@ def open_ctranslate2(folder: Path, run: Run | None = None) -> Opened:
     engine = open_exported(folder, quantize=compute).engine
     versions = {"ctranslate2": library().__version__, "compute": engine.translator.compute_type}
     return Opened(engine, kept == "float32", versions)
-
-
-def make_translator(folder: Path, device: str, compute: str) -> Any:
-    """Open a folder with CTranslate2; on a CPU with as many threads as torch would take."""
-    kind, _, index = device.partition(":")
-    threads = torch.get_num_threads() if kind == "cpu" else 0
-    options = {"compute_type": compute, "inter_threads": 1, "intra_threads": threads, "device_index": int(index or 0)}
-    return library().Translator(str(folder), kind, **options)
 
 
 def check_quantize(quantize: str | None, device: str) -> None:

@@ -145,28 +145,24 @@ OTHERS = {  # what files are, by how their names end, where there is no config.j
     ".safetensors": "weights without a config.json, which do not say what model they are of",
 }
 FORMATS: MutableMapping[str, Format] = table("format")
-register(
-    format=Format(
+for row in (
+    Format(
         "marian",
         "OPUS-MT models, and others of Marian, as Transformers stores them",
         reader="regard.interop.marian.read_marian",
         writer="regard.interop.marian.write_marian",
-        opener="regard.interop.export.open_marian",
+        opener="regard.interop.marian.open_marian",
         recognise=lambda folder: model_type(folder) == "marian",
-    )
-)
-register(
-    format=Format(
+    ),
+    Format(
         "m2m100",
         "M2M-100 and NLLB, as Transformers stores them",
         reader="regard.interop.m2m100.read_m2m100",
         writer="regard.interop.m2m100.write_m2m100",
-        opener="regard.interop.export.open_m2m100",
+        opener="regard.interop.m2m100.open_m2m100",
         recognise=lambda folder: model_type(folder) == "m2m_100",
-    )
-)
-register(
-    format=Format(
+    ),
+    Format(
         "ctranslate2",
         "CTranslate2, which runs Transformers fast on CPUs and GPUs",
         reader="regard.interop.ctranslate2_import.read_ctranslate2",
@@ -175,5 +171,6 @@ register(
         opener="regard.interop.exported.open_ctranslate2",
         recognise=lambda folder: (folder / "model.bin").is_file() and model_type(folder) is None,
         extra="export",
-    )
-)
+    ),
+):
+    register(format=row)

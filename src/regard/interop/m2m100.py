@@ -11,8 +11,7 @@ choose them). What else differs from Regard:
 - Norms stand before each layer and after the last, positions are fairseq's, and the last layer has no bias.
 """
 
-import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,14 +22,28 @@ from torch import Tensor
 
 from regard.attention import FIRST
 from regard.config import show_value
-from regard.data import END, PAD, START, UNKNOWN, Tokenizer, Tokenizers, language_pieces, open_tokenizer, special_pieces
+from regard.data import END, PAD, START, UNKNOWN, Tokenizer, Tokenizers, language_pieces, special_pieces
 from regard.errors import ArgumentError, ConfigError, DataError
 from regard.interop import stacks
+from regard.interop.export import Opened, reopen
 from regard.interop.formats import Imported, read_table
 from regard.interop.importing import recorded_values
-from regard.interop.numbering import THEIR_START, m2m100_rows, m2m100_tokenizers, nllb_rows, nllb_tokenizers, round_up
-from regard.interop.tokenizer_files import write_m2m100_files
-from regard.models import TransformerModel, model_config
+from regard.interop.numbering import (
+    LANGUAGE_CODES,
+    MADE_UP,
+    MODEL,
+    THEIR_START,
+    add_pieces,
+    m2m100_rows,
+    m2m100_tokenizers,
+    nllb_rows,
+    nllb_tokenizers,
+    round_up,
+    written_rows,
+)
+from regard.interop.sentencepiece import FIRST as FIRST_PIECES
+from regard.interop.sentencepiece import list_pieces, write_model
+from regard.models import TransformerModel
 from regard.run import Run
 
 SHARED, HEAD = "model.shared.weight", "lm_head.weight"
@@ -59,10 +72,10 @@ def read_rows(folder: Path, tokenizers: Tokenizers, table: Mapping[str, int]) ->
     """Read a folder whose pieces are those of known tokenizers, and whose rows are those of a table."""
     path = folder / "config.json"
     config = read_table(path)
-    sizes = stacks.StackSizes.read({"activation_function": "relu", **config}, path)
+    sizes = stacks.read_sizes({"activation_function": "relu", **config}, "pre", path)
     if not stacks.flag(config, "tie_word_embeddings", True, path):
         raise DataError(f"{path}: tie_word_embeddings is false, expected true")
-    copied = has_their_start(tokenizers.target)
+    copied = their_start(tokenizers.target) is not None
     for key, piece in {**NUMBERS, "decoder_start_token_id": "</s>" if copied else "<s>"}.items():
         if config.get(key) != table.get(piece):
             value = show_value(config.get(key))
@@ -74,18 +87,25 @@ def read_rows(folder: Path, tokenizers: Tokenizers, table: Mapping[str, int]) ->
     weights = {name: tensor for name, tensor in tensors.items() if name not in (*ALSO, *FIXED)}
     if there:
         weights[SHARED] = tensors[there[0]]
-    shapes = {name: shape for _, names, shape in stacks.block_names(sizes, True) for name in names}
+    shapes = {name: shape for _, names, shape in stacks.block_names(sizes) for name in names}
     stacks.check_tensors(weights, {**shapes, SHARED: (len(table), sizes.size)}, read[0])
-    own = stacks.collect_blocks(weights, sizes, True)
+    own = stacks.collect_blocks(weights, sizes)
     rows = rows_of(tokenizers.target, table)
     stacks.check_rows(rows, len(table), path)
     own["source.tokens.weight"] = stacks.move_rows(weights[SHARED], rows)
     never = torch.tensor([i for i, row in enumerate(rows) if row is None or (copied and i == START)], dtype=torch.long)
     own["readout.bias"] = torch.zeros(len(rows)).index_fill(0, never, stacks.NEVER)
-    settings = settings_of(config, sizes, tokenizers, path)
+    tokenizer = {"kind": tokenizers.source.kind, "joint": True, "after": [special_pieces.SPECIAL[END]]}
+    form = {"sines": "fairseq", "tied": "all", "start_as_end": copied, "fixed_bias": True}
+    settings = stacks.describe(config, sizes, path, longest=1024, scaled=True, tokenizer=tokenizer, **form)
     if (first := table["<pad>"] + 1) != FIRST["fairseq"]:  # positions are counted from behind the padding
         settings["model"]["first_position"] = first
     return Imported(settings, tokenizers, own, (path, *read))
+
+
+def open_m2m100(folder: Path, run: Run) -> Opened:
+    """Open a folder that was written from a run."""
+    return reopen(folder, run, "m2m_100", lambda place, tokenizers: read_rows(place, tokenizers, written_rows(place)))
 
 
 def read_vocabulary(folder: Path) -> tuple[Tokenizers, dict[str, int]]:
@@ -96,50 +116,23 @@ def read_vocabulary(folder: Path) -> tuple[Tokenizers, dict[str, int]]:
         tokenizers, table = nllb_tokenizers(folder), nllb_rows(folder)
     else:
         raise DataError(f"{folder / VOCABULARIES[1]}: missing, expected the vocabulary of M2M-100 or NLLB")
-    content = copy.deepcopy(tokenizers.source.content)
     own = set(tokenizers.source.names)
-    for piece in [THEIR_START, *(piece for piece in table if piece not in own)]:
-        number = tokenizers.source.size + len(content["added_tokens"]) - len(tokenizers.source.content["added_tokens"])
-        content["added_tokens"].append(special_pieces.describe(number, piece, special=True))
-    return round_up(Tokenizers(open_tokenizer(content, str(folder))), str(folder)), table
+    others = [THEIR_START, *(piece for piece in table if piece not in own)]
+    return round_up(Tokenizers(add_pieces(tokenizers.source, others, str(folder))), str(folder)), table
 
 
 def rows_of(tokenizer: Tokenizer, table: Mapping[str, int]) -> list[int | None]:
     """Return their row of each id; START begins with </s>, where their <s> is a piece of its own."""
     rows: list[int | None] = [table.get(tokenizer.names[i]) for i in range(tokenizer.size)]
-    if has_their_start(tokenizer):
-        rows[START] = table["</s>"]
-        rows[number_of(tokenizer, THEIR_START)] = table["<s>"]
+    if (own := their_start(tokenizer)) is not None:
+        rows[START], rows[own] = table["</s>"], table["<s>"]
     return rows
 
 
-def has_their_start(tokenizer: Tokenizer) -> bool:
-    """Return whether their <s> is a piece of its own, as in a run that was imported."""
-    return tokenizer.library.token_to_id(THEIR_START) is not None
-
-
-def number_of(tokenizer: Tokenizer, piece: str) -> int:
-    """Return the id of a piece that is there."""
-    number = tokenizer.library.token_to_id(piece)
-    assert number is not None
-    return int(number)
-
-
-def settings_of(
-    config: Mapping[str, Any], sizes: stacks.StackSizes, tokenizers: Tokenizers, path: Path
-) -> dict[str, Any]:
-    """Return the configuration of the run."""
-    longest = stacks.whole(
-        {"max_position_embeddings": 1024, **config}, "max_position_embeddings", model_config.LONGEST, path
-    )
-    model = {key: value for key, value in sizes.table().items() if value is not None}
-    model |= {"kind": "transformer", "norm": "pre", "positions": "sinusoidal", "sines": "fairseq", "tied": "all"}
-    copied = has_their_start(tokenizers.target)
-    model |= {"start_as_end": copied, "fixed_bias": True}
-    model |= {"scale_embeddings": stacks.flag(config, "scale_embedding", True, path)}
-    model |= {key: stacks.share(config, key, path) for key in ("dropout", "attention_dropout")}
-    tokenizer = {"kind": tokenizers.source.kind, "joint": True, "after": [special_pieces.SPECIAL[END]]}
-    return {"task": "translate", "data": {"longest": max(1, longest - 1)}, "tokenizer": tokenizer, "model": model}
+def their_start(tokenizer: Tokenizer) -> int | None:
+    """Return the id of their <s>, where it is a piece of its own, as in a run that was imported."""
+    number: int | None = tokenizer.library.token_to_id(THEIR_START)
+    return number
 
 
 # ---- out
@@ -151,11 +144,11 @@ def write_m2m100(run: Run, folder: Path) -> None:
     if not isinstance(run.model, TransformerModel):
         raise ArgumentError(f"{run.folder}: a model of kind {run.settings.kind} given, but m2m100 has only transformer")
     config, tokenizer = run.model.config, run.tokenizers.target
-    copied = has_their_start(tokenizer)
+    own = their_start(tokenizer)
+    copied, first = own is not None, START if own is None else own
     expected = {"norm": ["pre"], "positions": ["sinusoidal"], "sines": ["fairseq"], "tied": ["all"]}
     stacks.check_exported(config, {**expected, "start_as_end": [False, True] if copied else [False]}, "m2m100")
     weights = {name: tensor.cpu().float() for name, tensor in run.model.state_dict().items()}
-    first = number_of(tokenizer, THEIR_START) if copied else START
     rest = [
         i
         for i in range(len(special_pieces.SPECIAL), tokenizer.size)
@@ -163,28 +156,20 @@ def write_m2m100(run: Run, folder: Path) -> None:
     ]
     order = [first, PAD, END, UNKNOWN, *rest]
     check_bias(weights, order, copied and not config.start_as_end)
-    tensors: dict[str, Tensor] = stacks.spread_blocks(weights, stacks.StackSizes.of(config), True)
+    tensors: dict[str, Tensor] = stacks.spread_blocks(weights, config)
     tensors[SHARED] = weights["source.tokens.weight"][order]
     (folder / "model.safetensors").write_bytes(save(tensors, metadata={"format": "pt"}))
     names = ["<s>" if i == first else tokenizer.names[i] for i in order]
-    write_m2m100_files(run.tokenizers, names, folder)
+    write_tokenizers(run.tokenizers, names, folder)
     recorded = recorded_values(run, "config")
     table = {
         **recorded,
-        "architectures": ["M2M100ForConditionalGeneration"],
-        "model_type": "m2m_100",
-        "is_encoder_decoder": True,
-        **stacks.StackSizes.of(config).config(),
+        **stacks.config_of(run, config, "M2M100ForConditionalGeneration", "m2m_100"),
         "vocab_size": len(order),
-        "max_position_embeddings": run.settings.data.longest + 1,
-        "dropout": config.dropout,
-        "attention_dropout": config.attention_dropout,
         **{key: recorded.get(key, 0.0) for key in ("activation_dropout", "encoder_layerdrop", "decoder_layerdrop")},
-        "scale_embedding": config.scale_embeddings,
         "tie_word_embeddings": True,
         **{key: row for row, key in enumerate(("bos_token_id", "pad_token_id", "eos_token_id"))},
         "decoder_start_token_id": 2 if copied else 0,
-        "dtype": "float32",
     }
     stacks.write_json(folder / "config.json", table)
     generation = {key: table[key] for key in (*list(NUMBERS)[:3], "decoder_start_token_id")}
@@ -205,3 +190,69 @@ def check_bias(weights: Mapping[str, Tensor], written: Sequence[int], own_start:
         raise ConfigError(
             "model.tied", "START and </s> were trained apart, but are one in m2m100; export to another format"
         )
+
+
+def write_tokenizers(tokenizers: Tokenizers, names: Sequence[str], folder: Path) -> None:
+    """Write the vocabulary of an M2M100Tokenizer or an NllbTokenizer; `names` are the pieces in the order of rows.
+
+    M2M-100's vocab.json has no languages, and NLLB has no vocab.json. A run that has the form of neither gets a
+    vocab.json with all pieces, as does a tokenizer that was trained here: neither of those cuts texts as it does.
+    """
+    table = m2m100_table(tokenizers, names) or nllb_table(tokenizers, names)
+    if table is None:
+        stacks.write_json(folder / "vocab.json", {name: row for row, name in enumerate(names)})
+        return
+    words: Collection[str] = ()  # NLLB's rows are those of its SentencePiece model, which words would move
+    if "language_codes" in table:
+        words = tokenizers.source.pieces(tokenizers.source.added.values())
+        count = names.index(LANGUAGE_CODES[table["language_codes"]][0])
+        stacks.write_json(folder / "vocab.json", {name: row for row, name in enumerate(names[:count])})
+    write_model(tokenizers.source, folder / MODEL, words)
+    stacks.write_json(folder / "tokenizer_config.json", table)
+
+
+def m2m100_table(tokenizers: Tokenizers, names: Sequence[str]) -> dict[str, Any] | None:
+    """Return the tokenizer_config.json of M2M-100: its languages stand in their order behind the pieces."""
+    for key, languages in LANGUAGE_CODES.items():
+        first = names.index(languages[0]) if languages[0] in names else len(names)
+        behind = first + len(languages)
+        if tokenizers.source.sentencepiece is not None and names[first:behind] == languages:
+            made_up = sum(name.startswith(MADE_UP) for name in names[behind:])
+            table = {"tokenizer_class": "M2M100Tokenizer", "language_codes": key, "num_madeup_words": made_up}
+            return {
+                **table,
+                **describe_added(tokenizers.source, names, behind + made_up),
+                **language_choice(tokenizers),
+            }
+    return None
+
+
+def nllb_table(tokenizers: Tokenizers, names: Sequence[str]) -> dict[str, Any] | None:
+    """Return the tokenizer_config.json of NLLB: SentencePiece's pieces, languages, <mask>, and what was added."""
+    tokenizer = tokenizers.source
+    if tokenizer.sentencepiece is None:
+        return None
+    pieces = [piece for piece in list_pieces(tokenizer) if piece not in FIRST_PIECES]
+    first = len(special_pieces.SPECIAL) + len(pieces)
+    if list(names[len(special_pieces.SPECIAL) : first]) != pieces:
+        return None
+    languages = language_pieces.known_languages(tokenizer)
+    table = {"tokenizer_class": "NllbTokenizer"}
+    special = {"additional_special_tokens": [name for name in names if name in languages]}
+    return {**table, **special, **describe_added(tokenizer, names, first), **language_choice(tokenizers)}
+
+
+def describe_added(tokenizer: Tokenizer, names: Sequence[str], first: int) -> dict[str, Any]:
+    """Describe the pieces behind all others, by their rows, as Transformers' tokenizers read them; words are text."""
+    words = tokenizer.pieces(tokenizer.added.values())
+    flags = dict.fromkeys(("lstrip", "rstrip", "normalized", "single_word"), False)
+    rows = {row: name for row, name in enumerate(names) if row >= first}
+    added = {str(row): {"content": name, **flags, "special": name not in words} for row, name in rows.items()}
+    return {"added_tokens_decoder": added} if added else {}
+
+
+def language_choice(tokenizers: Tokenizers) -> Mapping[str, str]:
+    """Return the languages that the run translates from and to, where it has chosen them."""
+    sides = {"src_lang": tokenizers.source, "tgt_lang": tokenizers.target}
+    codes = {key: [language_pieces.code_of(piece) for piece in side.pieces(side.before)] for key, side in sides.items()}
+    return {key: languages[0] for key, languages in codes.items() if len(languages) == 1 and languages[0]}

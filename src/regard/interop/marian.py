@@ -41,11 +41,12 @@ from regard.data import (
 )
 from regard.errors import ArgumentError, DataError
 from regard.interop import stacks
+from regard.interop.export import Opened, reopen
 from regard.interop.formats import Imported, read_table
 from regard.interop.importing import imported_part, recorded_values
 from regard.interop.numbering import MADE_UP, THEIR_START, listed_pieces, marian_rows, marian_tokenizers, round_up
-from regard.interop.tokenizer_files import write_marian_files
-from regard.models import TransformerModel, model_config
+from regard.interop.sentencepiece import write_model
+from regard.models import TransformerModel
 from regard.run import Run
 
 NEVER_SCORE = -1e3  # an output bias below it belongs to a piece that is never written
@@ -95,7 +96,7 @@ def read_rows(folder: Path, tokenizers: Tokenizers, rows: Mapping[str, int] | No
     """
     path = folder / "config.json"
     config = read_table(path)
-    sizes, tied = stacks.StackSizes.read(config, path), check_config(config, path)
+    sizes, tied = stacks.read_sizes(config, "post", path), check_config(config, path)
     second = folder / "target_vocab.json"
     files = ("vocab.json", "target_vocab.json" if second.exists() else "vocab.json")
     tables = [marian_rows(folder, file) if rows is None else rows for file in files]
@@ -109,7 +110,7 @@ def read_rows(folder: Path, tokenizers: Tokenizers, rows: Mapping[str, int] | No
     check_special(config, tables[-1], path, files[-1])
     tensors, read = stacks.read_tensors(folder)
     tensors = unite(tensors, tied, read[0], sizes.size)
-    shapes = {name: shape for _, names, shape in stacks.block_names(sizes, False) for name in names}
+    shapes = {name: shape for _, names, shape in stacks.block_names(sizes) for name in names}
     names = {"all": ("model.shared.weight",), "output": SHARED[1:], "none": (*SHARED[1:], HEAD)}[tied]
     for name in names:
         shapes[name] = (vocabulary[name != SHARED[1]], sizes.size)
@@ -119,7 +120,7 @@ def read_rows(folder: Path, tokenizers: Tokenizers, rows: Mapping[str, int] | No
     order = [rows_of(side, table) for side, table in zip((tokenizers.source, tokenizers.target), tables, strict=True)]
     for side, table, file in zip(order, tables, files, strict=True):
         stacks.check_rows(side, len(table), folder / file)
-    weights = stacks.collect_blocks(tensors, sizes, False)
+    weights = stacks.collect_blocks(tensors, sizes)
     weights["source.tokens.weight"] = stacks.move_rows(tensors[names[0]], order[0])
     if tied != "all":
         weights["target.tokens.weight"] = stacks.move_rows(tensors[names[1]], order[1])
@@ -129,10 +130,23 @@ def read_rows(folder: Path, tokenizers: Tokenizers, rows: Mapping[str, int] | No
     bias[torch.tensor([row is None for row in order[1]])] = stacks.NEVER
     weights["readout.bias"] = bias
     settings = [folder / name for name in ("tokenizer_config.json",) if (folder / name).is_file()]
-    table = describe(config, sizes, tied, tokenizers, path, read_table(settings[0]) if settings else {})
+    kinds = {tokenizers.source.kind, tokenizers.target.kind}
+    tokenizer = {"kind": kinds.pop() if len(kinds) == 1 else "auto", "joint": tokenizers.same_ids}
+    tokenizer |= {"after": [special_pieces.SPECIAL[END]]}
+    form = {"sines": "halves", "tied": tied}
+    table = stacks.describe(config, sizes, path, longest=512, scaled=False, tokenizer=tokenizer, **form)
+    said_of_texts = read_table(settings[0]) if settings else {}
+    source, target = (said_of_texts.get(key) for key in ("source_lang", "target_lang"))
+    if isinstance(source, str) and isinstance(target, str) and data_settings.LANGUAGES.fullmatch(f"{source}-{target}"):
+        table["data"]["languages"] = f"{source}-{target}"
     there = [name if (folder / name).is_file() else TOKENIZER for name in dict.fromkeys(files)]
     vocabulary_files = (folder / name for name in there)
     return Imported(table, tokenizers, weights, (path, *vocabulary_files, *settings, *read))
+
+
+def open_marian(folder: Path, run: Run) -> Opened:
+    """Open a folder that was written from a run."""
+    return reopen(folder, run, "marian", read_rows)
 
 
 def check_config(config: Mapping[str, Any], path: Path) -> str:
@@ -187,33 +201,6 @@ def unite(tensors: dict[str, Tensor], tied: str, path: Path, size: int) -> dict[
     return tensors
 
 
-def describe(
-    config: Mapping[str, Any],
-    sizes: stacks.StackSizes,
-    tied: str,
-    tokenizers: Tokenizers,
-    path: Path,
-    settings: Mapping[str, Any],
-) -> dict[str, Any]:
-    """Return the configuration of the run."""
-    longest = stacks.whole(
-        {"max_position_embeddings": 512, **config}, "max_position_embeddings", model_config.LONGEST, path
-    )
-    kinds = {tokenizers.source.kind, tokenizers.target.kind}
-    kind = kinds.pop() if len(kinds) == 1 else "auto"
-    tokenizer = {"kind": kind, "joint": tokenizers.same_ids, "after": [special_pieces.SPECIAL[END]]}
-    model = {key: value for key, value in sizes.table().items() if value is not None}
-    model |= {"kind": "transformer", "norm": "post", "positions": "sinusoidal", "sines": "halves", "tied": tied}
-    model |= {"scale_embeddings": stacks.flag(config, "scale_embedding", False, path)}
-    for key in ("dropout", "attention_dropout"):
-        model[key] = stacks.share(config, key, path)
-    data: dict[str, Any] = {"longest": max(1, longest - 1)}  # a target begins with START
-    languages = "-".join(str(settings.get(key)) for key in ("source_lang", "target_lang"))
-    if all(isinstance(settings.get(key), str) for key in ("source_lang", "target_lang")):
-        data |= {"languages": languages} if data_settings.LANGUAGES.fullmatch(languages) else {}
-    return {"task": "translate", "data": data, "tokenizer": tokenizer, "model": model}
-
-
 # ---- out
 
 
@@ -234,7 +221,7 @@ def write_marian(run: Run, folder: Path) -> None:
     stacks.write_json(folder / "vocab.json", pieces_of(run.tokenizers.source, order[0]))
     if not run.tokenizers.same_ids:
         stacks.write_json(folder / "target_vocab.json", pieces_of(run.tokenizers.target, order[1]))
-    write_marian_files(run.tokenizers, run.settings.data.languages, folder)
+    write_tokenizers(run.tokenizers, run.settings.data.languages, folder)
     table = {**recorded_values(run, "config"), **config_of(run, run.model, order)}
     stacks.write_json(folder / "config.json", table)
     generation = {key: table[key] for key in ("pad_token_id", "eos_token_id", "decoder_start_token_id")}
@@ -243,6 +230,21 @@ def write_marian(run: Run, folder: Path) -> None:
     # A folder without such a file is read by what its config.json says.
     generation |= {key: table[key] for key in GENERATION if table.get(key) is not None}
     stacks.write_json(folder / "generation_config.json", {**generation, **recorded_values(run, "generation")})
+
+
+def write_tokenizers(tokenizers: Tokenizers, languages: str | None, folder: Path) -> None:
+    """Write what a MarianTokenizer needs beside vocab.json; `languages` are those of the run, such as en-de.
+
+    A tokenizer that was trained here has another way to cut texts, which that one has no form for.
+    """
+    if any(side.sentencepiece is None for side in (tokenizers.source, tokenizers.target)):
+        return
+    for name, side in (("source.spm", tokenizers.source), ("target.spm", tokenizers.target)):
+        write_model(side, folder / name, side.pieces(side.added.values()))
+    table: dict[str, Any] = {"tokenizer_class": "MarianTokenizer", "separate_vocabs": not tokenizers.same_ids}
+    if languages is not None:
+        table |= dict(zip(("source_lang", "target_lang"), languages.split("-"), strict=True))
+    stacks.write_json(folder / "tokenizer_config.json", table)
 
 
 @torch.no_grad()
@@ -259,7 +261,7 @@ def marian_tensors(
         list(range(len(table)) if order is None else order)
         for table, order in zip(embeddings, (source, target), strict=True)
     )
-    tensors = stacks.spread_blocks(weights, stacks.StackSizes.of(config), False)
+    tensors = stacks.spread_blocks(weights, config)
     if config.tied == "all":
         tensors[SHARED[0]] = embeddings[0][source]
     else:
@@ -301,17 +303,10 @@ def config_of(run: Run, model: TransformerModel, order: Sequence[Sequence[int]])
     config = model.config
     pieces, recorded = pieces_of(run.tokenizers.target, order[1]), recorded_values(run, "config")
     return {
-        "architectures": ["MarianMTModel"],
-        "model_type": "marian",
-        "is_encoder_decoder": True,
-        **stacks.StackSizes.of(config).config(),
+        **stacks.config_of(run, config, "MarianMTModel", "marian"),
         "vocab_size": len(order[0]),
         "decoder_vocab_size": len(order[1]),
-        "max_position_embeddings": run.settings.data.longest + 1,
-        "dropout": config.dropout,
-        "attention_dropout": config.attention_dropout,
         "activation_dropout": recorded.get("activation_dropout", 0.0),
-        "scale_embedding": config.scale_embeddings,
         "share_encoder_decoder_embeddings": config.tied == "all",
         "tie_word_embeddings": config.tied != "none",
         **FIXED,
@@ -320,7 +315,6 @@ def config_of(run: Run, model: TransformerModel, order: Sequence[Sequence[int]])
         "decoder_start_token_id": pieces["<s>" if PAD in order[1] else "<pad>"],
         "bos_token_id": recorded.get("bos_token_id", pieces.get("<s>")),
         "forced_eos_token_id": recorded.get("forced_eos_token_id"),
-        "dtype": "float32",
     }
 
 

@@ -6,12 +6,14 @@ is found by its name.
 """
 
 import copy
+import tomllib
 from collections.abc import Iterable, Mapping
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
 from regard.config import show_value
-from regard.data import MARK, Tokenizers, open_tokenizer, read, special_pieces, tokenizer_checks
+from regard.data import MARK, Tokenizer, Tokenizers, open_tokenizer, read, special_pieces, tokenizer_checks
 from regard.errors import DataError
 from regard.interop.sentencepiece import convert, is_code, read_model
 from regard.io import reading
@@ -19,36 +21,17 @@ from regard.io import reading
 MODEL = "sentencepiece.bpe.model"  # of M2M-100 and NLLB
 THEIR_START = "<their-s>"  # what a folder's <s> is called here, where its outputs begin with another piece
 FILLED = 8  # rows behind M2M-100's languages that nothing is called by
-M2M100 = """
-    af am ar ast az ba be bg bn br bs ca ceb cs cy da de el en es et fa ff fi fr fy ga gd gl gu ha he hi hr ht hu
-    hy id ig ilo is it ja jv ka kk km kn ko lb lg ln lo lt lv mg mk ml mn mr ms my ne nl no ns oc or pa pl ps pt
-    ro ru sd si sk sl so sq sr ss su sv sw ta th tl tn tr uk ur uz vi wo xh yi yo zh zu
-"""
-WMT21 = "en ha is ja cs ru zh de"
+LANGUAGES = {
+    family: codes.split()
+    for family, codes in tomllib.loads(
+        resources.files("regard.interop").joinpath("languages.toml").read_text(encoding="utf-8")
+    ).items()
+}
 LANGUAGE_CODES = {  # the pieces of M2M-100's languages, by what its tokenizer_config.json calls the list
-    name: [f"__{code}__" for code in codes.split()] for name, codes in (("m2m100", M2M100), ("wmt21", WMT21))
+    name: [f"__{code}__" for code in LANGUAGES[name]] for name in ("m2m100", "wmt21")
 }
 DIGITS = 10  # of a row's number, fewer
 MADE_UP = "madeupword"  # begins the names of rows that nothing is called by
-NLLB = """
-    ace_Arab ace_Latn acm_Arab acq_Arab aeb_Arab afr_Latn ajp_Arab aka_Latn amh_Ethi apc_Arab arb_Arab ars_Arab
-    ary_Arab arz_Arab asm_Beng ast_Latn awa_Deva ayr_Latn azb_Arab azj_Latn bak_Cyrl bam_Latn ban_Latn bel_Cyrl
-    bem_Latn ben_Beng bho_Deva bjn_Arab bjn_Latn bod_Tibt bos_Latn bug_Latn bul_Cyrl cat_Latn ceb_Latn ces_Latn
-    cjk_Latn ckb_Arab crh_Latn cym_Latn dan_Latn deu_Latn dik_Latn dyu_Latn dzo_Tibt ell_Grek eng_Latn epo_Latn
-    est_Latn eus_Latn ewe_Latn fao_Latn pes_Arab fij_Latn fin_Latn fon_Latn fra_Latn fur_Latn fuv_Latn gla_Latn
-    gle_Latn glg_Latn grn_Latn guj_Gujr hat_Latn hau_Latn heb_Hebr hin_Deva hne_Deva hrv_Latn hun_Latn hye_Armn
-    ibo_Latn ilo_Latn ind_Latn isl_Latn ita_Latn jav_Latn jpn_Jpan kab_Latn kac_Latn kam_Latn kan_Knda kas_Arab
-    kas_Deva kat_Geor knc_Arab knc_Latn kaz_Cyrl kbp_Latn kea_Latn khm_Khmr kik_Latn kin_Latn kir_Cyrl kmb_Latn
-    kon_Latn kor_Hang kmr_Latn lao_Laoo lvs_Latn lij_Latn lim_Latn lin_Latn lit_Latn lmo_Latn ltg_Latn ltz_Latn
-    lua_Latn lug_Latn luo_Latn lus_Latn mag_Deva mai_Deva mal_Mlym mar_Deva min_Latn mkd_Cyrl plt_Latn mlt_Latn
-    mni_Beng khk_Cyrl mos_Latn mri_Latn zsm_Latn mya_Mymr nld_Latn nno_Latn nob_Latn npi_Deva nso_Latn nus_Latn
-    nya_Latn oci_Latn gaz_Latn ory_Orya pag_Latn pan_Guru pap_Latn pol_Latn por_Latn prs_Arab pbt_Arab quy_Latn
-    ron_Latn run_Latn rus_Cyrl sag_Latn san_Deva sat_Beng scn_Latn shn_Mymr sin_Sinh slk_Latn slv_Latn smo_Latn
-    sna_Latn snd_Arab som_Latn sot_Latn spa_Latn als_Latn srd_Latn srp_Cyrl ssw_Latn sun_Latn swe_Latn swh_Latn
-    szl_Latn tam_Taml tat_Cyrl tel_Telu tgk_Cyrl tgl_Latn tha_Thai tir_Ethi taq_Latn taq_Tfng tpi_Latn tsn_Latn
-    tso_Latn tuk_Latn tum_Latn tur_Latn twi_Latn tzm_Tfng uig_Arab ukr_Cyrl umb_Latn urd_Arab uzn_Latn vec_Latn
-    vie_Latn war_Latn wol_Latn xho_Latn ydd_Hebr yor_Latn yue_Hant zho_Hans zho_Hant zul_Latn
-"""
 
 
 def marian_rows(folder: Path, file: str = "vocab.json") -> dict[str, int]:
@@ -110,8 +93,6 @@ def marian_tokenizers(folder: Path) -> Tokenizers:
     for name, file in (("source.spm", files[0]), ("target.spm", files[-1])):
         ids = marian_ids(folder, file)
         content = convert(folder / name, ids, tags=[piece for piece in ids if is_code(piece) or piece in added])
-        if THEIR_START in ids:
-            content["added_tokens"].append(special_pieces.describe(ids[THEIR_START], THEIR_START, special=True))
         if rows := special_rows(marian_rows(folder, file)):
             content["regard"][tokenizer_checks.ROWS] = rows
         sides.append(open_tokenizer(content, str(folder / name)))
@@ -133,14 +114,16 @@ def round_up(tokenizers: Tokenizers, place: str) -> Tokenizers:
     """
     sides = []
     for side in dict.fromkeys((tokenizers.source, tokenizers.target)):
-        content = copy.deepcopy(side.content)
-        content.setdefault("added_tokens", [])
-        for number in range(side.size, -(-side.size // special_pieces.MULTIPLE) * special_pieces.MULTIPLE):
-            content["added_tokens"].append(
-                special_pieces.describe(number, special_pieces.FILLER.format(number), special=True)
-            )
-        sides.append(open_tokenizer(content, place))
+        size = -(-side.size // special_pieces.MULTIPLE) * special_pieces.MULTIPLE
+        sides.append(add_pieces(side, map(special_pieces.FILLER.format, range(side.size, size)), place))
     return Tokenizers(*sides)
+
+
+def add_pieces(tokenizer: Tokenizer, pieces: Iterable[str], place: str) -> Tokenizer:
+    """Add special pieces behind all others of a tokenizer."""
+    content = copy.deepcopy(tokenizer.content)
+    added = [special_pieces.describe(i, piece, special=True) for i, piece in enumerate(pieces, tokenizer.size)]
+    return open_tokenizer({**content, "added_tokens": [*content.get("added_tokens", []), *added]}, place)
 
 
 def m2m100_rows(folder: Path) -> dict[str, int]:
@@ -211,7 +194,7 @@ def nllb_languages(folder: Path) -> list[str]:
             ]
             if languages:
                 return languages
-    return NLLB.split()
+    return LANGUAGES["nllb"]
 
 
 def written_rows(folder: Path) -> dict[str, int]:

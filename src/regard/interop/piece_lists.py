@@ -97,10 +97,6 @@ def tokenizers_of(
         for i, table in enumerate(both):
             if models is not None:
                 content = convert(folder / models[i], table, tags=tags_of(table))
-                hidden = [piece for piece in table if piece.startswith("<their-")]
-                content["added_tokens"] += [
-                    special_pieces.describe(table[piece], piece, special=True) for piece in hidden
-                ]
             else:
                 single = all(len(piece) == 1 for piece in table if not special(piece))
                 notes = notes if single else (UNCUT,)

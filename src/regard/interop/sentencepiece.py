@@ -101,6 +101,8 @@ def assemble(ids: Mapping[str, int], tags: Collection[str]) -> dict[str, Any]:
     vocabulary = dict(sorted(ids.items(), key=lambda item: item[1]))
     added = [special_pieces.describe(i, piece, special=True) for i, piece in enumerate(special_pieces.SPECIAL)]
     added += [special_pieces.describe(ids[tag], tag, special=False) for tag in sorted(tags, key=ids.__getitem__)]
+    theirs = [piece for piece in ids if piece.startswith("<their-")]  # special pieces of a folder that are others here
+    added += [special_pieces.describe(ids[piece], piece, special=True) for piece in theirs]
     return {**parts, "added_tokens": added, "model": {**model, "vocab": vocabulary}}
 
 

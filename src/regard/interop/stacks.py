@@ -7,9 +7,8 @@ another order, which a list says: for each id here the row there.
 # v pieces here · r rows there · d width
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -20,11 +19,17 @@ from regard.errors import ConfigError, DataError
 from regard.interop.formats import read_table
 from regard.io import disk
 from regard.models import TransformerConfig, model_config, read_weights
+from regard.run import Run
 
 EPSILON = 1e-5  # of layer norms, where a format says nothing of it
 NEVER = -1e4  # the output bias of a piece that is never written; in half precision -∞ less itself is no number
 NAMED = 5  # tensors of a list in a message
-ACTIVATIONS = {"swish": "silu", "silu": "silu", "relu": "relu", "gelu": "gelu"}
+ACTIVATIONS: dict[str, Literal["relu", "gelu", "silu"]] = {
+    "swish": "silu",
+    "silu": "silu",
+    "relu": "relu",
+    "gelu": "gelu",
+}
 ATTENTIONS = {"attention": "self_attn", "cross": "encoder_attn"}
 NORMS = {
     "attention_norm": "self_attn_layer_norm",
@@ -35,67 +40,73 @@ FEEDS = {"feed.0": "fc1", "feed.2": "fc2"}
 FILES = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
 
 
-@dataclass(frozen=True)
-class StackSizes:
-    """The sizes that a config.json gives, checked."""
+def read_sizes(config: Mapping[str, Any], norm: Literal["pre", "post"], path: Path) -> TransformerConfig:
+    """Read the sizes of a config.json; a DataError names the key of what cannot be had here."""
+    for key in ("attention_heads", "ffn_dim"):
+        one, other = (whole(config, f"{side}_{key}", model_config.WIDEST, path) for side in ("encoder", "decoder"))
+        if one != other:
+            raise DataError(f"{path}: decoder_{key} is {other}, encoder_{key} {one}; expected the same for both sides")
+    name = config.get("activation_function", "gelu")
+    if not isinstance(name, str) or name not in ACTIVATIONS:
+        raise DataError(f"{path}: activation_function is {show_value(name)}, expected one of {', '.join(ACTIVATIONS)}")
+    size = whole(config, "d_model", model_config.WIDEST, path)
+    heads = whole(config, "encoder_attention_heads", model_config.HEADS, path)
+    layers, others = (whole(config, f"{side}_layers", model_config.DEEPEST, path) for side in ("encoder", "decoder"))
+    if size % heads:
+        raise DataError(f"{path}: d_model is {size}, which {heads} attention heads do not divide")
+    return TransformerConfig(
+        size=size,
+        heads=heads,
+        layers=layers,
+        decoder_layers=None if others == layers else others,
+        hidden=whole(config, "encoder_ffn_dim", model_config.WIDEST, path),
+        activation=ACTIVATIONS[name],
+        norm=norm,
+    )
 
-    size: int
-    heads: int
-    layers: int
-    decoder_layers: int
-    hidden: int
-    activation: str
 
-    @classmethod
-    def read(cls, config: Mapping[str, Any], path: Path) -> "StackSizes":
-        """Read the sizes of a config.json; a DataError names the key of what cannot be had here."""
-        for key in ("attention_heads", "ffn_dim"):
-            one, other = (whole(config, f"{side}_{key}", model_config.WIDEST, path) for side in ("encoder", "decoder"))
-            if one != other:
-                raise DataError(
-                    f"{path}: decoder_{key} is {other}, encoder_{key} {one}; expected the same for both sides"
-                )
-        name = config.get("activation_function", "gelu")
-        if not isinstance(name, str) or name not in ACTIVATIONS:
-            raise DataError(
-                f"{path}: activation_function is {show_value(name)}, expected one of {', '.join(ACTIVATIONS)}"
-            )
-        sizes = cls(
-            whole(config, "d_model", model_config.WIDEST, path),
-            whole(config, "encoder_attention_heads", model_config.HEADS, path),
-            whole(config, "encoder_layers", model_config.DEEPEST, path),
-            whole(config, "decoder_layers", model_config.DEEPEST, path),
-            whole(config, "encoder_ffn_dim", model_config.WIDEST, path),
-            ACTIVATIONS[name],
-        )
-        if sizes.size % sizes.heads:
-            raise DataError(f"{path}: d_model is {sizes.size}, which {sizes.heads} attention heads do not divide")
-        return sizes
+def describe(
+    config: Mapping[str, Any],
+    sizes: TransformerConfig,
+    path: Path,
+    *,
+    longest: int,
+    scaled: bool,
+    tokenizer: Mapping[str, Any],
+    **form: Any,
+) -> dict[str, Any]:
+    """Return the configuration of the run for a config.json with these sizes.
 
-    def table(self) -> dict[str, Any]:
-        """Return the sizes as a [model] table has them."""
-        return {
-            "size": self.size,
-            "heads": self.heads,
-            "layers": self.layers,
-            "decoder_layers": None if self.decoder_layers == self.layers else self.decoder_layers,
-            "hidden": self.hidden,
-            "activation": self.activation,
-        }
+    `form` are keys of the model that its family settles, `longest` and `scaled` what holds where the file says nothing
+    of positions and of the scale of embeddings.
+    """
+    longest = whole(
+        {"max_position_embeddings": longest, **config}, "max_position_embeddings", model_config.LONGEST, path
+    )
+    keys = ("size", "heads", "layers", "decoder_layers", "hidden", "activation", "norm")
+    model = {key: getattr(sizes, key) for key in keys if getattr(sizes, key) is not None}
+    model |= {"kind": "transformer", "positions": "sinusoidal", **form}
+    model |= {"scale_embeddings": flag(config, "scale_embedding", scaled, path)}
+    model |= {key: share(config, key, path) for key in ("dropout", "attention_dropout")}
+    data = {"longest": max(1, longest - 1)}  # a target begins with START
+    return {"task": "translate", "data": data, "tokenizer": tokenizer, "model": model}
 
-    def config(self) -> dict[str, Any]:
-        """Return the sizes as a config.json has them."""
-        table: dict[str, Any] = {"d_model": self.size, "num_hidden_layers": self.layers}
-        table |= {"encoder_layers": self.layers, "decoder_layers": self.decoder_layers}
-        for side in ("encoder", "decoder"):
-            table |= {f"{side}_attention_heads": self.heads, f"{side}_ffn_dim": self.hidden}
-        return {**table, "activation_function": {"silu": "swish"}.get(self.activation, self.activation)}
 
-    @classmethod
-    def of(cls, config: TransformerConfig) -> "StackSizes":
-        """Return the sizes of a model of Regard's."""
-        depth = config.layers if config.decoder_layers is None else config.decoder_layers
-        return cls(config.size, config.heads, config.layers, depth, config.hidden, config.activation)
+def config_of(run: Run, config: TransformerConfig, architecture: str, model_type: str) -> dict[str, Any]:
+    """Return what the config.json of every family says of a run."""
+    table: dict[str, Any] = {"architectures": [architecture], "model_type": model_type, "is_encoder_decoder": True}
+    table |= {"d_model": config.size, "num_hidden_layers": config.layers}
+    for side, layers in depths(config):
+        table |= {f"{side}_layers": layers, f"{side}_attention_heads": config.heads, f"{side}_ffn_dim": config.hidden}
+    return {
+        **table,
+        "activation_function": {"silu": "swish"}.get(config.activation, config.activation),
+        "max_position_embeddings": run.settings.data.longest + 1,
+        "dropout": config.dropout,
+        "attention_dropout": config.attention_dropout,
+        "scale_embedding": config.scale_embeddings,
+        "dtype": "float32",
+    }
 
 
 def whole(config: Mapping[str, Any], key: str, most: int, path: Path) -> int:
@@ -127,10 +138,15 @@ def share(config: Mapping[str, Any], key: str, path: Path) -> float:
 # ---- blocks
 
 
-def block_names(sizes: StackSizes, final_norm: bool) -> Iterator[tuple[str, tuple[str, ...], tuple[int, ...]]]:
+def depths(config: TransformerConfig) -> tuple[tuple[str, int], tuple[str, int]]:
+    """Return both sides with the number of their layers."""
+    return ("encoder", config.layers), ("decoder", config.decoder_layers or config.layers)
+
+
+def block_names(config: TransformerConfig) -> Iterator[tuple[str, tuple[str, ...], tuple[int, ...]]]:
     """Yield every weight of the blocks: its name here, its names there, and the shape of each of those."""
-    d, h = sizes.size, sizes.hidden
-    for side, layers in (("encoder", sizes.layers), ("decoder", sizes.decoder_layers)):
+    d, h = config.size, config.hidden
+    for side, layers in depths(config):
         for layer in range(layers):
             own, their = f"{side}.blocks.{layer}", f"model.{side}.layers.{layer}"
             for kind, shape in (("weight", (d, d)), ("bias", (d,))):
@@ -148,23 +164,23 @@ def block_names(sizes: StackSizes, final_norm: bool) -> Iterator[tuple[str, tupl
             for (here, there), wide in zip(FEEDS.items(), ((h, d), (d, h)), strict=True):
                 yield f"{own}.{here}.weight", (f"{their}.{there}.weight",), wide
                 yield f"{own}.{here}.bias", (f"{their}.{there}.bias",), wide[:1]
-        if final_norm:
+        if config.norm == "pre":
             for kind in ("weight", "bias"):
                 yield f"{side}.final_norm.{kind}", (f"model.{side}.layer_norm.{kind}",), (d,)
 
 
-def collect_blocks(tensors: Mapping[str, Tensor], sizes: StackSizes, final_norm: bool) -> dict[str, Tensor]:
+def collect_blocks(tensors: Mapping[str, Tensor], config: TransformerConfig) -> dict[str, Tensor]:
     """Return the weights of the blocks by their names here."""
     return {
         own: torch.cat([tensors[name].float() for name in theirs]) if len(theirs) > 1 else tensors[theirs[0]].float()
-        for own, theirs, _ in block_names(sizes, final_norm)
+        for own, theirs, _ in block_names(config)
     }
 
 
-def spread_blocks(weights: Mapping[str, Tensor], sizes: StackSizes, final_norm: bool) -> dict[str, Tensor]:
+def spread_blocks(weights: Mapping[str, Tensor], config: TransformerConfig) -> dict[str, Tensor]:
     """Return the weights of the blocks by their names there."""
     tensors: dict[str, Tensor] = {}
-    for own, theirs, _ in block_names(sizes, final_norm):
+    for own, theirs, _ in block_names(config):
         parts = weights[own].detach().cpu().float().chunk(len(theirs))
         tensors |= {name: part.contiguous() for name, part in zip(theirs, parts, strict=True)}
     return tensors

@@ -6,20 +6,23 @@ line is cut, and the answer says so. A tag such as <2de> at the beginning holds 
 every piece.
 """
 
-import dataclasses
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
+import torch
 from starlette.responses import JSONResponse
 
 from regard.data import Tokenizer, sentence_split
 from regard.decoding import Options, Output, file_translation
 from regard.errors import RegardError
 from regard.serving.requests import ApiError, InvalidValueError
+from regard.serving.worker import WorkerError
 from regard.tasks import Translation, to_translation
+
+OUT_OF_MEMORY = (MemoryError, torch.OutOfMemoryError)
 
 
 @dataclass(frozen=True)
@@ -136,11 +139,6 @@ def write_texts(
     return answers
 
 
-def add_unknown(answers: Sequence[dict[str, Any]], unknown: Sequence[list[str]]) -> list[dict[str, Any]]:
-    """Add to the answer for each text those of its words that did not occur in training."""
-    return [{**answer, "unknown": words} for answer, words in zip(answers, unknown, strict=True)]
-
-
 def check_pairs(texts: Sequence[str], targets: Sequence[str]) -> None:
     """Refuse lists of other lengths."""
     if len(texts) != len(targets):
@@ -171,19 +169,16 @@ def finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def replace_scores(output: Translation, log_probs: tuple[float, ...]) -> Translation:
-    """A translation with the log-probabilities of its tokens."""
-    return dataclasses.replace(output, token_log_probs=log_probs)
-
-
 def error_of(error: Exception) -> ApiError | None:
     """The answer to an error of the library's: the sentence that the command line has; None for a fault of its own."""
     if isinstance(error, ApiError):
         return error
+    if isinstance(error, WorkerError):
+        return ApiError(503, "worker_stopped", str(error))
     if isinstance(error, RegardError):
         name = str(error).partition(":")[0]
         return InvalidValueError(str(error), name if name.replace("_", "").isalnum() else None)
-    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
+    if isinstance(error, OUT_OF_MEMORY):
         return ApiError(
             503, "out_of_memory", "out of memory; send less at once, or try again", headers={"Retry-After": "5"}
         )

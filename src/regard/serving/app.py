@@ -1,12 +1,11 @@
 """The routes of a server, and how they are described: OpenAPI with examples that can be sent as they stand."""
 
 import asyncio
-import contextlib
 import json
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Coroutine
 from typing import Any
 
-from fastapi import FastAPI, Request, Response
+from fastapi import Depends, FastAPI, Request, Response
 from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
@@ -17,11 +16,12 @@ from regard import __version__
 from regard.decoding import Options
 from regard.errors import RegardError
 from regard.serving import requests
-from regard.serving.answers import error_of, respond
-from regard.serving.guard import FAULT, Guard
-from regard.serving.libretranslate.routes import add_libretranslate
+from regard.serving.answers import OUT_OF_MEMORY, error_of, respond
+from regard.serving.guard import Guard, adapt
+from regard.serving.libretranslate.errors import is_protocol_path
+from regard.serving.libretranslate.routes import Routes
 from regard.serving.page import add_page
-from regard.serving.schemas import describe_route, route_name
+from regard.serving.schemas import describe_route
 from regard.serving.service import Service
 
 GONE = 499  # the client has closed the connection
@@ -36,45 +36,41 @@ def make_app(service: Service) -> Guard | CORSMiddleware:
         description="Translate, score, align, sample, caption, classify and look into trained runs.",
         docs_url=None,  # its pages load scripts from the network
         redoc_url=None,
-        generate_unique_id_function=route_name,
+        generate_unique_id_function=lambda route: route.path.rsplit("/", 1)[-1],
     )
 
-    @app.exception_handler(HTTPException)
-    async def refuse(request: Request, error: HTTPException) -> Response:
-        code = {404: "not_found", 405: "wrong_method"}.get(error.status_code, "invalid_request")
-        message = f"{request.method} {request.url.path}: {str(error.detail).lower()}"
-        return respond(requests.ApiError(error.status_code, code, message, headers=dict(error.headers or {})))
-
-    @app.exception_handler(RegardError)
-    async def refuse_known(request: Request, error: RegardError) -> Response:
-        return respond(known(error))
+    forms = [Depends(close_form)]
+    for kind in (HTTPException, RegardError, *OUT_OF_MEMORY, Exception):  # the guard logs the last
+        app.add_exception_handler(kind, answer_error)
 
     @app.exception_handler(ClientDisconnect)
     async def leave(request: Request, error: ClientDisconnect) -> Response:  # while its body was read
         return Response(status_code=GONE)
 
-    @app.exception_handler(Exception)
-    async def fail(request: Request, error: Exception) -> Response:  # the guard logs it
-        return respond(requests.ApiError(500, "internal", FAULT))
-
-    async def read(request: Request, cls: type) -> tuple[Any, Options, dict[str, Any]]:
-        table = requests.read_json(await request.body())
+    async def read(request: Request, cls: type, form: type | None = None) -> tuple[Any, Options, dict[str, Any], Any]:
+        """The fields of a request, the options of its search, those it names, and the pictures where it is a form."""
         parsed: Any
-        parsed, options = requests.parse_request(cls, table, settings)
-        if settings.log_texts:
-            requests.log_texts(request.url.path, table)
-        return parsed, options, options_given(table, options)
+        if form is not None and is_form(request):
+            table, files = await read_upload(request, service)
+            parsed, options = requests.parse_request(form, table, settings)
+        else:
+            table, files = requests.read_json(await request.body()), []
+            parsed, options = requests.parse_request(cls, table, settings)
+            if settings.log_texts:
+                requests.log_texts(request.url.path, table)
+        # The options that it does not name have a task's own defaults.
+        return parsed, options, {name: getattr(options, name) for name in table if hasattr(Options, name)}, files
 
     @app.post("/v1/translate", **describe_route("translate", requests.TranslateRequest, settings))
     async def translate(request: Request) -> Response:
-        parsed, options, _ = await read(request, requests.TranslateRequest)
+        parsed, options, _, _ = await read(request, requests.TranslateRequest)
         if parsed.stream:
             return await stream(service, service.translate_stream(parsed, options))
         return await finish(service, request, service.translate(parsed, options))
 
     @app.post("/v1/sample", **describe_route("sample", requests.SampleRequest, settings))
     async def sample(request: Request) -> Response:
-        parsed, _, given = await read(request, requests.SampleRequest)
+        parsed, _, given, _ = await read(request, requests.SampleRequest)
         if parsed.count > settings.texts:
             message = f"count: {parsed.count:,} given, expected at most {settings.texts:,} on this server"
             raise requests.InvalidValueError(message, "count")
@@ -84,59 +80,37 @@ def make_app(service: Service) -> Guard | CORSMiddleware:
 
     @app.post("/v1/score", **describe_route("score", requests.ScoreRequest, settings))
     async def score(request: Request) -> Response:
-        parsed, _, _ = await read(request, requests.ScoreRequest)
+        parsed, _, _, _ = await read(request, requests.ScoreRequest)
         require_texts(parsed.texts)
         return await finish(service, request, service.score(parsed))
 
     @app.post("/v1/align", **describe_route("align", requests.AlignRequest, settings))
     async def align(request: Request) -> Response:
-        parsed, _, _ = await read(request, requests.AlignRequest)
+        parsed, _, _, _ = await read(request, requests.AlignRequest)
         require_texts(parsed.texts)
         return await finish(service, request, service.align(parsed))
 
-    @app.post("/v1/look", **describe_route("look", requests.LookRequest, settings))
+    @app.post("/v1/look", **describe_route("look", requests.LookRequest, settings), dependencies=forms)
     async def look(request: Request) -> Response:
-        if is_form(request):
-            async with open_upload(request, service) as (table, files):
-                parsed, options = requests.parse_request(requests.LookRequest, table, settings)
-                given = options_given(table, options)
-                return await finish(service, request, service.look_at_picture(parsed, files, given))
-        parsed, _, given = await read(request, requests.LookRequest)
-        return await finish(service, request, service.look(parsed, given))
+        parsed, _, given, files = await read(request, requests.LookRequest, requests.LookRequest)
+        work = service.look_at_picture(parsed, files, given) if files else service.look(parsed, given)
+        return await finish(service, request, work)
 
-    @app.post("/v1/classify", **describe_route("classify", requests.ClassifyRequest, settings))
+    @app.post("/v1/classify", **describe_route("classify", requests.ClassifyRequest, settings), dependencies=forms)
     async def classify(request: Request) -> Response:
-        if is_form(request):
-            async with open_upload(request, service) as (table, files):
-                parsed, _ = requests.parse_request(requests.CaptionRequest, table, settings)
-                model = service.pick(parsed.model, "classify")
-                if model.run.settings.data.reads != "pictures":
-                    raise requests.InvalidValueError(f"{model.name}: reads texts, expected JSON with texts", "texts")
-
-                async def label() -> dict[str, Any]:
-                    return await service.classify(model.name, await service.decode(model, files))
-
-                return await finish(service, request, label())
-        parsed, _, _ = await read(request, requests.ClassifyRequest)
+        parsed, _, _, files = await read(request, requests.ClassifyRequest, requests.CaptionRequest)
+        if files:
+            return await finish(service, request, service.classify(parsed.model, files=files))
         require_texts(parsed.texts)
-        model = service.pick(parsed.model, "classify")
-        if model.run.settings.data.reads == "pictures":
-            raise requests.InvalidValueError(f"{model.name}: reads pictures, expected them uploaded", "texts")
-        return await finish(service, request, service.classify(model.name, parsed.texts))
+        return await finish(service, request, service.classify(parsed.model, parsed.texts))
 
-    @app.post("/v1/caption", **describe_route("caption", requests.CaptionRequest, settings))
+    @app.post("/v1/caption", **describe_route("caption", requests.CaptionRequest, settings), dependencies=forms)
     async def caption(request: Request) -> Response:
         if not is_form(request):
             message = "Content-Type: expected multipart/form-data with a part named pictures for each picture"
             raise requests.ApiError(415, "wrong_type", message, "Content-Type")
-        async with open_upload(request, service) as (table, files):
-            parsed, options = requests.parse_request(requests.CaptionRequest, table, settings)
-            model = service.pick(parsed.model, "caption")
-
-            async def write() -> dict[str, Any]:
-                return await service.caption(model.name, await service.decode(model, files), options)
-
-            return await finish(service, request, write())
+        parsed, options, _, files = await read(request, requests.CaptionRequest, requests.CaptionRequest)
+        return await finish(service, request, service.caption(parsed.model, files, options))
 
     @app.get("/v1/models", **describe_route("models", None, settings))
     async def models() -> Response:
@@ -164,7 +138,7 @@ def make_app(service: Service) -> Guard | CORSMiddleware:
         return Response(service.metrics.page(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
     add_page(app, settings)
-    add_libretranslate(app, service, finish)
+    Routes(app, service, finish, forms)
     guard = Guard(app, service)
     if not settings.origins:
         return guard
@@ -176,14 +150,27 @@ def make_app(service: Service) -> Guard | CORSMiddleware:
     )
 
 
+async def answer_error(request: Request, error: Exception) -> Response:
+    """Answer with an error, in the form of the protocol that the path belongs to."""
+    path = request.url.path
+    if isinstance(error, HTTPException) and not is_protocol_path(path):
+        code = {404: "not_found", 405: "wrong_method"}.get(error.status_code, "invalid_request")
+        message = f"{request.method} {path}: {str(error.detail).lower()}"
+        error = requests.ApiError(error.status_code, code, message, headers=error.headers)
+    return respond(adapt(path, error))
+
+
+async def close_form(request: Request) -> AsyncIterator[None]:
+    """Close the files of a form in the end, whichever route it was sent to."""
+    try:
+        yield
+    finally:
+        await request.close()
+
+
 def is_form(request: Request) -> bool:
     """Return whether a request is a form with pictures, and not JSON."""
     return request.headers.get("content-type", "").lower().startswith("multipart/")
-
-
-def options_given(table: dict[str, Any], options: Options) -> dict[str, Any]:
-    """The options of the search that a request names; the others have a task's own defaults."""
-    return {name: getattr(options, name) for name in table if hasattr(Options, name)}
 
 
 def require_texts(texts: tuple[str, ...]) -> None:
@@ -192,26 +179,17 @@ def require_texts(texts: tuple[str, ...]) -> None:
         raise requests.InvalidValueError("texts: missing, expected a list of texts", "texts")
 
 
-async def finish(
-    service: Service,
-    request: Request,
-    work: Coroutine[Any, Any, dict[str, Any]],
-    adapt: Callable[[requests.ApiError], requests.ApiError] = lambda error: error,
-) -> Response:
-    """Answer with what the work gives, unless it takes too long or the client goes away: then its places are free.
-
-    `adapt` puts an error into the form of another protocol.
-    """
+async def finish(service: Service, request: Request, work: Coroutine[Any, Any, dict[str, Any]]) -> Response:
+    """Answer with what the work gives, unless it takes too long or the client goes away: then its places are free."""
     task = asyncio.create_task(work)
     gone = asyncio.create_task(wait_until_gone(request))
     try:
         await asyncio.wait({task, gone}, timeout=service.settings.seconds, return_when=asyncio.FIRST_COMPLETED)
         if not task.done():
-            return Response(status_code=GONE) if gone.done() else respond(adapt(deadline(service)))
-        try:
-            answer = task.result()
-        except Exception as error:
-            return respond(adapt(known(error)))
+            if gone.done():
+                return Response(status_code=GONE)
+            raise deadline(service)
+        answer = task.result()
         return Response(
             await service.apart(len(answer.get("results", ())), dump, answer), media_type="application/json"
         )
@@ -224,18 +202,6 @@ async def finish(
 def dump(answer: dict[str, Any]) -> bytes:
     """Write an answer as JSON."""
     return json.dumps(answer, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
-
-
-def known(error: Exception) -> requests.ApiError:
-    """The answer to an error; a fault of the server's own is raised again, and logged."""
-    from regard.serving.worker import WorkerError
-
-    if isinstance(error, WorkerError):
-        return requests.ApiError(503, "worker_stopped", str(error))
-    answer = error_of(error)
-    if answer is None:
-        raise error
-    return answer
 
 
 def deadline(service: Service) -> requests.ApiError:
@@ -257,9 +223,7 @@ async def stream(service: Service, events: AsyncIterator[tuple[str, dict[str, An
         async with asyncio.timeout_at(end):
             first = await anext(events)
     except TimeoutError:
-        return respond(deadline(service))
-    except Exception as error:
-        return respond(known(error))
+        raise deadline(service) from None
 
     async def lines() -> AsyncIterator[bytes]:
         event: tuple[str, dict[str, Any]] | None = first
@@ -271,7 +235,10 @@ async def stream(service: Service, events: AsyncIterator[tuple[str, dict[str, An
         except TimeoutError:
             yield event_of("error", deadline(service).body)
         except Exception as error:
-            yield event_of("error", known(error).body)
+            known = error_of(error)
+            if known is None:
+                raise
+            yield event_of("error", known.body)
         finally:
             await events.aclose()  # type: ignore[attr-defined]
 
@@ -281,17 +248,6 @@ async def stream(service: Service, events: AsyncIterator[tuple[str, dict[str, An
 def event_of(name: str, data: dict[str, Any]) -> bytes:
     """A server-sent event."""
     return f"event: {name}\ndata: {json.dumps(data, ensure_ascii=False, allow_nan=False)}\n\n".encode()
-
-
-@contextlib.asynccontextmanager
-async def open_upload(
-    request: Request, service: Service
-) -> AsyncIterator[tuple[dict[str, Any], list[tuple[str, Any]]]]:
-    """Read the fields and the pictures of a form; the files are closed in the end."""
-    try:
-        yield await read_upload(request, service)
-    finally:
-        await request.close()
 
 
 async def read_upload(request: Request, service: Service) -> tuple[dict[str, Any], list[tuple[str, Any]]]:

@@ -19,13 +19,13 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import httptools
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from regard.errors import CommandError
+from regard.serving.settings import ServeSettings
 
 BACKLOG = 2048  # connections that the system keeps while the server takes none
 RESERVE = 128  # descriptors for models, workers, uploads and the log
@@ -50,7 +50,7 @@ class Listener:
 
     def __init__(self, sockets: Sequence[socket.socket], most: int, connections: set[Any]):
         self.sockets, self.most, self.connections = sockets, most, connections
-        self.idle: dict[Connection, float] = {}  # since when, the longest first
+        self.idle: dict[Connection, float] = {}  # since when; who enters it leaves it with the next request
         self.reported: dict[str, float] = {}
         self.tasks: list[asyncio.Task[None]] = []
 
@@ -80,11 +80,8 @@ class Listener:
         while len(self.connections) >= self.most:
             if not self.close_idle():
                 self.report(f"all {self.most:,} connections are in use; new ones wait (connections in serve.toml)")
-            await asyncio.sleep(0 if self.has_closing() else PAUSE)
-
-    def has_closing(self) -> bool:
-        """Return whether a connection is about to leave."""
-        return any(each.transport.is_closing() and not each.is_flushing for each in self.connections)
+            leaving = any(each.transport.is_closing() and not each.is_flushing for each in self.connections)
+            await asyncio.sleep(0 if leaving else PAUSE)
 
     async def pause_after(self, error: OSError) -> None:
         """Take no connection for a moment, where there is no descriptor for one."""
@@ -115,14 +112,6 @@ class Listener:
         if now - self.reported.get(kind, -REPORT) >= REPORT:
             self.reported[kind] = now
             log.warning("%s", message)
-
-    def enter(self, connection: "Connection") -> None:
-        """Note that a connection is idle from now on."""
-        self.idle[connection] = time.monotonic()
-
-    def leave(self, connection: "Connection") -> None:
-        """Note that a connection is idle no more."""
-        self.idle.pop(connection, None)
 
     # ---- what uvicorn asks of a server
 
@@ -189,21 +178,13 @@ def fit_descriptors(connections: int) -> int:
     return connections
 
 
-@dataclass(frozen=True)
-class ReadLimits:
-    """What is read of a request: bytes and number of its headers, and the seconds that it may take to arrive."""
-
-    header_bytes: int
-    headers: int
-    seconds: float
-
-
 class Connection(HttpToolsProtocol):
     """uvicorn's protocol with limits: a request is read in time and size, or refused."""
 
-    def __init__(self, limits: ReadLimits, listener: Listener, count: Callable[[int], None], **uvicorn: Any):
+    def __init__(self, settings: ServeSettings, listener: Listener, count: Callable[[int], None], **uvicorn: Any):
         super().__init__(**uvicorn)
-        self.limits, self.listener, self.count_refused = limits, listener, count
+        self.settings, self.listener, self.count_refused = settings, listener, count
+        self.seconds = settings.seconds  # that a request may take to arrive
         self.phase, self.begun = IDLE, 0.0
         self.size, self.lines, self.raw, self.payload, self.chunks = 0, 0, 0, 0, 0
         self.refusal: Refusal | None = None
@@ -217,12 +198,12 @@ class Connection(HttpToolsProtocol):
     def connection_made(self, transport: Any) -> None:
         """Wait for the first request, not for ever."""
         super().connection_made(transport)
-        self.listener.enter(self)
-        self.set_timer(self.limits.seconds)
+        self.listener.idle[self] = time.monotonic()
+        self.set_timer(self.seconds)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Let everything go."""
-        self.listener.leave(self)
+        self.listener.idle.pop(self, None)
         self.stopped = True
         self.cancel_timer()
         if self.write_timer is not None:
@@ -255,7 +236,7 @@ class Connection(HttpToolsProtocol):
             except httptools.HttpParserError:
                 self.refuse(*(self.refusal or (400, "invalid_http", "the request is not HTTP; send a valid one")))
         if self.phase != IDLE and self.timer is None and not self.stopped:
-            self.set_timer(max(0.0, self.begun + self.limits.seconds - self.loop.time()))
+            self.set_timer(max(0.0, self.begun + self.seconds - self.loop.time()))
 
     def feed(self, piece: bytes) -> None:
         """Parse a piece; what is beyond a limit is an error of the parser."""
@@ -267,7 +248,7 @@ class Connection(HttpToolsProtocol):
                 piece = piece[upgrade.args[0] :]
         self.raw += len(piece)
         beside = self.raw - self.payload - CHUNK * self.chunks
-        if self.phase != IDLE and beside > self.limits.header_bytes + SLICE:
+        if self.phase != IDLE and beside > self.settings.header_bytes + SLICE:
             if self.phase == HEAD:
                 self.stop_large()
             self.stop(400, "invalid_http", "there is too much between the chunks of the body; send a plain one")
@@ -279,7 +260,7 @@ class Connection(HttpToolsProtocol):
 
     def stop_large(self) -> None:
         """Refuse headers that are too many or too large."""
-        most, number = self.limits.header_bytes, self.limits.headers
+        most, number = self.settings.header_bytes, self.settings.headers
         message = f"the headers are more than {most:,} bytes or {number:,} lines, the most that is allowed; send fewer"
         self.stop(431, "headers_too_large", message)
 
@@ -287,7 +268,7 @@ class Connection(HttpToolsProtocol):
         """Begin a request: its time counts from here."""
         self._unset_keepalive_if_required()
         self.cancel_timer()
-        self.listener.leave(self)
+        self.listener.idle.pop(self, None)
         self.phase, self.begun = HEAD, self.loop.time()
         self.size = self.lines = self.raw = self.payload = self.chunks = 0
         super().on_message_begin()
@@ -295,7 +276,7 @@ class Connection(HttpToolsProtocol):
     def on_url(self, url: bytes) -> None:
         """Take in a part of the address."""
         self.size += len(url)
-        most = self.limits.header_bytes // 2
+        most = self.settings.header_bytes // 2
         if self.size > most:
             self.stop(414, "address_too_long", f"the address is longer than {most:,} bytes; send texts in the body")
         super().on_url(url)
@@ -304,7 +285,7 @@ class Connection(HttpToolsProtocol):
         """Take in a header; one after the body is counted, and dropped."""
         self.size += len(name) + len(value) + 4
         self.lines += 1
-        if self.size > self.limits.header_bytes or self.lines > self.limits.headers:
+        if self.size > self.settings.header_bytes or self.lines > self.settings.headers:
             self.stop_large()
         if self.phase == HEAD:
             super().on_header(name, value)
@@ -352,18 +333,18 @@ class Connection(HttpToolsProtocol):
         if self.transport.is_closing():
             return
         if self.pipeline and self.flow.read_paused:  # nothing is read before an earlier request is answered
-            self.set_timer(self.limits.seconds)
+            self.set_timer(self.seconds)
         elif self.stopped or (self.phase == IDLE and self.is_answered):
             self.end()
         else:
-            seconds = self.limits.seconds
-            self.refuse(408, "request_timeout", f"the request did not arrive within {seconds:g} s; send it again")
+            message = f"the request did not arrive within {self.seconds:g} s; send it again"
+            self.refuse(408, "request_timeout", message)
 
     def hurry(self) -> None:
         """The server stops: a request that is on its way has a moment to arrive."""
         if self.phase != IDLE and not self.stopped:
-            self.limits = ReadLimits(self.limits.header_bytes, self.limits.headers, min(DRAIN, self.limits.seconds))
-            self.set_timer(self.limits.seconds)
+            self.seconds = min(DRAIN, self.seconds)
+            self.set_timer(self.seconds)
 
     # ---- answers
 
@@ -417,18 +398,17 @@ class Connection(HttpToolsProtocol):
     def on_response_complete(self) -> None:
         """Go on with the next request, or wait for one."""
         super().on_response_complete()
-        if self.transport.is_closing():
-            self.watch_writing()
-            return
         self.watch_writing()
+        if self.transport.is_closing():
+            return
         if self.is_answered and self.phase == IDLE:
-            self.listener.enter(self)
+            self.listener.idle[self] = time.monotonic()
         elif self.is_answered:  # the next request is being read, or the rest of this one
             self._unset_keepalive_if_required()
 
     def wait_for_next(self) -> None:
         """Wait for the next request, for as long as connections are kept."""
-        self.listener.enter(self)
+        self.listener.idle[self] = time.monotonic()
         if self.timeout_keep_alive_task is None:
             self.timeout_keep_alive_task = self.loop.call_later(
                 self.timeout_keep_alive, self.timeout_keep_alive_handler
@@ -451,7 +431,7 @@ class Connection(HttpToolsProtocol):
         """Look again after a while, if something has not been sent."""
         if self.write_timer is None and self.is_flushing:
             self.unsent = self.transport.get_write_buffer_size()
-            self.write_timer = self.loop.call_later(self.limits.seconds, self.expire_writing)
+            self.write_timer = self.loop.call_later(self.seconds, self.expire_writing)
 
     def expire_writing(self) -> None:
         """Drop a client that does not take its answer."""
@@ -459,7 +439,7 @@ class Connection(HttpToolsProtocol):
         left = self.transport.get_write_buffer_size()
         if not left:
             return
-        if self.unsent - left < PACE * self.limits.seconds:
+        if self.unsent - left < PACE * self.seconds:
             self.transport.abort()
         else:
             self.watch_writing()

@@ -16,7 +16,6 @@ by step, in turn with the rest. On a CPU everything is.
 import math
 import time
 from collections.abc import Iterable, Sequence
-from itertools import islice
 from typing import Any
 
 import torch
@@ -63,9 +62,9 @@ class Engine:
         self.half = self.device.type == "cuda" and precision != "fp32"
         self.slots: dict[tuple[int, int], list[SlotLane]] = {}  # by class of length and rows, the smallest first
         self.host: dict[tuple[bool, Options], HostLane] = {}
-        self.lanes: dict[Job, Lane] = {}
+        self.lanes: dict[Job, Lane] = {}  # of the jobs that are here
         self.busy: dict[Lane, None] = {}  # lanes that have something to do
-        self.costs = {False: 0, True: 0}
+        self.costs = {False: 0, True: 0}  # of the jobs here, of short requests and of long ones
         self.waited = 0.0  # when the last steps that were ordered had been taken
         self.ended: list[Update] = []  # without a search
         self.captures = 0
@@ -112,10 +111,6 @@ class Engine:
     def room(self, bulk: bool) -> int:
         """What jobs of short requests, or of long ones, may cost that are added now."""
         return (SLOT_BUDGET if self.slots else HOST_BUDGET[bulk]) - self.costs[bulk]
-
-    def idle(self, bulk: bool) -> bool:
-        """Whether no job of short requests, or of long ones, is here."""
-        return not self.costs[bulk]
 
     def add(self, jobs: Iterable[Job]) -> None:
         """Take jobs in."""
@@ -248,15 +243,6 @@ class Engine:
             for key in [key for key, each in self.host.items() if each is lane]:
                 del self.host[key]
 
-    @property
-    def places(self) -> int:
-        """Sentences that are under way."""
-        return len(self.lanes)
-
-    def jobs(self) -> Sequence[Job]:
-        """The jobs that are here."""
-        return list(self.lanes)
-
 
 class BatchEngine:
     """Searches with a run's engine; for one thread."""
@@ -265,9 +251,9 @@ class BatchEngine:
 
     def __init__(self, run: Run):
         self.run = run
-        self.lanes: dict[Job, Key] = {}
+        self.lanes: dict[Job, Key] = {}  # of the jobs that are here
         self.waiting: dict[Key, dict[Job, None]] = {}  # whose turn it is comes first
-        self.costs = {False: 0, True: 0}
+        self.costs = {False: 0, True: 0}  # of the jobs here, of short requests and of long ones
 
     def warm(self, example: Any) -> None:
         """Search once for an example, so that the first request does not wait for what is done once."""
@@ -279,22 +265,9 @@ class BatchEngine:
         """Whether there is anything to do."""
         return bool(self.lanes)
 
-    @property
-    def places(self) -> int:
-        """Sentences that are here."""
-        return len(self.lanes)
-
-    def jobs(self) -> Sequence[Job]:
-        """The jobs that are here."""
-        return list(self.lanes)
-
     def room(self, bulk: bool) -> int:
         """What jobs of short requests, or of long ones, may cost that are added now."""
         return BUDGET[bulk] - self.costs[bulk]
-
-    def idle(self, bulk: bool) -> bool:
-        """Whether no job of short requests, or of long ones, is here."""
-        return not self.costs[bulk]
 
     def add(self, jobs: Iterable[Job]) -> None:
         """Take jobs in."""
@@ -324,22 +297,17 @@ class BatchEngine:
         key = next(iter(self.waiting))
         line = self.waiting.pop(key)
         self.waiting[key] = line  # behind the others
-        batch = self.take_batch(line, BATCH[key[0]])
+        batch: list[Job] = []
+        left = BATCH[key[0]]
+        for job in line:  # one at least
+            left -= job.cost
+            if batch and left < 0:
+                break
+            batch.append(job)
         updates: list[Update] = list(zip(batch, self.search(batch, key[1]), strict=True))
         for job in batch:
             self.remove(job)
         return updates
-
-    @staticmethod
-    def take_batch(line: dict[Job, None], budget: int) -> list[Job]:
-        """Return the first jobs of a line, of so much cost together; one at least."""
-        count, cost = 0, 0
-        for job in line:
-            cost += job.cost
-            if count and cost > budget:
-                break
-            count += 1
-        return list(islice(line, count))
 
     def search(self, jobs: Sequence[Job], options: Options) -> Sequence[Outcome]:
         """Search for jobs together; where one of them is refused, each by itself."""

@@ -3,7 +3,6 @@
 import asyncio
 import hashlib
 import hmac
-import json
 import logging
 import math
 import re
@@ -13,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from regard.errors import ConfigError
+from regard.serving.answers import error_of, respond
 from regard.serving.connection import REFUSAL
-from regard.serving.libretranslate.errors import FAULT as PROTOCOL_FAULT
-from regard.serving.libretranslate.errors import ProtocolError, is_open_path, is_protocol_path, to_protocol
+from regard.serving.libretranslate.errors import is_open_path, is_protocol_path, to_protocol
 from regard.serving.page import FRAME, PAGE
 from regard.serving.requests import ApiError, TooLargeError
 from regard.serving.service import Service
@@ -111,15 +110,15 @@ class Guard:
                 await self.app(scope, self.limited(scope, headers, receive), send_counted)
         except ApiError as error:
             if not begun:
-                await answer(adapt(scope["path"], error), send_counted)
+                await respond(adapt(scope["path"], error))(scope, receive, send_counted)
         except Exception:
             log.exception("%s %s: not answered", scope["method"], scope["path"])
             if not begun:
-                await answer(adapt(scope["path"], ApiError(500, "internal", FAULT)), send_counted)
+                await respond(adapt(scope["path"], ApiError(500, "internal", FAULT)))(scope, receive, send_counted)
         except asyncio.CancelledError:  # the server ends, and has waited long enough for this request
             if not begun:
                 stopped = stopping("the server has stopped; ask another one, or try again")
-                await answer(adapt(scope["path"], stopped), send_counted)
+                await respond(adapt(scope["path"], stopped))(scope, receive, send_counted)
         finally:
             metrics.in_flight.dec()
             seconds = time.perf_counter() - start
@@ -177,11 +176,9 @@ class Guard:
         return receive_limited
 
 
-def adapt(path: str, error: ApiError) -> ApiError:
-    """The error in the form of the protocol that a path belongs to."""
-    if not is_protocol_path(path):
-        return error
-    return ProtocolError(500, PROTOCOL_FAULT) if error.status == 500 else to_protocol(error) or error
+def adapt(path: str, error: Exception) -> ApiError:
+    """The answer to an error, in the form of the protocol that a path belongs to."""
+    return to_protocol(error) if is_protocol_path(path) else error_of(error) or ApiError(500, "internal", FAULT)
 
 
 def stopping(message: str) -> ApiError:
@@ -203,17 +200,3 @@ def read_key(value: str | None) -> str | None:
         return None if value is None else value.encode("latin-1").decode()
     except UnicodeDecodeError:
         return value
-
-
-async def answer(error: ApiError, send: Send) -> None:
-    """Answer with an error."""
-    body = json.dumps(error.body).encode()
-    headers = {"content-type": "application/json", "content-length": str(len(body)), **error.headers}
-    await send(
-        {
-            "type": "http.response.start",
-            "status": error.status,
-            "headers": [(name.lower().encode(), value.encode("latin-1")) for name, value in headers.items()],
-        }
-    )
-    await send({"type": "http.response.body", "body": body})

@@ -1,5 +1,6 @@
-"""Jobs: the sentences and pictures of requests, each searched by itself, and the line that they wait in."""
+"""Jobs: the sentences and pictures of requests, searched one by one, what came of them, and the line they wait in."""
 
+import asyncio
 import itertools
 import threading
 import time
@@ -38,6 +39,47 @@ class Job:
         rows = self.options.nbest if self.options.sample else self.options.beam
         length = len(self.source) if isinstance(self.source, list) else 1
         return (length + 1) * rows
+
+
+class Pending:
+    """The jobs of a request, and what came of them."""
+
+    def __init__(self, jobs: Sequence[Job], stream: bool):
+        self.jobs, self.left = jobs, len(jobs)
+        self.outcomes: list[SearchResult | None] = [None] * len(jobs)
+        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.updates: asyncio.Queue[tuple[int, list[int]] | None] | None = asyncio.Queue() if stream else None
+        for number, job in enumerate(jobs):
+            job.request, job.number, job.bulk, job.streams = self, number, len(jobs) > BULK, stream
+        if not jobs:
+            self.done.set_result(None)
+
+    def release(self) -> Sequence[Job]:
+        """Let go of the jobs, and return them.
+
+        A job knows its request. If the request still knew its jobs in the end, they, with their pictures and outputs,
+        would stay until Python next searches for garbage, a thousand requests later.
+        """
+        jobs, self.jobs = self.jobs, ()
+        return jobs
+
+    def update(self, job: Job, outcome: Any) -> None:
+        """Note what came of a job, or what is certain of it so far."""
+        if self.done.done():
+            return
+        if isinstance(outcome, list):
+            if self.updates is not None:
+                self.updates.put_nowait((job.number, outcome))
+            return
+        if isinstance(outcome, Exception):
+            self.done.set_exception(outcome)
+        else:
+            self.outcomes[job.number] = outcome
+            self.left -= 1
+            if not self.left:
+                self.done.set_result(None)
+        if self.done.done() and self.updates is not None:
+            self.updates.put_nowait(None)
 
 
 class WaitingLine:

@@ -43,16 +43,6 @@ class Lane:
         self.short = 0  # jobs of short requests
 
     @property
-    def jobs(self) -> Iterable[Job]:
-        """The jobs that are under way."""
-        raise NotImplementedError
-
-    @property
-    def active(self) -> bool:
-        """Whether there is anything to do."""
-        return bool(self.waiting) or any(True for _ in self.jobs)
-
-    @property
     def takes_orders(self) -> bool:
         """Whether steps may be ordered now, or have to be waited for first."""
         return True
@@ -97,11 +87,6 @@ class HostLane(Lane):
         self.searches: list[StepSearch] = []
         self.alone: set[StepSearch] = set()  # not to be joined
         self.under_way: dict[SentenceSearch, Job] = {}
-
-    @property
-    def jobs(self) -> Iterable[Job]:
-        """The jobs that are under way."""
-        return self.under_way.values()
 
     def advance(self) -> list[Ended]:
         """Begin with those that wait, and take a step of each search."""
@@ -232,11 +217,6 @@ class SlotLane(Lane):
         self.partial: list[tuple[Job, list[int]]] = []
 
     @property
-    def jobs(self) -> Iterable[Job]:
-        """The jobs that are under way."""
-        return (job for job in self.inside if job is not None)
-
-    @property
     def active(self) -> bool:
         """Whether there is anything to do."""
         return bool(self.waiting) or len(self.free) < self.count or self.unwritten is not None
@@ -333,7 +313,7 @@ class SlotLane(Lane):
     def written(self) -> list[tuple[Job, list[int]]]:
         """What is certain of the jobs that stream, as the last burst left them."""
         tokens, self.partial = self.partial, []
-        inside = set(self.jobs)
+        inside = set(self.inside)
         return [(job, each) for job, each in tokens if job in inside]
 
 

@@ -1,14 +1,16 @@
-"""The models that are served: each with its line, its workers and what people are told of it."""
+"""The models that are served: each with its line, its workers and what people are told of it, and their figures."""
 
 import functools
 import logging
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
 from regard.data import language_pieces, language_tags, unknown_words
 from regard.decoding import Processes, first_model
@@ -26,6 +28,7 @@ Deliver = Callable[[list[Update]], None]
 Languages = tuple[str | None, str | None]  # of sources and targets; None: the model's own
 NONE: Languages = (None, None)
 PAIRS = 1_000  # of languages, whose tokenizers are kept
+SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)  # of histograms
 WORDS = 10_000  # whose pieces, and whether they are known, are remembered: a server meets new ones for ever
 
 
@@ -61,7 +64,7 @@ class ServedModel:
             self.opened = opened or self.workers[0].opened
             self.card = self.describe(self.run)
         except BaseException:
-            self.close()
+            self.line.close()
             raise
 
     def open_here(self) -> Run:
@@ -91,10 +94,6 @@ class ServedModel:
     def run_between(self, languages: Languages) -> Run:
         """The run as it is for two languages; a CommandError names one that the model does not know."""
         return self.run if languages == NONE else self.choose(languages)[1]
-
-    def around(self, languages: Languages) -> dict[str, tuple[str, ...]]:
-        """What stands around texts of two languages."""
-        return self.choose(languages)[0]
 
     def choose(self, languages: Languages) -> tuple[dict[str, tuple[str, ...]], Run]:
         """Find what stands around texts of two languages, and make the run with it."""
@@ -134,19 +133,10 @@ class ServedModel:
         """CUDA graphs that were captured."""
         return sum(worker.captures for worker in self.workers)
 
-    @property
-    def longest(self) -> int:
-        """The most tokens of a source."""
-        return longest_source(self.run)
-
     def worker_stopped(self) -> None:
         """Answer everything that waits, if that was the last worker."""
         if not any(worker.ready for worker in self.workers):
             self.line.fail(WorkerError(STOPPED))
-
-    def close(self) -> None:
-        """End the workers, once they have nothing left to do."""
-        self.line.close()
 
     def end_processes(self, seconds: float) -> None:
         """Wait for the ends of its processes, and kill those that are busy then: nobody waits for them any more."""
@@ -164,6 +154,7 @@ class ServedModel:
         """Say what the model is: what `GET /v1/models` answers."""
         given = dict(each.split("=", 1) for each in self.settings.languages).get(self.name)
         languages = language_tags.languages_of(run.settings.data, given) if run.can("translate") else None
+        sources, targets = language_pieces.spoken_languages(run.tokenizers) if run.can("translate") else ((), ())
         aligns = bool(first_model(run.model).cross_attentions)
         return {
             "name": self.name,
@@ -173,7 +164,7 @@ class ServedModel:
             # What its task can do, without aligning where no attention leads to the source.
             "actions": [each for each in run.task.actions if aligns or each != "align"],
             "languages": None if languages is None else {"source": languages[0], "targets": list(languages[1])},
-            "known_languages": describe_languages(run),
+            "known_languages": {"sources": list(sources), "targets": list(targets)} if targets else None,
             "split": run.sentence_share.single if run.can("translate") else None,
             "labels": list(run.labels) or None,
             "step": run.step,
@@ -181,14 +172,6 @@ class ServedModel:
             "longest": longest_source(run),
             "devices": [worker.device for worker in self.workers],
         }
-
-
-def describe_languages(run: Run) -> dict[str, list[str]] | None:
-    """List the languages that a model with several has pieces for; None for any other."""
-    if not run.can("translate"):
-        return None
-    sources, targets = language_pieces.spoken_languages(run.tokenizers)
-    return {"sources": list(sources), "targets": list(targets)} if targets else None
 
 
 def open_run(folders: Sequence[str], device: str, settings: ServeSettings) -> Run:
@@ -231,3 +214,54 @@ def share_threads(devices: Sequence[str]) -> None:
     cpus = sum(device == "cpu" for device in devices)
     if cpus > 1:
         torch.set_num_threads(max(1, torch.get_num_threads() // cpus))
+
+
+class Metrics:
+    """Counters of requests and histograms of their stages; what workers do is read when it is asked for.
+
+    They are in Prometheus' format, and no label of one holds a client or a text.
+    """
+
+    def __init__(self, models: Mapping[str, ServedModel]):
+        self.registry = CollectorRegistry()
+        self.requests = Counter(
+            "regard_requests", "Requests by route and status", ["route", "status"], registry=self.registry
+        )
+        self.seconds = Histogram(
+            "regard_request_seconds", "Seconds of requests", ["route"], buckets=SECONDS, registry=self.registry
+        )
+        self.stages = Histogram(
+            "regard_stage_seconds",
+            "Seconds by stage: prepare (split, tokenise), wait (for a place), search, finish (detokenise, align)",
+            ["stage"],
+            buckets=SECONDS,
+            registry=self.registry,
+        )
+        self.in_flight = Gauge("regard_requests_in_flight", "Requests that are being answered", registry=self.registry)
+        self.models = models
+        self.registry.register(self)
+
+    def collect(self) -> Iterator[Any]:
+        """Read what the models do now."""
+        gauge, counter = GaugeMetricFamily, CounterMetricFamily
+        computing = "Seconds that workers scored, aligned, labelled and looked"
+        rows: dict[str, tuple[Any, str, Callable[[ServedModel], float]]] = {
+            "regard_queue_sentences": (gauge, "Sentences that wait for a place", lambda m: m.line.waiting),
+            "regard_places_in_use": (gauge, "Sentences that are searched", lambda m: m.places),
+            "regard_workers_ready": (gauge, "Workers that serve", lambda m: m.ready_workers),
+            "regard_captures": (gauge, "CUDA graphs that were captured", lambda m: m.captures),
+            "regard_sentences_per_second": (gauge, "Sentences a second, of late", lambda m: m.counters.rate),
+            "regard_sentences": (counter, "Sentences that were searched", lambda m: m.counters.sentences),
+            "regard_tokens": (counter, "Tokens that were written", lambda m: m.counters.tokens),
+            "regard_search_seconds": (counter, "Seconds that workers searched", lambda m: m.counters.steps_seconds),
+            "regard_call_seconds": (counter, computing, lambda m: m.counters.calls_seconds),
+        }
+        for name, (family, help, read) in rows.items():
+            metric = family(name, help, labels=["model"])
+            for model in self.models.values():
+                metric.add_metric([model.name], read(model))
+            yield metric
+
+    def page(self) -> bytes:
+        """Write all figures."""
+        return generate_latest(self.registry)

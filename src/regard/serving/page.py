@@ -8,7 +8,6 @@ allows no connection but to this server; the page itself holds no text of anybod
 import hashlib
 import json
 from collections.abc import Mapping
-from functools import cache
 from importlib import resources
 from typing import Any
 
@@ -53,7 +52,8 @@ def show(text: str, headers: Mapping[str, str]) -> Any:
 
 def build_page(settings: ServeSettings) -> tuple[str, dict[str, str]]:
     """Build the page of a server, and the headers that it is sent with."""
-    script, style = page_script(), "".join(read_static(f"{name}.css") for name in STYLES)
+    script = page_parts.join_scripts([page_parts.look_data(), *(read_static(f"{name}.js") for name in SCRIPTS)])
+    style = "".join(read_static(f"{name}.css") for name in STYLES)
     told = {"version": __version__, **{name: getattr(settings, name) for name in LIMITS}}
     rules = {
         "short": sentence_split.SHORT.pattern,
@@ -82,12 +82,6 @@ def build_frame() -> tuple[str, dict[str, str]]:
     )
     policy = FRAME_POLICY.format(script=page_parts.hash_source(script), style=page_parts.hash_source(style))
     return text, {**HEADERS, "Content-Security-Policy": policy, "X-Frame-Options": "SAMEORIGIN"}
-
-
-@cache
-def page_script() -> str:
-    """The script of the page: all its files, in one."""
-    return page_parts.join_scripts([page_parts.look_data(), *(read_static(f"{name}.js") for name in SCRIPTS)])
 
 
 def read_static(name: str) -> str:

@@ -5,12 +5,12 @@ sent, so that the line, the places and the limits are those of this process, and
 threads work for it: one sends, one takes what comes back, so that neither side can keep the other from going on.
 
 The process is started with the number of a socket that is open in both. The first message is a `Plan`, and is answered
-with `Ready` or an error. From then on every message in is an `Order`, every message out a `Report`: what came of one
+with what an engine has room for (what jobs of short requests, and of long ones, may cost together) and has captured, or
+with an error. From then on every message in is an `Order`, every message out a `Report`: what came of one
 turn of the engine. The process ends when it is told to, or the other end is closed.
 """
 
 import contextlib
-import functools
 import json
 import logging
 import os
@@ -64,14 +64,6 @@ class Plan:
     parent: int  # the process that started it
 
 
-@dataclass(frozen=True)
-class Ready:
-    """What the other side has to know of an engine that is warm."""
-
-    budgets: dict[bool, int]  # what jobs of short requests, and of long ones, may cost together
-    captures: int
-
-
 class Order(NamedTuple):
     """Work for an engine. It is sent as a plain tuple, and so are its jobs, which costs a third."""
 
@@ -105,8 +97,7 @@ class ProcessWorker(WorkerThread):
         self.over = False  # nothing comes back any more
         self.closing = False  # and it was told to end
         self.last = 0  # number
-        self.numbers: dict[Job, int] = {}  # of jobs that were sent and have not come back
-        self.jobs: dict[int, Job] = {}
+        self.jobs: dict[int, Job] = {}  # by their numbers, those that were sent and have not come back
         self.budgets, self.costs = {False: 0, True: 0}, {False: 0, True: 0}
         self.future: Future | None = None  # of the call that was sent
 
@@ -130,8 +121,7 @@ class ProcessWorker(WorkerThread):
             ready = connection.recv()
             if isinstance(ready, Exception):
                 raise ready
-            assert isinstance(ready, Ready)
-            self.budgets, self.captures = ready.budgets, ready.captures
+            self.budgets, self.captures = ready
             name = f"{self.name} reports"
             listener = threading.Thread(target=self.listen, args=(connection,), name=name, daemon=True)
             listener.start()
@@ -218,7 +208,6 @@ class ProcessWorker(WorkerThread):
                     (number, job.source, job.options, job.prefix, id(job.request), bulk, job.streams, job.added)
                 )
                 self.jobs[number] = job
-                self.numbers[job] = number
                 self.costs[bulk] += job.cost
             self.last += len(jobs)
             lost = self.remove_all() if self.over else []
@@ -230,10 +219,8 @@ class ProcessWorker(WorkerThread):
         if not self.line.cancelled:
             return []
         with self.lock:
-            own = list(self.numbers)
-        jobs = self.line.take_cancelled(own)
-        with self.lock:
-            return [self.numbers[job] for job in jobs if job in self.numbers]
+            own = {job: number for number, job in self.jobs.items()}
+        return [own[job] for job in self.line.take_cancelled(own)]
 
     def take_call(self) -> bytes | None:
         """The next call, unless another one is under way; one that cannot be sent is answered with why."""
@@ -321,7 +308,6 @@ class ProcessWorker(WorkerThread):
         """Count a job no more; for whoever has the lock."""
         job = self.jobs.pop(number, None)
         if job is not None:
-            del self.numbers[job]
             self.costs[job.bulk] -= job.cost
         return job
 
@@ -381,9 +367,10 @@ class EngineProcess:
             ]
             self.jobs.update((job.number, job) for job in jobs)
             self.engine.add(jobs)
-        if order.call is None:
+        call = order.call
+        if call is None:
             return None
-        outcome = call_with(self.run, functools.partial(load_and_call, order.call))
+        outcome = call_with(self.run, lambda run: ForkingPickler.loads(call)(run))
         return outcome if outcome.error is None else outcome._replace(error=portable(outcome.error))
 
     def list_updates(self, updates: Sequence[tuple[Job, Any]]) -> tuple[list[Any], list[Any]]:
@@ -396,11 +383,6 @@ class EngineProcess:
                 error = isinstance(outcome, Exception)
                 ended.append((job.number, job.begun, portable(outcome) if error else list(map(tuple, outcome.outputs))))
         return ended, written
-
-
-def load_and_call(function: bytes, run: Run) -> Any:
-    """Call a function that was pickled."""
-    return ForkingPickler.loads(function)(run)
 
 
 def portable(error: Exception) -> Exception:
@@ -439,7 +421,7 @@ def serve(connection: Connection, plan: Plan) -> None:
         with open_engine(run, plan.settings) as engine:
             settle_memory()
             budgets = {bulk: engine.room(bulk) for bulk in (False, True)}
-            connection.send(Ready(budgets, engine.captures))
+            connection.send((budgets, engine.captures))
             EngineProcess(connection, run, engine).work()
     except (EOFError, ConnectionError):  # nobody is there any more
         return

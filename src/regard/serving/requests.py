@@ -173,16 +173,17 @@ def refuse_constant(name: str) -> None:
 def parse_request(cls: type[T], table: Mapping[str, Any], settings: ServeSettings) -> tuple[T, Options]:
     """Check the fields of a request, and the options of the search that stand among them."""
     searches = cls in SEARCHING
-    names = [each.name for each in dataclasses.fields(cls)] + (list(SEARCH) if searches else [])  # type: ignore[arg-type]
+    fields = [each.name for each in dataclasses.fields(cls)]  # type: ignore[arg-type]
+    names = fields + (list(SEARCH) if searches else [])
     for name in table:
         if name not in names:
             raise InvalidValueError(f"{shorten(name)}: no such field{suggestion(name, names)}", shorten(name))
     own = {name: value for name, value in table.items() if not (searches and name in SEARCH)}
     texts: dict[str, str | tuple[str, ...]] = {
-        name: check_texts(name, own.pop(name), settings) for name in LISTS if name in own and has(cls, name)
+        name: check_texts(name, own.pop(name), settings) for name in LISTS if name in own and name in fields
     }
     for name in ONE_TEXT:
-        if name in own and has(cls, name) and own[name] is not None:
+        if name in own and name in fields and own[name] is not None:
             texts[name] = check_text(name, own.pop(name))
     total = sum(len(value) if isinstance(value, str) else sum(map(len, value)) for value in texts.values())
     if total > settings.characters:
@@ -201,11 +202,6 @@ def parse_request(cls: type[T], table: Mapping[str, Any], settings: ServeSetting
 def shorten(name: str) -> str:
     """Shorten what may be very long, and leave out what is no text."""
     return name[:80].encode("utf-8", "replace").decode()
-
-
-def has(cls: type, name: str) -> bool:
-    """Return whether a request has this field."""
-    return any(each.name == name for each in dataclasses.fields(cls))
 
 
 def check_texts(name: str, value: Any, settings: ServeSettings) -> tuple[str, ...]:
@@ -230,11 +226,15 @@ def check_text(name: str, value: Any) -> str:
     return value
 
 
+def limits_of(settings: ServeSettings) -> dict[str, int]:
+    """Return the largest values that a server allows of options of the search."""
+    most = settings.output_tokens
+    return {"beam": settings.beam, "nbest": settings.beam, "longest": most, "shortest": most}
+
+
 def check_options(options: Options, settings: ServeSettings) -> None:
     """Refuse what this server does not allow, though a search could do it."""
-    most = {"beam": settings.beam, "nbest": settings.beam}
-    most |= {"longest": settings.output_tokens, "shortest": settings.output_tokens}
-    for name, limit in most.items():
+    for name, limit in limits_of(settings).items():
         value = getattr(options, name)
         if value is not None and value > limit:
             raise InvalidValueError(f"{name}: {value:,} given, expected at most {limit:,} on this server", name)
@@ -270,10 +270,8 @@ def property_of(name: str, hint: Any, each: dataclasses.Field, settings: ServeSe
     for key, word in (("least", "minimum"), ("most", "maximum"), ("above", "exclusiveMinimum")):
         if key in each.metadata:
             schema[word] = each.metadata[key]
-    limit = {"beam": settings.beam, "nbest": settings.beam, "longest": settings.output_tokens}
-    limit |= {"shortest": settings.output_tokens}
-    if name in limit:
-        schema["maximum"] = min(limit[name], schema.get("maximum", limit[name]))
+    if (limit := limits_of(settings).get(name)) is not None:
+        schema["maximum"] = min(limit, schema.get("maximum", limit))
     if name == "text":
         schema |= {"minLength": 1, "maxLength": settings.characters}
     if name in EXAMPLES:

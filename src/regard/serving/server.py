@@ -19,7 +19,7 @@ import uvicorn
 
 from regard.kernels import settle_memory
 from regard.serving.app import make_app
-from regard.serving.connection import Connection, Listener, ReadLimits, bind, fit_descriptors
+from regard.serving.connection import Connection, Listener, bind, fit_descriptors
 from regard.serving.libretranslate.language_pairs import LanguageTable
 from regard.serving.models import parse_devices, share_threads
 from regard.serving.service import Service
@@ -35,8 +35,6 @@ class Server(uvicorn.Server):
 
     def __init__(self, config: uvicorn.Config, service: Service, sockets: list[socket.socket], most: int):
         super().__init__(config)
-        settings = service.settings
-        self.limits = ReadLimits(settings.header_bytes, settings.headers, settings.seconds)
         self.listener = Listener(sockets, most, self.server_state.connections)
         self.service = service
 
@@ -50,7 +48,7 @@ class Server(uvicorn.Server):
     def make_connection(self) -> Connection:
         """Make the protocol of a connection."""
         return Connection(
-            self.limits,
+            self.service.settings,
             self.listener,
             lambda status: self.service.metrics.requests.labels("other", str(status)).inc(),
             config=self.config,
@@ -81,69 +79,57 @@ def run_server(service: Service, say: Callable[[str], None], show: Callable[[str
 
 async def serve(service: Service, say: Callable[[str], None], show: Callable[[str], object] | None = None) -> None:
     """Listen, open the models, and wait for the end."""
-    sockets = bind(service.settings.host, service.settings.port)
-    try:
-        await serve_on(sockets, service, say, show)
-    finally:  # also those that nothing listens on yet
-        for each in sockets:
-            each.close()
-
-
-async def serve_on(
-    sockets: list[socket.socket],
-    service: Service,
-    say: Callable[[str], None],
-    show: Callable[[str], object] | None = None,
-) -> None:
-    """Listen on sockets, open the models, and wait for the end."""
     settings = service.settings
-    most = fit_descriptors(settings.connections)
-    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(THREADS, "regard texts"))
-    config = uvicorn.Config(
-        make_app(service),
-        host=settings.host,
-        port=settings.port,
-        log_config=None,
-        access_log=False,
-        lifespan="off",
-        server_header=False,
-        ws="none",
-        timeout_keep_alive=30,
-        timeout_graceful_shutdown=2,
-    )
-    server = Server(config, service, sockets, most)
-    handle_signals(service, server, say)
-    listening = asyncio.create_task(server.serve())
-    while not server.started and not listening.done():
-        await asyncio.sleep(0.01)
-    if listening.done():
-        listening.result()
-        return
-    address = address_of(server)
-    say(f"listening on {address}; opening {', '.join(service.folders)}")
-    if most < settings.connections:
-        say(f"at most {most:,} connections, not {settings.connections:,}: raise the limit of open files (ulimit -n)")
-    opening = asyncio.create_task(service.start())
-    await asyncio.wait({opening, listening}, return_when=asyncio.FIRST_COMPLETED)
-    if opening.done() and opening.exception() is not None:
-        server.should_exit = True
+    with contextlib.ExitStack() as stack:  # closes sockets that nothing listens on yet, too
+        sockets = [stack.enter_context(each) for each in bind(settings.host, settings.port)]
+        most = fit_descriptors(settings.connections)
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(THREADS, "regard texts"))
+        config = uvicorn.Config(
+            make_app(service),
+            host=settings.host,
+            port=settings.port,
+            log_config=None,
+            access_log=False,
+            lifespan="off",
+            server_header=False,
+            ws="none",
+            timeout_keep_alive=30,
+            timeout_graceful_shutdown=2,
+        )
+        server = Server(config, service, sockets, most)
+        handle_signals(service, server, say)
+        listening = asyncio.create_task(server.serve())
+        while not server.started and not listening.done():
+            await asyncio.sleep(0.01)
+        if listening.done():
+            listening.result()
+            return
+        address = address_of(server)
+        say(f"listening on {address}; opening {', '.join(service.folders)}")
+        if most < settings.connections:
+            fewer = f"at most {most:,} connections, not {settings.connections:,}"
+            say(f"{fewer}: raise the limit of open files (ulimit -n)")
+        opening = asyncio.create_task(service.start())
+        await asyncio.wait({opening, listening}, return_when=asyncio.FIRST_COMPLETED)
+        if opening.done() and opening.exception() is not None:
+            server.should_exit = True
+            await listening
+            opening.result()
+        if opening.done():
+            settle_memory()
+            for model in service.models.values():
+                languages = model.card["languages"]
+                pair = f", {languages['source']} to {', '.join(languages['targets'])}" if languages else ""
+                say(f"{model.name}: {model.card['task']}{pair}, {model.card['kind']}, step {model.card['step']:,}")
+            for line in describe_left_out(service):
+                say(line)
+            say(f"ready: {address} in a browser, {address}/v1 for programs (Ctrl-C stops)")
+            if show is not None:
+                await asyncio.to_thread(show, address)
         await listening
-        opening.result()
-    if opening.done():
-        settle_memory()
-        for model in service.models.values():
-            languages = model.card["languages"]
-            pair = f", {languages['source']} to {', '.join(languages['targets'])}" if languages else ""
-            say(f"{model.name}: {model.card['task']}{pair}, {model.card['kind']}, step {model.card['step']:,}")
-        for line in describe_left_out(service):
-            say(line)
-        say(f"ready: {address} in a browser, {address}/v1 for programs (Ctrl-C stops)")
-        if show is not None:
-            await asyncio.to_thread(show, address)
-    await listening
-    opening.cancel()
-    service.close()
-    service.end_processes(END)
+        opening.cancel()
+        service.close()
+        service.end_processes(END)
 
 
 def describe_left_out(service: Service) -> list[str]:

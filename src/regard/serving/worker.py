@@ -104,7 +104,7 @@ class Worker(WorkerThread):
     @property
     def places(self) -> int:
         """Sentences that it searches now."""
-        return 0 if self.engine is None else self.engine.places
+        return 0 if self.engine is None else len(self.engine.lanes)
 
     @property
     def captures(self) -> int:
@@ -125,7 +125,7 @@ class Worker(WorkerThread):
                 log.exception("%s: the worker has stopped", self.name)
             if self.engine is not None:
                 stopped = WorkerError(STOPPED)
-                self.line.deliver([(job, stopped) for job in self.engine.jobs()])
+                self.line.deliver([(job, stopped) for job in self.engine.lanes])
                 self.stopped()
         finally:
             self.started.set()
@@ -137,7 +137,7 @@ class Worker(WorkerThread):
             for job in line.take_cancelled(engine.lanes):
                 engine.cancel(job)
             for bulk in (False, True):
-                engine.add(line.take(bulk, engine.room(bulk), engine.idle(bulk)))
+                engine.add(line.take(bulk, engine.room(bulk), not engine.costs[bulk]))
             call = line.take_call()
             if call is not None:
                 self.make_call(opened, *call)

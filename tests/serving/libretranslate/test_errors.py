@@ -4,7 +4,7 @@ import pytest
 from starlette.exceptions import HTTPException
 
 from regard.errors import ArgumentError
-from regard.serving.libretranslate.errors import ProtocolError, is_open_path, is_protocol_path, to_protocol
+from regard.serving.libretranslate.errors import FAULT, ProtocolError, is_open_path, is_protocol_path, to_protocol
 from regard.serving.requests import ApiError
 
 
@@ -29,8 +29,10 @@ def test_statuses(error, status, words):
     assert words in known.body["error"]
 
 
-def test_a_fault_is_none_of_them():
-    assert to_protocol(ZeroDivisionError()) is None
+@pytest.mark.parametrize("error", [ZeroDivisionError(), ApiError(500, "internal", "a fault of the server")])
+def test_a_fault_says_no_more_than_that(error):
+    known = to_protocol(error)
+    assert (known.status, str(known)) == (500, FAULT)
 
 
 def test_headers_say_when_to_try_again():

@@ -445,7 +445,7 @@ def test_a_fault_is_answered_in_its_form(runs, monkeypatch):
     async def fail(*arguments):
         raise ZeroDivisionError
 
-    monkeypatch.setattr(translation, "translate_plain", fail)
+    monkeypatch.setattr(translation, "render_all", fail)
     with serve(str(runs / "book")) as server:
         error = refused(server.post("/translate", {"q": "x", "source": "en", "target": "de"}), 500)
         assert "fault of the server" in error

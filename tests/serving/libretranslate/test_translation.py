@@ -23,7 +23,6 @@ from regard.serving.libretranslate.translation import (
     read_file,
     render_all,
     translate_linked,
-    translate_plain,
     wrap,
 )
 
@@ -85,9 +84,9 @@ def test_a_model_without_attention_has_no_links(server):
 
 
 def test_plain_texts_and_nothing_at_all(server):
-    assert server.call(translate_plain(server.service, PAIR, [], Options())) == []
-    assert server.call(translate_plain(server.service, PAIR, [" "], Options())) == [[" "]]
-    (one,) = server.call(translate_plain(server.service, PAIR, [" the dog\n"], Options(nbest=3)))
+    assert server.call(render_all(server.service, PAIR, [], Options())) == []
+    assert server.call(render_all(server.service, PAIR, [PlainText(" ")], Options())) == [[" "]]
+    (one,) = server.call(render_all(server.service, PAIR, [PlainText(" the dog\n")], Options(nbest=3)))
     assert len(one) == 3
     assert all(each.startswith(" ") and each.endswith("\n") for each in one)
 
@@ -161,12 +160,12 @@ def test_any_text_is_read_and_written(text):
     [("a.txt", PlainText), ("b.c.HTML", Document), ("d.htm", Document), ("e.Srt", Subtitles), (".txt", PlainText)],
 )
 def test_the_ending_says_what_it_is(name, kind):
-    assert isinstance(read_file(name, b"Hello", 100).document, kind)
+    assert isinstance(read_file(name, b"Hello", 100)[1], kind)
 
 
 def test_every_ending_is_read():
     for ending in ENDINGS:
-        assert read_file(f"x{ending}", b"Hello", 5).original == "Hello"
+        assert read_file(f"x{ending}", b"Hello", 5)[0] == "Hello"
 
 
 @pytest.mark.parametrize(
@@ -190,7 +189,7 @@ def test_what_is_refused(name, content, words):
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
 def test_encodings(encoding):
-    assert read_file("a.txt", "Ein Übergang — 你好".encode(encoding), 100).texts == ["Ein Übergang — 你好"]
+    assert read_file("a.txt", "Ein Übergang — 你好".encode(encoding), 100)[1].texts == ["Ein Übergang — 你好"]
 
 
 def test_a_plain_text_keeps_its_empty_lines():

@@ -5,7 +5,6 @@ from typing import Any
 
 from starlette.exceptions import HTTPException
 
-from regard.errors import RegardError
 from regard.serving.answers import error_of
 from regard.serving.requests import ApiError
 
@@ -39,15 +38,15 @@ def is_protocol_path(path: str) -> bool:
     return path in PATHS or path.startswith(DOWNLOADS)
 
 
-def to_protocol(error: Exception) -> ProtocolError | None:
-    """An error in LibreTranslate's form; None for a fault of the server."""
+def to_protocol(error: Exception) -> ProtocolError:
+    """An error in LibreTranslate's form."""
     if isinstance(error, ProtocolError):
         return error
     if isinstance(error, HTTPException):
         return ProtocolError(error.status_code, str(error.detail), error.headers)
-    known = error_of(error) if isinstance(error, RegardError | MemoryError) else None
-    if known is None:
-        return None
+    known = error_of(error)
+    if known is None or known.status == 500:
+        return ProtocolError(500, FAULT)
     if known.code == "unauthorised":
         if "missing" in str(known):
             return ProtocolError(400, "Please send an API key as api_key; the operator of this server has them")

@@ -5,86 +5,41 @@ with LibreTranslate's status codes. OpenAPI describes each route, with examples 
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any
 from urllib.parse import parse_qs
 
 from fastapi import FastAPI, Request, Response
 from starlette.datastructures import UploadFile
-from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 
 from regard.config import show_value
 from regard.decoding import Options
-from regard.serving.answers import respond
 from regard.serving.libretranslate import translation
-from regard.serving.libretranslate.errors import FAULT, ProtocolError, is_protocol_path, to_protocol
+from regard.serving.libretranslate.errors import ProtocolError
 from regard.serving.libretranslate.language_pairs import LanguageTable, as_detection, language_name
 from regard.serving.libretranslate.markup import parse_html
-from regard.serving.requests import ApiError, check_text, log_texts, read_json, shorten
-from regard.serving.schemas import TEXT, RouteWords, array, table
+from regard.serving.requests import check_text, log_texts, read_json, shorten
+from regard.serving.schemas import RouteWords
 from regard.serving.service import Service
 from regard.serving.settings import ServeSettings
 
-Finish = Callable[[Service, Request, Coroutine[Any, Any, Any], Callable[[ApiError], ApiError]], Awaitable[Response]]
+Finish = Callable[[Service, Request, Coroutine[Any, Any, Any]], Awaitable[Response]]
 FORM_FIELDS = 100  # of a form, at most
-KEY = {"type": "string", "description": "API key, if the server asks for one and no header has it"}
-SOURCE = {"type": "string", "description": "language of the text, or auto", "minLength": 1}
-TEXTS = "translate"  # a route, and no task
-TARGET = {"type": "string", "description": "language to translate into", "minLength": 1}
-DETECTION = table(confidence={"type": "number", "minimum": 0, "maximum": 100}, language=TEXT)
-LANGUAGE = table(code=TEXT, name=TEXT)
 WORDS = RouteWords.read("regard.serving.libretranslate")
-ONE_OR_MORE = {"anyOf": [TEXT, array(TEXT)]}
-ANSWERS: dict[str, dict[str, Any]] = {
-    "translate": table(
-        translatedText=ONE_OR_MORE,
-        detectedLanguage_={"anyOf": [DETECTION, array(DETECTION)]},
-        alternatives_={"anyOf": [array(TEXT), array(array(TEXT))]},
-    ),
-    "translate_file": table(translatedFileUrl=TEXT),
-    "detect": array(DETECTION),
-    "languages": array(table(code=TEXT, name=TEXT, targets=array(TEXT))),
-    "settings": table(
-        apiKeys={"type": "boolean"},
-        charLimit={"type": "integer"},
-        filesTranslation={"type": "boolean"},
-        frontendTimeout={"type": "integer"},
-        keyRequired={"type": "boolean"},
-        language=table(source=LANGUAGE, target=LANGUAGE),
-        suggestions={"type": "boolean"},
-        supportedFilesFormat=array(TEXT),
-    ),
-    "health": table(status=TEXT),
-    "spec": {"type": "object"},
-    "suggest": table(success={"type": "boolean"}),
+FIELDS = {  # of routes that take some
+    "translate": ("q", "source", "target", "format", "alternatives"),
+    "translate_file": ("file", "source", "target"),
+    "detect": ("q",),
+    "suggest": ("q", "source", "target", "s"),
 }
 
 
-def add_libretranslate(app: FastAPI, service: Service, finish: Finish) -> None:
-    """Add the routes; `finish` answers with what some work gives, or with why it gives nothing."""
-    Routes(app, service, finish)
-    for kind in (HTTPException, Exception):
-        adapt_handler(app, kind)
-
-
-def adapt_handler(app: FastAPI, kind: type[Exception]) -> None:
-    """Let the handler of an error answer in LibreTranslate's form on its paths."""
-    usual: Any = app.exception_handlers[kind]
-
-    async def handle(request: Request, error: Exception) -> Response:
-        if not is_protocol_path(request.url.path):
-            return await usual(request, error)
-        return respond(to_protocol(error) or ProtocolError(500, FAULT))
-
-    app.exception_handlers[kind] = handle
-
-
 class Routes:
-    """LibreTranslate's routes over a service."""
+    """LibreTranslate's routes over a service; `finish` answers with what some work gives."""
 
-    def __init__(self, app: FastAPI, service: Service, finish: Finish):
-        self.app, self.service, self.finish_work = app, service, finish
+    def __init__(self, app: FastAPI, service: Service, finish: Finish, dependencies: Sequence[Any]):
+        self.app, self.service, self.finish = app, service, finish
         self.files = translation.FileStore()
         self.cached: tuple[Any, LanguageTable] | None = None
         rows: tuple[tuple[str, str, str, Any], ...] = (
@@ -100,7 +55,8 @@ class Routes:
         )
         for method, path, name, answer in rows:
             description = describe_libretranslate(name, service.settings)
-            app.add_api_route(path, self.guarded(answer), methods=[method], **description)
+            app.add_api_route(path, answer, methods=[method], dependencies=dependencies, **description)
+            app.routes[-1].description = ""  # type: ignore[attr-defined]  # docstrings are for readers of this file
 
     # ---- routes
 
@@ -113,26 +69,22 @@ class Routes:
         if form not in ("text", "html"):
             raise ProtocolError(400, f"{show_value(form)} format is not supported")
         count = self.read_count(fields.get("alternatives"))
-        table = self.table()
-
-        def detect() -> list[tuple[str, float]]:  # tags and attributes are in no language
-            texts = [" ".join(parse_html(text).texts) for text in question] if form == "html" else question
-            return [table.detect_source(text, target) for text in texts]
-
-        detected = await asyncio.to_thread(detect) if source is None else [(source, 100.0)] * len(question)
+        documents: list[translation.Renderable] = [translation.PlainText(text) for text in question]
+        if form == "html":
+            documents = await asyncio.to_thread(lambda: [parse_html(text) for text in question])
+        detected = [(source, 100.0)] * len(question) if source else await self.detect_sources(documents, target)
 
         async def work() -> dict[str, Any]:
             outputs: list[list[str]] = [[] for _ in question]
             options = Options(beam=max(Options.beam, 1 + count), nbest=1 + count)
             for code in dict.fromkeys(each for each, _ in detected):
                 numbers = [number for number, each in enumerate(detected) if each[0] == code]
-                texts, pair = [question[number] for number in numbers], self.require_pair(code, target)
+                pair = self.require_pair(code, target)
                 if pair is None:  # it is in the target language
-                    found = [[text] for text in texts]
-                elif form == "html":
-                    found = await translation.translate_documents(self.service, pair, texts, options)
+                    found = [[question[number]] for number in numbers]
                 else:
-                    found = await translation.translate_plain(self.service, pair, texts, options)
+                    some = [documents[number] for number in numbers]
+                    found = await translation.render_all(self.service, pair, some, options)
                 for number, each in zip(numbers, found, strict=True):
                     outputs[number] = each
             answer: dict[str, Any] = {"translatedText": [each[0] for each in outputs]}
@@ -142,32 +94,30 @@ class Routes:
                 answer["detectedLanguage"] = [as_detection(each) for each in detected]
             return answer if many else {name: values[0] for name, values in answer.items()}
 
-        return await self.finish(request, work())
+        return await self.finish(self.service, request, work())
 
     async def translate_file(self, request: Request) -> Response:
         """Translate a file, and say where it can be fetched."""
-        try:
-            fields = await self.read_fields(request)
-            file = fields.get("file")
-            if not isinstance(file, UploadFile):
-                raise ProtocolError(400, "Invalid request: missing file parameter")
-            source, target = self.read_languages(fields)
-            name, content = file.filename or "", await file.read()
-        finally:
-            await request.close()
-        document = await asyncio.to_thread(translation.read_file, name, content, self.service.settings.characters)
+        fields = await self.read_fields(request)
+        file = fields.get("file")
+        if not isinstance(file, UploadFile):
+            raise ProtocolError(400, "Invalid request: missing file parameter")
+        source, target = self.read_languages(fields)
+        name, content = file.filename or "", await file.read()
+        text, document = await asyncio.to_thread(translation.read_file, name, content, self.service.settings.characters)
         if source is None:
-            found = await asyncio.to_thread(self.table().detect_source, " ".join(document.texts), target)
-            source = found[0]
+            ((source, _),) = await self.detect_sources([document], target)
         pair = self.require_pair(source, target)
 
         async def work() -> dict[str, Any]:
-            text = document.original if pair is None else await document.translate(self.service, pair, Options())
+            translated = text
+            if pair is not None:
+                ((translated, *_),) = await translation.render_all(self.service, pair, [document], Options())
             stem, dot, ending = name.rpartition(".")
-            key = self.files.add(f"{stem}_{target}{dot}{ending}", text.encode())
+            key = self.files.add(f"{stem}_{target}{dot}{ending}", translated.encode())
             return {"translatedFileUrl": str(request.base_url.replace(path=f"/download_file/{key}", query=""))}
 
-        return await self.finish(request, work())
+        return await self.finish(self.service, request, work())
 
     async def download_file(self, request: Request) -> Response:
         """Hand a translated file over, to be saved and not to be shown."""
@@ -270,7 +220,9 @@ class Routes:
         if len(texts) > settings.texts:
             raise ProtocolError(400, f"Invalid request: {len(texts):,} texts exceed the limit of {settings.texts:,}")
         checked = [check_text(f"q[{number}]" if many else "q", text) for number, text in enumerate(texts)]
-        check_size(sum(map(len, checked)), settings.characters)
+        size, most = sum(map(len, checked)), settings.characters
+        if size > most:
+            raise ProtocolError(400, f"Invalid request: request ({size}) exceeds text limit ({most})")
         return checked, many
 
     def read_languages(self, fields: dict[str, Any]) -> tuple[str | None, str]:
@@ -311,6 +263,11 @@ class Routes:
             self.cached = models, LanguageTable(models)
         return self.cached[1]
 
+    async def detect_sources(self, documents: Sequence[translation.Renderable], target: str) -> list[tuple[str, float]]:
+        """The likeliest languages of documents that are wanted in another one; tags and attributes are in none."""
+        texts, table = [" ".join(document.texts) for document in documents], self.table()
+        return await asyncio.to_thread(lambda: [table.detect_source(text, target) for text in texts])
+
     def require_pair(self, source: str, target: str) -> Any:
         """The model for a pair of languages; None where they are the same and no model has both sides in it."""
         pair = self.table().find_pair(source, target)
@@ -318,29 +275,6 @@ class Routes:
             names = [f"{language_name(code)} ({code})" for code in (target, source)]
             raise ProtocolError(400, f"{names[0]} is not available as a target language from {names[1]}")
         return pair
-
-    # ---- answers
-
-    async def finish(self, request: Request, work: Coroutine[Any, Any, Any]) -> Response:
-        """Answer with what the work gives, and with errors in LibreTranslate's form."""
-        return await self.finish_work(self.service, request, work, lambda error: to_protocol(error) or error)
-
-    def guarded(self, answer: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
-        """A route whose errors are in LibreTranslate's form; a fault is logged by the guard."""
-
-        async def answer_guarded(request: Request) -> Response:
-            try:
-                return await answer(request)
-            except Exception as error:
-                known = to_protocol(error)
-                if known is None:
-                    raise
-                return respond(known)
-            finally:
-                await request.close()  # the files of a form, whichever route it was sent to
-
-        answer_guarded.__name__ = answer.__name__
-        return answer_guarded
 
 
 def read_form(body: bytes) -> dict[str, Any]:
@@ -360,64 +294,33 @@ def normalise_lines(text: str) -> str:
     return text.replace("\r\n", "\n")
 
 
-def check_size(characters: int, most: int) -> None:
-    """Refuse too many characters."""
-    if characters > most:
-        raise ProtocolError(400, f"Invalid request: request ({characters}) exceeds text limit ({most})")
-
-
 def describe_libretranslate(name: str, settings: ServeSettings) -> dict[str, Any]:
     """The description of a route, as FastAPI takes it."""
-    error = {"application/json": {"schema": table(error=TEXT)}}
+    bodies = {}
+    if name in FIELDS:
+        form = "multipart/form-data" if name == "translate_file" else "application/x-www-form-urlencoded"
+        bodies[form] = schema_of_body(name, settings, many=False)
+    if name in FIELDS and name != "translate_file":
+        bodies["application/json"] = schema_of_body(name, settings, many=name == "translate")
     open_to_all = name in ("languages", "settings", "health", "spec")
-    statuses = {"421": WORDS.statuses["421"]} if open_to_all else WORDS.statuses
-    responses: dict[int | str, dict[str, Any]] = {
-        int(status): {"description": words, "content": error} for status, words in statuses.items()
-    }
+    described = WORDS.describe(name, ("421",) if open_to_all else WORDS.statuses, bodies)
     if name == "download_file":
+        responses = described["responses"]
+        responses[404] = {**responses[400], "description": "There is no such file, or no more"}
         responses[200] = {"description": "The file", "content": {"application/octet-stream": {"schema": {}}}}
-        responses[404] = {"description": "There is no such file, or no more", "content": error}
-    else:
-        responses[200] = {"description": "The answer", "content": {"application/json": {"schema": ANSWERS[name]}}}
-    if name == "health":
-        responses[503] = {"description": "Not ready", "content": {"application/json": {"schema": ANSWERS[name]}}}
-    described: dict[str, Any] = {
-        "summary": WORDS.summaries[name],
-        "responses": responses,
-        "response_model": None,
-        "operation_id": f"libretranslate_{name}",
-        "tags": ["LibreTranslate"],
-    }
-    if name in (TEXTS, "translate_file", "detect", "suggest"):
-        content: dict[str, Any] = {}
-        if name != "translate_file":
-            content["application/json"] = {"schema": schema_of_body(name, settings, many=name == TEXTS)}
-            content["application/x-www-form-urlencoded"] = {"schema": schema_of_body(name, settings, many=False)}
-            if name in WORDS.examples:
-                content["application/json"]["example"] = WORDS.examples[name]
-        else:
-            content["multipart/form-data"] = {"schema": schema_of_body(name, settings, many=False)}
-        described["openapi_extra"] = {"requestBody": {"required": True, "content": content}}
-    return described
+    return {**described, "operation_id": f"libretranslate_{name}", "tags": ["LibreTranslate"]}
 
 
 def schema_of_body(name: str, settings: ServeSettings, many: bool) -> dict[str, Any]:
     """The schema of what is sent to a route; `many`: a list of texts, too."""
     text: dict[str, Any] = {"type": "string", "minLength": 1, "maxLength": settings.characters}
-    texts = {"type": "array", "items": TEXT, "minItems": 1, "maxItems": settings.texts}
-    question = {"anyOf": [text, texts]} if many else dict(text)
-    properties: dict[str, Any] = {"api_key": KEY}
-    if name == "translate_file":
-        properties |= {"file": {"type": "string", "format": "binary"}, "source": SOURCE, "target": TARGET}
-    else:
-        properties |= {"q": {**question, "description": "text to translate" + " or several" * many}}
-    if name in (TEXTS, "suggest"):
-        properties |= {"source": SOURCE, "target": TARGET}
-    if name == TEXTS:
-        properties["format"] = {"type": "string", "enum": ["text", "html"], "default": "text"}
-        most = settings.beam - 1
-        properties["alternatives"] = {"type": "integer", "minimum": 0, "maximum": most, "default": 0}
-    if name == "suggest":
-        properties["s"] = {"type": "string", "description": "the better translation"}
+    texts = {"type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": settings.texts}
+    question = {"anyOf": [text, texts]} if many else text
+    schemas = {
+        **WORDS.schemas,
+        "q": {**question, "description": "text to translate" + " or several" * many},
+        "alternatives": {"type": "integer", "minimum": 0, "maximum": settings.beam - 1, "default": 0},
+    }
+    properties = {each: schemas[each] for each in ("api_key", *FIELDS[name])}
     required = [each for each in properties if each in ("file", "q", "source", "target")]
     return {"type": "object", "properties": properties, "required": required}

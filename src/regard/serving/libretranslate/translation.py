@@ -26,20 +26,12 @@ from regard.serving.service import Service
 
 LinkedText = tuple[str, Sequence[Link]]
 TIMES = re.compile(r"^[ \t]*\d+:\d\d:\d\d[,.]\d{1,3}[ \t]*-->[ \t]*\d+:\d\d:\d\d[,.]\d{1,3}.*$")
-PLACE = re.compile(r"(?:\{\\[^{}]*\})*")
+PLACE = re.compile(r"(?:\{\\[^{}]*\})*(?:[-–—]\s*)?")  # where a cue is shown, and that another speaks
 WORD = re.compile(r"(?:<[^<>]*>|\S)+")  # a tag's spaces end no word
 FILES = 100  # that are held, at most
 BYTES = 64 * 2**20  # of all of them
 SECONDS = 600.0  # for which one is held
 NAME = re.compile(r"[^A-Za-z0-9._-]+")
-
-
-async def translate_plain(
-    service: Service, pair: LanguagePair, texts: Sequence[str], options: Options
-) -> list[list[str]]:
-    """The outputs of each text, best first; white space around a text is kept."""
-    outputs = await translate_linked(service, pair, texts, options, links=False)
-    return [[keep_space(text, output) for output, _ in each] for text, each in zip(texts, outputs, strict=True)]
 
 
 async def translate_linked(
@@ -64,20 +56,13 @@ async def translate_linked(
     return outputs
 
 
-async def translate_documents(
-    service: Service, pair: LanguagePair, texts: Sequence[str], options: Options
-) -> list[list[str]]:
-    """The outputs of HTML texts, each with the tags of its source."""
-    documents = await asyncio.to_thread(lambda: [parse_html(text) for text in texts])
-    return await render_all(service, pair, documents, options)
-
-
 async def render_all(
     service: Service, pair: LanguagePair, documents: "Sequence[Renderable]", options: Options
 ) -> list[list[str]]:
-    """The outputs of documents: all their texts are translated together, and then each is written again."""
+    """The outputs of documents, best first: all their texts are translated together, and then each is written again."""
     texts = [text for document in documents for text in document.texts]
-    outputs = await translate_linked(service, pair, texts, options)
+    plain = all(isinstance(document, PlainText) for document in documents)
+    outputs = await translate_linked(service, pair, texts, options, links=not plain)
 
     def render() -> list[list[str]]:
         rest, rows = iter(outputs), []
@@ -87,7 +72,7 @@ async def render_all(
             rows.append([document.render([each[min(rank, len(each) - 1)] for each in own]) for rank in range(most)])
         return rows
 
-    return await asyncio.to_thread(render)
+    return render() if plain else await asyncio.to_thread(render)
 
 
 def keep_space(text: str, output: str) -> str:
@@ -141,12 +126,7 @@ def parse_srt(text: str) -> Subtitles:
             for lines in [[line] for line in cue] if separate else [cue]:
                 joined = " ".join(line.strip() for line in lines)
                 before = PLACE.match(joined)[0]  # type: ignore[index]
-                document = parse_html(joined[len(before) :])
-                dashed = re.match(r"[-–—]\s*", joined[len(before) :])
-                if dashed:
-                    before += dashed[0]
-                    document = parse_html(joined[len(before) :])
-                parts.append(CueText(before, document, len(lines)))
+                parts.append(CueText(before, parse_html(joined[len(before) :]), len(lines)))
 
     for line in text.replace("\r\n", "\n").replace("\r", "\n").split("\n"):
         if TIMES.match(line):
@@ -202,26 +182,8 @@ PARSERS: dict[str, Callable[[str], Renderable]] = {
 ENDINGS = tuple(PARSERS)
 
 
-@dataclass(frozen=True)
-class TranslatableFile:
-    """A file that was read: what it is made of, and its text."""
-
-    original: str
-    document: Renderable
-
-    @property
-    def texts(self) -> list[str]:
-        """The texts to translate."""
-        return self.document.texts
-
-    async def translate(self, service: Service, pair: LanguagePair, options: Options) -> str:
-        """Translate the file."""
-        ((text, *_),) = await render_all(service, pair, [self.document], options)
-        return text
-
-
-def read_file(name: str, content: bytes, most: int) -> TranslatableFile:
-    """Read a file of at most so many characters; its name says what it is."""
+def read_file(name: str, content: bytes, most: int) -> tuple[str, Renderable]:
+    """Read a file of at most so many characters: its text, and what it is made of, as its name says."""
     ending = f".{name.rpartition('.')[2].lower()}" if "." in name else ""
     if not name or not content:
         raise ProtocolError(400, "Invalid request: empty file")
@@ -231,7 +193,7 @@ def read_file(name: str, content: bytes, most: int) -> TranslatableFile:
     text = decode(content)
     if len(text) > most:
         raise ProtocolError(400, f"Invalid request: file ({len(text)}) exceeds text limit ({most})")
-    return TranslatableFile(text, PARSERS[ending](text))
+    return text, PARSERS[ending](text)
 
 
 def decode(content: bytes) -> str:

@@ -8,7 +8,7 @@ from regard.alignment import AlignmentSettings
 from regard.data import END, PAD, START
 from regard.decoding import Options
 from regard.errors import ArgumentError, ConfigError, RegardError
-from regard.interop.engine import STRONGEST
+from regard.interop.exported import STRONGEST
 
 
 def sure_model(seed=0, end=5.0):
