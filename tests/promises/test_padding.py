@@ -129,5 +129,6 @@ def test_alone_is_in_any_batch(kind, options):
     order = torch.randperm(5)
     padded = Tokens.of(torch.cat([wide.ids, torch.full((5, 5), PAD)], 1)[order], wide.lengths[order])
     assert greedy(model, padded, 6) == [alone[i] for i in order]
-    found = batches.greedy_in_batches(model, sources[:3], "cpu", 8)  # in two or three batches, up to the limit of each
-    assert [answer[:6] for answer in found] == alone[:3]
+    # In two or three batches, up to the limit of each.
+    found = batches.search_in_batches(model, sources[:3], GREEDY, budget=8)
+    assert [answer.outputs[0].tokens[:6] for answer in found] == alone[:3]

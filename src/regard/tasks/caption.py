@@ -32,7 +32,6 @@ from regard.data import (
     PictureBatch,
     Position,
     Prepared,
-    Tokenizers,
     caption_files,
     picture_batches,
     picture_corpus,
@@ -125,16 +124,9 @@ class Caption(NextToken):
     actions = ("caption",)
 
     @classmethod
-    def prepare(
-        cls,
-        settings: Settings,
-        *,
-        say: Any = lambda line: None,
-        tokenizers: Tokenizers | None = None,
-        labels: Sequence[str] = (),
-    ) -> Prepared:
+    def prepare(cls, settings: Settings, *, labels: Sequence[str] = (), **how: Any) -> Prepared:
         """Prepare pictures and all their captions."""
-        return prepare_images(settings.data, settings.tokenizer, settings.task, say=say, tokenizers=tokenizers)
+        return prepare_images(settings.data, settings.tokenizer, settings.task, **how)
 
     def make_objective(self) -> Captioning:
         """Make the objective, with soft or hard attention."""
@@ -284,7 +276,7 @@ class Caption(NextToken):
 def caption(run: TrainedRun, pictures: Iterable[forcing.Item], **options: Any) -> Iterator[list[Translation]]:
     """Yield the captions of each picture, best first, as they are asked for."""
     pixels = picture_corpus.read_pictures(run.settings.data, pictures)
-    results = batches.search_pictures_lazily(run.model, pixels, parse(Options, options), device=run.device)
+    results = batches.search_pictures(run.model, pixels, parse(Options, options), device=run.device)
     return ([to_translation(output, run.tokenizers.target) for output in each.outputs] for each in results)
 
 

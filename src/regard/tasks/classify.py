@@ -18,7 +18,6 @@ from regard.data import (
     Order,
     Position,
     Prepared,
-    Tokenizers,
     batching,
     caption_files,
     document_texts,
@@ -137,24 +136,14 @@ class Classify(RunTask):
         self.predictions: list[str] = []  # of the last validation
 
     @classmethod
-    def prepare(
-        cls,
-        settings: Settings,
-        *,
-        say: Any = lambda line: None,
-        tokenizers: Tokenizers | None = None,
-        labels: Sequence[str] = (),
-    ) -> Prepared:
+    def prepare(cls, settings: Settings, *, labels: Sequence[str] = (), **how: Any) -> Prepared:
         """Prepare documents or pictures, and the label of each."""
         data, label_names = settings.data, tuple(labels) or None
         if data.reads == "pictures":
-            options: dict[str, Any] = {"say": say, "tokenizers": tokenizers, "labels": label_names, "labelled": True}
-            return prepare_images(data, settings.tokenizer, settings.task, **options)
+            return prepare_images(data, settings.tokenizer, settings.task, labels=label_names, labelled=True, **how)
         if data.reads == "documents":
-            return document_texts.prepare_documents(
-                data, settings.tokenizer, say=say, tokenizers=tokenizers, labels=label_names
-            )
-        return super().prepare(settings, say=say, tokenizers=tokenizers)  # of no data: it says so
+            return document_texts.prepare_documents(data, settings.tokenizer, labels=label_names, **how)
+        return super().prepare(settings, **how)  # of no data: it says so
 
     def stream(self, position: Position) -> Iterator[tuple[Position, Any]]:
         """Yield batches by a token budget, as indices of documents."""

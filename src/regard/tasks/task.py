@@ -49,13 +49,10 @@ class Engine(Protocol):
     def score(self, sources: Ids, targets: Ids) -> list[batches.Scored]:
         """Score each target given its source."""
 
-    def word_weights(self, pairs: Sequence[extraction.Pair], settings: AlignmentSettings) -> list[Tensor]:
-        """Return how much each target word of a pair looked at each source word, by the settings of alignment."""
-
     def word_attention(
         self, pairs: Sequence[extraction.Pair], settings: AlignmentSettings
     ) -> list[extraction.WordAttention]:
-        """Return these weights, and how much each source word received in all."""
+        """Return how much each target word of a pair looked at each source word, and how much these received in all."""
 
     def link_words(self, pairs: Sequence[extraction.Pair], settings: AlignmentSettings) -> list[extraction.Links]:
         """Return the links between the words of each pair."""
@@ -83,10 +80,6 @@ class ModelEngine:
     def score(self, sources: Ids, targets: Ids) -> list[batches.Scored]:
         """Score each target given its source."""
         return batches.score_pairs(self.model, sources, targets, device=self.device)
-
-    def word_weights(self, pairs: Sequence[extraction.Pair], settings: AlignmentSettings) -> list[Tensor]:
-        """Read the weights in a teacher-forced pass."""
-        return extraction.word_weights(first_model(self.model), self.tokenizers, pairs, settings)
 
     def word_attention(
         self, pairs: Sequence[extraction.Pair], settings: AlignmentSettings
@@ -147,25 +140,11 @@ def to_translation(output: Output, tokenizer: Tokenizer, text: str | None = None
 class TrainedRun(Protocol):
     """The part of an opened run that others need: `regard.run.Run` is one, and stands above this layer."""
 
-    @property
-    def folder(self) -> Path:
-        """The folder that it was read from."""
-
-    @property
-    def settings(self) -> Settings:
-        """The settings that the run was trained with."""
-
-    @property
-    def step(self) -> int:
-        """The step of the checkpoint."""
-
-    @property
-    def labels(self) -> tuple[str, ...]:
-        """The labels of a classifier."""
-
-    @property
-    def model(self) -> Model:
-        """The model, or the ensemble, that decodes."""
+    folder: Path  # that it was read from
+    settings: Settings  # that it was trained with
+    model: Model  # that decodes, or the ensemble
+    step: int  # of the checkpoint
+    labels: tuple[str, ...]  # of a classifier
 
     @property
     def tokenizers(self) -> Tokenizers:
@@ -269,15 +248,9 @@ def make_task(settings: Settings, prepared: Prepared, budget: int) -> RunTask:
     return settings.row.load()(settings, prepared, budget)
 
 
-def prepare_data(
-    settings: Settings,
-    *,
-    say: Callable[[str], None] = lambda line: None,
-    tokenizers: Tokenizers | None = None,
-    labels: Sequence[str] = (),
-) -> Prepared:
-    """Prepare the encoded data of the task; `tokenizers` and `labels` are those of a run that is resumed."""
-    return settings.row.load().prepare(settings, say=say, tokenizers=tokenizers, labels=labels)
+def prepare_data(settings: Settings, **how: Any) -> Prepared:
+    """Prepare the encoded data of the task; `how` are the other arguments of its `RunTask.prepare`."""
+    return settings.row.load().prepare(settings, **how)
 
 
 def build_model(settings: Settings, tokenizers: Tokenizers | None, labels: Sequence[str] = ()) -> Model:

@@ -1,9 +1,10 @@
 """Translation: the task as it is trained, and the actions of a trained run: translate, score, align, inspect."""
 
 # b sentences · n target positions · m source positions · d width · l links
+import functools
 import itertools
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,7 +16,7 @@ from regard.alignment import extraction
 from regard.attention import Heads, watch
 from regard.config import parse
 from regard.data import UNKNOWN, Batch, Links, PackedBatch, TableTexts, sentence_shares
-from regard.decoding import Options, Output, Processes, batches, file_translation, first_model, tokens_of
+from regard.decoding import GREEDY, Options, Output, Processes, batches, file_translation, first_model, tokens_of
 from regard.errors import ArgumentError, ConfigError
 from regard.evaluation import text_scores
 from regard.io import CHUNK, CHUNK_CUDA, GivenText, Say, SourceLines, UntranslatedReport, formats, ignore, is_keyboard
@@ -67,8 +68,9 @@ class Translate(TextPairs):
     def translate(self, texts: Sequence[str]) -> list[str]:
         """Translate texts by greedy search."""
         ids = self.tokenizers.source.encode_batch(list(texts))
-        outputs = batches.greedy_in_batches(self.model, ids, self.device, first=self.tokenizer.before)
-        return [self.tokenizer.decode(each) for each in outputs]
+        first = [self.tokenizer.before] * len(ids) if self.tokenizer.before else None
+        results = batches.search_in_batches(self.model, ids, GREEDY, prefixes=first, device=self.device)
+        return [self.tokenizer.decode(each.outputs[0].tokens) for each in results]
 
     def example(self) -> tuple[forcing.Item, str | None] | None:
         """Return a translation of the last validation, of middle length, with its reference."""
@@ -125,27 +127,25 @@ def translate(
     run.engine.check(parsed)
     if alignment or replace_unknown or coverage:
         check_attention(run)
-    extras = (alignment, replace_unknown, coverage) if alignment or replace_unknown or coverage else None
-    translate_all = translate_sentences if split else translate_chunks
-    return translate_all(run, texts, prefixes, extras, chunk, batch_tokens, parsed)
+    how = {"extras": (alignment, replace_unknown, coverage), "budget": batch_tokens, "options": parsed}
+    search = functools.partial(translate_chunks, run, size=chunk, **how)
+    return translate_sentences(run, texts, prefixes, search, chunk, parsed) if split else search(texts, prefixes)
 
 
 def translate_sentences(
     run: TrainedRun,
     texts: Iterable[str],
     prefixes: Iterable[str] | None,
-    extras: tuple[bool, bool, bool] | None,
-    chunk: int,
-    budget: int | None,
+    search: Callable[[list[str], list[str] | None], Iterator[list[Translation]]],
+    size: int,
     options: Options,
 ) -> Iterator[list[Translation]]:
     """Yield the translations of texts whose sentences are translated by themselves."""
     fit = line_fitter(run, split=True)
-    for rows, begun in chunks_of(texts, prefixes, chunk):
+    for rows, begun in chunks_of(texts, prefixes, size):
         parts = fit.parts(rows, "")
         own = None if begun is None else file_translation.first_prefixes(parts, begun)
-        pieces = [piece.text for each in parts for piece in each]
-        outputs = translate_chunks(run, pieces, own, extras, chunk, budget, options)
+        outputs = search([piece.text for each in parts for piece in each], own)
         for row, each in zip(rows, parts, strict=True):
             own_outputs = list(itertools.islice(outputs, len(each)))
             yield file_translation.join_outputs(row, each, own_outputs, options.nbest, not options.sample)
@@ -236,14 +236,15 @@ def translate_chunks(
     run: TrainedRun,
     texts: Iterable[str],
     prefixes: Iterable[str] | None,
-    extras: tuple[bool, bool, bool] | None,
-    chunk: int,
+    *,
+    size: int,
+    extras: tuple[bool, bool, bool],
     budget: int | None,
     options: Options,
 ) -> Iterator[list[Translation]]:
     """Yield the translations, as they are asked for."""
     count = 0
-    for rows, prefix_texts in chunks_of(texts, prefixes, chunk):
+    for rows, prefix_texts in chunks_of(texts, prefixes, size):
         begun = prefixes_of(run, len(rows))
         if prefix_texts is not None:
             begun = run.tokenizers.target.encode_prefixes(prefix_texts)
@@ -257,7 +258,7 @@ def translate_chunks(
         sources = run.tokenizers.source.encode_batch(rows)
         results = run.engine.search(sources, options, prefixes=begun, budget=budget)
         outputs = [each.outputs for each in results]
-        if extras is not None:
+        if any(extras):
             yield from add_alignments(run, rows, sources, outputs, *extras)
         else:
             yield from ([to_translation(output, run.tokenizers.target) for output in each] for each in outputs)
@@ -330,7 +331,7 @@ def align(run: TrainedRun, source: str, target: str) -> Aligned:
     if not ids[0] or not ids[1]:
         raise ArgumentError("source and target: an empty text given, expected words to align")
     words = tokenizers.source.decode(ids[0]).split(), tokenizers.target.decode(ids[1]).split()
-    return Aligned(*words, run.engine.word_weights([ids], run.alignment_settings)[0])
+    return Aligned(*words, run.engine.word_attention([ids], run.alignment_settings)[0].weights)
 
 
 def link_pairs(run: TrainedRun, pairs: Iterable[tuple[str, str]], chunk: int = PAIRS) -> Iterator[extraction.Links]:
