@@ -132,16 +132,16 @@ HOST = [
         "kernels/operations/test_mixed_precision.py",
     ),
     Fault(
-        "tasks/footprint.py",
+        "tasks/sizes.py",
         "share).bit_length() - 1))",
         "share).bit_length()))",
-        "tasks/test_footprint.py",
+        "tasks/test_sizes_memory.py",
     ),
     Fault(
-        "tasks/footprint.py",
+        "tasks/sizes.py",
         "(processes if training.shard else 1)",
         "processes",
-        "tasks/test_footprint.py",
+        "tasks/test_sizes_memory.py",
     ),
 ]
 

@@ -1,7 +1,14 @@
-"""Starting a run: from settings to prepared data, a task, a run folder and the loop."""
+"""Starting a run: from settings to prepared data, a task, a run folder and the loop.
+
+The files that it was trained on are recorded by their hashes, so that one which has changed is named when the run is
+resumed. With rehearsal, fine-tuning sees a share of the earlier corpora again, so that it forgets less of them. Robins
+1995, "Catastrophic forgetting, rehearsal and pseudorehearsal"; in translation it is called mixed fine-tuning (Chu et
+al. 2017, arXiv:1701.03214).
+"""
 
 import contextlib
 import hashlib
+import json
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,13 +19,12 @@ from typing import Any
 import tomli_w
 import torch
 
-from regard.config import read
-from regard.data import DataSettings, Prepared, Tokenizers, language_profile, tokenizer_checks, unknown_words
+from regard.config import parse, read
+from regard.data import DataSettings, Prepared, Tokenizers, cache, language_profile, tokenizer_checks, unknown_words
 from regard.data import sentence_shares as sentence_share
 from regard.errors import CheckpointError, ConfigError, TrainingError
 from regard.io import disk, reading
 from regard.machine import MPS, most_threads
-from regard.tasks import sources
 from regard.tasks.data_check import check_data
 from regard.tasks.defaults import (
     Corpus,
@@ -29,11 +35,9 @@ from regard.tasks.defaults import (
     picture_defaults,
     training_defaults,
 )
-from regard.tasks.extension import describe_extension, extend_run, extend_weights
-from regard.tasks.footprint import check_batches, check_weights, token_budget
+from regard.tasks.extension import describe_extension, extend_rows, extend_run, find_tables
 from regard.tasks.settings import Settings, complete_run_table, leave_open, read_settings
-from regard.tasks.sizes import check_run_sizes
-from regard.tasks.sources import choose_earlier
+from regard.tasks.sizes import check_batches, check_run_sizes, check_weights, token_budget
 from regard.tasks.task import RunTask, make_task, prepare_data, vocabulary_sizes
 from regard.training import (
     Checkpoints,
@@ -55,6 +59,18 @@ from regard.training import (
     uses_bf16,
     weight_files,
 )
+
+SOURCES = "sources.json"  # in a run folder: the hashes of the files that it was trained on
+PATHS = [
+    "source",
+    "target",
+    "alignment",
+    "valid_source",
+    "valid_target",
+]  # keys of [data] that name a file, or a folder
+PATHS += ["documents", "valid_documents", "images", "captions", "valid_captions", "labels", "train_list", "valid_list"]
+LARGEST = 2**20  # bytes of the record that is read
+REHEARSAL = "data.rehearsal"
 
 
 @dataclass(frozen=True)
@@ -197,7 +213,7 @@ def plan_run(
         checkpoint = read_checkpoint(best_of(base), trainer=False)
         weights = checkpoint.model
         if extension is not None:
-            weights = extend_weights(settings, extension, prepared.labels, weights)
+            weights = extend_rows(weights, find_tables(settings, extension, prepared.labels))
         weight_files.load_weights(task.objective, weights, str(checkpoint.folder))
     elif last is not None and "base" in manifest:
         weight_files.load_weights(
@@ -208,7 +224,7 @@ def plan_run(
         adapters.add_adapters(task.model, rank, settings.training.seed)
     if resumed is not None and last is not None:  # before the run's own configuration is written over
         trained_on = manifest.get("task", {}).get("data")
-        sources.check_unchanged(resumed, settings.data, trained_on, prepared.hash, last)
+        check_unchanged(resumed, settings.data, trained_on, prepared.hash, last)
         trainer_state.check_fits(task, manifest, last)
         check_best(resumed, progress)
     bf16 = uses_bf16(settings.training, group.device)
@@ -236,7 +252,7 @@ def train_planned(
             save_whole(out / "tokenizer.json", prepared.tokenizers.dumps())
         words = prepared.target_words if settings.row.alone else prepared.words
         save_whole(out / unknown_words.FILE, None if words is None else unknown_words.format_words(words))
-        sources.record_sources(out, settings.data)
+        record_sources(out, settings.data)
         if "translate" in planned.task.actions:
             data = settings.data
             tags = [*([corpus.tag for corpus in data.training] or [None]), *(corpus.tag for corpus in data.rehearsed)]
@@ -322,7 +338,7 @@ def absolute(data: DataSettings) -> DataSettings:
         names = ("source", "target", "file", "alignment")
         return tuple(replace(each, **{name: whole(getattr(each, name)) for name in names}) for each in entries)
 
-    files: dict[str, Any] = {name: whole(getattr(data, name)) for name in sources.PATHS}
+    files: dict[str, Any] = {name: whole(getattr(data, name)) for name in PATHS}
     if data.builtin:
         files["alignment"] = data.alignment  # of the corpus itself
     lists = {name: corpora(getattr(data, name)) for name in ("corpora", "earlier", "valid")}
@@ -373,3 +389,86 @@ def save_whole(path: Path, content: str | None) -> None:
             disk.write_whole(path, content)
     except OSError as error:
         raise TrainingError(f"{path}: not written, {disk.reason(error)}") from error
+
+
+# ---- the files that it is trained on
+
+
+def data_files(data: DataSettings) -> Iterator[Path]:
+    """List the files of the data; pictures, of which there are many, are not among them."""
+    names = [getattr(data, key) for key in PATHS if key not in ("alignment", "images")]
+    names += [None if data.builtin else data.alignment]
+    for corpus in (*data.corpora, *data.earlier, *data.valid):
+        names += [*corpus.files, corpus.alignment]
+    return (path for path in dict.fromkeys(Path(name) for name in names if name) if path.is_file())
+
+
+def record_sources(run: Path, data: DataSettings) -> None:
+    """Write the hash of every file of the data into a run folder."""
+    path = run / SOURCES
+    try:
+        hashes = {str(each.absolute()): cache.digest(each) for each in data_files(data)}
+        disk.write_whole(path, json.dumps(hashes, indent=1, ensure_ascii=False) + "\n")
+    except OSError as error:
+        raise TrainingError(f"{path}: not written, {disk.reason(error)}") from error
+
+
+def changed_files(run: Path, data: DataSettings, last: Path) -> list[str]:
+    """List the files that have changed since a run was trained on them.
+
+    A run of an earlier version has no hashes; there it is the files that are newer than its last checkpoint.
+    """
+    try:
+        hashes = reading.parse_json(reading.read_bytes(run / SOURCES, LARGEST))
+    except (OSError, reading.Unreadable):
+        hashes = None
+    changed = list[str]()
+    for path in data_files(data):
+        try:
+            if isinstance(hashes, dict):
+                before = hashes.get(str(path.absolute()))
+                differs = isinstance(before, str) and before != cache.digest(path)
+            else:
+                differs = path.stat().st_mtime > (last / "manifest.json").stat().st_mtime
+        except OSError:
+            continue
+        changed += [str(path)] * differs
+    return changed
+
+
+def check_unchanged(run: Path, data: DataSettings, stored: object, prepared: str, last: Path) -> None:
+    """Refuse to resume a run on files that have changed, by their names; the hashes of all data are given."""
+    if stored is None or stored == prepared:
+        return
+    if changed := changed_files(run, data, last):
+        verb, old = ("has", "the old one") if len(changed) == 1 else ("have", "the old ones")
+        raise CheckpointError(
+            f"{', '.join(changed)}: {verb} changed since {run} was trained; put {old} back, or train another run on "
+            "the new data, with --from and --out"
+        )
+
+
+def choose_earlier(settings: Settings, base: Path | None) -> Settings:
+    """Return the settings with the corpora to rehearse: those that were given, or those of the base run."""
+    data = settings.data
+    if not data.rehearsal:
+        return settings
+    given = f"{data.rehearsal:g} given"
+    if data.reads != "text":
+        raise ConfigError(REHEARSAL, f"{given} with data that is {data.reads}, expected pairs of texts")
+    if data.earlier:
+        return settings
+    if base is None:
+        raise ConfigError(
+            REHEARSAL, f"{given}, but nothing to rehearse; start from a run with --from, or set data.earlier"
+        )
+    theirs = parse(DataSettings, complete_run_table(read(base / "config.toml")).get("data", {}), "data")
+    if theirs.builtin:
+        raise ConfigError(
+            REHEARSAL,
+            f"{given}, but {base} was trained on the built-in corpus {theirs.builtin}; write it into files with "
+            "regard data, and name them in data.earlier",
+        )
+    if not theirs.training:
+        raise ConfigError(REHEARSAL, f"{given}, but {base} names no training pairs; set data.earlier")
+    return settings.decide(data={"earlier": (*theirs.training, *theirs.rehearsed)})
