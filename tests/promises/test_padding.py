@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from regard.data import PAD, Batch, collate
-from regard.decoding import batches, tokens_of
+from regard.decoding import GREEDY, batches, tokens_of
 from regard.decoding.sentence_search import greedy
 from regard.models import Model, Tokens, build, read_model_config
 from regard.training import Prediction, inputs

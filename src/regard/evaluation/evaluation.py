@@ -189,19 +189,16 @@ def evaluate(
     measurements = {
         key: measure(key, outputs or [], items.references, lowercase=lowercase, tokenize=tokenize) for key in of_text
     }
-    scores = {}
-    for key in keys:
-        if key in METRICS:
-            scores[key] = measurements[key].score()
-        elif key == "perplexity":
-            scores[key] = perplexity(tokens, tokenizer)
-    if "lengths" in keys and items.sources is None:
-        raise ArgumentError("lengths: no sources given, expected them to measure their lengths")
-    lengths = (
-        score_by_length(measurements[by_length], items.sources)
-        if "lengths" in keys and items.sources is not None
-        else None
-    )
+    scores = {
+        key: perplexity(tokens, tokenizer) if key == "perplexity" else measurements[key].score()
+        for key in keys
+        if key in METRICS or key == "perplexity"
+    }
+    lengths = None
+    if "lengths" in keys:
+        if items.sources is None:
+            raise ArgumentError("lengths: no sources given, expected them to measure their lengths")
+        lengths = score_by_length(measurements[by_length], items.sources)
     return Evaluation(scores, lengths, len(items), len(items.line_items), items.empty)
 
 

@@ -25,18 +25,8 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from regard import data
 from regard.config import parse
-from regard.data import (
-    Encoded,
-    Order,
-    PictureBatch,
-    Position,
-    Prepared,
-    caption_files,
-    picture_batches,
-    picture_corpus,
-    prepare_images,
-)
 from regard.decoding import GREEDY, Options, batches, search
 from regard.errors import DataError
 from regard.evaluation import caption_scores, finite, measure_bleu_n, measure_cider, measure_rouge, text_scores
@@ -59,7 +49,7 @@ class Captioning(nn.Module):
         super().__init__()
         self.model, self.smoothing = model, smoothing
 
-    def forward(self, batch: PictureBatch) -> Loss:
+    def forward(self, batch: data.PictureBatch) -> Loss:
         """Sum the loss over all words of all captions, and in training add attention's terms for each caption."""
         memory = self.model.encode(Pictures(batch.pixels)).rows(batch.picture)
         target = Tokens.of(batch.target[:, :-1], batch.target_lengths)
@@ -124,9 +114,9 @@ class Caption(NextToken):
     actions = ("caption",)
 
     @classmethod
-    def prepare(cls, settings: Settings, *, labels: Sequence[str] = (), **how: Any) -> Prepared:
+    def prepare(cls, settings: Settings, *, labels: Sequence[str] = (), **how: Any) -> data.Prepared:
         """Prepare pictures and all their captions."""
-        return prepare_images(settings.data, settings.tokenizer, settings.task, **how)
+        return data.prepare_images(settings.data, settings.tokenizer, settings.task, **how)
 
     def make_objective(self) -> Captioning:
         """Make the objective, with soft or hard attention."""
@@ -136,33 +126,33 @@ class Caption(NextToken):
         """Choose the metric that suits the held-out captions."""
         return caption_metric(self.prepared.references) if self.settings.training.validate_rows else "loss"
 
-    def make_order(self, budget: int) -> Order:
+    def make_order(self, budget: int) -> data.Order:
         """Order pictures whatever their captions: grouped by length, a batch's norms would reveal how long they are."""
         alike = np.ones((len(self.prepared.train), 2), np.int32)
         rows = self.settings.training.batch_rows or PICTURES
-        return Order(alike, max(budget, 2 * rows), seed=self.settings.training.seed, rows=rows)
+        return data.Order(alike, max(budget, 2 * rows), seed=self.settings.training.seed, rows=rows)
 
-    def batch(self, plan: Any, position: Position) -> PictureBatch:
+    def batch(self, plan: Any, position: data.Position) -> data.PictureBatch:
         """Load the pictures' pixels, cropped and mirrored anew every epoch, and all their captions."""
         return self.load(self.prepared.train, plan, train=True, epoch=position.epoch)
 
-    def load(self, encoded: Encoded, plan: Any, *, train: bool, epoch: int = 0) -> PictureBatch:
+    def load(self, encoded: data.Encoded, plan: Any, *, train: bool, epoch: int = 0) -> data.PictureBatch:
         """Load a batch of some of the pictures."""
         settings = self.settings
-        return picture_batches.load_pictures(
+        return data.picture_batches.load_pictures(
             self.prepared, encoded, plan, train=train, data=settings.data, seed=settings.training.seed, epoch=epoch
         )
 
-    def halves(self, batch: Any) -> Sequence[PictureBatch]:
+    def halves(self, batch: Any) -> Sequence[data.PictureBatch]:
         """Split the batch into halves of its pictures."""
         side = self.settings.data.image_size
         lower = "lower data.image_size or the model's size"
         return halve(batch, lambda: f"out of memory with one picture of {side} pixels: {lower}")
 
-    def valid_batches(self) -> Iterator[PictureBatch]:
+    def valid_batches(self) -> Iterator[data.PictureBatch]:
         """Yield the validation pictures, uncropped."""
         valid = self.prepared.valid
-        plans = Order(valid.lengths, self.order.budget, rows=self.order.rows).epoch(0)
+        plans = data.Order(valid.lengths, self.order.budget, rows=self.order.rows).epoch(0)
         return (self.load(valid, plan, train=False) for plan in plans)
 
     def write(self, rows: int) -> tuple[list[validation_samples.Sample], dict[str, float]]:
@@ -195,8 +185,8 @@ class Caption(NextToken):
 
     def fingerprint(self) -> dict[str, Any]:
         """The model's options, the tokenizer, the data and how pictures are cut."""
-        data = self.settings.data
-        return {**super().fingerprint(), "image_size": data.image_size, "crop": data.crop, "flip": data.flip}
+        cut = {name: getattr(self.settings.data, name) for name in ("image_size", "crop", "flip")}
+        return {**super().fingerprint(), **cut}
 
     def example(self) -> tuple[forcing.Item, str | None] | None:
         """Return the picture in the middle of the validation set."""
@@ -240,8 +230,10 @@ class Caption(NextToken):
         """
         parse(Options, options)
         notes: list[str] = []
-        read = caption_files.read_captions(captions, notes.append)
-        pictures, unread = picture_corpus.read_test_pictures(run.settings.data, images, choose_pictures(read, names))
+        read = data.caption_files.read_captions(captions, notes.append)
+        pictures, unread = data.picture_corpus.read_test_pictures(
+            run.settings.data, images, choose_pictures(read, names)
+        )
         notes += unread
         if not pictures:
             why = "; ".join(notes[:3])
@@ -275,15 +267,15 @@ class Caption(NextToken):
 
 def caption(run: TrainedRun, pictures: Iterable[forcing.Item], **options: Any) -> Iterator[list[Translation]]:
     """Yield the captions of each picture, best first, as they are asked for."""
-    pixels = picture_corpus.read_pictures(run.settings.data, pictures)
+    pixels = data.picture_corpus.read_pictures(run.settings.data, pictures)
     results = batches.search_pictures(run.model, pixels, parse(Options, options), device=run.device)
     return ([to_translation(output, run.tokenizers.target) for output in each.outputs] for each in results)
 
 
-def choose_pictures(captions: caption_files.Captions, names: str | Path | None) -> list[str]:
+def choose_pictures(captions: data.caption_files.Captions, names: str | Path | None) -> list[str]:
     """Choose the pictures of a test set that have captions."""
     if names is not None:
-        listed = caption_files.read_list(names)
+        listed = data.caption_files.read_list(names)
         pictures = [picture for picture in captions.captions if picture in listed]
         if not pictures:
             raise DataError(f"{names}: none of its {len(listed):,} pictures has a caption")

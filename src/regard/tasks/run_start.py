@@ -19,46 +19,19 @@ from typing import Any
 import tomli_w
 import torch
 
+from regard import training
 from regard.config import parse, read
 from regard.data import DataSettings, Prepared, Tokenizers, cache, language_profile, tokenizer_checks, unknown_words
 from regard.data import sentence_shares as sentence_share
 from regard.errors import CheckpointError, ConfigError, TrainingError
 from regard.io import disk, reading
 from regard.machine import MPS, most_threads
+from regard.tasks import defaults
 from regard.tasks.data_check import check_data
-from regard.tasks.defaults import (
-    Corpus,
-    chosen_words,
-    data_defaults,
-    drop_attention_dropout,
-    model_defaults,
-    picture_defaults,
-    training_defaults,
-)
 from regard.tasks.extension import describe_extension, extend_rows, extend_run, find_tables
 from regard.tasks.settings import Settings, complete_run_table, leave_open, read_settings
 from regard.tasks.sizes import check_batches, check_run_sizes, check_weights, token_budget
 from regard.tasks.task import RunTask, make_task, prepare_data, vocabulary_sizes
-from regard.training import (
-    Checkpoints,
-    Group,
-    Progress,
-    Result,
-    TrainingSettings,
-    adapters,
-    check_trackers,
-    checkpoint_files,
-    describe_device,
-    freeze_parts,
-    plain_weights_file,
-    read_checkpoint,
-    read_manifest,
-    run_folder,
-    train,
-    trainer_state,
-    uses_bf16,
-    weight_files,
-)
 
 SOURCES = "sources.json"  # in a run folder: the hashes of the files that it was trained on
 PATHS = [
@@ -77,7 +50,7 @@ REHEARSAL = "data.rehearsal"
 class Started:
     """A run that was trained."""
 
-    result: Result
+    result: training.Result
     task: RunTask
     settings: Settings
     facts: list[tuple[str, str]]
@@ -99,7 +72,7 @@ def start(
     *,
     resume: bool = False,
     base: Path | None = None,
-    progress: Progress | None = None,
+    progress: training.Progress | None = None,
     choose: bool = False,
     claimed: bool = False,
     anyway: bool = False,
@@ -118,8 +91,8 @@ def start(
     if resume:
         settings = take_edition(settings, out / "config.toml")
     with open_group(settings.training) as group:
-        quiet = Progress() if progress is None or not group.first else progress
-        with contextlib.nullcontext() if claimed else run_folder.claim(out, resume, group):
+        quiet = training.Progress() if progress is None or not group.first else progress
+        with contextlib.nullcontext() if claimed else training.run_folder.claim(out, resume, group):
             remarks = None
             if not resume:  # what cannot teach stops all processes
                 remarks = group.in_first(lambda: check_data(settings, based=base is not None, anyway=anyway))
@@ -130,20 +103,20 @@ def start(
 
 
 @contextlib.contextmanager
-def open_group(training: TrainingSettings) -> Iterator[Group]:
+def open_group(given: training.TrainingSettings) -> Iterator[training.Group]:
     """Group the processes that train together, inside the block, with the settings' threads and device."""
-    if training.threads:
-        if training.threads > most_threads():
+    if given.threads:
+        if given.threads > most_threads():
             raise ConfigError(
                 "training.threads",
-                f"{training.threads} given, expected at most {most_threads()} on this machine, which has "
+                f"{given.threads} given, expected at most {most_threads()} on this machine, which has "
                 f"{os.cpu_count()} cores",
             )
-        torch.set_num_threads(training.threads)
-    group = Group(training.device, training.shard)
+        torch.set_num_threads(given.threads)
+    group = training.Group(given.device, given.shard)
     try:
-        uses_bf16(training, group.device)  # refused before anything is made
-        check_trackers(training.track)
+        training.uses_bf16(given, group.device)  # refused before anything is made
+        training.check_trackers(given.track)
         yield group
     finally:
         group.leave()
@@ -151,8 +124,8 @@ def open_group(training: TrainingSettings) -> Iterator[Group]:
 
 def plan_run(
     settings: Settings,
-    group: Group,
-    progress: Progress,
+    group: training.Group,
+    progress: training.Progress,
     *,
     resumed: Path | None = None,
     base: Path | None = None,
@@ -169,10 +142,10 @@ def plan_run(
         settings = leave_open(settings)
     check_adapter(settings, base is not None or resumed is not None)
     if choose:
-        settings = data_defaults(settings)
-    last = None if resumed is None else Checkpoints(resumed).find("last")
-    manifest = read_manifest(best_of(base)) if base is not None else {} if last is None else read_manifest(last)
-    run = base or resumed
+        settings = defaults.data_defaults(settings)
+    last = None if resumed is None else training.Checkpoints(resumed).find("last")
+    run, begin = base or resumed, last if base is None else best_of(base)
+    manifest = {} if begin is None else training.read_manifest(begin)
     tokenizers = None if run is None else tokenizers_of(run, manifest)
     extension = extend_run(settings, tokenizers, based=base is not None)
     if extension is not None:
@@ -186,12 +159,12 @@ def plan_run(
         prepared = replace(prepared, words=None, target_words=None)  # the run knows more than it is trained on now
     settings = decide_pieces(settings, prepared)
     if choose:
-        settings = picture_defaults(settings, prepared.references)
+        settings = defaults.picture_defaults(settings, prepared.references)
     if choose and base is None:  # whose model it is otherwise
-        settings, line = drop_attention_dropout(settings, group.device.type, prepared.train.lengths)
+        settings, line = defaults.drop_attention_dropout(settings, group.device.type, prepared.train.lengths)
         if line is not None:
             progress.say(line)
-        settings = model_defaults(settings, Corpus.of(prepared), group.device.type)
+        settings = defaults.model_defaults(settings, defaults.Corpus.of(prepared), group.device.type)
     check_lengths(settings, prepared)
     if run is not None:
         theirs = prepared if extension is None else replace(prepared, tokenizers=extension.before)
@@ -202,43 +175,45 @@ def plan_run(
     check_batches(settings, group.device, prepared, budget, weight_bytes)
     if choose:
         lengths, device = prepared.train.lengths, group.device.type
-        settings = training_defaults(settings, lengths, budget, group.world, device, base is not None)
-        progress.say(chosen_words(settings))
+        settings = defaults.training_defaults(settings, lengths, budget, group.world, device, base is not None)
+        progress.say(defaults.chosen_words(settings))
     settings = replace(settings, data=absolute(settings.data)).decide(training={"batch_tokens": budget})
     task = make_task(settings, prepared, budget)
     settings = settings.decide(training={"metric": task.metric})
     if base is None and resumed is None:
         task.model.load_pretrained()
     if base is not None:
-        checkpoint = read_checkpoint(best_of(base), trainer=False)
+        checkpoint = training.read_checkpoint(best_of(base), trainer=False)
         weights = checkpoint.model
         if extension is not None:
             weights = extend_rows(weights, find_tables(settings, extension, prepared.labels))
-        weight_files.load_weights(task.objective, weights, str(checkpoint.folder))
+        training.weight_files.load_weights(task.objective, weights, str(checkpoint.folder))
     elif last is not None and "base" in manifest:
-        weight_files.load_weights(
-            task.objective, checkpoint_files.read_base(last, manifest), str(plain_weights_file(last, manifest))
+        training.weight_files.load_weights(
+            task.objective,
+            training.checkpoint_files.read_base(last, manifest),
+            str(training.plain_weights_file(last, manifest)),
         )
-    frozen = freeze_parts(task.model, settings.training.freeze)
+    frozen = training.freeze_parts(task.model, settings.training.freeze)
     if rank := settings.model.adapter_rank():
-        adapters.add_adapters(task.model, rank, settings.training.seed)
+        training.adapters.add_adapters(task.model, rank, settings.training.seed)
     if resumed is not None and last is not None:  # before the run's own configuration is written over
         trained_on = manifest.get("task", {}).get("data")
         check_unchanged(resumed, settings.data, trained_on, prepared.hash, last)
-        trainer_state.check_fits(task, manifest, last)
+        training.trainer_state.check_fits(task, manifest, last)
         check_best(resumed, progress)
-    bf16 = uses_bf16(settings.training, group.device)
-    device_fact = ("device", describe_device(group.device, group.world, bf16))
+    bf16 = training.uses_bf16(settings.training, group.device)
+    device_fact = ("device", training.describe_device(group.device, group.world, bf16))
     frozen_fact = [("frozen", f"{frozen:,} weights ({', '.join(settings.training.freeze)})")] if frozen else []
-    facts = [*task.facts(), *frozen_fact, *adapters.describe_adapters(task.model), device_fact]
+    facts = [*task.facts(), *frozen_fact, *training.adapters.describe_adapters(task.model), device_fact]
     return PlannedRun(settings, prepared, task, facts)
 
 
 def train_planned(
     planned: PlannedRun,
     out: Path,
-    group: Group,
-    progress: Progress,
+    group: training.Group,
+    progress: training.Progress,
     *,
     resume: bool = False,
     began: float | None = None,
@@ -263,8 +238,8 @@ def train_planned(
             save_whole(out / sentence_share.FILE, share.dumps())
 
     how: dict[str, Any] = {"progress": progress, "resume": resume, "group": group, "claimed": True, "ready": ready}
-    result = train(planned.task, settings.training, out, **how, began=began)
-    adapters.fold_adapters(planned.task.model)
+    result = training.train(planned.task, settings.training, out, **how, began=began)
+    training.adapters.fold_adapters(planned.task.model)
     return Started(result, planned.task, settings, planned.facts)
 
 
@@ -287,17 +262,21 @@ def take_edition(settings: Settings, path: Path) -> Settings:
     return settings.decide(data={"builtin_edition": edition})
 
 
-def check_best(out: Path, progress: Progress) -> None:
+def check_best(out: Path, progress: training.Progress) -> None:
     """Refuse a damaged record of the best checkpoint; report where the best one is missing."""
-    Checkpoints(out).best_record()
+    training.Checkpoints(out).best_record()
     try:
-        Checkpoints(out).best()
+        training.Checkpoints(out).best()
     except CheckpointError as error:
         progress.say(f"{error}. Training resumes from the last checkpoint; a better one takes its place")
 
 
 def prepare_shared(
-    settings: Settings, tokenizers: Tokenizers | None, labels: Sequence[str], group: Group, progress: Progress
+    settings: Settings,
+    tokenizers: Tokenizers | None,
+    labels: Sequence[str],
+    group: training.Group,
+    progress: training.Progress,
 ) -> Prepared:
     """Prepare the data: the first process encodes them, the others find them in the cache."""
     how: dict[str, Any] = {"tokenizers": tokenizers, "labels": labels}
@@ -369,7 +348,7 @@ def tokenizers_of(run: Path, manifest: Mapping[str, Any]) -> Tokenizers | None:
 
 def best_of(run: Path) -> Path:
     """Find the best checkpoint of a run folder."""
-    best = Checkpoints(run).best()
+    best = training.Checkpoints(run).best()
     if best is None:
         raise CheckpointError(f"{run}: not a run folder with a checkpoint in it")
     return best

@@ -17,22 +17,14 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
+from regard import training
 from regard.data import UNKNOWN, Batch, Prepared, collate
 from regard.errors import CheckpointError, ConfigError
-from regard.machine import amount, memory
+from regard.machine import amount, is_out_of_memory, memory
 from regard.models import ModelConfig, build
 from regard.tasks.defaults import PICTURES
 from regard.tasks.settings import Settings
 from regard.tasks.task import build_model, make_task
-from regard.training import (
-    Group,
-    Prediction,
-    is_out_of_memory,
-    plain_weights_file,
-    read_manifest,
-    trainer_state,
-    weight_files,
-)
 
 M = TypeVar("M", bound=nn.Module)
 LARGE = 2**20  # from here on an option must be borne out by the weights
@@ -125,7 +117,7 @@ def check_sizes(
         raise CheckpointError(
             f"{config_path}: its [model] cannot be built: {(str(error) or type(error).__name__).splitlines()[0]}"
         ) from None
-    weight_files.check_shapes(weight_files.weights_of(model), shapes, weights_path)
+    training.weight_files.check_shapes(training.weight_files.weights_of(model), shapes, weights_path)
 
 
 def check_run_sizes(settings: Settings, prepared: Prepared, run: Path, checkpoint: Path, resumed: bool) -> None:
@@ -133,16 +125,18 @@ def check_run_sizes(settings: Settings, prepared: Prepared, run: Path, checkpoin
 
     A run that begins with another one may have adapters of its own.
     """
-    manifest = read_manifest(checkpoint)
+    manifest = training.read_manifest(checkpoint)
     stored, own = manifest.get("task", {}).get("model"), settings.table()["model"]
     if not resumed and isinstance(stored, Mapping):
         stored, own = ({key: value for key, value in each.items() if key != "adapter"} for each in (stored, own))
         own |= {"adapter": 0} if hasattr(settings.model, "adapter") else {}  # as what is left out is filled in
-    trainer_state.check_same("model", stored, own, checkpoint)
-    path = plain_weights_file(checkpoint, manifest)
-    shapes = {name: shape for name, shape in weight_files.read_shapes(path).items() if name.startswith("model.")}
+    training.trainer_state.check_same("model", stored, own, checkpoint)
+    path = training.plain_weights_file(checkpoint, manifest)
+    shapes = {
+        name: shape for name, shape in training.weight_files.read_shapes(path).items() if name.startswith("model.")
+    }
     check_sizes(
-        lambda: Prediction(build_model(settings, prepared.tokenizers, prepared.labels)),
+        lambda: training.Prediction(build_model(settings, prepared.tokenizers, prepared.labels)),
         settings.model,
         shapes,
         config_path=str(run / "config.toml"),
@@ -157,10 +151,10 @@ def check_weights(
     settings: Settings, device: torch.device, source: int = FEWEST, target: int = FEWEST, processes: int = 1
 ) -> int:
     """Refuse a model too large for memory with vocabularies of these sizes; return its bytes in training."""
-    training, room = settings.training, room_on(device)
+    given, room = settings.training, room_on(device)
     count = count_weights(settings, source, target)
-    each = FROZEN if settings.model.adapter_rank() else TRAINED + (0 if training.ema is None else 4)
-    needed = count * each // (processes if training.shard else 1)
+    each = FROZEN if settings.model.adapter_rank() else TRAINED + (0 if given.ema is None else 4)
+    needed = count * each // (processes if given.shard else 1)
     if room is not None and needed > room:
         keys = large_keys(settings.model) + (["tokenizer.size"] if max(source, target) > 100_000 else [])
         raise ConfigError(
@@ -173,10 +167,10 @@ def check_weights(
 
 def check_batches(settings: Settings, device: torch.device, prepared: Prepared, budget: int, model: int) -> None:
     """Refuse batches too large for memory beside a model of so many bytes, by a low estimate of their size."""
-    training, room = settings.training, room_on(device)
-    half = device.type == "cuda" and training.precision != "fp32"
+    given, room = settings.training, room_on(device)
+    half = device.type == "cuda" and given.precision != "fp32"
     if prepared.pictures is not None:
-        key, count = "training.batch_rows", min(training.batch_rows or PICTURES, len(prepared.train))
+        key, count = "training.batch_rows", min(given.batch_rows or PICTURES, len(prepared.train))
         numbers, what = settings.model.picture_numbers(settings.data.image_size), "pictures"
     else:
         side = int(prepared.train.lengths.sum(axis=0, dtype="int64").max())
@@ -225,7 +219,7 @@ def large_keys(config: ModelConfig) -> list[str]:
     return [f"model.{name}" for name in (above or list(own))[:3]] or ["model"]  # a kind of one's own may have none
 
 
-def token_budget(settings: Settings, prepared: Prepared, group: Group) -> int:
+def token_budget(settings: Settings, prepared: Prepared, group: training.Group) -> int:
     """Choose the tokens per side of a batch: the setting; 4,096 on a CPU; on a CUDA GPU the most that fit a step.
 
     Documents and pictures have budgets of their own. Of a small corpus a batch is a fiftieth, on a CPU a 200th.

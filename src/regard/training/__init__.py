@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from regard.training.distributed import Group, describe_device, uses_bf16
     from regard.training.loop import Result, Trainer, train
     from regard.training.manifest import BASE, NAME, plain_weights_file, read_manifest
-    from regard.training.memory import is_out_of_memory
     from regard.training.objective import Prediction, inputs, next_token
     from regard.training.progress import Progress
     from regard.training.settings import FITTED, TrainingSettings
@@ -52,7 +51,6 @@ __all__ = [
     "describe_device",
     "freeze_parts",
     "inputs",
-    "is_out_of_memory",
     "metrics",
     "next_token",
     "open_progress",

@@ -119,11 +119,6 @@ def has_adapters(model: nn.Module) -> bool:
     return any(isinstance(module, Adapter) for module in model.modules())
 
 
-def adapted_weights(model: nn.Module) -> list[nn.Parameter]:
-    """List the weights beside which adapters stand."""
-    return [each.weight for each in adapters_of(model).values()]
-
-
 def trained_weights(model: nn.Module) -> dict[str, Tensor]:
     """Return the weights that a checkpoint holds: all of them or, with adapters, those that are trained."""
     weights = weights_of(model)

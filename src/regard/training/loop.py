@@ -107,7 +107,10 @@ class Trainer:
         self.group.wait()
         if resumed and self.group.first:
             self.saver.checkpoints.mend(step_name(self.now.step))
-        metrics = self.open_metrics() if self.group.first else None
+        metrics = None
+        if self.group.first:  # without what is to come again
+            path, validated = self.folder / "metrics.jsonl", self.now.validated == self.now.step
+            metrics = Metrics(path, self.now.step, self.settings.track, validated=validated)
         device, bf16 = self.group.device, self.updater.bf16
         facts = [
             *self.task.facts(),
@@ -131,13 +134,6 @@ class Trainer:
                 ) from error
         now, signal = self.now, criteria.signal_number if why == "signal" else None
         return Result(now.step, now.best, now.best_step, why, now.seconds, signal, self.timetable.first_step)
-
-    def open_metrics(self) -> Metrics:
-        """Open the records of the run, without what is to come again."""
-        now = self.now
-        return Metrics(
-            self.folder / "metrics.jsonl", now.step, self.settings.track, validated=now.validated == now.step
-        )
 
     def prepare(self, resume: bool) -> bool:
         """Set up weights, optimiser and counters, new or from the last checkpoint; return whether there was one."""
@@ -189,7 +185,7 @@ class Trainer:
         elif self.saver.step != now.step:
             self.saver.save(now, self.updater, self.ema, best=False)
         if why != "signal":
-            self.read_sums()
+            self.updater.read_sums(now)
             self.check_finite(now.skipped - skipped, now.step - first)
             if not self.loss_is_finite and now.best is None:
                 raise TrainingError(
@@ -261,7 +257,7 @@ class Trainer:
     def record(self, metrics: Metrics | None) -> None:
         """Read the sums from the device, record them and show them."""
         now = self.now
-        self.read_sums()
+        self.updater.read_sums(now)
         # Pieces that are cut anew are counted as they came out, where the objective says how many those were.
         sums, count = now.sums, max(1.0, now.sums.get("tokens", now.sums["count"]))
         interval = now.seconds - sums.get("since", 0.0)
@@ -286,10 +282,6 @@ class Trainer:
         if bad_since:
             self.progress.say(f"step {now.step:,}: {bad_since:,.0f} steps were not finite and were skipped")
         self.check_finite(run, HOPELESS)
-
-    def read_sums(self) -> None:
-        """Copy the device's sums to the host."""
-        self.updater.read_sums(self.now)
 
     def check_finite(self, run: float, most: int) -> None:
         """Stop where none of the last `run` steps had a finite gradient, and there were as many as `most`."""

@@ -120,24 +120,24 @@ def read_configuration(folder: Path) -> dict[str, Any]:
     return {}
 
 
+def read_names(folder: Path) -> dict[str, Any]:
+    """Read the names that services gave the run before."""
+    with contextlib.suppress(RegardError):
+        names = reading.read_json(folder / FILE, RegardError)
+        return names if isinstance(names, dict) else {}
+    return {}
+
+
 def known_name(folder: Path, service: str, resume_step: int | None) -> str | None:
     """Return the name that a service gave the run before, where it is resumed."""
-    if not resume_step:
-        return None
-    with contextlib.suppress(OSError, reading.Unreadable, RegardError):
-        names = reading.read_json(folder / FILE, RegardError)
-        name = names.get(service) if isinstance(names, dict) else None
-        return name if isinstance(name, str) else None
-    return None
+    name = read_names(folder).get(service) if resume_step else None
+    return name if isinstance(name, str) else None
 
 
 def keep_name(folder: Path, service: str, name: str) -> None:
     """Store the name that a service gave the run."""
-    names: dict[str, Any] = {}
-    with contextlib.suppress(OSError, reading.Unreadable, RegardError):
-        names = dict(reading.read_json(folder / FILE, RegardError))
     with contextlib.suppress(OSError):
-        disk.write_whole(folder / FILE, json.dumps({**names, service: name}, indent=1) + "\n")
+        disk.write_whole(folder / FILE, json.dumps({**read_names(folder), service: name}, indent=1) + "\n")
 
 
 class TensorBoard:
