@@ -145,9 +145,8 @@ class Caption(NextToken):
 
     def halves(self, batch: Any) -> Sequence[data.PictureBatch]:
         """Split the batch into halves of its pictures."""
-        side = self.settings.data.image_size
-        lower = "lower data.image_size or the model's size"
-        return halve(batch, lambda: f"out of memory with one picture of {side} pixels: {lower}")
+        side, lower = self.settings.data.image_size, "lower data.image_size or the model's size"
+        return halve(batch, f"out of memory with one picture of {side} pixels: {lower}")
 
     def valid_batches(self) -> Iterator[data.PictureBatch]:
         """Yield the validation pictures, uncropped."""

@@ -176,7 +176,7 @@ class Classify(RunTask):
     def halves(self, batch: Any) -> Sequence[LabelBatch]:
         """Split the batch into halves of its documents or pictures."""
         what = "picture: lower data.image_size" if self.prepared.pictures else "document: lower data.document_tokens"
-        return halve(batch, lambda: f"out of memory with one {what} or the model's size")
+        return halve(batch, f"out of memory with one {what} or the model's size")
 
     def validate(self) -> dict[str, float]:
         """Measure the loss per document or picture, accuracy and macro-F1, over all held-out examples."""
@@ -226,21 +226,14 @@ class Classify(RunTask):
 
     def fingerprint(self) -> dict[str, Any]:
         """The model's options, the labels, the tokenizer, the data and how it is read."""
-        settings, tokenizers = self.settings, self.prepared.tokenizers
-        data = settings.data
+        common, data = super().fingerprint(), self.settings.data
         return {
-            "task": settings.task,
-            "model": settings.table()["model"],
+            "task": common["task"],
+            "model": common["model"],
             "labels": list(self.prepared.labels),
-            "tokenizer": None if tokenizers is None else tokenizers.hash,
-            "data": self.prepared.hash,
-            "batch_tokens": self.order.budget,
-            "batch_rows": self.order.rows,
-            "class_weights": settings.training.class_weights,
-            "dropout": settings.tokenizer.dropout,
+            **common,
+            "class_weights": self.settings.training.class_weights,
             "pictures": [data.image_size, data.crop, data.flip] if self.prepared.pictures is not None else None,
-            "seed": settings.training.seed,
-            **self.plugins(),
         }
 
     def example(self) -> tuple[forcing.Item, str | None] | None:

@@ -109,20 +109,8 @@ class NextToken(RunTask):
         return [self.validation_samples[i] for i in spread_out(by_length)]
 
     def fingerprint(self) -> dict[str, Any]:
-        """The model's options, the tokenizer and the data."""
-        assert self.prepared.tokenizers is not None
-        return {
-            "task": self.settings.task,
-            "model": self.settings.table()["model"],
-            "tokenizer": self.prepared.tokenizers.hash,
-            "data": self.prepared.hash,
-            "batch_tokens": self.order.budget,
-            "batch_rows": self.order.rows,
-            "weights": list(self.prepared.weights),
-            "dropout": self.settings.tokenizer.dropout,
-            "seed": self.settings.training.seed,
-            **self.plugins(),
-        }
+        """The model's options, the tokenizer and the data, with its weights."""
+        return {**super().fingerprint(), "weights": list(self.prepared.weights)}
 
 
 class TextPairs(NextToken):
@@ -173,13 +161,9 @@ class TextPairs(NextToken):
 
     def halves(self, batch: Any) -> Sequence[Any]:
         """Split the batch into halves of its sentences."""
-
-        def explain() -> str:
-            packed = isinstance(batch, data.PackedBatch)
-            size = batch.longest if packed else max(batch.source.shape[1], batch.target.shape[1])
-            return f"out of memory with one sentence of {size} tokens: lower data.longest or the model's size"
-
-        return halve(batch, explain)
+        packed = isinstance(batch, data.PackedBatch)
+        size = batch.longest if packed else max(batch.source.shape[1], batch.target.shape[1])
+        return halve(batch, f"out of memory with one sentence of {size} tokens: lower data.longest or the model's size")
 
     def valid_batches(self) -> Iterator[data.Batch]:
         """Yield the validation pairs, padded."""

@@ -132,9 +132,8 @@ def check_run_sizes(settings: Settings, prepared: Prepared, run: Path, checkpoin
         own |= {"adapter": 0} if hasattr(settings.model, "adapter") else {}  # as what is left out is filled in
     training.trainer_state.check_same("model", stored, own, checkpoint)
     path = training.plain_weights_file(checkpoint, manifest)
-    shapes = {
-        name: shape for name, shape in training.weight_files.read_shapes(path).items() if name.startswith("model.")
-    }
+    shapes = training.weight_files.read_shapes(path)
+    shapes = {name: shape for name, shape in shapes.items() if name.startswith("model.")}
     check_sizes(
         lambda: training.Prediction(build_model(settings, prepared.tokenizers, prepared.labels)),
         settings.model,

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from regard.alignment import AlignmentSettings, extraction
-from regard.data import Prepared, Tokenizer, Tokenizers, prepare, sentence_shares
+from regard.data import Order, Prepared, Tokenizer, Tokenizers, prepare, sentence_shares
 from regard.decoding import Options, Output, Replay, SearchResult, batches, first_model
 from regard.errors import ArgumentError, ConfigError, TrainingError
 from regard.models import KINDS, Model, build
@@ -190,6 +190,7 @@ class RunTask(Task):
     actions: ClassVar[tuple[str, ...]] = ()  # of a run: those of translate, align, sample, caption and classify
     settings: Settings
     prepared: Prepared
+    order: Order  # of batches
     model: Model
 
     def __init__(self, settings: Settings, prepared: Prepared, budget: int):
@@ -222,9 +223,20 @@ class RunTask(Task):
         """Count the model's parameters."""
         return sum(parameter.numel() for parameter in self.model.parameters())
 
-    def plugins(self) -> dict[str, list[str]]:
-        """Return the plugins that the run needs, for a fingerprint, where there are any."""
-        return {"plugins": list(self.settings.plugins)} if self.settings.plugins else {}
+    def fingerprint(self) -> dict[str, Any]:
+        """The model's options, the tokenizer, the data and its batches, and the plugins that the run needs."""
+        settings, tokenizers = self.settings, self.prepared.tokenizers
+        return {
+            "task": settings.task,
+            "model": settings.table()["model"],
+            "tokenizer": None if tokenizers is None else tokenizers.hash,
+            "data": self.prepared.hash,
+            "batch_tokens": self.order.budget,
+            "batch_rows": self.order.rows,
+            "dropout": settings.tokenizer.dropout,
+            "seed": settings.training.seed,
+            **({"plugins": list(settings.plugins)} if settings.plugins else {}),
+        }
 
     def example(self) -> tuple[forcing.Item, str | None] | None:
         """Return an item of the validation set, and an output where one is given, for the picture in a run's report."""
@@ -275,12 +287,12 @@ def vocabulary_sizes(settings: Settings, tokenizers: Tokenizers | None, labels: 
     return target if settings.row.alone else tokenizers.source.size, target
 
 
-def halve(batch: Any, explain: Callable[[], str]) -> Sequence[Any]:
-    """Split a batch in two; for one example raise a TrainingError that says what to do."""
+def halve(batch: Any, problem: str) -> Sequence[Any]:
+    """Split a batch in two; of one example the `problem`, which says what to do, is a TrainingError."""
     try:
         halves: Sequence[Any] = batch.halves()
     except ArgumentError:
-        raise TrainingError(explain()) from None
+        raise TrainingError(problem) from None
     return halves
 
 

@@ -65,15 +65,7 @@ class Counters:
     @classmethod
     def of(cls, step: int, table: Mapping[str, Any]) -> "Counters":
         """Restore the counters from a manifest's table."""
-        return cls(
-            step,
-            **{
-                **table,
-                "position": Position(*table["position"]),
-                "sums": dict(table["sums"]),
-                "fitted": dict(table.get("fitted", {})),
-            },
-        )
+        return cls(step, **{**table, "position": Position(*table["position"])})
 
 
 def is_position(value: object) -> bool:
