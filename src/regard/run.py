@@ -138,11 +138,9 @@ class Run:
             raise ArgumentError("targets: missing, expected the translation of each source")
         texts = list(sources)
         self.unknown.add(texts)
-        return (
-            tasks.language_model.score_texts(self, texts)
-            if targets is None
-            else tasks.translate.score(self, texts, [*targets])
-        )
+        if targets is None:
+            return tasks.language_model.score_texts(self, texts)
+        return tasks.translate.score(self, texts, list(targets))
 
     def sample(self, count: int = 1, *, prefix: str = "", **options: Any) -> list[Translation]:
         """Sample texts from a language model; each continues the prefix."""
@@ -219,12 +217,8 @@ class Run:
         counter = sentence_shares.SentenceCounter([corpus.tag for corpus in self.settings.data.corpora if corpus.tag])
         yield from counter.watch(texts)
         if counter.several:
-            say = self._warn or print_to_stderr
-            say(
-                sentence_shares.describe_several(
-                    counter, "texts", "split=True, or --split on the command line, translates each"
-                )
-            )
+            say, hint = self._warn or print_to_stderr, "split=True, or --split on the command line, translates each"
+            say(sentence_shares.describe_several(counter, "texts", hint))
 
     @property
     def engine(self) -> tasks.Engine:

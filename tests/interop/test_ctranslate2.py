@@ -39,9 +39,9 @@ def test_the_head_that_is_chosen_comes_first_and_changes_nothing(tmp_path, layer
     settings = AlignmentSettings(f"decoder.blocks.{layer}.cross", head)
     mine, other = both_engines(tmp_path, model, settings)
     pairs = list(zip(sources, targets, strict=True))
-    for one, two in zip(mine.word_attention(pairs, settings), other.word_attention(pairs, settings), strict=True):
-        assert one.weights.shape == two.weights.shape
-        torch.testing.assert_close(one.weights, two.weights, atol=1e-5, rtol=0)
+    for one, two in zip(mine.word_weights(pairs, settings), other.word_weights(pairs, settings), strict=True):
+        assert one.shape == two.shape
+        torch.testing.assert_close(one, two, atol=1e-5, rtol=0)
     if head is not None:  # of all heads an export has the mean alone
         both = (engine.word_attention(pairs, settings) for engine in (mine, other))
         for one, two in zip(*both, strict=True):
@@ -54,8 +54,7 @@ def test_heads_differ_so_that_the_test_above_can_fail(tmp_path):
     model = draw_model(5, spread=0.5)
     pairs = [(draw_sources(3, 8)[3], draw_sources(4, 8)[3])]
     mine, _ = both_engines(tmp_path, model)
-    settings = [AlignmentSettings("decoder.blocks.1.cross", head) for head in (0, 1, 2)]
-    heads = [mine.word_attention(pairs, each)[0].weights for each in settings]
+    heads = [mine.word_weights(pairs, AlignmentSettings("decoder.blocks.1.cross", head))[0] for head in (0, 1, 2)]
     assert all((heads[i] - heads[j]).abs().max() > 0.01 for i, j in ((0, 1), (0, 2), (1, 2)))
 
 

@@ -220,9 +220,9 @@ def test_what_stands_around_a_text_is_of_no_word(tmp_path):
     assert sources[0][-1] == END
     settings = other.alignment
     pairs = list(zip(sources, around.target.encode_batch(["w9 w10", "w11 w12 w13"]), strict=True))
-    for one, two in zip(mine.word_attention(pairs, settings), other.word_attention(pairs, settings), strict=True):
-        torch.testing.assert_close(one.weights, two.weights, atol=1e-5, rtol=0)
-    assert [tuple(each.weights.shape) for each in other.word_attention(pairs, settings)] == [(2, 3), (3, 1)]
+    for one, two in zip(mine.word_weights(pairs, settings), other.word_weights(pairs, settings), strict=True):
+        torch.testing.assert_close(one, two, atol=1e-5, rtol=0)
+    assert [tuple(each.shape) for each in other.word_weights(pairs, settings)] == [(2, 3), (3, 1)]
     first = [[*around.target.before]] * 2
     one, two = (engine.search(sources, Options(beam=3), prefixes=first) for engine in (mine, other))
     assert [each.outputs[0].tokens for each in one] == [each.outputs[0].tokens for each in two]

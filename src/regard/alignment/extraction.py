@@ -20,7 +20,7 @@ from regard.alignment.settings import AlignmentSettings, name_view
 from regard.alignment.symmetrisation import symmetrise
 from regard.attention import call_records
 from regard.data import Tokenizer, Tokenizers, collate
-from regard.decoding import batches, check_finite
+from regard.decoding import check_finite
 from regard.errors import ArgumentError
 from regard.models import Model
 from regard.training import inputs
@@ -84,7 +84,10 @@ def watch_batches(
     """All pairs of token sequences, those of like length together, each read once under `watch`, of `only` these."""
     device = next(model.parameters()).device
     budget = budget or (BUDGET_CUDA if device.type == "cuda" else BUDGET)
-    for chunk in batches.batches_of_like_size([max(map(len, pair)) + 1 for pair in pairs], budget):
+    order = sorted(range(len(pairs)), key=lambda i: -max(map(len, pairs[i])))
+    while order:
+        count = max(1, budget // (max(map(len, pairs[order[0]])) + 1))
+        chunk, order = order[:count], order[count:]
         source, target = inputs(collate([pairs[i] for i in chunk]).to(device))
         with call_records.watch_call(model, only=only) as looks:
             model.decode(model.encode(source), target)
@@ -166,17 +169,36 @@ def list_links(mask: Bool[Tensor, "b i j"]) -> list[Links]:
     return links
 
 
-@torch.no_grad()
 def read_weights(
     model: Model, tokenizers: Tokenizers, pairs: Sequence[Pair], settings: AlignmentSettings
-) -> Iterator[tuple[WatchedBatch, Float[Tensor, "b h r k"], Float[Tensor, "b i j"]]]:
-    """Yield batches, what the head looks at in them, and how much their target words looked at their source words."""
+) -> Iterator[tuple[list[int], Float[Tensor, "b i j"]]]:
+    """Yield which pairs, and how much their target words looked at their source words, batch by batch."""
     for part in watch_batches(model, tokenizers, pairs, only=[settings.view]):
-        crossing = part.crossing(settings.view, settings.head)
+        weights = part.crossing(settings.view, settings.head)
         counts = part.target_words, part.source_words
-        words = merge_batch(crossing, part.rows(settings.offset), part.source, counts)[:, 0]
+        words = merge_batch(weights, part.rows(settings.offset), part.source, counts)[:, 0]
         check_finite(model, words, impossible=False)
-        yield part, crossing, words
+        yield part.pairs, words
+
+
+def word_weights(
+    model: Model, tokenizers: Tokenizers, pairs: Sequence[Pair], settings: AlignmentSettings | None = None
+) -> list[Float[Tensor, "i j"]]:
+    """Return how much each target word of a pair of token sequences looked at each source word, by the chosen settings.
+
+    Where nothing was, that is the mean over the heads of the layer nearest to an alignment. The model has at least one
+    attention to its source.
+    """
+    result: list[Tensor] = [torch.empty(0, 0)] * len(pairs)
+    for numbers, weights in read_weights(
+        model, tokenizers, pairs, settings or AlignmentSettings(model.alignment_attention)
+    ):
+        for number, each in zip(numbers, weights.cpu(), strict=True):
+            source, target = pairs[number]
+            result[number] = each[
+                : count_words(tokenizers.target.words, target), : count_words(tokenizers.source.words, source)
+            ]
+    return result
 
 
 def link_words(
@@ -185,8 +207,8 @@ def link_words(
     """The links (source word, target word) of each pair of token sequences, in the target's order."""
     settings = settings or AlignmentSettings(model.alignment_attention)
     result: list[Links] = [[] for _ in pairs]
-    for part, _, weights in read_weights(model, tokenizers, pairs, settings):
-        for number, links in zip(part.pairs, extract_links(weights, settings), strict=True):
+    for numbers, weights in read_weights(model, tokenizers, pairs, settings):
+        for number, links in zip(numbers, extract_links(weights, settings), strict=True):
             result[number] = links
     return result
 
@@ -252,7 +274,11 @@ def word_attention(
 ) -> list[WordAttention]:
     """Return the attention between the words of pairs of token sequences, read in one teacher-forced pass."""
     result = [WordAttention(torch.empty(0, 0), torch.empty(0))] * len(pairs)
-    for part, crossing, weights in read_weights(model, tokenizers, pairs, settings):
+    for part in watch_batches(model, tokenizers, pairs, only=[settings.view]):
+        crossing = part.crossing(settings.view, settings.head)
+        counts = part.target_words, part.source_words
+        weights = merge_batch(crossing, part.rows(settings.offset), part.source, counts)[:, 0]
+        check_finite(model, weights, impossible=False)
         heads = part.weights(settings.view) if settings.head is None else crossing
         targets = [pairs[number][1] for number in part.pairs]
         rows = [content_rows(tokenizers.target, ids, heads.shape[2], settings.offset) for ids in targets]

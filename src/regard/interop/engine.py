@@ -24,6 +24,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from regard.alignment import AlignmentSettings, extraction
 from regard.data import END, START, Tokenizers
@@ -249,10 +250,14 @@ class CTranslate2Engine:
                 answers[i] = batches.Scored(sum(result.log_probs), list(result.log_probs))
         return answers
 
+    def word_weights(self, pairs: Sequence[extraction.Pair], settings: AlignmentSettings) -> list[Tensor]:
+        """Return how much each target word of a pair looked at each source word, in a pass along the target."""
+        return [each.weights for each in self.word_attention(pairs, settings)]
+
     def word_attention(
         self, pairs: Sequence[extraction.Pair], settings: AlignmentSettings
     ) -> list[extraction.WordAttention]:
-        """Return how much each target word of a pair looked at each source word, and how much these received in all.
+        """Return these weights, and how much each source word received in all.
 
         CTranslate2 writes the target as a forced prefix, and one token more, whose row is END's.
         """
@@ -277,8 +282,7 @@ class CTranslate2Engine:
 
     def link_words(self, pairs: Sequence[extraction.Pair], settings: AlignmentSettings) -> list[extraction.Links]:
         """Return the links between the words of each pair."""
-        attention = self.word_attention(pairs, settings)
-        return [extraction.extract_links(each.weights[None], settings)[0] for each in attention]
+        return [extraction.extract_links(weights[None], settings)[0] for weights in self.word_weights(pairs, settings)]
 
     def check_alignment(self, settings: AlignmentSettings) -> None:
         """Refuse to read another attention than the export has."""
@@ -319,7 +323,12 @@ def split_into_batches(
 
 def pair_batches(pairs: Sequence[extraction.Pair], budget: int = batches.SCORE_BUDGET) -> Iterator[list[int]]:
     """Yield batches of pairs, those of like length together."""
-    return batches.batches_of_like_size([max(map(len, pair)) + 1 for pair in pairs], budget)
+    sizes = [max(map(len, pair)) + 1 for pair in pairs]
+    order = sorted(range(len(pairs)), key=lambda i: -sizes[i])
+    while order:
+        count = max(1, budget // sizes[order[0]])
+        chunk, order = order[:count], order[count:]
+        yield chunk
 
 
 def cut_at(hypotheses: Hypotheses, limit: int) -> Hypotheses:

@@ -247,21 +247,12 @@ class Caption(NextToken):
         if first is not None:  # the one by which the best checkpoint was chosen
             measured.insert(0, measured.pop(first))
         scores = [each.score() for each in measured]
-        return EvaluationReport(
-            f"{run.folder}{describe_search(options)}: {len(outputs):,} pictures",
-            [Table.of_scores(scores)],
-            {
-                "system": str(run.folder),
-                "search": options,
-                "pictures": len(outputs),
-                "scores": {
-                    score.name: {"value": finite(score.value), "signature": score.signature, "shown": str(score)}
-                    for score in scores
-                },
-            },
-            outputs,
-            notes,
-        )
+        heading = f"{run.folder}{describe_search(options)}: {len(outputs):,} pictures"
+        facts = {"system": str(run.folder), "search": options, "pictures": len(outputs)}
+        rows = {
+            each.name: {"value": finite(each.value), "signature": each.signature, "shown": str(each)} for each in scores
+        }
+        return EvaluationReport(heading, [Table.of_scores(scores)], {**facts, "scores": rows}, outputs, notes)
 
 
 def caption(run: TrainedRun, pictures: Iterable[forcing.Item], **options: Any) -> Iterator[list[Translation]]:

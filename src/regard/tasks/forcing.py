@@ -216,20 +216,11 @@ def search_tree(result: SearchResult, tokenizer: Tokenizer, options: Options) ->
     way, totals, tree_steps = find_path(result.steps, result.outputs[0].tokens), {0: 0.0}, []
     for number, step in enumerate(result.steps):
         pieces = tokenizer.pieces([each.token for each in step])
-        tree_steps.append(
-            tuple(
-                Candidate(
-                    each.parent,
-                    piece,
-                    each.log_prob - totals[each.parent],
-                    each.log_prob,
-                    each.fate,
-                    each.row,
-                    way.get(number) == place,
-                )
-                for place, (each, piece) in enumerate(zip(step, pieces, strict=True))
-            )
-        )
+        candidates = []
+        for place, (each, piece) in enumerate(zip(step, pieces, strict=True)):
+            own, best = each.log_prob - totals[each.parent], way.get(number) == place
+            candidates.append(Candidate(each.parent, piece, own, each.log_prob, each.fate, each.row, best))
+        tree_steps.append(tuple(candidates))
         totals = {each.row: each.log_prob for each in step if each.row is not None}
     return Tree(options.nbest if options.sample else options.beam, tuple(tree_steps))
 

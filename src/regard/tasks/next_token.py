@@ -80,10 +80,8 @@ class NextToken(RunTask):
 
     def plugin_scores(self) -> dict[str, float]:
         """Score the outputs of the last validation by the metrics of plugins."""
-        outputs, references = (
-            [each.output for each in self.validation_samples],
-            [each.reference for each in self.validation_samples],
-        )
+        outputs = [each.output for each in self.validation_samples]
+        references = [each.reference for each in self.validation_samples]
         measurements = {key: measure(key, outputs, references) for key in added("metric")}
         if self.metric in measurements and not measurements[self.metric].higher:
             raise ConfigError(
@@ -103,10 +101,9 @@ class NextToken(RunTask):
 
     def samples(self) -> list[validation_samples.Sample]:
         """Return three outputs of the last validation, the same three every time, of different lengths."""
-        by_length = sorted(
-            range(len(self.validation_samples)), key=lambda i: (len(self.validation_samples[i].source), i)
-        )
-        return [self.validation_samples[i] for i in spread_out(by_length)]
+        samples = self.validation_samples
+        by_length = sorted(range(len(samples)), key=lambda i: (len(samples[i].source), i))
+        return [samples[i] for i in spread_out(by_length)]
 
     def fingerprint(self) -> dict[str, Any]:
         """The model's options, the tokenizer and the data, with its weights."""

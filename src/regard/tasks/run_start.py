@@ -34,13 +34,8 @@ from regard.tasks.sizes import check_batches, check_run_sizes, check_weights, to
 from regard.tasks.task import RunTask, make_task, prepare_data, vocabulary_sizes
 
 SOURCES = "sources.json"  # in a run folder: the hashes of the files that it was trained on
-PATHS = [
-    "source",
-    "target",
-    "alignment",
-    "valid_source",
-    "valid_target",
-]  # keys of [data] that name a file, or a folder
+# Keys of [data] that name a file, or a folder.
+PATHS = ["source", "target", "alignment", "valid_source", "valid_target"]
 PATHS += ["documents", "valid_documents", "images", "captions", "valid_captions", "labels", "train_list", "valid_list"]
 LARGEST = 2**20  # bytes of the record that is read
 REHEARSAL = "data.rehearsal"

@@ -174,7 +174,9 @@ def check_batches(settings: Settings, device: torch.device, prepared: Prepared, 
     else:
         side = int(prepared.train.lengths.sum(axis=0, dtype="int64").max())
         key, count = "training.batch_tokens", min(budget, side)
-        numbers, what = token_numbers(settings.model), "tokens"
+        size, layers, slots, width = (whole(settings.model, name) for name in ("size", "layers", "slots", "width"))
+        # Four vectors per layer, and a memory's places.
+        numbers, what = 4 * size * (layers or 1) + slots * width, "tokens"
     needed = model + numbers * count * (2 if half else 4)
     if room is not None and needed > room:
         keys = [key, *large_keys(settings.model)]
@@ -195,12 +197,6 @@ def count_weights(settings: Settings, source: int, target: int) -> int:
     with torch.device("meta"):
         model = build(settings.kind, settings.model.self_contained(), source, target)
     return sum(parameter.numel() for parameter in model.parameters())
-
-
-def token_numbers(config: ModelConfig) -> int:
-    """Estimate the numbers that one token's backward pass needs at least: four vectors per layer, a memory's places."""
-    size, layers, slots, width = (whole(config, name) for name in ("size", "layers", "slots", "width"))
-    return 4 * size * (layers or 1) + slots * width
 
 
 def whole(config: ModelConfig, name: str) -> int:

@@ -74,27 +74,23 @@ class RunSummary:
         return {**asdict(self), "commands": list(self.commands)}
 
 
-def find_runs(folder: Path) -> Iterator[RunSummary]:
-    """Find the run folders in a folder, or the one that it is itself, in the order of their names."""
-    if (folder / "config.toml").is_file() and (folder / "checkpoints").is_dir():
+def find_runs(folder: Path, depth: int = DEPTH) -> Iterator[RunSummary]:
+    """Find the run folders so many levels down in a folder, or the one that it is itself, in the order of their names.
+
+    Links are not followed, and hidden folders are not searched.
+    """
+    is_run = (folder / "config.toml").is_file() and (folder / "checkpoints").is_dir()
+    if is_run:
         with contextlib.suppress(RegardError, OSError):
             yield summarise(folder)
+    if is_run or not depth:
         return
-    yield from search(folder, DEPTH)
-
-
-def search(folder: Path, depth: int) -> Iterator[RunSummary]:
-    """Search a folder, and those in it so many levels down; links are not followed."""
     try:
         inside = sorted(each.path for each in os.scandir(folder) if each.is_dir(follow_symlinks=False))
     except OSError:
         return
     for path in map(Path, inside):
-        if (path / "config.toml").is_file() and (path / "checkpoints").is_dir():
-            with contextlib.suppress(RegardError, OSError):
-                yield summarise(path)
-        elif depth > 1 and not path.name.startswith("."):
-            yield from search(path, depth - 1)
+        yield from find_runs(path, 0 if path.name.startswith(".") else depth - 1)
 
 
 def require_run(folder: str | Path) -> None:
@@ -133,16 +129,18 @@ def summarise(folder: Path) -> RunSummary:
 def read_results(folder: Path, training: Mapping[str, Any], last: Path) -> dict[str, Any]:
     """Read what a run has measured, how long it took, and what trained it."""
     records = metrics.read_records(folder / "metrics.jsonl")
-    best = next((each for each in reversed(records) if each.get("kind") == "valid" and each.get("best")), {})
+    best: dict[str, Any] = next(
+        (each for each in reversed(records) if each.get("kind") == "valid" and each.get("best")), {}
+    )
     seconds = [each["seconds"] for each in records if isinstance(each.get("seconds"), int | float)]
     metric = training.get("metric") if isinstance(training.get("metric"), str) else None
-    value = best.get(metric)
+    value = best.get(metric) if metric is not None else None
     hidden = ("step", "best", "kind", "epoch", "seconds", "samples")
     date = datetime.fromtimestamp((last / "manifest.json").stat().st_mtime).astimezone()
     return {
         "steps": None if training.get("fit") or not isinstance(training.get("steps"), int) else training["steps"],
         "metric": metric,
-        "best": float(value) if is_finite(value) else None,
+        "best": float(value) if value is not None and is_finite(value) else None,
         "best_step": best.get("step"),
         "scores": {key: each for key, each in best.items() if key not in hidden and is_finite(each)},
         "minutes": round(seconds[-1] / 60, 2) if seconds else None,

@@ -49,10 +49,13 @@ class Engine(Protocol):
     def score(self, sources: Ids, targets: Ids) -> list[batches.Scored]:
         """Score each target given its source."""
 
+    def word_weights(self, pairs: Sequence[extraction.Pair], settings: AlignmentSettings) -> list[Tensor]:
+        """Return how much each target word of a pair looked at each source word, by the settings of alignment."""
+
     def word_attention(
         self, pairs: Sequence[extraction.Pair], settings: AlignmentSettings
     ) -> list[extraction.WordAttention]:
-        """Return how much each target word of a pair looked at each source word, and how much these received in all."""
+        """Return these weights, and how much each source word received in all."""
 
     def link_words(self, pairs: Sequence[extraction.Pair], settings: AlignmentSettings) -> list[extraction.Links]:
         """Return the links between the words of each pair."""
@@ -80,6 +83,10 @@ class ModelEngine:
     def score(self, sources: Ids, targets: Ids) -> list[batches.Scored]:
         """Score each target given its source."""
         return batches.score_pairs(self.model, sources, targets, device=self.device)
+
+    def word_weights(self, pairs: Sequence[extraction.Pair], settings: AlignmentSettings) -> list[Tensor]:
+        """Read the weights in a teacher-forced pass."""
+        return extraction.word_weights(first_model(self.model), self.tokenizers, pairs, settings)
 
     def word_attention(
         self, pairs: Sequence[extraction.Pair], settings: AlignmentSettings

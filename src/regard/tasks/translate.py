@@ -1,7 +1,6 @@
 """Translation: the task as it is trained, and the actions of a trained run: translate, score, align, inspect."""
 
 # b sentences · n target positions · m source positions · d width · l links
-import functools
 import itertools
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -18,7 +17,7 @@ from regard.config import parse
 from regard.data import UNKNOWN, Batch, Links, PackedBatch, TableTexts, sentence_shares
 from regard.decoding import GREEDY, Options, Output, Processes, batches, file_translation, first_model, tokens_of
 from regard.errors import ArgumentError, ConfigError
-from regard.evaluation import text_scores
+from regard.evaluation import measure
 from regard.io import CHUNK, CHUNK_CUDA, GivenText, Say, SourceLines, UntranslatedReport, formats, ignore, is_keyboard
 from regard.models import KINDS, Memory, Model, Tokens
 from regard.tasks import forcing
@@ -58,11 +57,7 @@ class Translate(TextPairs):
         pairs = self.prepared.valid_pairs[:rows]
         sources, references = [one for one, _ in pairs], [self.tokenizer.normalise(two) for _, two in pairs]
         outputs = self.translate(sources)
-        scores = {
-            "bleu": text_scores.bleu(outputs, references),
-            "chrf": text_scores.chrf(outputs, references),
-            "exact": text_scores.exact(outputs, references),
-        }
+        scores = {key: measure(key, outputs, references).score().value for key in ("bleu", "chrf", "exact")}
         return [validation_samples.Sample(*each) for each in zip(sources, references, outputs, strict=True)], scores
 
     def translate(self, texts: Sequence[str]) -> list[str]:
@@ -127,9 +122,12 @@ def translate(
     run.engine.check(parsed)
     if alignment or replace_unknown or coverage:
         check_attention(run)
-    how = {"extras": (alignment, replace_unknown, coverage), "budget": batch_tokens, "options": parsed}
-    search = functools.partial(translate_chunks, run, size=chunk, **how)
-    return translate_sentences(run, texts, prefixes, search, chunk, parsed) if split else search(texts, prefixes)
+    extras, size = (alignment, replace_unknown, coverage), chunk
+
+    def search(texts: Iterable[str], prefixes: Iterable[str] | None) -> Iterator[list[Translation]]:
+        return translate_chunks(run, texts, prefixes, size, extras, batch_tokens, parsed)
+
+    return translate_sentences(run, texts, prefixes, search, size, parsed) if split else search(texts, prefixes)
 
 
 def translate_sentences(
@@ -208,18 +206,10 @@ def translate_lines(
     def search(texts: list[str], prefixes: list[str] | None) -> Iterator[list[Translation]]:
         return run.stream(texts, prefixes=prefixes, split=False, coverage=coverage, **options)
 
-    ranked, report = not options.get("sample", Options.sample), UntranslatedReport(warn, lines.total)
-    blocks = file_translation.translate_file(
-        lines,
-        search,
-        fit,
-        form,
-        processes,
-        nbest=options.get("nbest", Options.nbest),
-        ranked=ranked,
-        look=report.look if coverage else None,
-    )
-    for block in blocks:
+    report, nbest = UntranslatedReport(warn, lines.total), options.get("nbest", Options.nbest)
+    ranked, look = not options.get("sample", Options.sample), report.look if coverage else None
+    how: dict[str, Any] = {"nbest": nbest, "ranked": ranked, "look": look}
+    for block in file_translation.translate_file(lines, search, fit, form, processes, **how):
         yield block
         if typed:  # below the translation that it is about
             report.tell()
@@ -236,7 +226,6 @@ def translate_chunks(
     run: TrainedRun,
     texts: Iterable[str],
     prefixes: Iterable[str] | None,
-    *,
     size: int,
     extras: tuple[bool, bool, bool],
     budget: int | None,
@@ -331,7 +320,7 @@ def align(run: TrainedRun, source: str, target: str) -> Aligned:
     if not ids[0] or not ids[1]:
         raise ArgumentError("source and target: an empty text given, expected words to align")
     words = tokenizers.source.decode(ids[0]).split(), tokenizers.target.decode(ids[1]).split()
-    return Aligned(*words, run.engine.word_attention([ids], run.alignment_settings)[0].weights)
+    return Aligned(*words, run.engine.word_weights([ids], run.alignment_settings)[0])
 
 
 def link_pairs(run: TrainedRun, pairs: Iterable[tuple[str, str]], chunk: int = PAIRS) -> Iterator[extraction.Links]:

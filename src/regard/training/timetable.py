@@ -12,7 +12,7 @@ import math
 import signal
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any, Self
 
 from regard.training.distributed import Group
@@ -178,7 +178,7 @@ class StopCriteria:
             self.before = {}
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *error: object) -> None:
         for number, handler in self.before.items():
             signal.signal(number, handler)
 

@@ -56,23 +56,22 @@ class Trackers:
 
     def log(self, step: int, figures: Mapping[str, float]) -> None:
         """Send the figures of a step to all."""
-        for name, tracker in list(self.trackers.items()):
-            self.attempt(name, lambda each=tracker: each.log(step, figures))  # type: ignore[misc]
+        self.attempt("log", step, figures)
 
     def close(self) -> None:
         """End the run with all of them."""
-        for name, tracker in list(self.trackers.items()):
-            self.attempt(name, tracker.close)
+        self.attempt("close")
         self.trackers.clear()
 
-    def attempt(self, name: str, call: Callable[[], None]) -> None:
-        """Call a tracker, and leave it out if that fails: training does not depend on a network."""
-        try:
-            call()
-        except Exception as error:  # whatever a service's own package raises
-            del self.trackers[name]
-            if name != "tensorboard":
-                print(f"regard: {name}: {reason_of(error)}; no more curves are sent to it", file=sys.stderr)
+    def attempt(self, method: str, *arguments: Any) -> None:
+        """Call a method of every tracker, and leave out those that fail: training does not depend on a network."""
+        for name, tracker in list(self.trackers.items()):
+            try:
+                getattr(tracker, method)(*arguments)
+            except Exception as error:  # whatever a service's own package raises
+                del self.trackers[name]
+                if name != "tensorboard":
+                    print(f"regard: {name}: {reason_of(error)}; no more curves are sent to it", file=sys.stderr)
 
 
 def check_trackers(names: Sequence[str]) -> None:
