@@ -34,6 +34,7 @@ from regard.models import Model, Pictures, Reinforcement, Tokens
 from regard.tasks import forcing
 from regard.tasks.defaults import PICTURES, caption_metric
 from regard.tasks.evaluation import EvaluationReport, Table, describe_search
+from regard.tasks.forcing import ForcedExample, Item
 from regard.tasks.next_token import NextToken
 from regard.tasks.settings import Settings
 from regard.tasks.task import TrainedRun, Translation, halve, spread_out, to_translation
@@ -187,7 +188,7 @@ class Caption(NextToken):
         cut = {name: getattr(self.settings.data, name) for name in ("image_size", "crop", "flip")}
         return {**super().fingerprint(), **cut}
 
-    def example(self) -> tuple[forcing.Item, str | None] | None:
+    def example(self) -> tuple[Item, str | None] | None:
         """Return the picture in the middle of the validation set."""
         valid = self.prepared.valid
         if not len(valid):
@@ -195,9 +196,7 @@ class Caption(NextToken):
         return self.load(valid, np.array([len(valid) // 2]), train=False).pixels[0], None
 
     @classmethod
-    def force(
-        cls, run: TrainedRun, item: forcing.Item, target: str | None, options: Options, tree: bool
-    ) -> forcing.ForcedExample:
+    def force(cls, run: TrainedRun, item: Item, target: str | None, options: Options, tree: bool) -> ForcedExample:
         """Return a picture and its caption for a teacher-forced pass."""
         pixels, tokenizer = forcing.read_pixels(run.settings.data, item), run.tokenizers.target
         source = Pictures(pixels[None].to(run.device))
@@ -208,7 +207,7 @@ class Caption(NextToken):
             output, beam_tree = result.outputs[0].tokens, forcing.search_tree(result, tokenizer, options)
         sides = forcing.output_sides(tokenizer, output, target)
         text = tokenizer.decode(output)
-        return forcing.ForcedExample(
+        return ForcedExample(
             source, sides, forcing.name_item(item), text, tuple(output), picture=pixels, tree=beam_tree
         )
 
@@ -241,8 +240,7 @@ class Caption(NextToken):
         outputs = {name: best[0].text for name, best in zip(pictures, results, strict=True)}
         texts, references = list(outputs.values()), [read.captions[picture] for picture in outputs]
         measured = [measure_bleu_n(texts, references, n) for n in (1, 2, 3, 4)]
-        measured += [measure_cider(texts, references), measure_rouge(texts, references)]
-        measured = [*measured, text_scores.measure_exact(texts, references)]
+        measured += [way(texts, references) for way in (measure_cider, measure_rouge, text_scores.measure_exact)]
         first = {"bleu": 3, "cider": 4, "rouge": 5, "exact": 6}.get(run.settings.training.metric or "")
         if first is not None:  # the one by which the best checkpoint was chosen
             measured.insert(0, measured.pop(first))
@@ -255,7 +253,7 @@ class Caption(NextToken):
         return EvaluationReport(heading, [Table.of_scores(scores)], {**facts, "scores": rows}, outputs, notes)
 
 
-def caption(run: TrainedRun, pictures: Iterable[forcing.Item], **options: Any) -> Iterator[list[Translation]]:
+def caption(run: TrainedRun, pictures: Iterable[Item], **options: Any) -> Iterator[list[Translation]]:
     """Yield the captions of each picture, best first, as they are asked for."""
     pixels = data.picture_corpus.read_pictures(run.settings.data, pictures)
     results = batches.search_pictures(run.model, pixels, parse(Options, options), device=run.device)

@@ -34,6 +34,7 @@ from regard.tasks import forcing
 from regard.tasks.baseline import labels_of
 from regard.tasks.defaults import PICTURES, label_metric
 from regard.tasks.evaluation import EvaluationReport, Table
+from regard.tasks.forcing import ForcedExample, Item
 from regard.tasks.settings import Settings
 from regard.tasks.task import Classified, RunTask, TrainedRun, build_model, halve, spread_out
 from regard.training import Loss, validation_samples
@@ -236,7 +237,7 @@ class Classify(RunTask):
             "pictures": [data.image_size, data.crop, data.flip] if self.prepared.pictures is not None else None,
         }
 
-    def example(self) -> tuple[forcing.Item, str | None] | None:
+    def example(self) -> tuple[Item, str | None] | None:
         """Return a short document of the validation set."""
         if self.settings.data.reads != "documents" or not self.prepared.valid_pairs:
             return None
@@ -244,9 +245,7 @@ class Classify(RunTask):
         return texts[len(texts) // 4], None
 
     @classmethod
-    def force(
-        cls, run: TrainedRun, item: forcing.Item, target: str | None, options: Options, tree: bool
-    ) -> forcing.ForcedExample:
+    def force(cls, run: TrainedRun, item: Item, target: str | None, options: Options, tree: bool) -> ForcedExample:
         """Return a document or a picture and its label for a teacher-forced pass."""
         if target is not None and target not in run.labels:
             raise ArgumentError(f"target: {target!r} given, expected a label of {run.folder}: {', '.join(run.labels)}")
@@ -265,7 +264,7 @@ class Classify(RunTask):
         labels = dict(zip(run.labels, likely, strict=True))
         label = target if target is not None else max(labels, key=lambda name: labels[name])
         title = document_texts.without_breaks(str(item)) if pixels is None else forcing.name_item(item)
-        return forcing.ForcedExample(source, sides, title, label, None, run.labels.index(label), labels, pixels)
+        return ForcedExample(source, sides, title, label, None, run.labels.index(label), labels, pixels)
 
     @classmethod
     def evaluate(  # type: ignore[override]
@@ -285,7 +284,7 @@ class Classify(RunTask):
 
 
 def classify(
-    run: TrainedRun, items: Iterable[forcing.Item], splitter: Callable[[str], Sequence[str]] | None = None
+    run: TrainedRun, items: Iterable[Item], splitter: Callable[[str], Sequence[str]] | None = None
 ) -> list[Classified | None]:
     """Classify each document or picture, as `Run.classify` describes."""
     if isinstance(items, str):

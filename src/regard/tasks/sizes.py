@@ -150,23 +150,18 @@ def check_weights(
     settings: Settings, device: torch.device, source: int = FEWEST, target: int = FEWEST, processes: int = 1
 ) -> int:
     """Refuse a model too large for memory with vocabularies of these sizes; return its bytes in training."""
-    given, room = settings.training, room_on(device)
+    given = settings.training
     count = count_weights(settings, source, target)
     each = FROZEN if settings.model.adapter_rank() else TRAINED + (0 if given.ema is None else 4)
     needed = count * each // (processes if given.shard else 1)
-    if room is not None and needed > room:
-        keys = large_keys(settings.model) + (["tokenizer.size"] if max(source, target) > 100_000 else [])
-        raise ConfigError(
-            keys[0],
-            f"the model's {count:,} weights would take {amount(needed)} in training, but {PLACES[device.type]} has "
-            f"{amount(room)}; make {' or '.join(keys)} smaller",
-        )
+    keys = large_keys(settings.model) + (["tokenizer.size"] if max(source, target) > 100_000 else [])
+    check_room(needed, device, f"the model's {count:,} weights would take {amount(needed)} in training", keys)
     return needed
 
 
 def check_batches(settings: Settings, device: torch.device, prepared: Prepared, budget: int, model: int) -> None:
     """Refuse batches too large for memory beside a model of so many bytes, by a low estimate of their size."""
-    given, room = settings.training, room_on(device)
+    given = settings.training
     half = device.type == "cuda" and given.precision != "fp32"
     if prepared.pictures is not None:
         key, count = "training.batch_rows", min(given.batch_rows or PICTURES, len(prepared.train))
@@ -178,13 +173,16 @@ def check_batches(settings: Settings, device: torch.device, prepared: Prepared, 
         # Four vectors per layer, and a memory's places.
         numbers, what = 4 * size * (layers or 1) + slots * width, "tokens"
     needed = model + numbers * count * (2 if half else 4)
+    asked = f"a batch of {count:,} {what} would take at least {amount(needed)}, with the model"
+    check_room(needed, device, asked, [key, *large_keys(settings.model)])
+
+
+def check_room(needed: int, device: torch.device, asked: str, keys: list[str]) -> None:
+    """Refuse what needs more bytes than a device has; `keys` are of what makes it large."""
+    room = room_on(device)
     if room is not None and needed > room:
-        keys = [key, *large_keys(settings.model)]
-        raise ConfigError(
-            key,
-            f"a batch of {count:,} {what} would take at least {amount(needed)}, with the model, but "
-            f"{PLACES[device.type]} has {amount(room)}; make {' or '.join(keys)} smaller",
-        )
+        has = f"{PLACES[device.type]} has {amount(room)}"
+        raise ConfigError(keys[0], f"{asked}, but {has}; make {' or '.join(keys)} smaller")
 
 
 def room_on(device: torch.device) -> int | None:

@@ -25,7 +25,7 @@ from regard.data import Order, Prepared, Tokenizer, Tokenizers, prepare, sentenc
 from regard.decoding import Options, Output, Replay, SearchResult, batches, first_model
 from regard.errors import ArgumentError, ConfigError, TrainingError
 from regard.models import KINDS, Model, build
-from regard.tasks import forcing
+from regard.tasks.forcing import ForcedExample, Item
 from regard.tasks.settings import Settings
 from regard.training import Task
 
@@ -176,7 +176,7 @@ class TrainedRun(Protocol):
     def can(self, action: str) -> bool:
         """Return whether the run's task has an action, such as translate."""
 
-    def force(self, item: forcing.Item, target: str | None, options: Options, tree: bool) -> forcing.ForcedExample:
+    def force(self, item: Item, target: str | None, options: Options, tree: bool) -> ForcedExample:
         """Return an input and an output for a teacher-forced pass: what the search finds for the item, or `target`."""
 
     def stream(
@@ -245,14 +245,12 @@ class RunTask(Task):
             **({"plugins": list(settings.plugins)} if settings.plugins else {}),
         }
 
-    def example(self) -> tuple[forcing.Item, str | None] | None:
+    def example(self) -> tuple[Item, str | None] | None:
         """Return an item of the validation set, and an output where one is given, for the picture in a run's report."""
         return None
 
     @classmethod
-    def force(
-        cls, run: TrainedRun, item: forcing.Item, target: str | None, options: Options, tree: bool
-    ) -> forcing.ForcedExample:
+    def force(cls, run: TrainedRun, item: Item, target: str | None, options: Options, tree: bool) -> ForcedExample:
         """Return an input and an output for a teacher-forced pass: what the search finds for the item, or `target`."""
         raise ArgumentError(f"{run.folder}: its task is {run.settings.task}, which cannot be inspected")
 

@@ -22,6 +22,7 @@ from regard.io import CHUNK, CHUNK_CUDA, GivenText, Say, SourceLines, Untranslat
 from regard.models import KINDS, Memory, Model, Tokens
 from regard.tasks import forcing
 from regard.tasks.defaults import translation_metric
+from regard.tasks.forcing import ForcedExample, Item
 from regard.tasks.next_token import TextPairs
 from regard.tasks.task import Aligned, TrainedRun, Translation, to_translation
 from regard.training import Loss, Prediction, TrainingSettings, inputs, validation_samples
@@ -67,37 +68,28 @@ class Translate(TextPairs):
         results = batches.search_in_batches(self.model, ids, GREEDY, prefixes=first, device=self.device)
         return [self.tokenizer.decode(each.outputs[0].tokens) for each in results]
 
-    def example(self) -> tuple[forcing.Item, str | None] | None:
+    def example(self) -> tuple[Item, str | None] | None:
         """Return a translation of the last validation, of middle length, with its reference."""
         samples = self.samples()
         return (samples[len(samples) // 2].source, samples[len(samples) // 2].reference) if samples else None
 
     @classmethod
-    def force(
-        cls, run: TrainedRun, item: forcing.Item, target: str | None, options: Options, tree: bool
-    ) -> forcing.ForcedExample:
+    def force(cls, run: TrainedRun, item: Item, target: str | None, options: Options, tree: bool) -> ForcedExample:
         """Return a source and its translation for a teacher-forced pass."""
         text, tokenizers = str(item), run.tokenizers
         ids = forcing.encode_text(tokenizers.source, text, "text")
         if target is not None:
             output, beam_tree = forcing.encode_text(tokenizers.target, target, "target", run.model.limit), None
         else:
-            first = prefixes_of(run, 1)
-            (result,) = batches.search_in_batches(
-                run.model, [ids], options, prefixes=first, device=run.device, trace=tree
-            )
-            output, beam_tree = (
-                result.outputs[0].tokens,
-                forcing.search_tree(result, tokenizers.target, options),
-            )
+            how: dict[str, Any] = {"prefixes": prefixes_of(run, 1), "device": run.device, "trace": tree}
+            (result,) = batches.search_in_batches(run.model, [ids], options, **how)
+            output, beam_tree = result.outputs[0].tokens, forcing.search_tree(result, tokenizers.target, options)
         sides = {
             "source": forcing.text_side(tokenizers.source, ids, text, end=KINDS[run.settings.kind].reads_end),
             **forcing.output_sides(tokenizers.target, output, target),
         }
         source = tokens_of([ids], run.device)
-        return forcing.ForcedExample(
-            source, sides, text, tokenizers.target.decode(output), tuple(output), tree=beam_tree
-        )
+        return ForcedExample(source, sides, text, tokenizers.target.decode(output), tuple(output), tree=beam_tree)
 
 
 def translate(
