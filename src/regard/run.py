@@ -153,10 +153,8 @@ class Run:
 
     def captions(self, pictures: Iterable[tasks.Item], **options: Any) -> Iterator[list[Translation]]:
         """Yield the captions of each picture, best first."""
-        from regard.tasks import caption
-
         self.require("caption")
-        return caption.caption(self, pictures, **options)
+        return tasks.caption.caption(self, pictures, **options)
 
     def classify(
         self, items: Iterable[tasks.Item], *, splitter: Callable[[str], Sequence[str]] | None = None
@@ -165,13 +163,11 @@ class Run:
 
         A document without words has none. `splitter` cuts a text into its sentences in place of the run's own way.
         """
-        from regard.tasks import classify
-
         self.require("classify")
         if self.settings.data.reads != "pictures" and not isinstance(items, str):
             items = list(items)
             self.unknown.add(map(str, items))
-        return classify.classify(self, items, splitter)
+        return tasks.classify.classify(self, items, splitter)
 
     def align(self, source: str, target: str) -> Aligned:
         """Align each word of a translation with the source words that the model attends to."""

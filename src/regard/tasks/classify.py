@@ -198,14 +198,10 @@ class Classify(RunTask):
 
     def samples(self) -> list[validation_samples.Sample]:
         """Return three documents or pictures of the last validation, always the same three, of different lengths."""
-        rows = [
-            (text, label, prediction)
-            for (text, label), prediction in zip(self.prepared.valid_pairs, self.predictions, strict=False)
-        ]
-        by_length = sorted(range(len(rows)), key=lambda i: (len(rows[i][0]), i))
-        return [
-            validation_samples.Sample(beginning(rows[i][0]), *rows[i][1:], label=True) for i in spread_out(by_length)
-        ]
+        rows = list(zip(self.prepared.valid_pairs, self.predictions, strict=False))
+        by_length = sorted(range(len(rows)), key=lambda i: (len(rows[i][0][0]), i))
+        chosen = [(*rows[i][0], rows[i][1]) for i in spread_out(by_length)]
+        return [validation_samples.Sample(beginning(text), *labels, label=True) for text, *labels in chosen]
 
     def facts(self) -> list[tuple[str, str]]:
         """Model, data and labels."""

@@ -33,7 +33,7 @@ from regard.training.task import Task
 from regard.training.timetable import StopCriteria, Timetable
 from regard.training.trainer_state import Counters
 from regard.training.update import Prefetch, Updater, rate_at
-from regard.training.weights import MovingAverage
+from regard.training.weights import MovingAverage, swap_values
 
 __all__ = ["Result", "Trainer", "train"]
 
@@ -331,7 +331,9 @@ class Trainer:
     def measure(self) -> tuple[dict[str, float], list[Any]]:
         """Return the task's figures and samples, the same on every process."""
         self.progress.begin_validation()
-        averaged = contextlib.nullcontext() if self.ema is None else self.ema.swap_in(self.updater.parameters)
+        averaged = (
+            contextlib.nullcontext() if self.ema is None else swap_values(self.updater.parameters, self.ema.values)
+        )
         self.objective.eval()
         try:
             with torch.no_grad(), averaged, merge_adapters(self.objective), self.group.whole(self.objective):

@@ -140,10 +140,6 @@ class MovingAverage:
         decay = min(self.decay, (1 + step) / (10 + step))
         torch._foreach_lerp_(self.values, [parameter.detach() for parameter in parameters], 1 - decay)
 
-    def swap_in(self, parameters: Sequence[nn.Parameter]) -> contextlib.AbstractContextManager[None]:
-        """Replace the parameters by their averages inside the block."""
-        return swap_values(parameters, self.values)
-
 
 @contextlib.contextmanager
 def swap_values(parameters: Sequence[nn.Parameter], values: Iterable[Tensor]) -> Iterator[None]:
