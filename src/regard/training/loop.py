@@ -291,19 +291,13 @@ class Trainer:
                 f"check the data; {self.saver.last_checkpoint()}"
             )
 
-    def validate(self, metrics: Metrics | None) -> bool:
-        """Measure the model on held-out data; return whether it is the best so far, which is remembered."""
-        figures, samples = self.measure()
-        now = self.now
-        self.loss_is_finite = math.isfinite(figures.get("loss", 0.0))
-        better, now.validated = now.compare(figures, self.task.metric), now.step
-        self.record_validation(metrics, figures, samples, better)
-        return better
-
     def validate_and_save(self, metrics: Metrics | None, why: str | None = None) -> None:
         """Validate and save a checkpoint, and note how long both took; `why` the run ends, if that is known."""
         now, before = self.now, self.now.seconds
-        better = self.validate(metrics)
+        figures, samples = self.measure()
+        self.loss_is_finite = math.isfinite(figures.get("loss", 0.0))
+        better, now.validated = now.compare(figures, self.task.metric), now.step
+        self.record_validation(metrics, figures, samples, better)
         self.count_apart(before)  # of the pace; but of the run
         timetable, validated = self.timetable, now.seconds
         timetable.note_validation(validated - before)
