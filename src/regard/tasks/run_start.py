@@ -31,7 +31,7 @@ from regard.tasks.data_check import check_data
 from regard.tasks.extension import describe_extension, extend_rows, extend_run, find_tables
 from regard.tasks.settings import Settings, complete_run_table, leave_open, read_settings
 from regard.tasks.sizes import check_batches, check_run_sizes, check_weights, token_budget
-from regard.tasks.task import RunTask, make_task, prepare_data, vocabulary_sizes
+from regard.tasks.task import RunTask, prepare_data, vocabulary_sizes
 
 SOURCES = "sources.json"  # in a run folder: the hashes of the files that it was trained on
 # Keys of [data] that name a file, or a folder.
@@ -173,7 +173,7 @@ def plan_run(
         settings = defaults.training_defaults(settings, lengths, budget, group.world, device, base is not None)
         progress.say(defaults.chosen_words(settings))
     settings = replace(settings, data=absolute(settings.data)).decide(training={"batch_tokens": budget})
-    task = make_task(settings, prepared, budget)
+    task = settings.row.load()(settings, prepared, budget)
     settings = settings.decide(training={"metric": task.metric})
     if base is None and resumed is None:
         task.model.load_pretrained()

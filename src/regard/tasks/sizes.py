@@ -24,7 +24,7 @@ from regard.machine import amount, is_out_of_memory, memory
 from regard.models import ModelConfig, build
 from regard.tasks.defaults import PICTURES
 from regard.tasks.settings import Settings
-from regard.tasks.task import build_model, make_task
+from regard.tasks.task import build_model
 
 M = TypeVar("M", bound=nn.Module)
 LARGE = 2**20  # from here on an option must be borne out by the weights
@@ -230,7 +230,7 @@ def token_budget(settings: Settings, prepared: Prepared, group: training.Group) 
 
 def tried(settings: Settings, prepared: Prepared, device: torch.device) -> int:
     """Find the largest power of two whose step fits into its share of the device's memory."""
-    objective = make_task(settings, prepared, LEAST).objective.to(device)
+    objective = settings.row.load()(settings, prepared, LEAST).objective.to(device)
     # The optimiser's two tensors and the averages are not there yet.
     later = 3 * sum(parameter.numel() * parameter.element_size() for parameter in objective.parameters())
     room = SHARE * torch.cuda.mem_get_info(device)[0] - later

@@ -260,11 +260,6 @@ class RunTask(Task):
         raise ArgumentError(f"{run.folder}: its task is {run.settings.task}, which cannot be measured")
 
 
-def make_task(settings: Settings, prepared: Prepared, budget: int) -> RunTask:
-    """Make the task that the settings name; only its own modules are imported."""
-    return settings.row.load()(settings, prepared, budget)
-
-
 def prepare_data(settings: Settings, **how: Any) -> Prepared:
     """Prepare the encoded data of the task; `how` are the other arguments of its `RunTask.prepare`."""
     return settings.row.load().prepare(settings, **how)

@@ -3,7 +3,7 @@
 # b sentences · n target positions · m source positions · d width · l links
 import itertools
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -119,26 +119,17 @@ def translate(
     def search(texts: Iterable[str], prefixes: Iterable[str] | None) -> Iterator[list[Translation]]:
         return translate_chunks(run, texts, prefixes, size, extras, batch_tokens, parsed)
 
-    return translate_sentences(run, texts, prefixes, search, size, parsed) if split else search(texts, prefixes)
+    def search_sentences() -> Iterator[list[Translation]]:
+        fit = line_fitter(run, split=True)
+        for rows, begun in chunks_of(texts, prefixes, size):
+            parts = fit.parts(rows, "")
+            own = None if begun is None else file_translation.first_prefixes(parts, begun)
+            outputs = search([piece.text for each in parts for piece in each], own)
+            for row, each in zip(rows, parts, strict=True):
+                own_outputs = list(itertools.islice(outputs, len(each)))
+                yield file_translation.join_outputs(row, each, own_outputs, parsed.nbest, not parsed.sample)
 
-
-def translate_sentences(
-    run: TrainedRun,
-    texts: Iterable[str],
-    prefixes: Iterable[str] | None,
-    search: Callable[[list[str], list[str] | None], Iterator[list[Translation]]],
-    size: int,
-    options: Options,
-) -> Iterator[list[Translation]]:
-    """Yield the translations of texts whose sentences are translated by themselves."""
-    fit = line_fitter(run, split=True)
-    for rows, begun in chunks_of(texts, prefixes, size):
-        parts = fit.parts(rows, "")
-        own = None if begun is None else file_translation.first_prefixes(parts, begun)
-        outputs = search([piece.text for each in parts for piece in each], own)
-        for row, each in zip(rows, parts, strict=True):
-            own_outputs = list(itertools.islice(outputs, len(each)))
-            yield file_translation.join_outputs(row, each, own_outputs, options.nbest, not options.sample)
+    return search_sentences() if split else search(texts, prefixes)
 
 
 def chunks_of(
