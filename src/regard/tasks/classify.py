@@ -201,7 +201,7 @@ class Classify(RunTask):
         rows = list(zip(self.prepared.valid_pairs, self.predictions, strict=False))
         by_length = sorted(range(len(rows)), key=lambda i: (len(rows[i][0][0]), i))
         chosen = [(*rows[i][0], rows[i][1]) for i in spread_out(by_length)]
-        return [validation_samples.Sample(beginning(text), *labels, label=True) for text, *labels in chosen]
+        return [validation_samples.Sample(beginning(text), label, output, label=True) for text, label, output in chosen]
 
     def facts(self) -> list[tuple[str, str]]:
         """Model, data and labels."""
