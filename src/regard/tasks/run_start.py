@@ -189,7 +189,7 @@ def plan_run(
             training.checkpoint_files.read_base(last, manifest),
             str(training.plain_weights_file(last, manifest)),
         )
-    frozen = training.freeze_parts(task.model, settings.training.freeze)
+    frozen = training.adapters.freeze_parts(task.model, settings.training.freeze)
     if rank := settings.model.adapter_rank():
         training.adapters.add_adapters(task.model, rank, settings.training.seed)
     if resumed is not None and last is not None:  # before the run's own configuration is written over

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from regard.training import folder as run_folder
     from regard.training import sample as validation_samples
     from regard.training import weights as weight_files
-    from regard.training.adapters import freeze_parts
     from regard.training.checkpoint import Checkpoints, read_checkpoint
     from regard.training.display import Display, open_progress
     from regard.training.distributed import Group, describe_device, uses_bf16
@@ -49,7 +48,6 @@ __all__ = [
     "check_trackers",
     "checkpoint_files",
     "describe_device",
-    "freeze_parts",
     "inputs",
     "metrics",
     "next_token",
