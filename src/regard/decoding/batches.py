@@ -78,11 +78,7 @@ def search_in_batches(
 
 
 def can_replay(
-    model: Model,
-    sources: Sequence[Sequence[int]],
-    options: Options,
-    device: torch.device,
-    trace: bool,
+    model: Model, sources: Sequence[Sequence[int]], options: Options, device: torch.device, trace: bool
 ) -> bool:
     """Return whether this search can be replayed as a graph."""
     return (

@@ -17,7 +17,7 @@ import numpy as np
 from regard.data import Side, TableTexts
 from regard.errors import ArgumentError, DataError
 from regard.evaluation.metric import METRICS, Measurement, Score, finite, measure
-from regard.evaluation.significance import SEED, interval, resample
+from regard.evaluation.significance import interval, resample
 from regard.evaluation.text import normalise_text, perplexity
 from regard.io import Say, display_name, ignore, read_chunks, unequal_lines
 
@@ -216,7 +216,6 @@ def score_by_length(
     *,
     width: int | None = None,
     resamples: int = 1000,
-    seed: int = SEED,
 ) -> Lengths:
     """A score for each range of source lengths that has sentences; `width` is chosen by the lengths if not given.
 
@@ -234,7 +233,7 @@ def score_by_length(
     buckets = []
     for number in np.unique(which).tolist():
         members = np.flatnonzero(which == number)
-        spread = interval(resample([measurement], resamples, seed, members)[0]) if len(members) >= FEW else None
+        spread = interval(resample([measurement], resamples, among=members)[0]) if len(members) >= FEW else None
         first = 0 if number < 0 else max(1, number * width)
         last = 0 if number < 0 else None if number == top and longer else (number + 1) * width - 1
         buckets.append(Bucket(first, last, len(members), measurement.over(members), spread))
