@@ -57,10 +57,10 @@ HOST = [
         UPDATE,
     ),
     Fault(
-        "training/memory.py",
+        "training/update.py",
         "        parts *= 2",
         "        parts += 1",
-        "training/test_memory.py training/test_loop.py",
+        "training/test_update_parts.py training/test_loop.py",
     ),
     Fault("decoding/replay.py", "most <= key[-1] <= WIDER * most", "key[-1] <= WIDER * most", SEARCH),
     Fault("decoding/replay.py", "if self.half is None or self.half[0] != now:", "if self.half is None:", SEARCH),
@@ -132,16 +132,16 @@ HOST = [
         "kernels/operations/test_mixed_precision.py",
     ),
     Fault(
-        "tasks/footprint.py",
+        "tasks/sizes.py",
         "share).bit_length() - 1))",
         "share).bit_length()))",
-        "tasks/test_footprint.py",
+        "tasks/test_sizes_memory.py",
     ),
     Fault(
-        "tasks/footprint.py",
-        "(processes if training.shard else 1)",
+        "tasks/sizes.py",
+        "(processes if given.shard else 1)",
         "processes",
-        "tasks/test_footprint.py",
+        "tasks/test_sizes_memory.py",
     ),
 ]
 
@@ -352,7 +352,7 @@ INTEROP = [
         "table[PAD]",
         "tasks/test_extension.py",
     ),
-    Fault("data/preparation.py", "share * total", "share", "data/test_preparation.py tasks/test_sources.py"),
+    Fault("data/preparation.py", "share * total", "share", "data/test_preparation.py tasks/test_run_start_sources.py"),
     Fault("data/pre_tokenizer.py", " and not is_inside(text[end])", "", "data/test_pre_tokenizer.py"),
     Fault(
         "data/corpus.py",

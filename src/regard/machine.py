@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["MPS", "amount", "auto_device", "memory", "most_threads", "peak_memory", "wide_dtype"]
+__all__ = ["MPS", "amount", "auto_device", "is_out_of_memory", "memory", "most_threads", "peak_memory", "wide_dtype"]
 
 CGROUPS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")  # a container's limit
 MPS = "device auto: Apple's GPU (mps) is taken, in float32; if anything is odd there, try cpu"
@@ -31,6 +31,13 @@ def memory() -> int | None:
         with contextlib.suppress(OSError, ValueError):  # "max" is no number, and no limit
             limits.append(int(Path(path).read_text(encoding="utf-8")))
     return min((each for each in limits if each > 0), default=None)
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Return whether an error means that memory ran out, on a GPU or on the host."""
+    import torch
+
+    return isinstance(error, torch.OutOfMemoryError | MemoryError) or "can't allocate memory" in str(error)
 
 
 def peak_memory() -> int | None:

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from regard import plugins
+from regard import plugins, tasks
 from regard.alignment import AlignmentSettings, extraction
 from regard.config import read
 from regard.data import Tokenizer, Tokenizers, language_pieces, sentence_shares, unknown_words
@@ -22,29 +22,7 @@ from regard.decoding import Ensemble, Options, Replay, batches, first_model
 from regard.errors import ArgumentError, CheckpointError, ConfigError
 from regard.io import Say
 from regard.models import KINDS, Model
-from regard.tasks import (
-    PAIRS,
-    TASKS,
-    Aligned,
-    Classified,
-    Engine,
-    ForcedExample,
-    Item,
-    ModelEngine,
-    RunTask,
-    Settings,
-    Translation,
-    build_model,
-    check_sizes,
-    complete_run_table,
-    evaluation,
-    labels_of,
-    language_model,
-    read_settings,
-    require_run,
-    tokenizers_of,
-    translate,
-)
+from regard.tasks import Aligned, Classified, Translation
 from regard.training import Checkpoints, Prediction, read_checkpoint, trainer_state, weight_files
 
 __all__ = ["Aligned", "Classified", "Run", "Translation", "load"]
@@ -63,7 +41,7 @@ class Run:
     def __init__(
         self,
         folder: Path,
-        settings: Settings,
+        settings: tasks.Settings,
         tokenizers: Tokenizers | None,
         model: Model,
         step: int,
@@ -108,7 +86,7 @@ class Run:
         return unknown_words.UnknownWords(read_tokenizer(self), unknown_words.read_words(self.folder), self._warn)
 
     @functools.cached_property
-    def task(self) -> type[RunTask]:
+    def task(self) -> type[tasks.RunTask]:
         """The class of the run's task, a subclass of `RunTask`."""
         return self.settings.row.load()
 
@@ -148,69 +126,64 @@ class Run:
             texts = self._watch_sentences(texts)
         extras: dict[str, Any] = {"prefixes": prefixes, "alignment": alignment, "replace_unknown": replace_unknown}
         extras |= {"coverage": coverage, "split": bool(split)}
-        return translate.translate(self, texts, **extras, chunk=chunk, batch_tokens=batch_tokens, **options)
+        return tasks.translate.translate(self, texts, **extras, chunk=chunk, batch_tokens=batch_tokens, **options)
 
     def score(self, sources: Iterable[str], targets: Iterable[str] | None = None) -> list[batches.Scored]:
         """Return the model's log-probability of each target given its source, or of each text for a language model."""
         check_texts(sources=sources, targets=targets)
-        if self.settings.row.alone:
-            if targets is not None:
-                raise ArgumentError("targets: given to a language model, expected only texts")
-            texts = list(sources)
-            self.unknown.add(texts)
-            return language_model.score_texts(self, texts)
-        if targets is None:
+        alone = self.settings.row.alone
+        if alone and targets is not None:
+            raise ArgumentError("targets: given to a language model, expected only texts")
+        if not alone and targets is None:
             raise ArgumentError("targets: missing, expected the translation of each source")
         texts = list(sources)
         self.unknown.add(texts)
-        return translate.score(self, texts, list(targets))
+        if targets is None:
+            return tasks.language_model.score_texts(self, texts)
+        return tasks.translate.score(self, texts, list(targets))
 
     def sample(self, count: int = 1, *, prefix: str = "", **options: Any) -> list[Translation]:
         """Sample texts from a language model; each continues the prefix."""
         self.require("sample")
-        return language_model.sample(self, count, prefix, **options)
+        return tasks.language_model.sample(self, count, prefix, **options)
 
-    def caption(self, pictures: Iterable[Item], **options: Any) -> list[str]:
+    def caption(self, pictures: Iterable[tasks.Item], **options: Any) -> list[str]:
         """Caption each picture, a file or its pixels; `options` are those of `Options`, such as beam=5."""
         return [captions[0].text for captions in self.captions(pictures, **options)]
 
-    def captions(self, pictures: Iterable[Item], **options: Any) -> Iterator[list[Translation]]:
+    def captions(self, pictures: Iterable[tasks.Item], **options: Any) -> Iterator[list[Translation]]:
         """Yield the captions of each picture, best first."""
-        from regard.tasks import caption
-
         self.require("caption")
-        return caption.caption(self, pictures, **options)
+        return tasks.caption.caption(self, pictures, **options)
 
     def classify(
-        self, items: Iterable[Item], *, splitter: Callable[[str], Sequence[str]] | None = None
+        self, items: Iterable[tasks.Item], *, splitter: Callable[[str], Sequence[str]] | None = None
     ) -> list[Classified | None]:
         """Return the label of each document, given as a text, or of each picture, given as a file or its pixels.
 
         A document without words has none. `splitter` cuts a text into its sentences in place of the run's own way.
         """
-        from regard.tasks import classify
-
         self.require("classify")
         if self.settings.data.reads != "pictures" and not isinstance(items, str):
             items = list(items)
             self.unknown.add(map(str, items))
-        return classify.classify(self, items, splitter)
+        return tasks.classify.classify(self, items, splitter)
 
     def align(self, source: str, target: str) -> Aligned:
         """Align each word of a translation with the source words that the model attends to."""
         self.require("align")
         self.unknown.add([source])
-        return translate.align(self, source, target)
+        return tasks.translate.align(self, source, target)
 
-    def links(self, pairs: Iterable[tuple[str, str]], *, chunk: int = PAIRS) -> Iterator[extraction.Links]:
+    def links(self, pairs: Iterable[tuple[str, str]], *, chunk: int = tasks.PAIRS) -> Iterator[extraction.Links]:
         """Yield the links (source word, target word) of each pair of texts.
 
         The iterable may be of any size: `chunk` pairs are read at a time. Where a side has no words there are no links.
         """
         self.require("align")
-        return translate.link_pairs(self, self._watch_pairs(pairs), chunk)
+        return tasks.translate.link_pairs(self, self._watch_pairs(pairs), chunk)
 
-    def evaluate(self, **options: Any) -> evaluation.EvaluationReport:
+    def evaluate(self, **options: Any) -> tasks.evaluation.EvaluationReport:
         """Measure the run on a test set; `options` are those of its task's `evaluate`.
 
         Of texts `source=…, reference=…` are files, of documents `documents=…`, of pictures `images=…` and `captions=…`
@@ -218,11 +191,11 @@ class Run:
         """
         files = {"reference"} if "test" in options else set(options) & FILES
         if not files <= set(self.settings.row.measured_on):
-            fitting = next((row.name for row in TASKS.values() if files <= set(row.measured_on)), "another")
+            fitting = next((row.name for row in tasks.TASKS.values() if files <= set(row.measured_on)), "another")
             raise self._wrong_task(fitting)
         return self.task.evaluate(self, **options)
 
-    def force(self, item: Item, target: str | None, options: Options, tree: bool) -> ForcedExample:
+    def force(self, item: tasks.Item, target: str | None, options: Options, tree: bool) -> tasks.ForcedExample:
         """Return an input and an output for a teacher-forced pass: the output is `target`, or what the search finds."""
         if isinstance(item, str) and KINDS[self.settings.kind].reads != "pictures":
             self.unknown.add([item])
@@ -240,18 +213,14 @@ class Run:
         counter = sentence_shares.SentenceCounter([corpus.tag for corpus in self.settings.data.corpora if corpus.tag])
         yield from counter.watch(texts)
         if counter.several:
-            say = self._warn or print_to_stderr
-            say(
-                sentence_shares.describe_several(
-                    counter, "texts", "split=True, or --split on the command line, translates each"
-                )
-            )
+            say, hint = self._warn or print_to_stderr, "split=True, or --split on the command line, translates each"
+            say(sentence_shares.describe_several(counter, "texts", hint))
 
     @property
-    def engine(self) -> Engine:
+    def engine(self) -> tasks.Engine:
         """What searches, scores and aligns: the model."""
         replay = self._replay if self.device.type == "cuda" else None
-        return ModelEngine(self.model, self.tokenizers, self.device, replay)
+        return tasks.ModelEngine(self.model, self.tokenizers, self.device, replay)
 
     @functools.cached_property
     def _replay(self) -> Replay:
@@ -270,7 +239,7 @@ class Run:
     def require(self, action: str) -> None:
         """Refuse an action that the run's task does not have."""
         if not self.can(action):
-            able = (row.name for row in TASKS.values() if action in row.load().actions)
+            able = (row.name for row in tasks.TASKS.values() if action in row.load().actions)
             raise self._wrong_task(next(able, f"one that can {action}"))
 
     def _surround(self, around: Mapping[str, tuple[str, ...]]) -> None:
@@ -347,16 +316,16 @@ def load_one(run: str | Path, checkpoint: str, device: str, warn: Say | None = N
     """Load the run of one folder."""
     folder = Path(run)
     plugins.load_environment()
-    require_run(folder)
+    tasks.require_run(folder)
     path = Checkpoints(folder).find(checkpoint)
     checkpoint_data = read_checkpoint(path, trainer=False)
     plugins.check_loaded(checkpoint_data.manifest.get("task", {}).get("plugins", ()), str(folder))
-    table = complete_run_table(read(folder / "config.toml"))
+    table = tasks.complete_run_table(read(folder / "config.toml"))
     try:
-        settings = read_settings(table)
+        settings = tasks.read_settings(table)
     except ConfigError as error:
         raise ConfigError(f"{folder / 'config.toml'}: {error.key}", error.problem) from None
-    tokenizers = tokenizers_of(folder, checkpoint_data.manifest)
+    tokenizers = tasks.tokenizers_of(folder, checkpoint_data.manifest)
     if tokenizers is not None:
         tokenizers = tokenizers.surround(**settings.tokenizer.around)
     if (
@@ -364,7 +333,7 @@ def load_one(run: str | Path, checkpoint: str, device: str, warn: Say | None = N
         != settings.table()["model"]
     ):
         raise CheckpointError(f"{folder / 'config.toml'}: its [model] is not the one that {path.name} was trained with")
-    labels = labels_of(checkpoint_data.manifest)
+    labels = tasks.labels_of(checkpoint_data.manifest)
     row = settings.row
     if row.labels and not labels:
         raise CheckpointError(
@@ -376,11 +345,13 @@ def load_one(run: str | Path, checkpoint: str, device: str, warn: Say | None = N
     weights = {name: tensor for name, tensor in checkpoint_data.model.items() if name.startswith("model.")}
 
     def build() -> Model:
-        return build_model(settings, tokenizers, labels)
+        return tasks.build_model(settings, tokenizers, labels)
 
     shapes = {name: tuple(tensor.shape) for name, tensor in weights.items()}
     weights_path, config_path = str(path / "model.safetensors"), str(folder / "config.toml")
-    check_sizes(lambda: Prediction(build()), settings.model, shapes, config_path=config_path, weights_path=weights_path)
+    tasks.check_sizes(
+        lambda: Prediction(build()), settings.model, shapes, config_path=config_path, weights_path=weights_path
+    )
     model = build()
     weight_files.load_weights(Prediction(model), weights, weights_path)
     model.origin = str(folder)

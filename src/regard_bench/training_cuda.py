@@ -183,7 +183,7 @@ class RegardLoop:
                     trainer.update(shares)
                 torch.cuda.synchronize()
                 seconds = time.perf_counter() - began
-                trainer.read_sums()
+                trainer.updater.read_sums(trainer.now)
                 sums, trainer.now.sums = trainer.now.sums, {}
                 losses.append(sums["loss"] / sums["tokens"])
                 if number >= 3:

@@ -7,8 +7,8 @@ import torch
 from decoding.cases import WORDS, found_of, sentences, small
 
 from regard.data import END
-from regard.decoding.batches import greedy_in_batches, label_in_batches, label_pictures, search_in_batches
-from regard.decoding.options import Options
+from regard.decoding.batches import label_in_batches, label_pictures, search_in_batches
+from regard.decoding.options import GREEDY, Options
 from regard.decoding.sentence_search import search
 from regard.decoding.sources import documents_of, flat_of, tokens_of
 from regard.models import Pictures, build, read_model_config
@@ -58,10 +58,14 @@ def test_pictures():
 
 def test_an_empty_source_says_nothing_and_changes_nothing():
     model = small("transformer")
-    alone = greedy_in_batches(model, [[4, 5], [6]], "cpu")
-    assert greedy_in_batches(model, [[], [4, 5], [], [6], []], "cpu") == [[], alone[0], [], alone[1], []]
-    assert greedy_in_batches(model, [[], []], "cpu") == [[], []]
-    assert greedy_in_batches(model, [], "cpu") == []
+
+    def greedy(sources):
+        return [each.outputs[0].tokens for each in search_in_batches(model, sources, GREEDY)]
+
+    alone = greedy([[4, 5], [6]])
+    assert greedy([[], [4, 5], [], [6], []]) == [[], alone[0], [], alone[1], []]
+    assert greedy([[], []]) == [[], []]
+    assert greedy([]) == []
     assert search(model, tokens_of([[4]]).__class__.of(torch.zeros(0, 1).long(), torch.zeros(0).long())) == []
 
 

@@ -130,11 +130,11 @@ def test_pictures_in_batches_are_all_at_once():
     model, source = captioner(), pictures(7)
     wanted = [found.outputs[0].tokens for found in search(model, source, Options(longest=5))]
     for given in (source.pixels, source.pixels.numpy(), iter(source.pixels.numpy()), list(source.pixels)):
-        found = search_pictures(model, given, Options(longest=5), rows=3)
+        found = list(search_pictures(model, given, Options(longest=5), rows=3))
         assert [each.outputs[0].tokens for each in found] == wanted
-    assert search_pictures(model, []) == []
+    assert list(search_pictures(model, [])) == []
     with pytest.raises(ArgumentError, match="rows: 0"):
-        search_pictures(model, source.pixels, rows=0)
+        list(search_pictures(model, source.pixels, rows=0))
 
 
 def test_an_ensemble_of_captioners_is_the_mean_of_their_probabilities():

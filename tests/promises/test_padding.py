@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from regard.data import PAD, Batch, collate
-from regard.decoding import batches, tokens_of
+from regard.decoding import GREEDY, batches, tokens_of
 from regard.decoding.sentence_search import greedy
 from regard.models import Model, Tokens, build, read_model_config
 from regard.training import Prediction, inputs
@@ -129,5 +129,6 @@ def test_alone_is_in_any_batch(kind, options):
     order = torch.randperm(5)
     padded = Tokens.of(torch.cat([wide.ids, torch.full((5, 5), PAD)], 1)[order], wide.lengths[order])
     assert greedy(model, padded, 6) == [alone[i] for i in order]
-    found = batches.greedy_in_batches(model, sources[:3], "cpu", 8)  # in two or three batches, up to the limit of each
-    assert [answer[:6] for answer in found] == alone[:3]
+    # In two or three batches, up to the limit of each.
+    found = batches.search_in_batches(model, sources[:3], GREEDY, budget=8)
+    assert [answer.outputs[0].tokens[:6] for answer in found] == alone[:3]

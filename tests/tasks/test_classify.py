@@ -14,7 +14,7 @@ from regard.errors import TrainingError
 from regard.models import Documents, Pictures, Tokens, build, read_model_config
 from regard.tasks.classify import Classification, Classify, LabelBatch, balanced_weights
 from regard.tasks.settings import read_settings
-from regard.tasks.task import make_task, prepare_data
+from regard.tasks.task import prepare_data
 
 END = 2
 ROWS = [[5, 6, END, 7, END], [8, END], [9, 9, 9, END, 4, END, 4, 5, END], [5, END]]
@@ -80,7 +80,7 @@ def test_the_loss_of_halves_is_the_loss():
 def test_documents(tmp_path, kind, expected):
     settings = read_settings(document_table(tmp_path, kind))
     prepared = prepare_data(settings)
-    task = make_task(settings, prepared, 512)
+    task = settings.row.load()(settings, prepared, 512)
     assert type(task) is Classify
     seen = []
     for position, plan in first(task.stream(Position()), 8):
@@ -99,7 +99,7 @@ def test_validation_is_over_everything(tmp_path):
     table["data"]["held_out"] = 0.4
     settings = read_settings(table)
     prepared = prepare_data(settings)
-    task = make_task(settings, prepared, 200)
+    task = settings.row.load()(settings, prepared, 200)
     task.objective.eval()
     found = task.validate()
     right, nll = [], 0.0
@@ -124,7 +124,7 @@ def test_nothing_held_out_and_one_that_cannot_be_halved(tmp_path):
     table = document_table(tmp_path)
     table["data"]["held_out"] = 0.0
     settings = read_settings(table)
-    task = make_task(settings, prepare_data(settings), 512)
+    task = settings.row.load()(settings, prepare_data(settings), 512)
     assert (task.validate(), task.samples()) == ({}, [])
     position, plan = next(task.stream(Position()))
     with pytest.raises(TrainingError, match="out of memory with one document: lower data.document_tokens or"):
@@ -133,7 +133,7 @@ def test_nothing_held_out_and_one_that_cannot_be_halved(tmp_path):
 
 def test_pictures(tmp_path):
     settings = read_settings(question_table(tmp_path))
-    task = make_task(settings, prepare_data(settings), 4096)
+    task = settings.row.load()(settings, prepare_data(settings), 4096)
     position, plan = max(itertools.islice(task.stream(Position()), 3), key=lambda each: len(each[1]))  # not the rest
     batch = task.batch(plan, position)
     assert isinstance(batch.source, Pictures)
@@ -153,7 +153,7 @@ def test_balanced_weights(tmp_path):
     settings = read_settings(table)
     prepared = document_texts.prepare_documents(settings.data, settings.tokenizer)
     assert balanced_weights(prepared.train, 3) == [9 / (3 * 6), 9 / (3 * 2), 9 / (3 * 1)]
-    task = make_task(settings, prepared, 512)
+    task = settings.row.load()(settings, prepared, 512)
     assert task.objective.weights.tolist() == pytest.approx([0.5, 1.5, 3.0])
     batch = task.load(prepared.train, range(9), train=True)
     with torch.no_grad():
@@ -168,7 +168,7 @@ def test_pieces_are_cut_anew(tmp_path):
     table["tokenizer"] = {"kind": "bpe", "size": 400, "dropout": 0.3}
     settings = read_settings(table)
     prepared = prepare_data(settings)
-    task = make_task(settings, prepared, 4096)
+    task = settings.row.load()(settings, prepared, 4096)
     plan = list(range(5))
     rows = [task.load(prepared.train, plan, train=True, epoch=epoch).source for epoch in (0, 0, 1)]
     plain = task.load(prepared.train, plan, train=False).source

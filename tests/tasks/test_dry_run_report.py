@@ -38,15 +38,15 @@ def planned(folder, **changes):
 def test_the_largest_batches_come_first(tmp_path):
     task = planned(tmp_path, training__batch_tokens=48).task
     epoch = [plan for _, plan in itertools.takewhile(lambda each: each[0].epoch == 0, task.stream(Position()))]
-    sizes = put_largest_first(task)
+    mean, sizes = put_largest_first(task)
     first = [plan for _, plan in itertools.islice(task.stream(Position()), LARGEST + 5)]
     largest = sorted((batch_size(task, plan) for plan in epoch), reverse=True)
     assert [batch_size(task, plan) for plan in first[: LARGEST - 1]] == largest[: LARGEST - 1]
     longest = max(int(task.prepared.train.lengths[plan].max()) for plan in epoch)
     assert int(task.prepared.train.lengths[first[LARGEST - 1]].max()) == longest
     assert all((one == other).all() for one, other in zip(first[LARGEST:], epoch[:5], strict=True))
-    assert sizes.mean == pytest.approx(sum(largest) / len(largest))
-    assert sizes.batches[:LARGEST] == [batch_size(task, plan) for plan in first[:LARGEST]]
+    assert mean == pytest.approx(sum(largest) / len(largest))
+    assert sizes[:LARGEST] == [batch_size(task, plan) for plan in first[:LARGEST]]
 
 
 def test_a_step_behind_a_validation_is_not_timed(monkeypatch):

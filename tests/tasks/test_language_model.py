@@ -11,14 +11,14 @@ from regard.errors import ArgumentError
 from regard.tasks.language_model import LanguageModel
 from regard.tasks.run_start import start
 from regard.tasks.settings import read_settings
-from regard.tasks.task import make_task, prepare_data
+from regard.tasks.task import prepare_data
 
 ENCODER = {"kind": "encoder", "size": 16, "heads": 2, "layers": 1, "hidden": 16}
 
 
 def test_it_is_measured_by_its_loss(tmp_path):
     settings = read_settings(table(tmp_path, task="language-model", model=ENCODER))
-    task = make_task(settings, prepare_data(settings), 64)
+    task = settings.row.load()(settings, prepare_data(settings), 64)
     assert type(task) is LanguageModel
     assert task.metric == "loss"
     task.objective.eval()

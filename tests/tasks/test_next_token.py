@@ -7,13 +7,12 @@ from tiny import first, table
 from regard.data import Position, prepare
 from regard.errors import TrainingError
 from regard.tasks.settings import read_settings
-from regard.tasks.task import make_task
 
 
 @pytest.fixture
 def task(tmp_path):
     settings = read_settings(table(tmp_path))
-    return make_task(settings, prepare(settings.data, settings.tokenizer), 64)
+    return settings.row.load()(settings, prepare(settings.data, settings.tokenizer), 64)
 
 
 def test_counts_are_the_tokens_that_are_predicted(task):
@@ -50,7 +49,7 @@ def test_the_seed_makes_the_weights(tmp_path):
     def weight(seed):
         settings = read_settings(table(tmp_path, training__seed=seed))
         torch.rand(seed)
-        made = make_task(settings, prepare(settings.data, settings.tokenizer), 64)
+        made = settings.row.load()(settings, prepare(settings.data, settings.tokenizer), 64)
         return next(made.model.parameters())
 
     assert torch.equal(weight(1), weight(1))

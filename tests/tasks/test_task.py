@@ -89,9 +89,9 @@ class Double:
 
 
 def test_one_example_cannot_be_halved():
-    assert halve(Double(), lambda: "") == [1, 2]
+    assert halve(Double(), "") == [1, 2]
     with pytest.raises(TrainingError, match="^set the size lower$"):
-        halve(Single(), lambda: "set the size lower")
+        halve(Single(), "set the size lower")
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,6 @@ from regard.errors import ConfigError
 from regard.models import build, read_model_config
 from regard.tasks.run_start import start
 from regard.tasks.settings import read_settings
-from regard.tasks.task import make_task
 from regard.tasks.translate import Guided, guided_at, missed
 from regard.training import Checkpoints, Prediction, TrainingSettings, inputs, metrics, read_checkpoint
 
@@ -35,7 +34,7 @@ LINKED = [(0, 0, [1]), (0, 2, [0, 1]), (1, 0, [2]), (2, 1, [0, 2, 4])]
 @pytest.fixture
 def task(tmp_path):
     settings = read_settings(table(tmp_path))
-    return make_task(settings, prepare(settings.data, settings.tokenizer), 64)
+    return settings.row.load()(settings, prepare(settings.data, settings.tokenizer), 64)
 
 
 def test_the_validation_loss_is_the_mean_over_all_tokens(task):

@@ -5,7 +5,7 @@ import re
 
 from rich.console import Console
 
-from regard.training.live import LiveProgress
+from regard.training.display import LiveProgress
 from regard.training.progress import SafeStream
 from regard.training.sample import Sample
 

@@ -24,7 +24,7 @@ from regard.tasks import base_table, read_settings, start, summarise
 from regard.tasks.run_start import plan_run
 from regard.training.adapters import (
     Adapter,
-    adapted_weights,
+    adapters_of,
     add_adapters,
     describe_adapters,
     fold_adapters,
@@ -208,7 +208,7 @@ def test_a_frozen_part_gets_none_and_the_rest_is_counted():
     assert all(name.startswith("decoder.") and name.endswith((".up", ".down")) for name in trained)
     assert count == 2 * (2 * (8 + 24) + 2 * (8 + 8) + 2 * (8 + 12)) * 2
     assert describe_adapters(model) == [("adapter", f"{count:,} weights of rank 2 ({100 * count / whole:.2g} %)")]
-    assert len(adapted_weights(model)) == 12
+    assert len(adapters_of(model)) == 12
     assert trained_weights(model).keys() == set(trained)
     assert same_tensors(plain_weights(model), weights_of(build()))
 

@@ -136,7 +136,7 @@ def test_a_step_that_is_not_finite_is_left_out_and_counted(tmp_path, value):
     assert same_tensors(weights(task), before)
     assert same_tensors(kept_by(trainer), state)  # Adam's moments and its count of steps too
     assert int(trainer.updater.skipped) == 1
-    trainer.read_sums()
+    trainer.updater.read_sums(trainer.now)
     assert trainer.now.skipped == 1
     stepped(training(), clean, tmp_path / "b", 2)
     assert same_tensors(weights(clean), before)

@@ -149,7 +149,7 @@ def stepped(task, count, folder, **settings):
     with trainer.shares() as shares:
         for _ in range(count):
             trainer.update(shares)
-    trainer.read_sums()
+    trainer.updater.read_sums(trainer.now)
     return trainer
 
 

@@ -191,7 +191,7 @@ def updated(task, count, folder, replays):
     with trainer.shares() as shares:
         for _ in range(count):
             trainer.update(shares)
-    trainer.read_sums()
+    trainer.updater.read_sums(trainer.now)
     return trainer
 
 
@@ -298,8 +298,8 @@ def test_the_sums_that_a_replay_adds_to_are_read(tmp_path):
     for expected in (before + 3.0, before + 6.0):
         with trainer.shares() as shares:
             trainer.update(shares)
-        trainer.read_sums()
-        trainer.read_sums()  # once more, which adds nothing
+        trainer.updater.read_sums(trainer.now)
+        trainer.updater.read_sums(trainer.now)  # once more, which adds nothing
         assert trainer.now.sums["loss"] == expected
 
 

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from regard.errors import CheckpointError
-from regard.training.weights import MovingAverage, load_weights, mean_weights, weights_of
+from regard.training.weights import MovingAverage, load_weights, mean_weights, swap_values, weights_of
 
 
 def test_shared_weights_stand_there_once():
@@ -64,11 +64,11 @@ def test_inside_the_weights_are_the_averages_and_outside_their_own():
     weight = nn.Parameter(torch.ones(2))
     average = MovingAverage([weight], 0.9)
     weight.data.fill_(5)
-    with average.swap_in([weight]):
+    with swap_values([weight], average.values):
         assert weight.tolist() == [1, 1]
     assert weight.tolist() == [5, 5]
 
-    with pytest.raises(ZeroDivisionError), average.swap_in([weight]):
+    with pytest.raises(ZeroDivisionError), swap_values([weight], average.values):
         raise ZeroDivisionError
     assert weight.tolist() == [5, 5]
     assert average.values[0].tolist() == [1, 1]

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from regard.data import PAD, Batch, collate
 from regard.decoding.ensemble import Ensemble
-from regard.decoding.options import GREEDY, Options
+from regard.decoding.options import Options
 from regard.decoding.outputs import Output, SearchResult
 from regard.decoding.replay import FEW, Replay, serves
 from regard.decoding.scoring import check_finite
@@ -78,11 +78,7 @@ def search_in_batches(
 
 
 def can_replay(
-    model: Model,
-    sources: Sequence[Sequence[int]],
-    options: Options,
-    device: torch.device,
-    trace: bool,
+    model: Model, sources: Sequence[Sequence[int]], options: Options, device: torch.device, trace: bool
 ) -> bool:
     """Return whether this search can be replayed as a graph."""
     return (
@@ -95,17 +91,13 @@ def can_replay(
     )
 
 
-def greedy_in_batches(
-    model: Model,
-    sources: Sequence[Sequence[int]],
-    device: torch.device | str,
-    budget: int | None = None,
-    first: Sequence[int] = (),
-) -> list[list[int]]:
-    """Search greedily for many sentences; all outputs begin with `first`."""
-    prefixes = [first] * len(sources) if first else None
-    results = search_in_batches(model, sources, GREEDY, prefixes=prefixes, device=device, budget=budget)
-    return [each.outputs[0].tokens for each in results]
+def batches_of_like_size(sizes: Sequence[int], budget: int) -> Iterator[list[int]]:
+    """Yield the indices of things of like size, the largest first: as many as fit the budget, and one at least."""
+    order = sorted(range(len(sizes)), key=lambda i: -sizes[i])
+    while order:
+        count = max(1, budget // sizes[order[0]])
+        chunk, order = order[:count], order[count:]
+        yield chunk
 
 
 def label_in_batches(
@@ -119,19 +111,11 @@ def label_in_batches(
 
     `reads` is what the model's kind reads: documents, sentence by sentence, or text, whole.
     """
-    scores: list[Tensor] = []
-    order = sorted(range(len(rows)), key=lambda i: -len(rows[i]))
-    start = 0
-    while start < len(order):
-        count = max(1, budget // (len(rows[order[start]]) + 1))
-        batch = source_of([rows[i] for i in order[start : start + count]], reads).to(device)
-        scores.append(label_log_probs(model, batch).cpu())
-        start += count
-    if not scores:
-        return torch.zeros(0, model.readout.out_features)
-    back = torch.empty(len(order), dtype=torch.long)
-    back[torch.tensor(order)] = torch.arange(len(order))
-    return torch.cat(scores)[back]
+    scores = dict[int, Tensor]()
+    for chunk in batches_of_like_size([len(row) + 1 for row in rows], budget):
+        batch = source_of([rows[i] for i in chunk], reads).to(device)
+        scores |= zip(chunk, label_log_probs(model, batch).cpu(), strict=True)
+    return torch.stack([scores[i] for i in range(len(rows))]) if rows else torch.zeros(0, model.readout.out_features)
 
 
 def label_pictures(
@@ -160,20 +144,11 @@ def search_pictures(
     *,
     device: torch.device | str = "cpu",
     rows: int = PICTURES,
-) -> list[SearchResult]:
-    """Search for each of some pictures of one size, [b 3 h w] or one [3 h w] after the other."""
-    return list(search_pictures_lazily(model, pixels, options, device=device, rows=rows))
-
-
-def search_pictures_lazily(
-    model: Model,
-    pixels: Pixels | Iterable[np.ndarray | Tensor],
-    options: Options = Options(),  # noqa: B008
-    *,
-    device: torch.device | str = "cpu",
-    rows: int = PICTURES,
 ) -> Iterator[SearchResult]:
-    """Search pictures as the results are asked for: no more than `rows` pictures are held at a time."""
+    """Search for each of some pictures of one size, [b 3 h w] or one [3 h w] after the other, as results are asked for.
+
+    No more than `rows` pictures are held at a time.
+    """
     if rows < 1:
         raise ArgumentError(f"rows: {rows} given, expected at least 1")
     each, hypotheses = iter(pixels), options.nbest if options.sample else options.beam
@@ -203,15 +178,12 @@ def score_pairs(
     if len(sources) != len(targets):
         raise ArgumentError(f"targets: {len(targets)} given, expected one for each of {len(sources)} sources")
     sizes = [max(len(source), len(target)) + 1 for source, target in zip(sources, targets, strict=True)]
-    order = sorted(range(len(sources)), key=lambda i: -sizes[i])
-    if model.limit is not None and order and max(map(len, targets)) >= model.limit:
+    if model.limit is not None and targets and max(map(len, targets)) >= model.limit:
         raise ArgumentError(
             f"target: {max(map(len, targets))} tokens given, expected fewer than {model.limit}, the model's length"
         )
     answers: list[Scored] = [Scored(0.0, [])] * len(sources)
-    while order:
-        count = max(1, budget // sizes[order[0]])
-        chunk, order = order[:count], order[count:]
+    for chunk in batches_of_like_size(sizes, budget):
         batch = collate([(sources[i], targets[i]) for i in chunk]).to(device)
         for i, row in zip(chunk, log_probs(model, batch).cpu(), strict=True):
             tokens = row[: len(targets[i]) + 1].double()

@@ -17,7 +17,7 @@ import numpy as np
 from regard.data import Side, TableTexts
 from regard.errors import ArgumentError, DataError
 from regard.evaluation.metric import METRICS, Measurement, Score, finite, measure
-from regard.evaluation.significance import SEED, interval, resample
+from regard.evaluation.significance import interval, resample
 from regard.evaluation.text import normalise_text, perplexity
 from regard.io import Say, display_name, ignore, read_chunks, unequal_lines
 
@@ -189,19 +189,16 @@ def evaluate(
     measurements = {
         key: measure(key, outputs or [], items.references, lowercase=lowercase, tokenize=tokenize) for key in of_text
     }
-    scores = {}
-    for key in keys:
-        if key in METRICS:
-            scores[key] = measurements[key].score()
-        elif key == "perplexity":
-            scores[key] = perplexity(tokens, tokenizer)
-    if "lengths" in keys and items.sources is None:
-        raise ArgumentError("lengths: no sources given, expected them to measure their lengths")
-    lengths = (
-        score_by_length(measurements[by_length], items.sources)
-        if "lengths" in keys and items.sources is not None
-        else None
-    )
+    scores = {
+        key: perplexity(tokens, tokenizer) if key == "perplexity" else measurements[key].score()
+        for key in keys
+        if key in METRICS or key == "perplexity"
+    }
+    lengths = None
+    if "lengths" in keys:
+        if items.sources is None:
+            raise ArgumentError("lengths: no sources given, expected them to measure their lengths")
+        lengths = score_by_length(measurements[by_length], items.sources)
     return Evaluation(scores, lengths, len(items), len(items.line_items), items.empty)
 
 
@@ -219,7 +216,6 @@ def score_by_length(
     *,
     width: int | None = None,
     resamples: int = 1000,
-    seed: int = SEED,
 ) -> Lengths:
     """A score for each range of source lengths that has sentences; `width` is chosen by the lengths if not given.
 
@@ -237,7 +233,7 @@ def score_by_length(
     buckets = []
     for number in np.unique(which).tolist():
         members = np.flatnonzero(which == number)
-        spread = interval(resample([measurement], resamples, seed, members)[0]) if len(members) >= FEW else None
+        spread = interval(resample([measurement], resamples, among=members)[0]) if len(members) >= FEW else None
         first = 0 if number < 0 else max(1, number * width)
         last = 0 if number < 0 else None if number == top and longer else (number + 1) * width - 1
         buckets.append(Bucket(first, last, len(members), measurement.over(members), spread))

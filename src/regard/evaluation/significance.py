@@ -165,10 +165,8 @@ def find_contrasts(
         nearest = min(texts[i], key=lambda text: edit_distance(better, text))
         return Contrast(i + 1, sources[i], nearest, a[i], b[i], float(first[i]), float(second[i]))
 
-    order = np.argsort(gain, kind="stable").tolist()
-    worse = [contrast(i) for i in order[:count] if gain[i] < 0]
-    order = np.argsort(-gain, kind="stable").tolist()
-    return worse, [contrast(i) for i in order[:count] if gain[i] > 0]
+    worse, better = (np.argsort(sign * gain, kind="stable").tolist()[:count] for sign in (1, -1))
+    return [contrast(i) for i in worse if gain[i] < 0], [contrast(i) for i in better if gain[i] > 0]
 
 
 @dataclass(frozen=True)

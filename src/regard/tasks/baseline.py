@@ -11,7 +11,7 @@ import contextlib
 import itertools
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -234,8 +234,7 @@ def save_baselines(folder: Path, baselines: Baselines | None) -> None:
         if baselines is None:
             (folder / FILE).unlink(missing_ok=True)
             return
-        table = {"metric": baselines.metric, "examples": baselines.examples, "scores": baselines.scores}
-        disk.write_whole(folder / FILE, json.dumps(table, ensure_ascii=False, indent=1) + "\n")
+        disk.write_whole(folder / FILE, json.dumps(asdict(baselines), ensure_ascii=False, indent=1) + "\n")
 
 
 def read_baselines(folder: Path) -> Baselines | None:

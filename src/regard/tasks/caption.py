@@ -25,19 +25,8 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from regard import data
 from regard.config import parse
-from regard.data import (
-    Encoded,
-    Order,
-    PictureBatch,
-    Position,
-    Prepared,
-    Tokenizers,
-    caption_files,
-    picture_batches,
-    picture_corpus,
-    prepare_images,
-)
 from regard.decoding import GREEDY, Options, batches, search
 from regard.errors import DataError
 from regard.evaluation import caption_scores, finite, measure_bleu_n, measure_cider, measure_rouge, text_scores
@@ -45,6 +34,7 @@ from regard.models import Model, Pictures, Reinforcement, Tokens
 from regard.tasks import forcing
 from regard.tasks.defaults import PICTURES, caption_metric
 from regard.tasks.evaluation import EvaluationReport, Table, describe_search
+from regard.tasks.forcing import ForcedExample, Item
 from regard.tasks.next_token import NextToken
 from regard.tasks.settings import Settings
 from regard.tasks.task import TrainedRun, Translation, halve, spread_out, to_translation
@@ -60,7 +50,7 @@ class Captioning(nn.Module):
         super().__init__()
         self.model, self.smoothing = model, smoothing
 
-    def forward(self, batch: PictureBatch) -> Loss:
+    def forward(self, batch: data.PictureBatch) -> Loss:
         """Sum the loss over all words of all captions, and in training add attention's terms for each caption."""
         memory = self.model.encode(Pictures(batch.pixels)).rows(batch.picture)
         target = Tokens.of(batch.target[:, :-1], batch.target_lengths)
@@ -125,16 +115,9 @@ class Caption(NextToken):
     actions = ("caption",)
 
     @classmethod
-    def prepare(
-        cls,
-        settings: Settings,
-        *,
-        say: Any = lambda line: None,
-        tokenizers: Tokenizers | None = None,
-        labels: Sequence[str] = (),
-    ) -> Prepared:
+    def prepare(cls, settings: Settings, *, labels: Sequence[str] = (), **how: Any) -> data.Prepared:
         """Prepare pictures and all their captions."""
-        return prepare_images(settings.data, settings.tokenizer, settings.task, say=say, tokenizers=tokenizers)
+        return data.prepare_images(settings.data, settings.tokenizer, settings.task, **how)
 
     def make_objective(self) -> Captioning:
         """Make the objective, with soft or hard attention."""
@@ -144,33 +127,32 @@ class Caption(NextToken):
         """Choose the metric that suits the held-out captions."""
         return caption_metric(self.prepared.references) if self.settings.training.validate_rows else "loss"
 
-    def make_order(self, budget: int) -> Order:
+    def make_order(self, budget: int) -> data.Order:
         """Order pictures whatever their captions: grouped by length, a batch's norms would reveal how long they are."""
         alike = np.ones((len(self.prepared.train), 2), np.int32)
         rows = self.settings.training.batch_rows or PICTURES
-        return Order(alike, max(budget, 2 * rows), seed=self.settings.training.seed, rows=rows)
+        return data.Order(alike, max(budget, 2 * rows), seed=self.settings.training.seed, rows=rows)
 
-    def batch(self, plan: Any, position: Position) -> PictureBatch:
+    def batch(self, plan: Any, position: data.Position) -> data.PictureBatch:
         """Load the pictures' pixels, cropped and mirrored anew every epoch, and all their captions."""
         return self.load(self.prepared.train, plan, train=True, epoch=position.epoch)
 
-    def load(self, encoded: Encoded, plan: Any, *, train: bool, epoch: int = 0) -> PictureBatch:
+    def load(self, encoded: data.Encoded, plan: Any, *, train: bool, epoch: int = 0) -> data.PictureBatch:
         """Load a batch of some of the pictures."""
         settings = self.settings
-        return picture_batches.load_pictures(
+        return data.picture_batches.load_pictures(
             self.prepared, encoded, plan, train=train, data=settings.data, seed=settings.training.seed, epoch=epoch
         )
 
-    def halves(self, batch: Any) -> Sequence[PictureBatch]:
+    def halves(self, batch: Any) -> Sequence[data.PictureBatch]:
         """Split the batch into halves of its pictures."""
-        side = self.settings.data.image_size
-        lower = "lower data.image_size or the model's size"
-        return halve(batch, lambda: f"out of memory with one picture of {side} pixels: {lower}")
+        side, lower = self.settings.data.image_size, "lower data.image_size or the model's size"
+        return halve(batch, f"out of memory with one picture of {side} pixels: {lower}")
 
-    def valid_batches(self) -> Iterator[PictureBatch]:
+    def valid_batches(self) -> Iterator[data.PictureBatch]:
         """Yield the validation pictures, uncropped."""
         valid = self.prepared.valid
-        plans = Order(valid.lengths, self.order.budget, rows=self.order.rows).epoch(0)
+        plans = data.Order(valid.lengths, self.order.budget, rows=self.order.rows).epoch(0)
         return (self.load(valid, plan, train=False) for plan in plans)
 
     def write(self, rows: int) -> tuple[list[validation_samples.Sample], dict[str, float]]:
@@ -203,10 +185,10 @@ class Caption(NextToken):
 
     def fingerprint(self) -> dict[str, Any]:
         """The model's options, the tokenizer, the data and how pictures are cut."""
-        data = self.settings.data
-        return {**super().fingerprint(), "image_size": data.image_size, "crop": data.crop, "flip": data.flip}
+        cut = {name: getattr(self.settings.data, name) for name in ("image_size", "crop", "flip")}
+        return {**super().fingerprint(), **cut}
 
-    def example(self) -> tuple[forcing.Item, str | None] | None:
+    def example(self) -> tuple[Item, str | None] | None:
         """Return the picture in the middle of the validation set."""
         valid = self.prepared.valid
         if not len(valid):
@@ -214,9 +196,7 @@ class Caption(NextToken):
         return self.load(valid, np.array([len(valid) // 2]), train=False).pixels[0], None
 
     @classmethod
-    def force(
-        cls, run: TrainedRun, item: forcing.Item, target: str | None, options: Options, tree: bool
-    ) -> forcing.ForcedExample:
+    def force(cls, run: TrainedRun, item: Item, target: str | None, options: Options, tree: bool) -> ForcedExample:
         """Return a picture and its caption for a teacher-forced pass."""
         pixels, tokenizer = forcing.read_pixels(run.settings.data, item), run.tokenizers.target
         source = Pictures(pixels[None].to(run.device))
@@ -227,7 +207,7 @@ class Caption(NextToken):
             output, beam_tree = result.outputs[0].tokens, forcing.search_tree(result, tokenizer, options)
         sides = forcing.output_sides(tokenizer, output, target)
         text = tokenizer.decode(output)
-        return forcing.ForcedExample(
+        return ForcedExample(
             source, sides, forcing.name_item(item), text, tuple(output), picture=pixels, tree=beam_tree
         )
 
@@ -248,8 +228,10 @@ class Caption(NextToken):
         """
         parse(Options, options)
         notes: list[str] = []
-        read = caption_files.read_captions(captions, notes.append)
-        pictures, unread = picture_corpus.read_test_pictures(run.settings.data, images, choose_pictures(read, names))
+        read = data.caption_files.read_captions(captions, notes.append)
+        pictures, unread = data.picture_corpus.read_test_pictures(
+            run.settings.data, images, choose_pictures(read, names)
+        )
         notes += unread
         if not pictures:
             why = "; ".join(notes[:3])
@@ -258,40 +240,30 @@ class Caption(NextToken):
         outputs = {name: best[0].text for name, best in zip(pictures, results, strict=True)}
         texts, references = list(outputs.values()), [read.captions[picture] for picture in outputs]
         measured = [measure_bleu_n(texts, references, n) for n in (1, 2, 3, 4)]
-        measured += [measure_cider(texts, references), measure_rouge(texts, references)]
-        measured = [*measured, text_scores.measure_exact(texts, references)]
+        measured += [way(texts, references) for way in (measure_cider, measure_rouge, text_scores.measure_exact)]
         first = {"bleu": 3, "cider": 4, "rouge": 5, "exact": 6}.get(run.settings.training.metric or "")
         if first is not None:  # the one by which the best checkpoint was chosen
             measured.insert(0, measured.pop(first))
         scores = [each.score() for each in measured]
-        return EvaluationReport(
-            f"{run.folder}{describe_search(options)}: {len(outputs):,} pictures",
-            [Table.of_scores(scores)],
-            {
-                "system": str(run.folder),
-                "search": options,
-                "pictures": len(outputs),
-                "scores": {
-                    score.name: {"value": finite(score.value), "signature": score.signature, "shown": str(score)}
-                    for score in scores
-                },
-            },
-            outputs,
-            notes,
-        )
+        heading = f"{run.folder}{describe_search(options)}: {len(outputs):,} pictures"
+        facts = {"system": str(run.folder), "search": options, "pictures": len(outputs)}
+        rows = {
+            each.name: {"value": finite(each.value), "signature": each.signature, "shown": str(each)} for each in scores
+        }
+        return EvaluationReport(heading, [Table.of_scores(scores)], {**facts, "scores": rows}, outputs, notes)
 
 
-def caption(run: TrainedRun, pictures: Iterable[forcing.Item], **options: Any) -> Iterator[list[Translation]]:
+def caption(run: TrainedRun, pictures: Iterable[Item], **options: Any) -> Iterator[list[Translation]]:
     """Yield the captions of each picture, best first, as they are asked for."""
-    pixels = picture_corpus.read_pictures(run.settings.data, pictures)
-    results = batches.search_pictures_lazily(run.model, pixels, parse(Options, options), device=run.device)
+    pixels = data.picture_corpus.read_pictures(run.settings.data, pictures)
+    results = batches.search_pictures(run.model, pixels, parse(Options, options), device=run.device)
     return ([to_translation(output, run.tokenizers.target) for output in each.outputs] for each in results)
 
 
-def choose_pictures(captions: caption_files.Captions, names: str | Path | None) -> list[str]:
+def choose_pictures(captions: data.caption_files.Captions, names: str | Path | None) -> list[str]:
     """Choose the pictures of a test set that have captions."""
     if names is not None:
-        listed = caption_files.read_list(names)
+        listed = data.caption_files.read_list(names)
         pictures = [picture for picture in captions.captions if picture in listed]
         if not pictures:
             raise DataError(f"{names}: none of its {len(listed):,} pictures has a caption")

@@ -18,7 +18,6 @@ from regard.data import (
     Order,
     Position,
     Prepared,
-    Tokenizers,
     batching,
     caption_files,
     document_texts,
@@ -35,6 +34,7 @@ from regard.tasks import forcing
 from regard.tasks.baseline import labels_of
 from regard.tasks.defaults import PICTURES, label_metric
 from regard.tasks.evaluation import EvaluationReport, Table
+from regard.tasks.forcing import ForcedExample, Item
 from regard.tasks.settings import Settings
 from regard.tasks.task import Classified, RunTask, TrainedRun, build_model, halve, spread_out
 from regard.training import Loss, validation_samples
@@ -137,24 +137,14 @@ class Classify(RunTask):
         self.predictions: list[str] = []  # of the last validation
 
     @classmethod
-    def prepare(
-        cls,
-        settings: Settings,
-        *,
-        say: Any = lambda line: None,
-        tokenizers: Tokenizers | None = None,
-        labels: Sequence[str] = (),
-    ) -> Prepared:
+    def prepare(cls, settings: Settings, *, labels: Sequence[str] = (), **how: Any) -> Prepared:
         """Prepare documents or pictures, and the label of each."""
         data, label_names = settings.data, tuple(labels) or None
         if data.reads == "pictures":
-            options: dict[str, Any] = {"say": say, "tokenizers": tokenizers, "labels": label_names, "labelled": True}
-            return prepare_images(data, settings.tokenizer, settings.task, **options)
+            return prepare_images(data, settings.tokenizer, settings.task, labels=label_names, labelled=True, **how)
         if data.reads == "documents":
-            return document_texts.prepare_documents(
-                data, settings.tokenizer, say=say, tokenizers=tokenizers, labels=label_names
-            )
-        return super().prepare(settings, say=say, tokenizers=tokenizers)  # of no data: it says so
+            return document_texts.prepare_documents(data, settings.tokenizer, labels=label_names, **how)
+        return super().prepare(settings, **how)  # of no data: it says so
 
     def stream(self, position: Position) -> Iterator[tuple[Position, Any]]:
         """Yield batches by a token budget, as indices of documents."""
@@ -187,7 +177,7 @@ class Classify(RunTask):
     def halves(self, batch: Any) -> Sequence[LabelBatch]:
         """Split the batch into halves of its documents or pictures."""
         what = "picture: lower data.image_size" if self.prepared.pictures else "document: lower data.document_tokens"
-        return halve(batch, lambda: f"out of memory with one {what} or the model's size")
+        return halve(batch, f"out of memory with one {what} or the model's size")
 
     def validate(self) -> dict[str, float]:
         """Measure the loss per document or picture, accuracy and macro-F1, over all held-out examples."""
@@ -208,14 +198,10 @@ class Classify(RunTask):
 
     def samples(self) -> list[validation_samples.Sample]:
         """Return three documents or pictures of the last validation, always the same three, of different lengths."""
-        rows = [
-            (text, label, prediction)
-            for (text, label), prediction in zip(self.prepared.valid_pairs, self.predictions, strict=False)
-        ]
-        by_length = sorted(range(len(rows)), key=lambda i: (len(rows[i][0]), i))
-        return [
-            validation_samples.Sample(beginning(rows[i][0]), *rows[i][1:], label=True) for i in spread_out(by_length)
-        ]
+        rows = list(zip(self.prepared.valid_pairs, self.predictions, strict=False))
+        by_length = sorted(range(len(rows)), key=lambda i: (len(rows[i][0][0]), i))
+        chosen = [(*rows[i][0], rows[i][1]) for i in spread_out(by_length)]
+        return [validation_samples.Sample(beginning(text), label, output, label=True) for text, label, output in chosen]
 
     def facts(self) -> list[tuple[str, str]]:
         """Model, data and labels."""
@@ -237,24 +223,17 @@ class Classify(RunTask):
 
     def fingerprint(self) -> dict[str, Any]:
         """The model's options, the labels, the tokenizer, the data and how it is read."""
-        settings, tokenizers = self.settings, self.prepared.tokenizers
-        data = settings.data
+        common, data = super().fingerprint(), self.settings.data
         return {
-            "task": settings.task,
-            "model": settings.table()["model"],
+            "task": common["task"],
+            "model": common["model"],
             "labels": list(self.prepared.labels),
-            "tokenizer": None if tokenizers is None else tokenizers.hash,
-            "data": self.prepared.hash,
-            "batch_tokens": self.order.budget,
-            "batch_rows": self.order.rows,
-            "class_weights": settings.training.class_weights,
-            "dropout": settings.tokenizer.dropout,
+            **common,
+            "class_weights": self.settings.training.class_weights,
             "pictures": [data.image_size, data.crop, data.flip] if self.prepared.pictures is not None else None,
-            "seed": settings.training.seed,
-            **self.plugins(),
         }
 
-    def example(self) -> tuple[forcing.Item, str | None] | None:
+    def example(self) -> tuple[Item, str | None] | None:
         """Return a short document of the validation set."""
         if self.settings.data.reads != "documents" or not self.prepared.valid_pairs:
             return None
@@ -262,9 +241,7 @@ class Classify(RunTask):
         return texts[len(texts) // 4], None
 
     @classmethod
-    def force(
-        cls, run: TrainedRun, item: forcing.Item, target: str | None, options: Options, tree: bool
-    ) -> forcing.ForcedExample:
+    def force(cls, run: TrainedRun, item: Item, target: str | None, options: Options, tree: bool) -> ForcedExample:
         """Return a document or a picture and its label for a teacher-forced pass."""
         if target is not None and target not in run.labels:
             raise ArgumentError(f"target: {target!r} given, expected a label of {run.folder}: {', '.join(run.labels)}")
@@ -283,7 +260,7 @@ class Classify(RunTask):
         labels = dict(zip(run.labels, likely, strict=True))
         label = target if target is not None else max(labels, key=lambda name: labels[name])
         title = document_texts.without_breaks(str(item)) if pixels is None else forcing.name_item(item)
-        return forcing.ForcedExample(source, sides, title, label, None, run.labels.index(label), labels, pixels)
+        return ForcedExample(source, sides, title, label, None, run.labels.index(label), labels, pixels)
 
     @classmethod
     def evaluate(  # type: ignore[override]
@@ -303,7 +280,7 @@ class Classify(RunTask):
 
 
 def classify(
-    run: TrainedRun, items: Iterable[forcing.Item], splitter: Callable[[str], Sequence[str]] | None = None
+    run: TrainedRun, items: Iterable[Item], splitter: Callable[[str], Sequence[str]] | None = None
 ) -> list[Classified | None]:
     """Classify each document or picture, as `Run.classify` describes."""
     if isinstance(items, str):

@@ -4,7 +4,8 @@ The files of training and validation are checked by `regard.data.check`; what a 
 `anyway`, what would be refused is reported, too.
 """
 
-from collections.abc import Iterable, Iterator
+import itertools
+from collections.abc import Iterator
 from pathlib import Path
 
 from regard.data import CorpusSettings, DataSettings, caption_files, data_report, pairs
@@ -47,9 +48,17 @@ def report_data(settings: Settings) -> Iterator[tuple[str, data_report.DataRepor
         paths = [] if data.builtin else [data.documents, data.valid_documents]
         for path in filter(None, paths):
             corpus = data.labelled(path)
-            yield path, data_report.check_documents(pairs(corpus, labelled=True), swap_columns(corpus))
+            text, label = corpus.target_column, corpus.source_column
+            swap = f"--set data.label_column={label} --set data.text_column={text}"
+            yield path, data_report.check_documents(pairs(corpus, labelled=True), swap)
     elif data.reads == "pictures":
-        yield from report_pictures(data)
+        if data.labels:
+            labels = caption_files.read_labels(data.encoded(data.labels))
+            rows = ((picture.strip(), label.strip()) for picture, label in labels.items())
+            yield data.labels, data_report.check_documents(rows, "put the picture first and its label behind it")
+        for path in filter(None, (data.captions, data.valid_captions)):
+            captions = itertools.chain.from_iterable(caption_files.read_captions(data.encoded(path)).captions.values())
+            yield path, data_report.check_texts(captions, "caption", "captions")
     else:
         for corpus in (*data.training, *data.validation):
             files = " and ".join(dict.fromkeys(corpus.files))
@@ -65,29 +74,6 @@ def side_names(corpus: CorpusSettings) -> list[tuple[str, str]]:
         return []
     short = Path(corpus.source).name, Path(corpus.target).name
     return [short if short[0] != short[1] else (corpus.source, corpus.target)]
-
-
-def report_pictures(data: DataSettings) -> Iterator[tuple[str, data_report.DataReport]]:
-    """Yield the report on the labels of pictures, or on their captions."""
-    if data.labels:
-        rows = (
-            (picture.strip(), label.strip())
-            for picture, label in caption_files.read_labels(data.encoded(data.labels)).items()
-        )
-        yield data.labels, data_report.check_documents(rows, "put the picture first and its label behind it")
-    for path in filter(None, (data.captions, data.valid_captions)):
-        yield path, data_report.check_texts(captions_of(data.encoded(path)), "caption", "captions")
-
-
-def captions_of(path: str) -> Iterable[str]:
-    """Return the captions of a file, in its order."""
-    return [caption for captions in caption_files.read_captions(path).captions.values() for caption in captions]
-
-
-def swap_columns(corpus: CorpusSettings) -> str:
-    """Return what to add to a command so that the columns of text and label take each other's place."""
-    text, label = corpus.target_column, corpus.source_column
-    return f"--set data.label_column={label} --set data.text_column={text}"
 
 
 def describe_few(settings: Settings, files: str, report: data_report.DataReport) -> list[str]:

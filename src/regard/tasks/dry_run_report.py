@@ -146,7 +146,7 @@ def measure(settings: Settings, base: Path | None, choose: bool, finish: Finish)
     with tempfile.TemporaryDirectory(prefix="regard-") as folder, open_group(settings.training) as group:
         planned = plan_run(settings, group, Progress(), base=base, choose=choose)
         task, watch = planned.task, Stopwatch(group.device)
-        sizes = put_largest_first(task)
+        mean, sizes = put_largest_first(task)
         write_seconds = time_writing(task)
         out = Path(folder) / "run"
         out.mkdir()
@@ -154,9 +154,9 @@ def measure(settings: Settings, base: Path | None, choose: bool, finish: Finish)
         validation = watch.now() - watch.last
         finish(out, started)
         timed, each = watch.timed(), started.settings.training.accumulate
-        own = [size for number in timed for size in sizes.batches[number * each : (number + 1) * each]]
+        own = [size for number in timed for size in sizes[number * each : (number + 1) * each]]
         # To the size of an average batch, as a few may be smaller or larger than most.
-        step = sum(timed.values()) / len(timed) * sizes.mean * len(own) / sum(own)
+        step = sum(timed.values()) / len(timed) * mean * len(own) / sum(own)
         validation -= sum(write_seconds[-1:]) * (1 - trained_share(task))
         memory = peak_memory()
         if group.device.type == "cuda":
@@ -210,30 +210,25 @@ class Stopwatch(Progress):
         return {number: seconds for number, seconds in timed.items() if number >= LARGEST} or timed
 
 
-@dataclass
-class Sizes:
-    """Sizes of batches in padded tokens: the mean over an epoch, and that of each batch taken, in order."""
+def put_largest_first(task: RunTask) -> tuple[float, list[float]]:
+    """Make the stream of a task begin with its largest batches.
 
-    mean: float
-    batches: list[float]
-
-
-def put_largest_first(task: RunTask) -> Sizes:
-    """Make the stream of a task begin with its largest batches, and return the sizes of batches."""
+    Return the mean size of batches over an epoch, in padded tokens, and a list that gets the size of each one taken.
+    """
     first = list(itertools.islice(task.stream(Position()), PLANS))
     epoch = [plan for position, plan in first if position.epoch == 0]
     largest = sorted(epoch, key=lambda plan: batch_size(task, plan), reverse=True)[: LARGEST - 1]
     largest.append(max(epoch, key=lambda plan: int(task.prepared.train.lengths[plan].max())))  # the longest
     largest = (largest * LARGEST)[:LARGEST]
-    sizes, original = Sizes(sum(batch_size(task, plan) for plan in epoch) / len(epoch), []), task.stream
+    mean, sizes, original = sum(batch_size(task, plan) for plan in epoch) / len(epoch), list[float](), task.stream
 
     def stream(position: Position) -> Iterator[tuple[Position, Any]]:
         for place, plan in itertools.chain(((Position(), plan) for plan in largest), original(position)):
-            sizes.batches.append(batch_size(task, plan))
+            sizes.append(batch_size(task, plan))
             yield place, plan
 
     task.stream = stream  # type: ignore[method-assign]
-    return sizes
+    return mean, sizes
 
 
 def batch_size(task: RunTask, plan: Any) -> float:

@@ -5,24 +5,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from regard import evaluation
 from regard.errors import ArgumentError
-from regard.evaluation import (
-    Evaluation,
-    Gold,
-    Items,
-    Lengths,
-    Reference,
-    Score,
-    alignment_scores,
-    choose_metrics,
-    evaluate,
-    finite,
-    measure_links,
-    metric_names,
-    read_items,
-    read_links,
-    text_scores,
-)
 from regard.io import Link, Say, formats, ignore, unequal_lines
 
 if TYPE_CHECKING:
@@ -43,7 +27,7 @@ class Table:
     blank_line: bool = False  # an empty line stands between title and table
 
     @classmethod
-    def of_scores(cls, scores: Iterable[Score]) -> "Table":
+    def of_scores(cls, scores: Iterable[evaluation.Score]) -> "Table":
         """Build a report of scores with their signatures."""
         return cls("", ("metric", "score", "signature"), [(each.name, str(each), each.signature) for each in scores])
 
@@ -57,7 +41,7 @@ class EvaluationReport:
     json: Mapping[str, Any]
     outputs: Mapping[str, str] = field(default_factory=dict)  # what the run said of each item
     notes: Sequence[str] = ()  # what was left out, and why
-    lengths: Lengths | None = None  # BLEU by source length
+    lengths: evaluation.Lengths | None = None  # BLEU by source length
 
 
 def describe_search(search: Mapping[str, Any] | None) -> str:
@@ -68,19 +52,22 @@ def describe_search(search: Mapping[str, Any] | None) -> str:
 def possible_metrics(metrics: str | None, *, outputs: bool, run: bool, source: bool) -> list[str]:
     """Return the keys of the named metrics, or of all possible ones."""
     if metrics is not None:
-        return choose_metrics(metrics, metric_names())
-    can = {key: source if key == "lengths" else run if key == "perplexity" else outputs for key in metric_names()}
+        return evaluation.choose_metrics(metrics, evaluation.metric_names())
+    can = {
+        key: source if key == "lengths" else run if key == "perplexity" else outputs
+        for key in evaluation.metric_names()
+    }
     return [key for key in can if can[key]]
 
 
 def drop_unfit_metrics(
-    keys: list[str], references: Sequence[Reference], tokenize: str = "auto", say: Say = ignore
+    keys: list[str], references: Sequence[evaluation.Reference], tokenize: str = "auto", say: Say = ignore
 ) -> list[str]:
     """Leave out, where nobody asked for them, TER that would take minutes and BLEU that would be 0 for anything."""
-    if "ter" in keys and text_scores.ter_takes_minutes(references):
+    if "ter" in keys and evaluation.text_scores.ter_takes_minutes(references):
         say("TER is skipped, because it takes minutes on text as long as this; ask for it with --metrics ter")
         keys = [key for key in keys if key != "ter"]
-    if "bleu" in keys and text_scores.bleu_says_nothing(references, tokenize):
+    if "bleu" in keys and evaluation.text_scores.bleu_says_nothing(references, tokenize):
         say(
             "BLEU is skipped, because it counts runs of four words and hardly any reference has four; "
             "ask for it with --metrics bleu"
@@ -104,7 +91,7 @@ def watch_nothing(things: Iterable[T], count: int, what: str) -> Iterable[T]:
 class TextTest:
     """A test set of texts, and how outputs are compared with its references."""
 
-    items: Items
+    items: evaluation.Items
     keys: list[str]  # of the metrics
     outputs: list[str] | None = None  # of a system whose outputs are known
     lowercase: bool = False
@@ -129,8 +116,8 @@ class TextTest:
     ) -> "TextTest":
         """Read a test set from text files. `run`: there is a model to use; `lengths`: also BLEU by source length."""
         keys = possible_metrics(metrics, outputs=bool(source or hypothesis), run=run, source=source is not None)
-        text_scores.check_tokenizer(tokenize)
-        items = read_items(source, reference, alternatives=alternatives, say=say)
+        evaluation.text_scores.check_tokenizer(tokenize)
+        items = evaluation.read_items(source, reference, alternatives=alternatives, say=say)
         notes: list[str] = []
         keys = drop_unfit_metrics(keys, items.references, tokenize, notes.append) if metrics is None else keys
         keys += ["lengths"] * (lengths and "lengths" not in keys)
@@ -167,10 +154,10 @@ class TextTest:
         kind = f"{run.settings.tokenizer.kind}[{run.tokenizers.target.size}]" if run is not None else ""
         options: dict[str, Any] = {"lowercase": self.lowercase, "tokenize": self.tokenize}
         keys = self.keys if run is None or self.ordered else lead_with(run.settings.training.metric, self.keys)
-        evaluation = evaluate(items, outputs, keys, **options, tokens=tokens, tokenizer=kind)
+        measured = evaluation.evaluate(items, outputs, keys, **options, tokens=tokens, tokenizer=kind)
         for note in self.notes:
             say(note)
-        return describe_evaluation(evaluation, system, search if self.outputs is None else None)
+        return describe_evaluation(measured, system, search if self.outputs is None else None)
 
 
 def evaluate_texts(
@@ -195,24 +182,21 @@ def evaluate_texts(
     return test.measure(run, name, batch_tokens=batch_tokens, keep=keep, say=say, watch=watch, **search)
 
 
-def describe_evaluation(evaluation: Evaluation, system: str, search: Mapping[str, Any] | None) -> EvaluationReport:
+def describe_evaluation(
+    measured: evaluation.Evaluation, system: str, search: Mapping[str, Any] | None
+) -> EvaluationReport:
     """Describe an evaluation of texts, for people and for programs."""
-    tables = [Table.of_scores(evaluation.scores.values())] if evaluation.scores else []
-    if evaluation.lengths is not None:
-        rows = [
-            (each.name, f"{each.sentences:,}", f"{each.value:.2f}", describe_interval(each.interval))
-            for each in evaluation.lengths.buckets
-        ]
-        columns = (evaluation.lengths.unit, "sentences", evaluation.lengths.metric, "95 % interval")
-        tables.append(Table(f"{evaluation.lengths.metric} by source length", columns, rows))
-    heading = f"{system}{describe_search(search)}: {evaluation.counted()}"
-    whole = {"system": system, "search": None if search is None else dict(search), **evaluation.table()}
-    return EvaluationReport(heading, tables, whole, lengths=evaluation.lengths)
-
-
-def describe_interval(interval: tuple[float, float] | None) -> str:
-    """Format an interval as people write it."""
-    return "–" if interval is None else f"{interval[0]:.2f} to {interval[1]:.2f}"
+    tables = [Table.of_scores(measured.scores.values())] if measured.scores else []
+    if measured.lengths is not None:
+        rows = []
+        for each in measured.lengths.buckets:
+            interval = "–" if each.interval is None else f"{each.interval[0]:.2f} to {each.interval[1]:.2f}"
+            rows.append((each.name, f"{each.sentences:,}", f"{each.value:.2f}", interval))
+        columns = (measured.lengths.unit, "sentences", measured.lengths.metric, "95 % interval")
+        tables.append(Table(f"{measured.lengths.metric} by source length", columns, rows))
+    heading = f"{system}{describe_search(search)}: {measured.counted()}"
+    whole = {"system": system, "search": None if search is None else dict(search), **measured.table()}
+    return EvaluationReport(heading, tables, whole, lengths=measured.lengths)
 
 
 def translate_sources(
@@ -259,7 +243,7 @@ def score_references(
 class AlignmentTest:
     """A test set of word alignments: gold links, and pairs of texts to align or the links of a system."""
 
-    gold: Sequence[Gold]
+    gold: Sequence[evaluation.Gold]
     pairs: Sequence[tuple[str, str]] = ()
     links: Sequence[Sequence[Link]] | None = None  # of a system whose links are known
     system: str = ""
@@ -276,17 +260,19 @@ class AlignmentTest:
         say: Say = ignore,
     ) -> "AlignmentTest":
         """Read files of gold links, whose words count from `first`, and either texts or the links of `hypothesis`."""
-        right = read_links(gold, first=first, say=say)
+        right = evaluation.read_links(gold, first=first, say=say)
         if hypothesis is not None:
-            links = [sorted(each.possible) for each in read_links(hypothesis, say=say)]
+            links = [sorted(each.possible) for each in evaluation.read_links(hypothesis, say=say)]
             if len(links) != len(right):
                 raise unequal_lines(str(hypothesis), len(links), str(gold), len(right))
             return cls(right, links=links, system=str(hypothesis))
         if source is None or reference is None:
             raise ArgumentError("source and reference: missing, expected the texts whose words are linked")
-        items = read_items(source, reference, say=say)
+        items = evaluation.read_items(source, reference, say=say)
         pairs = [(one, two) for one, (two,) in zip(items.sources or [], items.references, strict=True)]
-        for slip in alignment_scores.check_links(gold, right, [one for one, _ in pairs], [two for _, two in pairs]):
+        for slip in evaluation.alignment_scores.check_links(
+            gold, right, [one for one, _ in pairs], [two for _, two in pairs]
+        ):
             say(slip)
         return cls(right, pairs)
 
@@ -298,8 +284,8 @@ class AlignmentTest:
                 raise ArgumentError("run: missing, expected a run to align the texts")
             links = list(watch(run.links(self.pairs), len(self.pairs), f"aligning with {run.folder}"))
             system = f"{run.folder}, {run.alignment_settings}"
-        scores = {key: each.score() for key, each in measure_links(links, self.gold).items()}
-        table = {key: {**asdict(score), "value": finite(score.value)} for key, score in scores.items()}
+        scores = {key: each.score() for key, each in evaluation.measure_links(links, self.gold).items()}
+        table = {key: {**asdict(score), "value": evaluation.finite(score.value)} for key, score in scores.items()}
         count = len(self.gold)
         heading = f"{system}: {count:,} sentence{'s' * (count != 1)}"
         whole = {"system": system, "sentences": count, "scores": table}

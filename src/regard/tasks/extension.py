@@ -7,7 +7,7 @@ tables of pieces is served, one of your own, too.
 # v pieces before · w pieces after
 
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import torch
@@ -18,13 +18,12 @@ from regard.data import PAD, Reading, Tokenizers, builtin_files, vocabulary_exte
 from regard.errors import ArgumentError, ConfigError
 from regard.models import build
 from regard.tasks.settings import Settings, check_extension
-from regard.tasks.sizes import Counting
+from regard.tasks.sizes import without_memory
 from regard.tasks.task import vocabulary_sizes
 from regard.training import Prediction, weight_files
 
 SHOWN = 10  # new pieces that are named
 STEP = 8  # pieces by which a vocabulary is made larger to see which weights grow with it
-MANY = 2**62  # calls of torch that building a model may take
 NEVER = -1e4  # the output bias of a piece that is never written, as finite as half precision needs
 Shapes = Mapping[str, tuple[int, ...]]
 
@@ -69,16 +68,6 @@ def training_texts(settings: Settings) -> tuple[list[str], list[str]]:
             training, validation = builtin_files.write_builtin(Path(folder) / "drawn", data)
         survey = reading.survey(training, hold_out=not validation and bool(data.held_out), tokenizer=True)
         return survey.training_texts()
-
-
-def extend_weights(
-    settings: Settings,
-    extension: vocabulary_extension.Extension,
-    labels: tuple[str, ...],
-    weights: Mapping[str, Tensor],
-) -> dict[str, Tensor]:
-    """Return the weights of a run with a row for every new piece."""
-    return extend_rows(weights, find_tables(settings, extension, labels))
 
 
 @torch.no_grad()
@@ -135,15 +124,6 @@ def shapes_of(settings: Settings, source: int, target: int) -> Shapes:
         return Prediction(build(settings.kind, settings.model, source, target))
 
     return {name: tuple(tensor.shape) for name, tensor in weight_files.weights_of(without_memory(make)).items()}
-
-
-def without_memory(make: Callable[[], Prediction]) -> Prediction:
-    """Build a model without memory for its numbers, where it can be built so."""
-    try:
-        with torch.device("meta"), Counting(MANY):
-            return make()
-    except NotImplementedError:  # a backbone made elsewhere may need numbers while it is built
-        return make()
 
 
 def compare(small: Shapes, large: Shapes, kind: str) -> list[str]:

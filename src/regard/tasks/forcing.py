@@ -210,36 +210,19 @@ def output_sides(tokenizer: Tokenizer, output: list[int], text: str | None) -> d
 
 
 def search_tree(result: SearchResult, tokenizer: Tokenizer, options: Options) -> Tree | None:
-    """Build the tree of a search that recorded its steps."""
+    """Build the tree of a search that recorded its steps, in pieces; those that lead to its output are marked."""
     if result.steps is None:
         return None
-    rows = options.nbest if options.sample else options.beam
-    return tree_of(result.steps, result.outputs[0].tokens, tokenizer, rows)
-
-
-def tree_of(
-    steps: Sequence[Sequence[outputs.Candidate]], output: Sequence[int], tokenizer: Tokenizer, beam: int
-) -> Tree:
-    """Build a tree from a search's recorded steps, in pieces; those that lead to `output` are marked."""
-    way, totals, tree_steps = find_path(steps, output), {0: 0.0}, []
-    for number, step in enumerate(steps):
+    way, totals, tree_steps = find_path(result.steps, result.outputs[0].tokens), {0: 0.0}, []
+    for number, step in enumerate(result.steps):
         pieces = tokenizer.pieces([each.token for each in step])
-        tree_steps.append(
-            tuple(
-                Candidate(
-                    each.parent,
-                    piece,
-                    each.log_prob - totals[each.parent],
-                    each.log_prob,
-                    each.fate,
-                    each.row,
-                    way.get(number) == place,
-                )
-                for place, (each, piece) in enumerate(zip(step, pieces, strict=True))
-            )
-        )
+        candidates = []
+        for place, (each, piece) in enumerate(zip(step, pieces, strict=True)):
+            own, best = each.log_prob - totals[each.parent], way.get(number) == place
+            candidates.append(Candidate(each.parent, piece, own, each.log_prob, each.fate, each.row, best))
+        tree_steps.append(tuple(candidates))
         totals = {each.row: each.log_prob for each in step if each.row is not None}
-    return Tree(beam, tuple(tree_steps))
+    return Tree(options.nbest if options.sample else options.beam, tuple(tree_steps))
 
 
 def find_path(steps: Sequence[Sequence[outputs.Candidate]], output: Sequence[int]) -> dict[int, int]:

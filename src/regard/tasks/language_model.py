@@ -10,6 +10,7 @@ from regard.data import UNKNOWN
 from regard.decoding import Options, batches, tokens_of
 from regard.errors import ArgumentError
 from regard.tasks import forcing
+from regard.tasks.forcing import ForcedExample, Item
 from regard.tasks.next_token import TextPairs
 from regard.tasks.task import TrainedRun, Translation, to_translation
 
@@ -27,9 +28,7 @@ class LanguageModel(TextPairs):
         return figures | {"perplexity": float(np.exp(min(figures["loss"], 700.0)))} if figures else figures
 
     @classmethod
-    def force(
-        cls, run: TrainedRun, item: forcing.Item, target: str | None, options: Options, tree: bool
-    ) -> forcing.ForcedExample:
+    def force(cls, run: TrainedRun, item: Item, target: str | None, options: Options, tree: bool) -> ForcedExample:
         """Return a given text for a teacher-forced pass: the model writes nothing itself here."""
         if target is not None:
             raise ArgumentError("target: given to a language model, expected only a text")
@@ -37,9 +36,7 @@ class LanguageModel(TextPairs):
         output = forcing.encode_text(tokenizer, text, "text", run.model.limit)
         sides = forcing.output_sides(tokenizer, output, text)
         # A source is not looked at.
-        return forcing.ForcedExample(
-            tokens_of([[UNKNOWN]], run.device), sides, text, tokenizer.decode(output), tuple(output)
-        )
+        return ForcedExample(tokens_of([[UNKNOWN]], run.device), sides, text, tokenizer.decode(output), tuple(output))
 
 
 def sample(run: TrainedRun, count: int = 1, prefix: str = "", **options: Any) -> list[Translation]:

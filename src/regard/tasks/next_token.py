@@ -7,19 +7,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from regard.data import (
-    Batch,
-    BpeDropout,
-    Linking,
-    Order,
-    PackedBatch,
-    Position,
-    Prepared,
-    Tokenizer,
-    Tokenizers,
-    batching,
-    packing,
-)
+from regard import data
 from regard.errors import ConfigError, NotFiniteError
 from regard.evaluation import measure
 from regard.plugins import added
@@ -34,7 +22,7 @@ class NextToken(RunTask):
 
     ahead = True
 
-    def __init__(self, settings: Settings, prepared: Prepared, budget: int):
+    def __init__(self, settings: Settings, prepared: data.Prepared, budget: int):
         self.settings, self.prepared = settings, prepared
         torch.manual_seed(settings.training.seed)
         self.model = build_model(settings, prepared.tokenizers, prepared.labels)
@@ -51,7 +39,7 @@ class NextToken(RunTask):
         """Choose the metric that decides the best checkpoint, where none is set."""
         return "loss"
 
-    def make_order(self, budget: int) -> Order:
+    def make_order(self, budget: int) -> data.Order:
         """Make the order of batches of every epoch."""
         raise NotImplementedError
 
@@ -64,12 +52,12 @@ class NextToken(RunTask):
         raise NotImplementedError
 
     @property
-    def tokenizer(self) -> Tokenizer:
+    def tokenizer(self) -> data.Tokenizer:
         """Return the tokenizer of the output."""
         assert self.prepared.tokenizers is not None
         return self.prepared.tokenizers.target
 
-    def stream(self, position: Position) -> Iterator[tuple[Position, Any]]:
+    def stream(self, position: data.Position) -> Iterator[tuple[data.Position, Any]]:
         """Yield batches by a token budget, as indices of examples."""
         return self.order.stream(position)
 
@@ -92,10 +80,8 @@ class NextToken(RunTask):
 
     def plugin_scores(self) -> dict[str, float]:
         """Score the outputs of the last validation by the metrics of plugins."""
-        outputs, references = (
-            [each.output for each in self.validation_samples],
-            [each.reference for each in self.validation_samples],
-        )
+        outputs = [each.output for each in self.validation_samples]
+        references = [each.reference for each in self.validation_samples]
         measurements = {key: measure(key, outputs, references) for key in added("metric")}
         if self.metric in measurements and not measurements[self.metric].higher:
             raise ConfigError(
@@ -115,40 +101,27 @@ class NextToken(RunTask):
 
     def samples(self) -> list[validation_samples.Sample]:
         """Return three outputs of the last validation, the same three every time, of different lengths."""
-        by_length = sorted(
-            range(len(self.validation_samples)), key=lambda i: (len(self.validation_samples[i].source), i)
-        )
-        return [self.validation_samples[i] for i in spread_out(by_length)]
+        samples = self.validation_samples
+        by_length = sorted(range(len(samples)), key=lambda i: (len(samples[i].source), i))
+        return [samples[i] for i in spread_out(by_length)]
 
     def fingerprint(self) -> dict[str, Any]:
-        """The model's options, the tokenizer and the data."""
-        assert self.prepared.tokenizers is not None
-        return {
-            "task": self.settings.task,
-            "model": self.settings.table()["model"],
-            "tokenizer": self.prepared.tokenizers.hash,
-            "data": self.prepared.hash,
-            "batch_tokens": self.order.budget,
-            "batch_rows": self.order.rows,
-            "weights": list(self.prepared.weights),
-            "dropout": self.settings.tokenizer.dropout,
-            "seed": self.settings.training.seed,
-            **self.plugins(),
-        }
+        """The model's options, the tokenizer and the data, with its weights."""
+        return {**super().fingerprint(), "weights": list(self.prepared.weights)}
 
 
 class TextPairs(NextToken):
     """A task of pairs of texts, in batches by a token budget, packed or padded."""
 
-    def __init__(self, settings: Settings, prepared: Prepared, budget: int):
+    def __init__(self, settings: Settings, prepared: data.Prepared, budget: int):
         super().__init__(settings, prepared, budget)
         training, dropout = settings.training, settings.tokenizer.dropout
-        self.linking = Linking(self.tokenizers) if training.guided else None
+        self.linking = data.Linking(self.tokenizers) if training.guided else None
         self.form: str | None = None  # of batches, where it is not as it comes
-        self.dropout = BpeDropout(self.tokenizers, dropout, seed=training.seed) if dropout else None
+        self.dropout = data.BpeDropout(self.tokenizers, dropout, seed=training.seed) if dropout else None
 
     @property
-    def tokenizers(self) -> Tokenizers:
+    def tokenizers(self) -> data.Tokenizers:
         """The tokenizers of source and target."""
         assert self.prepared.tokenizers is not None
         return self.prepared.tokenizers
@@ -157,10 +130,10 @@ class TextPairs(NextToken):
         """Make the objective of predicting the next token."""
         return Prediction(self.model, self.settings.training.smoothing)
 
-    def make_order(self, budget: int) -> Order:
+    def make_order(self, budget: int) -> data.Order:
         """Group pairs of similar length."""
         training, train = self.settings.training, self.prepared.train
-        return Order(
+        return data.Order(
             train.lengths,
             budget,
             seed=training.seed,
@@ -169,14 +142,14 @@ class TextPairs(NextToken):
             weights=self.prepared.weights,
         )
 
-    def batch(self, plan: Any, position: Position) -> Batch | PackedBatch:
+    def batch(self, plan: Any, position: data.Position) -> data.Batch | data.PackedBatch:
         """Load the pairs' tokens, with their links where a head is guided."""
         train, longest = self.prepared.train, self.settings.data.longest
         if self.form == "packed":
-            sides, lengths, _ = batching.read(train, plan, self.dropout, position.epoch, longest)
-            return packing.pack(sides[0], sides[1], lengths, packing.step_of(self.order.budget))
-        batch = batching.load(train, plan, self.dropout, position.epoch, longest, self.linking)
-        return batch if self.form is None else packing.pad_up(batch)
+            sides, lengths, _ = data.batching.read(train, plan, self.dropout, position.epoch, longest)
+            return data.packing.pack(sides[0], sides[1], lengths, data.packing.step_of(self.order.budget))
+        batch = data.batching.load(train, plan, self.dropout, position.epoch, longest, self.linking)
+        return batch if self.form is None else data.packing.pad_up(batch)
 
     def few_shapes(self, half: bool) -> None:
         """Pack batches where the model serves them as they lie; otherwise pad them a little more."""
@@ -185,18 +158,14 @@ class TextPairs(NextToken):
 
     def halves(self, batch: Any) -> Sequence[Any]:
         """Split the batch into halves of its sentences."""
+        packed = isinstance(batch, data.PackedBatch)
+        size = batch.longest if packed else max(batch.source.shape[1], batch.target.shape[1])
+        return halve(batch, f"out of memory with one sentence of {size} tokens: lower data.longest or the model's size")
 
-        def explain() -> str:
-            packed = isinstance(batch, PackedBatch)
-            size = batch.longest if packed else max(batch.source.shape[1], batch.target.shape[1])
-            return f"out of memory with one sentence of {size} tokens: lower data.longest or the model's size"
-
-        return halve(batch, explain)
-
-    def valid_batches(self) -> Iterator[Batch]:
+    def valid_batches(self) -> Iterator[data.Batch]:
         """Yield the validation pairs, padded."""
         valid = self.prepared.valid
-        return (batching.load(valid, plan) for plan in Order(valid.lengths, self.order.budget).epoch(0))
+        return (data.batching.load(valid, plan) for plan in data.Order(valid.lengths, self.order.budget).epoch(0))
 
     def facts(self) -> list[tuple[str, str]]:
         """Model, data and vocabulary."""

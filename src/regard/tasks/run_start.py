@@ -1,7 +1,14 @@
-"""Starting a run: from settings to prepared data, a task, a run folder and the loop."""
+"""Starting a run: from settings to prepared data, a task, a run folder and the loop.
+
+The files that it was trained on are recorded by their hashes, so that one which has changed is named when the run is
+resumed. With rehearsal, fine-tuning sees a share of the earlier corpora again, so that it forgets less of them. Robins
+1995, "Catastrophic forgetting, rehearsal and pseudorehearsal"; in translation it is called mixed fine-tuning (Chu et
+al. 2017, arXiv:1701.03214).
+"""
 
 import contextlib
 import hashlib
+import json
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,56 +19,33 @@ from typing import Any
 import tomli_w
 import torch
 
-from regard.config import read
-from regard.data import DataSettings, Prepared, Tokenizers, language_profile, tokenizer_checks, unknown_words
+from regard import training
+from regard.config import parse, read
+from regard.data import DataSettings, Prepared, Tokenizers, cache, language_profile, tokenizer_checks, unknown_words
 from regard.data import sentence_shares as sentence_share
 from regard.errors import CheckpointError, ConfigError, TrainingError
 from regard.io import disk, reading
 from regard.machine import MPS, most_threads
-from regard.tasks import sources
+from regard.tasks import defaults
 from regard.tasks.data_check import check_data
-from regard.tasks.defaults import (
-    Corpus,
-    chosen_words,
-    data_defaults,
-    drop_attention_dropout,
-    model_defaults,
-    picture_defaults,
-    training_defaults,
-)
-from regard.tasks.extension import describe_extension, extend_run, extend_weights
-from regard.tasks.footprint import check_batches, check_weights, token_budget
+from regard.tasks.extension import describe_extension, extend_rows, extend_run, find_tables
 from regard.tasks.settings import Settings, complete_run_table, leave_open, read_settings
-from regard.tasks.sizes import check_run_sizes
-from regard.tasks.sources import choose_earlier
-from regard.tasks.task import RunTask, make_task, prepare_data, vocabulary_sizes
-from regard.training import (
-    Checkpoints,
-    Group,
-    Progress,
-    Result,
-    TrainingSettings,
-    adapters,
-    check_trackers,
-    checkpoint_files,
-    describe_device,
-    freeze_parts,
-    plain_weights_file,
-    read_checkpoint,
-    read_manifest,
-    run_folder,
-    train,
-    trainer_state,
-    uses_bf16,
-    weight_files,
-)
+from regard.tasks.sizes import check_batches, check_run_sizes, check_weights, token_budget
+from regard.tasks.task import RunTask, prepare_data, vocabulary_sizes
+
+SOURCES = "sources.json"  # in a run folder: the hashes of the files that it was trained on
+# Keys of [data] that name a file, or a folder.
+PATHS = ["source", "target", "alignment", "valid_source", "valid_target"]
+PATHS += ["documents", "valid_documents", "images", "captions", "valid_captions", "labels", "train_list", "valid_list"]
+LARGEST = 2**20  # bytes of the record that is read
+REHEARSAL = "data.rehearsal"
 
 
 @dataclass(frozen=True)
 class Started:
     """A run that was trained."""
 
-    result: Result
+    result: training.Result
     task: RunTask
     settings: Settings
     facts: list[tuple[str, str]]
@@ -83,7 +67,7 @@ def start(
     *,
     resume: bool = False,
     base: Path | None = None,
-    progress: Progress | None = None,
+    progress: training.Progress | None = None,
     choose: bool = False,
     claimed: bool = False,
     anyway: bool = False,
@@ -102,8 +86,8 @@ def start(
     if resume:
         settings = take_edition(settings, out / "config.toml")
     with open_group(settings.training) as group:
-        quiet = Progress() if progress is None or not group.first else progress
-        with contextlib.nullcontext() if claimed else run_folder.claim(out, resume, group):
+        quiet = training.Progress() if progress is None or not group.first else progress
+        with contextlib.nullcontext() if claimed else training.run_folder.claim(out, resume, group):
             remarks = None
             if not resume:  # what cannot teach stops all processes
                 remarks = group.in_first(lambda: check_data(settings, based=base is not None, anyway=anyway))
@@ -114,20 +98,20 @@ def start(
 
 
 @contextlib.contextmanager
-def open_group(training: TrainingSettings) -> Iterator[Group]:
+def open_group(given: training.TrainingSettings) -> Iterator[training.Group]:
     """Group the processes that train together, inside the block, with the settings' threads and device."""
-    if training.threads:
-        if training.threads > most_threads():
+    if given.threads:
+        if given.threads > most_threads():
             raise ConfigError(
                 "training.threads",
-                f"{training.threads} given, expected at most {most_threads()} on this machine, which has "
+                f"{given.threads} given, expected at most {most_threads()} on this machine, which has "
                 f"{os.cpu_count()} cores",
             )
-        torch.set_num_threads(training.threads)
-    group = Group(training.device, training.shard)
+        torch.set_num_threads(given.threads)
+    group = training.Group(given.device, given.shard)
     try:
-        uses_bf16(training, group.device)  # refused before anything is made
-        check_trackers(training.track)
+        training.uses_bf16(given, group.device)  # refused before anything is made
+        training.check_trackers(given.track)
         yield group
     finally:
         group.leave()
@@ -135,8 +119,8 @@ def open_group(training: TrainingSettings) -> Iterator[Group]:
 
 def plan_run(
     settings: Settings,
-    group: Group,
-    progress: Progress,
+    group: training.Group,
+    progress: training.Progress,
     *,
     resumed: Path | None = None,
     base: Path | None = None,
@@ -153,10 +137,10 @@ def plan_run(
         settings = leave_open(settings)
     check_adapter(settings, base is not None or resumed is not None)
     if choose:
-        settings = data_defaults(settings)
-    last = None if resumed is None else Checkpoints(resumed).find("last")
-    manifest = read_manifest(best_of(base)) if base is not None else {} if last is None else read_manifest(last)
-    run = base or resumed
+        settings = defaults.data_defaults(settings)
+    last = None if resumed is None else training.Checkpoints(resumed).find("last")
+    run, begin = base or resumed, last if base is None else best_of(base)
+    manifest = {} if begin is None else training.read_manifest(begin)
     tokenizers = None if run is None else tokenizers_of(run, manifest)
     extension = extend_run(settings, tokenizers, based=base is not None)
     if extension is not None:
@@ -170,12 +154,12 @@ def plan_run(
         prepared = replace(prepared, words=None, target_words=None)  # the run knows more than it is trained on now
     settings = decide_pieces(settings, prepared)
     if choose:
-        settings = picture_defaults(settings, prepared.references)
+        settings = defaults.picture_defaults(settings, prepared.references)
     if choose and base is None:  # whose model it is otherwise
-        settings, line = drop_attention_dropout(settings, group.device.type, prepared.train.lengths)
+        settings, line = defaults.drop_attention_dropout(settings, group.device.type, prepared.train.lengths)
         if line is not None:
             progress.say(line)
-        settings = model_defaults(settings, Corpus.of(prepared), group.device.type)
+        settings = defaults.model_defaults(settings, defaults.Corpus.of(prepared), group.device.type)
     check_lengths(settings, prepared)
     if run is not None:
         theirs = prepared if extension is None else replace(prepared, tokenizers=extension.before)
@@ -186,43 +170,45 @@ def plan_run(
     check_batches(settings, group.device, prepared, budget, weight_bytes)
     if choose:
         lengths, device = prepared.train.lengths, group.device.type
-        settings = training_defaults(settings, lengths, budget, group.world, device, base is not None)
-        progress.say(chosen_words(settings))
+        settings = defaults.training_defaults(settings, lengths, budget, group.world, device, base is not None)
+        progress.say(defaults.chosen_words(settings))
     settings = replace(settings, data=absolute(settings.data)).decide(training={"batch_tokens": budget})
-    task = make_task(settings, prepared, budget)
+    task = settings.row.load()(settings, prepared, budget)
     settings = settings.decide(training={"metric": task.metric})
     if base is None and resumed is None:
         task.model.load_pretrained()
     if base is not None:
-        checkpoint = read_checkpoint(best_of(base), trainer=False)
+        checkpoint = training.read_checkpoint(best_of(base), trainer=False)
         weights = checkpoint.model
         if extension is not None:
-            weights = extend_weights(settings, extension, prepared.labels, weights)
-        weight_files.load_weights(task.objective, weights, str(checkpoint.folder))
+            weights = extend_rows(weights, find_tables(settings, extension, prepared.labels))
+        training.weight_files.load_weights(task.objective, weights, str(checkpoint.folder))
     elif last is not None and "base" in manifest:
-        weight_files.load_weights(
-            task.objective, checkpoint_files.read_base(last, manifest), str(plain_weights_file(last, manifest))
+        training.weight_files.load_weights(
+            task.objective,
+            training.checkpoint_files.read_base(last, manifest),
+            str(training.plain_weights_file(last, manifest)),
         )
-    frozen = freeze_parts(task.model, settings.training.freeze)
+    frozen = training.adapters.freeze_parts(task.model, settings.training.freeze)
     if rank := settings.model.adapter_rank():
-        adapters.add_adapters(task.model, rank, settings.training.seed)
+        training.adapters.add_adapters(task.model, rank, settings.training.seed)
     if resumed is not None and last is not None:  # before the run's own configuration is written over
         trained_on = manifest.get("task", {}).get("data")
-        sources.check_unchanged(resumed, settings.data, trained_on, prepared.hash, last)
-        trainer_state.check_fits(task, manifest, last)
+        check_unchanged(resumed, settings.data, trained_on, prepared.hash, last)
+        training.trainer_state.check_fits(task, manifest, last)
         check_best(resumed, progress)
-    bf16 = uses_bf16(settings.training, group.device)
-    device_fact = ("device", describe_device(group.device, group.world, bf16))
+    bf16 = training.uses_bf16(settings.training, group.device)
+    device_fact = ("device", training.describe_device(group.device, group.world, bf16))
     frozen_fact = [("frozen", f"{frozen:,} weights ({', '.join(settings.training.freeze)})")] if frozen else []
-    facts = [*task.facts(), *frozen_fact, *adapters.describe_adapters(task.model), device_fact]
+    facts = [*task.facts(), *frozen_fact, *training.adapters.describe_adapters(task.model), device_fact]
     return PlannedRun(settings, prepared, task, facts)
 
 
 def train_planned(
     planned: PlannedRun,
     out: Path,
-    group: Group,
-    progress: Progress,
+    group: training.Group,
+    progress: training.Progress,
     *,
     resume: bool = False,
     began: float | None = None,
@@ -236,7 +222,7 @@ def train_planned(
             save_whole(out / "tokenizer.json", prepared.tokenizers.dumps())
         words = prepared.target_words if settings.row.alone else prepared.words
         save_whole(out / unknown_words.FILE, None if words is None else unknown_words.format_words(words))
-        sources.record_sources(out, settings.data)
+        record_sources(out, settings.data)
         if "translate" in planned.task.actions:
             data = settings.data
             tags = [*([corpus.tag for corpus in data.training] or [None]), *(corpus.tag for corpus in data.rehearsed)]
@@ -247,8 +233,8 @@ def train_planned(
             save_whole(out / sentence_share.FILE, share.dumps())
 
     how: dict[str, Any] = {"progress": progress, "resume": resume, "group": group, "claimed": True, "ready": ready}
-    result = train(planned.task, settings.training, out, **how, began=began)
-    adapters.fold_adapters(planned.task.model)
+    result = training.train(planned.task, settings.training, out, **how, began=began)
+    training.adapters.fold_adapters(planned.task.model)
     return Started(result, planned.task, settings, planned.facts)
 
 
@@ -271,17 +257,21 @@ def take_edition(settings: Settings, path: Path) -> Settings:
     return settings.decide(data={"builtin_edition": edition})
 
 
-def check_best(out: Path, progress: Progress) -> None:
+def check_best(out: Path, progress: training.Progress) -> None:
     """Refuse a damaged record of the best checkpoint; report where the best one is missing."""
-    Checkpoints(out).best_record()
+    training.Checkpoints(out).best_record()
     try:
-        Checkpoints(out).best()
+        training.Checkpoints(out).best()
     except CheckpointError as error:
         progress.say(f"{error}. Training resumes from the last checkpoint; a better one takes its place")
 
 
 def prepare_shared(
-    settings: Settings, tokenizers: Tokenizers | None, labels: Sequence[str], group: Group, progress: Progress
+    settings: Settings,
+    tokenizers: Tokenizers | None,
+    labels: Sequence[str],
+    group: training.Group,
+    progress: training.Progress,
 ) -> Prepared:
     """Prepare the data: the first process encodes them, the others find them in the cache."""
     how: dict[str, Any] = {"tokenizers": tokenizers, "labels": labels}
@@ -322,7 +312,7 @@ def absolute(data: DataSettings) -> DataSettings:
         names = ("source", "target", "file", "alignment")
         return tuple(replace(each, **{name: whole(getattr(each, name)) for name in names}) for each in entries)
 
-    files: dict[str, Any] = {name: whole(getattr(data, name)) for name in sources.PATHS}
+    files: dict[str, Any] = {name: whole(getattr(data, name)) for name in PATHS}
     if data.builtin:
         files["alignment"] = data.alignment  # of the corpus itself
     lists = {name: corpora(getattr(data, name)) for name in ("corpora", "earlier", "valid")}
@@ -353,7 +343,7 @@ def tokenizers_of(run: Path, manifest: Mapping[str, Any]) -> Tokenizers | None:
 
 def best_of(run: Path) -> Path:
     """Find the best checkpoint of a run folder."""
-    best = Checkpoints(run).best()
+    best = training.Checkpoints(run).best()
     if best is None:
         raise CheckpointError(f"{run}: not a run folder with a checkpoint in it")
     return best
@@ -373,3 +363,86 @@ def save_whole(path: Path, content: str | None) -> None:
             disk.write_whole(path, content)
     except OSError as error:
         raise TrainingError(f"{path}: not written, {disk.reason(error)}") from error
+
+
+# ---- the files that it is trained on
+
+
+def data_files(data: DataSettings) -> Iterator[Path]:
+    """List the files of the data; pictures, of which there are many, are not among them."""
+    names = [getattr(data, key) for key in PATHS if key not in ("alignment", "images")]
+    names += [None if data.builtin else data.alignment]
+    for corpus in (*data.corpora, *data.earlier, *data.valid):
+        names += [*corpus.files, corpus.alignment]
+    return (path for path in dict.fromkeys(Path(name) for name in names if name) if path.is_file())
+
+
+def record_sources(run: Path, data: DataSettings) -> None:
+    """Write the hash of every file of the data into a run folder."""
+    path = run / SOURCES
+    try:
+        hashes = {str(each.absolute()): cache.digest(each) for each in data_files(data)}
+        disk.write_whole(path, json.dumps(hashes, indent=1, ensure_ascii=False) + "\n")
+    except OSError as error:
+        raise TrainingError(f"{path}: not written, {disk.reason(error)}") from error
+
+
+def changed_files(run: Path, data: DataSettings, last: Path) -> list[str]:
+    """List the files that have changed since a run was trained on them.
+
+    A run of an earlier version has no hashes; there it is the files that are newer than its last checkpoint.
+    """
+    try:
+        hashes = reading.parse_json(reading.read_bytes(run / SOURCES, LARGEST))
+    except (OSError, reading.Unreadable):
+        hashes = None
+    changed = list[str]()
+    for path in data_files(data):
+        try:
+            if isinstance(hashes, dict):
+                before = hashes.get(str(path.absolute()))
+                differs = isinstance(before, str) and before != cache.digest(path)
+            else:
+                differs = path.stat().st_mtime > (last / "manifest.json").stat().st_mtime
+        except OSError:
+            continue
+        changed += [str(path)] * differs
+    return changed
+
+
+def check_unchanged(run: Path, data: DataSettings, stored: object, prepared: str, last: Path) -> None:
+    """Refuse to resume a run on files that have changed, by their names; the hashes of all data are given."""
+    if stored is None or stored == prepared:
+        return
+    if changed := changed_files(run, data, last):
+        verb, old = ("has", "the old one") if len(changed) == 1 else ("have", "the old ones")
+        raise CheckpointError(
+            f"{', '.join(changed)}: {verb} changed since {run} was trained; put {old} back, or train another run on "
+            "the new data, with --from and --out"
+        )
+
+
+def choose_earlier(settings: Settings, base: Path | None) -> Settings:
+    """Return the settings with the corpora to rehearse: those that were given, or those of the base run."""
+    data = settings.data
+    if not data.rehearsal:
+        return settings
+    given = f"{data.rehearsal:g} given"
+    if data.reads != "text":
+        raise ConfigError(REHEARSAL, f"{given} with data that is {data.reads}, expected pairs of texts")
+    if data.earlier:
+        return settings
+    if base is None:
+        raise ConfigError(
+            REHEARSAL, f"{given}, but nothing to rehearse; start from a run with --from, or set data.earlier"
+        )
+    theirs = parse(DataSettings, complete_run_table(read(base / "config.toml")).get("data", {}), "data")
+    if theirs.builtin:
+        raise ConfigError(
+            REHEARSAL,
+            f"{given}, but {base} was trained on the built-in corpus {theirs.builtin}; write it into files with "
+            "regard data, and name them in data.earlier",
+        )
+    if not theirs.training:
+        raise ConfigError(REHEARSAL, f"{given}, but {base} names no training pairs; set data.earlier")
+    return settings.decide(data={"earlier": (*theirs.training, *theirs.rehearsed)})

@@ -222,13 +222,9 @@ def base_table(base: Mapping[str, Any], table: Mapping[str, Any], name: str) -> 
     subset = {key: base[key] for key in ("plugins", "task", "model", "tokenizer") if key in base}
     own: dict[str, Any] = {key: table[key] for key in ("task", "model", "tokenizer") if key in table and key in subset}
     if isinstance(own.get("tokenizer"), Mapping):  # what stands around a text may be another, and pieces be added
-        around = {
-            key: own["tokenizer"][key]
-            for key in (*data_settings.AROUND, *data_settings.EXTENSION)
-            if key in own["tokenizer"]
-        }
+        kept = (*data_settings.AROUND, *data_settings.EXTENSION)
+        around = {key: value for key, value in own["tokenizer"].items() if key in kept}
         subset["tokenizer"] = {**subset["tokenizer"], **around}
-        own["tokenizer"] = {**around, **own["tokenizer"]}
         if own["tokenizer"] == around:
             del own["tokenizer"]
     if isinstance(subset.get("model"), Mapping):  # adapters are of one training, and merged for the next

@@ -1,31 +1,49 @@
-"""A check that a configuration's sizes match the weights, before any memory is taken for a model.
+"""What a configuration's sizes come to, before any memory is taken for a model: compared with the weights of a run, and
+with the memory that training needs at least; and the token budget of a batch.
 
-The model is built once without memory (torch's meta device), with no more operations than so many weights can need, and
-its names and shapes are compared with the heading of the file. A configuration that asks for a thousand million layers
-is refused after the first few.
+A model is built without memory for its numbers (torch's device `meta` keeps shapes alone). Where there are weights, it
+is built with no more operations than so many can need, and its names and shapes are compared with the heading of their
+file: a configuration that asks for a thousand million layers is refused after the first few. The budget is as it is
+set, or found by trying.
 """
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import fields
-from math import prod
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from regard.data import Prepared
-from regard.errors import CheckpointError
-from regard.models import ModelConfig
+from regard import training
+from regard.data import UNKNOWN, Batch, Prepared, collate
+from regard.errors import CheckpointError, ConfigError
+from regard.machine import amount, is_out_of_memory, memory
+from regard.models import ModelConfig, build
+from regard.tasks.defaults import PICTURES
 from regard.tasks.settings import Settings
 from regard.tasks.task import build_model
-from regard.training import Prediction, plain_weights_file, read_manifest, trainer_state, weight_files
 
+M = TypeVar("M", bound=nn.Module)
 LARGE = 2**20  # from here on an option must be borne out by the weights
 OPERATIONS = 200  # that one weight takes to be made, at most; it is about ten
 SOME = 2_000  # operations that a model may take beside
 NUMBERS_ALONE = {nn.init.normal_, Tensor.normal_, Tensor.__truediv__, Tensor.div}  # that is all they change
+
+FEWEST = 5  # pieces of a vocabulary, before it is known
+TRAINED = 16  # bytes of a weight in training: itself, its gradient, and Adam's two averages, in float32
+FROZEN = 4  # bytes of a weight beside which an adapter is trained: itself alone
+PLACES = {"cuda": "this GPU", "mps": "this machine", "cpu": "this machine"}
+DEEP = ("size", "embedding", "hidden", "layers", "decoder_layers", "length", "maxout", "depth", "heads", "reach",
+        "slots", "width", "channels", "stages", "blocks")  # fmt: skip
+CPU_TOKENS = 4096
+DOCUMENT_TOKENS = 8192
+PICTURE_TOKENS = 65_536  # of which there are so many rows (training.batch_rows)
+LEAST, MOST = 1024, 2**17
+EPOCH = {"cuda": 50, "cpu": 200}  # batches that an epoch should have: a small corpus learns little from large steps
+SHARE = 0.7  # of the device's memory: other lengths than those tried need other amounts
 
 
 class TooManyError(Exception):
@@ -35,7 +53,7 @@ class TooManyError(Exception):
 class Counting(TorchFunctionMode):
     """A counter of torch's function calls inside the block; a tensor without memory has no numbers to change."""
 
-    def __init__(self, most: int):
+    def __init__(self, most: float):
         super().__init__()
         self.allowance = most
 
@@ -60,6 +78,16 @@ class Counting(TorchFunctionMode):
         return function(*args, **named)
 
 
+def without_memory(make: Callable[[], M], most: float = math.inf) -> M:
+    """Build a model without memory for its numbers, where it can be built so, by at most so many operations."""
+    try:
+        with torch.device("meta"), Counting(most):
+            return make()
+    except NotImplementedError:  # a backbone made elsewhere may need numbers while it is built
+        with Counting(most):
+            return make()
+
+
 def check_sizes(
     build: Callable[[], nn.Module],
     config: ModelConfig,
@@ -72,21 +100,15 @@ def check_sizes(
 
     `build` makes the model; the paths are of the files that options and weights stand in.
     """
-    numbers = sum(prod(shape) for shape in shapes.values())
+    numbers = sum(math.prod(shape) for shape in shapes.values())
     for field in fields(config):
         value = getattr(config, field.name)
         if type(value) is int and value > max(LARGE, numbers):
             raise CheckpointError(
                 f"{config_path}: model.{field.name} is {value:,}, but its checkpoint has only {numbers:,} numbers"
             )
-    most = OPERATIONS * len(shapes) + SOME
     try:
-        try:
-            with torch.device("meta"), Counting(most):
-                model = build()
-        except NotImplementedError:  # a backbone made elsewhere may need numbers while it is built
-            with Counting(most):
-                model = build()
+        model = without_memory(build, OPERATIONS * len(shapes) + SOME)
     except TooManyError:
         raise CheckpointError(
             f"{config_path}: its [model] has more parts than the {len(shapes):,} weights of its checkpoint"
@@ -95,7 +117,7 @@ def check_sizes(
         raise CheckpointError(
             f"{config_path}: its [model] cannot be built: {(str(error) or type(error).__name__).splitlines()[0]}"
         ) from None
-    weight_files.check_shapes(weight_files.weights_of(model), shapes, weights_path)
+    training.weight_files.check_shapes(training.weight_files.weights_of(model), shapes, weights_path)
 
 
 def check_run_sizes(settings: Settings, prepared: Prepared, run: Path, checkpoint: Path, resumed: bool) -> None:
@@ -103,18 +125,147 @@ def check_run_sizes(settings: Settings, prepared: Prepared, run: Path, checkpoin
 
     A run that begins with another one may have adapters of its own.
     """
-    manifest = read_manifest(checkpoint)
+    manifest = training.read_manifest(checkpoint)
     stored, own = manifest.get("task", {}).get("model"), settings.table()["model"]
     if not resumed and isinstance(stored, Mapping):
         stored, own = ({key: value for key, value in each.items() if key != "adapter"} for each in (stored, own))
         own |= {"adapter": 0} if hasattr(settings.model, "adapter") else {}  # as what is left out is filled in
-    trainer_state.check_same("model", stored, own, checkpoint)
-    path = plain_weights_file(checkpoint, manifest)
-    shapes = {name: shape for name, shape in weight_files.read_shapes(path).items() if name.startswith("model.")}
+    training.trainer_state.check_same("model", stored, own, checkpoint)
+    path = training.plain_weights_file(checkpoint, manifest)
+    shapes = training.weight_files.read_shapes(path)
+    shapes = {name: shape for name, shape in shapes.items() if name.startswith("model.")}
     check_sizes(
-        lambda: Prediction(build_model(settings, prepared.tokenizers, prepared.labels)),
+        lambda: training.Prediction(build_model(settings, prepared.tokenizers, prepared.labels)),
         settings.model,
         shapes,
         config_path=str(run / "config.toml"),
         weights_path=str(path),
     )
+
+
+# ---- memory, and the budget
+
+
+def check_weights(
+    settings: Settings, device: torch.device, source: int = FEWEST, target: int = FEWEST, processes: int = 1
+) -> int:
+    """Refuse a model too large for memory with vocabularies of these sizes; return its bytes in training."""
+    given = settings.training
+    count = count_weights(settings, source, target)
+    each = FROZEN if settings.model.adapter_rank() else TRAINED + (0 if given.ema is None else 4)
+    needed = count * each // (processes if given.shard else 1)
+    keys = large_keys(settings.model) + (["tokenizer.size"] if max(source, target) > 100_000 else [])
+    check_room(needed, device, f"the model's {count:,} weights would take {amount(needed)} in training", keys)
+    return needed
+
+
+def check_batches(settings: Settings, device: torch.device, prepared: Prepared, budget: int, model: int) -> None:
+    """Refuse batches too large for memory beside a model of so many bytes, by a low estimate of their size."""
+    given = settings.training
+    half = device.type == "cuda" and given.precision != "fp32"
+    if prepared.pictures is not None:
+        key, count = "training.batch_rows", min(given.batch_rows or PICTURES, len(prepared.train))
+        numbers, what = settings.model.picture_numbers(settings.data.image_size), "pictures"
+    else:
+        side = int(prepared.train.lengths.sum(axis=0, dtype="int64").max())
+        key, count = "training.batch_tokens", min(budget, side)
+        size, layers, slots, width = (whole(settings.model, name) for name in ("size", "layers", "slots", "width"))
+        # Four vectors per layer, and a memory's places.
+        numbers, what = 4 * size * (layers or 1) + slots * width, "tokens"
+    needed = model + numbers * count * (2 if half else 4)
+    asked = f"a batch of {count:,} {what} would take at least {amount(needed)}, with the model"
+    check_room(needed, device, asked, [key, *large_keys(settings.model)])
+
+
+def check_room(needed: int, device: torch.device, asked: str, keys: list[str]) -> None:
+    """Refuse what needs more bytes than a device has; `keys` are of what makes it large."""
+    room = room_on(device)
+    if room is not None and needed > room:
+        has = f"{PLACES[device.type]} has {amount(room)}"
+        raise ConfigError(keys[0], f"{asked}, but {has}; make {' or '.join(keys)} smaller")
+
+
+def room_on(device: torch.device) -> int | None:
+    """Return the most bytes that a run may use on a device."""
+    return int(torch.cuda.get_device_properties(device).total_memory) if device.type == "cuda" else memory()
+
+
+def count_weights(settings: Settings, source: int, target: int) -> int:
+    """Count the model's weights with vocabularies of these sizes; a backbone of another library is not counted."""
+    with torch.device("meta"):
+        model = build(settings.kind, settings.model.self_contained(), source, target)
+    return sum(parameter.numel() for parameter in model.parameters())
+
+
+def whole(config: ModelConfig, name: str) -> int:
+    """Return an option that is a whole number; 0 where a kind has none of that name, or it is of another type."""
+    value = getattr(config, name, 0)
+    return value if isinstance(value, int) else 0
+
+
+def large_keys(config: ModelConfig) -> list[str]:
+    """Name the keys that make a model large: those set above their defaults, the furthest first; else its first."""
+    own = {field.name: field.default for field in fields(config) if field.name in DEEP}
+    usual = {name: default if isinstance(default, int) and default > 0 else 256 for name, default in own.items()}
+    ratios = {name: whole(config, name) / default for name, default in usual.items()}
+    above = sorted((name for name, ratio in ratios.items() if ratio > 1), key=lambda name: -ratios[name])
+    return [f"model.{name}" for name in (above or list(own))[:3]] or ["model"]  # a kind of one's own may have none
+
+
+def token_budget(settings: Settings, prepared: Prepared, group: training.Group) -> int:
+    """Choose the tokens per side of a batch: the setting; 4,096 on a CPU; on a CUDA GPU the most that fit a step.
+
+    Documents and pictures have budgets of their own. Of a small corpus a batch is a fiftieth, on a CPU a 200th.
+    """
+    batch_tokens, reads = settings.training.batch_tokens, settings.data.reads
+    if batch_tokens != "auto":
+        return batch_tokens
+    if reads == "pictures":
+        return PICTURE_TOKENS
+    if reads == "documents" or group.device.type != "cuda":
+        return min(DOCUMENT_TOKENS if reads == "documents" else CPU_TOKENS, most_of(prepared, reads, group.device.type))
+    budget: int = group.same(tried(settings, prepared, group.device) if group.first else None)
+    return budget
+
+
+def tried(settings: Settings, prepared: Prepared, device: torch.device) -> int:
+    """Find the largest power of two whose step fits into its share of the device's memory."""
+    objective = settings.row.load()(settings, prepared, LEAST).objective.to(device)
+    # The optimiser's two tensors and the averages are not there yet.
+    later = 3 * sum(parameter.numel() * parameter.element_size() for parameter in objective.parameters())
+    room = SHARE * torch.cuda.mem_get_info(device)[0] - later
+    longest = int(prepared.train.lengths.max()) + 1
+    budget, most = LEAST, most_of(prepared, settings.data.reads, device.type)
+    while 2 * budget <= most and fits(objective, worst(2 * budget, longest).to(device), room, settings):
+        budget *= 2
+    del objective
+    torch.cuda.empty_cache()
+    return budget
+
+
+def most_of(prepared: Prepared, reads: str | None, device: str) -> int:
+    """Choose the largest budget, a power of two, with which an epoch still has enough batches."""
+    lengths = prepared.train.lengths[:, 0 if reads == "documents" else 1]
+    share = int(lengths.sum(dtype="int64") + len(lengths)) // EPOCH["cuda" if device == "cuda" else "cpu"]
+    return max(LEAST, min(MOST, 2 ** (max(1, share).bit_length() - 1)))
+
+
+def fits(objective: torch.nn.Module, batch: Batch, room: float, settings: Settings) -> bool:
+    """Return whether a forward and a backward pass stay within the room."""
+    torch.cuda.reset_peak_memory_stats()
+    try:
+        with torch.autocast("cuda", torch.bfloat16, enabled=settings.training.precision != "fp32"):
+            loss = objective(batch)
+        loss.total.backward()
+        objective.zero_grad(set_to_none=True)
+    except RuntimeError as error:
+        if not is_out_of_memory(error):
+            raise
+        return False
+    return torch.cuda.max_memory_allocated() <= room
+
+
+def worst(budget: int, longest: int) -> Batch:
+    """Build a full batch of the longest sentences."""
+    rows = max(1, budget // longest)
+    return collate([([UNKNOWN] * longest, [UNKNOWN] * (longest - 1))] * rows)

@@ -74,27 +74,23 @@ class RunSummary:
         return {**asdict(self), "commands": list(self.commands)}
 
 
-def find_runs(folder: Path) -> Iterator[RunSummary]:
-    """Find the run folders in a folder, or the one that it is itself, in the order of their names."""
-    if (folder / "config.toml").is_file() and (folder / "checkpoints").is_dir():
+def find_runs(folder: Path, depth: int = DEPTH) -> Iterator[RunSummary]:
+    """Find the run folders so many levels down in a folder, or the one that it is itself, in the order of their names.
+
+    Links are not followed, and hidden folders are not searched.
+    """
+    is_run = (folder / "config.toml").is_file() and (folder / "checkpoints").is_dir()
+    if is_run:
         with contextlib.suppress(RegardError, OSError):
             yield summarise(folder)
+    if is_run or not depth:
         return
-    yield from search(folder, DEPTH)
-
-
-def search(folder: Path, depth: int) -> Iterator[RunSummary]:
-    """Search a folder, and those in it so many levels down; links are not followed."""
     try:
         inside = sorted(each.path for each in os.scandir(folder) if each.is_dir(follow_symlinks=False))
     except OSError:
         return
     for path in map(Path, inside):
-        if (path / "config.toml").is_file() and (path / "checkpoints").is_dir():
-            with contextlib.suppress(RegardError, OSError):
-                yield summarise(path)
-        elif depth > 1 and not path.name.startswith("."):
-            yield from search(path, depth - 1)
+        yield from find_runs(path, 0 if path.name.startswith(".") else depth - 1)
 
 
 def require_run(folder: str | Path) -> None:
@@ -115,59 +111,51 @@ def summarise(folder: Path) -> RunSummary:
     last = last_checkpoint(folder)
     if last is None:
         raise CheckpointError(f"{folder}: no checkpoint in it; it was not trained")
-    if packs.is_pack(folder):
-        return packed_summary(folder, config, last)
-    training, manifest = table_of(config, "training"), read_manifest(last)
-    records = metrics.read_records(folder / "metrics.jsonl")
-    validations = [each for each in records if each.get("kind") == "valid" and each.get("best")]
-    best = validations[-1] if validations else {}
-    seconds = [each["seconds"] for each in records if isinstance(each.get("seconds"), int | float)]
-    metric = training.get("metric")
-    value = best.get(metric) if isinstance(metric, str) else None
-    hidden = ("step", "best", "kind", "epoch", "seconds", "samples")
-    numbers = {key: each for key, each in best.items() if key not in hidden and is_finite(each)}
+    packed, manifest = packs.is_pack(folder), read_manifest(last)
+    results = read_card(folder) if packed else read_results(folder, table_of(config, "training"), last)
+    data = describe_data(table_of(config, "data"))
     return RunSummary(
         folder=str(folder),
         task=str(config.get("task", "translate")),
         kind=str(table_of(config, "model").get("kind", "")),
-        data=describe_data(table_of(config, "data")) or describe_import(manifest),
+        data=data if packed else data or describe_import(manifest),
         parameters=count_parameters(plain_weights_file(last, manifest)),
         step=manifest["step"],
-        steps=None if training.get("fit") or not isinstance(training.get("steps"), int) else training["steps"],
-        metric=metric if isinstance(metric, str) else None,
-        best=float(value) if is_finite(value) else None,  # type: ignore[arg-type]
-        best_step=best.get("step"),
-        scores=numbers,
-        minutes=round(seconds[-1] / 60, 2) if seconds else None,
-        date=datetime.fromtimestamp((last / "manifest.json").stat().st_mtime)
-        .astimezone()
-        .isoformat(timespec="minutes"),
-        bytes=folder_size(folder),
-        commands=read_commands(folder),
         adapter=describe_adapter(config, manifest, last),
+        **results,
     )
 
 
-def packed_summary(pack: Path, config: Mapping[str, Any], last: Path) -> RunSummary:
-    """Summarise a pack, whose card has what its run had measured."""
-    card, manifest = reading.read_json(pack / CARD, CheckpointError), read_manifest(last)
+def read_results(folder: Path, training: Mapping[str, Any], last: Path) -> dict[str, Any]:
+    """Read what a run has measured, how long it took, and what trained it."""
+    records = metrics.read_records(folder / "metrics.jsonl")
+    best: dict[str, Any] = next(
+        (each for each in reversed(records) if each.get("kind") == "valid" and each.get("best")), {}
+    )
+    seconds = [each["seconds"] for each in records if isinstance(each.get("seconds"), int | float)]
+    metric = training.get("metric") if isinstance(training.get("metric"), str) else None
+    value = best.get(metric) if metric is not None else None
+    hidden = ("step", "best", "kind", "epoch", "seconds", "samples")
+    date = datetime.fromtimestamp((last / "manifest.json").stat().st_mtime).astimezone()
+    return {
+        "steps": None if training.get("fit") or not isinstance(training.get("steps"), int) else training["steps"],
+        "metric": metric,
+        "best": float(value) if value is not None and is_finite(value) else None,
+        "best_step": best.get("step"),
+        "scores": {key: each for key, each in best.items() if key not in hidden and is_finite(each)},
+        "minutes": round(seconds[-1] / 60, 2) if seconds else None,
+        "date": date.isoformat(timespec="minutes"),
+        "bytes": folder_size(folder),
+        "commands": read_commands(folder),
+    }
+
+
+def read_card(pack: Path) -> dict[str, Any]:
+    """Read what the run of a pack had measured, from its card."""
+    card = reading.read_json(pack / CARD, CheckpointError)
     fields = {name: card[name] for name in ON_CARD if isinstance(card, dict) and name in card}
-    defaults: dict[str, Any] = {"steps": None, "metric": None, "best": None, "best_step": None, "minutes": None}
-    try:
-        return RunSummary(
-            folder=str(pack),
-            task=str(config.get("task", "translate")),
-            kind=str(table_of(config, "model").get("kind", "")),
-            data=describe_data(table_of(config, "data")),
-            parameters=count_parameters(plain_weights_file(last, manifest)),
-            step=manifest["step"],
-            bytes=pack.stat().st_size,
-            commands=(),
-            adapter=describe_adapter(config, manifest, last),
-            **{**defaults, "scores": {}, "date": "", **fields},
-        )
-    except TypeError:
-        raise CheckpointError(f"{pack / CARD}: not the card of a pack") from None
+    nothing: dict[str, Any] = dict.fromkeys(("steps", "metric", "best", "best_step", "minutes"))
+    return {**nothing, "scores": {}, "date": "", "bytes": pack.stat().st_size, "commands": (), **fields}
 
 
 def last_checkpoint(folder: Path) -> Path | None:

@@ -48,11 +48,8 @@ class TaskRow:
         if self.like:
             return self.like if self.like in tasks else None
         rows = (TASKS[name] for name in tasks if name in TASKS)
-        return next((row.name for row in rows if self.looks_like(row)), None)
-
-    def looks_like(self, other: "TaskRow") -> bool:
-        """Return whether a task has the same inputs and outputs as another."""
-        return (self.alone, self.labels) == (other.alone, other.labels) and {*self.reads} <= {*other.reads}
+        alike = (row for row in rows if (self.alone, self.labels) == (row.alone, row.labels))
+        return next((row.name for row in alike if {*self.reads} <= {*row.reads}), None)
 
     def all_metrics(self) -> tuple[str, ...]:
         """Return the metrics, including those of plugins where the task writes texts to compare."""

@@ -21,11 +21,11 @@ import torch
 from torch import Tensor
 
 from regard.alignment import AlignmentSettings, extraction
-from regard.data import Prepared, Tokenizer, Tokenizers, prepare, sentence_shares
+from regard.data import Order, Prepared, Tokenizer, Tokenizers, prepare, sentence_shares
 from regard.decoding import Options, Output, Replay, SearchResult, batches, first_model
 from regard.errors import ArgumentError, ConfigError, TrainingError
 from regard.models import KINDS, Model, build
-from regard.tasks import forcing
+from regard.tasks.forcing import ForcedExample, Item
 from regard.tasks.settings import Settings
 from regard.training import Task
 
@@ -147,25 +147,11 @@ def to_translation(output: Output, tokenizer: Tokenizer, text: str | None = None
 class TrainedRun(Protocol):
     """The part of an opened run that others need: `regard.run.Run` is one, and stands above this layer."""
 
-    @property
-    def folder(self) -> Path:
-        """The folder that it was read from."""
-
-    @property
-    def settings(self) -> Settings:
-        """The settings that the run was trained with."""
-
-    @property
-    def step(self) -> int:
-        """The step of the checkpoint."""
-
-    @property
-    def labels(self) -> tuple[str, ...]:
-        """The labels of a classifier."""
-
-    @property
-    def model(self) -> Model:
-        """The model, or the ensemble, that decodes."""
+    folder: Path  # that it was read from
+    settings: Settings  # that it was trained with
+    model: Model  # that decodes, or the ensemble
+    step: int  # of the checkpoint
+    labels: tuple[str, ...]  # of a classifier
 
     @property
     def tokenizers(self) -> Tokenizers:
@@ -190,7 +176,7 @@ class TrainedRun(Protocol):
     def can(self, action: str) -> bool:
         """Return whether the run's task has an action, such as translate."""
 
-    def force(self, item: forcing.Item, target: str | None, options: Options, tree: bool) -> forcing.ForcedExample:
+    def force(self, item: Item, target: str | None, options: Options, tree: bool) -> ForcedExample:
         """Return an input and an output for a teacher-forced pass: what the search finds for the item, or `target`."""
 
     def stream(
@@ -211,6 +197,7 @@ class RunTask(Task):
     actions: ClassVar[tuple[str, ...]] = ()  # of a run: those of translate, align, sample, caption and classify
     settings: Settings
     prepared: Prepared
+    order: Order  # of batches
     model: Model
 
     def __init__(self, settings: Settings, prepared: Prepared, budget: int):
@@ -243,18 +230,27 @@ class RunTask(Task):
         """Count the model's parameters."""
         return sum(parameter.numel() for parameter in self.model.parameters())
 
-    def plugins(self) -> dict[str, list[str]]:
-        """Return the plugins that the run needs, for a fingerprint, where there are any."""
-        return {"plugins": list(self.settings.plugins)} if self.settings.plugins else {}
+    def fingerprint(self) -> dict[str, Any]:
+        """The model's options, the tokenizer, the data and its batches, and the plugins that the run needs."""
+        settings, tokenizers = self.settings, self.prepared.tokenizers
+        return {
+            "task": settings.task,
+            "model": settings.table()["model"],
+            "tokenizer": None if tokenizers is None else tokenizers.hash,
+            "data": self.prepared.hash,
+            "batch_tokens": self.order.budget,
+            "batch_rows": self.order.rows,
+            "dropout": settings.tokenizer.dropout,
+            "seed": settings.training.seed,
+            **({"plugins": list(settings.plugins)} if settings.plugins else {}),
+        }
 
-    def example(self) -> tuple[forcing.Item, str | None] | None:
+    def example(self) -> tuple[Item, str | None] | None:
         """Return an item of the validation set, and an output where one is given, for the picture in a run's report."""
         return None
 
     @classmethod
-    def force(
-        cls, run: TrainedRun, item: forcing.Item, target: str | None, options: Options, tree: bool
-    ) -> forcing.ForcedExample:
+    def force(cls, run: TrainedRun, item: Item, target: str | None, options: Options, tree: bool) -> ForcedExample:
         """Return an input and an output for a teacher-forced pass: what the search finds for the item, or `target`."""
         raise ArgumentError(f"{run.folder}: its task is {run.settings.task}, which cannot be inspected")
 
@@ -264,20 +260,9 @@ class RunTask(Task):
         raise ArgumentError(f"{run.folder}: its task is {run.settings.task}, which cannot be measured")
 
 
-def make_task(settings: Settings, prepared: Prepared, budget: int) -> RunTask:
-    """Make the task that the settings name; only its own modules are imported."""
-    return settings.row.load()(settings, prepared, budget)
-
-
-def prepare_data(
-    settings: Settings,
-    *,
-    say: Callable[[str], None] = lambda line: None,
-    tokenizers: Tokenizers | None = None,
-    labels: Sequence[str] = (),
-) -> Prepared:
-    """Prepare the encoded data of the task; `tokenizers` and `labels` are those of a run that is resumed."""
-    return settings.row.load().prepare(settings, say=say, tokenizers=tokenizers, labels=labels)
+def prepare_data(settings: Settings, **how: Any) -> Prepared:
+    """Prepare the encoded data of the task; `how` are the other arguments of its `RunTask.prepare`."""
+    return settings.row.load().prepare(settings, **how)
 
 
 def build_model(settings: Settings, tokenizers: Tokenizers | None, labels: Sequence[str] = ()) -> Model:
@@ -302,12 +287,12 @@ def vocabulary_sizes(settings: Settings, tokenizers: Tokenizers | None, labels: 
     return target if settings.row.alone else tokenizers.source.size, target
 
 
-def halve(batch: Any, explain: Callable[[], str]) -> Sequence[Any]:
-    """Split a batch in two; for one example raise a TrainingError that says what to do."""
+def halve(batch: Any, problem: str) -> Sequence[Any]:
+    """Split a batch in two; of one example the `problem`, which says what to do, is a TrainingError."""
     try:
         halves: Sequence[Any] = batch.halves()
     except ArgumentError:
-        raise TrainingError(explain()) from None
+        raise TrainingError(problem) from None
     return halves
 
 

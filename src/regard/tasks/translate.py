@@ -15,13 +15,14 @@ from regard.alignment import extraction
 from regard.attention import Heads, watch
 from regard.config import parse
 from regard.data import UNKNOWN, Batch, Links, PackedBatch, TableTexts, sentence_shares
-from regard.decoding import Options, Output, Processes, batches, file_translation, first_model, tokens_of
+from regard.decoding import GREEDY, Options, Output, Processes, batches, file_translation, first_model, tokens_of
 from regard.errors import ArgumentError, ConfigError
-from regard.evaluation import text_scores
+from regard.evaluation import measure
 from regard.io import CHUNK, CHUNK_CUDA, GivenText, Say, SourceLines, UntranslatedReport, formats, ignore, is_keyboard
 from regard.models import KINDS, Memory, Model, Tokens
 from regard.tasks import forcing
 from regard.tasks.defaults import translation_metric
+from regard.tasks.forcing import ForcedExample, Item
 from regard.tasks.next_token import TextPairs
 from regard.tasks.task import Aligned, TrainedRun, Translation, to_translation
 from regard.training import Loss, Prediction, TrainingSettings, inputs, validation_samples
@@ -57,50 +58,38 @@ class Translate(TextPairs):
         pairs = self.prepared.valid_pairs[:rows]
         sources, references = [one for one, _ in pairs], [self.tokenizer.normalise(two) for _, two in pairs]
         outputs = self.translate(sources)
-        scores = {
-            "bleu": text_scores.bleu(outputs, references),
-            "chrf": text_scores.chrf(outputs, references),
-            "exact": text_scores.exact(outputs, references),
-        }
+        scores = {key: measure(key, outputs, references).score().value for key in ("bleu", "chrf", "exact")}
         return [validation_samples.Sample(*each) for each in zip(sources, references, outputs, strict=True)], scores
 
     def translate(self, texts: Sequence[str]) -> list[str]:
         """Translate texts by greedy search."""
         ids = self.tokenizers.source.encode_batch(list(texts))
-        outputs = batches.greedy_in_batches(self.model, ids, self.device, first=self.tokenizer.before)
-        return [self.tokenizer.decode(each) for each in outputs]
+        first = [self.tokenizer.before] * len(ids) if self.tokenizer.before else None
+        results = batches.search_in_batches(self.model, ids, GREEDY, prefixes=first, device=self.device)
+        return [self.tokenizer.decode(each.outputs[0].tokens) for each in results]
 
-    def example(self) -> tuple[forcing.Item, str | None] | None:
+    def example(self) -> tuple[Item, str | None] | None:
         """Return a translation of the last validation, of middle length, with its reference."""
         samples = self.samples()
         return (samples[len(samples) // 2].source, samples[len(samples) // 2].reference) if samples else None
 
     @classmethod
-    def force(
-        cls, run: TrainedRun, item: forcing.Item, target: str | None, options: Options, tree: bool
-    ) -> forcing.ForcedExample:
+    def force(cls, run: TrainedRun, item: Item, target: str | None, options: Options, tree: bool) -> ForcedExample:
         """Return a source and its translation for a teacher-forced pass."""
         text, tokenizers = str(item), run.tokenizers
         ids = forcing.encode_text(tokenizers.source, text, "text")
         if target is not None:
             output, beam_tree = forcing.encode_text(tokenizers.target, target, "target", run.model.limit), None
         else:
-            first = prefixes_of(run, 1)
-            (result,) = batches.search_in_batches(
-                run.model, [ids], options, prefixes=first, device=run.device, trace=tree
-            )
-            output, beam_tree = (
-                result.outputs[0].tokens,
-                forcing.search_tree(result, tokenizers.target, options),
-            )
+            how: dict[str, Any] = {"prefixes": prefixes_of(run, 1), "device": run.device, "trace": tree}
+            (result,) = batches.search_in_batches(run.model, [ids], options, **how)
+            output, beam_tree = result.outputs[0].tokens, forcing.search_tree(result, tokenizers.target, options)
         sides = {
             "source": forcing.text_side(tokenizers.source, ids, text, end=KINDS[run.settings.kind].reads_end),
             **forcing.output_sides(tokenizers.target, output, target),
         }
         source = tokens_of([ids], run.device)
-        return forcing.ForcedExample(
-            source, sides, text, tokenizers.target.decode(output), tuple(output), tree=beam_tree
-        )
+        return ForcedExample(source, sides, text, tokenizers.target.decode(output), tuple(output), tree=beam_tree)
 
 
 def translate(
@@ -125,30 +114,22 @@ def translate(
     run.engine.check(parsed)
     if alignment or replace_unknown or coverage:
         check_attention(run)
-    extras = (alignment, replace_unknown, coverage) if alignment or replace_unknown or coverage else None
-    translate_all = translate_sentences if split else translate_chunks
-    return translate_all(run, texts, prefixes, extras, chunk, batch_tokens, parsed)
+    extras, size = (alignment, replace_unknown, coverage), chunk
 
+    def search(texts: Iterable[str], prefixes: Iterable[str] | None) -> Iterator[list[Translation]]:
+        return translate_chunks(run, texts, prefixes, size, extras, batch_tokens, parsed)
 
-def translate_sentences(
-    run: TrainedRun,
-    texts: Iterable[str],
-    prefixes: Iterable[str] | None,
-    extras: tuple[bool, bool, bool] | None,
-    chunk: int,
-    budget: int | None,
-    options: Options,
-) -> Iterator[list[Translation]]:
-    """Yield the translations of texts whose sentences are translated by themselves."""
-    fit = line_fitter(run, split=True)
-    for rows, begun in chunks_of(texts, prefixes, chunk):
-        parts = fit.parts(rows, "")
-        own = None if begun is None else file_translation.first_prefixes(parts, begun)
-        pieces = [piece.text for each in parts for piece in each]
-        outputs = translate_chunks(run, pieces, own, extras, chunk, budget, options)
-        for row, each in zip(rows, parts, strict=True):
-            own_outputs = list(itertools.islice(outputs, len(each)))
-            yield file_translation.join_outputs(row, each, own_outputs, options.nbest, not options.sample)
+    def search_sentences() -> Iterator[list[Translation]]:
+        fit = line_fitter(run, split=True)
+        for rows, begun in chunks_of(texts, prefixes, size):
+            parts = fit.parts(rows, "")
+            own = None if begun is None else file_translation.first_prefixes(parts, begun)
+            outputs = search([piece.text for each in parts for piece in each], own)
+            for row, each in zip(rows, parts, strict=True):
+                own_outputs = list(itertools.islice(outputs, len(each)))
+                yield file_translation.join_outputs(row, each, own_outputs, parsed.nbest, not parsed.sample)
+
+    return search_sentences() if split else search(texts, prefixes)
 
 
 def chunks_of(
@@ -208,18 +189,10 @@ def translate_lines(
     def search(texts: list[str], prefixes: list[str] | None) -> Iterator[list[Translation]]:
         return run.stream(texts, prefixes=prefixes, split=False, coverage=coverage, **options)
 
-    ranked, report = not options.get("sample", Options.sample), UntranslatedReport(warn, lines.total)
-    blocks = file_translation.translate_file(
-        lines,
-        search,
-        fit,
-        form,
-        processes,
-        nbest=options.get("nbest", Options.nbest),
-        ranked=ranked,
-        look=report.look if coverage else None,
-    )
-    for block in blocks:
+    report, nbest = UntranslatedReport(warn, lines.total), options.get("nbest", Options.nbest)
+    ranked, look = not options.get("sample", Options.sample), report.look if coverage else None
+    how: dict[str, Any] = {"nbest": nbest, "ranked": ranked, "look": look}
+    for block in file_translation.translate_file(lines, search, fit, form, processes, **how):
         yield block
         if typed:  # below the translation that it is about
             report.tell()
@@ -236,14 +209,14 @@ def translate_chunks(
     run: TrainedRun,
     texts: Iterable[str],
     prefixes: Iterable[str] | None,
-    extras: tuple[bool, bool, bool] | None,
-    chunk: int,
+    size: int,
+    extras: tuple[bool, bool, bool],
     budget: int | None,
     options: Options,
 ) -> Iterator[list[Translation]]:
     """Yield the translations, as they are asked for."""
     count = 0
-    for rows, prefix_texts in chunks_of(texts, prefixes, chunk):
+    for rows, prefix_texts in chunks_of(texts, prefixes, size):
         begun = prefixes_of(run, len(rows))
         if prefix_texts is not None:
             begun = run.tokenizers.target.encode_prefixes(prefix_texts)
@@ -257,7 +230,7 @@ def translate_chunks(
         sources = run.tokenizers.source.encode_batch(rows)
         results = run.engine.search(sources, options, prefixes=begun, budget=budget)
         outputs = [each.outputs for each in results]
-        if extras is not None:
+        if any(extras):
             yield from add_alignments(run, rows, sources, outputs, *extras)
         else:
             yield from ([to_translation(output, run.tokenizers.target) for output in each] for each in outputs)

@@ -14,13 +14,11 @@ if TYPE_CHECKING:
     from regard.training import folder as run_folder
     from regard.training import sample as validation_samples
     from regard.training import weights as weight_files
-    from regard.training.adapters import freeze_parts
     from regard.training.checkpoint import Checkpoints, read_checkpoint
     from regard.training.display import Display, open_progress
     from regard.training.distributed import Group, describe_device, uses_bf16
     from regard.training.loop import Result, Trainer, train
     from regard.training.manifest import BASE, NAME, plain_weights_file, read_manifest
-    from regard.training.memory import is_out_of_memory
     from regard.training.objective import Prediction, inputs, next_token
     from regard.training.progress import Progress
     from regard.training.settings import FITTED, TrainingSettings
@@ -50,9 +48,7 @@ __all__ = [
     "check_trackers",
     "checkpoint_files",
     "describe_device",
-    "freeze_parts",
     "inputs",
-    "is_out_of_memory",
     "metrics",
     "next_token",
     "open_progress",

@@ -26,7 +26,7 @@ from regard.attention import Block, Heads, MixingBlock
 from regard.config import show_value
 from regard.errors import CheckpointError, ConfigError
 from regard.models import check_weight
-from regard.training.weights import mean_weights, weights_of
+from regard.training.weights import mean_weights, swap_values, weights_of
 
 KEY = "model.adapter"
 PLACE = ".parametrizations.weight.0."  # between the names of a layer and of a matrix of its adapter
@@ -119,11 +119,6 @@ def has_adapters(model: nn.Module) -> bool:
     return any(isinstance(module, Adapter) for module in model.modules())
 
 
-def adapted_weights(model: nn.Module) -> list[nn.Parameter]:
-    """List the weights beside which adapters stand."""
-    return [each.weight for each in adapters_of(model).values()]
-
-
 def trained_weights(model: nn.Module) -> dict[str, Tensor]:
     """Return the weights that a checkpoint holds: all of them or, with adapters, those that are trained."""
     weights = weights_of(model)
@@ -145,17 +140,13 @@ def plain_weights(model: nn.Module) -> dict[str, Tensor]:
 def merge_adapters(model: nn.Module) -> Iterator[None]:
     """Put what adapters change into the weights themselves inside the block, for a search that reads them often."""
     adapters = list(adapters_of(model).values())
-    saved = [each.weight.detach().clone() for each in adapters]
-    try:
-        with torch.no_grad():
+    with swap_values([each.weight for each in adapters], (each.adapter(each.weight) for each in adapters)):
+        try:
             for each in adapters:
-                each.weight.copy_(each.adapter(each.weight))
                 each.adapter.merged = True
-        yield
-    finally:
-        with torch.no_grad():
-            for each, before in zip(adapters, saved, strict=True):
-                each.weight.copy_(before)
+            yield
+        finally:
+            for each in adapters:
                 each.adapter.merged = False
 
 

@@ -1,15 +1,51 @@
-"""The display of training: live on a terminal, plain lines elsewhere, and log.txt always."""
+"""The display of training: live on a terminal, plain lines elsewhere, and log.txt always.
 
+On a terminal it is redrawn in place after every step, and every second by a thread. The thread draws only where nothing
+was drawn for a second: within a long step, and while the model is validated. All drawing is done under one lock, which
+a process takes before it forks, so that no child inherits a display half drawn.
+"""
+
+import atexit
+import math
 import os
+import re
 import sys
-from collections.abc import Callable, Sequence
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
+
+from rich import live
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions
+from rich.file_proxy import FileProxy
+from rich.table import Table
+from rich.text import Text
 
 from regard.io import disk
-from regard.training.progress import JsonProgress, PlainProgress, Progress, SafeStream
+from regard.training.metrics import format_clock
+from regard.training.progress import (
+    CurrentFigures,
+    JsonProgress,
+    PlainProgress,
+    Progress,
+    SafeStream,
+    Stream,
+    format_scores,
+)
+from regard.training.sample import MISSING, Sample, legible
 
 Display = Literal["usual", "quiet", "json"]
+REFRESH = 0.4  # seconds between two drawings, at least
+BEAT = 1.0  # seconds after which the thread draws
+WIDTH = 100  # columns a line takes at most: longer ones are hard to read, and break when a window is made narrower
+MARGIN = len("validation ")
+NARROW = 40  # below this there is no room for a margin
+
+DRAWING = threading.RLock()  # a signal's handler may print while its own thread draws
+DISPLAYS: "weakref.WeakSet[LiveProgress]" = weakref.WeakSet()  # those that are open
 
 
 def open_progress(run: str | Path | None, terminal: bool | None = None, display: Display = "usual") -> Progress:
@@ -25,8 +61,6 @@ def open_progress(run: str | Path | None, terminal: bool | None = None, display:
     if display != "usual":
         displays = [JsonProgress(SafeStream(sys.stdout))] if display == "json" else []
     elif terminal:
-        from regard.training.live import LiveProgress
-
         displays = [LiveProgress(SafeStream(sys.stderr))]
     if run is not None:
         Path(run).mkdir(parents=True, exist_ok=True)
@@ -54,3 +88,241 @@ def forward(report: str) -> Callable[..., None]:
 
 for each in ("begin", "limit", "step", "tick", "begin_validation", "valid", "samples", "say", "end", "close"):
     setattr(ProgressGroup, each, forward(each))
+
+
+class LiveProgress(Progress):
+    """A display on a terminal, redrawn in place: where training stands, the last validation and the best, samples."""
+
+    def __init__(
+        self,
+        stream: Stream | None = None,
+        *,
+        console: Console | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ):
+        self._console = console or Console(
+            file=cast(Any, stream or SafeStream(sys.stderr)), force_terminal=True, highlight=False
+        )
+        self._clock, self._drawn_at = clock, -math.inf
+        self._course = CurrentFigures()
+        self._samples: list[Sample] = []
+        self._wrapped: tuple[tuple[int, int], list[Text]] | None = None
+        self._live: live.Live | None = None
+        self._closed = threading.Event()
+        self._last_step_at = self._validating_since = 0.0
+        self._validating = False
+
+    def begin(self, title: str, facts: Sequence[tuple[str, str]], steps: int | None) -> None:
+        self.close()
+        self._course, self._samples, self._wrapped = CurrentFigures(steps), [], None
+        self._drawn_at, self._last_step_at, self._validating = -math.inf, self._clock(), False
+        self._console.print(Text(title, style="bold"))
+        if facts:
+            table = Table.grid(padding=(0, 2))
+            table.add_column(no_wrap=True, style="dim")
+            table.add_column(overflow="fold")
+            for name, fact in facts:
+                table.add_row(Text(name), Text(fact))
+            self._console.print(table)
+        # What others write to standard error goes above the display; standard output only where that is the terminal
+        # too, for in a pipe it must stay where it was sent.
+        self._live = live.Live(
+            self, console=self._console, auto_refresh=False, redirect_stdout=sys.stdout.isatty(), redirect_stderr=True
+        )
+        self._live.start()
+        atexit.register(self.close)  # the cursor comes back even if nobody ends this
+        self._closed = threading.Event()
+        DISPLAYS.add(self)
+        threading.Thread(
+            target=self._draw_every_second, args=(self._closed,), name="regard-display", daemon=True
+        ).start()
+
+    def limit(self, seconds: float | None) -> None:
+        self._course.limit = seconds
+
+    def step(self, record: Mapping[str, Any]) -> None:
+        self._course.step(record)
+        self._last_step_at = self._clock()
+        self._draw(now=record.get("step") == self._course.steps)
+
+    def tick(self, step: int, seconds: float) -> None:
+        self._course.tick(step, seconds)
+        self._last_step_at = self._clock()
+        self._draw()
+
+    def begin_validation(self) -> None:
+        self._validating, self._validating_since = True, self._clock()
+        self._draw(now=True)
+
+    def valid(self, record: Mapping[str, Any]) -> None:
+        self._course.valid(record)
+        self._validating = False
+        self._draw(now=True)
+
+    def samples(self, samples: Sequence[Sample]) -> None:
+        self._samples, self._wrapped = [each.map(legible) for each in samples], None
+        self._draw(now=True)
+
+    def say(self, text: str) -> None:
+        with DRAWING:
+            self._console.print(Text(text))
+
+    def end(self, text: str) -> None:
+        self._draw(now=True)
+        self.close()
+        self.say("\n" + fold_commands(text, self._console.width))  # apart from the samples
+
+    def close(self) -> None:
+        self._closed.set()
+        self._validating = False
+        with DRAWING:
+            if self._live is not None:
+                self._live.stop()
+                self._live = None
+                atexit.unregister(self.close)
+
+    def _draw(self, now: bool = False, pause: float = REFRESH) -> None:
+        if not now and self._clock() - self._drawn_at < pause:
+            return
+        with DRAWING:
+            if self._live is not None:
+                self._drawn_at = self._clock()
+                self._live.refresh()
+
+    def _draw_every_second(self, closed: threading.Event) -> None:
+        """Draw where training itself has not for a second, until the display is closed."""
+        pause = BEAT
+        while not closed.wait(pause):
+            self._draw(pause=BEAT)
+            pause = max(REFRESH, BEAT - (self._clock() - self._drawn_at))
+
+    def _forget(self) -> None:
+        """Leave the display to the parent, in a forked child, whose prints are not drawn around it."""
+        self._live = None
+        atexit.unregister(self.close)
+        for name in ("stdout", "stderr"):
+            stream = getattr(sys, name)
+            if isinstance(stream, FileProxy):
+                setattr(sys, name, stream.rich_proxied_file)
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
+        """Render the display in lines that fit; a low window shows fewer samples, each on fewer lines."""
+        width, height = min(options.max_width, WIDTH), console.size.height
+        lines = self._standing(width)
+        room = height - len(lines)
+        if self._wrapped is None or self._wrapped[0] != (width, room):  # anew only when they or the window change
+            self._wrapped = (width, room), self._fitted(width, room, console)
+        for line in [*lines, *self._wrapped[1]][: max(1, height - 1)]:
+            line.no_wrap, line.overflow = True, "crop"
+            yield line
+
+    def _fitted(self, width: int, room: int, console: Console) -> list[Text]:
+        """Fit as many samples as there is room for, each text on two lines or on one."""
+        for count, depth in [(3, 2), (3, 1), (2, 2), (2, 1), (1, 2), (1, 1)]:
+            lines = [line for sample in self._samples[:count] for line in _sample_lines(sample, width, depth, console)]
+            if len(lines) < room and width >= 20:
+                return lines
+        return []
+
+    def _standing(self, width: int) -> list[Text]:
+        course, lines = self._course, [Text("")]
+        place = f"{course.place():<{len(f'step {course.steps:,}') * 2 - 4}}" if course.steps else course.place()
+        head, tail = Text().append(place, style="bold"), Text()
+        if course.steps:
+            share = min(1.0, course.last.get("step", 0) / course.steps)
+            tail.append(f"  {math.floor(share * 100)}%", style="bold")
+        if "epoch" in course.last:
+            tail.append(f"  epoch {course.last['epoch']:,}", style="dim")
+        size = min(40, width - head.cell_len - tail.cell_len - 2)
+        if course.steps and size >= 8:
+            head.append("  ").append_text(_bar(share, size, self._console.encoding))
+        head.append_text(tail)
+        lines.append(head)
+        lines += _flow("", [*course.numbers(), *self._times()], width)
+        if self._validating or course.checked is not None:
+            lines.append(Text(""))
+        if self._validating:
+            lines += _flow("validating", [f"… {format_clock(self._clock() - self._validating_since)}"], width)
+        if course.checked is not None:
+            new = course.best is course.checked
+            parts = [f"step {course.checked.get('step', 0):,}", *format_scores(course.checked)]
+            lines += _flow("validation", [*parts, "best checkpoint so far"] if new else parts, width)
+            if course.best is not None and not new:
+                scores = {key: value for key, value in course.best.items() if not key.startswith("patience")}
+                lines += _flow("best", [f"step {course.best.get('step', 0):,}", *format_scores(scores)], width)
+        for line in lines:
+            line.truncate(width, overflow="ellipsis")
+        return lines
+
+    def _times(self) -> list[str]:
+        """Format the time so far and the time left, which also move between two steps."""
+        since = self._clock() - self._last_step_at
+        times = [f"{format_clock(self._course.last.get('seconds', 0.0) + since)} so far"]
+        left = self._course.seconds_left_after(since)
+        return [*times, f"{format_clock(left)} left"] if left else times
+
+
+def _forget_all() -> None:
+    """Clear the displays in a forked child, and locks that nobody would release."""
+    for each in list(DISPLAYS):
+        each._forget()
+    DISPLAYS.clear()
+    DRAWING.release()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=DRAWING.acquire, after_in_parent=DRAWING.release, after_in_child=_forget_all)
+
+
+def _flow(label: str, parts: list[str], width: int) -> list[Text]:
+    """Lay parts side by side with a dot between, on as many lines as they need, after a label in the margin."""
+    margin = MARGIN if label and width >= NARROW else 0
+    rows: list[str] = []
+    for part in parts:
+        if rows and cell_len(rows[-1]) + 3 + cell_len(part) <= width - margin:
+            rows[-1] += " · " + part
+        else:
+            rows.append(part)
+    if label and not margin:
+        return [Text(label, style="dim"), *map(Text, rows)]
+    labels = [label, *[""] * len(rows)]
+    return [Text().append(labels[i].ljust(margin), style="dim").append(row) for i, row in enumerate(rows)]
+
+
+def _bar(share: float, size: int, encoding: str) -> Text:
+    """Draw a bar that can be read by its shape, not only by its colour."""
+    full, empty = ("━", "┄") if encoding.lower().startswith("utf") else ("=", ".")
+    at = round(share * size)
+    return Text().append(full * at, style="cyan").append(empty * (size - at), style="dim")
+
+
+def _sample_lines(sample: Sample, width: int, depth: int, console: Console) -> list[Text]:
+    """Lay out a sample in lines: each text on at most `depth` of them, and an empty line above."""
+    output = Text()
+    for piece, differs in sample.pieces:
+        output.append(piece or (MISSING if differs else ""), style="bold underline yellow" if differs else "")
+    texts = {"source": Text(sample.source), "reference": Text(sample.reference, style="dim"), "output": output}
+    margin = MARGIN if width >= NARROW else 3
+    lines = [Text("")]
+    for name, text in texts.items():
+        room = max(4, width - margin)
+        rows = list(text.wrap(console, room, overflow="fold"))
+        if len(rows) > depth:
+            rows = rows[:depth]
+            rows[-1].rstrip()
+            rows[-1].append(" …")
+            rows[-1].truncate(room, overflow="ellipsis")
+        for row, part in enumerate(rows):
+            label = (name if margin == MARGIN else name[0]) if row == 0 else ""
+            part.rstrip()
+            lines.append(Text().append(label.ljust(margin), style="dim").append_text(part))
+    return lines
+
+
+def fold_commands(text: str, width: int) -> str:
+    """Put what commands do on lines of their own, below them, where a window has no room for both side by side."""
+    rows = [re.fullmatch(r"  (\S.*?) {2,}(\S.*)", line) for line in text.splitlines()]
+    if all(row is None or cell_len(row.string) <= width for row in rows):
+        return text
+    lines = zip(text.splitlines(), rows, strict=True)
+    return "\n".join(line if row is None else f"  {row[1]}\n    {row[2]}" for line, row in lines)

@@ -231,12 +231,8 @@ def allow_tf32(allow: bool) -> Iterator[None]:
 def describe_device(device: torch.device, world: int, bf16: bool) -> str:
     """Describe the device in words."""
     threads = torch.get_num_threads()
-    name = (
-        torch.cuda.get_device_name(device)
-        if device.type == "cuda"
-        else "Apple GPU (mps)"
-        if device.type == "mps"
-        else f"CPU, {threads} thread{'' if threads == 1 else 's'}"
-    )
+    name = "Apple GPU (mps)" if device.type == "mps" else f"CPU, {threads} thread{'' if threads == 1 else 's'}"
+    if device.type == "cuda":
+        name = torch.cuda.get_device_name(device)
     processes = f", {world} processes" if world > 1 else ""
     return f"{name}{processes}, {'bf16' if bf16 else 'fp32'}"

@@ -33,7 +33,7 @@ from regard.training.task import Task
 from regard.training.timetable import StopCriteria, Timetable
 from regard.training.trainer_state import Counters
 from regard.training.update import Prefetch, Updater, rate_at
-from regard.training.weights import MovingAverage
+from regard.training.weights import MovingAverage, swap_values
 
 __all__ = ["Result", "Trainer", "train"]
 
@@ -107,7 +107,10 @@ class Trainer:
         self.group.wait()
         if resumed and self.group.first:
             self.saver.checkpoints.mend(step_name(self.now.step))
-        metrics = self.open_metrics() if self.group.first else None
+        metrics = None
+        if self.group.first:  # without what is to come again
+            path, validated = self.folder / "metrics.jsonl", self.now.validated == self.now.step
+            metrics = Metrics(path, self.now.step, self.settings.track, validated=validated)
         device, bf16 = self.group.device, self.updater.bf16
         facts = [
             *self.task.facts(),
@@ -131,13 +134,6 @@ class Trainer:
                 ) from error
         now, signal = self.now, criteria.signal_number if why == "signal" else None
         return Result(now.step, now.best, now.best_step, why, now.seconds, signal, self.timetable.first_step)
-
-    def open_metrics(self) -> Metrics:
-        """Open the records of the run, without what is to come again."""
-        now = self.now
-        return Metrics(
-            self.folder / "metrics.jsonl", now.step, self.settings.track, validated=now.validated == now.step
-        )
 
     def prepare(self, resume: bool) -> bool:
         """Set up weights, optimiser and counters, new or from the last checkpoint; return whether there was one."""
@@ -189,7 +185,7 @@ class Trainer:
         elif self.saver.step != now.step:
             self.saver.save(now, self.updater, self.ema, best=False)
         if why != "signal":
-            self.read_sums()
+            self.updater.read_sums(now)
             self.check_finite(now.skipped - skipped, now.step - first)
             if not self.loss_is_finite and now.best is None:
                 raise TrainingError(
@@ -261,7 +257,7 @@ class Trainer:
     def record(self, metrics: Metrics | None) -> None:
         """Read the sums from the device, record them and show them."""
         now = self.now
-        self.read_sums()
+        self.updater.read_sums(now)
         # Pieces that are cut anew are counted as they came out, where the objective says how many those were.
         sums, count = now.sums, max(1.0, now.sums.get("tokens", now.sums["count"]))
         interval = now.seconds - sums.get("since", 0.0)
@@ -287,10 +283,6 @@ class Trainer:
             self.progress.say(f"step {now.step:,}: {bad_since:,.0f} steps were not finite and were skipped")
         self.check_finite(run, HOPELESS)
 
-    def read_sums(self) -> None:
-        """Copy the device's sums to the host."""
-        self.updater.read_sums(self.now)
-
     def check_finite(self, run: float, most: int) -> None:
         """Stop where none of the last `run` steps had a finite gradient, and there were as many as `most`."""
         if run >= most > 0:
@@ -299,19 +291,13 @@ class Trainer:
                 f"check the data; {self.saver.last_checkpoint()}"
             )
 
-    def validate(self, metrics: Metrics | None) -> bool:
-        """Measure the model on held-out data; return whether it is the best so far, which is remembered."""
-        figures, samples = self.measure()
-        now = self.now
-        self.loss_is_finite = math.isfinite(figures.get("loss", 0.0))
-        better, now.validated = now.compare(figures, self.task.metric), now.step
-        self.record_validation(metrics, figures, samples, better)
-        return better
-
     def validate_and_save(self, metrics: Metrics | None, why: str | None = None) -> None:
         """Validate and save a checkpoint, and note how long both took; `why` the run ends, if that is known."""
         now, before = self.now, self.now.seconds
-        better = self.validate(metrics)
+        figures, samples = self.measure()
+        self.loss_is_finite = math.isfinite(figures.get("loss", 0.0))
+        better, now.validated = now.compare(figures, self.task.metric), now.step
+        self.record_validation(metrics, figures, samples, better)
         self.count_apart(before)  # of the pace; but of the run
         timetable, validated = self.timetable, now.seconds
         timetable.note_validation(validated - before)
@@ -339,7 +325,9 @@ class Trainer:
     def measure(self) -> tuple[dict[str, float], list[Any]]:
         """Return the task's figures and samples, the same on every process."""
         self.progress.begin_validation()
-        averaged = contextlib.nullcontext() if self.ema is None else self.ema.swap_in(self.updater.parameters)
+        averaged = (
+            contextlib.nullcontext() if self.ema is None else swap_values(self.updater.parameters, self.ema.values)
+        )
         self.objective.eval()
         try:
             with torch.no_grad(), averaged, merge_adapters(self.objective), self.group.whole(self.objective):

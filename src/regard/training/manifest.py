@@ -71,14 +71,11 @@ def check_manifest(manifest: Mapping[str, Any], where: str) -> None:
     """Refuse a manifest with values of the wrong type or range."""
     check_key(manifest, "step", is_count, "a number of steps", where)
     check_key(manifest, "files", is_table, "a table of files", where)
-    for name in FILES:
-        check_key(manifest["files"], name, is_table, "a table with bytes and sha256", where, "files.")
-        check_key(manifest["files"][name], "bytes", is_count, "a number of bytes", where, f"files.{name}.")
-        check_key(manifest["files"][name], "sha256", is_text, "a checksum", where, f"files.{name}.")
-    if "base" in manifest:
-        check_key(manifest, "base", is_table, "a table with bytes and sha256", where)
-        check_key(manifest["base"], "bytes", is_count, "a number of bytes", where, "base.")
-        check_key(manifest["base"], "sha256", is_text, "a checksum", where, "base.")
+    files = [(manifest["files"], name, "files.") for name in FILES]
+    for table, name, path in [*files, (manifest, "base", "")] if "base" in manifest else files:
+        check_key(table, name, is_table, "a table with bytes and sha256", where, path)
+        check_key(table[name], "bytes", is_count, "a number of bytes", where, f"{path}{name}.")
+        check_key(table[name], "sha256", is_text, "a checksum", where, f"{path}{name}.")
     if "counters" in manifest:
         check_key(manifest, "counters", is_table, "a table", where)
     if "task" not in manifest:

@@ -8,7 +8,6 @@ import math
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from regard.errors import CheckpointError, TrainingError
@@ -46,7 +45,7 @@ class Metrics:
 
     def write(self, kind: str, record: Mapping[str, Any]) -> None:
         """Append one record of a `kind`: "step", "valid" or another word."""
-        numbers = {key: _plain(value) for key, value in record.items()}
+        numbers = {key: plain_number(value) for key, value in record.items()}
         # A whole line in one write, so that whoever reads along sees no half of one.
         line = (json.dumps({"kind": kind, **numbers}, ensure_ascii=False, allow_nan=False) + "\n").encode(
             errors="replace"
@@ -76,7 +75,7 @@ class Metrics:
     def __enter__(self) -> "Metrics":
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def _write_error(self, error: OSError) -> TrainingError:
@@ -204,6 +203,6 @@ def _fits(key: str, value: Any) -> bool:
     return value is None or isinstance(value, bool | str) or (isinstance(value, int | float) and abs(value) < 2**1000)
 
 
-def _plain(value: Any) -> Any:
+def plain_number(value: Any) -> Any:
     """Convert infinity and NaN, which JSON does not have, to None."""
     return None if isinstance(value, float) and not math.isfinite(value) else value

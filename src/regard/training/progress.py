@@ -10,10 +10,9 @@ import math
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from types import TracebackType
 from typing import Any, Protocol, Self, runtime_checkable
 
-from regard.training.metrics import format_duration, format_value, metric_name
+from regard.training.metrics import format_duration, format_value, metric_name, plain_number
 from regard.training.sample import Sample, bracketed, clip, legible
 
 WIDTH = 120  # columns of a sample's line in a log
@@ -69,7 +68,7 @@ class Progress:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
 
@@ -279,9 +278,7 @@ class JsonProgress(Progress):
         self._write("end", {"text": text})
 
     def _write(self, kind: str, record: Mapping[str, Any]) -> None:
-        finite = {
-            key: None if isinstance(each, float) and not math.isfinite(each) else each for key, each in record.items()
-        }
+        finite = {key: plain_number(each) for key, each in record.items()}
         self._stream.write(json.dumps({"kind": kind, **finite}, ensure_ascii=False, allow_nan=False) + "\n")
         self._stream.flush()
 

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from regard.kernels import pause_garbage_collection
-from regard.training.memory import is_out_of_memory
+from regard.machine import is_out_of_memory
 
 OFTEN = 2  # the coming of a shape at which it is captured
 MOST = 96  # graphs; batches of other shapes are trained on eagerly

@@ -12,7 +12,7 @@ import math
 import signal
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any, Self
 
 from regard.training.distributed import Group
@@ -112,7 +112,8 @@ class Timetable:
         every, cost = given.validate_every, self.reserve / (1 + (given.average > 1))
         if self.is_open and "validate_every" in given.fit:
             most = now.step + steps_that_fit(left, pace, 0.0, 1)
-            every = max(validations_apart(most), math.ceil(most * cost / (VALIDATING * self.limit)))
+            usual = max(1, min(50, most), min(1_000, most // 20))  # for about twenty validations
+            every = max(usual, math.ceil(most * cost / (VALIDATING * self.limit)))
         more = max(steps_that_fit(left, pace, cost, every), int(now.step == self.open_step))
         steps = max(1, now.step + more)
         steps = steps if self.is_open else min(steps, given.steps)
@@ -153,11 +154,6 @@ def steps_that_fit(seconds: float, pace: float, validation: float, every: int) -
     return max(0, int(seconds / each)) if each > 0 else 0
 
 
-def validations_apart(steps: int) -> int:
-    """Return the steps between two of about twenty validations, where nobody set them."""
-    return max(1, min(50, steps), min(1_000, steps // 20))
-
-
 # ---- when training stops
 
 
@@ -182,7 +178,7 @@ class StopCriteria:
             self.before = {}
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *error: object) -> None:
         for number, handler in self.before.items():
             signal.signal(number, handler)
 

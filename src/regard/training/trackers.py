@@ -56,23 +56,22 @@ class Trackers:
 
     def log(self, step: int, figures: Mapping[str, float]) -> None:
         """Send the figures of a step to all."""
-        for name, tracker in list(self.trackers.items()):
-            self.attempt(name, lambda each=tracker: each.log(step, figures))  # type: ignore[misc]
+        self.attempt("log", step, figures)
 
     def close(self) -> None:
         """End the run with all of them."""
-        for name, tracker in list(self.trackers.items()):
-            self.attempt(name, tracker.close)
+        self.attempt("close")
         self.trackers.clear()
 
-    def attempt(self, name: str, call: Callable[[], None]) -> None:
-        """Call a tracker, and leave it out if that fails: training does not depend on a network."""
-        try:
-            call()
-        except Exception as error:  # whatever a service's own package raises
-            del self.trackers[name]
-            if name != "tensorboard":
-                print(f"regard: {name}: {reason_of(error)}; no more curves are sent to it", file=sys.stderr)
+    def attempt(self, method: str, *arguments: Any) -> None:
+        """Call a method of every tracker, and leave out those that fail: training does not depend on a network."""
+        for name, tracker in list(self.trackers.items()):
+            try:
+                getattr(tracker, method)(*arguments)
+            except Exception as error:  # whatever a service's own package raises
+                del self.trackers[name]
+                if name != "tensorboard":
+                    print(f"regard: {name}: {reason_of(error)}; no more curves are sent to it", file=sys.stderr)
 
 
 def check_trackers(names: Sequence[str]) -> None:
@@ -120,24 +119,24 @@ def read_configuration(folder: Path) -> dict[str, Any]:
     return {}
 
 
+def read_names(folder: Path) -> dict[str, Any]:
+    """Read the names that services gave the run before."""
+    with contextlib.suppress(RegardError):
+        names = reading.read_json(folder / FILE, RegardError)
+        return names if isinstance(names, dict) else {}
+    return {}
+
+
 def known_name(folder: Path, service: str, resume_step: int | None) -> str | None:
     """Return the name that a service gave the run before, where it is resumed."""
-    if not resume_step:
-        return None
-    with contextlib.suppress(OSError, reading.Unreadable, RegardError):
-        names = reading.read_json(folder / FILE, RegardError)
-        name = names.get(service) if isinstance(names, dict) else None
-        return name if isinstance(name, str) else None
-    return None
+    name = read_names(folder).get(service) if resume_step else None
+    return name if isinstance(name, str) else None
 
 
 def keep_name(folder: Path, service: str, name: str) -> None:
     """Store the name that a service gave the run."""
-    names: dict[str, Any] = {}
-    with contextlib.suppress(OSError, reading.Unreadable, RegardError):
-        names = dict(reading.read_json(folder / FILE, RegardError))
     with contextlib.suppress(OSError):
-        disk.write_whole(folder / FILE, json.dumps({**names, service: name}, indent=1) + "\n")
+        disk.write_whole(folder / FILE, json.dumps({**read_names(folder), service: name}, indent=1) + "\n")
 
 
 class TensorBoard:

@@ -62,19 +62,6 @@ class Counters:
         """Return the counters as a manifest holds them; the step stands beside them there."""
         return {**{key: value for key, value in asdict(self).items() if key != "step"}, "position": [*self.position]}
 
-    @classmethod
-    def of(cls, step: int, table: Mapping[str, Any]) -> "Counters":
-        """Restore the counters from a manifest's table."""
-        return cls(
-            step,
-            **{
-                **table,
-                "position": Position(*table["position"]),
-                "sums": dict(table["sums"]),
-                "fitted": dict(table.get("fitted", {})),
-            },
-        )
-
 
 def is_position(value: object) -> bool:
     """Return whether a value is a position in the data: an epoch and a batch."""
@@ -120,7 +107,7 @@ def read_counters(folder: Path, manifest: Mapping[str, Any]) -> Counters:
     for key, right, expected in COUNTER_CHECKS:
         if key not in OPTIONAL or key in table:
             check_key(table, key, right, expected, where, "counters.")
-    now = Counters.of(manifest["step"], table)
+    now = Counters(manifest["step"], **{**table, "position": Position(*table["position"])})
     if "validated" not in table:  # of an earlier version, of which nobody knows
         now.validated = now.step
     return now

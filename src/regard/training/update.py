@@ -10,10 +10,10 @@ import contextlib
 import math
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -22,16 +22,16 @@ from torch.nn.utils import parametrize
 from regard.attention import Stack, call_records, stack_problem
 from regard.errors import ConfigError, TrainingError
 from regard.kernels import mixed_precision
-from regard.machine import wide_dtype
-from regard.training.adapters import adapted_weights
+from regard.machine import is_out_of_memory, wide_dtype
+from regard.training.adapters import adapters_of
 from regard.training.distributed import Group, gather_full, uses_bf16
-from regard.training.memory import attempt_in_parts, is_out_of_memory, split_batch
 from regard.training.progress import Progress
 from regard.training.replay import CudaCapture, Replay, forbid_waits
 from regard.training.settings import TrainingSettings
 from regard.training.task import Position, Task
 from regard.training.trainer_state import Counters, initialise_optimiser
 
+T = TypeVar("T")
 DEPTH = 2  # updates that are loaded ahead
 
 
@@ -147,7 +147,7 @@ class Updater:
         self.rate = torch.zeros((), device=device) if self.optimiser.defaults["capturable"] else None
         halves = self.bf16 and self.rate is not None and getattr(objective, "half_weights", False)
         # Weights with adapters are computed in each update, and cast where they are used.
-        adapted = {id(weight) for weight in adapted_weights(objective)}
+        adapted = {id(each.weight) for each in adapters_of(objective).values()}
         self.adapted = len(adapted) > 0
         plain = [weight for weight in objective.parameters() if id(weight) not in adapted]
         self.copies = mixed_precision.HalfCopies(plain, torch.bfloat16) if halves else None
@@ -336,3 +336,38 @@ def replay_problem(device: torch.device, world: int, accumulate: int, objective:
     if accumulate > 1:
         return f"updates with training.accumulate = {accumulate}"
     return None if getattr(objective, "replays", False) else "the updates of an objective that does not set `replays`"
+
+
+# ---- in smaller parts, where memory runs out
+
+
+def attempt_in_parts(attempt: Callable[[int], T], again: Callable[[int], None]) -> T:
+    """Call `attempt(1)`; if memory runs out, `attempt(2)`, `attempt(4)` and so on, with `again(parts)` before each."""
+    parts = 1
+    while True:
+        try:
+            return attempt(parts)
+        except (RuntimeError, MemoryError) as error:
+            if not is_out_of_memory(error):
+                raise
+        # Outside of the handler: the traceback holds on to every tensor that did fit.
+        parts *= 2
+        again(parts)
+
+
+def split_batch(task: Task, batch: Any, parts: int) -> tuple[list[Any], TrainingError | None]:
+    """Split the batch into so many parts, a power of two, or as many as it has; raise if it cannot be split."""
+    cut: list[Any] = [batch]
+    problem: TrainingError | None = None
+    for _ in range(parts.bit_length() - 1):
+        before, cut = cut, []
+        problem = TrainingError("out of memory, and this task cannot make its batches smaller")
+        for each in before:
+            try:
+                cut += task.halves(each)
+            except TrainingError as error:  # one example: others of this update may still be cut
+                cut.append(each)
+                problem = error
+        if len(cut) > len(before):
+            problem = None
+    return cut, problem

@@ -142,19 +142,20 @@ class MovingAverage:
         decay = min(self.decay, (1 + step) / (10 + step))
         torch._foreach_lerp_(self.values, [parameter.detach() for parameter in parameters], 1 - decay)
 
-    @contextlib.contextmanager
-    def swap_in(self, parameters: Sequence[nn.Parameter]) -> Iterator[None]:
-        """Replace the parameters by their averages inside the block."""
-        saved = [parameter.detach().clone() for parameter in parameters]
+
+@contextlib.contextmanager
+def swap_values(parameters: Sequence[nn.Parameter], values: Iterable[Tensor]) -> Iterator[None]:
+    """Replace parameters by other values inside the block."""
+    saved = [parameter.detach().clone() for parameter in parameters]
+    with torch.no_grad():
+        for parameter, value in zip(parameters, values, strict=True):
+            parameter.copy_(value)
+    try:
+        yield
+    finally:
         with torch.no_grad():
-            for parameter, value in zip(parameters, self.values, strict=True):
+            for parameter, value in zip(parameters, saved, strict=True):
                 parameter.copy_(value)
-        try:
-            yield
-        finally:
-            with torch.no_grad():
-                for parameter, value in zip(parameters, saved, strict=True):
-                    parameter.copy_(value)
 
 
 def mean_weights(weights: Sequence[dict[str, Tensor]]) -> dict[str, Tensor]:

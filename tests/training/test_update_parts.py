@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from regard.training.memory import attempt_in_parts, is_out_of_memory
+from regard.machine import is_out_of_memory
+from regard.training.update import attempt_in_parts
 
 
 @pytest.mark.parametrize("fits", [1, 2, 4, 16])

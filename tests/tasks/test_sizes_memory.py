@@ -7,8 +7,9 @@ import pytest
 import torch
 
 from regard.errors import ConfigError
-from regard.tasks import footprint
-from regard.tasks.footprint import (
+from regard.tasks import sizes
+from regard.tasks.settings import read_settings
+from regard.tasks.sizes import (
     CPU_TOKENS,
     DOCUMENT_TOKENS,
     LEAST,
@@ -22,7 +23,6 @@ from regard.tasks.footprint import (
     token_budget,
     worst,
 )
-from regard.tasks.settings import read_settings
 
 CPU = torch.device("cpu")
 MODEL = {"kind": "transformer", "size": 16, "heads": 2, "layers": 2, "hidden": 16}
@@ -52,9 +52,9 @@ def test_what_weights_take_in_training(training, processes, bytes_a_weight):
 
 def test_weights_are_refused_where_there_is_no_room_for_one_more(monkeypatch):
     needed = check_weights(settings(), CPU, 50, 60)
-    monkeypatch.setattr(footprint, "memory", lambda: needed)
+    monkeypatch.setattr(sizes, "memory", lambda: needed)
     assert check_weights(settings(), CPU, 50, 60) == needed
-    monkeypatch.setattr(footprint, "memory", lambda: needed - 1)
+    monkeypatch.setattr(sizes, "memory", lambda: needed - 1)
     with pytest.raises(ConfigError, match="weights would take .* in training, but this machine has"):
         check_weights(settings(), CPU, 50, 60)
 
@@ -68,7 +68,7 @@ def test_batches_are_refused_beside_the_model(monkeypatch, device, precision, si
     given, tokens = settings(precision=precision), 500
     needed = 1000 + 4 * 16 * 2 * size * tokens
     room = {"bytes": needed}
-    monkeypatch.setattr(footprint, "room_on", lambda device: room["bytes"])
+    monkeypatch.setattr(sizes, "room_on", lambda device: room["bytes"])
     check_batches(given, torch.device(device), prepared, 100_000, 1000)
     room["bytes"] -= 1
     check_batches(given, torch.device(device), prepared, 499, 1000)

@@ -13,9 +13,8 @@ from regard.config import read
 from regard.data import CorpusSettings, DataSettings, Order, TokenizerSettings, prepare
 from regard.errors import CheckpointError, ConfigError, DataError
 from regard.run import load
-from regard.tasks.run_start import start
+from regard.tasks.run_start import SOURCES, changed_files, choose_earlier, record_sources, start
 from regard.tasks.settings import read_settings
-from regard.tasks.sources import FILE, changed_files, choose_earlier, record_sources
 
 WORDS = TokenizerSettings(kind="word")
 
@@ -42,7 +41,7 @@ def test_data_that_changed_are_named(tmp_path, known):
 
 def test_every_file_of_the_data_is_known(tmp_path):
     start(document_table(tmp_path), tmp_path / "run")
-    assert [*json.loads((tmp_path / "run" / FILE).read_text())] == [
+    assert [*json.loads((tmp_path / "run" / SOURCES).read_text())] == [
         read(tmp_path / "run/config.toml")["data"]["documents"]
     ]
     for name in ("a.tsv", "b.src", "b.trg", "c.tsv"):
@@ -64,7 +63,7 @@ def test_every_file_of_the_data_is_known(tmp_path):
     for name in ("b.trg", "c.tsv"):
         (tmp_path / name).write_text("x\tz\n")
     assert changed_files(run, data, run) == [str(tmp_path / "b.trg"), str(tmp_path / "c.tsv")]
-    (run / FILE).write_text("{")  # damaged: as if there were none, and nothing is claimed of what cannot be read
+    (run / SOURCES).write_text("{")  # damaged: as if there were none, and nothing is claimed of what cannot be read
     assert changed_files(run, data, tmp_path / "none") == []
 
 
