@@ -231,6 +231,37 @@ def test_what_no_row_knows_only_dense_serves():
     assert served == {*backends.NAMES}
 
 
+def test_what_is_remembered_is_what_the_table_says():
+    """The sizes that are remembered as one class are those whose answers are one."""
+    backends.plans.clear()
+    for request in requests(6000, SEED):
+        plain = request._replace(features=tuple(each for each in request.features if each in (B, S)))
+        for each in (request, plain):
+            sizes = {
+                name: random.Random(str(each)).choice([size, size + 1, max(1, size - 1)])
+                for name, size in each.sizes.items()
+            }
+            for again in (each, each._replace(sizes=sizes), each):
+                assert backends.choose(again) is backends.ask_table(again, None)
+    assert 0 < len(backends.plans) <= backends.MOST_PLANS
+
+
+def test_plans_are_bounded(monkeypatch):
+    monkeypatch.setattr(backends, "MOST_PLANS", 8)
+    backends.plans.clear()
+    for request in requests(200, SEED):
+        backends.choose(request)
+        assert len(backends.plans) <= 8
+
+
+def test_nothing_is_remembered_while_compiling(monkeypatch):
+    backends.plans.clear()
+    monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
+    for request in requests(20, SEED):
+        backends.choose(request)
+    assert not backends.plans
+
+
 def test_rows_list_features_that_calls_have():
     words = {value for name, value in vars(features).items() if name.isupper() and isinstance(value, str)}
     words |= {*features.WEIGHTS.values()}
