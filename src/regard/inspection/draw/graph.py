@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from regard.errors import ArgumentError
 from regard.inspection.collect.graph import Graph, GraphGroup, GraphNode
-from regard.inspection.draw.graph_layout import Box, Curve, Frame, Layout, lay_out
+from regard.inspection.draw.graph_layout import Curve, Frame, Item, Layout, lay_out
 from regard.io import disk
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ def draw_graph(graph: Graph, prefix: str = "graph") -> str:
         parts += side_names(graph, layout)
     parts += [draw_frame(frame) for frame in layout.frames]
     parts += [draw_curve(curve, prefix) for curve in layout.curves]
-    parts += [draw_box(box, nodes[box.name], graph) for box in layout.boxes]
+    parts += [draw_box(box, nodes[box.key], graph) for box in layout.boxes]
     parts.append(f'<text class="graph-legend" x="{MARGIN:.0f}" y="{height - MARGIN + 6:.0f}">{escape(legend)}</text>')
     return "\n".join([*parts, "</svg>"])
 
@@ -237,7 +237,7 @@ def marked_up(markup: str) -> str:
 # ---- shapes
 
 
-def draw_box(box: Box, node: GraphNode, graph: Graph) -> str:
+def draw_box(box: Item, node: GraphNode, graph: Graph) -> str:
     """A box with its words; its whole name and what it holds are shown when pointed at."""
     middle = box.x + box.width / 2
     small = small_line(node, graph)
@@ -325,7 +325,7 @@ def side_names(graph: Graph, layout: Layout) -> list[str]:
     names = []
     side_of = {node.name: node.side for node in graph.nodes}
     for side in ("encoder", "decoder"):
-        spans = [(box.x, box.x + box.width) for box in layout.boxes if side_of[box.name] == side]
+        spans = [(box.x, box.x + box.width) for box in layout.boxes if side_of[box.key] == side]
         middle = (min(left for left, _ in spans) + max(right for _, right in spans)) / 2
         below = HEADING + layout.height + 18
         names.append(f'<text class="graph-name" x="{middle:.1f}" y="{below:.1f}" text-anchor="middle">{side}</text>')
