@@ -104,14 +104,8 @@ class Unit:
 class FunctionCall(NamedTuple):
     """A plain function on the stack, and the place that it was called from."""
 
-    name: str
     frame: FrameType
     site: Any
-
-
-def is_structural(name: str) -> bool:
-    """Return whether a torch function only moves numbers about."""
-    return name in STRUCTURAL
 
 
 def is_function(code: CodeType, package: str) -> bool:
@@ -224,16 +218,14 @@ class Trace(TorchFunctionMode):
         inputs = list(tensors_in(arguments[0][:1] if name in FIRST_ALONE else arguments))
         if not outputs or not inputs or name in CREATORS:
             return
-        origins = [self.origin(each) for each in inputs]
-        merged: frozenset[Origin] = frozenset().union(*origins)
+        merged: frozenset[Origin] = frozenset().union(*map(self.origin, inputs))
         if self.inside:
             self.inside[-1].update(merged)
         else:
             part = self.select_part(name, arguments)
-            if part is not None:
-                merged = part
-            else:
-                merged = self.attribute(name, arguments, inputs, origins, outputs, frame) or merged
+            if part is None:
+                part = self.attribute(name, arguments, inputs, merged, outputs, frame) or merged
+            merged = part
         if not merged:
             return
         in_place = is_in_place(name, arguments[1])
@@ -262,18 +254,17 @@ class Trace(TorchFunctionMode):
         name: str,
         arguments: list[Any],
         inputs: list[Tensor],
-        origins: list[frozenset[Origin]],
+        merged: frozenset[Origin],
         outputs: list[Tensor],
         frame: FrameType,
     ) -> frozenset[Origin] | None:
         """Return the origin of a call's results, the unit that it is part of; None where it is part of none."""
         stack, frames, site, function = self.read_stack(frame)
-        merged: frozenset[Origin] = frozenset().union(*origins)
         parameters = {each for each in merged if isinstance(each, Parameter)}
-        box = self.find_box(stack, parameters, inputs)
+        box = self.find_box(stack, inputs)
         if box is not None:
             own = {each: owner for each in parameters if (owner := self.owner_within(each, box)) is not None}
-            if is_structural(name) or not outputs[0].is_floating_point():
+            if name in STRUCTURAL or not outputs[0].is_floating_point():
                 return None  # numbers as they were, on their way to what the module computes
             path = self.names[id(box)]
             unit = self.unit(path, "module", path, type(box).__name__)
@@ -295,13 +286,13 @@ class Trace(TorchFunctionMode):
         called = None if function is None else function.frame
         begun = self.units.get(f"{self.phase}:{key}")
         inside = begun is not None and called is not None and begun.frame is called  # of a function that has begun
-        if is_structural(name):
+        if name in STRUCTURAL:
             if begun is not None and inside and begun.calls == 1 and merged == {Output(begun.id, 1)}:
                 begun.shape = tuple(outputs[0].shape)  # it may give back its numbers in this shape
             return None
-        if not inside and not self.computes(name, arguments, origins):
+        if not inside and not self.computes(name, arguments, inputs, merged):
             return None
-        unit = self.unit(key, "operation", owner, name if function is None else function.name)
+        unit = self.unit(key, "operation", owner, name if called is None else called.f_code.co_name)
         if function is None and name in ELEMENTWISE and (scalar := scalar_in(arguments)) is not None:
             unit.note = scalar
         again = (name, site) in unit.sites if called is None else called is not unit.frame
@@ -374,35 +365,28 @@ class Trace(TorchFunctionMode):
                 named = frame
             site.append((id(frame.f_code), frame.f_lasti))
             frame = frame.f_back
-        function = (
-            None if named is None or not stack else FunctionCall(named.f_code.co_name, named, tuple(site[outer:]))
-        )
+        function = None if named is None or not stack else FunctionCall(named, tuple(site[outer:]))
         return stack or [self.model], frames, tuple(site), function
 
-    def find_box(self, stack: list[nn.Module], parameters: set[Parameter], inputs: list[Tensor]) -> nn.Module | None:
+    def find_box(self, stack: list[nn.Module], inputs: list[Tensor]) -> nn.Module | None:
         """Find the outermost module on the stack that is drawn as one box, or the one whose parameters are used."""
         for module in reversed(stack):
             if is_box(module) or (isinstance(module, Score) and not self.is_part_of_attention(module)):
                 return module
         inner = self.names[id(stack[0])]
         for tensor in inputs:
-            for parameter in self.parameters_of(tensor, parameters):
-                owner = parameter.module
-                if owner != inner and (not inner or owner.startswith(inner + ".")):
-                    return self.box_around(owner)
+            origin = self.origin(tensor)
+            owners = [each.module for each in origin if isinstance(each, Parameter)]
+            if len(owners) == len(origin):  # it is a parameter, or a part of one, and nothing else
+                for owner in owners:
+                    if owner != inner and is_within(owner, inner):
+                        return self.box_around(owner)
         return None
 
     def is_part_of_attention(self, score: Score) -> bool:
         """Return whether a score belongs to an attention, whose stages show it."""
         parts = self.names[id(score)].split(".")
         return any(isinstance(self.modules[".".join(parts[:count])], Attention) for count in range(len(parts)))
-
-    def parameters_of(self, tensor: Tensor, among: set[Parameter]) -> list[Parameter]:
-        """Return the parameters that a tensor is, or is part of, and nothing else."""
-        origin = self.origin(tensor)
-        if not all(isinstance(each, Parameter) for each in origin):
-            return []
-        return [each for each in origin if isinstance(each, Parameter) and each in among]
 
     def box_around(self, name: str) -> nn.Module | None:
         """Find the outermost one-box module around a module."""
@@ -424,15 +408,13 @@ class Trace(TorchFunctionMode):
                 return each.module
         return None
 
-    def computes(self, name: str, arguments: list[Any], origins: list[frozenset[Origin]]) -> bool:
+    def computes(self, name: str, arguments: list[Any], inputs: list[Tensor], merged: frozenset[Origin]) -> bool:
         """Return whether an operation is worth a box: it computes, joins two sources, or has a number to show."""
-        sources = [each for each in origins if each]
-        merged: frozenset[Origin] = frozenset().union(*sources)
         if name in ("cat", "concat", "concatenate"):
             return len(arguments[0][0]) > 1
         if name not in ELEMENTWISE:
             return True
-        if len(sources) > 1:
+        if sum(bool(self.origin(each)) for each in inputs) > 1:
             return len({each.unit if isinstance(each, Output) else each for each in merged}) > 1
         read = all(isinstance(each, Output) and self.units[each.unit].kind == "input" for each in merged)
         return scalar_in(arguments) is not None and not read

@@ -38,6 +38,12 @@ from regard.inspection.collect.stages import ResolvedCall, projections, resolve_
 from regard.models import KINDS, Documents, kinds
 from regard.tasks import ForcedExample, Side
 
+SCORES: dict[type[Score], str] = {
+    General: "general qᵀWk",
+    Additive: "additive vᵀtanh(Wq + Uk + b)",
+    Cosine: "cosine β cos(q, k)",
+    Location: "location Wq",
+}
 LAYER = re.compile(r"(?:^|\.)(?:blocks|layers)\.(\d+)\.")
 
 
@@ -65,7 +71,7 @@ def views_of(forward: ForwardPass, kind: str) -> tuple[View, ...]:
                 weights,
                 entropy_of(look.entropy, by_sentence(forward, name)),
                 heads_first(look.centre),
-                window_radius(own, span),
+                next((float(part.radius) for part in windows(own, span)), None),
                 heads_first(look.picked),
                 describe_attention(module, span),
             )
@@ -157,7 +163,9 @@ def describe_attention(module: nn.Module, span: Span | None = None) -> str:
     if not isinstance(inner, Attention):
         return ""
     heads = f"{module.heads} heads" if isinstance(module, Heads) else ""
-    local = [local_words(part) for each in (inner.span, span) if each is not None for part in each.parts]
+    local = [
+        f"local-{'m' if isinstance(each, Monotonic) else 'p'}, D = {each.radius}" for each in windows(inner.span, span)
+    ]
     parts = [heads, score_words(inner.score), *local, weighting_words(inner.weighting)]
     return " · ".join(filter(None, parts))
 
@@ -165,20 +173,9 @@ def describe_attention(module: nn.Module, span: Span | None = None) -> str:
 def score_words(score: Score) -> str:
     """Describe a score by its name and formula."""
     score = score.first_score if isinstance(score, PerHead) else score
-    match score:
-        case Dot(scaled=True):
-            return "scaled dot product q·k/√d"
-        case Dot():
-            return "dot product q·k"
-        case General():
-            return "general qᵀWk"
-        case Additive():
-            return "additive vᵀtanh(Wq + Uk + b)"
-        case Cosine():
-            return "cosine β cos(q, k)"
-        case Location():
-            return "location Wq"
-    return type(score).__name__
+    if isinstance(score, Dot):
+        return "scaled dot product q·k/√d" if score.scaled else "dot product q·k"
+    return next((words for kind, words in SCORES.items() if isinstance(score, kind)), type(score).__name__)
 
 
 def weighting_words(weighting: Weighting) -> str:
@@ -186,23 +183,10 @@ def weighting_words(weighting: Weighting) -> str:
     return {"hard": "hard: one key", "gumbel": "Gumbel: one key"}.get(weighting.name, weighting.name)
 
 
-def local_words(span: Span) -> str:
-    """Describe a window in words; other spans are left out."""
-    match span:
-        case Monotonic():
-            return f"local-m, D = {span.radius}"
-        case Predictive():
-            return f"local-p, D = {span.radius}"
-    return ""
-
-
-def window_radius(*spans: Span | None) -> float | None:
-    """Return D, the radius of local attention's window."""
-    for span in spans:
-        for part in () if span is None else span.parts:
-            if isinstance(part, Monotonic | Predictive):
-                return float(part.radius)
-    return None
+def windows(*spans: Span | None) -> list[Monotonic | Predictive]:
+    """List the windows of local attention among spans."""
+    parts = (part for span in spans if span is not None for part in span.parts)
+    return [part for part in parts if isinstance(part, Monotonic | Predictive)]
 
 
 @torch.no_grad()
