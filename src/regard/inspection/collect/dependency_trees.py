@@ -12,6 +12,7 @@ arXiv:1906.04341, section 4.2). To compare with: what the best fixed distance re
 """
 
 # h heads · i j words
+import os
 import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -51,7 +52,7 @@ def find_trees(
 
     Without a file it is the phrasebook's own, where the run was trained on that and the grammar has the sentence.
     """
-    if file is None and len(items) == 1 and has_heads(items[0]):
+    if file is None and len(items) == 1 and os.path.isfile(items[0]) and os.path.isfile(f"{items[0]}.heads"):
         file = f"{items[0]}.heads"
     if file is None:
         tries = min(SEARCH, BUDGET // max(1, len(inputs)))
@@ -70,14 +71,6 @@ def phrasebook_tree(run: TrainedRun, text: str, tries: int = SEARCH) -> ParsedTr
         return None
     example = builtin.find_example("phrasebook", text, pair=data.pair, edition=data.builtin_edition, tries=tries)
     return None if example is None else ParsedTree(example.source_heads, example.source_relations, where="phrasebook")
-
-
-def has_heads(item: str) -> bool:
-    """Return whether an input is a file that has its words' heads beside it."""
-    try:
-        return Path(item).is_file() and Path(f"{item}.heads").is_file()
-    except (OSError, ValueError):  # a text that is no name of a file
-        return False
 
 
 def read_trees(path: str | Path) -> list[ParsedTree]:
