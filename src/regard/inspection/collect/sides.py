@@ -102,16 +102,13 @@ def merge(
     weights: Float[Tensor, "*h n m"],
     rows: Sequence[int | None],
     columns: Sequence[int | None],
-    *,
-    renormalise: bool = False,
 ) -> Float[Tensor, "*h i j"]:
     """Merge weights between pieces to weights between words: summed over source pieces, averaged over target pieces.
 
     `rows` gives the word of each target piece and `columns` that of each source piece, counted from 0, as `word_ids` of
     tokenizers does. None is a piece of no word (END, a tag): its row or its column is dropped. Rows that sum to one
-    still do, less what was dropped with the columns; `renormalise` divides by what is left, where anything is. There
-    are as many words as the highest number says; one without a piece gets zeros. So Clark et al. 2019
-    (arXiv:1906.04341) read BERT's attention.
+    still do, less what was dropped with the columns. There are as many words as the highest number says; one without a
+    piece gets zeros. So Clark et al. 2019 (arXiv:1906.04341) read BERT's attention.
     """
     if weights.dim() < 2:
         raise ShapeError(f"weights: [n, m] or a stack of such was expected, got {list(weights.shape)}")
@@ -122,11 +119,7 @@ def merge(
     selected = weights.index_select(-2, row_at.to(device)).index_select(-1, column_at.to(device))
     narrow = selected.new_zeros(*lead, selected.shape[-2], j).index_add(-1, column_word.to(device), selected)
     merged = selected.new_zeros(*lead, i, j).index_add(-2, row_word.to(device), narrow)
-    merged = merged / torch.bincount(row_word, minlength=i).clamp(min=1).to(device, weights.dtype)[:, None]
-    if renormalise:
-        total = merged.sum(-1, keepdim=True)
-        merged = merged / total.masked_fill(total == 0, 1.0)
-    return merged
+    return merged / torch.bincount(row_word, minlength=i).clamp(min=1).to(device, weights.dtype)[:, None]
 
 
 def _words(name: str, words: Sequence[int | None], pieces: int) -> tuple[int, Tensor, Tensor]:
