@@ -60,6 +60,10 @@ class WatchedBatch:
         weights = self.looks[name].weights.float()
         return weights if weights.ndim == 4 else weights[:, None]
 
+    def words(self, weights: Float[Tensor, "b h r k"], offset: int) -> Float[Tensor, "b h i j"]:
+        """Merge weights between pieces into weights between words."""
+        return merge_batch(weights, self.rows(offset), self.source, (self.target_words, self.source_words))
+
     def crossing(self, name: str, head: int | None) -> Float[Tensor, "b 1 r k"]:
         """One head of a crossing, or their mean."""
         weights = self.weights(name)
@@ -189,8 +193,7 @@ def link_words(model: Model, tokenizers: Tokenizers, pairs: Sequence[Pair], sett
 
 def crossing_words(model: Model, part: WatchedBatch, settings: AlignmentSettings) -> Float[Tensor, "b i j"]:
     """Read how much the target words of a batch looked at their source words."""
-    weights, counts = part.crossing(settings.view, settings.head), (part.target_words, part.source_words)
-    words = merge_batch(weights, part.rows(settings.offset), part.source, counts)[:, 0]
+    words = part.words(part.crossing(settings.view, settings.head), settings.offset)[:, 0]
     check_finite(model, words, impossible=False)
     return words
 

@@ -179,7 +179,7 @@ class ForwardPass:
     logits: Float[Tensor, "n v"]
     log_probs: Float[Tensor, " n"]
     head_steps: list[HeadStep] = field(default_factory=list)  # of heads of a memory, those that read the source first
-    recording: Recording | None = None  # of every module, where it was asked for
+    recording: Recording = field(default_factory=Recording)  # of every module, where it was asked for
 
     def module(self, name: str) -> nn.Module:
         """Find an attention by its name."""
@@ -213,7 +213,7 @@ class ForwardPass:
 @torch.no_grad()
 def watch_forward(model: Model, forced: ForcedExample, *, record: bool = False) -> ForwardPass:
     """Run the pass under `watch`; with `record`, keep what every module was given and made, as a walk needs it."""
-    recorder = record_modules(model) if record else nullcontext()
+    recorder = record_modules(model) if record else nullcontext(Recording())
     with call_records.watch_call(model) as looks, record_steps(model) as head_steps, recorder as recording:
         memory = forced.memory(model)
         logits = forced.logits(model, memory=memory)

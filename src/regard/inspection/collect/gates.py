@@ -65,22 +65,15 @@ def step_gates(layer: Layer, steps: Sequence[CellStep], tapes: bool = False) -> 
 
 @torch.no_grad()
 def gates_of(forward: ForwardPass) -> tuple[Gates, ...]:
-    """Collect the gates of every recurrent layer of the pass, in the order of the model."""
-    return tuple(each for name in names_of(forward) for each in layer_gates(forward, name))
-
-
-def names_of(forward: ForwardPass) -> list[str]:
-    """Name the layers that ran, encoders first."""
-    recording = forward.recording
-    assert recording is not None
-    ran = {*recording.calls, *recording.steps}
-    return [name for name, module in forward.model.named_modules() if name in ran and hasattr(module, "step_method")]
+    """Collect the gates of every recurrent layer of the pass, in the order of the model: encoders first."""
+    ran = {*forward.recording.calls, *forward.recording.steps}
+    layers = (name for name, module in forward.model.named_modules() if hasattr(module, "step_method"))
+    return tuple(each for name in layers if name in ran for each in layer_gates(forward, name))
 
 
 def layer_gates(forward: ForwardPass, name: str) -> Iterator[Gates]:
     """Collect the gates of one layer, over the sides that it read: a Turing machine's controller reads both."""
     module, recording = forward.model.get_submodule(name), forward.recording
-    assert recording is not None
     layer = module if isinstance(module, Layer) else cast(Layer, module.cell)
     tapes = getattr(module, "intra", None) is not None
     if name in recording.steps:

@@ -204,18 +204,12 @@ def after_stages(forward: ForwardPass, view: View, row: int) -> list[Stage]:
     return tape_stages(forward, view.name, row) + reading_stages(forward, view, row)
 
 
-def recording_of(forward: ForwardPass) -> Recording:
-    """Return the recording of a pass that was recorded."""
-    assert forward.recording is not None, "a walk needs a pass with record=True"
-    return forward.recording
-
-
 # ---- blocks
 
 
 def heads_stages(forward: ForwardPass, name: str, heads: Heads, row: int) -> list[Stage]:
     """List the stages that join the heads side by side, and multiply by W_O where there is one."""
-    recording = recording_of(forward)
+    recording = forward.recording
     result = recording.output(name, row)
     together = result if heads.output is None else recording.input(f"{name}.output", row)
     names = tuple(f"head {number + 1}" for number in range(heads.heads))
@@ -235,7 +229,7 @@ def subscript(number: int) -> str:
 
 def block_stages(forward: ForwardPass, name: str, block: Block, part: str, row: int) -> list[Stage]:
     """List the stages of a block after one of its attentions: residual and norm, in the block's order."""
-    recording, stages = recording_of(forward), list[Stage]()
+    recording, stages = forward.recording, list[Stage]()
     parts = ["attention", *["cross"] * (block.cross is not None), *["feed"] * (block.feed is not None)]
     for each, following in zip(parts, [*parts[1:], None], strict=True):
         if parts.index(each) < parts.index(part):
@@ -284,7 +278,7 @@ def feed_stages(recording: Recording, name: str, block: Block, row: int) -> list
 
 def stack_stages(forward: ForwardPass, view: View, row: int) -> list[Stage]:
     """List the stages of the residual stream through the blocks above, up to its end."""
-    recording = recording_of(forward)
+    recording = forward.recording
     stack, _, number = view.name.rpartition(".")[0].rpartition(".")
     top = len(forward.model.get_submodule(stack)._modules)
     stages = [
@@ -316,7 +310,7 @@ def writes(forward: ForwardPass, view: View) -> bool:
 
 def grid_stages(forward: ForwardPass, name: str, module: GridSelfAttention, row: int) -> list[Stage]:
     """List the stage that puts the sum back at its place of the grid."""
-    recording = recording_of(forward)
+    recording = forward.recording
 
     def at(tensor: Tensor) -> Tensor:
         return tensor[0].flatten(1)[:, row].float().cpu()
@@ -335,7 +329,7 @@ def grid_stages(forward: ForwardPass, name: str, module: GridSelfAttention, row:
 
 def tape_stages(forward: ForwardPass, name: str, row: int) -> list[Stage]:
     """List the stages of a cell's step that begins with what its own attention read, as an LSTMN's."""
-    recording, owner = recording_of(forward), name.rpartition(".")[0]
+    recording, owner = forward.recording, name.rpartition(".")[0]
     if not owner or owner not in recording.steps:
         return []
     step, cell = recording.steps[owner][row], forward.model.get_submodule(owner).cell
@@ -361,7 +355,7 @@ def reading_stages(forward: ForwardPass, view: View | None, row: int) -> list[St
     row = row if forward.forced.target is not None else 0
     stages = list[Stage]()
     for reading in forward.model.notation.readout:
-        values = read(recording_of(forward), reading, row)
+        values = read(forward.recording, reading, row)
         if values is not None:
             stages.append(
                 one(reading.formula.split(" = ")[0], reading.words, values, reading.formula, READOUT, reading.main)
