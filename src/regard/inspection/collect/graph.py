@@ -4,7 +4,7 @@
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -147,7 +147,8 @@ def is_common(graph: Graph, members: dict[str, list[GraphNode]], source: str, ke
     """Return whether several of some layers read a node outside them."""
     if any(node.name == source for key in keys for node in members[key]):
         return False
-    return len(layers_of((edge.target for edge in graph.edges if edge.source == source), members)) > 1
+    readers = {edge.target for edge in graph.edges if edge.source == source}
+    return sum(any(node.name in readers for node in nodes) for nodes in members.values()) > 1
 
 
 def read_by(
@@ -164,12 +165,6 @@ def read_by(
                 origin = edge.source if is_common(graph, members, edge.source, keys) else "before"
             reads.setdefault(index[edge.target], []).append(origin)
     return [(number, tuple(sorted(reads[number]))) for number in sorted(reads)]
-
-
-def layers_of(names: Iterable[str], members: dict[str, list[GraphNode]]) -> set[str]:
-    """Find the layers that some nodes are in."""
-    name_set = set(names)
-    return {key for key, nodes in members.items() if any(node.name in name_set for node in nodes)}
 
 
 def relative(name: str, module: str) -> str:

@@ -20,7 +20,7 @@ from torch.overrides import TorchFunctionMode
 
 from regard.attention import Attention, Attentive, Prepared, ProjectionRows, Score, Span, Weighting, call_records
 from regard.inspection.collect.attention_stages import stages_of
-from regard.models import Dropout, Layer
+from regard.models import KINDS, Dropout, Kind, Layer
 
 Phase = Literal["encoder", "decoder"]
 UnitKind = Literal["input", "learned", "module", "operation", "stage"]
@@ -155,7 +155,8 @@ class Trace(TorchFunctionMode):
 
     def __init__(self, model: nn.Module):
         super().__init__()
-        self.model = model
+        self.model, self.kind = model, kind_of(model)
+        self.sizes: dict[str, int] = {}  # of the pass, by the letters that stand for them
         self.units: dict[str, Unit] = {}
         self.phase: Phase = "encoder"
         self.modules = dict(model.named_modules())
@@ -511,3 +512,9 @@ def is_box(module: nn.Module) -> bool:
 def is_within(name: str, module: str) -> bool:
     """Return whether a dotted name is a module's own or that of a part of it."""
     return name == module or not module or name.startswith(module + ".")
+
+
+def kind_of(model: nn.Module) -> Kind | None:
+    """Find the table row of a model's kind; None where it has none."""
+    config = getattr(model, "config", None)
+    return next((kind for kind in KINDS.values() if type(config) is kind.config), None)
