@@ -105,11 +105,6 @@ def regard_(
         print(context.get_help())
 
 
-def summarise(command: Callable[..., None]) -> str:
-    """Summarise a command by the first line of its help."""
-    return (command.__doc__ or "").partition("\n")[0].removesuffix(".")
-
-
 @contextlib.contextmanager
 def call_options_by_name(arguments: Mapping[str, Any]) -> Iterator[None]:
     """Call an argument that the library refuses by the option that a person typed: --view, not view."""
@@ -142,7 +137,8 @@ def with_plugins(command: Callable[..., None]) -> Callable[..., None]:
 for info in pkgutil.iter_modules(regard.cli.commands.__path__):
     module = importlib.import_module(f"regard.cli.commands.{info.name}")
     command = getattr(module, info.name)
-    texts: dict[str, Any] = {"short_help": summarise(command), "epilog": "\n".join(module.EXAMPLES)}
+    summary = (command.__doc__ or "").partition("\n")[0]
+    texts: dict[str, Any] = {"short_help": summary.removesuffix("."), "epilog": "\n".join(module.EXAMPLES)}
     app.command(info.name.removesuffix("_"), cls=Command, **texts)(handle_errors()(with_plugins(command)))
 
 

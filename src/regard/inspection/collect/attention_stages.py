@@ -104,18 +104,16 @@ def stages_of(
     )
     if gated:
         stages.append(AttentionStage("gate", tuple(look.weights.shape), gate_words(parts)))
-    own = is_identity(prepared.values)
+    # Where the values are the identity, the sum is the weights themselves.
+    values, width = prepared.values, prepared.values.shape[-1]
+    own = values.shape[-2] == width and bool(
+        (values == torch.eye(width, dtype=values.dtype, device=values.device)).all()
+    )
     stages.append(AttentionStage("sum", context, "each key is its own value" if own else "", ("v",), pairs=own))
     if heads:
         *batch, count, queries, width = context
         stages.append(AttentionStage("concatenate", (*batch, queries, count * width), f"{count} heads", pairs=False))
     return stages
-
-
-def is_identity(values: Tensor) -> bool:
-    """Return whether the values are the identity, so that the sum is the weights themselves."""
-    count, width = values.shape[-2:]
-    return count == width and bool((values == torch.eye(width, dtype=values.dtype, device=values.device)).all())
 
 
 def weighting_of(weighting: Weighting) -> str:

@@ -32,7 +32,9 @@ def separate_marks(side: Side) -> Side:
     words, texts, unknown = list(side.words), list[str](), list[int]()
     for word, pieces in enumerate(owned):
         text = side.texts[word] if word < len(side.texts) else ""
-        for part, own in split_marks(text, [(piece, bare_piece(side.pieces[piece])) for piece in pieces]):
+        bare = (side.pieces[piece].lstrip(MARK + BYTE_MARK).removeprefix("##") for piece in pieces)
+        bare = (piece.removesuffix("@@").removesuffix("</w>") for piece in bare)  # marks of where words begin and end
+        for part, own in split_marks(text, list(zip(pieces, bare, strict=True))):
             for piece in own:
                 words[piece] = len(texts)
             # Of a word with an unknown piece, that is the part with letters.
@@ -74,11 +76,6 @@ def split_marks(text: str, pieces: Sequence[tuple[int, str]]) -> list[tuple[str,
         return whole
     parts = [(before, pieces[:first]), (middle, pieces[first:end]), (after, pieces[end:])]
     return [(part, [piece for piece, _ in own]) for part, own in parts if part]
-
-
-def bare_piece(piece: str) -> str:
-    """A piece without the marks of where words begin and end."""
-    return piece.lstrip(MARK + BYTE_MARK).removeprefix("##").removesuffix("@@").removesuffix("</w>")
 
 
 def is_mark(text: str) -> bool:

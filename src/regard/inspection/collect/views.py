@@ -55,6 +55,9 @@ def views_of(forward: ForwardPass, kind: str) -> tuple[View, ...]:
     for name in forward.looks:
         look, weights = forward.looks[name], weights_of(forward, name)
         title = fit_title(title_of(name, kind, forward.forced, weights.shape[1]), name, weights, forward.sides)
+        entropy = look.entropy
+        if entropy is not None and by_sentence(forward, name):  # a row of the batch is a sentence: the mean over them
+            entropy = entropy.float().mean().reshape(1, 1)
         module, span = forward.module(name), span_of(forward.calls(name)[0])
         own = module.span if isinstance(module, Attention) else None
         if title.columns in forward.sides:
@@ -69,7 +72,7 @@ def views_of(forward: ForwardPass, kind: str) -> tuple[View, ...]:
                 title.rows,
                 title.columns,
                 weights,
-                entropy_of(look.entropy, by_sentence(forward, name)),
+                heads_first(entropy),
                 heads_first(look.centre),
                 next((float(part.radius) for part in windows(own, span)), None),
                 heads_first(look.picked),
@@ -106,13 +109,6 @@ def heads_first(numbers: Tensor | None) -> Num[Tensor, "h n"] | None:
         return None
     row = (numbers[0] if numbers.ndim == 3 else numbers[:1]).cpu()
     return row.float() if row.is_floating_point() else row
-
-
-def entropy_of(entropy: Tensor | None, sentences: bool) -> Float[Tensor, "h n"] | None:
-    """Compute the entropy of every row; where a row of the batch is a sentence, the mean over sentences."""
-    if entropy is None or not sentences:
-        return heads_first(entropy)
-    return entropy.float().mean().cpu().reshape(1, 1)
 
 
 # ---- in words

@@ -149,7 +149,10 @@ def bars(
             header, wide, gap = _header(source[part], margin, width)
             lines += [line.rstrip() for line in header]
             for word, row in zip(target, (stack[index, :, part] / unit).tolist(), strict=True):
-                cells = "".join(gap + _shade(value) * size for value, size in zip(row, wide, strict=True))
+                cells = "".join(
+                    gap + SHADES[sum(value >= step for step in STEPS)] * size
+                    for value, size in zip(row, wide, strict=True)
+                )
                 lines.append((_pad(word, margin, right=True) + cells).rstrip())
             lines.append("")
     key = "  ".join(f"{shade} {share(step * unit)}" for shade, step in zip(SHADES[1:], STEPS, strict=True))
@@ -289,10 +292,6 @@ def _write_values(axes: Axes, matrix: Tensor, scale: Scale, size: float) -> None
             dark = is_dark(scale.colours((value - scale.low) / (scale.high - scale.low)))
             style: dict[str, Any] = {"fontsize": size, "fontfamily": "DejaVu Sans", "color": "white" if dark else INK}
             axes.text(j, i, text, ha="center", va="center", **style)
-
-
-def _shade(value: float) -> str:
-    return SHADES[sum(value >= step for step in STEPS)]
 
 
 def text_width(word: str) -> int:
