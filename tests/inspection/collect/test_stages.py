@@ -69,7 +69,7 @@ def test_x_times_its_matrices_is_q_k_and_v(name):
     """By the weights themselves, of every head: the projections' own modules are not asked."""
     forward, views = recorded(name)
     for view in views:
-        module = forward.module(view.name)
+        module = forward.looks.modules[view.name]
         if not isinstance(module, Heads):
             continue
         row = view.weights.shape[1] // 2

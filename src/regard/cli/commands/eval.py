@@ -145,7 +145,7 @@ def measure_texts(
     opening: dict[str, Any],
 ) -> "evaluation.EvaluationReport":
     """Compare texts that a run writes, or those of a file, with references; write them, and draw BLEU by length."""
-    check_texts(runs, **texts, how=how, out=out, plot=plot)
+    check_texts(runs, texts, how, out, plot)
 
     from regard.io import open_output
     from regard.tasks import evaluation
@@ -176,15 +176,10 @@ def measure_texts(
 
 
 def check_texts(
-    runs: list[Path],
-    source: Path | None,
-    reference: Path | None,
-    hypothesis: Path | None,
-    how: dict[str, Any],
-    out: Path | None,
-    plot: Path | None,
+    runs: list[Path], texts: dict[str, Any], how: dict[str, Any], out: Path | None, plot: Path | None
 ) -> None:
     """Refuse what cannot be measured by the files that are given, before any is read."""
+    source, reference, hypothesis = (texts[name] for name in ("source", "reference", "hypothesis"))
     if not runs and hypothesis is None:
         raise CommandError("which run? give a run folder, or --hypothesis with a file of outputs to score")
     if reference is None:

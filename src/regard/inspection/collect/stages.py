@@ -48,8 +48,8 @@ class ResolvedCall:
 
 def call_of(forward: ForwardPass, name: str, row: int) -> tuple[ResolvedCall, int]:
     """Find the call that a row of a view belongs to, and its place among the call's queries."""
-    module = forward.module(name)
-    for call in forward.calls(name):
+    module = forward.looks.modules[name]
+    for call in forward.looks.calls[name]:
         count = count_queries(module, call)
         if row < count:
             return resolve_call(module, call, projections(forward.recording, name)), row
@@ -125,7 +125,7 @@ def block_of(forward: ForwardPass, name: str) -> tuple[str, Block, str] | None:
 
 def input_stages(forward: ForwardPass, name: str, head: int, row: int, columns: Sequence[str]) -> list[Stage]:
     """List the attention's input and its projections: x, x W_Q, x W_K."""
-    module = forward.module(name)
+    module = forward.looks.modules[name]
     if isinstance(module, Heads):
         return heads_input(forward, module, name, head, row, columns)
     if isinstance(module, GridSelfAttention):

@@ -32,7 +32,7 @@ from regard.attention import (
     Weighting,
 )
 from regard.inspection.collect.exhibit import Addressing, Numbers, View
-from regard.inspection.collect.forward_pass import ForwardPass, span_of
+from regard.inspection.collect.forward_pass import ForwardPass
 from regard.inspection.collect.memory_heads import MEMORY_VIEWS, memory_numbers, memory_views
 from regard.inspection.collect.stages import ResolvedCall, projections, resolve_call
 from regard.models import KINDS, Documents, kinds
@@ -58,7 +58,8 @@ def views_of(forward: ForwardPass, kind: str) -> tuple[View, ...]:
         entropy = look.entropy
         if entropy is not None and by_sentence(forward, name):  # a row of the batch is a sentence: the mean over them
             entropy = entropy.float().mean().reshape(1, 1)
-        module, span = forward.module(name), span_of(forward.calls(name)[0])
+        module, call = forward.looks.modules[name], forward.looks.calls[name][0]
+        span = next((each for each in (*call.args, *call.kwargs.values()) if isinstance(each, Span)), None)
         own = module.span if isinstance(module, Attention) else None
         if title.columns in forward.sides:
             # A tape that grows has one entry less than there are words, as its last one is not looked at any more.
@@ -195,7 +196,7 @@ def numbers_of(forward: ForwardPass, view: View) -> Numbers | Addressing | None:
     """Return the numbers that a view's weights are computed from; None where it is no attention over known keys."""
     if view.name in MEMORY_VIEWS:
         return memory_numbers(forward.head_steps, view.name, view.weights.shape[1])
-    module, records = forward.module(view.name), forward.calls(view.name)
+    module, records = forward.looks.modules[view.name], forward.looks.calls[view.name]
     if not isinstance(module, Attention | Heads | GridSelfAttention):
         return None
     own = projections(forward.recording, view.name) if len(records) == 1 else None

@@ -192,7 +192,7 @@ def decoder_states(forward: ForwardPass) -> Iterator[State]:
 
 def after_stages(forward: ForwardPass, view: View, row: int) -> list[Stage]:
     """List the stages from a row's context to the readout."""
-    module = forward.module(view.name)
+    module = forward.looks.modules[view.name]
     if isinstance(module, Heads):
         stages = heads_stages(forward, view.name, module, row)
         block = block_of(forward, view.name)
@@ -213,18 +213,14 @@ def heads_stages(forward: ForwardPass, name: str, heads: Heads, row: int) -> lis
     result = recording.output(name, row)
     together = result if heads.output is None else recording.input(f"{name}.output", row)
     names = tuple(f"head {number + 1}" for number in range(heads.heads))
+    last = str(heads.heads).translate(str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉"))
     stages = [
         Stage("concat", "the contexts of all heads, side by side", together.unflatten(-1, (heads.heads, -1)), names,
-              f"[{'head₁; …; ' if heads.heads > 1 else ''}head{subscript(heads.heads)}]", TOGETHER)
+              f"[{'head₁; …; ' if heads.heads > 1 else ''}head{last}]", TOGETHER)
     ]  # fmt: skip
     if heads.output is not None:
         stages.append(one("y", "what the attention gives", result, "y = concat W_O + b_O", TOGETHER))
     return stages
-
-
-def subscript(number: int) -> str:
-    """Write a number as a subscript."""
-    return str(number).translate(str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉"))
 
 
 def block_stages(forward: ForwardPass, name: str, block: Block, part: str, row: int) -> list[Stage]:

@@ -5,7 +5,6 @@ inspection.model_graph(load("runs/demo").model).save("graph.svg")
 """
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from html import escape
 from importlib import resources
@@ -214,16 +213,11 @@ def plain_text(markup: str) -> str:
     return re.sub(r"[_^](?:\{([^}]*)\}|(.))", r"\1\2", markup)
 
 
-def spans(markup: str) -> Iterator[tuple[str, str]]:
-    """The parts of a symbol: where each stands ("", "_" or "^"), and its text."""
-    for mark, braced, single, plain in re.findall(r"([_^])(?:\{([^}]*)\}|(.[\u0300-\u036f]?))|([^_^]+)", markup):
-        yield mark, plain or braced or single
-
-
 def marked_up(markup: str) -> str:
     """A symbol as tspans, its indices small and moved."""
     tspans, moved = [], 0.0
-    for mark, text in spans(markup):
+    for mark, braced, single, plain in re.findall(r"([_^])(?:\{([^}]*)\}|(.[\u0300-\u036f]?))|([^_^]+)", markup):
+        text = plain or braced or single
         want = {"_": 3.5, "^": -4.5}.get(mark, 0.0)
         shift = f' dy="{want - moved:g}"' if want != moved else ""
         size = ' font-size="9.5"' if mark else ""
