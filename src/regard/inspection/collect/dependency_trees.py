@@ -18,6 +18,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import cast
 
 import torch
 
@@ -201,10 +202,8 @@ def dependencies_of(tree: ParsedTree, sides: dict[str, Side], views: Sequence[Vi
 
 def strongest_words(view: View, side: Side) -> list[list[int]]:
     """Find the word that each word looks at most, head by head; -1 where it looks at none."""
-    merged = merge(view.weights, side.words, side.words)
-    best, at = merged.max(-1)
-    strongest: list[list[int]] = torch.where(best > 0, at, -1).tolist()
-    return strongest
+    best, at = merge(view.weights, side.words, side.words).max(-1)
+    return cast(list[list[int]], torch.where(best > 0, at, -1).tolist())
 
 
 def fit_words(tree: ParsedTree, words: Sequence[str]) -> tuple[tuple[int, ...], tuple[str, ...]]:
@@ -275,7 +274,6 @@ def relation_table(each: Sequence[Dependencies], views: Sequence[View]) -> str:
         name = f"{titles[best[2]]}, head {best[3] + 1}{FROM_HEAD * best[1]}" if hits[best] else "none"
         row = (relation or "all", f"{total:,}", name, f"{shares[best]:.2f}")
         rows.append((*row, f"{distance:+d}", f"{count / total:.2f}"))
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
-    )
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)
+    return "\n".join(map(str.rstrip, lines))

@@ -154,25 +154,17 @@ def weigh(
     """
     rows, _ = document_texts.encode_documents(texts, tokenizer, data, document_texts.splitter_of(data, splitter))
     device = next(model.parameters()).device
-    result = []
+    result = list[list[WeighedSentence]]()
     for row in rows:
         documents = documents_of([row], device)
         words, sentences = model.weigh_documents(documents) if row else (torch.zeros(0, 0), torch.zeros(1, 0))
-        lengths = documents.words.lengths.tolist()
-        result.append(
-            [
-                sentence(tokenizer, documents.words.ids[i, :length].tolist(), words[i].tolist(), float(sentences[0, i]))
-                for i, length in enumerate(lengths)
-            ]
-        )
+        result.append([])
+        for number, length in enumerate(documents.words.lengths.tolist()):
+            ids = documents.words.ids[number, :length].tolist()
+            written = tokenizer.decode(ids).split()
+            summed = [0.0] * len(written)
+            for place, weight in zip(tokenizer.words(ids), words[number].tolist(), strict=False):
+                if place is not None and place < len(written):
+                    summed[place] += weight
+            result[-1].append(WeighedSentence(written, summed, float(sentences[0, number])))
     return result
-
-
-def sentence(tokenizer: Tokenizer, ids: list[int], weights: list[float], weight: float) -> WeighedSentence:
-    """Merge pieces and their weights into words."""
-    words = tokenizer.decode(ids).split()
-    summed = [0.0] * len(words)
-    for place, each in zip(tokenizer.words(ids), weights, strict=False):
-        if place is not None and place < len(words):
-            summed[place] += each
-    return WeighedSentence(words, summed, weight)

@@ -89,7 +89,9 @@ def _draw_view(exhibit: Exhibit, view: View, heads: list[int | None], pieces: bo
         return _draw_places(exhibit, view, weights.mean(0), columns.grid, with_places=with_places, stretch=stretch)
     if view.role in ("words", "sentences"):
         return draw_document(exhibit, weights.mean(0)[0] if view.role == "words" else None, stretch)
-    name = view.title if len(heads) > 1 else _panel_title(view, heads[0])  # panels of heads have their numbers
+    name = view.title
+    if len(heads) == 1 < len(view.weights):  # several panels have the numbers of their heads
+        name += ", mean of heads" if heads[0] is None else f", head {heads[0] + 1}"
     tree = exhibit.dependencies
     if tree is not None and view.rows == view.columns == tree.side and len(heads) == 1 and not pieces:
         words = exhibit.sides[tree.side]  # those that the tree counts
@@ -126,12 +128,6 @@ def _select(exhibit: Exhibit, name: str | None, head: int | None) -> tuple[View,
 def _heads(view: View, heads: Sequence[int | None]) -> Float[Tensor, "h n m"]:
     weights = view.weights.detach().float().cpu()
     return torch.stack([weights.mean(0) if head is None else weights[head] for head in heads])
-
-
-def _panel_title(view: View, head: int | None) -> str:
-    if len(view.weights) == 1:
-        return view.title
-    return f"{view.title}, mean of heads" if head is None else f"{view.title}, head {head + 1}"
 
 
 # ---- text
