@@ -27,7 +27,7 @@ from regard.inspection.collect.trace import (
 def test_a_unit_ran_as_often_as_it_read():
     unit = Unit("a", "module", "encoder.layers.0", "Layer", "encoder", 3)
     assert unit.calls == 0
-    unit.reads += [{"x"}, {"x", "y"}]
+    unit.reads += [{Output("x", 1)}, {Output("x", 2), Output("y", 1)}]
     assert unit.calls == 2
 
 
@@ -120,8 +120,8 @@ def test_a_module_that_is_called_by_another_method_is_named_by_its_own_name():
     expected = {("", "x"), ("inner.matrix", "Linear"), ("inner", "mul"), ("", "bias"), ("", "add"), ("", "tanh")}
     assert set(units) == expected
     names = {unit.id: (unit.module, unit.operation) for unit in recorder.units.values()}
-    assert {names[each] for each in units["", "tanh"].reads[0]} == {("", "add")}
-    assert {names[each] for each in units["inner", "mul"].reads[0]} == {("inner.matrix", "Linear")}
+    assert {names[each] for each in units["", "tanh"].units_read} == {("", "add")}
+    assert {names[each] for each in units["inner", "mul"].units_read} == {("inner.matrix", "Linear")}
     assert len([unit for unit in recorder.units.values() if unit.operation == "add"]) == 2
 
 

@@ -59,7 +59,7 @@ def live_units(recorder: Trace) -> list[Unit]:
     last = max(units, key=lambda unit: unit.time)
     alive, queue = {last.id}, [last.id]
     while queue:
-        for read in set().union(*recorder.units[queue.pop()].reads) - alive:
+        for read in recorder.units[queue.pop()].units_read - alive:
             alive.add(read)
             queue.append(read)
     return [unit for unit in units if unit.id in alive]
@@ -92,7 +92,7 @@ def connect(units: Sequence[Unit], names: dict[str, str], recorder: Trace) -> tu
     owner: dict[str, str] = {}  # of each module, the node that has its parameters
     beginnings = first_values(units)
     previous = dict[str, str]()  # of units that are read a step later, the node that stands for that
-    outer = {each for unit in units for each in set().union(*unit.reads) if by_id[each].time > unit.time}
+    outer = {each for unit in units for each in unit.units_read if by_id[each].time > unit.time}
 
     def join(sources: Iterable[str], target: str) -> None:
         origins = set(sources)
@@ -102,7 +102,7 @@ def connect(units: Sequence[Unit], names: dict[str, str], recorder: Trace) -> tu
             edges[GraphEdge(names[each], target)] = None
 
     for unit in units:
-        reads = set().union(*unit.reads)
+        reads = unit.units_read
         before = {each for each in reads if by_id[each].time > unit.time or (each == unit.id and each in outer)}
         for each in sorted(before, key=lambda one: by_id[one].time):
             if each not in previous:
@@ -172,7 +172,8 @@ def first_values(units: Sequence[Unit]) -> dict[str, set[str]]:
     time = {unit.id: unit.time for unit in units}
     firsts: dict[str, set[str]] = {}
     for unit in units:
-        for reads in unit.site_reads.values():
+        for turns in unit.site_reads.values():
+            reads = [{each.unit for each in turn} for turn in turns]
             later = set().union(*reads[1:])
             before = [each for each in later if time[each] >= unit.time]
             if len(before) == 1:
@@ -263,7 +264,7 @@ def split_layer_loops(units: dict[str, Unit], modules: Mapping[str, nn.Module]) 
         return key if unit.kind == "module" and isinstance(modules.get(around), nn.ModuleList) else None
 
     for unit in list(units.values()):
-        layers = [{number_in_list(units[each]) for each in reads} for reads in unit.reads]
+        layers = [{number_in_list(units[each.unit]) for each in reads} for reads in unit.reads]
         numbers = set[str | None]().union(*layers)
         differ = all(len(layer) == 1 for layer in layers) and None not in numbers and len(numbers) == len(layers)
         if unit.kind == "operation" and unit.calls > 1 and differ:
@@ -277,23 +278,14 @@ def split(unit: Unit, units: dict[str, Unit]) -> None:
         one = Unit(
             name_of(unit, call), unit.kind, unit.module, unit.operation, unit.phase, unit.times[call - 1], unit.shape
         )
-        one.reads, one.outputs_read = [unit.reads[call - 1]], [unit.outputs_read[call - 1]]
+        one.reads = [unit.reads[call - 1]]
         one.note, one.layer = unit.note, (call, unit.calls)
         units[one.id] = one
     for reader in units.values():
-        for reads, outputs in zip(reader.reads, reader.outputs_read, strict=True):
-            if unit.id in reads:
-                reads.remove(unit.id)
-                mine = [each for each in outputs if each.unit == unit.id]
-                reads.update(name_of(unit, each.call) for each in mine)
-                outputs.difference_update(mine)
-                outputs.update(Output(name_of(unit, each.call), 1) for each in mine)
-        all_reads = set[str]().union(*reader.reads)
-        for turns in reader.site_reads.values():
-            for turn in turns:
-                if unit.id in turn:
-                    turn.remove(unit.id)
-                    turn.update(all_reads & {name_of(unit, call) for call in range(1, unit.calls + 1)})
+        for reads in (*reader.reads, *(turn for turns in reader.site_reads.values() for turn in turns)):
+            mine = {each for each in reads if each.unit == unit.id}
+            reads -= mine
+            reads |= {Output(name_of(unit, each.call), 1) for each in mine}
 
 
 def name_of(unit: Unit, call: int) -> str:

@@ -82,16 +82,15 @@ class Unit:
     time: int  # when it last ran: in a loop all units have run by then, and stand in the order of a step
     shape: Shape = ()
     modules: list[str] = field(default_factory=list)  # all modules whose parameters it uses
-    reads: list[set[str]] = field(default_factory=list)  # the units that it reads, call by call
+    reads: list[set[Output]] = field(default_factory=list)  # what it reads, call by call
     note: str = ""
     last_shape: Shape = ()  # in its last call
     pairs: bool = False  # its last axis counts keys
-    outputs_read: list[set[Output]] = field(default_factory=list, repr=False)  # the same with the call of each
     times: list[int] = field(default_factory=list, repr=False)  # when each of its calls ended
     layer: tuple[int, int] | None = None  # the call of a loop over layers that it is, from 1, and how many there are
     histories: set[str] = field(default_factory=set)  # units that it reads the outputs of several calls of, at once
     # In the code: what each reads, in turn.
-    site_reads: dict[Any, list[set[str]]] = field(default_factory=dict, repr=False)
+    site_reads: dict[Any, list[set[Output]]] = field(default_factory=dict, repr=False)
     sites: set[Any] = field(default_factory=set, repr=False)
     frame: FrameType | None = field(default=None, repr=False)
 
@@ -100,17 +99,17 @@ class Unit:
         """Count how many times the unit ran."""
         return len(self.reads)
 
+    @property
+    def units_read(self) -> set[str]:
+        """Return the units that it reads, in any of its calls."""
+        return {each.unit for reads in self.reads for each in reads}
+
 
 class FunctionCall(NamedTuple):
     """A plain function on the stack, and the place that it was called from."""
 
     frame: FrameType
     site: Any
-
-
-def is_function(code: CodeType, package: str) -> bool:
-    """Return whether code is a named function of a library other than torch, and not a lambda or the like."""
-    return not code.co_name.startswith("<") and package.partition(".")[0] not in ("torch", "jaxtyping", "contextlib")
 
 
 def scalar_in(arguments: list[Any]) -> str | None:
@@ -307,33 +306,31 @@ class Trace(TorchFunctionMode):
         """Add to a unit's inputs; `again` begins a further call."""
         if not unit.reads or again:
             unit.reads.append(set())
-            unit.outputs_read.append(set())
             unit.times.append(0)
             unit.sites.clear()
         unit.frame = frame
         unit.sites.add(site)
         # What it gave itself in this call is inside of it.
         mine = (unit.id, unit.calls)
-        reads = {self.source_of(origin) for origin in sorted(origins, key=str) if origin != mine}
+        reads = {self.output_of(origin) for origin in sorted(origins, key=str) if origin != mine}
         unit.reads[-1] |= reads
-        unit.outputs_read[-1] |= {each for each in origins if isinstance(each, Output) and each != mine}
         unit.site_reads.setdefault(site, []).append(reads)
         self.time += 1
         unit.time = unit.times[-1] = self.time
 
-    def source_of(self, origin: Origin) -> str:
-        """Return the id of an origin's unit; a parameter that no surrounding module uses becomes a unit."""
+    def output_of(self, origin: Origin) -> Output:
+        """Return an origin as the output of a unit; a parameter that no surrounding module uses becomes a unit."""
         if isinstance(origin, Output):
-            return origin.unit
+            return origin
         path = f"{origin.module}.{origin.name}".removeprefix(".")
         for phase in ("encoder", "decoder"):
             if f"{phase}:{path}" in self.units:  # both sides may read it
-                return f"{phase}:{path}"
+                return Output(f"{phase}:{path}", 0)
         unit = self.unit(path, "learned", origin.module, origin.name)
         if not unit.shape:
             unit.shape = tuple(cast(Tensor, self.modules[origin.module]._parameters[origin.name]).shape)
             self.claim(unit, origin.module)
-        return unit.id
+        return Output(unit.id, 0)
 
     def claim(self, unit: Unit, module: str) -> None:
         """Count a module as part of a unit."""
@@ -362,8 +359,9 @@ class Trace(TorchFunctionMode):
                 if not stack or stack[-1] is not this:
                     stack.append(this)
                 frames.append((this, frame))
-            elif not stack and is_function(frame.f_code, frame.f_globals.get("__name__", "")):
-                named = frame
+            elif not stack and not frame.f_code.co_name.startswith("<"):  # a lambda or the like
+                package = frame.f_globals.get("__name__", "").partition(".")[0]
+                named = named if package in ("torch", "jaxtyping", "contextlib") else frame
             site.append((id(frame.f_code), frame.f_lasti))
             frame = frame.f_back
         function = None if named is None or not stack else FunctionCall(named, tuple(site[outer:]))

@@ -20,9 +20,8 @@ from regard.io import disk
 if TYPE_CHECKING:
     from regard.models import Model, Source, Tokens
 
-GRAPH_STYLE = "\n" + resources.files("regard.inspection.draw").joinpath("static", "graph.css").read_text(
-    encoding="utf-8"
-)
+STATIC = resources.files("regard.inspection.draw") / "static"
+GRAPH_STYLE = "\n" + (STATIC / "graph.css").read_text(encoding="utf-8")
 LETTERS = {
     "b": "in the batch",
     "m": "source positions",

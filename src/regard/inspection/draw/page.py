@@ -18,7 +18,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import cache
 from html import escape
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +31,7 @@ from regard.attention import Look
 from regard.errors import ArgumentError, ShapeError
 from regard.inspection.collect.exhibit import Addressing, Exhibit, Gates, Numbers, View, Walk, as_exhibit
 from regard.inspection.collect.sides import separate_marks
-from regard.inspection.draw.graph import GRAPH_STYLE, draw_graph
+from regard.inspection.draw.graph import GRAPH_STYLE, STATIC, draw_graph
 from regard.io import disk
 from regard.tasks import Side
 
@@ -269,28 +268,24 @@ def _short(text: str, most: int = 60) -> str:
 @cache
 def look_style() -> str:
     """The style of a page: all its files, in one."""
-    return "".join(_static(f"{name}.css") for name in STYLES)
+    return "".join((STATIC / f"{name}.css").read_text(encoding="utf-8") for name in STYLES)
 
 
 @cache
 def look_script() -> str:
     """The script of a page: all its files, in one that leaves no name outside."""
-    return join_scripts([_static(f"{name}.js") for name in SCRIPTS])
+    return join_scripts([(STATIC / f"{name}.js").read_text(encoding="utf-8") for name in SCRIPTS])
 
 
 def look_data() -> str:
     """The script that reads the numbers of a page, for other pages that show some of them."""
-    return _static("data.js")
+    return (STATIC / "data.js").read_text(encoding="utf-8")
 
 
 def join_scripts(parts: Sequence[str]) -> str:
     """Join scripts into one in which they see each other's names, and nothing else does."""
     joined = "\n".join(parts)
     return f'"use strict";\n(() => {{\n{joined}\n}})();\n'
-
-
-def _static(name: str) -> str:
-    return resources.files("regard.inspection.draw").joinpath("static", name).read_text(encoding="utf-8")
 
 
 def hash_source(text: str) -> str:

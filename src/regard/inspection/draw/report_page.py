@@ -6,7 +6,6 @@ Its curves are the loss, the learning rate and each score over steps, one small 
 import math
 from collections.abc import Sequence
 from html import escape
-from importlib import resources
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,6 +16,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from regard.inspection.draw import plot
 from regard.inspection.draw.colours import INK
+from regard.inspection.draw.graph import STATIC
 from regard.inspection.draw.html import document, figure_element, svg_element, table_element
 from regard.inspection.draw.table import Table
 from regard.io import disk, reading
@@ -26,7 +26,7 @@ LONG = 12  # validations; a longer table is folded away
 ONSETS = {"fl", "fr", "rh", "sc", "sh", "sk", "sl", "sm", "sn", "sp", "sq", "st", "sw"}  # with which a word may begin
 SCORES = ("bleu", "accuracy", "chrf", "exact")  # what is spoken of first, where the configuration does not say
 
-STYLE = "\n" + resources.files("regard.inspection.draw").joinpath("static", "report.css").read_text(encoding="utf-8")
+STYLE = "\n" + (STATIC / "report.css").read_text(encoding="utf-8")
 Points = list[tuple[float, float]]
 POINTS = 300  # of a line; more cannot be told apart on a page
 # What a record holds beside scores.
