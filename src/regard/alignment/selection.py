@@ -150,7 +150,10 @@ def choose_by_agreement(
     count = len(forward[2])
     by = f"agreement with a reverse run on {count:,} pair{'s' * (count != 1)}"
     readings = tuple(
-        [Reading(*name, float(rate)) for name, rate in zip(names[side], rates.min(1 - side), strict=True)]
+        [
+            Reading(view, head, offset, float(rate))
+            for (view, head, offset), rate in zip(names[side], rates.min(1 - side), strict=True)
+        ]
         for side in (0, 1)
     )
     settings = tuple(readings[side][int(best[side])].settings(by) for side in (0, 1))

@@ -94,13 +94,15 @@ class CommandGroup(TyperGroup):
             with formatter.section(title):
                 formatter.write_dl(rows)
 
-    def main(self, args: Sequence[str] | None = None, *more: Any, standalone_mode: bool = True, **options: Any) -> Any:
+    def main(  # type: ignore[override]  # the others are passed on by their names
+        self, args: Sequence[str] | None = None, *, standalone_mode: bool = True, **options: Any
+    ) -> Any:
         """Run as any group does, but print a mistake in one sentence."""
         TYPED[:] = sys.argv[1:] if args is None else args
         if not standalone_mode:
-            return super().main(args, *more, standalone_mode=False, **options)
+            return super().main(args, standalone_mode=False, **options)
         try:
-            status = super().main(args, *more, standalone_mode=False, **options)
+            status = super().main(args, standalone_mode=False, **options)
         except RegardError as error:
             print_message(shorten(str(error)))
             sys.exit(2)

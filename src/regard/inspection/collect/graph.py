@@ -94,7 +94,8 @@ def fold_layers(graph: Graph, lists: Mapping[str, Sequence[str]]) -> Graph:
 
 def fold_list(graph: Graph, name: str, keys: Sequence[str], side: str) -> Graph:
     """Fold runs of identical children of one list."""
-    members = {key: within(graph, f"{name}.{key}".removeprefix("."), side) for key in keys}
+    paths = {key: f"{name}.{key}".removeprefix(".") for key in keys}
+    members = {key: within(graph, path, side) for key, path in paths.items()}
     keys = [key for key in keys if members[key]]
     runs: list[list[str]] = []
     for key in keys:
@@ -104,19 +105,14 @@ def fold_list(graph: Graph, name: str, keys: Sequence[str], side: str) -> Graph:
             runs.append([key])
     for run in runs:
         if len(run) > 1:
-            graph = merge_run(
-                graph, [members[key] for key in run], [f"{name}.{key}".removeprefix(".") for key in run], side
-            )
+            graph = merge_run(graph, [members[key] for key in run], [paths[key] for key in run], side)
     return graph
 
 
 def within(graph: Graph, module: str, side: str) -> list[GraphNode]:
     """List the nodes of a module and of everything inside it."""
-    return [
-        node
-        for node in graph.nodes
-        if node.side == side and (node.module == module or node.module.startswith(module + "."))
-    ]
+    own = (node for node in graph.nodes if node.module == module or node.module.startswith(module + "."))
+    return [node for node in own if node.side == side]
 
 
 def is_alike(
@@ -131,9 +127,8 @@ def is_alike(
             return False
         if relative(a.name, f"{name}.{one}") != relative(b.name, f"{name}.{other}"):
             return False
-    return read_by(graph, members, one, keys) == read_by(graph, members, other, keys) and follows(
-        graph, members, one, other, keys
-    )
+    alike = read_by(graph, members, one, keys) == read_by(graph, members, other, keys)
+    return alike and follows(graph, members, one, other, keys)
 
 
 def follows(graph: Graph, members: dict[str, list[GraphNode]], one: str, other: str, keys: Sequence[str]) -> bool:

@@ -2,7 +2,7 @@
 
 import itertools
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from regard.data import TableTexts, caption_files
@@ -69,9 +69,8 @@ def read_against(run: TrainedRun, text: str, count: int, as_text: bool = False) 
     return inputs if len(inputs) == count else inputs * count
 
 
-def first(inputs: Iterable[str], count: int, name: str, say: Callable[[str], None]) -> list[str]:
+def first(inputs: Sequence[str], count: int, name: str, say: Callable[[str], None]) -> list[str]:
     """Return the first inputs."""
-    items = list(inputs)
-    if len(items) > count:
+    if len(inputs) > count:
         say(f"only the first {count:,} {name} are shown; --count says how many")
-    return items[:count]
+    return list(inputs[:count])

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from types import CodeType, FrameType
 from typing import Any, Literal, NamedTuple, cast
 
@@ -435,12 +436,8 @@ class Trace(TorchFunctionMode):
                     stages = stages_of(attention, *call, tuple(context.shape))
             finally:
                 used = self.inside.pop()
-            origins = {
-                "q": self.origin(projected_query),
-                "k": self.origin(prepared.keys),
-                "v": self.origin(prepared.values),
-                "x": self.origin(query),
-            }
+            tensors = {"q": projected_query, "k": prepared.keys, "v": prepared.values, "x": query}
+            origins = {key: self.origin(tensor) for key, tensor in tensors.items()}
             parameters = {each for each in used if isinstance(each, Parameter)}
             last: Output | None = None
             for stage in stages:
@@ -472,19 +469,16 @@ def trace(model: nn.Module) -> Iterator[Trace]:
     recorder = Trace(model)
     recorder.root = sys._getframe(2).f_code  # whoever opened the block
 
-    def note(name: str) -> Callable[..., None]:
-        def keep(module: nn.Module, args: Any, output: Any) -> None:
-            first = next(tensors_in(output), None)
-            if first is not None:
-                shape = recorder.outputs.setdefault(f"{recorder.phase}:{name}", tuple(first.shape))
-                if (unit := recorder.units.get(f"{recorder.phase}:{name}")) is not None:
-                    unit.shape = shape
-
-        return keep
+    def note(name: str, module: nn.Module, args: Any, output: Any) -> None:
+        first = next(tensors_in(output), None)
+        if first is not None:
+            shape = recorder.outputs.setdefault(f"{recorder.phase}:{name}", tuple(first.shape))
+            if (unit := recorder.units.get(f"{recorder.phase}:{name}")) is not None:
+                unit.shape = shape
 
     with ExitStack() as stack:
         for name, module in recorder.modules.items():
-            stack.callback(module.register_forward_hook(note(name)).remove)
+            stack.callback(module.register_forward_hook(partial(note, name)).remove)
             if isinstance(module, Attention):
                 vars(module)["attend_projected"] = recorder.attend(module, module.attend_projected)
                 stack.callback(vars(module).pop, "attend_projected")

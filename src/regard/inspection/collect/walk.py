@@ -120,12 +120,9 @@ def sentence_stages(forward: ForwardPass, views: Sequence[View]) -> list[Stage]:
             call, at = call_of(forward, view.name, 0)
             columns = forward.names(view.columns, view.weights.shape[2])
             stages = attention_stages(call, 0, at, columns, ("document",), forward.model.notation.of(view.name))
-            all_stages += [
-                replace(
-                    stage, symbol=f"{stage.symbol} of sentences", formula=stage.formula or stage.symbol, part=SENTENCES
-                )
-                for stage in stages
-            ]
+            for stage in stages:
+                symbol, formula = f"{stage.symbol} of sentences", stage.formula or stage.symbol
+                all_stages.append(replace(stage, symbol=symbol, formula=formula, part=SENTENCES))
     return all_stages
 
 

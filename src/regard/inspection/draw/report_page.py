@@ -201,7 +201,9 @@ def _recorded(valids: Sequence[dict[str, Any]]) -> list[validation_samples.Sampl
         if isinstance(samples, list) and samples:
             return [
                 validation_samples.Sample(
-                    *(str(each.get(key, "")) for key in ("source", "reference", "output")),
+                    source=str(each.get("source", "")),
+                    reference=str(each.get("reference", "")),
+                    output=str(each.get("output", "")),
                     label=each.get("label") is True,
                 )
                 for each in samples
