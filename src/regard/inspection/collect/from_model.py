@@ -134,7 +134,7 @@ def make_node(unit: Unit, name: str, owner: dict[str, str], recorder: Trace, loo
     modules = recorder.modules
     module = modules.get(unit.module)
     fresh = [each for each in unit.modules if each not in owner]
-    owned = None if fresh or not unit.modules or unit.kind == "learned" else owner[unit.modules[0]]
+    owned = None if fresh or not unit.modules or unit.kind == "learned" else owner[next(iter(unit.modules))]
     owner.update(dict.fromkeys(fresh, name))
     # A recurrent layer that is called once goes from state to state inside.
     whole = isinstance(module, Layer) and unit.kind == "module" and unit.id in recorder.outputs

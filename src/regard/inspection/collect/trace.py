@@ -82,7 +82,7 @@ class Unit:
     phase: Phase
     time: int  # when it last ran: in a loop all units have run by then, and stand in the order of a step
     shape: Shape = ()
-    modules: list[str] = field(default_factory=list)  # all modules whose parameters it uses
+    modules: dict[str, None] = field(default_factory=dict)  # all modules whose parameters it uses, in order
     reads: list[set[Output]] = field(default_factory=list)  # what it reads, call by call
     note: str = ""
     last_shape: Shape = ()  # in its last call
@@ -270,7 +270,7 @@ class Trace(TorchFunctionMode):
             path = self.names[id(box)]
             unit = self.unit(path, "module", path, type(box).__name__)
             for owner in sorted(own.values()):
-                self.claim(unit, owner)
+                unit.modules[owner] = None
             outermost = next((each for module, each in reversed(frames) if module is box), None)
             again = (name, site) in unit.sites and (outermost is None or outermost is not unit.frame)
             self.read(unit, (name, site), outermost, merged - own.keys(), again)
@@ -330,13 +330,8 @@ class Trace(TorchFunctionMode):
         unit = self.unit(path, "learned", origin.module, origin.name)
         if not unit.shape:
             unit.shape = tuple(cast(Tensor, self.modules[origin.module]._parameters[origin.name]).shape)
-            self.claim(unit, origin.module)
+            unit.modules[origin.module] = None
         return Output(unit.id, 0)
-
-    def claim(self, unit: Unit, module: str) -> None:
-        """Count a module as part of a unit."""
-        if module not in unit.modules:
-            unit.modules.append(module)
 
     # ---- whose call it is
 
@@ -450,7 +445,7 @@ class Trace(TorchFunctionMode):
                 part = f"{name}.{stage.part}" if stage.part else None
                 for parameter in sorted(parameters):
                     if part is not None and is_within(parameter.module, part):
-                        self.claim(unit, parameter.module)
+                        unit.modules[parameter.module] = None
                 if last is not None and stage.follows:
                     reads.add(last)
                 self.read(unit, "call", None, reads, again=True)
