@@ -238,8 +238,8 @@ OTHERS = [
     ),
     Fault(
         "inspection/collect/sides.py",
-        "    if renormalise:",
-        "    if not renormalise:",
+        "minlength=i).clamp(min=1)",
+        "minlength=i).clamp(max=1)",
         "inspection/collect/test_sides.py",
     ),
     Fault(

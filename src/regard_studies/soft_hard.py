@@ -12,9 +12,13 @@ from typing import Any
 
 import numpy as np
 import torch
+from jaxtyping import UInt8
+from torch import Tensor
 
+from regard.data import Tokenizer
 from regard.evaluation import measure_bleu_n, measure_cider, text_scores
 from regard.inspection import Cell, colours, plot, word_grounding
+from regard.models import Model
 from regard_studies.corpora import Gallery, flickr8k, scenes
 from regard_studies.page import Page, Plot, Signature, Table, Verdict, signed_training
 from regard_studies.seed_statistics import SeedStatistics, over_figures, over_seeds
@@ -56,12 +60,33 @@ def measure_system(system: TrainedSystem, gallery: Gallery) -> dict[str, float]:
     if not run.model.cross_attentions:
         return figures
     tokenizer, texts = run.tokenizers.target, [captions[0] for captions in gallery.references]
-    spread = word_grounding.concentration(run.model, tokenizer, pixels, texts)
-    figures |= {"entropy": spread.entropy, "largest": 100 * spread.largest, "places": float(spread.cells)}
+    figures |= concentration(run.model, tokenizer, pixels, texts)
     if gallery.scenes:
         pointing = word_grounding.grounding(run.model, tokenizer, gallery.scenes)
         figures |= {"grounded": 100 * pointing.share, "chance": 100 * pointing.chance}
     return figures
+
+
+@torch.no_grad()
+def concentration(
+    model: Model, tokenizer: Tokenizer, pixels: UInt8[Tensor, "b 3 h w"], texts: Sequence[str]
+) -> dict[str, float]:
+    """Measure how widely attention is spread over the grid, averaged over all words; of m places alike it is ln m.
+
+    Hard attention is measured by its probabilities.
+    """
+    entropy = largest = 0.0
+    count = cells = 0
+    for ids, look, (down, across) in word_grounding.watch_captions(model, tokenizer, pixels, texts):
+        spread = look.weights if look.probabilities is None else look.probabilities
+        spread = (spread.mean(1) if spread.ndim == 4 else spread).cpu().double()
+        for each, rows in zip(ids, spread, strict=True):
+            words = rows[: len(each)]
+            entropy += float(torch.special.entr(words).sum())
+            largest += float(words.amax(-1).sum())
+            count += len(each)
+        cells = down * across
+    return {"entropy": entropy / max(1, count), "largest": 100 * largest / max(1, count), "places": float(cells)}
 
 
 def score_captions(outputs: Sequence[str], references: Sequence[Sequence[str]]) -> dict[str, float]:

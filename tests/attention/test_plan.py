@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+from dataclasses import replace
 
 import pytest
 import torch
@@ -59,26 +60,30 @@ def test_a_plan_says_who_and_why_not_those_before():
         Heads(16, heads=2).plan(x)
 
 
-def test_the_plan_is_what_is_done():
-    for attention, span in (
+def spy(backend, ran):
+    def attend(call):
+        ran.append(backend.name)
+        return backend.attend(call)
+
+    return replace(backend, attend=attend)
+
+
+@pytest.mark.parametrize(
+    ("attention", "span"),
+    [
         (Attention(Dot()), Monotonic(1)),
         (Attention(Additive(8, 8, 4)), None),
         (Attention(Dot()), Packed([0, 3, 30])),
         (Attention(Dot(), span=Causal()), Lengths(30)),
-    ):
-        x = torch.randn(30, 8)
-        ran = []
-        rows = backends.BACKENDS
-        spies = tuple(
-            backends.Backend(**{**vars(row), "attend": lambda call, row=row: ran.append(row.name) or row.attend(call)})
-            for row in rows
-        )
-        name = attention.plan(x, x, span=span).name
-        assert attention.backend(x, x, span=span) == name
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(backends, "BACKENDS", spies)
-            attention(x, x, span=span)
-        assert ran == [name]
+    ],
+)
+def test_the_plan_is_what_is_done(attention, span, monkeypatch):
+    x, ran = torch.randn(30, 8), []
+    name = attention.plan(x, x, span=span).name
+    assert attention.backend(x, x, span=span) == name
+    monkeypatch.setattr(backends, "BACKENDS", tuple(spy(row, ran) for row in backends.BACKENDS))
+    attention(x, x, span=span)
+    assert ran == [name]
 
 
 class Sharp(Dot):
@@ -213,10 +218,13 @@ def test_a_stack_equals_its_blocks(name, rotary, norm):
 
 
 def test_a_span_is_narrowed_once_for_all_layers(monkeypatch):
-    asked = []
-    monkeypatch.setattr(
-        Lengths, "narrow", lambda self, limits, query, old=Lengths.narrow: asked.append(1) or old(self, limits, query)
-    )
+    asked, narrow = [], Lengths.narrow
+
+    def counted(self, limits, query):
+        asked.append(self)
+        return narrow(self, limits, query)
+
+    monkeypatch.setattr(Lengths, "narrow", counted)
     Encoder(16, heads=2, layers=4)(torch.randn(2, 5, 16), span=Lengths([5, 3]))
     assert len(asked) == 1
     own = Own()

@@ -1,8 +1,12 @@
 """The study of soft and hard attention: what it compares, how it scores and judges, and, in full, what it finds."""
 
 import pytest
+import torch
+from models.pictured import captioner, pictures
 from studies.galleries import SCENES, photographs
 
+from regard.data import generate, train
+from regard.inspection import word_grounding
 from regard.tasks import read_settings
 from regard_studies import run, soft_hard
 from regard_studies.corpora import flickr8k
@@ -32,6 +36,31 @@ def test_systems_differ_in_their_attention_alone(tmp_path):
         assert all(each == models[0] for each in models)
         assert len({(each.model.attention, each.model.penalty) for each in found.values()}) == len(names)
         assert found["soft"].model.penalty == (0.0 if gallery.scenes else 1.0)
+
+
+@pytest.mark.parametrize("name", ["soft", "hard", "straight-through"])
+def test_a_look_is_spread_as_its_probabilities_are(name):
+    """Those of soft attention are its weights; those that one place is taken by have the same parameters."""
+    scenes = list(generate("scenes", 12, size=64))
+    tokenizer = train([each.target for each in scenes], "word")
+    soft = captioner("soft", words=tokenizer.size).float()
+    model = captioner(name, words=tokenizer.size).float()
+    texts, source = [scenes[0].target, scenes[1].target], pictures(2)
+    found = soft_hard.concentration(model, tokenizer, source.pixels, texts)
+    assert found["places"] == 6
+    assert 100 / 6 < found["largest"] <= 100
+    assert 0 < found["entropy"] < torch.tensor(6.0).log()
+    with torch.no_grad():
+        model.decoder.cross.score.v.zero_()
+    even = soft_hard.concentration(model, tokenizer, source.pixels, texts)
+    assert even["entropy"] == pytest.approx(float(torch.tensor(6.0, dtype=torch.float64).log()), rel=1e-5)
+    assert even["largest"] == pytest.approx(100 / 6, rel=1e-5)
+    seen = torch.cat(
+        [each.flatten(1) for each in word_grounding.attention_maps(soft, tokenizer, source.pixels, texts)]
+    ).double()
+    wanted = soft_hard.concentration(soft, tokenizer, source.pixels, texts)
+    assert wanted["entropy"] == pytest.approx(float(-(seen * seen.log()).sum(-1).mean()), rel=1e-4)
+    assert wanted["largest"] == pytest.approx(100 * float(seen.amax(-1).mean()), rel=1e-4)
 
 
 def test_captions_are_scored_against_all_references():

@@ -6,7 +6,7 @@ that a fixed distance reaches, such as always the word before.
 """
 
 # b pairs · h heads · i j words of one side
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -19,6 +19,8 @@ from regard.errors import ArgumentError
 from regard.models import Model
 
 SIDES = ("encoder", "decoder")
+# Of one side, as people read it: a title, the columns, a row per layer, and what a fixed distance reaches.
+Table = tuple[str, tuple[str, ...], list[tuple[str, ...]], str]
 EXAMPLES = 500  # of the phrasebook's test split, in which heads are looked for
 
 
@@ -43,21 +45,10 @@ class FixedDistance:
     words: int
 
 
-@dataclass(frozen=True)
-class DependencyTable:
-    """The shares of one side as people read them, a row per layer, and what a fixed distance reaches."""
-
-    title: str
-    columns: tuple[str, ...]
-    rows: list[tuple[str, ...]]
-    fixed: str
-
-
-def dependency_tables(model: Model, tokenizers: Tokenizers, data: DataSettings) -> list[DependencyTable]:
+def dependency_tables(model: Model, tokenizers: Tokenizers, data: DataSettings) -> Iterator[Table]:
     """A table for each side of the share of words that look at their head, on the phrasebook."""
     pair = data.pair if data.builtin == "phrasebook" else "en-de"  # the languages of a run that was trained on it
     examples = list(generate("phrasebook", EXAMPLES, split="test", pair=pair, edition=data.builtin_edition))
-    tables = list[DependencyTable]()
     shares_by_head = measure_dependencies(model, tokenizers, examples)
     for side in dict.fromkeys(each.side for each in shares_by_head):
         own = [each for each in shares_by_head if each.side == side]
@@ -65,18 +56,15 @@ def dependency_tables(model: Model, tokenizers: Tokenizers, data: DataSettings) 
         shares = {(each.view, each.head): f"{each.share:.1%}" for each in own}
         fixed = best_distance(side, examples)
         where = "before" if fixed.distance < 0 else "after"
-        tables.append(
-            DependencyTable(
-                f"{side}: words that attend most to their head, of {own[0].words:,}",
-                ("layer", *(f"head {head + 1}" for head in range(heads))),
-                [
-                    (str(layer), *(shares.get((view, head), "–") for head in range(heads)))
-                    for layer, view in enumerate(views, 1)
-                ],
-                f"always the word {abs(fixed.distance)} {where}: {fixed.share:.1%}",
-            )
+        yield (
+            f"{side}: words that attend most to their head, of {own[0].words:,}",
+            ("layer", *(f"head {head + 1}" for head in range(heads))),
+            [
+                (str(layer), *(shares.get((view, head), "–") for head in range(heads)))
+                for layer, view in enumerate(views, 1)
+            ],
+            f"always the word {abs(fixed.distance)} {where}: {fixed.share:.1%}",
         )
-    return tables
 
 
 def measure_dependencies(model: Model, tokenizers: Tokenizers, examples: Sequence[Example]) -> list[DependencyShare]:

@@ -60,6 +60,10 @@ class WatchedBatch:
         weights = self.looks[name].weights.float()
         return weights if weights.ndim == 4 else weights[:, None]
 
+    def words(self, weights: Float[Tensor, "b h r k"], offset: int) -> Float[Tensor, "b h i j"]:
+        """Merge weights between pieces into weights between words."""
+        return merge_batch(weights, self.rows(offset), self.source, (self.target_words, self.source_words))
+
     def crossing(self, name: str, head: int | None) -> Float[Tensor, "b 1 r k"]:
         """One head of a crossing, or their mean."""
         weights = self.weights(name)
@@ -169,48 +173,29 @@ def list_links(mask: Bool[Tensor, "b i j"]) -> list[Links]:
     return links
 
 
-def read_weights(
-    model: Model, tokenizers: Tokenizers, pairs: Sequence[Pair], settings: AlignmentSettings
-) -> Iterator[tuple[list[int], Float[Tensor, "b i j"]]]:
-    """Yield which pairs, and how much their target words looked at their source words, batch by batch."""
-    for part in watch_batches(model, tokenizers, pairs, only=[settings.view]):
-        weights = part.crossing(settings.view, settings.head)
-        counts = part.target_words, part.source_words
-        words = merge_batch(weights, part.rows(settings.offset), part.source, counts)[:, 0]
-        check_finite(model, words, impossible=False)
-        yield part.pairs, words
-
-
 def word_weights(
-    model: Model, tokenizers: Tokenizers, pairs: Sequence[Pair], settings: AlignmentSettings | None = None
+    model: Model, tokenizers: Tokenizers, pairs: Sequence[Pair], settings: AlignmentSettings
 ) -> list[Float[Tensor, "i j"]]:
-    """Return how much each target word of a pair of token sequences looked at each source word, by the chosen settings.
-
-    Where nothing was, that is the mean over the heads of the layer nearest to an alignment. The model has at least one
-    attention to its source.
-    """
-    result: list[Tensor] = [torch.empty(0, 0)] * len(pairs)
-    for numbers, weights in read_weights(
-        model, tokenizers, pairs, settings or AlignmentSettings(model.alignment_attention)
-    ):
-        for number, each in zip(numbers, weights.cpu(), strict=True):
-            source, target = pairs[number]
-            result[number] = each[
-                : count_words(tokenizers.target.words, target), : count_words(tokenizers.source.words, source)
-            ]
-    return result
+    """Return how much each target word of a pair of token sequences looked at each source word."""
+    return [each.weights for each in word_attention(model, tokenizers, pairs, settings)]
 
 
-def link_words(
-    model: Model, tokenizers: Tokenizers, pairs: Sequence[Pair], settings: AlignmentSettings | None = None
-) -> list[Links]:
+def link_words(model: Model, tokenizers: Tokenizers, pairs: Sequence[Pair], settings: AlignmentSettings) -> list[Links]:
     """The links (source word, target word) of each pair of token sequences, in the target's order."""
-    settings = settings or AlignmentSettings(model.alignment_attention)
     result: list[Links] = [[] for _ in pairs]
-    for numbers, weights in read_weights(model, tokenizers, pairs, settings):
-        for number, links in zip(numbers, extract_links(weights, settings), strict=True):
+    for part in watch_batches(model, tokenizers, pairs, only=[settings.view]):
+        for number, links in zip(
+            part.pairs, extract_links(crossing_words(model, part, settings), settings), strict=True
+        ):
             result[number] = links
     return result
+
+
+def crossing_words(model: Model, part: WatchedBatch, settings: AlignmentSettings) -> Float[Tensor, "b i j"]:
+    """Read how much the target words of a batch looked at their source words."""
+    words = part.words(part.crossing(settings.view, settings.head), settings.offset)[:, 0]
+    check_finite(model, words, impossible=False)
+    return words
 
 
 def count_words(words: Callable[[Sequence[int]], list[int | None]], ids: Sequence[int]) -> int:
@@ -275,11 +260,9 @@ def word_attention(
     """Return the attention between the words of pairs of token sequences, read in one teacher-forced pass."""
     result = [WordAttention(torch.empty(0, 0), torch.empty(0))] * len(pairs)
     for part in watch_batches(model, tokenizers, pairs, only=[settings.view]):
-        crossing = part.crossing(settings.view, settings.head)
-        counts = part.target_words, part.source_words
-        weights = merge_batch(crossing, part.rows(settings.offset), part.source, counts)[:, 0]
-        check_finite(model, weights, impossible=False)
-        heads = part.weights(settings.view) if settings.head is None else crossing
+        weights = crossing_words(model, part, settings)
+        heads = part.weights(settings.view)
+        heads = heads if settings.head is None else heads[:, settings.head, None]
         targets = [pairs[number][1] for number in part.pairs]
         rows = [content_rows(tokenizers.target, ids, heads.shape[2], settings.offset) for ids in targets]
         received = sum_received(heads, torch.tensor(rows, device=heads.device), part.source, part.source_words)

@@ -7,13 +7,13 @@ AER = 1 − 2 |A ∩ B| / (|A| + |B|).
 """
 
 # b pairs · c candidates · h heads · i target words · j source words
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, cast
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Int
 from torch import Tensor
 
 from regard.alignment.extraction import (
@@ -21,7 +21,6 @@ from regard.alignment.extraction import (
     Pair,
     WatchedBatch,
     extract_links,
-    merge_batch,
     pick_links,
     watch_batches,
 )
@@ -96,7 +95,7 @@ def choose_by_gold(
     links_by_way: list[list[Links]] = [[[] for _ in pairs] for _ in ways]
     for part in watch_batches(model, tokenizers, pairs, only=model.cross_attentions):
         for settings in best:
-            weights = merge_words(part, part.crossing(settings.view, settings.head), settings.offset)[:, 0]
+            weights = part.words(part.crossing(settings.view, settings.head), settings.offset)[:, 0]
             for way, links in zip(ways, links_by_way, strict=True):
                 if (way.view, way.head, way.offset) == (settings.view, settings.head, settings.offset):
                     for number, each in zip(part.pairs, extract_links(weights, way), strict=True):
@@ -116,20 +115,16 @@ def score_heads(model: Model, tokenizers: Tokenizers, pairs: Sequence[Pair], gol
         sure, possible = (
             link_matrix([getattr(gold[number], name) for number in part.pairs], part) for name in ("sure", "possible")
         )
-        for view in model.cross_attentions:
-            weights = append_mean(part.weights(view))
-            for offset in OFFSETS:
-                links = pick_links(merge_words(part, weights, offset))
-                total = torch.stack([each.sum((0, 2, 3)) for each in (links, links & sure, links & possible)], -1).cpu()
-                totals[view, offset] = totals.get((view, offset), torch.zeros_like(total)) + total
+        for view, offset, links in read_all(model, part):
+            total = torch.stack([each.sum((0, 2, 3)) for each in (links, links & sure, links & possible)], -1).cpu()
+            totals[view, offset] = totals.get((view, offset), torch.zeros_like(total)) + total
     readings = []
     expected = sum(len(each.sure) for each in gold)
     for (view, offset), total in totals.items():
         for head, (links, hit, allowed) in enumerate(total.tolist()):
             measures = alignment_scores.error_rate, alignment_scores.precision, alignment_scores.recall
             aer, precision, recall = (measure((links, expected, hit, allowed)) for measure in measures)
-            which = None if head == len(total) - 1 else head
-            readings.append(Reading(view, which, offset, aer, precision, recall))
+            readings.append(Reading(view, heads_and_mean(len(total))[head], offset, aer, precision, recall))
     return readings
 
 
@@ -156,8 +151,8 @@ def choose_by_agreement(
     by = f"agreement with a reverse run on {count:,} pair{'s' * (count != 1)}"
     readings = tuple(
         [
-            Reading(name[0], name[1], name[2], float(rate))
-            for name, rate in zip(names[side], rates.min(1 - side), strict=True)
+            Reading(view, head, offset, float(rate))
+            for (view, head, offset), rate in zip(names[side], rates.min(1 - side), strict=True)
         ]
         for side in (0, 1)
     )
@@ -173,28 +168,27 @@ def most_attended(
     words: list[np.ndarray] = [np.empty((0, 0), np.int64)] * len(pairs)
     for part in watch_batches(model, tokenizers, pairs, only=model.cross_attentions):
         names, rows = [], []
-        for view in model.cross_attentions:
-            weights = append_mean(part.weights(view))
-            for offset in OFFSETS:
-                names += [
-                    (view, None if head == weights.shape[1] - 1 else head, offset) for head in range(weights.shape[1])
-                ]
-                links = pick_links(merge_words(part, weights, offset))
-                at = links.int().argmax(-1) if links.numel() else links.new_zeros(links.shape[:-1], dtype=torch.int)
-                rows.append(torch.where(links.any(-1), at, -1))
+        for view, offset, links in read_all(model, part):
+            names += [(view, head, offset) for head in heads_and_mean(links.shape[1])]
+            at = links.int().argmax(-1) if links.numel() else links.new_zeros(links.shape[:-1], dtype=torch.int)
+            rows.append(torch.where(links.any(-1), at, -1))
         for number, each in zip(part.pairs, torch.cat(rows, 1).cpu().numpy(), strict=True):
             words[number] = each.astype(np.int64)
     return names, words
 
 
-def append_mean(weights: Float[Tensor, "b h n m"]) -> Float[Tensor, "b c n m"]:
-    """The heads, and their mean behind them."""
-    return torch.cat([weights, weights.mean(1, keepdim=True)], 1)
+def read_all(model: Model, part: WatchedBatch) -> Iterator[tuple[str, int, Bool[Tensor, "b c i j"]]]:
+    """Yield the links of every crossing and offset, by each of its heads and by their mean behind them."""
+    for view in model.cross_attentions:
+        weights = part.weights(view)
+        weights = torch.cat([weights, weights.mean(1, keepdim=True)], 1)
+        for offset in OFFSETS:
+            yield view, offset, pick_links(part.words(weights, offset))
 
 
-def merge_words(part: WatchedBatch, weights: Float[Tensor, "b h n m"], offset: int) -> Float[Tensor, "b h i j"]:
-    """Merge weights between pieces into weights between words."""
-    return merge_batch(weights, part.rows(offset), part.source, (part.target_words, part.source_words))
+def heads_and_mean(count: int) -> list[int | None]:
+    """Name what was read: heads from 0, and None, the mean of them, as the last."""
+    return [*range(count - 1), None]
 
 
 def link_matrix(links: Sequence[frozenset[tuple[int, int]]], part: WatchedBatch) -> Tensor:

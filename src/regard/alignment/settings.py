@@ -5,7 +5,7 @@ The choice is kept in RUN/alignment.json; `selection` makes it on a development 
 
 import json
 import re
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,7 +15,6 @@ from regard.io import disk, packs, reading
 from regard.models import Model
 
 FILE = "alignment.json"
-KEYS = ("view", "head", "offset", "aer", "by", "threshold", "join", "balance")
 GUIDED = 0.2  # the threshold of a run that was guided: links of a word share its weight, with four each has a quarter
 JOINS = ("intersection", "union", "grow-diag")
 LAYER = re.compile(r"(?:^|\.)(?:blocks|layers)\.(\d+)\.")
@@ -71,19 +70,27 @@ class AlignmentSettings:
             raise DataError(f"{path}: no view in it, expected the name of an attention")
         if views is not None and table["view"] not in views:
             raise DataError(f"{path}: view {show_value(table['view'])}, expected one of {', '.join(views)}")
-        fields: dict[str, Any] = {key: table[key] for key in KEYS if key in table}
+        given: dict[str, Any] = {each.name: table[each.name] for each in fields(cls) if each.name in table}
         for key, right, expected in (
-            ("head", lambda each: each is None or (is_whole(each) and each >= 0), "a head from 0, or null: the mean"),
-            ("offset", lambda each: is_whole(each) and each in (0, 1), "0 or 1"),
-            ("threshold", lambda each: each is None or (is_number(each) and 0 < each <= 1), "a share up to 1, or null"),
-            ("aer", lambda each: each is None or is_number(each), "a number or null"),
+            (
+                "head",
+                lambda each: each is None or (type(each) is int and each >= 0),
+                "a head from 0, or null: the mean",
+            ),
+            ("offset", lambda each: type(each) is int and each in (0, 1), "0 or 1"),
+            (
+                "threshold",
+                lambda each: each is None or (type(each) in (int, float) and 0 < each <= 1),
+                "a share up to 1, or null",
+            ),
+            ("aer", lambda each: each is None or type(each) in (int, float), "a number or null"),
             ("by", lambda each: isinstance(each, str), "words"),
-            ("balance", lambda each: is_whole(each) and 0 <= each <= ROUNDS, f"a number of rounds, 0 to {ROUNDS}"),
+            ("balance", lambda each: type(each) is int and 0 <= each <= ROUNDS, f"a number of rounds, 0 to {ROUNDS}"),
             ("join", lambda each: each is None or each in JOINS, f"{', '.join(JOINS)} or null"),
         ):
-            if key in fields and not right(fields[key]):
-                raise DataError(f"{path}: {key} {show_value(fields[key])}, expected {expected}")
-        return cls(**fields)
+            if key in given and not right(given[key]):
+                raise DataError(f"{path}: {key} {show_value(given[key])}, expected {expected}")
+        return cls(**given)
 
     def write(self, folder: str | Path) -> Path:
         """Keep it with the run, whole or not at all."""
@@ -107,13 +114,3 @@ def name_view(view: str) -> str:
     if layer is None:
         return "the attention to the source" if view == "attention" else view
     return f"layer {int(layer[1]) + 1}"
-
-
-def is_whole(value: object) -> bool:
-    """Return whether it is a whole number."""
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def is_number(value: object) -> bool:
-    """Return whether it is a number."""
-    return isinstance(value, int | float) and not isinstance(value, bool)

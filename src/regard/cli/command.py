@@ -94,23 +94,15 @@ class CommandGroup(TyperGroup):
             with formatter.section(title):
                 formatter.write_dl(rows)
 
-    def main(
-        self,
-        args: Sequence[str] | None = None,
-        prog_name: str | None = None,
-        complete_var: str | None = None,
-        standalone_mode: bool = True,
-        windows_expand_args: bool = True,
-        **extra: Any,
+    def main(  # type: ignore[override]  # the others are passed on by their names
+        self, args: Sequence[str] | None = None, *, standalone_mode: bool = True, **options: Any
     ) -> Any:
         """Run as any group does, but print a mistake in one sentence."""
         TYPED[:] = sys.argv[1:] if args is None else args
-        options: dict[str, Any] = {"args": args, "prog_name": prog_name, "complete_var": complete_var, **extra}
-        options |= {"standalone_mode": False, "windows_expand_args": windows_expand_args}
         if not standalone_mode:
-            return super().main(**options)
+            return super().main(args, standalone_mode=False, **options)
         try:
-            status = super().main(**options)
+            status = super().main(args, standalone_mode=False, **options)
         except RegardError as error:
             print_message(shorten(str(error)))
             sys.exit(2)

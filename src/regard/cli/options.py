@@ -147,11 +147,8 @@ def with_languages(command: Command) -> Command:
         )
         for side, text in helps.items()
     }
-
-    def by_side(values: dict[str, Any]) -> dict[str, Any]:
-        return {side: values[f"{side}_language"] for side in helps}
-
-    return with_options("languages", options, by_side)(command)
+    by_side = with_options("languages", options, lambda given: {side: given[f"{side}_language"] for side in helps})
+    return by_side(command)
 
 
 def check_search(values: Mapping[str, Any]) -> dict[str, Any]:

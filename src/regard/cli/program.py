@@ -15,7 +15,7 @@ import io
 import os
 import pkgutil
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Annotated, Any
 
 import typer
@@ -105,23 +105,6 @@ def regard_(
         print(context.get_help())
 
 
-def summarise(command: Callable[..., None]) -> str:
-    """Summarise a command by the first line of its help."""
-    return (command.__doc__ or "").partition("\n")[0].removesuffix(".")
-
-
-@contextlib.contextmanager
-def call_options_by_name(arguments: Mapping[str, Any]) -> Iterator[None]:
-    """Call an argument that the library refuses by the option that a person typed: --view, not view."""
-    try:
-        yield
-    except ArgumentError as error:
-        name, _, problem = str(error).partition(": ")
-        if problem and isinstance(arguments.get(name), str | float):
-            raise CommandError(f"--{name.replace('_', '-')}: {problem}") from None
-        raise
-
-
 def with_plugins(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command an option that imports plugins before anything else."""
 
@@ -129,8 +112,13 @@ def with_plugins(command: Callable[..., None]) -> Callable[..., None]:
     def run(*, plugin: list[str] | None = None, **arguments: Any) -> None:
         plugins.load_environment()
         plugins.load(*(plugin or ()))
-        with call_options_by_name(arguments):
+        try:
             command(**arguments)
+        except ArgumentError as error:  # of the library: it is called by the option that a person typed, --view
+            name, _, problem = str(error).partition(": ")
+            if problem and isinstance(arguments.get(name), str | float):
+                raise CommandError(f"--{name.replace('_', '-')}: {problem}") from None
+            raise
 
     option = inspect.Parameter("plugin", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=PluginOption)
     signature = inspect.signature(command)
@@ -142,7 +130,8 @@ def with_plugins(command: Callable[..., None]) -> Callable[..., None]:
 for info in pkgutil.iter_modules(regard.cli.commands.__path__):
     module = importlib.import_module(f"regard.cli.commands.{info.name}")
     command = getattr(module, info.name)
-    texts: dict[str, Any] = {"short_help": summarise(command), "epilog": "\n".join(module.EXAMPLES)}
+    summary = (command.__doc__ or "").partition("\n")[0]
+    texts: dict[str, Any] = {"short_help": summary.removesuffix("."), "epilog": "\n".join(module.EXAMPLES)}
     app.command(info.name.removesuffix("_"), cls=Command, **texts)(handle_errors()(with_plugins(command)))
 
 

@@ -1,6 +1,7 @@
 """Run folders on the command line: opened, and parted from a file or text to read."""
 
 import itertools
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -126,19 +127,13 @@ def split_runs_and_inputs(paths: Sequence[str], as_text: bool = False) -> tuple[
 
 
 def is_file(path: str) -> bool:
-    """Return whether there is a file of this name; a text may be too long for one."""
-    try:
-        return Path(path).exists() and not packs.is_folder(path)
-    except (OSError, ValueError):
-        return False
+    """Return whether there is a file of this name."""
+    return os.path.exists(path) and not packs.is_folder(path)
 
 
 def is_folder(path: str) -> bool:
     """Return whether there is a folder of this name, or a pack."""
-    try:
-        return bool(path.strip()) and packs.is_folder(path)
-    except (OSError, ValueError):
-        return False
+    return bool(path.strip()) and packs.is_folder(path)
 
 
 def is_run(path: str) -> bool:

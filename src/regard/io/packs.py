@@ -66,13 +66,13 @@ class Pack:
 def is_file(path: str | Path) -> bool:
     """Return whether a path leads to a file, in a folder or in a pack."""
     place = find_pack(path)
-    return Path(path).is_file() if place is None else place[1] in place[0].members
+    return os.path.isfile(path) if place is None else place[1] in place[0].members
 
 
 def is_folder(path: str | Path) -> bool:
     """Return whether a path leads to a folder, to a pack, or to a folder in a pack."""
     place = find_pack(path)
-    return Path(path).is_dir() if place is None else not place[1] or bool(place[0].names(place[1]))
+    return os.path.isdir(path) if place is None else not place[1] or bool(place[0].names(place[1]))
 
 
 def list_names(path: str | Path) -> list[str]:

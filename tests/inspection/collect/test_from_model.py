@@ -10,7 +10,7 @@ from torch import nn
 
 from regard.attention import Attention, Block, Dot, GridSelfAttention, Heads
 from regard.errors import ArgumentError
-from regard.inspection.collect import tiny_pass
+from regard.inspection.collect import tiny_pass, trace
 from regard.inspection.collect.from_model import graph_of
 from regard.inspection.draw.graph import model_graph
 from regard.models import Memory, Model
@@ -32,9 +32,9 @@ def parameters_that_matter(model):
 
 def run_pass(model):
     """A pass over inputs like those of a graph, without hooks."""
-    kind = tiny_pass.kind_of(model)
+    kind = trace.kind_of(model)
     sizes = iter([3, 4, 6, 5])
-    source = tiny_pass.make_source(model, kind, sizes, {})
+    source = tiny_pass.make_source(model, sizes, {})
     memory = model.encode(source)
     job = getattr(model.config, "job", None)
     if job == "classify" or kind.tasks == ("classify",):

@@ -7,7 +7,7 @@ from oracles import agree
 
 from regard.data import START, generate, train
 from regard.errors import ArgumentError
-from regard.inspection.collect.grounding import attention_maps, concentration, grounding, on_box
+from regard.inspection.collect.grounding import attention_maps, grounding, on_box
 from regard.models import Pictures
 
 SCENES = list(generate("scenes", 12, size=64))
@@ -83,27 +83,6 @@ def test_looks_are_counted_by_shapes(tokenizer, monkeypatch):
 def test_a_new_model_is_right_by_chance(tokenizer):
     found = grounding(captioner("soft", words=tokenizer.size, stages=3, scale=None).float(), tokenizer, SCENES)
     assert found.share < 0.6
-
-
-@pytest.mark.parametrize("name", ["soft", "hard", "straight-through"])
-def test_a_look_is_spread_as_its_probabilities_are(name, tokenizer):
-    """Those of soft attention are its weights; those that one place is taken by have the same parameters."""
-    soft = captioner("soft", words=tokenizer.size).float()
-    model = captioner(name, words=tokenizer.size).float()
-    texts, source = [SCENES[0].target, SCENES[1].target], pictures(2)
-    found = concentration(model, tokenizer, source.pixels, texts)
-    assert found.cells == 6
-    assert 1 / 6 < found.largest <= 1
-    assert 0 < found.entropy < torch.tensor(6.0).log()
-    with torch.no_grad():
-        model.decoder.cross.score.v.zero_()
-    even = concentration(model, tokenizer, source.pixels, texts)
-    assert even.entropy == pytest.approx(float(torch.tensor(6.0, dtype=torch.float64).log()), rel=1e-5)
-    assert even.largest == pytest.approx(1 / 6, rel=1e-5)
-    seen = torch.cat([each.flatten(1) for each in attention_maps(soft, tokenizer, source.pixels, texts)]).double()
-    wanted = concentration(soft, tokenizer, source.pixels, texts)
-    assert wanted.entropy == pytest.approx(float(-(seen * seen.log()).sum(-1).mean()), rel=1e-4)
-    assert wanted.largest == pytest.approx(float(seen.amax(-1).mean()), rel=1e-4)
 
 
 def test_what_cannot_be_looked_at_is_refused(tokenizer):

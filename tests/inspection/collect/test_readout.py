@@ -29,7 +29,7 @@ def walked(name, which=Which()):  # noqa: B008
 def test_a_block_from_the_heads_to_the_stream(name):
     forward, views = recorded(name)
     for view in views:
-        module = forward.module(view.name)
+        module = forward.looks.modules[view.name]
         if not isinstance(module, Heads):
             continue
         block, part = forward.model.get_submodule(view.name.rpartition(".")[0]), view.name.rpartition(".")[2]

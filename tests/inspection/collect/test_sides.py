@@ -69,10 +69,9 @@ def test_what_is_dropped_is_dropped(rows, columns):
     torch.testing.assert_close(merged, merge(weights[:-1, 1:-1], rows, columns))
 
 
-def test_renormalised_rows_sum_to_one_or_to_nothing():
+def test_what_is_dropped_with_a_column_is_missing_from_its_row():
     weights = torch.tensor([[0.5, 0.25, 0.25], [1.0, 0.0, 0.0]])
     assert merge(weights, [0, 1], [None, 0, 1]).tolist() == [[0.25, 0.25], [0.0, 0.0]]
-    assert merge(weights, [0, 1], [None, 0, 1], renormalise=True).tolist() == [[0.5, 0.5], [0.0, 0.0]]
 
 
 def test_nothing_but_special_pieces():
@@ -82,7 +81,7 @@ def test_nothing_but_special_pieces():
 
 def test_merging_has_a_gradient():
     weights = torch.rand(3, 4, dtype=torch.float64, requires_grad=True)
-    assert torch.autograd.gradcheck(lambda w: merge(w, [0, 0, None], [1, None, 0, 1], renormalise=True), weights)
+    assert torch.autograd.gradcheck(lambda w: merge(w, [0, 0, None], [1, None, 0, 1]), weights)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])

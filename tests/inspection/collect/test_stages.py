@@ -48,7 +48,7 @@ def test_each_stage_follows_from_the_one_before(name):
             if len(stages["Σ a v"].values) == 1:  # not a sentence of a document each
                 agree(torch.softmax(masked, 0), result, rtol=1e-4, atol=1e-6)
             if "tanh(W q + U k + b)" in stages:
-                attention = seen.module(view.name)
+                attention = seen.looks.modules[view.name]
                 score = attention.attention.score.head_scores[head] if isinstance(attention, Heads) else attention.score
                 agree(stages["tanh(W q + U k + b)"].values @ score.v.detach(), e, rtol=1e-4, atol=1e-5)
                 summed = stages["W q"].values + stages["U k + b"].values
@@ -69,7 +69,7 @@ def test_x_times_its_matrices_is_q_k_and_v(name):
     """By the weights themselves, of every head: the projections' own modules are not asked."""
     forward, views = recorded(name)
     for view in views:
-        module = forward.module(view.name)
+        module = forward.looks.modules[view.name]
         if not isinstance(module, Heads):
             continue
         row = view.weights.shape[1] // 2

@@ -65,7 +65,7 @@ def test_the_encoder_stands_at_the_left_and_words_come_out_at_the_top():
     graph = graph_of(subject("transformer").model)
     nodes = {node.name: node for node in graph.nodes}
     layout = lay_out(graph, lambda each: box_size(nodes[each], graph), frame_label_width)
-    boxes = {box.name: box for box in layout.boxes}
+    boxes = {box.key: box for box in layout.boxes}
     rights = [box.x + box.width for name, box in boxes.items() if nodes[name].side == "encoder"]
     assert max(rights) < min(box.x for name, box in boxes.items() if nodes[name].side == "decoder")
     assert boxes["/softmax"].y == min(box.y for box in boxes.values())

@@ -13,7 +13,6 @@ from pages import read
 
 from regard.inspection import heatmap
 from regard.inspection.draw.report_page import LookPicture, article, curves, thin_points, write
-from regard.training import validation_samples
 from regard.training.metrics import Metrics
 
 EVIL = '<script>alert(\'x\')</script> " onload="x" & </pre></style> שלום \u202e'
@@ -32,6 +31,12 @@ def translation(folder, validations=4):
             lines.append({"kind": "valid", "step": step, **figures, "samples": samples})
     (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     return folder
+
+
+def record_samples(folder, *samples):
+    """A validation of these sources, references and outputs."""
+    rows = [dict(zip(("source", "reference", "output"), sample, strict=True)) for sample in samples]
+    (folder / "metrics.jsonl").write_text(json.dumps({"kind": "valid", "step": 1, "samples": rows}) + "\n")
 
 
 def test_a_translation_run_is_told_whole(tmp_path):
@@ -67,12 +72,8 @@ def test_a_translation_run_is_told_whole(tmp_path):
 
 
 def test_samples_are_marked_by_more_than_colour(tmp_path):
-    samples = [
-        validation_samples.Sample("s", "Ein Mann reitet", "Ein Hund"),
-        validation_samples.Sample("s", "ja", "ja"),
-        validation_samples.Sample("s", "ja", ""),
-    ]
-    text = write(tmp_path, samples=samples).read_text()
+    record_samples(tmp_path, ("s", "Ein Mann reitet", "Ein Hund"), ("s", "ja", "ja"), ("s", "ja", ""))
+    text = write(tmp_path).read_text()
     assert "Ein <mark>Hund</mark>" in text
     assert "text-decoration: underline" in text
     assert text.count("✓ as the reference") == 1
@@ -84,7 +85,8 @@ def test_samples_are_marked_by_more_than_colour(tmp_path):
 def test_a_classifier_is_told_by_its_accuracy(tmp_path):
     with Metrics(tmp_path) as metrics:
         metrics.write("valid", {"step": 50, "loss": 0.4, "accuracy": 0.913, "best": True})
-    text = read(write(tmp_path, title="Reviews", model="encoder").read_text())
+    (tmp_path / "config.toml").write_text('[model]\nkind = "encoder"\n')
+    text = read(write(tmp_path).read_text())
     assert (
         "An encoder model. It has taken 50 steps. The best checkpoint is that of step 50, with accuracy 91.3%" in text
     )
@@ -123,18 +125,17 @@ def test_a_configuration_that_cannot_be_read_is_shown_as_it_is(tmp_path):
 
 
 def test_nothing_given_can_break_the_page(tmp_path):
-    folder = tmp_path / "run"
+    folder = tmp_path / "<img src=x onerror=alert(1)>"
     folder.mkdir()
     (folder / "config.toml").write_text(f"# {EVIL}\n[model]\nkind = '''{EVIL}'''\n")
-    record = {"kind": "valid", "step": 1, EVIL: 1.0, "best": True, "loss": 1.0}
+    samples = [{"source": EVIL, "reference": EVIL, "output": f"x {EVIL}"}]
+    record = {"kind": "valid", "step": 1, EVIL: 1.0, "best": True, "loss": 1.0, "samples": samples}
     (folder / "metrics.jsonl").write_text(json.dumps(record) + "\n")
     words = EVIL.split()
     seen = LookPicture(heatmap(torch.ones(len(words), len(words)), words, words), EVIL, EVIL)
     page = write(
         folder,
-        title=EVIL,
         data=EVIL,
-        samples=[validation_samples.Sample(EVIL, EVIL, "x " + EVIL)],
         look=seen,
         signature=[(EVIL, EVIL)],
         commands=[(EVIL, EVIL)],
@@ -144,17 +145,18 @@ def test_nothing_given_can_break_the_page(tmp_path):
 
 
 def test_a_lone_surrogate_can_be_written(tmp_path):
-    assert "x?" in read(write(tmp_path, samples=[validation_samples.Sample("x\ud800", "y", "z")]).read_text())
+    record_samples(tmp_path, ("x\ud800", "y", "z"))
+    assert "x?" in read(write(tmp_path).read_text())
 
 
 @pytest.mark.unchecked
 def test_an_earlier_report_stays_until_the_new_one_is_whole(tmp_path):
-    page = write(tmp_path, title="first")
+    page = write(tmp_path, data="first")
     before = page.read_bytes()
     with pytest.raises(AttributeError):
-        write(tmp_path, title="second", look="no such thing")
+        write(tmp_path, data="second", look="no such thing")
     assert page.read_bytes() == before
-    assert write(tmp_path, title="first").read_bytes() == before  # and the same run gives the same page
+    assert write(tmp_path, data="first").read_bytes() == before  # and the same run gives the same page
 
 
 def test_a_figure_is_taken_as_it_is(tmp_path):

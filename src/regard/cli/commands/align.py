@@ -224,7 +224,8 @@ def print_dependencies(run: "Run") -> None:
     from regard.alignment import dependencies
     from regard.decoding import first_model
 
-    for table in dependencies.dependency_tables(first_model(run.model), run.tokenizers, run.settings.data):
-        print(table.title)
-        print_table(table.columns, table.rows)
-        print(f"{table.fixed}\n")
+    tables = dependencies.dependency_tables(first_model(run.model), run.tokenizers, run.settings.data)
+    for title, columns, rows, fixed in tables:
+        print(title)
+        print_table(columns, rows)
+        print(f"{fixed}\n")

@@ -78,10 +78,11 @@ def eval(
     documents, captions, labels, names = encode_inputs(encoding, documents, captions, labels, names)
     opening: dict[str, Any] = {"checkpoint": checkpoint, "device": device, "engine": engine, "quantize": quantize}
     opening["languages"] = languages
+    texts = {"source": source, "reference": reference, "hypothesis": hypothesis}
     if gold is not None:
         if documents or images or metrics or out or plot:
             raise CommandError("--gold: give only --source and --reference with it, or --hypothesis")
-        report = measure_links(runs, gold, source, reference, hypothesis, int(from_one), opening)
+        report = measure_links(runs, gold, texts, int(from_one), opening)
     elif documents or images:
         if not runs or len(runs) > 1 or source or reference or hypothesis:
             raise CommandError("--documents and --images: give exactly one run folder, and no texts to translate")
@@ -91,28 +92,22 @@ def eval(
     else:
         if captions or labels or names:
             raise CommandError("--images: missing, expected the folder of the pictures")
-        texts = {"reference": reference, "source": source, "hypothesis": hypothesis}
         how = {"metrics": metrics, "alternatives": alternatives, "lowercase": lowercase, "tokenize": tokenize}
         report = measure_texts(runs or [], texts, how, out, plot, search, batch_tokens, opening)
     print_report(report, as_json)
 
 
 def measure_links(
-    runs: list[Path] | None,
-    gold: Path,
-    source: Path | None,
-    reference: Path | None,
-    hypothesis: Path | None,
-    first: int,
-    opening: dict[str, Any],
+    runs: list[Path] | None, gold: Path, texts: dict[str, Any], first: int, opening: dict[str, Any]
 ) -> "evaluation.EvaluationReport":
     """Measure word alignments: of a run between source and reference, or those of a file."""
     from regard.tasks import evaluation
 
-    if hypothesis is None and not (runs and source and reference):
+    opens = texts["hypothesis"] is None
+    if opens and not (runs and texts["source"] and texts["reference"]):
         raise CommandError("--gold: give a run with --source and --reference, or --hypothesis with a file of links")
-    test = evaluation.AlignmentTest.read(gold, source, reference, hypothesis, first=first, say=print_message)
-    return test.measure(open_run(*runs, **opening) if runs and hypothesis is None else None, show_progress)
+    test = evaluation.AlignmentTest.read(gold, **texts, first=first, say=print_message)
+    return test.measure(open_run(*runs, **opening) if runs and opens else None, show_progress)
 
 
 def measure_items(
@@ -145,7 +140,7 @@ def measure_texts(
     opening: dict[str, Any],
 ) -> "evaluation.EvaluationReport":
     """Compare texts that a run writes, or those of a file, with references; write them, and draw BLEU by length."""
-    check_texts(runs, **texts, how=how, out=out, plot=plot)
+    check_texts(runs, texts, how, out, plot)
 
     from regard.io import open_output
     from regard.tasks import evaluation
@@ -176,15 +171,10 @@ def measure_texts(
 
 
 def check_texts(
-    runs: list[Path],
-    source: Path | None,
-    reference: Path | None,
-    hypothesis: Path | None,
-    how: dict[str, Any],
-    out: Path | None,
-    plot: Path | None,
+    runs: list[Path], texts: dict[str, Any], how: dict[str, Any], out: Path | None, plot: Path | None
 ) -> None:
     """Refuse what cannot be measured by the files that are given, before any is read."""
+    source, reference, hypothesis = (texts[name] for name in ("source", "reference", "hypothesis"))
     if not runs and hypothesis is None:
         raise CommandError("which run? give a run folder, or --hypothesis with a file of outputs to score")
     if reference is None:

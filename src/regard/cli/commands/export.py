@@ -43,7 +43,13 @@ def export(
     if verify is not None:
         if to or out or quantize or checkpoint != "best":
             raise CommandError("--verify: give only a run and --check with it")
-        verify_again(verify, run, check)
+        from regard.interop import read_manifest
+
+        read_manifest(verify)  # before torch is imported, which takes seconds
+
+        from regard.interop import verify_export
+
+        print(f"{verify} verified: {verify_export(verify, run, check)}")
         return
     if run is None:
         raise CommandError("which run? give a run folder, or --verify with an exported folder")
@@ -72,14 +78,3 @@ def write_export(run: str, to: str, out: Path, quantize: str | None, check: Path
     print(f"{report.folder}: {report.format}, {len(report.files)} files, {report.bytes / 1e6:,.1f} MB")
     if report.verification is not None:
         print(f"verified: {report.verification}")
-
-
-def verify_again(folder: Path, run: str | None, check: Path | None) -> None:
-    """Verify an exported folder, and print what was found."""
-    from regard.interop import read_manifest
-
-    read_manifest(folder)
-
-    from regard.interop import verify_export
-
-    print(f"{folder} verified: {verify_export(folder, run, check)}")

@@ -59,13 +59,17 @@ def serve(
     Each RUN is a separate model; NAME=RUN+RUN makes an ensemble, as `regard translate RUN RUN` does. SIGTERM and
     Ctrl-C let requests finish that were admitted; SIGHUP reloads runs whose best checkpoint has changed.
     """
+    import logging
     import webbrowser
+
+    from regard.serving import LOG_FORMAT
 
     given: dict[str, Any] = {"host": host, "port": port, "device": device, "precision": precision, "grace": grace}
     given |= {"engine": engine, "quantize": quantize}
     given |= {"languages": languages or None, "log_texts": log_texts or None}
     settings = read_settings(config, {name: value for name, value in given.items() if value is not None})
-    log_to_stderr(quiet)
+    logging.basicConfig(**LOG_FORMAT)
+    logging.getLogger("regard.serving").setLevel(logging.WARNING if quiet else logging.INFO)
     service, run_server = open_service(settings, runs)
     run_server(service, print_message, webbrowser.open if open_page else None)
 
@@ -82,16 +86,6 @@ def read_settings(path: Path | None, given: dict[str, Any]) -> Any:
     except ConfigError as error:
         place = f"--{error.key}" if error.key in given else f"{path}: {error.key}"
         raise ConfigError(place, error.problem) from None
-
-
-def log_to_stderr(quiet: bool) -> None:
-    """Let the server's log go to standard error."""
-    import logging
-
-    from regard.serving import LOG_FORMAT
-
-    logging.basicConfig(**LOG_FORMAT)
-    logging.getLogger("regard.serving").setLevel(logging.WARNING if quiet else logging.INFO)
 
 
 def open_service(settings: Any, runs: list[str]) -> tuple[Any, Any]:

@@ -137,15 +137,17 @@ def train(
     table, cached = read_table(config, resume, base)
     from regard.tasks import set_by_hand
 
-    for name, part in tables.items():
-        table[name] = {**table.get(name, {}), **part}
+    table |= {name: {**table.get(name, {}), **part} for name, part in tables.items()}
     if resume is not None:
         named = {each.partition("=")[0].strip().removeprefix("training.") for each in settings or []}
         table = set_by_hand(table, {*tables.get("training", {}), *named})
     checked = read_checked(assign(table, settings or []), flags, based=base is not None)
     if check:
-        if resume is None:
-            print_data_check(checked, base, anyway)
+        from regard.tasks import check_data, missing_files
+
+        if resume is None and not missing_files(checked.data):  # a configuration may be checked elsewhere
+            for line in check_data(checked, based=base is not None, anyway=anyway):
+                print_message(line)
         print("the configuration is valid")
         return
     choose = config is None and resume is None
@@ -160,11 +162,9 @@ def train(
 
     from regard.report import exit_status, train_and_report
 
-    typed = shlex.join(["regard", *TYPED])
     how: dict[str, Any] = {"resume": resume is not None, "base": base, "choose": choose, "anyway": anyway}
     how["display"] = "json" if as_json else "quiet" if quiet else "usual"
-    result = train_and_report(checked, folder, **how, command=typed)
-    raise typer.Exit(exit_status(result))
+    raise typer.Exit(exit_status(train_and_report(checked, folder, **how, command=shlex.join(["regard", *TYPED]))))
 
 
 def flag_of(name: str) -> str:
@@ -215,15 +215,6 @@ def read_checked(table: Mapping[str, Any], flags: Mapping[str, str], *, based: b
         )
         raise CommandError(f"{flag}: {problem}") from None
     return settings
-
-
-def print_data_check(settings: "Settings", base: Path | None, anyway: bool) -> None:
-    """Print what the data cannot teach, where they are there: a configuration may be checked on another machine."""
-    from regard.tasks import check_data, missing_files
-
-    if not missing_files(settings.data):
-        for line in check_data(settings, based=base is not None, anyway=anyway):
-            print_message(line)
 
 
 def print_dry_run(

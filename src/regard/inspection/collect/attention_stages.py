@@ -37,6 +37,15 @@ FORMULAS: dict[type[Score], str] = {
     Cosine: "β cos(q_i, k_j)",
     Location: "(W q_i)_j",
 }
+SPANS: dict[type[Span], str] = {  # what the library's own spans forbid or add; others are named by their class
+    Alibi: "ALiBi, by distance",
+    Causal: "what comes later",
+    Lengths: "padding",
+    Monotonic: "|j − i| > {radius}",
+    Predictive: "|j − p_i| > {radius}",
+    Mask: "what a mask forbids",
+    Packed: "other sentences",
+}
 Name = Literal["score", "scale", "centre", "bias", "mask", "weights", "gate", "sum", "concatenate"]
 Source = Literal["q", "k", "v", "x"]  # projected query, keys and values; x, the query before its projection
 
@@ -95,18 +104,16 @@ def stages_of(
     )
     if gated:
         stages.append(AttentionStage("gate", tuple(look.weights.shape), gate_words(parts)))
-    own = is_identity(prepared.values)
+    # Where the values are the identity, the sum is the weights themselves.
+    values, width = prepared.values, prepared.values.shape[-1]
+    own = values.shape[-2] == width and bool(
+        (values == torch.eye(width, dtype=values.dtype, device=values.device)).all()
+    )
     stages.append(AttentionStage("sum", context, "each key is its own value" if own else "", ("v",), pairs=own))
     if heads:
         *batch, count, queries, width = context
         stages.append(AttentionStage("concatenate", (*batch, queries, count * width), f"{count} heads", pairs=False))
     return stages
-
-
-def is_identity(values: Tensor) -> bool:
-    """Return whether the values are the identity, so that the sum is the weights themselves."""
-    count, width = values.shape[-2:]
-    return count == width and bool((values == torch.eye(width, dtype=values.dtype, device=values.device)).all())
 
 
 def weighting_of(weighting: Weighting) -> str:
@@ -119,41 +126,13 @@ def weighting_of(weighting: Weighting) -> str:
 
 def list_words(parts: tuple[Span, ...], biases: bool) -> str:
     """Describe what the spans of a call forbid, or what they add to scores."""
-    words = [span_words(part) for part in parts if not is_known(part) or isinstance(part, Alibi) is biases]
+    named = [part for part in parts if type(part) not in SPANS or isinstance(part, Alibi) is biases]
+    words = (SPANS.get(type(part), type(part).__name__).format(radius=getattr(part, "radius", "")) for part in named)
     return ", ".join(dict.fromkeys(words))
-
-
-def span_words(part: Span) -> str:
-    """Describe what a span forbids or adds; a span of another package is named by its class."""
-    if is_known(part):
-        match part:
-            case Alibi():
-                return "ALiBi, by distance"
-            case Causal():
-                return "what comes later"
-            case Lengths():
-                return "padding"
-            case Monotonic():
-                return f"|j − i| > {part.radius}"
-            case Predictive():
-                return f"|j − p_i| > {part.radius}"
-            case Mask():
-                return "what a mask forbids"
-            case Packed():
-                return "other sentences"
-    return type(part).__name__
-
-
-def is_known(part: Span) -> bool:
-    """Return whether a span is one of the library's own, and no subclass."""
-    return type(part) in (Alibi, Causal, Lengths, Monotonic, Predictive, Mask, Packed)
 
 
 def gate_words(parts: tuple[Span, ...]) -> str:
     """Describe what weights are multiplied by after the softmax."""
-    predictive = any(isinstance(part, Predictive) for part in parts)
-    return (
-        "exp(−(j − p_i)² / 2σ²)"
-        if predictive
-        else ", ".join(type(part).__name__ for part in parts if not is_known(part))
-    )
+    if any(isinstance(part, Predictive) for part in parts):
+        return "exp(−(j − p_i)² / 2σ²)"
+    return ", ".join(type(part).__name__ for part in parts if type(part) not in SPANS)

@@ -12,11 +12,13 @@ arXiv:1906.04341, section 4.2). To compare with: what the best fixed distance re
 """
 
 # h heads · i j words
+import os
 import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import cast
 
 import torch
 
@@ -51,7 +53,7 @@ def find_trees(
 
     Without a file it is the phrasebook's own, where the run was trained on that and the grammar has the sentence.
     """
-    if file is None and len(items) == 1 and has_heads(items[0]):
+    if file is None and len(items) == 1 and os.path.isfile(items[0]) and os.path.isfile(f"{items[0]}.heads"):
         file = f"{items[0]}.heads"
     if file is None:
         tries = min(SEARCH, BUDGET // max(1, len(inputs)))
@@ -70,14 +72,6 @@ def phrasebook_tree(run: TrainedRun, text: str, tries: int = SEARCH) -> ParsedTr
         return None
     example = builtin.find_example("phrasebook", text, pair=data.pair, edition=data.builtin_edition, tries=tries)
     return None if example is None else ParsedTree(example.source_heads, example.source_relations, where="phrasebook")
-
-
-def has_heads(item: str) -> bool:
-    """Return whether an input is a file that has its words' heads beside it."""
-    try:
-        return Path(item).is_file() and Path(f"{item}.heads").is_file()
-    except (OSError, ValueError):  # a text that is no name of a file
-        return False
 
 
 def read_trees(path: str | Path) -> list[ParsedTree]:
@@ -208,10 +202,8 @@ def dependencies_of(tree: ParsedTree, sides: dict[str, Side], views: Sequence[Vi
 
 def strongest_words(view: View, side: Side) -> list[list[int]]:
     """Find the word that each word looks at most, head by head; -1 where it looks at none."""
-    merged = merge(view.weights, side.words, side.words)
-    best, at = merged.max(-1)
-    strongest: list[list[int]] = torch.where(best > 0, at, -1).tolist()
-    return strongest
+    best, at = merge(view.weights, side.words, side.words).max(-1)
+    return cast(list[list[int]], torch.where(best > 0, at, -1).tolist())
 
 
 def fit_words(tree: ParsedTree, words: Sequence[str]) -> tuple[tuple[int, ...], tuple[str, ...]]:
@@ -282,7 +274,6 @@ def relation_table(each: Sequence[Dependencies], views: Sequence[View]) -> str:
         name = f"{titles[best[2]]}, head {best[3] + 1}{FROM_HEAD * best[1]}" if hits[best] else "none"
         row = (relation or "all", f"{total:,}", name, f"{shares[best]:.2f}")
         rows.append((*row, f"{distance:+d}", f"{count / total:.2f}"))
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
-    )
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)
+    return "\n".join(map(str.rstrip, lines))

@@ -195,13 +195,13 @@ def find_view(views: Sequence[View], name: str | None) -> View:
 
 def as_exhibit(what: Any, source: Sequence[str] | None, target: Sequence[str] | None) -> Exhibit:
     """Return an exhibit as it is, or make one of a look and its words."""
-    if isinstance(what, Exhibit):
-        if source is not None or target is not None:
-            raise ArgumentError("source, target: given with an exhibit, which has its own words; leave them out")
-        return what
     if isinstance(what, Look):
         return exhibit_of_look(what, source, target)
-    raise ArgumentError(f"{type(what).__name__} given, expected an Exhibit or a Look")
+    if not isinstance(what, Exhibit):
+        raise ArgumentError(f"{type(what).__name__} given, expected an Exhibit or a Look")
+    if source is not None or target is not None:
+        raise ArgumentError("source, target: given with an exhibit, which has its own words; leave them out")
+    return what
 
 
 def exhibit_of_look(look: Look, source: Sequence[str] | None = None, target: Sequence[str] | None = None) -> Exhibit:
@@ -216,13 +216,7 @@ def exhibit_of_look(look: Look, source: Sequence[str] | None = None, target: Seq
         weights = weights.flatten(-2)
     if look.grid == "both":
         weights = weights.flatten(-3, -2)
-    shape = list(weights.shape)
-    while weights.dim() > 3 and weights.shape[0] == 1:
-        weights = weights[0]
-    if weights.dim() == 2:
-        weights = weights[None]
-    if weights.dim() != 3 or 0 in shape:
-        raise ShapeError(f"look: one example [n, m] or [heads, n, m] can be shown, got weights of {shape}")
+    weights = as_stack(weights, "look: one example [n, m] or [heads, n, m] can be shown, got weights of")
     heads, n, m = weights.shape
     itself = look.grid == "both" or (target is None and source is not None and n == m)
     role: Role = "places" if look.grid == "both" else "encoder" if itself else "cross"
@@ -254,14 +248,29 @@ def exhibit_of_look(look: Look, source: Sequence[str] | None = None, target: Seq
     )
 
 
-def _side(name: str, words: Sequence[str] | None, count: int, grid: tuple[int, int] | None) -> Side:
+def as_stack(weights: Tensor, expected: str) -> Float[Tensor, "h n m"]:
+    """Return weights as a stack of matrices; leading dimensions of one are dropped."""
+    shape = list(weights.shape)
+    while weights.dim() > 3 and weights.shape[0] == 1:
+        weights = weights[0]
+    if weights.dim() == 2:
+        weights = weights[None]
+    if weights.dim() != 3 or 0 in shape:
+        raise ShapeError(f"{expected} {shape}")
+    return weights
+
+
+def check_words(name: str, words: Sequence[str], count: int) -> list[str]:
+    """Return the words that name positions, one for each."""
     if isinstance(words, str):
         raise ArgumentError(f"{name}: a sequence of words was expected, got one string; split it first")
-    if words is None:
-        words = [str(index + 1) for index in range(count)]
     if len(words) != count:
         raise ShapeError(f"{name}: {count} words were expected, one for each {name} position, got {len(words)}")
-    texts = tuple(str(word) for word in words)
+    return [str(word) for word in words]
+
+
+def _side(name: str, words: Sequence[str] | None, count: int, grid: tuple[int, int] | None) -> Side:
+    texts = tuple(check_words(name, [str(index + 1) for index in range(count)] if words is None else words, count))
     return Side(texts, tuple(range(count)), texts, grid)
 
 

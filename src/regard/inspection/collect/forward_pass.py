@@ -17,7 +17,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.attention import GridSelfAttention, Heads, ProjectionRows, Residual, SlicedProjection, Span, call_records
+from regard.attention import GridSelfAttention, Heads, ProjectionRows, Residual, SlicedProjection, call_records
 from regard.config import parse
 from regard.decoding import Options, check_finite
 from regard.errors import ArgumentError
@@ -179,15 +179,7 @@ class ForwardPass:
     logits: Float[Tensor, "n v"]
     log_probs: Float[Tensor, " n"]
     head_steps: list[HeadStep] = field(default_factory=list)  # of heads of a memory, those that read the source first
-    recording: Recording | None = None  # of every module, where it was asked for
-
-    def module(self, name: str) -> nn.Module:
-        """Find an attention by its name."""
-        return self.looks.modules[name]
-
-    def calls(self, name: str) -> list[call_records.CallRecord]:
-        """Return the calls of an attention, in order."""
-        return self.looks.calls[name]
+    recording: Recording = field(default_factory=Recording)  # of every module, where it was asked for
 
     @cached_property
     def sides(self) -> dict[str, Side]:
@@ -197,10 +189,10 @@ class ForwardPass:
             sides["memory"] = slots_side(self.head_steps[0].weights.shape[-1])
         grid = self.memory.grid
         for name in self.looks:
-            if isinstance(self.module(name), GridSelfAttention):  # it may stand before the last stages
+            if isinstance(self.looks.modules[name], GridSelfAttention):  # it may stand before the last stages
                 height, width = self.looks[name].weights.shape[-2:]
                 grid = height, width
-        pooled = any(not isinstance(self.module(name), GridSelfAttention) for name in self.looks)
+        pooled = any(not isinstance(self.looks.modules[name], GridSelfAttention) for name in self.looks)
         if isinstance(self.forced.source, Pictures) and self.forced.label is not None and pooled:
             sides["label"] = Side((self.forced.output,), (0,), (self.forced.output,))
         return sides if grid is None else {**sides, "places": grid_side(grid)}
@@ -213,15 +205,10 @@ class ForwardPass:
 @torch.no_grad()
 def watch_forward(model: Model, forced: ForcedExample, *, record: bool = False) -> ForwardPass:
     """Run the pass under `watch`; with `record`, keep what every module was given and made, as a walk needs it."""
-    recorder = record_modules(model) if record else nullcontext()
+    recorder = record_modules(model) if record else nullcontext(Recording())
     with call_records.watch_call(model) as looks, record_steps(model) as head_steps, recorder as recording:
         memory = forced.memory(model)
         logits = forced.logits(model, memory=memory)
         log_probs = forced.pick(logits)[0]
     check_finite(model, log_probs)
     return ForwardPass(forced, model, looks, memory, logits[0], log_probs, head_steps, recording)
-
-
-def span_of(record: call_records.CallRecord) -> Span | None:
-    """Return the span that a call was given."""
-    return next((value for value in (*record.args, *record.kwargs.values()) if isinstance(value, Span)), None)

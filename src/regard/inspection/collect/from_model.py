@@ -19,7 +19,7 @@ from regard.attention import Attention, Attentive, ProjectionRows
 from regard.errors import ArgumentError
 from regard.inspection.collect import symbols
 from regard.inspection.collect.graph import Graph, GraphEdge, GraphGroup, GraphNode, fold_layers
-from regard.inspection.collect.tiny_pass import TinyPass, run_tiny
+from regard.inspection.collect.tiny_pass import run_tiny
 from regard.inspection.collect.trace import Output, Trace, Unit
 from regard.models import Layer, MemoryHeads, Model, Source, Tokens
 
@@ -34,22 +34,22 @@ def graph_of(model: Model, source: Source | None = None, target: Tokens | None =
             f"model: {type(model).__name__} given, expected a whole model, such as load(…).model; the graph of a part "
             "is not drawn yet"
         )
-    passed = run_tiny(model, source, target)
-    split_layer_loops(passed.trace.units, passed.trace.modules)
-    units = live_units(passed.trace)
+    recorder = run_tiny(model, source, target)
+    split_layer_loops(recorder.units, recorder.modules)
+    units = live_units(recorder)
     names = name_units(units)
-    nodes, edges = connect(units, names, passed)
-    groups = add_previous(group_nodes(nodes, edges, passed.trace), nodes, edges)
-    kind = passed.kind
+    nodes, edges = connect(units, names, recorder)
+    groups = add_previous(group_nodes(nodes, edges, recorder), nodes, edges)
+    kind = recorder.kind
     graph = Graph(
         type(model).__name__ if kind is None else kind.name,
         "" if kind is None else kind.paper,
         tuple(nodes),
         tuple(edges),
         tuple(groups),
-        passed.sizes,
+        recorder.sizes,
     )
-    lists = {name: list(each._modules) for name, each in passed.trace.modules.items() if isinstance(each, LISTS)}
+    lists = {name: list(each._modules) for name, each in recorder.modules.items() if isinstance(each, LISTS)}
     return fold_layers(graph, lists) if fold else graph
 
 
@@ -59,7 +59,7 @@ def live_units(recorder: Trace) -> list[Unit]:
     last = max(units, key=lambda unit: unit.time)
     alive, queue = {last.id}, [last.id]
     while queue:
-        for read in set().union(*recorder.units[queue.pop()].reads) - alive:
+        for read in recorder.units[queue.pop()].units_read - alive:
             alive.add(read)
             queue.append(read)
     return [unit for unit in units if unit.id in alive]
@@ -70,14 +70,12 @@ def name_units(units: Sequence[Unit]) -> dict[str, str]:
     names: dict[str, str] = {}
     earlier: set[str] = set()
     for unit in units:
-        if unit.kind == "module":
-            name = unit.module
-        elif unit.kind == "input":
-            name = f"input {unit.operation}"
-        elif unit.kind == "learned":
-            name = f"{unit.module}.{unit.operation}".removeprefix(".")
-        else:
-            name = f"{unit.module}/{unit.operation}"
+        own = {
+            "module": unit.module,
+            "input": f"input {unit.operation}",
+            "learned": f"{unit.module}.{unit.operation}".removeprefix("."),
+        }
+        name = own.get(unit.kind, f"{unit.module}/{unit.operation}")
         number, first = 2, name
         while name in earlier:
             name, number = f"{first} {number}", number + 1
@@ -86,7 +84,7 @@ def name_units(units: Sequence[Unit]) -> dict[str, str]:
     return names
 
 
-def connect(units: Sequence[Unit], names: dict[str, str], passed: TinyPass) -> tuple[list[GraphNode], list[GraphEdge]]:
+def connect(units: Sequence[Unit], names: dict[str, str], recorder: Trace) -> tuple[list[GraphNode], list[GraphEdge]]:
     """Build nodes and edges; what is read from a later unit comes from the step before, and gets its own node."""
     by_id = {unit.id: unit for unit in units}
     nodes = list[GraphNode]()
@@ -94,7 +92,7 @@ def connect(units: Sequence[Unit], names: dict[str, str], passed: TinyPass) -> t
     owner: dict[str, str] = {}  # of each module, the node that has its parameters
     beginnings = first_values(units)
     previous = dict[str, str]()  # of units that are read a step later, the node that stands for that
-    outer = {each for unit in units for each in set().union(*unit.reads) if by_id[each].time > unit.time}
+    outer = {each for unit in units for each in unit.units_read if by_id[each].time > unit.time}
 
     def join(sources: Iterable[str], target: str) -> None:
         origins = set(sources)
@@ -104,25 +102,25 @@ def connect(units: Sequence[Unit], names: dict[str, str], passed: TinyPass) -> t
             edges[GraphEdge(names[each], target)] = None
 
     for unit in units:
-        reads = set().union(*unit.reads)
+        reads = unit.units_read
         before = {each for each in reads if by_id[each].time > unit.time or (each == unit.id and each in outer)}
         for each in sorted(before, key=lambda one: by_id[one].time):
             if each not in previous:
                 previous[each] = f"{names[each]}, step before"
                 history = any(each in one.histories and one.time < by_id[each].time for one in units)
-                nodes.append(previous_node(previous[each], by_id[each], unit, passed, history))
+                nodes.append(previous_node(previous[each], by_id[each], unit, recorder, history))
                 join(beginnings.get(each, ()), previous[each])
             edges[GraphEdge(previous[each], names[unit.id])] = None
         initial = set[str]().union(*(beginnings.get(each, set()) for each in before))
         join(reads - before - initial - {unit.id}, names[unit.id])
-        nodes.append(make_node(unit, names[unit.id], owner, passed, loops=unit.id in reads - before))
+        nodes.append(make_node(unit, names[unit.id], owner, recorder, loops=unit.id in reads - before))
     return nodes, list(edges)
 
 
-def previous_node(name: str, unit: Unit, reader: Unit, passed: TinyPass, history: bool) -> GraphNode:
+def previous_node(name: str, unit: Unit, reader: Unit, recorder: Trace, history: bool) -> GraphNode:
     """Make the node of a unit's output in the step before, or in all steps, on its reader's side."""
-    label, every = symbols.previous_label(unit, passed, history)
-    symbol = symbols.number_layer(every, *symbols.layer_of(unit, passed))
+    label, every = symbols.previous_label(unit, recorder, history)
+    symbol = symbols.number_layer(every, *symbols.layer_of(unit, recorder))
     shape, last = unit.shape, tuple[int, ...]()
     if history:  # one after the other, before the last axis
         shape, last = ((*unit.shape[:-1], count, unit.shape[-1]) for count in (1, unit.calls - 1))
@@ -131,20 +129,20 @@ def previous_node(name: str, unit: Unit, reader: Unit, passed: TinyPass, history
     )
 
 
-def make_node(unit: Unit, name: str, owner: dict[str, str], passed: TinyPass, loops: bool) -> GraphNode:
+def make_node(unit: Unit, name: str, owner: dict[str, str], recorder: Trace, loops: bool) -> GraphNode:
     """Make the node of a unit; it owns those of its modules that no earlier node has."""
-    modules = passed.trace.modules
+    modules = recorder.modules
     module = modules.get(unit.module)
     fresh = [each for each in unit.modules if each not in owner]
-    owned = None if fresh or not unit.modules or unit.kind == "learned" else owner[unit.modules[0]]
+    owned = None if fresh or not unit.modules or unit.kind == "learned" else owner[next(iter(unit.modules))]
     owner.update(dict.fromkeys(fresh, name))
     # A recurrent layer that is called once goes from state to state inside.
-    whole = isinstance(module, Layer) and unit.kind == "module" and unit.id in passed.trace.outputs
+    whole = isinstance(module, Layer) and unit.kind == "module" and unit.id in recorder.outputs
     return GraphNode(
         name,
         unit.kind,
         symbols.label_of(unit, module, modules),
-        symbols.symbol_of(unit, passed),
+        symbols.symbol_of(unit, recorder),
         unit.shape,
         unit.phase,
         unit.module,
@@ -153,8 +151,8 @@ def make_node(unit: Unit, name: str, owner: dict[str, str], passed: TinyPass, lo
         max(1, unit.calls),
         loops or whole,
         None if isinstance(module, ProjectionRows) else owned,
-        parameters=count_parameters(unit, fresh, passed.trace),
-        layer_symbol=symbols.layer_symbol_of(unit, passed),
+        parameters=count_parameters(unit, fresh, recorder),
+        layer_symbol=symbols.layer_symbol_of(unit, recorder),
         pairs=unit.pairs,
         last_shape=unit.last_shape if unit.last_shape != unit.shape else (),
     )
@@ -174,7 +172,8 @@ def first_values(units: Sequence[Unit]) -> dict[str, set[str]]:
     time = {unit.id: unit.time for unit in units}
     firsts: dict[str, set[str]] = {}
     for unit in units:
-        for reads in unit.site_reads.values():
+        for turns in unit.site_reads.values():
+            reads = [{each.unit for each in turn} for turn in turns]
             later = set().union(*reads[1:])
             before = [each for each in later if time[each] >= unit.time]
             if len(before) == 1:
@@ -194,20 +193,16 @@ def group_nodes(nodes: Sequence[GraphNode], edges: Sequence[GraphEdge], recorder
         for name in enclosing(node.module, recorder):
             if name != node.module or node.kind in ("operation", "stage", "learned"):
                 groups.setdefault((node.side, name), []).append(node.name)
-    rows = []
+    frames = dict[str, GraphGroup]()
     framed: set[tuple[str, ...]] = set()  # a frame around another's boxes alone is none
     for (side, name), members in sorted(groups.items(), key=lambda item: item[0][1].count(".")):
         if len(members) > 1 and tuple(members) not in framed and is_convex(set(members), edges):
             framed.add(tuple(members))
             label = symbols.group_label(recorder.modules[name], name, recorder.modules)
-            rows.append((side, name, GraphGroup(f"{side}:{name}", label, tuple(members), members=(name,))))
-    group_names = {group.name for _, _, group in rows}
-    nested = []
-    for side, name, group in rows:
-        parents = [f"{side}:{each}" for each in enclosing(name, recorder)]
-        parent = next((each for each in reversed(parents) if each in group_names and each != group.name), None)
-        nested.append(replace(group, parent=parent))
-    return sorted(nested, key=lambda group: group.name.count("."))
+            around = (f"{side}:{each}" for each in reversed(enclosing(name, recorder)))
+            parent = next((each for each in around if each in frames), None)
+            frames[f"{side}:{name}"] = GraphGroup(f"{side}:{name}", label, tuple(members), parent, members=(name,))
+    return list(frames.values())
 
 
 def add_previous(
@@ -259,23 +254,21 @@ def enclosing(name: str, recorder: Trace) -> list[str]:
 
 
 def split_layer_loops(units: dict[str, Unit], modules: Mapping[str, nn.Module]) -> None:
-    """Replace each operation that runs once for every layer by a unit for each layer."""
+    """Replace each operation that runs once for every layer by a unit for each layer.
+
+    Each of its calls reads the modules of one layer alone, a different layer each time.
+    """
+
+    def number_in_list(unit: Unit) -> str | None:
+        around, _, key = unit.module.rpartition(".")
+        return key if unit.kind == "module" and isinstance(modules.get(around), nn.ModuleList) else None
+
     for unit in list(units.values()):
-        if unit.kind == "operation" and unit.calls > 1 and is_layer_loop(unit, units, modules):
+        layers = [{number_in_list(units[each.unit]) for each in reads} for reads in unit.reads]
+        numbers = set[str | None]().union(*layers)
+        differ = all(len(layer) == 1 for layer in layers) and None not in numbers and len(numbers) == len(layers)
+        if unit.kind == "operation" and unit.calls > 1 and differ:
             split(unit, units)
-
-
-def is_layer_loop(unit: Unit, units: Mapping[str, Unit], modules: Mapping[str, nn.Module]) -> bool:
-    """Return whether each call reads the modules of one layer alone, a different layer each time."""
-    layers = [{number_in_list(units[each], modules) for each in reads} for reads in unit.reads]
-    numbers = {number for layer in layers for number in layer}
-    return all(len(layer) == 1 for layer in layers) and None not in numbers and len(numbers) == len(layers)
-
-
-def number_in_list(unit: Unit, modules: Mapping[str, nn.Module]) -> int | None:
-    """Return the index of a module in the list that holds it; None where no list does."""
-    around, _, key = unit.module.rpartition(".")
-    return int(key) if unit.kind == "module" and isinstance(modules.get(around), nn.ModuleList) else None
 
 
 def split(unit: Unit, units: dict[str, Unit]) -> None:
@@ -285,23 +278,14 @@ def split(unit: Unit, units: dict[str, Unit]) -> None:
         one = Unit(
             name_of(unit, call), unit.kind, unit.module, unit.operation, unit.phase, unit.times[call - 1], unit.shape
         )
-        one.reads, one.outputs_read = [unit.reads[call - 1]], [unit.outputs_read[call - 1]]
+        one.reads = [unit.reads[call - 1]]
         one.note, one.layer = unit.note, (call, unit.calls)
         units[one.id] = one
     for reader in units.values():
-        for reads, outputs in zip(reader.reads, reader.outputs_read, strict=True):
-            if unit.id in reads:
-                reads.remove(unit.id)
-                mine = [each for each in outputs if each.unit == unit.id]
-                reads.update(name_of(unit, each.call) for each in mine)
-                outputs.difference_update(mine)
-                outputs.update(Output(name_of(unit, each.call), 1) for each in mine)
-        all_reads = set[str]().union(*reader.reads)
-        for turns in reader.site_reads.values():
-            for turn in turns:
-                if unit.id in turn:
-                    turn.remove(unit.id)
-                    turn.update(all_reads & {name_of(unit, call) for call in range(1, unit.calls + 1)})
+        for reads in (*reader.reads, *(turn for turns in reader.site_reads.values() for turn in turns)):
+            mine = {each for each in reads if each.unit == unit.id}
+            reads -= mine
+            reads |= {Output(name_of(unit, each.call), 1) for each in mine}
 
 
 def name_of(unit: Unit, call: int) -> str:

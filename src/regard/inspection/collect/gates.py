@@ -65,22 +65,15 @@ def step_gates(layer: Layer, steps: Sequence[CellStep], tapes: bool = False) -> 
 
 @torch.no_grad()
 def gates_of(forward: ForwardPass) -> tuple[Gates, ...]:
-    """Collect the gates of every recurrent layer of the pass, in the order of the model."""
-    return tuple(each for name in names_of(forward) for each in layer_gates(forward, name))
-
-
-def names_of(forward: ForwardPass) -> list[str]:
-    """Name the layers that ran, encoders first."""
-    recording = forward.recording
-    assert recording is not None
-    ran = {*recording.calls, *recording.steps}
-    return [name for name, module in forward.model.named_modules() if name in ran and hasattr(module, "step_method")]
+    """Collect the gates of every recurrent layer of the pass, in the order of the model: encoders first."""
+    ran = {*forward.recording.calls, *forward.recording.steps}
+    layers = (name for name, module in forward.model.named_modules() if hasattr(module, "step_method"))
+    return tuple(each for name in layers if name in ran for each in layer_gates(forward, name))
 
 
 def layer_gates(forward: ForwardPass, name: str) -> Iterator[Gates]:
     """Collect the gates of one layer, over the sides that it read: a Turing machine's controller reads both."""
     module, recording = forward.model.get_submodule(name), forward.recording
-    assert recording is not None
     layer = module if isinstance(module, Layer) else cast(Layer, module.cell)
     tapes = getattr(module, "intra", None) is not None
     if name in recording.steps:
@@ -88,21 +81,21 @@ def layer_gates(forward: ForwardPass, name: str) -> Iterator[Gates]:
     else:
         parts = [run_gates(layer, call) for call in recording.calls[name]]
         values = {symbol: torch.cat([part[symbol] for part in parts], 1) for symbol in parts[0]}
-    backwards = ".backwards." in name
     batch, positions = next(iter(values.values())).shape[:2]
     first = 0
     for side in sides_of(forward, name, batch * positions):
         pieces = forward.sides[side].pieces
         # END may be a place to attend to that no layer has read.
         count = len(pieces) if batch > 1 else min(len(pieces), positions - first)
-        rows = rows_of(forward, side, batch, first, count, backwards)
+        turned = (".backwards." in name) != (forward.model.reads_backwards and side == "source")
+        rows = rows_of(forward, side, batch, first, count, turned)
         yield Gates(
             title_of(forward, name, side),
             "lstmn" if tapes else layer.kind,
             side,
             pieces[: len(rows)],
             {symbol: each.flatten(0, 1)[rows].float().cpu() for symbol, each in values.items()},
-            backwards != (forward.model.reads_backwards and side == "source"),
+            turned,
         )
         first += len(pieces)
 
@@ -119,14 +112,13 @@ def sides_of(forward: ForwardPass, name: str, count: int) -> list[str]:
     return ["source"] if name.startswith("encoder") else ["read"]
 
 
-def rows_of(forward: ForwardPass, side: str, batch: int, first: int, count: int, backwards: bool) -> list[int]:
-    """Find the positions of a side's pieces among the layer's, in the order of the text."""
+def rows_of(forward: ForwardPass, side: str, batch: int, first: int, count: int, turned: bool) -> list[int]:
+    """Find the positions of a side's pieces among the layer's, in the order of the text; it may be `turned` round."""
     source = forward.forced.source
     if isinstance(source, Documents) and side == "source" and batch > 1:
         lengths, width = source.words.lengths.tolist(), source.words.ids.shape[1]  # a sentence per row
     else:
         lengths, width = [count], count
-    turned = backwards != (forward.model.reads_backwards and side == "source")
     return [
         first + number * width + (length - 1 - place if turned else place)
         for number, length in enumerate(lengths)

@@ -4,7 +4,7 @@
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -94,65 +94,56 @@ def fold_layers(graph: Graph, lists: Mapping[str, Sequence[str]]) -> Graph:
 
 def fold_list(graph: Graph, name: str, keys: Sequence[str], side: str) -> Graph:
     """Fold runs of identical children of one list."""
-    members = {key: within(graph, f"{name}.{key}".removeprefix("."), side) for key in keys}
-    keys = [key for key in keys if members[key]]
+    paths = {key: f"{name}.{key}".removeprefix(".") for key in keys}
+    members = {key: nodes for key, path in paths.items() if (nodes := within(graph, path, side))}
     runs: list[list[str]] = []
-    for key in keys:
-        if runs and is_alike(graph, name, members, runs[-1][-1], key, keys):
+    for key in members:
+        if runs and is_alike(graph, name, members, runs[-1][-1], key):
             runs[-1].append(key)
         else:
             runs.append([key])
     for run in runs:
         if len(run) > 1:
-            graph = merge_run(
-                graph, [members[key] for key in run], [f"{name}.{key}".removeprefix(".") for key in run], side
-            )
+            graph = merge_run(graph, [members[key] for key in run], [paths[key] for key in run], side)
     return graph
 
 
 def within(graph: Graph, module: str, side: str) -> list[GraphNode]:
     """List the nodes of a module and of everything inside it."""
-    return [
-        node
-        for node in graph.nodes
-        if node.side == side and (node.module == module or node.module.startswith(module + "."))
-    ]
+    own = (node for node in graph.nodes if node.module == module or node.module.startswith(module + "."))
+    return [node for node in own if node.side == side]
 
 
-def is_alike(
-    graph: Graph, name: str, members: dict[str, list[GraphNode]], one: str, other: str, keys: Sequence[str]
-) -> bool:
+def is_alike(graph: Graph, name: str, members: dict[str, list[GraphNode]], one: str, other: str) -> bool:
     """Return whether two layers have the same boxes, shapes and edges, apart from the source of their input."""
     first, second = members[one], members[other]
-    if len(first) != len(second) or len(first) == 0:
+    if len(first) != len(second):
         return False
     for a, b in zip(first, second, strict=True):
         if any(getattr(a, key) != getattr(b, key) for key in COMPARED):
             return False
         if relative(a.name, f"{name}.{one}") != relative(b.name, f"{name}.{other}"):
             return False
-    return read_by(graph, members, one, keys) == read_by(graph, members, other, keys) and follows(
-        graph, members, one, other, keys
-    )
+    alike = read_by(graph, members, one) == read_by(graph, members, other)
+    return alike and follows(graph, members, one, other)
 
 
-def follows(graph: Graph, members: dict[str, list[GraphNode]], one: str, other: str, keys: Sequence[str]) -> bool:
+def follows(graph: Graph, members: dict[str, list[GraphNode]], one: str, other: str) -> bool:
     """Return whether a layer reads the one before it, or stands beside it and reads what all of them read."""
     first, second = ({node.name for node in members[key]} for key in (one, other))
     outside = {edge.source for edge in graph.edges if edge.target in second} - second
-    return bool(outside & first) or all(is_common(graph, members, source, keys) for source in outside)
+    return bool(outside & first) or all(is_common(graph, members, source) for source in outside)
 
 
-def is_common(graph: Graph, members: dict[str, list[GraphNode]], source: str, keys: Sequence[str]) -> bool:
+def is_common(graph: Graph, members: dict[str, list[GraphNode]], source: str) -> bool:
     """Return whether several of some layers read a node outside them."""
-    if any(node.name == source for key in keys for node in members[key]):
+    if any(node.name == source for nodes in members.values() for node in nodes):
         return False
-    return len(layers_of((edge.target for edge in graph.edges if edge.source == source), members)) > 1
+    readers = {edge.target for edge in graph.edges if edge.source == source}
+    return sum(any(node.name in readers for node in nodes) for nodes in members.values()) > 1
 
 
-def read_by(
-    graph: Graph, members: dict[str, list[GraphNode]], key: str, keys: Sequence[str]
-) -> list[tuple[int, tuple[str, ...]]]:
+def read_by(graph: Graph, members: dict[str, list[GraphNode]], key: str) -> list[tuple[int, tuple[str, ...]]]:
     """List what each box of a layer reads: the layer's own boxes by number, those outside it unnamed."""
     index = {node.name: number for number, node in enumerate(members[key])}
     reads: dict[int, list[str]] = {}
@@ -161,15 +152,9 @@ def read_by(
             if edge.source in index:
                 origin = str(index[edge.source])
             else:
-                origin = edge.source if is_common(graph, members, edge.source, keys) else "before"
+                origin = edge.source if is_common(graph, members, edge.source) else "before"
             reads.setdefault(index[edge.target], []).append(origin)
     return [(number, tuple(sorted(reads[number]))) for number in sorted(reads)]
-
-
-def layers_of(names: Iterable[str], members: dict[str, list[GraphNode]]) -> set[str]:
-    """Find the layers that some nodes are in."""
-    name_set = set(names)
-    return {key for key, nodes in members.items() if any(node.name in name_set for node in nodes)}
 
 
 def relative(name: str, module: str) -> str:

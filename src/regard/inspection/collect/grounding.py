@@ -66,34 +66,6 @@ def watch_captions(
 
 
 @dataclass(frozen=True)
-class Concentration:
-    """The spread of attention over the grid, averaged over all words."""
-
-    entropy: float  # in nats; of m places alike it is ln m
-    largest: float  # the largest weight
-    cells: int  # of the grid
-
-
-@torch.no_grad()
-def concentration(
-    model: Model, tokenizer: Tokenizer, pixels: UInt8[Tensor, "b 3 h w"], texts: Sequence[str]
-) -> Concentration:
-    """Measure how widely attention is spread; hard attention is measured by its probabilities."""
-    entropy = largest = 0.0
-    count = cells = 0
-    for ids, look, (down, across) in watch_captions(model, tokenizer, pixels, texts):
-        spread = look.weights if look.probabilities is None else look.probabilities
-        spread = (spread.mean(1) if spread.ndim == 4 else spread).cpu().double()
-        for each, rows in zip(ids, spread, strict=True):
-            words = rows[: len(each)]
-            entropy += float(torch.special.entr(words).sum())
-            largest += float(words.amax(-1).sum())
-            count += len(each)
-        cells = down * across
-    return Concentration(entropy / max(1, count), largest / max(1, count), cells)
-
-
-@dataclass(frozen=True)
 class Grounding:
     """The share of words that looked at the shape they speak of."""
 

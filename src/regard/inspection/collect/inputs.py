@@ -1,7 +1,8 @@
 """The inputs of a look: texts as they are, files of them line by line, pictures and folders of pictures."""
 
 import itertools
-from collections.abc import Callable, Iterable, Sequence
+import os
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from regard.data import TableTexts, caption_files
@@ -26,7 +27,7 @@ def read_inputs(
     texts = list[str]()
     for each in [text_or_file(argument, as_text) for argument in arguments] or ["-"]:
         if not isinstance(each, GivenText):
-            if is_folder(each):
+            if os.path.isdir(each):
                 raise CommandError(f"{each}: a folder given, expected a file; if it is a text, add --text")
             announce_keyboard(each, "text")
             tabular = run.settings.data.reads == "documents" or run.can("translate")
@@ -45,18 +46,16 @@ def read_inputs(
 
 def is_run(text: str) -> bool:
     """Return whether a run folder is meant, and not a text or a file."""
-    try:
-        return packs.is_file(Path(text) / "config.toml")
-    except (OSError, ValueError):  # too long for a name, or with a NUL in it
-        return False
+    return packs.is_file(Path(text) / "config.toml")
 
 
 def read_against(run: TrainedRun, text: str, count: int, as_text: bool = False) -> list[str]:
     """Read the second inputs of a run, one for each of the `count` first ones: a text or picture for all, or a file."""
     expected = "expected a run folder, or a text, a file or a picture for the same run"
-    word = KINDS[run.settings.kind].reads != "pictures" and not as_text and is_word(text)
-    if word and (is_folder(text) or not is_there(text)):
-        missing = "no config.toml in it" if is_folder(text) else "no such folder or file"
+    # A single word may be the name of a file or a folder.
+    word = KINDS[run.settings.kind].reads != "pictures" and not as_text and text.split() == [text]
+    if word and (os.path.isdir(text) or not (text == "-" or os.path.exists(text))):
+        missing = "no config.toml in it" if os.path.isdir(text) else "no such folder or file"
         raise CommandError(f"--against: {text}: {missing}, {expected}; if it is a text, add --text")
     try:
         inputs = read_inputs(run, [text], count + 1, lambda line: None, as_text)
@@ -70,27 +69,8 @@ def read_against(run: TrainedRun, text: str, count: int, as_text: bool = False) 
     return inputs if len(inputs) == count else inputs * count
 
 
-def is_word(text: str) -> bool:
-    """Return whether a text is a single word, which may be the name of a file or a folder."""
-    return bool(text.strip()) and not any(map(str.isspace, text))
-
-
-def is_there(text: str) -> bool:
-    """Return whether there is a file or a folder of this name; a text may be too long for one."""
-    try:
-        return text == "-" or Path(text).exists()
-    except (OSError, ValueError):
-        return False
-
-
-def is_folder(text: str) -> bool:
-    """Return whether there is a folder of this name."""
-    return is_there(text) and Path(text).is_dir()
-
-
-def first(inputs: Iterable[str], count: int, name: str, say: Callable[[str], None]) -> list[str]:
+def first(inputs: Sequence[str], count: int, name: str, say: Callable[[str], None]) -> list[str]:
     """Return the first inputs."""
-    items = list(inputs)
-    if len(items) > count:
+    if len(inputs) > count:
         say(f"only the first {count:,} {name} are shown; --count says how many")
-    return items[:count]
+    return list(inputs[:count])

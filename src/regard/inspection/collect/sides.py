@@ -32,7 +32,9 @@ def separate_marks(side: Side) -> Side:
     words, texts, unknown = list(side.words), list[str](), list[int]()
     for word, pieces in enumerate(owned):
         text = side.texts[word] if word < len(side.texts) else ""
-        for part, own in split_marks(text, [(piece, bare_piece(side.pieces[piece])) for piece in pieces]):
+        bare = (side.pieces[piece].lstrip(MARK + BYTE_MARK).removeprefix("##") for piece in pieces)
+        bare = (piece.removesuffix("@@").removesuffix("</w>") for piece in bare)  # marks of where words begin and end
+        for part, own in split_marks(text, list(zip(pieces, bare, strict=True))):
             for piece in own:
                 words[piece] = len(texts)
             # Of a word with an unknown piece, that is the part with letters.
@@ -76,11 +78,6 @@ def split_marks(text: str, pieces: Sequence[tuple[int, str]]) -> list[tuple[str,
     return [(part, [piece for piece, _ in own]) for part, own in parts if part]
 
 
-def bare_piece(piece: str) -> str:
-    """A piece without the marks of where words begin and end."""
-    return piece.lstrip(MARK + BYTE_MARK).removeprefix("##").removesuffix("@@").removesuffix("</w>")
-
-
 def is_mark(text: str) -> bool:
     """Whether a text is punctuation alone."""
     return all(unicodedata.category(letter).startswith("P") for letter in text)
@@ -102,16 +99,13 @@ def merge(
     weights: Float[Tensor, "*h n m"],
     rows: Sequence[int | None],
     columns: Sequence[int | None],
-    *,
-    renormalise: bool = False,
 ) -> Float[Tensor, "*h i j"]:
     """Merge weights between pieces to weights between words: summed over source pieces, averaged over target pieces.
 
     `rows` gives the word of each target piece and `columns` that of each source piece, counted from 0, as `word_ids` of
     tokenizers does. None is a piece of no word (END, a tag): its row or its column is dropped. Rows that sum to one
-    still do, less what was dropped with the columns; `renormalise` divides by what is left, where anything is. There
-    are as many words as the highest number says; one without a piece gets zeros. So Clark et al. 2019
-    (arXiv:1906.04341) read BERT's attention.
+    still do, less what was dropped with the columns. There are as many words as the highest number says; one without a
+    piece gets zeros. So Clark et al. 2019 (arXiv:1906.04341) read BERT's attention.
     """
     if weights.dim() < 2:
         raise ShapeError(f"weights: [n, m] or a stack of such was expected, got {list(weights.shape)}")
@@ -122,11 +116,7 @@ def merge(
     selected = weights.index_select(-2, row_at.to(device)).index_select(-1, column_at.to(device))
     narrow = selected.new_zeros(*lead, selected.shape[-2], j).index_add(-1, column_word.to(device), selected)
     merged = selected.new_zeros(*lead, i, j).index_add(-2, row_word.to(device), narrow)
-    merged = merged / torch.bincount(row_word, minlength=i).clamp(min=1).to(device, weights.dtype)[:, None]
-    if renormalise:
-        total = merged.sum(-1, keepdim=True)
-        merged = merged / total.masked_fill(total == 0, 1.0)
-    return merged
+    return merged / torch.bincount(row_word, minlength=i).clamp(min=1).to(device, weights.dtype)[:, None]
 
 
 def _words(name: str, words: Sequence[int | None], pieces: int) -> tuple[int, Tensor, Tensor]:
@@ -164,25 +154,17 @@ def weigh(
     """
     rows, _ = document_texts.encode_documents(texts, tokenizer, data, document_texts.splitter_of(data, splitter))
     device = next(model.parameters()).device
-    result = []
+    result = list[list[WeighedSentence]]()
     for row in rows:
         documents = documents_of([row], device)
         words, sentences = model.weigh_documents(documents) if row else (torch.zeros(0, 0), torch.zeros(1, 0))
-        lengths = documents.words.lengths.tolist()
-        result.append(
-            [
-                sentence(tokenizer, documents.words.ids[i, :length].tolist(), words[i].tolist(), float(sentences[0, i]))
-                for i, length in enumerate(lengths)
-            ]
-        )
+        result.append([])
+        for number, length in enumerate(documents.words.lengths.tolist()):
+            ids = documents.words.ids[number, :length].tolist()
+            written = tokenizer.decode(ids).split()
+            summed = [0.0] * len(written)
+            for place, weight in zip(tokenizer.words(ids), words[number].tolist(), strict=False):
+                if place is not None and place < len(written):
+                    summed[place] += weight
+            result[-1].append(WeighedSentence(written, summed, float(sentences[0, number])))
     return result
-
-
-def sentence(tokenizer: Tokenizer, ids: list[int], weights: list[float], weight: float) -> WeighedSentence:
-    """Merge pieces and their weights into words."""
-    words = tokenizer.decode(ids).split()
-    summed = [0.0] * len(words)
-    for place, each in zip(tokenizer.words(ids), weights, strict=False):
-        if place is not None and place < len(words):
-            summed[place] += each
-    return WeighedSentence(words, summed, weight)

@@ -48,8 +48,8 @@ class ResolvedCall:
 
 def call_of(forward: ForwardPass, name: str, row: int) -> tuple[ResolvedCall, int]:
     """Find the call that a row of a view belongs to, and its place among the call's queries."""
-    module = forward.module(name)
-    for call in forward.calls(name):
+    module = forward.looks.modules[name]
+    for call in forward.looks.calls[name]:
         count = count_queries(module, call)
         if row < count:
             return resolve_call(module, call, projections(forward.recording, name)), row
@@ -57,10 +57,10 @@ def call_of(forward: ForwardPass, name: str, row: int) -> tuple[ResolvedCall, in
     raise AssertionError("a view has as many rows as its calls have queries")
 
 
-def projections(recording: Recording | None, name: str) -> list[Tensor] | None:
+def projections(recording: Recording, name: str) -> list[Tensor] | None:
     """Return the heads' projections as the pass itself computed them; None where they were not recorded."""
     parts = [f"{name}.{part}" for part in ("query", "key", "value")]
-    if recording is None or any(len(recording.calls.get(part, ())) != 1 for part in parts):
+    if any(len(recording.calls.get(part, ())) != 1 for part in parts):
         return None
     return [recording.calls[part][0].output for part in parts]
 
@@ -125,12 +125,11 @@ def block_of(forward: ForwardPass, name: str) -> tuple[str, Block, str] | None:
 
 def input_stages(forward: ForwardPass, name: str, head: int, row: int, columns: Sequence[str]) -> list[Stage]:
     """List the attention's input and its projections: x, x W_Q, x W_K."""
-    module, recording = forward.module(name), forward.recording
-    assert recording is not None
+    module = forward.looks.modules[name]
     if isinstance(module, Heads):
-        return heads_input(forward, recording, module, name, head, row, columns)
+        return heads_input(forward, module, name, head, row, columns)
     if isinstance(module, GridSelfAttention):
-        features = recording.calls[name][0].inputs[0][0].flatten(1).mT.float().cpu()
+        features = forward.recording.calls[name][0].inputs[0][0].flatten(1).mT.float().cpu()
         return [
             one("x", "the features of this place", features[row], part=INPUT),
             Stage("x_j", "the features of every place", features, tuple(columns), "", INPUT, False),
@@ -139,10 +138,10 @@ def input_stages(forward: ForwardPass, name: str, head: int, row: int, columns: 
 
 
 def heads_input(
-    forward: ForwardPass, recording: Recording, heads: Heads, name: str, head: int, row: int, columns: Sequence[str]
+    forward: ForwardPass, heads: Heads, name: str, head: int, row: int, columns: Sequence[str]
 ) -> list[Stage]:
     """List x and, for heads with rotary positions, its projections before they are rotated."""
-    stages = list[Stage]()
+    recording, stages = forward.recording, list[Stage]()
     block = block_of(forward, name)
     if block is not None and block[1].norm == "pre":
         stream = recording.input(f"{block[0]}.{block[2]}_norm", row)

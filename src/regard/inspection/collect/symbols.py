@@ -13,8 +13,7 @@ from typing import Any
 from torch import nn
 
 from regard.attention import Attention, Attentive, GridSelfAttention, Heads, Learned, ProjectionRows, SlicedProjection
-from regard.inspection.collect.tiny_pass import TinyPass
-from regard.inspection.collect.trace import Unit
+from regard.inspection.collect.trace import Trace, Unit
 from regard.models import Layer, MemoryHeads
 
 HISTORY = ", all steps before"  # behind the words of a unit all of whose outputs so far are read: a tape
@@ -30,16 +29,16 @@ VARIANTS = [
 WORDS: dict[str, dict[str, str]] = TABLES["words"]
 
 
-def symbol_of(unit: Unit, passed: TinyPass) -> str:
+def symbol_of(unit: Unit, recorder: Trace) -> str:
     """Return the symbol that a kind's paper has for a unit's result; empty where no paper has one."""
-    return number_layer(layer_symbol_of(unit, passed), *layer_of(unit, passed))
+    return number_layer(layer_symbol_of(unit, recorder), *layer_of(unit, recorder))
 
 
-def layer_symbol_of(unit: Unit, passed: TinyPass) -> str:
+def layer_symbol_of(unit: Unit, recorder: Trace) -> str:
     """Return the symbol of a unit with ℓ for its layer, which holds for every layer: of the first pattern that fits."""
-    text = description(unit, passed)
-    kind = "" if passed.kind is None else passed.kind.name
-    config = getattr(passed.trace.model, "config", None)
+    text = description(unit, recorder)
+    kind = "" if recorder.kind is None else recorder.kind.name
+    config = getattr(recorder.model, "config", None)
     changed = [
         pair
         for name, option, value, pairs in VARIANTS
@@ -50,16 +49,16 @@ def layer_symbol_of(unit: Unit, passed: TinyPass) -> str:
     return next((symbol for pattern, symbol in rows if re.search(pattern, text)), "")
 
 
-def layer_of(unit: Unit, passed: TinyPass) -> tuple[int, int]:
+def layer_of(unit: Unit, recorder: Trace) -> tuple[int, int]:
     """Return a unit's layer in its stack, from 1, and the number of layers; a unit in no layer is above the top one."""
     if unit.layer is not None:
         return unit.layer
     parts = unit.module.split(".")
     for index, part in enumerate(parts):
-        around = passed.trace.modules.get(".".join(parts[:index]))
+        around = recorder.modules.get(".".join(parts[:index]))
         if part.isdigit() and isinstance(around, nn.ModuleList):
             return int(part) + 1, len(around)
-    layers = getattr(getattr(passed.trace.model, "config", None), "layers", 1)
+    layers = getattr(getattr(recorder.model, "config", None), "layers", 1)
     return layers, layers
 
 
@@ -72,7 +71,7 @@ def number_layer(symbol: str, layer: int, layers: int) -> str:
     return symbol.replace("^{(ℓ)}", f"^{{{number}}}" if number else "").replace("(ℓ)", number)
 
 
-def description(unit: Unit, passed: TinyPass) -> str:
+def description(unit: Unit, recorder: Trace) -> str:
     """Describe a unit for patterns: side, module, operation, and a number where the module has several."""
     if unit.kind == "input":
         return f"{unit.phase}:input {unit.operation}"
@@ -80,7 +79,7 @@ def description(unit: Unit, passed: TinyPass) -> str:
         return f"{unit.phase}:{unit.module}.{unit.operation} learned"
     same = attrgetter("phase", "module", "operation", "kind", "layer")
     alike = [
-        each.id for each in sorted(passed.trace.units.values(), key=lambda each: each.time) if same(each) == same(unit)
+        each.id for each in sorted(recorder.units.values(), key=lambda each: each.time) if same(each) == same(unit)
     ]
     number = alike.index(unit.id) + 1
     operation = (
@@ -126,13 +125,13 @@ def module_label(module: Any, name: str, modules: Mapping[str, nn.Module]) -> st
     return WORDS["classes"].get(type(module).__name__, type(module).__name__)
 
 
-def previous_label(unit: Unit, passed: TinyPass, history: bool) -> tuple[str, str]:
+def previous_label(unit: Unit, recorder: Trace, history: bool) -> tuple[str, str]:
     """Return the label of a unit's output in the step before, or in all: words, and its symbol with ℓ for the layer."""
     if history:
-        text = description(unit, passed) + HISTORY
-        rows = () if passed.kind is None else SYMBOLS.get(passed.kind.name, ())
+        text = description(unit, recorder) + HISTORY
+        rows = () if recorder.kind is None else SYMBOLS.get(recorder.kind.name, ())
         return "all steps before", next((symbol for pattern, symbol in rows if re.search(f"{pattern}$", text)), "")
-    symbol = layer_symbol_of(unit, passed).partition(" =")[0]
+    symbol = layer_symbol_of(unit, recorder).partition(" =")[0]
     before = re.sub(r"_([itn])(?![a-z])", r"_{\1−1}", symbol)
     return "step before", before if before != symbol or not symbol else f"{symbol}, before"
 

@@ -1,45 +1,28 @@
 """A small input for a model of any kind, and one pass over it: teacher forced, or classifying."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from regard.inspection.collect.trace import Trace, trace
-from regard.models import KINDS, Documents, Kind, Model, Pictures, Source, Tokens
+from regard.inspection.collect.trace import Trace, kind_of, trace
+from regard.models import Documents, Model, Pictures, Source, Tokens
 
 PIXELS = 32  # a side of the picture that is drawn of: small, and halved five times at most
 PRIMES = (5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59, 61, 67, 71, 73, 79, 83, 89, 97)
 
 
-@dataclass(frozen=True)
-class TinyPass:
-    """The trace of a small pass, and its sizes by the letters that stand for them."""
-
-    trace: Trace
-    sizes: dict[str, int]
-    kind: Kind | None
-
-
-def kind_of(model: nn.Module) -> Kind | None:
-    """Find the table row of a model's kind; None where it has none."""
-    config = getattr(model, "config", None)
-    return next((kind for kind in KINDS.values() if type(config) is kind.config), None)
-
-
 @torch.no_grad()
-def run_tiny(model: Model, source: Source | None = None, target: Tokens | None = None) -> TinyPass:
+def run_tiny(model: Model, source: Source | None = None, target: Tokens | None = None) -> Trace:
     """Trace a pass over a source and a target; where none is given, over a small one of the kind that the model reads.
 
     Sizes are numbers that no parameter has, so that a batch or a length is known by its size wherever it stands.
     """
-    kind = kind_of(model)
     letters = iter(free_sizes(model))
     device = next(model.parameters()).device
     sizes: dict[str, int] = {}
     if source is None:
-        source = make_source(model, kind, letters, sizes)
+        source = make_source(model, letters, sizes)
     config = getattr(model, "config", None)
     classifies = type(model).decode is Model.decode or not getattr(config, "writes", True)
     # What may be either, and writes, reads no source unless it says so.
@@ -53,7 +36,8 @@ def run_tiny(model: Model, source: Source | None = None, target: Tokens | None =
     try:
         with trace(model) as recorder:
             if not alone:
-                recorder.add_input("source", tensor_of(source), "source")
+                words = source.words if isinstance(source, Documents) else source
+                recorder.add_input("source", words.pixels if isinstance(words, Pictures) else words.ids, "source")
             memory = model.encode(source.to(device))
             if classifies:
                 scores = model.classify(memory)
@@ -66,7 +50,8 @@ def run_tiny(model: Model, source: Source | None = None, target: Tokens | None =
                 torch.softmax(scores, -1)
     finally:
         model.train(was_training)
-    return TinyPass(recorder, sizes, kind)
+    recorder.sizes = sizes
+    return recorder
 
 
 def free_sizes(model: nn.Module) -> list[int]:
@@ -77,9 +62,10 @@ def free_sizes(model: nn.Module) -> list[int]:
     return [prime for prime in PRIMES if prime not in sizes and prime + 1 not in sizes] + list(PRIMES)
 
 
-def make_source(model: Model, kind: Kind | None, letters: Iterator[int], sizes: dict[str, int]) -> Source:
+def make_source(model: Model, letters: Iterator[int], sizes: dict[str, int]) -> Source:
     """Make a small source of what the kind reads, of unequal lengths, so that there is padding."""
     rows = sizes["b"] = next(letters)
+    kind = kind_of(model)
     reads = "text" if kind is None else kind.reads
     if reads == "pictures":
         generator = torch.Generator().manual_seed(0)
@@ -105,10 +91,3 @@ def make_tokens(model: nn.Module, rows: int, length: int) -> Tokens:
     lengths = torch.full((rows,), length)
     lengths[-1] = max(1, length - 1)
     return Tokens.of(ids.to(device), lengths.to(device))
-
-
-def tensor_of(source: Source) -> Tensor:
-    """Return the tensor of a source."""
-    if isinstance(source, Pictures):
-        return source.pixels
-    return source.words.ids if isinstance(source, Documents) else source.ids

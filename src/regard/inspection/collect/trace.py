@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from types import CodeType, FrameType
 from typing import Any, Literal, NamedTuple, cast
 
@@ -20,7 +21,7 @@ from torch.overrides import TorchFunctionMode
 
 from regard.attention import Attention, Attentive, Prepared, ProjectionRows, Score, Span, Weighting, call_records
 from regard.inspection.collect.attention_stages import stages_of
-from regard.models import Dropout, Layer
+from regard.models import KINDS, Dropout, Kind, Layer
 
 Phase = Literal["encoder", "decoder"]
 UnitKind = Literal["input", "learned", "module", "operation", "stage"]
@@ -81,17 +82,16 @@ class Unit:
     phase: Phase
     time: int  # when it last ran: in a loop all units have run by then, and stand in the order of a step
     shape: Shape = ()
-    modules: list[str] = field(default_factory=list)  # all modules whose parameters it uses
-    reads: list[set[str]] = field(default_factory=list)  # the units that it reads, call by call
+    modules: dict[str, None] = field(default_factory=dict)  # all modules whose parameters it uses, in order
+    reads: list[set[Output]] = field(default_factory=list)  # what it reads, call by call
     note: str = ""
     last_shape: Shape = ()  # in its last call
     pairs: bool = False  # its last axis counts keys
-    outputs_read: list[set[Output]] = field(default_factory=list, repr=False)  # the same with the call of each
     times: list[int] = field(default_factory=list, repr=False)  # when each of its calls ended
     layer: tuple[int, int] | None = None  # the call of a loop over layers that it is, from 1, and how many there are
     histories: set[str] = field(default_factory=set)  # units that it reads the outputs of several calls of, at once
     # In the code: what each reads, in turn.
-    site_reads: dict[Any, list[set[str]]] = field(default_factory=dict, repr=False)
+    site_reads: dict[Any, list[set[Output]]] = field(default_factory=dict, repr=False)
     sites: set[Any] = field(default_factory=set, repr=False)
     frame: FrameType | None = field(default=None, repr=False)
 
@@ -100,23 +100,17 @@ class Unit:
         """Count how many times the unit ran."""
         return len(self.reads)
 
+    @property
+    def units_read(self) -> set[str]:
+        """Return the units that it reads, in any of its calls."""
+        return {each.unit for reads in self.reads for each in reads}
+
 
 class FunctionCall(NamedTuple):
     """A plain function on the stack, and the place that it was called from."""
 
-    name: str
     frame: FrameType
     site: Any
-
-
-def is_structural(name: str) -> bool:
-    """Return whether a torch function only moves numbers about."""
-    return name in STRUCTURAL
-
-
-def is_function(code: CodeType, package: str) -> bool:
-    """Return whether code is a named function of a library other than torch, and not a lambda or the like."""
-    return not code.co_name.startswith("<") and package.partition(".")[0] not in ("torch", "jaxtyping", "contextlib")
 
 
 def scalar_in(arguments: list[Any]) -> str | None:
@@ -161,7 +155,8 @@ class Trace(TorchFunctionMode):
 
     def __init__(self, model: nn.Module):
         super().__init__()
-        self.model = model
+        self.model, self.kind = model, kind_of(model)
+        self.sizes: dict[str, int] = {}  # of the pass, by the letters that stand for them
         self.units: dict[str, Unit] = {}
         self.phase: Phase = "encoder"
         self.modules = dict(model.named_modules())
@@ -224,16 +219,14 @@ class Trace(TorchFunctionMode):
         inputs = list(tensors_in(arguments[0][:1] if name in FIRST_ALONE else arguments))
         if not outputs or not inputs or name in CREATORS:
             return
-        origins = [self.origin(each) for each in inputs]
-        merged: frozenset[Origin] = frozenset().union(*origins)
+        merged: frozenset[Origin] = frozenset().union(*map(self.origin, inputs))
         if self.inside:
             self.inside[-1].update(merged)
         else:
             part = self.select_part(name, arguments)
-            if part is not None:
-                merged = part
-            else:
-                merged = self.attribute(name, arguments, inputs, origins, outputs, frame) or merged
+            if part is None:
+                part = self.attribute(name, arguments, inputs, merged, outputs, frame) or merged
+            merged = part
         if not merged:
             return
         in_place = is_in_place(name, arguments[1])
@@ -262,23 +255,22 @@ class Trace(TorchFunctionMode):
         name: str,
         arguments: list[Any],
         inputs: list[Tensor],
-        origins: list[frozenset[Origin]],
+        merged: frozenset[Origin],
         outputs: list[Tensor],
         frame: FrameType,
     ) -> frozenset[Origin] | None:
         """Return the origin of a call's results, the unit that it is part of; None where it is part of none."""
         stack, frames, site, function = self.read_stack(frame)
-        merged: frozenset[Origin] = frozenset().union(*origins)
         parameters = {each for each in merged if isinstance(each, Parameter)}
-        box = self.find_box(stack, parameters, inputs)
+        box = self.find_box(stack, inputs)
         if box is not None:
             own = {each: owner for each in parameters if (owner := self.owner_within(each, box)) is not None}
-            if is_structural(name) or not outputs[0].is_floating_point():
+            if name in STRUCTURAL or not outputs[0].is_floating_point():
                 return None  # numbers as they were, on their way to what the module computes
             path = self.names[id(box)]
             unit = self.unit(path, "module", path, type(box).__name__)
             for owner in sorted(own.values()):
-                self.claim(unit, owner)
+                unit.modules[owner] = None
             outermost = next((each for module, each in reversed(frames) if module is box), None)
             again = (name, site) in unit.sites and (outermost is None or outermost is not unit.frame)
             self.read(unit, (name, site), outermost, merged - own.keys(), again)
@@ -295,13 +287,13 @@ class Trace(TorchFunctionMode):
         called = None if function is None else function.frame
         begun = self.units.get(f"{self.phase}:{key}")
         inside = begun is not None and called is not None and begun.frame is called  # of a function that has begun
-        if is_structural(name):
+        if name in STRUCTURAL:
             if begun is not None and inside and begun.calls == 1 and merged == {Output(begun.id, 1)}:
                 begun.shape = tuple(outputs[0].shape)  # it may give back its numbers in this shape
             return None
-        if not inside and not self.computes(name, arguments, origins):
+        if not inside and not self.computes(name, arguments, inputs, merged):
             return None
-        unit = self.unit(key, "operation", owner, name if function is None else function.name)
+        unit = self.unit(key, "operation", owner, name if called is None else called.f_code.co_name)
         if function is None and name in ELEMENTWISE and (scalar := scalar_in(arguments)) is not None:
             unit.note = scalar
         again = (name, site) in unit.sites if called is None else called is not unit.frame
@@ -315,38 +307,31 @@ class Trace(TorchFunctionMode):
         """Add to a unit's inputs; `again` begins a further call."""
         if not unit.reads or again:
             unit.reads.append(set())
-            unit.outputs_read.append(set())
             unit.times.append(0)
             unit.sites.clear()
         unit.frame = frame
         unit.sites.add(site)
         # What it gave itself in this call is inside of it.
         mine = (unit.id, unit.calls)
-        reads = {self.source_of(origin) for origin in sorted(origins, key=str) if origin != mine}
+        reads = {self.output_of(origin) for origin in sorted(origins, key=str) if origin != mine}
         unit.reads[-1] |= reads
-        unit.outputs_read[-1] |= {each for each in origins if isinstance(each, Output) and each != mine}
         unit.site_reads.setdefault(site, []).append(reads)
         self.time += 1
         unit.time = unit.times[-1] = self.time
 
-    def source_of(self, origin: Origin) -> str:
-        """Return the id of an origin's unit; a parameter that no surrounding module uses becomes a unit."""
+    def output_of(self, origin: Origin) -> Output:
+        """Return an origin as the output of a unit; a parameter that no surrounding module uses becomes a unit."""
         if isinstance(origin, Output):
-            return origin.unit
+            return origin
         path = f"{origin.module}.{origin.name}".removeprefix(".")
         for phase in ("encoder", "decoder"):
             if f"{phase}:{path}" in self.units:  # both sides may read it
-                return f"{phase}:{path}"
+                return Output(f"{phase}:{path}", 0)
         unit = self.unit(path, "learned", origin.module, origin.name)
         if not unit.shape:
             unit.shape = tuple(cast(Tensor, self.modules[origin.module]._parameters[origin.name]).shape)
-            self.claim(unit, origin.module)
-        return unit.id
-
-    def claim(self, unit: Unit, module: str) -> None:
-        """Count a module as part of a unit."""
-        if module not in unit.modules:
-            unit.modules.append(module)
+            unit.modules[origin.module] = None
+        return Output(unit.id, 0)
 
     # ---- whose call it is
 
@@ -370,39 +355,33 @@ class Trace(TorchFunctionMode):
                 if not stack or stack[-1] is not this:
                     stack.append(this)
                 frames.append((this, frame))
-            elif not stack and is_function(frame.f_code, frame.f_globals.get("__name__", "")):
-                named = frame
+            elif not stack and not frame.f_code.co_name.startswith("<"):  # a lambda or the like
+                package = frame.f_globals.get("__name__", "").partition(".")[0]
+                named = named if package in ("torch", "jaxtyping", "contextlib") else frame
             site.append((id(frame.f_code), frame.f_lasti))
             frame = frame.f_back
-        function = (
-            None if named is None or not stack else FunctionCall(named.f_code.co_name, named, tuple(site[outer:]))
-        )
+        function = None if named is None or not stack else FunctionCall(named, tuple(site[outer:]))
         return stack or [self.model], frames, tuple(site), function
 
-    def find_box(self, stack: list[nn.Module], parameters: set[Parameter], inputs: list[Tensor]) -> nn.Module | None:
+    def find_box(self, stack: list[nn.Module], inputs: list[Tensor]) -> nn.Module | None:
         """Find the outermost module on the stack that is drawn as one box, or the one whose parameters are used."""
         for module in reversed(stack):
             if is_box(module) or (isinstance(module, Score) and not self.is_part_of_attention(module)):
                 return module
         inner = self.names[id(stack[0])]
         for tensor in inputs:
-            for parameter in self.parameters_of(tensor, parameters):
-                owner = parameter.module
-                if owner != inner and (not inner or owner.startswith(inner + ".")):
-                    return self.box_around(owner)
+            origin = self.origin(tensor)
+            owners = [each.module for each in origin if isinstance(each, Parameter)]
+            if len(owners) == len(origin):  # it is a parameter, or a part of one, and nothing else
+                for owner in owners:
+                    if owner != inner and is_within(owner, inner):
+                        return self.box_around(owner)
         return None
 
     def is_part_of_attention(self, score: Score) -> bool:
         """Return whether a score belongs to an attention, whose stages show it."""
         parts = self.names[id(score)].split(".")
         return any(isinstance(self.modules[".".join(parts[:count])], Attention) for count in range(len(parts)))
-
-    def parameters_of(self, tensor: Tensor, among: set[Parameter]) -> list[Parameter]:
-        """Return the parameters that a tensor is, or is part of, and nothing else."""
-        origin = self.origin(tensor)
-        if not all(isinstance(each, Parameter) for each in origin):
-            return []
-        return [each for each in origin if isinstance(each, Parameter) and each in among]
 
     def box_around(self, name: str) -> nn.Module | None:
         """Find the outermost one-box module around a module."""
@@ -424,15 +403,13 @@ class Trace(TorchFunctionMode):
                 return each.module
         return None
 
-    def computes(self, name: str, arguments: list[Any], origins: list[frozenset[Origin]]) -> bool:
+    def computes(self, name: str, arguments: list[Any], inputs: list[Tensor], merged: frozenset[Origin]) -> bool:
         """Return whether an operation is worth a box: it computes, joins two sources, or has a number to show."""
-        sources = [each for each in origins if each]
-        merged: frozenset[Origin] = frozenset().union(*sources)
         if name in ("cat", "concat", "concatenate"):
             return len(arguments[0][0]) > 1
         if name not in ELEMENTWISE:
             return True
-        if len(sources) > 1:
+        if sum(bool(self.origin(each)) for each in inputs) > 1:
             return len({each.unit if isinstance(each, Output) else each for each in merged}) > 1
         read = all(isinstance(each, Output) and self.units[each.unit].kind == "input" for each in merged)
         return scalar_in(arguments) is not None and not read
@@ -454,12 +431,8 @@ class Trace(TorchFunctionMode):
                     stages = stages_of(attention, *call, tuple(context.shape))
             finally:
                 used = self.inside.pop()
-            origins = {
-                "q": self.origin(projected_query),
-                "k": self.origin(prepared.keys),
-                "v": self.origin(prepared.values),
-                "x": self.origin(query),
-            }
+            tensors = {"q": projected_query, "k": prepared.keys, "v": prepared.values, "x": query}
+            origins = {key: self.origin(tensor) for key, tensor in tensors.items()}
             parameters = {each for each in used if isinstance(each, Parameter)}
             last: Output | None = None
             for stage in stages:
@@ -472,7 +445,7 @@ class Trace(TorchFunctionMode):
                 part = f"{name}.{stage.part}" if stage.part else None
                 for parameter in sorted(parameters):
                     if part is not None and is_within(parameter.module, part):
-                        self.claim(unit, parameter.module)
+                        unit.modules[parameter.module] = None
                 if last is not None and stage.follows:
                     reads.add(last)
                 self.read(unit, "call", None, reads, again=True)
@@ -491,19 +464,16 @@ def trace(model: nn.Module) -> Iterator[Trace]:
     recorder = Trace(model)
     recorder.root = sys._getframe(2).f_code  # whoever opened the block
 
-    def note(name: str) -> Callable[..., None]:
-        def keep(module: nn.Module, args: Any, output: Any) -> None:
-            first = next(tensors_in(output), None)
-            if first is not None:
-                shape = recorder.outputs.setdefault(f"{recorder.phase}:{name}", tuple(first.shape))
-                if (unit := recorder.units.get(f"{recorder.phase}:{name}")) is not None:
-                    unit.shape = shape
-
-        return keep
+    def note(name: str, module: nn.Module, args: Any, output: Any) -> None:
+        first = next(tensors_in(output), None)
+        if first is not None:
+            shape = recorder.outputs.setdefault(f"{recorder.phase}:{name}", tuple(first.shape))
+            if (unit := recorder.units.get(f"{recorder.phase}:{name}")) is not None:
+                unit.shape = shape
 
     with ExitStack() as stack:
         for name, module in recorder.modules.items():
-            stack.callback(module.register_forward_hook(note(name)).remove)
+            stack.callback(module.register_forward_hook(partial(note, name)).remove)
             if isinstance(module, Attention):
                 vars(module)["attend_projected"] = recorder.attend(module, module.attend_projected)
                 stack.callback(vars(module).pop, "attend_projected")
@@ -529,3 +499,9 @@ def is_box(module: nn.Module) -> bool:
 def is_within(name: str, module: str) -> bool:
     """Return whether a dotted name is a module's own or that of a part of it."""
     return name == module or not module or name.startswith(module + ".")
+
+
+def kind_of(model: nn.Module) -> Kind | None:
+    """Find the table row of a model's kind; None where it has none."""
+    config = getattr(model, "config", None)
+    return next((kind for kind in KINDS.values() if type(config) is kind.config), None)

@@ -32,12 +32,18 @@ from regard.attention import (
     Weighting,
 )
 from regard.inspection.collect.exhibit import Addressing, Numbers, View
-from regard.inspection.collect.forward_pass import ForwardPass, span_of
+from regard.inspection.collect.forward_pass import ForwardPass
 from regard.inspection.collect.memory_heads import MEMORY_VIEWS, memory_numbers, memory_views
 from regard.inspection.collect.stages import ResolvedCall, projections, resolve_call
 from regard.models import KINDS, Documents, kinds
 from regard.tasks import ForcedExample, Side
 
+SCORES: dict[type[Score], str] = {
+    General: "general qᵀWk",
+    Additive: "additive vᵀtanh(Wq + Uk + b)",
+    Cosine: "cosine β cos(q, k)",
+    Location: "location Wq",
+}
 LAYER = re.compile(r"(?:^|\.)(?:blocks|layers)\.(\d+)\.")
 
 
@@ -49,7 +55,11 @@ def views_of(forward: ForwardPass, kind: str) -> tuple[View, ...]:
     for name in forward.looks:
         look, weights = forward.looks[name], weights_of(forward, name)
         title = fit_title(title_of(name, kind, forward.forced, weights.shape[1]), name, weights, forward.sides)
-        module, span = forward.module(name), span_of(forward.calls(name)[0])
+        entropy = look.entropy
+        if entropy is not None and by_sentence(forward, name):  # a row of the batch is a sentence: the mean over them
+            entropy = entropy.float().mean().reshape(1, 1)
+        module, call = forward.looks.modules[name], forward.looks.calls[name][0]
+        span = next((each for each in (*call.args, *call.kwargs.values()) if isinstance(each, Span)), None)
         own = module.span if isinstance(module, Attention) else None
         if title.columns in forward.sides:
             # A tape that grows has one entry less than there are words, as its last one is not looked at any more.
@@ -63,9 +73,9 @@ def views_of(forward: ForwardPass, kind: str) -> tuple[View, ...]:
                 title.rows,
                 title.columns,
                 weights,
-                entropy_of(look.entropy, by_sentence(forward, name)),
+                heads_first(entropy),
                 heads_first(look.centre),
-                window_radius(own, span),
+                next((float(part.radius) for part in windows(own, span)), None),
                 heads_first(look.picked),
                 describe_attention(module, span),
             )
@@ -100,13 +110,6 @@ def heads_first(numbers: Tensor | None) -> Num[Tensor, "h n"] | None:
         return None
     row = (numbers[0] if numbers.ndim == 3 else numbers[:1]).cpu()
     return row.float() if row.is_floating_point() else row
-
-
-def entropy_of(entropy: Tensor | None, sentences: bool) -> Float[Tensor, "h n"] | None:
-    """Compute the entropy of every row; where a row of the batch is a sentence, the mean over sentences."""
-    if entropy is None or not sentences:
-        return heads_first(entropy)
-    return entropy.float().mean().cpu().reshape(1, 1)
 
 
 # ---- in words
@@ -157,7 +160,9 @@ def describe_attention(module: nn.Module, span: Span | None = None) -> str:
     if not isinstance(inner, Attention):
         return ""
     heads = f"{module.heads} heads" if isinstance(module, Heads) else ""
-    local = [local_words(part) for each in (inner.span, span) if each is not None for part in each.parts]
+    local = [
+        f"local-{'m' if isinstance(each, Monotonic) else 'p'}, D = {each.radius}" for each in windows(inner.span, span)
+    ]
     parts = [heads, score_words(inner.score), *local, weighting_words(inner.weighting)]
     return " · ".join(filter(None, parts))
 
@@ -165,20 +170,9 @@ def describe_attention(module: nn.Module, span: Span | None = None) -> str:
 def score_words(score: Score) -> str:
     """Describe a score by its name and formula."""
     score = score.first_score if isinstance(score, PerHead) else score
-    match score:
-        case Dot(scaled=True):
-            return "scaled dot product q·k/√d"
-        case Dot():
-            return "dot product q·k"
-        case General():
-            return "general qᵀWk"
-        case Additive():
-            return "additive vᵀtanh(Wq + Uk + b)"
-        case Cosine():
-            return "cosine β cos(q, k)"
-        case Location():
-            return "location Wq"
-    return type(score).__name__
+    if isinstance(score, Dot):
+        return "scaled dot product q·k/√d" if score.scaled else "dot product q·k"
+    return next((words for kind, words in SCORES.items() if isinstance(score, kind)), type(score).__name__)
 
 
 def weighting_words(weighting: Weighting) -> str:
@@ -186,23 +180,10 @@ def weighting_words(weighting: Weighting) -> str:
     return {"hard": "hard: one key", "gumbel": "Gumbel: one key"}.get(weighting.name, weighting.name)
 
 
-def local_words(span: Span) -> str:
-    """Describe a window in words; other spans are left out."""
-    match span:
-        case Monotonic():
-            return f"local-m, D = {span.radius}"
-        case Predictive():
-            return f"local-p, D = {span.radius}"
-    return ""
-
-
-def window_radius(*spans: Span | None) -> float | None:
-    """Return D, the radius of local attention's window."""
-    for span in spans:
-        for part in () if span is None else span.parts:
-            if isinstance(part, Monotonic | Predictive):
-                return float(part.radius)
-    return None
+def windows(*spans: Span | None) -> list[Monotonic | Predictive]:
+    """List the windows of local attention among spans."""
+    parts = (part for span in spans if span is not None for part in span.parts)
+    return [part for part in parts if isinstance(part, Monotonic | Predictive)]
 
 
 @torch.no_grad()
@@ -215,7 +196,7 @@ def numbers_of(forward: ForwardPass, view: View) -> Numbers | Addressing | None:
     """Return the numbers that a view's weights are computed from; None where it is no attention over known keys."""
     if view.name in MEMORY_VIEWS:
         return memory_numbers(forward.head_steps, view.name, view.weights.shape[1])
-    module, records = forward.module(view.name), forward.calls(view.name)
+    module, records = forward.looks.modules[view.name], forward.looks.calls[view.name]
     if not isinstance(module, Attention | Heads | GridSelfAttention):
         return None
     own = projections(forward.recording, view.name) if len(records) == 1 else None

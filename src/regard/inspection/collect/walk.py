@@ -120,12 +120,9 @@ def sentence_stages(forward: ForwardPass, views: Sequence[View]) -> list[Stage]:
             call, at = call_of(forward, view.name, 0)
             columns = forward.names(view.columns, view.weights.shape[2])
             stages = attention_stages(call, 0, at, columns, ("document",), forward.model.notation.of(view.name))
-            all_stages += [
-                replace(
-                    stage, symbol=f"{stage.symbol} of sentences", formula=stage.formula or stage.symbol, part=SENTENCES
-                )
-                for stage in stages
-            ]
+            for stage in stages:
+                symbol, formula = f"{stage.symbol} of sentences", stage.formula or stage.symbol
+                all_stages.append(replace(stage, symbol=symbol, formula=formula, part=SENTENCES))
     return all_stages
 
 
@@ -192,7 +189,7 @@ def decoder_states(forward: ForwardPass) -> Iterator[State]:
 
 def after_stages(forward: ForwardPass, view: View, row: int) -> list[Stage]:
     """List the stages from a row's context to the readout."""
-    module = forward.module(view.name)
+    module = forward.looks.modules[view.name]
     if isinstance(module, Heads):
         stages = heads_stages(forward, view.name, module, row)
         block = block_of(forward, view.name)
@@ -204,38 +201,28 @@ def after_stages(forward: ForwardPass, view: View, row: int) -> list[Stage]:
     return tape_stages(forward, view.name, row) + reading_stages(forward, view, row)
 
 
-def recording_of(forward: ForwardPass) -> Recording:
-    """Return the recording of a pass that was recorded."""
-    assert forward.recording is not None, "a walk needs a pass with record=True"
-    return forward.recording
-
-
 # ---- blocks
 
 
 def heads_stages(forward: ForwardPass, name: str, heads: Heads, row: int) -> list[Stage]:
     """List the stages that join the heads side by side, and multiply by W_O where there is one."""
-    recording = recording_of(forward)
+    recording = forward.recording
     result = recording.output(name, row)
     together = result if heads.output is None else recording.input(f"{name}.output", row)
     names = tuple(f"head {number + 1}" for number in range(heads.heads))
+    last = str(heads.heads).translate(str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉"))
     stages = [
         Stage("concat", "the contexts of all heads, side by side", together.unflatten(-1, (heads.heads, -1)), names,
-              f"[{'head₁; …; ' if heads.heads > 1 else ''}head{subscript(heads.heads)}]", TOGETHER)
+              f"[{'head₁; …; ' if heads.heads > 1 else ''}head{last}]", TOGETHER)
     ]  # fmt: skip
     if heads.output is not None:
         stages.append(one("y", "what the attention gives", result, "y = concat W_O + b_O", TOGETHER))
     return stages
 
 
-def subscript(number: int) -> str:
-    """Write a number as a subscript."""
-    return str(number).translate(str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉"))
-
-
 def block_stages(forward: ForwardPass, name: str, block: Block, part: str, row: int) -> list[Stage]:
     """List the stages of a block after one of its attentions: residual and norm, in the block's order."""
-    recording, stages = recording_of(forward), list[Stage]()
+    recording, stages = forward.recording, list[Stage]()
     parts = ["attention", *["cross"] * (block.cross is not None), *["feed"] * (block.feed is not None)]
     for each, following in zip(parts, [*parts[1:], None], strict=True):
         if parts.index(each) < parts.index(part):
@@ -284,7 +271,7 @@ def feed_stages(recording: Recording, name: str, block: Block, row: int) -> list
 
 def stack_stages(forward: ForwardPass, view: View, row: int) -> list[Stage]:
     """List the stages of the residual stream through the blocks above, up to its end."""
-    recording = recording_of(forward)
+    recording = forward.recording
     stack, _, number = view.name.rpartition(".")[0].rpartition(".")
     top = len(forward.model.get_submodule(stack)._modules)
     stages = [
@@ -316,7 +303,7 @@ def writes(forward: ForwardPass, view: View) -> bool:
 
 def grid_stages(forward: ForwardPass, name: str, module: GridSelfAttention, row: int) -> list[Stage]:
     """List the stage that puts the sum back at its place of the grid."""
-    recording = recording_of(forward)
+    recording = forward.recording
 
     def at(tensor: Tensor) -> Tensor:
         return tensor[0].flatten(1)[:, row].float().cpu()
@@ -335,7 +322,7 @@ def grid_stages(forward: ForwardPass, name: str, module: GridSelfAttention, row:
 
 def tape_stages(forward: ForwardPass, name: str, row: int) -> list[Stage]:
     """List the stages of a cell's step that begins with what its own attention read, as an LSTMN's."""
-    recording, owner = recording_of(forward), name.rpartition(".")[0]
+    recording, owner = forward.recording, name.rpartition(".")[0]
     if not owner or owner not in recording.steps:
         return []
     step, cell = recording.steps[owner][row], forward.model.get_submodule(owner).cell
@@ -361,7 +348,7 @@ def reading_stages(forward: ForwardPass, view: View | None, row: int) -> list[St
     row = row if forward.forced.target is not None else 0
     stages = list[Stage]()
     for reading in forward.model.notation.readout:
-        values = read(recording_of(forward), reading, row)
+        values = read(forward.recording, reading, row)
         if values is not None:
             stages.append(
                 one(reading.formula.split(" = ")[0], reading.words, values, reading.formula, READOUT, reading.main)

@@ -1,5 +1,6 @@
 """Files of pages and pictures: one, or several with numbers, or a folder of them."""
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,7 +51,11 @@ class OutputPaths:
 
     def list_paths(self, count: int, inputs: Sequence[str] = ()) -> list[Path]:
         """The paths of `count` files: one as it is named, several with a number. None of them may be an input."""
-        self.make_folder()
+        folder = self.out if self.folder else self.out.parent
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise CommandError(f"--out: {folder}: the folder cannot be made: {error.strerror}") from None
         if self.folder:
             paths = [self.out / f"look-{number}.{self.format}" for number in range(1, count + 1)]
         elif count == 1:
@@ -60,17 +65,10 @@ class OutputPaths:
         for path in paths:
             if path.is_dir():
                 raise CommandError(f"--out: {path} is a folder, expected a file to write")
-            if str(path) in inputs or any(is_same_file(path, each) for each in inputs):
+            there = filter(os.path.exists, inputs if path.is_file() else ())  # a text is no name of a file
+            if str(path) in inputs or any(map(path.samefile, there)):
                 raise CommandError(f"--out: {path} is an input file, expected another")
         return paths
-
-    def make_folder(self) -> None:
-        """Make the folder that is written into, where it is not there."""
-        folder = self.out if self.folder else self.out.parent
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise CommandError(f"--out: {folder}: the folder cannot be made: {error.strerror}") from None
 
 
 def graph_path(out: Path | None, format: str | None) -> Path:
@@ -81,14 +79,6 @@ def graph_path(out: Path | None, format: str | None) -> Path:
         raise CommandError(f"--out: {out} given, expected a name that ends in .svg; with a text a graph is on its page")
     paths = OutputPaths.parse(Path("graph.svg") if out is None else out, None, ("svg",))
     return paths.out / "graph.svg" if paths.folder else paths.out
-
-
-def is_same_file(path: Path, name: str) -> bool:
-    """Return whether both are the same file."""
-    try:
-        return path.is_file() and path.samefile(name)
-    except (OSError, ValueError):  # a text, and no name of a file
-        return False
 
 
 def write_exhibit(

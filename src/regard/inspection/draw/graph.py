@@ -5,7 +5,6 @@ inspection.model_graph(load("runs/demo").model).save("graph.svg")
 """
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from html import escape
 from importlib import resources
@@ -15,15 +14,14 @@ from typing import TYPE_CHECKING
 
 from regard.errors import ArgumentError
 from regard.inspection.collect.graph import Graph, GraphGroup, GraphNode
-from regard.inspection.draw.graph_layout import Box, Curve, Frame, Layout, lay_out
+from regard.inspection.draw.graph_layout import Curve, Frame, Item, Layout, lay_out
 from regard.io import disk
 
 if TYPE_CHECKING:
     from regard.models import Model, Source, Tokens
 
-GRAPH_STYLE = "\n" + resources.files("regard.inspection.draw").joinpath("static", "graph.css").read_text(
-    encoding="utf-8"
-)
+STATIC = resources.files("regard.inspection.draw") / "static"
+GRAPH_STYLE = "\n" + (STATIC / "graph.css").read_text(encoding="utf-8")
 LETTERS = {
     "b": "in the batch",
     "m": "source positions",
@@ -106,7 +104,7 @@ def draw_graph(graph: Graph, prefix: str = "graph") -> str:
         parts += side_names(graph, layout)
     parts += [draw_frame(frame) for frame in layout.frames]
     parts += [draw_curve(curve, prefix) for curve in layout.curves]
-    parts += [draw_box(box, nodes[box.name], graph) for box in layout.boxes]
+    parts += [draw_box(box, nodes[box.key], graph) for box in layout.boxes]
     parts.append(f'<text class="graph-legend" x="{MARGIN:.0f}" y="{height - MARGIN + 6:.0f}">{escape(legend)}</text>')
     return "\n".join([*parts, "</svg>"])
 
@@ -214,16 +212,11 @@ def plain_text(markup: str) -> str:
     return re.sub(r"[_^](?:\{([^}]*)\}|(.))", r"\1\2", markup)
 
 
-def spans(markup: str) -> Iterator[tuple[str, str]]:
-    """The parts of a symbol: where each stands ("", "_" or "^"), and its text."""
-    for mark, braced, single, plain in re.findall(r"([_^])(?:\{([^}]*)\}|(.[\u0300-\u036f]?))|([^_^]+)", markup):
-        yield mark, plain or braced or single
-
-
 def marked_up(markup: str) -> str:
     """A symbol as tspans, its indices small and moved."""
     tspans, moved = [], 0.0
-    for mark, text in spans(markup):
+    for mark, braced, single, plain in re.findall(r"([_^])(?:\{([^}]*)\}|(.[\u0300-\u036f]?))|([^_^]+)", markup):
+        text = plain or braced or single
         want = {"_": 3.5, "^": -4.5}.get(mark, 0.0)
         shift = f' dy="{want - moved:g}"' if want != moved else ""
         size = ' font-size="9.5"' if mark else ""
@@ -237,7 +230,7 @@ def marked_up(markup: str) -> str:
 # ---- shapes
 
 
-def draw_box(box: Box, node: GraphNode, graph: Graph) -> str:
+def draw_box(box: Item, node: GraphNode, graph: Graph) -> str:
     """A box with its words; its whole name and what it holds are shown when pointed at."""
     middle = box.x + box.width / 2
     small = small_line(node, graph)
@@ -325,7 +318,7 @@ def side_names(graph: Graph, layout: Layout) -> list[str]:
     names = []
     side_of = {node.name: node.side for node in graph.nodes}
     for side in ("encoder", "decoder"):
-        spans = [(box.x, box.x + box.width) for box in layout.boxes if side_of[box.name] == side]
+        spans = [(box.x, box.x + box.width) for box in layout.boxes if side_of[box.key] == side]
         middle = (min(left for left, _ in spans) + max(right for _, right in spans)) / 2
         below = HEADING + layout.height + 18
         names.append(f'<text class="graph-name" x="{middle:.1f}" y="{below:.1f}" text-anchor="middle">{side}</text>')

@@ -23,15 +23,16 @@ NEARLY = 16.0  # aside: such an edge can be drawn upright
 Point = tuple[float, float]
 
 
-@dataclass
+@dataclass(eq=False)
 class Item:
-    """An item of a row: a box, a frame, or a place where an edge passes."""
+    """An item of a row, by its upper left corner: a box, a frame, or a place where an edge passes."""
 
     key: str
     width: float
     height: float
     rank: int = 0
-    x: float = 0.0  # of its left side
+    x: float = 0.0
+    y: float = 0.0
     inner: "Layout | None" = None  # of a frame
     lane: bool = False
 
@@ -58,7 +59,7 @@ class Rows:
 
     def __init__(self, items: Sequence[Item], links: Sequence[Link], keeps_left: Callable[[Item], bool]):
         self.links, self.keeps_left = links, keeps_left
-        self.weights: dict[int, float] = {}  # of links: how much each wants to be upright
+        self.weights: dict[Link, float] = {}  # of links: how much each wants to be upright
         rows: list[list[Item]] = [[] for _ in range(max(item.rank for item in items) + 1)]
         for item in items:
             rows[item.rank].append(item)
@@ -103,8 +104,8 @@ class Rows:
             for link in self.links:
                 mine, other = (link.upper, link.lower) if upward else (link.lower, link.upper)
                 if mine is item:
-                    port = (other.exit if upward else other.entry)(link.source) if not other.lane else 0.0
-                    near.append(place[other.key] + (port / other.width if other.width else 0.5))
+                    along = (other.exit if upward else other.entry)(link.source)
+                    near.append(place[other.key] + share(other, along))
             return sum(near) / len(near) if near else positions(rows[rank])[item.key]
 
         wishes = {item.key: wish(item) for item in rows[rank]}
@@ -119,8 +120,8 @@ class Rows:
         count = 0
         by_rank: dict[int, list[tuple[float, float]]] = {}
         for link in self.links:
-            low = place[link.lower.key] + share(link.lower, link.lower.exit, link.source)
-            high = place[link.upper.key] + share(link.upper, link.upper.entry, link.source)
+            low = place[link.lower.key] + share(link.lower, link.lower.exit(link.source))
+            high = place[link.upper.key] + share(link.upper, link.upper.entry(link.source))
             by_rank.setdefault(link.lower.rank, []).append((low, high))
         for pairs in by_rank.values():
             for number, (low, high) in enumerate(pairs):
@@ -137,11 +138,11 @@ class Rows:
             for item in row:
                 item.x = x
                 x += item.width + NEAR
-        below, above = Counter(id(each.upper) for each in self.links), Counter(id(each.lower) for each in self.links)
+        below, above = Counter(each.upper for each in self.links), Counter(each.lower for each in self.links)
         for link in self.links:
-            alone = below[id(link.upper)] == 1 and above[id(link.lower)] == 1  # a chain stands upright
+            alone = below[link.upper] == 1 and above[link.lower] == 1  # a chain stands upright
             lanes = link.lower.lane + link.upper.lane
-            self.weights[id(link)] = 8.0 if lanes == 2 or (alone and not lanes) else 1.0
+            self.weights[link] = 8.0 if lanes == 2 or (alone and not lanes) else 1.0
         for sweep in range(4 * SWEEPS):
             upward = sweep % 2 == 0
             for rank in range(len(rows)) if upward else range(len(rows) - 1, -1, -1):
@@ -158,24 +159,19 @@ class Rows:
         """Where an item would stand for each of its edges to be upright, and how much that counts."""
         near = []
         for link in self.links:
-            weight = self.weights[id(link)]
+            weight = self.weights[link]
             if link.upper is item and (upward or both):
-                at = link.lower.x + port(link.lower, link.lower.exit, link.source)
-                near.append((at - port(item, item.entry, link.source), weight))
+                at = link.lower.x + link.lower.exit(link.source)
+                near.append((at - item.entry(link.source), weight))
             if link.lower is item and (not upward or both):
-                at = link.upper.x + port(link.upper, link.upper.entry, link.source)
-                near.append((at - port(item, item.exit, link.source), weight))
+                at = link.upper.x + link.upper.entry(link.source)
+                near.append((at - item.exit(link.source), weight))
         return near
 
 
-def port(item: Item, side: Callable[[str], float], source: str) -> float:
-    """Where an edge meets an item, from its left side."""
-    return 0.0 if item.lane else side(source)
-
-
-def share(item: Item, side: Callable[[str], float], source: str) -> float:
-    """Where an edge meets an item, as a share of the item's width."""
-    return 0.5 if item.lane or not item.width else side(source) / item.width
+def share(item: Item, along: float) -> float:
+    """A place along an item as a share of the item's width; a lane has none, and is met in its middle."""
+    return along / item.width if item.width else 0.5
 
 
 def positions(row: Sequence[Item]) -> dict[str, float]:
@@ -198,17 +194,6 @@ def spread(row: Sequence[Item], wishes: Sequence[float], weights: Sequence[float
             pools[-2:] = [((mean * heavy + last * light) / (heavy + light), heavy + light, count + more)]
     means: Iterable[float] = (mean for mean, _, count in pools for _ in range(count))
     return [mean + offset for mean, offset in zip(means, offsets, strict=True)]
-
-
-@dataclass
-class Box:
-    """A box, or a point of an edge, by its upper left corner."""
-
-    name: str
-    width: float
-    height: float
-    x: float = 0.0
-    y: float = 0.0
 
 
 @dataclass
@@ -240,7 +225,7 @@ class Layout:
 
     width: float = 0.0
     height: float = 0.0
-    boxes: list[Box] = field(default_factory=list)
+    boxes: list[Item] = field(default_factory=list)
     frames: list[Frame] = field(default_factory=list)
     curves: list[Curve] = field(default_factory=list)
     entries: dict[str, float] = field(default_factory=dict)  # from outside: where along the bottom
@@ -268,7 +253,8 @@ def lay_out(graph: Graph, measure: Measure, label_width: LabelWidth) -> Layout:
     placed = []
     for side in sides:
         members = {node.name for node in graph.nodes if node.side == side}
-        placed.append(Arrangement(graph, measure, label_width, None, members, beside=side == "decoder").arrange())
+        others = {node.name for node in graph.nodes} - members
+        placed.append(Arrangement(graph, measure, label_width, None, members, others, side == "decoder").arrange())
     if len(placed) == 1:
         return placed[0]
     left, right = placed
@@ -293,28 +279,22 @@ def lay_out(graph: Graph, measure: Measure, label_width: LabelWidth) -> Layout:
     return whole
 
 
+@dataclass
 class Arrangement:
     """The boxes and frames of one frame, or of one side, in rows."""
 
-    def __init__(
-        self,
-        graph: Graph,
-        measure: Measure,
-        label_width: LabelWidth,
-        group: GraphGroup | None,
-        members: set[str],
-        beside: bool = False,
-    ):
-        self.graph, self.measure, self.label_width, self.group = graph, measure, label_width, group
-        self.members, self.beside = members, beside
-        self.side_of = {node.name: node.side for node in graph.nodes}
-        self.side = self.side_of[next(iter(members))]
-        self.place_of = dict[str, Item]()  # the item that a box stands in
-        self.items: list[Item] = []
-        self.inner: dict[str, Layout] = {}  # of frames
-        self.lanes: dict[tuple[str, int], Item] = {}
-        self.links: list[Link] = []
-        self.ends: list[tuple[str, Item, str]] = []  # the source, the item, and the box that an edge ends at
+    graph: Graph
+    measure: Measure
+    label_width: LabelWidth
+    group: GraphGroup | None
+    members: set[str]
+    others: set[str]  # the boxes of the other side
+    beside: bool = False
+    place_of: dict[str, Item] = field(default_factory=dict)  # the item that a box stands in
+    items: list[Item] = field(default_factory=list)
+    lanes: dict[tuple[str, int], Item] = field(default_factory=dict)
+    links: list[Link] = field(default_factory=list)
+    ends: set[tuple[str, Item]] = field(default_factory=set)  # of edges: their source, and the item that they end at
 
     def arrange(self) -> Layout:
         """Place everything, and return the frame with it."""
@@ -332,9 +312,8 @@ class Arrangement:
         children = [each for each in self.graph.groups if each.parent == parent and set(each.nodes) <= self.members]
         for child in children:
             inside = set(child.nodes)
-            inner = Arrangement(self.graph, self.measure, self.label_width, child, inside).arrange()
+            inner = Arrangement(self.graph, self.measure, self.label_width, child, inside, self.others).arrange()
             item = Item(child.name, inner.width, inner.height, inner=inner)
-            self.inner[child.name] = inner
             for name in inside:
                 self.place_of[name] = item
         for node in reversed(self.graph.nodes):  # values, keys, queries from the left, as the papers have them
@@ -344,19 +323,14 @@ class Arrangement:
                 if self.place_of[node.name] not in self.items:
                     self.items.append(self.place_of[node.name])
 
-    def local_edges(self) -> list[tuple[str, Item | None, Item | None, str]]:
-        """Edges between items: the source, its item (None: outside), the target's item (None: outside), the target."""
-        links = []
-        for edge in self.graph.edges:
-            lower, upper = self.place_of.get(edge.source), self.place_of.get(edge.target)
-            if (lower is None and upper is None) or lower is upper:
-                continue
-            links.append((edge.source, lower, upper, edge.target))
-        return links
+    def local_edges(self) -> list[tuple[str, Item | None, Item | None]]:
+        """Edges between items: the source, its item and the target's; None is outside."""
+        pairs = ((edge, self.place_of.get(edge.source), self.place_of.get(edge.target)) for edge in self.graph.edges)
+        return [(edge.source, lower, upper) for edge, lower, upper in pairs if lower is not upper]
 
-    def rank(self, edges: Sequence[tuple[str, Item | None, Item | None, str]]) -> None:
+    def rank(self, edges: Sequence[tuple[str, Item | None, Item | None]]) -> None:
         """The row of each item: one above the highest that it reads; what reads nothing, below what reads it."""
-        reads = [(lower, upper) for _, lower, upper, _ in edges if lower is not None and upper is not None]
+        reads = [(lower, upper) for _, lower, upper in edges if lower is not None and upper is not None]
         for item in self.items:
             item.rank = 1
         for _ in self.items:
@@ -366,23 +340,21 @@ class Arrangement:
                     upper.rank, moved = lower.rank + 1, True
             if not moved:
                 break
-        entered = {id(upper) for _, lower, upper, _ in edges if lower is None and upper is not None}
+        entered = {upper for _, lower, upper in edges if lower is None and upper is not None}
         for item in self.items:
             above = [upper.rank for lower, upper in reads if lower is item]
-            if above and not any(upper is item for _, upper in reads) and id(item) not in entered:
+            if above and not any(upper is item for _, upper in reads) and item not in entered:
                 item.rank = max(item.rank, min(above) - 1)
 
-    def add_lanes(self, edges: Sequence[tuple[str, Item | None, Item | None, str]]) -> None:
+    def add_lanes(self, edges: Sequence[tuple[str, Item | None, Item | None]]) -> None:
         """Lanes through the rows that edges pass, one for all edges of a source; doors where they come in or go out."""
         top = max(item.rank for item in self.items) + 1
-        for source, lower, upper, target in edges:
+        for source, lower, upper in edges:
             end = top if upper is None else upper.rank
             if lower is None:
                 begin = 0
                 if self.beside:
-                    begin = (
-                        min(each.rank for name, low, each, _ in edges if name == source and low is None and each) - 1
-                    )
+                    begin = min(each.rank for name, low, each in edges if name == source and low is None and each) - 1
                 below = self.lane(source, begin)
             else:
                 begin, below = lower.rank, lower
@@ -394,7 +366,7 @@ class Arrangement:
                 self.link(source, below, self.lane(source, top))
             else:
                 self.link(source, below, upper)
-                self.ends.append((source, upper, target))
+                self.ends.add((source, upper))
 
     def lane(self, source: str, rank: int) -> Item:
         """The place of a source's edges in a row."""
@@ -406,12 +378,12 @@ class Arrangement:
     def link(self, source: str, lower: Item, upper: Item) -> None:
         """Join items of neighbouring rows, once."""
         link = Link(source, lower, upper)
-        if not any(each.source == source and each.lower is lower and each.upper is upper for each in self.links):
+        if link not in self.links:
             self.links.append(link)
 
     def is_from_beside(self, item: Item) -> bool:
         """Return whether an edge from the other side passes here: those keep to the left, where they come from."""
-        return item.lane and self.side_of[item.key.rpartition("@")[0]] != self.side
+        return item.lane and item.key.rpartition("@")[0] in self.others
 
     def is_door(self, item: Item) -> bool:
         """Return whether an edge comes in from the left here."""
@@ -452,11 +424,11 @@ class Arrangement:
         for item in self.items:
             if item.lane:
                 continue
-            y = tops[item.rank] + (heights[item.rank] - item.height) / 2
+            item.y = tops[item.rank] + (heights[item.rank] - item.height) / 2
             if item.inner is None:
-                layout.boxes.append(Box(item.key, item.width, item.height, item.x, y))
+                layout.boxes.append(item)
             else:
-                inner = self.inner[item.key].move(item.x, y)
+                inner = item.inner.move(item.x, item.y)
                 layout.boxes += inner.boxes
                 layout.frames += inner.frames
                 layout.curves += inner.curves
@@ -468,12 +440,7 @@ class Arrangement:
     def gap_above(self, rank: int, heights: Sequence[float]) -> float:
         """The height of the gap above a row; wider where an edge goes far aside."""
         far = [
-            abs(
-                link.lower.x
-                + port(link.lower, link.lower.exit, link.source)
-                - link.upper.x
-                - port(link.upper, link.upper.entry, link.source)
-            )
+            abs(link.lower.x + link.lower.exit(link.source) - link.upper.x - link.upper.entry(link.source))
             for link in self.links
             if link.lower.rank == rank
         ]
@@ -483,10 +450,9 @@ class Arrangement:
 
     def draw_links(self, layout: Layout, tops: Sequence[float], heights: Sequence[float], head: float) -> None:
         """Curves along the links, and where edges come in and go out."""
-        real = {(source, id(item)) for source, item, _ in self.ends}
         for link in self.links:
             below, above = link.lower, link.upper
-            x1, x2 = below.x + port(below, below.exit, link.source), above.x + port(above, above.entry, link.source)
+            x1, x2 = below.x + below.exit(link.source), above.x + above.entry(link.source)
             if abs(x1 - x2) < NEARLY:  # a box can be left and met beside its middle
                 x1, x2 = meet(x1, x2, below, above)
             y1, y2 = tops[below.rank], tops[above.rank] + heights[above.rank]
@@ -500,7 +466,7 @@ class Arrangement:
                 points.append((x2, y2 - (heights[above.rank] - above.height) / 2))
             if above.lane and above.rank == len(tops) - 1:
                 points.append((x2, tops[above.rank] - head))
-            arrow = above.inner is None and (link.source, id(above)) in real
+            arrow = above.inner is None and (link.source, above) in self.ends
             layout.curves.append(Curve(link.source, above.key, points, arrow))
         for (source, rank), lane in self.lanes.items():
             if rank == len(tops) - 1:

@@ -24,6 +24,7 @@ from matplotlib.image import AxesImage
 from torch import Tensor
 
 from regard.errors import ArgumentError, ShapeError
+from regard.inspection.collect.exhibit import as_stack, check_words
 from regard.inspection.draw.colours import INK, RULE, Limits, Scale, draw_bar, is_dark, list_scales, share
 from regard.io import disk
 
@@ -149,7 +150,10 @@ def bars(
             header, wide, gap = _header(source[part], margin, width)
             lines += [line.rstrip() for line in header]
             for word, row in zip(target, (stack[index, :, part] / unit).tolist(), strict=True):
-                cells = "".join(gap + _shade(value) * size for value, size in zip(row, wide, strict=True))
+                cells = "".join(
+                    gap + SHADES[sum(value >= step for step in STEPS)] * size
+                    for value, size in zip(row, wide, strict=True)
+                )
                 lines.append((_pad(word, margin, right=True) + cells).rstrip())
             lines.append("")
     key = "  ".join(f"{shade} {share(step * unit)}" for shade, step in zip(SHADES[1:], STEPS, strict=True))
@@ -211,15 +215,8 @@ def _render(figure: Figure, kind: str) -> bytes:
 
 def _stack(weights: Any) -> Tensor:
     """A Look, a tensor or nested lists as finite float64 [h, n, m]."""
-    weights = torch.as_tensor(getattr(weights, "weights", weights)).detach()
-    shape = tuple(weights.shape)
-    while weights.dim() > 2 and weights.shape[0] == 1:
-        weights = weights[0]
-    if weights.dim() == 2:
-        weights = weights[None]
-    if weights.dim() != 3 or 0 in weights.shape:
-        raise ShapeError(f"weights: one matrix [n, m] or a stack [heads, n, m] can be drawn, got {list(shape)}")
-    weights = weights.cpu().double()
+    weights = torch.as_tensor(getattr(weights, "weights", weights)).detach().cpu().double()
+    weights = as_stack(weights, "weights: one matrix [n, m] or a stack [heads, n, m] can be drawn, got")
     if not bool(weights.isfinite().all()):
         raise ArgumentError("weights: all must be finite to be drawn, got infinity or NaN")
     return weights
@@ -229,11 +226,7 @@ def _labels(name: str, words: Sequence[str] | None, count: int) -> list[str]:
     if words is None:  # the index of every position, or of every so many
         step = max(1, round(count / 8 / 5) * 5) if count > 12 else 1
         return [str(index) if index % step == 0 else "" for index in range(count)]
-    if isinstance(words, str):
-        raise ArgumentError(f"{name}: a sequence of words was expected, got one string; split it first")
-    if len(words) != count:
-        raise ShapeError(f"{name}: {count} words were expected, one for each {name} position, got {len(words)}")
-    return [str(word) for word in words]
+    return check_words(name, words, count)
 
 
 def _titles(title: str | Sequence[str] | None, panels: int) -> tuple[str, list[str]]:
@@ -289,10 +282,6 @@ def _write_values(axes: Axes, matrix: Tensor, scale: Scale, size: float) -> None
             dark = is_dark(scale.colours((value - scale.low) / (scale.high - scale.low)))
             style: dict[str, Any] = {"fontsize": size, "fontfamily": "DejaVu Sans", "color": "white" if dark else INK}
             axes.text(j, i, text, ha="center", va="center", **style)
-
-
-def _shade(value: float) -> str:
-    return SHADES[sum(value >= step for step in STEPS)]
 
 
 def text_width(word: str) -> int:

@@ -6,15 +6,15 @@ The studies' pages and the runs' reports are made of these parts.
 import re
 from collections.abc import Sequence
 from html import escape
-from importlib import resources
 
 from matplotlib.figure import Figure
 
+from regard.inspection.draw.graph import STATIC
 from regard.inspection.draw.heatmap import svg
 from regard.inspection.draw.plot import DARK
 from regard.inspection.draw.table import Table
 
-STYLE = "\n" + resources.files("regard.inspection.draw").joinpath("static", "document.css").read_text(encoding="utf-8")
+STYLE = "\n" + (STATIC / "document.css").read_text(encoding="utf-8")
 
 
 def document(title: str, body: Sequence[str], style: str = "") -> str:

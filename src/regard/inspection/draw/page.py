@@ -18,7 +18,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import cache
 from html import escape
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +31,7 @@ from regard.attention import Look
 from regard.errors import ArgumentError, ShapeError
 from regard.inspection.collect.exhibit import Addressing, Exhibit, Gates, Numbers, View, Walk, as_exhibit
 from regard.inspection.collect.sides import separate_marks
-from regard.inspection.draw.graph import GRAPH_STYLE, draw_graph
+from regard.inspection.draw.graph import GRAPH_STYLE, STATIC, draw_graph
 from regard.io import disk
 from regard.tasks import Side
 
@@ -162,9 +161,8 @@ def _exhibit(exhibit: Exhibit, packed: bytearray) -> dict[str, Any]:
     if exhibit.walk is not None:
         table["walk"] = _walk(exhibit.walk, packed)
     if exhibit.dependencies is not None:
-        table["dependencies"] = pick(exhibit.dependencies, "side heads relations words back distances")
-        follows = exhibit.dependencies.follows
-        table["dependencies"]["follows"] = [[head.view, head.head, head.hits, head.back] for head in follows]
+        follows = [[head.view, head.head, head.hits, head.back] for head in exhibit.dependencies.follows]
+        table["dependencies"] = vars(exhibit.dependencies) | {"follows": follows}
     if exhibit.ablation is not None:
         changes = {name: [_number(value) for value in heads] for name, heads in exhibit.ablation.changes.items()}
         table["ablation"] = {"logProb": _number(exhibit.ablation.log_prob), "changes": changes}
@@ -172,16 +170,9 @@ def _exhibit(exhibit: Exhibit, packed: bytearray) -> dict[str, Any]:
 
 
 def _walk(walk: Walk, packed: bytearray) -> dict[str, Any]:
-    stages = [
-        {**pick(each, "symbol words"), "values": _numbers(each.values, least="-inf")}
-        | pick(each, "names formula part main")
-        for each in walk.stages
-    ]
-    return pick(walk, "view head row") | {
-        "stages": stages,
-        "states": [{"piece": s.piece, "values": _numbers(s.values), "side": s.side} for s in walk.states],
-        "gates": [_gates(gates, packed) for gates in walk.gates],
-    }
+    stages = [vars(each) | {"values": _numbers(each.values, least="-inf")} for each in walk.stages]
+    states = [vars(each) | {"values": _numbers(each.values)} for each in walk.states]
+    return vars(walk) | {"stages": stages, "states": states, "gates": [_gates(each, packed) for each in walk.gates]}
 
 
 def _gates(gates: Gates, packed: bytearray) -> dict[str, Any]:
@@ -221,8 +212,8 @@ def _view(exhibit: Exhibit, view: View, packed: bytearray) -> dict[str, Any]:
         "at": start,
         "low": [_number(value, 7) for value in low],
         "step": [_number(value, 7) for value in step],
-        "entropy": None if view.entropy is None else _numbers(view.entropy),
-        "centre": None if view.centre is None else _numbers(view.centre),
+        "entropy": _numbers(view.entropy),
+        "centre": _numbers(view.centre),
         "radius": view.radius,
         "picked": None if view.picked is None else view.picked.tolist(),
         "how": view.how,
@@ -258,16 +249,15 @@ def _number(value: float | None, digits: int = 4) -> float | None:
     return float(f"{value:.{digits}g}")
 
 
-def _numbers(values: Tensor, least: str | None = None) -> Any:
+def _numbers(values: Tensor | None, least: str | None = None) -> Any:
     """Numbers for the page, which cannot hold infinity; `least` stands for -∞."""
-    return _rounded(values.detach().cpu().double().tolist(), least)
 
+    def rounded(value: Any) -> Any:
+        if isinstance(value, list):
+            return [rounded(each) for each in value]
+        return least if value == -math.inf else _number(value)
 
-def _rounded(value: Any, least: str | None) -> Any:
-    """Numbers in lists of lists for the page."""
-    if isinstance(value, list):
-        return [_rounded(each, least) for each in value]
-    return least if value == -math.inf else _number(value)
+    return None if values is None else rounded(values.detach().cpu().double().tolist())
 
 
 def _short(text: str, most: int = 60) -> str:
@@ -278,28 +268,24 @@ def _short(text: str, most: int = 60) -> str:
 @cache
 def look_style() -> str:
     """The style of a page: all its files, in one."""
-    return "".join(_static(f"{name}.css") for name in STYLES)
+    return "".join((STATIC / f"{name}.css").read_text(encoding="utf-8") for name in STYLES)
 
 
 @cache
 def look_script() -> str:
     """The script of a page: all its files, in one that leaves no name outside."""
-    return join_scripts([_static(f"{name}.js") for name in SCRIPTS])
+    return join_scripts([(STATIC / f"{name}.js").read_text(encoding="utf-8") for name in SCRIPTS])
 
 
 def look_data() -> str:
     """The script that reads the numbers of a page, for other pages that show some of them."""
-    return _static("data.js")
+    return (STATIC / "data.js").read_text(encoding="utf-8")
 
 
 def join_scripts(parts: Sequence[str]) -> str:
     """Join scripts into one in which they see each other's names, and nothing else does."""
     joined = "\n".join(parts)
     return f'"use strict";\n(() => {{\n{joined}\n}})();\n'
-
-
-def _static(name: str) -> str:
-    return resources.files("regard.inspection.draw").joinpath("static", name).read_text(encoding="utf-8")
 
 
 def hash_source(text: str) -> str:

@@ -44,6 +44,7 @@ LEVEL, RISE, BEND = 0.24, 0.14, 0.14  # inches: from an arc to the one over it, 
 LETTER, LABEL, GAP, SIDE = 0.105, 0.075, 0.22, 0.15  # inches: of a word, of a relation, between words, at the edges
 CELL = 0.46
 LOOK = SEQUENTIAL(0.85)
+Units = tuple[Sequence[int | None], list[str]]  # of each piece, the unit that it is drawn in; and the units' names
 
 
 def picture(
@@ -88,7 +89,9 @@ def _draw_view(exhibit: Exhibit, view: View, heads: list[int | None], pieces: bo
         return _draw_places(exhibit, view, weights.mean(0), columns.grid, with_places=with_places, stretch=stretch)
     if view.role in ("words", "sentences"):
         return draw_document(exhibit, weights.mean(0)[0] if view.role == "words" else None, stretch)
-    name = view.title if len(heads) > 1 else _panel_title(view, heads[0])  # panels of heads have their numbers
+    name = view.title
+    if len(heads) == 1 < len(view.weights):  # several panels have the numbers of their heads
+        name += ", mean of heads" if heads[0] is None else f", head {heads[0] + 1}"
     tree = exhibit.dependencies
     if tree is not None and view.rows == view.columns == tree.side and len(heads) == 1 and not pieces:
         words = exhibit.sides[tree.side]  # those that the tree counts
@@ -127,42 +130,32 @@ def _heads(view: View, heads: Sequence[int | None]) -> Float[Tensor, "h n m"]:
     return torch.stack([weights.mean(0) if head is None else weights[head] for head in heads])
 
 
-def _panel_title(view: View, head: int | None) -> str:
-    if len(view.weights) == 1:
-        return view.title
-    return f"{view.title}, mean of heads" if head is None else f"{view.title}, head {head + 1}"
-
-
 # ---- text
 
 
-def _rows_of(exhibit: Exhibit, view: View) -> Side | None:
-    """The side that names the rows: what is read, where that is what a row aligns."""
-    reads = exhibit.offset == 1 and view.name == exhibit.aligned and view.rows == "written"
-    return exhibit.sides.get("read" if reads and "read" in exhibit.sides else view.rows)
+def _units(exhibit: Exhibit, view: View, pieces: bool) -> tuple[Units, Units]:
+    """The units of the rows and of the columns.
 
-
-def _columns_of(exhibit: Exhibit, view: View, pieces: bool) -> tuple[Sequence[int | None], list[str]]:
-    return units_of(exhibit.sides.get(view.columns), view.weights.shape[2], pieces, whole=True)
-
-
-def _down_of(exhibit: Exhibit, view: View, pieces: bool) -> tuple[Sequence[int | None], list[str]]:
-    """The rows' units: whole where a text looks at itself, so that rows and columns are the same."""
-    return units_of(_rows_of(exhibit, view), view.weights.shape[1], pieces, whole=view.rows == view.columns)
+    The rows are what is read, where that is what a row aligns; whole where a text looks at itself, so that rows and
+    columns are the same.
+    """
+    reads = exhibit.offset == 1 and view.name == exhibit.aligned and view.rows == "written" and "read" in exhibit.sides
+    rows, columns = exhibit.sides.get("read" if reads else view.rows), exhibit.sides.get(view.columns)
+    _, n, m = view.weights.shape
+    return units_of(rows, n, pieces, whole=view.rows == view.columns), units_of(columns, m, pieces, whole=True)
 
 
 def _merge_words(
     exhibit: Exhibit, view: View, weights: Float[Tensor, "h n m"], pieces: bool
 ) -> tuple[Float[Tensor, "h i j"], list[str], list[str]]:
-    rows, down = _down_of(exhibit, view, pieces)
-    columns, across = _columns_of(exhibit, view, pieces)
-    return merge(weights, list(rows), list(columns)), down, across
+    (rows, down), (columns, across) = _units(exhibit, view, pieces)
+    return merge(weights, rows, columns), down, across
 
 
 def _marks(axes: Axes, exhibit: Exhibit, view: View, head: int | None, pieces: bool) -> None:
     """Windows of local attention as a bracket with a diamond at the centre; what hard attention took as a ring."""
     m = view.weights.shape[2]
-    rows, columns = list(_down_of(exhibit, view, pieces)[0]), list(_columns_of(exhibit, view, pieces)[0])
+    (rows, _), (columns, _) = _units(exhibit, view, pieces)
     last = max((column for column in columns if column is not None), default=0)
 
     def along(place: float) -> float:
@@ -210,7 +203,7 @@ def _draw_places(
         maps, names = weights[at], [f"{place // grid[1] + 1}, {place % grid[1] + 1}" for place in at]
     else:
         rows, names = units_of(exhibit.sides.get(view.rows), len(weights), False)
-        maps, at = merge(weights, list(rows), list(range(weights.shape[-1]))), []
+        maps, at = merge(weights, rows, range(weights.shape[-1])), []
     maps = maps.clamp(min=0).cpu().double()
     scale = replace(weight_scale(maps, stretch), colours=VEIL)
     across = min(ACROSS, len(maps) + 1)
@@ -249,10 +242,10 @@ def _veil(shares: Any) -> Any:
     return veil
 
 
-def _veil_colours(grey: float = 0.6) -> ListedColormap:
+def _veil_colours() -> ListedColormap:
     """The colours of the veil over grey, for the bar."""
     veil = _veil(np.linspace(0.0, 1.0, 256))
-    return ListedColormap(veil[..., :3] * veil[..., 3:] + grey * (1 - veil[..., 3:]))
+    return ListedColormap(veil[..., :3] * veil[..., 3:] + 0.6 * (1 - veil[..., 3:]))
 
 
 VEIL = _veil_colours()
@@ -289,7 +282,7 @@ def _draw_ablation(exhibit: Exhibit) -> Figure:
 
 
 def _draw_difference(exhibit: Exhibit, other: Exhibit, view: str | None, head: int | None, stretch: bool) -> Figure:
-    tables: list[tuple[Any, list[str], list[str]]] = []
+    tables = []
     for each in (exhibit, other):
         its_view, heads = _select(each, view, head)
         side = each.sides.get(its_view.columns)
@@ -307,8 +300,7 @@ def _draw_difference(exhibit: Exhibit, other: Exhibit, view: str | None, head: i
     first = _spread_columns(one[[i for i, _ in pairs]], [i for i, _ in columns])
     second = _spread_columns(two[[j for _, j in pairs]], [j for _, j in columns])
     words = [across[i] if i is not None else beside[j or 0] for i, j in columns]
-    inputs = exhibit.title != other.title
-    names = [_label(exhibit, "A", inputs), _label(other, "B", inputs), "A less B"]
+    names = [*_labels(exhibit, other), "A less B"]
     panels = torch.stack([first, second, first - second])
     # Weights are shares: on a scale to 1 a small difference is faint in every picture.
     most = float(panels[2].abs().max())
@@ -338,16 +330,16 @@ def _spread_columns(weights: Tensor, positions: list[int | None]) -> Tensor:
     return wide
 
 
-def _label(exhibit: Exhibit, letter: str, by_input: bool) -> str:
-    """The name of one of two: its input where these differ, else its model."""
-    if by_input:
-        return f"{letter}: {textwrap.shorten(exhibit.title, 50, placeholder='…')}"
-    return f"{letter}: " + (", ".join(filter(None, [exhibit.kind, exhibit.run])) or "a look")
+def _labels(*exhibits: Exhibit) -> list[str]:
+    """The names of two: their inputs where these differ, else their models."""
+    if exhibits[0].title != exhibits[1].title:
+        names = [textwrap.shorten(each.title, 50, placeholder="…") for each in exhibits]
+    else:
+        names = [", ".join(filter(None, [each.kind, each.run])) or "a look" for each in exhibits]
+    return [f"{letter}: {name}" for letter, name in zip("AB", names, strict=True)]
 
 
-def units_of(
-    side: Side | None, count: int, pieces: bool, whole: bool = False
-) -> tuple[Sequence[int | None], list[str]]:
+def units_of(side: Side | None, count: int, pieces: bool, whole: bool = False) -> Units:
     """Return for each piece the unit it is drawn in, and the units' names; punctuation is a unit of its own.
 
     `whole` keeps START, END and the like as units: what they take of a row is seen.
@@ -380,7 +372,7 @@ def draw_document(exhibit: Exhibit, words: Float[Tensor, " m"] | None, stretch: 
         words = by_role["words"].weights.float().mean(0)[0]
     side = exhibit.sides[by_role["words"].columns]
     ids, names = units_of(side, len(words), False)
-    shares = merge(words[None], [0], list(ids))[0].tolist()
+    shares = merge(words[None], [0], ids)[0].tolist()
     lines: dict[int, list[tuple[str, float]]] = {}
     for unit, (name, share) in enumerate(zip(names, shares, strict=True)):
         own = [piece for piece, each in enumerate(ids) if each == unit]
@@ -465,16 +457,10 @@ def draw_dependencies(
     hits = {pair for pair in looks if heads[pair[0]] == pair[1] or heads[pair[1]] == pair[0]}
     for (word, head), level in zip(tree, over, strict=True):
         follows = (word, head) in hits or (head, word) in hits
-        y = draw_arc(axes, centres[word], centres[head], base + 0.17, level, INK if follows else FAINT, 1.0)
-        axes.text(
-            (centres[word] + centres[head]) / 2,
-            y + 0.02,
-            relations[word],
-            ha="center",
-            va="bottom",
-            fontsize=8,
-            color=INK,
-        )
+        y = base + 0.17 + RISE + LEVEL * level
+        draw_arc(axes, (centres[word], centres[head]), base + 0.17, y, INK if follows else FAINT, 1.0)
+        middle = (centres[word] + centres[head]) / 2
+        axes.text(middle, y + 0.02, relations[word], ha="center", va="bottom", fontsize=8, color=INK)
     for word, head in enumerate(heads):
         if head < 0:
             axes.plot([centres[word]] * 2, [base + 0.19, base + 0.17 + above], color=FAINT, linewidth=1.0)
@@ -482,7 +468,8 @@ def draw_dependencies(
     for pair, level in zip(looks, under, strict=True):
         width = 0.8 + 1.8 * float(weights[pair])
         style = "solid" if pair in hits else (0, (2, 2))
-        draw_arc(axes, centres[pair[0]], centres[pair[1]], base - 0.17, level, LOOK, width, down=True, style=style)
+        y = base - 0.17 - RISE - LEVEL * level
+        draw_arc(axes, (centres[pair[0]], centres[pair[1]]), base - 0.17, y, LOOK, width, style)
     for word, at in enumerate(strongest):
         if at == word:
             axes.plot([centres[word] + 0.08], [base - 0.26], "o", ms=4, mfc="none", mec=LOOK)
@@ -515,20 +502,11 @@ def arc_levels(pairs: Sequence[tuple[int, int]]) -> list[int]:
 
 
 def draw_arc(
-    axes: Axes,
-    start: float,
-    end: float,
-    base: float,
-    level: int,
-    colour: object,
-    width: float,
-    *,
-    down: bool = False,
-    style: object = "solid",
-) -> float:
-    """Draw an arc from a word to another, with a point at its end; returns how high it is."""
+    axes: Axes, ends: tuple[float, float], base: float, y: float, colour: object, width: float, style: object = "solid"
+) -> None:
+    """Draw an arc over `base`, or under it, as far as `y`, with a point at its end."""
+    start, end = ends
     end += 0.06 if end < start else -0.06
-    y = base + (RISE + LEVEL * level) * (-1 if down else 1)
     bend = min(BEND, abs(end - start) / 2) * (1 if start < end else -1)
     points = [
         *((start, base), (start, (base + y) / 2), (start, y), (start + bend, y)),
@@ -539,4 +517,3 @@ def draw_arc(
         PathPatch(shapes.Path(points, codes), fill=False, edgecolor=colour, linewidth=width, linestyle=style)
     )
     axes.plot([end], [base], "o", ms=3, color=colour)
-    return y

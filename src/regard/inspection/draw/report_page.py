@@ -6,7 +6,6 @@ Its curves are the loss, the learning rate and each score over steps, one small 
 import math
 from collections.abc import Sequence
 from html import escape
-from importlib import resources
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,6 +16,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from regard.inspection.draw import plot
 from regard.inspection.draw.colours import INK
+from regard.inspection.draw.graph import STATIC
 from regard.inspection.draw.html import document, figure_element, svg_element, table_element
 from regard.inspection.draw.table import Table
 from regard.io import disk, reading
@@ -26,7 +26,7 @@ LONG = 12  # validations; a longer table is folded away
 ONSETS = {"fl", "fr", "rh", "sc", "sh", "sk", "sl", "sm", "sn", "sp", "sq", "st", "sw"}  # with which a word may begin
 SCORES = ("bleu", "accuracy", "chrf", "exact")  # what is spoken of first, where the configuration does not say
 
-STYLE = "\n" + resources.files("regard.inspection.draw").joinpath("static", "report.css").read_text(encoding="utf-8")
+STYLE = "\n" + (STATIC / "report.css").read_text(encoding="utf-8")
 Points = list[tuple[float, float]]
 POINTS = 300  # of a line; more cannot be told apart on a page
 # What a record holds beside scores.
@@ -45,13 +45,10 @@ class LookPicture(NamedTuple):
 def write(
     folder: str | Path,
     *,
-    title: str | None = None,
-    model: str | None = None,
     parameters: int | None = None,
     data: str | None = None,
     seconds: float | None = None,
     finished: bool | None = None,
-    samples: Sequence[validation_samples.Sample] | None = None,
     look: LookPicture | None = None,
     shown_config: str | None = None,
     signature: Sequence[tuple[str, str]] = (),
@@ -59,31 +56,39 @@ def write(
 ) -> Path:
     """Write `folder`/report.html from the run's config.toml, its metrics.jsonl and what is given here.
 
-    `model` is the kind, by default the configuration's; `seconds` by default the last record's; `samples` by default
-    those of the last validation that recorded any. `look` is a picture of what the model looked at. `shown_config` is
-    shown in place of the whole configuration. `signature` is what somebody needs to get the same numbers (versions,
-    seed, device, hash of the data), and `commands` what to do
-    next, each a command and what it is for. The same run gives the same bytes.
+    `seconds` are by default the last record's. `look` is a picture of what the model looked at. `shown_config` is shown
+    in place of the whole configuration. `signature` is what somebody needs to get the same numbers (versions, seed,
+    device, hash of the data), and `commands` what to do next, each a command and what it is for. The same run gives the
+    same bytes.
     """
     folder = Path(folder)
     text, config = _config(folder / "config.toml")
     records = metrics.read_records(folder / "metrics.jsonl")
     steps = [record for record in records if record.get("kind") == "step"]
     valids = [record for record in records if record.get("kind") == "valid"]
-    story = RunSummary(config, steps, valids, model, parameters, data, seconds, finished)
-    name = title or folder.resolve().name
+    story = RunSummary(config, steps, valids, parameters, data, seconds, finished)
+    name = folder.resolve().name
+    figures = "".join(
+        f"<div><dt>{escape(label)}</dt><dd>{escape(number)}<small>{escape(word)}</small></dd></div>"
+        for label, number, word in story.figures()
+    )
     body = [
         '<p class="eyebrow">Regard · training run</p>',
         f'<h1 dir="auto">{escape(name)}</h1>',
         f'<p dir="auto">{escape(story.summary())}</p>',
-        _figures(story.figures()),
+        f'<dl class="figures">{figures}</dl>' if figures else "",
         "<h2>How it went</h2>",
         _curves(steps, valids),
-        *_samples(_recorded(valids) if samples is None else samples),
+        *_samples(_recorded(valids)),
         *_look(look),
         *_validations(valids, story.metric),
-        *_commands(commands),
     ]
+    if commands:
+        items = "".join(
+            f'<li><p>{escape(what)}</p><pre tabindex="0"><code>{escape(command)}</code></pre></li>'
+            for command, what in commands
+        )
+        body += ["<h2>What next</h2>", f'<ul class="next">{items}</ul>']
     text = (shown_config or text).strip()
     if text:
         body += ["<h2>Configuration</h2>", f'<pre tabindex="0"><code>{escape(text)}</code></pre>']
@@ -108,7 +113,6 @@ class RunSummary:
         config: dict[str, Any],
         steps: Sequence[dict[str, Any]],
         valids: Sequence[dict[str, Any]],
-        model: str | None,
         parameters: int | None,
         data: str | None,
         seconds: float | None,
@@ -116,7 +120,7 @@ class RunSummary:
     ):
         training = _table(config, "training")
         kind = _table(config, "model").get("kind")
-        self.model = model or (kind if isinstance(kind, str) else None)
+        self.model = kind if isinstance(kind, str) and kind else None
         self.parameters, self.data, self.finished = parameters, data, finished
         self.step = max((r["step"] for r in [*steps, *valids] if isinstance(r.get("step"), int)), default=0)
         total = (steps[-1].get("steps") if steps else None) or training.get("steps")
@@ -157,18 +161,12 @@ class RunSummary:
         cells = []
         if self.best and self.metric:
             at = f"at step {self.best.get('step', 0):,}"
-            cells.append(
-                (
-                    f"Best {metrics.metric_name(self.metric)}",
-                    metrics.format_value(self.metric, self.best[self.metric]),
-                    at,
-                )
-            )
-            others = [k for k in (*SCORES, "loss") if k != self.metric and isinstance(self.best.get(k), int | float)]
-            cells += [
-                (capitalise(metrics.metric_name(k)), metrics.format_value(k, self.best[k]), "at the same step")
-                for k in others[:1]
-            ]
+            value = metrics.format_value(self.metric, self.best[self.metric])
+            cells.append((f"Best {metrics.metric_name(self.metric)}", value, at))
+            others = (k for k in (*SCORES, "loss") if k != self.metric and isinstance(self.best.get(k), int | float))
+            if (other := next(others, None)) is not None:
+                value = metrics.format_value(other, self.best[other])
+                cells.append((capitalise(metrics.metric_name(other)), value, "at the same step"))
         if self.step:
             note = f"of {self.steps:,}" if self.steps and self.steps != self.step else "all taken" if self.steps else ""
             cells.append(("Steps", f"{self.step:,}", note))
@@ -201,7 +199,6 @@ def _recorded(valids: Sequence[dict[str, Any]]) -> list[validation_samples.Sampl
     for record in reversed(valids):
         samples = record.get("samples")
         if isinstance(samples, list) and samples:
-            keep = [each for each in samples if isinstance(each, dict)]
             return [
                 validation_samples.Sample(
                     source=str(each.get("source", "")),
@@ -209,29 +206,18 @@ def _recorded(valids: Sequence[dict[str, Any]]) -> list[validation_samples.Sampl
                     output=str(each.get("output", "")),
                     label=each.get("label") is True,
                 )
-                for each in keep
+                for each in samples
+                if isinstance(each, dict)
             ]
     return []
-
-
-def _figures(figures: Sequence[tuple[str, str, str]]) -> str:
-    if not figures:
-        return ""
-    cells = [
-        f"<div><dt>{escape(name)}</dt><dd>{escape(number)}<small>{escape(word)}</small></dd></div>"
-        for name, number, word in figures
-    ]
-    return f'<dl class="figures">{"".join(cells)}</dl>'
 
 
 def _curves(steps: Sequence[dict[str, Any]], valids: Sequence[dict[str, Any]]) -> str:
     plots = curves(steps, valids)
     if not plots:
         return '<p class="note">Nothing has been recorded yet, so there are no curves.</p>'
-    figures = "".join(
-        f"<figure><div>{svg_element(curve.figure, f'-{i}', alt=curve.alt)}</div></figure>"
-        for i, curve in enumerate(plots)
-    )
+    elements = (svg_element(curve.figure, f"-{i}", alt=curve.alt) for i, curve in enumerate(plots))
+    figures = "".join(f"<figure><div>{element}</div></figure>" for element in elements)
     ring = " The ring is the best checkpoint." if any(record.get("best") for record in valids) else ""
     return f'<div class="curves">{figures}</div><p class="note">Steps run to the right.{ring}</p>'
 
@@ -239,30 +225,24 @@ def _curves(steps: Sequence[dict[str, Any]], valids: Sequence[dict[str, Any]]) -
 def _samples(samples: Sequence[validation_samples.Sample]) -> list[str]:
     if not samples:
         return []
-    elements = []
+    elements, missing = [], validation_samples.MISSING
+
+    def marked(text: str, differs: bool) -> str:
+        if differs and not text:
+            return f'<mark class="missing" title="missing here">{missing}</mark>'
+        return f"<mark>{escape(text)}</mark>" if differs else escape(text)
+
     for sample in samples:
-        pieces = sample.pieces
         same = sample.output.split() == sample.reference.split()
-        output = "".join(_piece(*piece) for piece in pieces) or '<span class="note">nothing</span>'
+        output = "".join(marked(*piece) for piece in sample.pieces) or '<span class="note">nothing</span>'
         right = ' <span class="right">✓ as the reference</span>' if same else ""
         elements.append(
             f'<dl class="sample"><dt>source</dt><dd dir="auto">{escape(sample.source)}</dd>'
             f'<dt>reference</dt><dd class="reference" dir="auto">{escape(sample.reference)}</dd>'
             f'<dt>output</dt><dd dir="auto">{output}{right}</dd></dl>'
         )
-    missing = validation_samples.MISSING
     note = f"Underlined: not what the reference has there. {missing}: something of the reference is missing."
     return ["<h2>Samples</h2>", *elements, f'<p class="note">{note}</p>']
-
-
-def _piece(text: str, differs: bool) -> str:
-    if not differs:
-        return escape(text)
-    return (
-        f"<mark>{escape(text)}</mark>"
-        if text
-        else f'<mark class="missing" title="missing here">{validation_samples.MISSING}</mark>'
-    )
 
 
 def _look(look: LookPicture | None) -> list[str]:
@@ -286,31 +266,18 @@ def _validations(valids: Sequence[dict[str, Any]], metric: str | None) -> list[s
     if not keys:
         return []
     last = max((i for i, record in enumerate(valids) if record.get("best")), default=-1)
+    shown = ("step", *keys)
     cells = [
-        [
-            metrics.format_value("step", record.get("step")),
-            *[metrics.format_value(key, record.get(key)) for key in keys],
-            "best" if i == last else "",
-        ]
+        [*(metrics.format_value(key, record.get(key)) for key in shown), "best" if i == last else ""]
         for i, record in enumerate(valids)
     ]
     by = f" by {metrics.metric_name(metric)}" if metric else ""
     caption = "On held-out data" + (f"; the best{by} was kept" if last >= 0 else "")
     table = Table(caption, ["step", *[metrics.metric_name(key) for key in keys], ""], cells)
-    element = table_element(table, numeric=[True] * (len(keys) + 1) + [False])
+    element = table_element(table, numeric=[True] * len(shown) + [False])
     if len(valids) > LONG:
         element = f"<details><summary>All {len(valids):,} validations</summary>{element}</details>"
     return ["<h2>Validations</h2>", element]
-
-
-def _commands(commands: Sequence[tuple[str, str]]) -> list[str]:
-    if not commands:
-        return []
-    items = "".join(
-        f'<li><p>{escape(what)}</p><pre tabindex="0"><code>{escape(command)}</code></pre></li>'
-        for command, what in commands
-    )
-    return ["<h2>What next</h2>", f'<ul class="next">{items}</ul>']
 
 
 def _count(number: int) -> str:
@@ -387,20 +354,20 @@ def _axes(title: str) -> tuple[Figure, Axes]:
     return figure, axes
 
 
-def _line(axes: Axes, xy: Points, colour: str, label: str, style: str = "-") -> None:
+def _line(axes: Axes, xy: Points, colour: str, label: str) -> None:
     means, low, high = thin_points(xy)
     x, y = [x for x, _ in means], [y for _, y in means]
     if len(means) < len(xy):
         plot.band(axes, x, low, high, colour)
     marker = "o" if len(x) == 1 else ""
-    axes.plot(x, y, style, color=colour, linewidth=1.4, label=label, marker=marker, markersize=4, clip_on=False)
+    axes.plot(x, y, "-", color=colour, linewidth=1.4, label=label, marker=marker, markersize=4, clip_on=False)
 
 
 def _dots(axes: Axes, xy: Points, colour: str, label: str) -> None:
-    size = 4 if len(xy) <= 25 else 0
-    axes.plot([x for x, _ in xy], [y for _, y in xy], "-", color=colour, linewidth=1.4, label=label, clip_on=False)
-    if size or len(xy) == 1:
-        axes.plot([x for x, _ in xy], [y for _, y in xy], "o", color=colour, markersize=size or 4, clip_on=False)
+    x, y = [x for x, _ in xy], [y for _, y in xy]
+    axes.plot(x, y, "-", color=colour, linewidth=1.4, label=label, clip_on=False)
+    if len(xy) <= 25:
+        axes.plot(x, y, "o", color=colour, markersize=4, clip_on=False)
 
 
 def _crown(axes: Axes, best: dict[str, Any] | None, key: str) -> None:
