@@ -18,7 +18,7 @@ from regard.attention.checks import check_dropout, check_positive
 from regard.attention.heads import Heads
 from regard.attention.positions import Rotary
 from regard.attention.score import Score
-from regard.attention.span import Span, Start, share, unshare
+from regard.attention.span import Shared, Span, Start, share, unshare
 from regard.errors import ArgumentError
 from regard.kernels import Linear, dropout, dropout_add, gelu_dropout, relu_dropout, silu_dropout
 
@@ -285,4 +285,4 @@ class Stack(nn.Module):
         for block in self.blocks:
             if type(block) not in (Block, MixingBlock) or block._forward_hooks or block._forward_pre_hooks:
                 return span
-        return share(span)
+        return Shared(None) if span is None else share(span)

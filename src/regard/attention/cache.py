@@ -319,12 +319,13 @@ class SharedBeamCache(Cache):
         """Return the keys and values in the cache, of all rows together."""
         return Prepared(self.keys[..., : self.used, :], self.values[..., : self.used, :], self.owner)
 
-    def limits(self) -> SpanLimits:
-        """What each row may look at: the slots that it descends from, in each head."""
+    def contents_within(self) -> tuple[Prepared, SpanLimits]:
+        """Return the keys and values in the cache, and what each row may look at: the slots that it descends from."""
         assert self.lineage is not None
-        visible, count = self.lineage[:, None, :, : self.used], self.keys.shape[1]
-        batch = len(self.keys), 1
-        return SpanLimits(self.rows, self.used, self.keys.device, batch, heads=count, masks=(visible,))
+        whole = Prepared(self.keys[..., : self.used, :], self.values[..., : self.used, :], self.owner)
+        visible, batch = self.lineage[:, None, :, : self.used], (len(self.keys), 1)
+        heads = self.keys.shape[1]
+        return whole, SpanLimits(self.rows, self.used, self.keys.device, batch, heads=heads, masks=(visible,))
 
     def visible_slots(self) -> Bool[Tensor, "s r slots"]:
         """The slots that each row descends from."""

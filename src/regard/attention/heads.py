@@ -158,7 +158,7 @@ class Heads(Attentive):
             raise ArgumentError(f"span: {span!r} given, expected none: the rows of a beam see their own past")
         queries = projected_query[..., 0, :].unflatten(0, (-1, past.rows)).transpose(1, 2)  # [r a 1 d] -> [s a r d]
         if self.attention.span is None:
-            context = self.attention.attend_within(queries, past.contents(), past.limits())
+            context = self.attention.attend_within(queries, *past.contents_within())
         else:
             x, slots = x.view(-1, past.rows, x.shape[-1]), Mask(past.visible_slots())
             context = self.attention.attend_projected(queries, past.contents(), x, slots, heads=True)

@@ -91,8 +91,8 @@ class Shared(Span):
 
     def __init__(self, span: Span | None):
         self.span = span
-        self._parts = parts_of(span)
-        self.packed, self.rest = split_packed(span) if len(self._parts) > 0 else (None, [])
+        self._parts: tuple[Span, ...] = () if span is None else parts_of(span)
+        self.packed, self.rest = (None, []) if span is None else split_packed(span)
         self.made: dict[object, Any] = {}  # limits by shape, rotary tables by position
 
     @property

@@ -221,27 +221,31 @@ class Tokenizer:
         """Return each piece's word, as an index in `decode(ids).split()`; None for those that `decode` leaves out."""
         numbers, word_of = [*map(int, ids)], list[int | None]()
         word, filled, fresh = -1, True, True  # a word of marks alone is not one yet: the next mark is of the same
-        for i, piece, shown in zip(numbers, self.pieces(numbers), self.are_visible(numbers), strict=True):
+        pieces = self.pieces(numbers)
+        known = zip(numbers, pieces, self.begin_words(numbers, pieces), self.are_visible(numbers), strict=True)
+        for i, piece, begins, shown in known:
             if not shown:
                 word_of.append(None)
                 continue
-            starts = fresh or self.begins_word(i, piece)
+            starts = fresh or begins
             word += starts and filled
             filled = piece not in (MARK, BYTE_MARK) or (filled and not starts)
             fresh = i in self.alone  # what follows a tag begins a word, marked or not
             word_of.append(word)
         return word_of if filled else [None if each == word else each for each in word_of]
 
-    def begins_word(self, i: int, piece: str) -> bool:
-        """Return whether a piece begins a word, whatever stands before it."""
-        if i in self.alone or self.kind == "word" or piece.startswith((MARK, BYTE_MARK)):
-            return True
-        return self.kind == "wordpiece" and not piece.startswith("##")
+    def begin_words(self, numbers: Iterable[int], pieces: Iterable[str]) -> list[bool]:
+        """Return whether each piece begins a word, whatever stands before it."""
+        alone, words, parts = self.alone, self.kind == "word", self.kind == "wordpiece"
+        return [
+            words or i in alone or piece.startswith((MARK, BYTE_MARK)) or (parts and not piece.startswith("##"))
+            for i, piece in zip(numbers, pieces, strict=True)
+        ]
 
     def beginnings(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """Return flags for every piece of the vocabulary: it begins a word, is a mark, is a tag, is of no word."""
         pieces = self.pieces(range(self.library.get_vocab_size()))
-        begins = [self.begins_word(i, piece) for i, piece in enumerate(pieces)]
+        begins = self.begin_words(range(len(pieces)), pieces)
         marks = [piece in (MARK, BYTE_MARK) for piece in pieces]
         alone = [i in self.alone for i in range(len(pieces))]
         nothing = [i <= END or i in self.hidden for i in range(len(pieces))]

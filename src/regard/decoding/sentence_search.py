@@ -159,6 +159,7 @@ class StepSearch:
         ]
         self.step = 0  # the clock
         self.ended = False  # whether any hypothesis is finished
+        self.count = candidate_count(self.rows // options.groups)
         self.begin: Int[Tensor, " s"] | None = None  # when each sentence began; None: all of them at 0
         self.history = torch.full((count, 1, self.size), PAD, device=most.device)
         self.total = torch.zeros(count, 1, device=most.device)
@@ -204,7 +205,7 @@ class StepSearch:
         groups, rows = self.options.groups, self.rows // self.options.groups
         if step < self.constraints.alike:  # within all prefixes there is but one hypothesis
             groups = rows = 1
-        count = candidate_count(rows)
+        count = self.count if rows > 1 else candidate_count(1)
         best, tokens = top_tokens(scores, min(count + (groups - 1) * rows, scores.shape[-1]))
         best = add_log_probs(best, self.total, norm)
         choices: list[Choice] = []

@@ -82,8 +82,10 @@ class Embedding(nn.Module):
 def initialise(model: nn.Module) -> None:
     """Initialise linear layers after Glorot and Bengio, with biases of zero.
 
-    Embeddings have their own scale already, and so have recurrent cells.
+    Embeddings have their own scale already, and so have recurrent cells. A model without memory has no numbers to set.
     """
+    if all(parameter.is_meta for parameter in model.parameters()):
+        return
     sliced = {id(module.weight) for module in model.modules() if isinstance(module, SlicedProjection)}
     for name, parameter in model.named_parameters():
         if ".both." in name:
