@@ -350,6 +350,8 @@ def make_sentences(opened: Run, count: int) -> list[Batch]:
         of_length = found.get(len(example.source.split()))
         if of_length is not None and len(of_length) < count and example.source not in of_length:
             of_length.append(example.source)
+            if all(len(each) == count for each in found.values()):
+                break
     texts = [text for turn in zip(*found.values(), strict=True) for text in turn]
     return [collate([(ids, [])]) for ids in opened.tokenizers.source.encode_batch(texts)]
 
