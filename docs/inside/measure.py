@@ -3,15 +3,19 @@
     PYTHONPATH=src OMP_NUM_THREADS=1 .venv/bin/python docs/inside/measure.py all --json after.json
     PYTHONPATH=OTHER/src … docs/inside/measure.py files|losses|import|tree --json before.json
     PYTHONPATH=src … docs/inside/measure.py page     # the counts of the tree, as they are now, into house.md
+    PYTHONPATH=src … docs/inside/measure.py walk     # walk.md, and what was measured by running, into house.md
 
 It measures whichever checkout `PYTHONPATH` leads to, by built-in corpora alone, and adds to a file that is there.
 `before.json` was written at 8ff4b59, on one thread.
 
 - `files`: files of the package of which a function ran (`sys.setprofile`, "call" events; what runs while a module is
   imported does not count, and everything was imported and run once before), for `regard train`, one update,
-  `translate`, `look` and a call of `Heads`. Changes: how often two functions of the package that were entered one after
-  the other stand in different files; returns do not count. An update is all between the ends of two steps of the
+  `translate`, `look` and a call of `Heads`. Calls: how often functions of the package were entered on the main
+  thread; comprehensions, generator expressions and lambdas are their function's. Changes: how often two of these, one
+  after the other, stand in different files; returns do not count. An update is all between the ends of two steps of the
   optimiser.
+- `walk`: the same of a fixed set of text files, with an update for two kinds of positions, a translation in parts, and
+  a request to `regard serve`, whose threads are counted too; where each file is first entered, and how often.
 - `losses`: the loss of each of 50 steps of three tiny configurations, as `float.hex()`.
 - `import`: seconds of `regard --help`, `import regard` and the answer to a wrong key, medians of new processes: on the
   clock, and of the processor's work, which hangs less on what else the machine does.
@@ -21,19 +25,25 @@ It measures whichever checkout `PYTHONPATH` leads to, by built-in corpora alone,
 import argparse
 import ast
 import collections
+import contextlib
+import http.client
+import importlib
+import io
 import itertools
 import json
 import os
 import re
+import signal
 import statistics
 import subprocess
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any
 
 import regard
@@ -108,33 +118,41 @@ def train(folder: Path, name: str, **training: Any) -> Path:
 
 
 class Trace:
-    """Which files of the package functions were entered in, while `running`."""
+    """The functions of the package that were entered, while `running`: on the main thread, or on every one."""
 
-    def __init__(self) -> None:
-        self.running, self.importing = False, 0
-        self.files: set[str] = set()
-        self.changes, self.last = 0, ""
+    def __init__(self, threads: bool = False) -> None:
+        self.running, self.importing, self.threads = False, 0, threads
+        self.codes: list[CodeType] = []
 
     def __call__(self, frame: FrameType, event: str, _: Any) -> None:
         if event not in ("call", "return"):
             return
-        if frame.f_code.co_name == "<module>":
+        main = threading.current_thread() is threading.main_thread()
+        code = frame.f_code
+        if code.co_name == "<module>" and main:
             self.importing += 1 if event == "call" else -1
-        if event == "return" or not self.running or self.importing:
+        if event == "return" or not self.running or self.importing or not (main or self.threads):
             return
-        file = frame.f_code.co_filename
-        if file.startswith(str(SOURCE)):
-            self.files.add(file)
-            if threading.current_thread() is threading.main_thread():
-                self.changes += bool(self.last) and file != self.last
-                self.last = file
+        if code.co_filename.startswith(f"{SOURCE}{os.sep}") and not code.co_name.startswith("<"):
+            self.codes.append(code)
 
     def found(self) -> dict[str, Any]:
-        names = sorted(str(Path(file).relative_to(SOURCE)) for file in self.files)
-        return {"files": len(names), "changes": self.changes, "names": names}
+        return {**figures(self.codes), "names": sorted(set(map(file_of, self.codes)))}
 
 
-def traced(work: Callable[[], Any], running: bool = True, trace: Trace | None = None) -> dict[str, Any]:
+def file_of(code: CodeType) -> str:
+    """The file of a function, in the package."""
+    return Path(code.co_filename).relative_to(SOURCE).as_posix()
+
+
+def figures(codes: Sequence[CodeType]) -> dict[str, int]:
+    """How many functions were entered, in how many files, and how often the next was in another."""
+    files = [code.co_filename for code in codes]
+    changes = sum(one != other for one, other in itertools.pairwise(files))
+    return {"files": len(set(files)), "changes": changes, "calls": len(files)}
+
+
+def traced(work: Callable[[], Any], running: bool = True, trace: Trace | None = None) -> Trace:
     """What some work ran through."""
     trace = trace or Trace()
     trace.running = running
@@ -145,11 +163,11 @@ def traced(work: Callable[[], Any], running: bool = True, trace: Trace | None = 
     finally:
         sys.setprofile(None)
         threading.setprofile(None)
-    return trace.found()
+    return trace
 
 
-def trace_update(folder: Path) -> dict[str, Any]:
-    """One update of training: from the end of the optimiser's fifth step to that of its sixth."""
+def trace_update(training: Callable[[], Any]) -> Trace:
+    """One update of a training: from the end of the optimiser's fifth step to that of its sixth."""
     from torch.optim.optimizer import register_optimizer_step_post_hook
 
     trace, steps = Trace(), itertools.count(1)
@@ -159,7 +177,7 @@ def trace_update(folder: Path) -> dict[str, Any]:
 
     hook = register_optimizer_step_post_hook(after)
     try:
-        return traced(lambda: train(folder, "transformer", steps=8, log_every=100), False, trace)
+        return traced(training, False, trace)
     finally:
         hook.remove()
 
@@ -179,13 +197,221 @@ def measure_files() -> dict[str, Any]:
         heads = Heads(16, 2).eval()
         x = torch.randn(2, 5, 16)
         heads(x, x)
-        return {
+        traces = {
             "train": traced(lambda: train(folder, "transformer", steps=4, validate_every=2)),
-            "update": trace_update(folder),
+            "update": trace_update(lambda: train(folder, "transformer", steps=8, log_every=100)),
             "translate": traced(lambda: command("translate", run, given=text)),
             "look": traced(lambda: command("look", run, text.strip(), "--out", folder / "look.html")),
             "Heads": traced(lambda: heads(x, x)),
         }
+        return {name: trace.found() for name, trace in traces.items()}
+
+
+# ---- walk
+
+WORDS = (
+    "the",
+    "a",
+    "dog",
+    "cat",
+    "man",
+    "woman",
+    "sees",
+    "likes",
+    "hears",
+    "big",
+    "small",
+    "red",
+    "old",
+    "and",
+    "with",
+    "near",
+    "house",
+    "tree",
+)
+WALKED = ("layers=2", "size=32", "heads=2", "hidden=64", "norm=pre")  # the model's
+REQUESTS = 6  # of which the shortest path is shown: a worker that waits looks up now and then
+SETTLED = 0.1  # seconds in which threads of a server come to rest
+
+
+def run_line(*words: Any) -> None:
+    """A command line in this process, as the shell's entry point runs it."""
+    cli = importlib.import_module("regard.cli")
+    before, sys.argv = sys.argv, ["regard", *map(str, words)]
+    try:
+        with (
+            contextlib.redirect_stdout(io.TextIOWrapper(io.BytesIO())),
+            contextlib.redirect_stderr(io.StringIO()),
+            contextlib.suppress(SystemExit),
+        ):
+            cli.main()
+    finally:
+        sys.argv = before
+
+
+def train_words(folder: Path, positions: str, steps: int) -> Path:
+    """A run that has learned for some steps to turn sentences around."""
+    source, target = folder / "source.txt", folder / "target.txt"
+    if not source.exists():
+        for path, step in ((source, 1), (target, -1)):
+            path.write_text(
+                "".join(" ".join(each[::step]) + "\n" for each in sentences()), encoding="utf-8", newline="\n"
+            )
+    run = folder / f"run-{len(list(folder.iterdir()))}"
+    settings = (word for key in (*WALKED, f"positions={positions}") for word in ("--set", f"model.{key}"))
+    run_line("train", "--source", source, "--target", target, "--seed", 1, *settings, "--steps", steps, "--out", run)
+    if not (run / "config.toml").exists():
+        raise RuntimeError("regard train has failed")
+    return run
+
+
+def sentences() -> list[list[str]]:
+    """Made-up sentences of four to nine words."""
+    return [[WORDS[(i * 7 + j * 5) % len(WORDS)] for j in range(4 + i % 6)] for i in range(400)]
+
+
+def trace_requests(run: Path, text: str) -> list[CodeType]:
+    """One request to a server of a run, on all of its threads: from the connection to the end of the answer."""
+    from regard.config import parse
+    from regard.serving.server import run_server
+    from regard.serving.service import Service
+    from regard.serving.settings import ServeSettings, parse_runs
+
+    trace, paths, problems = Trace(threads=True), [], []
+
+    def ask(address: str) -> None:
+        try:
+            for _ in range(REQUESTS):
+                time.sleep(SETTLED)
+                trace.codes, trace.running = [], True
+                connection = http.client.HTTPConnection(address, timeout=60)
+                connection.request("POST", "/v1/translate", json.dumps({"texts": [text]}), {"Connection": "close"})
+                answer = connection.getresponse()
+                assert answer.status == 200, answer.read()
+                answer.read()
+                connection.close()
+                time.sleep(SETTLED)
+                trace.running = False
+                paths.append(trace.codes)
+        except Exception as error:
+            problems.append(error)
+        finally:
+            signal.raise_signal(signal.SIGTERM)
+
+    def say(line: str) -> None:
+        if line.startswith("ready: "):
+            address = line.split()[1].removeprefix("http://")
+            threading.Thread(target=ask, args=(address,), daemon=True).start()
+
+    settings = parse(ServeSettings, {"device": "cpu", "port": 0})
+    traced(lambda: run_server(Service(settings, parse_runs([str(run)], settings.engine)), say), False, trace)
+    if problems:
+        raise problems[0]
+    return min(paths[1:], key=len)  # the first one has found caches empty
+
+
+def split_steps(codes: Sequence[CodeType]) -> dict[str, int]:
+    """The calls of a search before its first step, of a step (the median) and after the last, which begin with one
+    that a model takes.
+    """
+    steps = [i for i, code in enumerate(codes) if code.co_name == "step" and file_of(code).startswith("models/")]
+    each = statistics.median_low([two - one for one, two in itertools.pairwise(steps)])
+    return {"before": steps[0], "step": each, "steps": len(steps), "after": max(0, len(codes) - steps[-1] - each)}
+
+
+def measure_walk() -> dict[str, Any]:
+    """What an update, a call of `Heads`, a translation and a request run through, each after it was done once."""
+    import torch
+
+    from regard import Heads
+
+    torch.set_num_threads(1)
+    with tempfile.TemporaryDirectory() as home:
+        folder = Path(home)
+        paths = {}
+        for positions in ("rotary", "sinusoidal"):
+            train_words(folder, positions, 4)
+            paths[f"update, {positions}"] = trace_update(partial(train_words, folder, positions, 8)).codes
+        heads, x = Heads(16, heads=2).eval(), torch.randn(2, 5, 16)
+        heads(x)
+        paths["Heads"] = traced(lambda: heads(x)).codes
+        run, text = train_words(folder, "rotary", 4), " ".join(sentences()[0])
+        run_line("translate", run, text)
+        paths["translate"] = traced(lambda: run_line("translate", run, text)).codes
+        paths["request"] = trace_requests(run, text)
+    found: dict[str, Any] = {name: {**figures(codes), "walk": walk_of(codes)} for name, codes in paths.items()}
+    for name in ("translate", "request"):
+        found[name] |= split_steps(paths[name])
+    return found
+
+
+def walk_of(codes: Sequence[CodeType]) -> list[tuple[str, str, str, int]]:
+    """Each file, in the order in which they are first entered: the function, what it does, and calls in the file."""
+    counts, first = collections.Counter(map(file_of, codes)), {}
+    for code in codes:
+        first.setdefault(file_of(code), code)
+    return [
+        (file, code.co_qualname.replace(".<locals>", ""), about(code), counts[file]) for file, code in first.items()
+    ]
+
+
+def about(code: CodeType) -> str:
+    """The first sentences of a function's docstring; where it has none, of its class's, or else of its file's."""
+    tree, line, own = ast.parse(Path(code.co_filename).read_text(encoding="utf-8")), code.co_firstlineno, None
+    text = ast.get_docstring(tree)
+    for node in ast.walk(tree):  # from outside in
+        if isinstance(node, ast.ClassDef) and node.lineno <= line <= (node.end_lineno or 0):
+            text = ast.get_docstring(node) or text
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            begins = min([node.lineno, *(each.lineno for each in node.decorator_list)])
+            own = ast.get_docstring(node) if begins == line else own
+    return (own or text or "").partition("\n\n")[0].replace("\n", " ").replace("|", r"\|")
+
+
+WALKS = {  # what the page calls each path
+    "update, rotary": "one update, rotary positions",
+    "update, sinusoidal": "one update, sinusoidal positions",
+    "Heads": "a call of `Heads`",
+    "translate": "`regard translate`, one sentence",
+    "request": "a request, one sentence",
+}
+SECTIONS = {
+    "update, rotary": (
+        "An update",
+        "One update of `regard train`, from the end of one step of the optimiser to that of the next.",
+    ),
+    "translate": ("A translation", "`regard translate RUN TEXT`: one sentence, loading included."),
+    "request": (
+        "A request",
+        "One text sent to `/v1/translate` of `regard serve`, on the thread of its event loop and on its worker's.",
+    ),
+}
+PREAMBLE = """# Walks: the files that work runs through
+
+Three paths through `src/regard`, a line per file in the order in which they are first entered: the function that is
+entered first and what it does, and how many calls there are in the file, later ones included. A tracer wrote this page
+(`docs/inside/measure.py walk`); a test walks again, and holds the files, their order and the numbers of calls. They are
+counted on a CPU with a Transformer of two layers, after everything was done once; [layers, folders, files](house.md)
+says what a call and a change are. A search takes as many steps as its outputs are long.
+"""
+
+
+def walk_page(found: dict[str, Any]) -> str:
+    """walk.md."""
+    lines = [PREAMBLE, "| | calls | changes of file | files |", "|---|---|---|---|"]
+    for name, title in WALKS.items():
+        each = found[name]
+        lines.append(f"| {title} | {each['calls']:,} | {each['changes']:,} | {each['files']} |")
+        if "step" in each:
+            lines.append(f"| … before the first step of the search | {each['before']:,} | | |")
+            lines.append(f"| … a step, the median of {each['steps']} | {each['step']:,} | | |")
+            lines.append(f"| … after the last step | {each['after']:,} | | |")
+    for name, (title, text) in SECTIONS.items():
+        lines += ["", f"## {title}", "", text, ""]
+        lines += ["| file | first entered | what that does | calls |", "|---|---|---|---|"]
+        for file, function, what, calls in found[name]["walk"]:
+            lines.append(f"| `{file}` | `{function}` | {what} | {calls:,} |")
+    return "\n".join(lines) + "\n"
 
 
 # ---- losses
@@ -285,8 +511,31 @@ def with_counts(page: str, tree: dict[str, Any]) -> str:
         "file names in two or more folders": len(tree["same file name"]),
         "class names in two or more files": len(tree["same class name"]),
     }
+    return with_rows(page, counts, r"(?:[\w/]+\.py, )?\d+")
+
+
+PATHS = {
+    "train": "training by the command: files, calls",
+    "update": "one update: files, changes, calls",
+    "translate": "translating: files, calls",
+    "look": "looking: files, calls",
+    "Heads": "a call of `Heads`: files, changes, calls",
+}
+
+
+def with_paths(page: str, files: dict[str, Any]) -> str:
+    """Return house.md with what was measured by running in the last column of its table."""
+    counts = {
+        title: ", ".join(str(files[name][each]) for each in title.rpartition(": ")[2].split(", "))
+        for name, title in PATHS.items()
+    }
+    return with_rows(page, counts, r"\d+(?:, \d+)*")
+
+
+def with_rows(page: str, counts: dict[str, Any], cell: str) -> str:
+    """Return a page with other counts at the beginning of the last column of some rows."""
     for row, count in counts.items():
-        first = re.compile(rf"^(\| {re.escape(row)} \| [^|]* \| )(?:[\w/]+\.py, )?\d+", re.MULTILINE)
+        first = re.compile(rf"^(\| {re.escape(row)} \| [^|]* \| ){cell}", re.MULTILINE)
         page, rows = first.subn(rf"\g<1>{count}", page)
         if rows != 1:
             raise RuntimeError(f"house.md: {rows} rows begin with {row!r}, expected one")
@@ -295,9 +544,20 @@ def with_counts(page: str, tree: dict[str, Any]) -> str:
 
 def write_counts() -> None:
     """Count the tree and write house.md."""
+    rewrite(lambda page: with_counts(page, measure_tree()))
+
+
+def write_walks(walks: dict[str, Any]) -> None:
+    """Write walk.md, and the rows of house.md that were measured by running."""
+    page = walk_page(walks["walk"])
+    Path(__file__).with_name("walk.md").write_text(page, encoding="utf-8", newline="\n")
+    rewrite(lambda page: with_paths(page, walks["files"]))
+
+
+def rewrite(change: Callable[[str], str]) -> None:
+    """Change house.md."""
     home = Path(__file__).with_name("house.md")
-    text = with_counts(home.read_text(encoding="utf-8"), measure_tree())
-    home.write_text(text, encoding="utf-8", newline="\n")
+    home.write_text(change(home.read_text(encoding="utf-8")), encoding="utf-8", newline="\n")
 
 
 MEASURES: dict[str, Callable[[], dict[str, Any]]] = {
@@ -311,22 +571,34 @@ MEASURES: dict[str, Callable[[], dict[str, Any]]] = {
 def main() -> None:
     """Measure what is asked for, print it in short, and add it to a file."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=[*MEASURES, "all", "page"])
+    parser.add_argument("what", choices=[*MEASURES, "all", "page", "walk"])
     parser.add_argument("--json", type=Path, help="the file to add the results to")
     given = parser.parse_args()
     if given.what == "page":
         write_counts()
         return
-    os.environ["REGARD_CACHE"] = ""
+    os.environ |= {"REGARD_CACHE": "", "REGARD_NO_TYPECHECK": "1", "CUDA_VISIBLE_DEVICES": ""}
+    if given.what == "walk":
+        walks = {"walk": measure_walk(), "files": measure_files()}
+        if given.json:
+            write_json(given.json, walks)
+        else:
+            write_walks(walks)
+        return
     results = json.loads(given.json.read_text(encoding="utf-8")) if given.json and given.json.exists() else {}
     for name in MEASURES if given.what == "all" else [given.what]:
         results[name] = MEASURES[name]()
         short = results[name]
         if name == "files":
-            short = {each: [found["files"], found["changes"]] for each, found in short.items()}
+            short = {each: [found["files"], found["changes"], found["calls"]] for each, found in short.items()}
         print(name, short if name != "losses" else {each: found[-1:] for each, found in list(short.items())[1:]})
     if given.json:
-        given.json.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8", newline="\n")
+        write_json(given.json, results)
+
+
+def write_json(path: Path, results: dict[str, Any]) -> None:
+    """Write results."""
+    path.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8", newline="\n")
 
 
 if __name__ == "__main__":

@@ -6,25 +6,34 @@ the same set of random weights, and must say the same: greedy outputs that part 
 refused, and so is more than a few beams of another probability. JoeyNMT's GRU has other weights than RNNsearch; there
 only lengths are compared. Each system has a process of its own; they take turns, three batches at a time, and compared
 is the median of the turns' ratios. Weights are packed before, as a file of sentences would have it.
+
+At last one sentence alone, greedy, as somebody waits for it: a small model that was trained here for a moment, as that
+of `regard demo` is, beside its own export to CTranslate2, on sentences of 4 to 10 words. Each output ends where the
+model ends it, and must be the same.
 """
 
 import contextlib
 import multiprocessing
 import os
 import statistics
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from regard.data import END, PAD, START, Batch, collate
+from regard.data import END, PAD, START, Batch, collate, generate
 from regard.errors import RegardError
+from regard.interop import export_model
 from regard.kernels import pack_weights
 from regard.models import Model, Tokens
+from regard.run import Run, load
+from regard.tasks import start
 from regard_bench import decoding_cuda, decoding_peers, training, training_peers
 from regard_bench.decoding_peers import Decoder, Outputs, transformer
 from regard_bench.measure import Result, elsewhere, obstacle
@@ -57,6 +66,18 @@ GOALS = {  # × the peer's speed, greedy and with a beam; what is not here is fo
     ("JoeyNMT GRU", 5): 2.0,
 }
 
+WORDS = range(4, 11)  # of a sentence alone
+OF_EACH = 3  # sentences of a length in a turn
+ALONE = 10  # × the peer's time for a sentence alone, at most
+DEMO: dict[str, Any] = {  # the model of `regard demo`, trained until it ends its sentences
+    "data": {"builtin": "phrasebook", "pair": "en-de", "count": 40_000},
+    "model": {"kind": "transformer", "preset": "tiny", "dropout": 0.0, "tied": "all", "positions": "rotary"},
+    "training": {
+        "steps": 300, "batch_tokens": 640, "rate": 3e-3, "schedule": "cosine", "warmup": 30, "smoothing": 0.05,
+        "validate_every": 300, "validate_rows": 10, "seed": 1, "device": "cpu",
+    },
+}  # fmt: skip
+
 
 def run(
     rounds: int = 9,
@@ -65,8 +86,11 @@ def run(
     rows: int = ROWS,
     length: int = LENGTH,
     device: str = "cpu",
+    demo: dict[str, Any] = DEMO,
 ) -> Iterator[Result]:
-    """Every comparison, one after the other, on this machine's CPU, or those of a GPU."""
+    """Every comparison, one after the other, on this machine's CPU, or those of a GPU; `demo` configures the run whose
+    sentences are translated alone.
+    """
     if device == "cuda":
         yield from decoding_cuda.run(rounds, seed)
         return
@@ -85,6 +109,9 @@ def run(
     rates = measure({name: systems[name] for name in RNNS}, batches, length + 1)
     what = f"rnnsearch, one GRU, all {sizes.size} wide, {sizes.vocabulary} pieces, {shape}"
     yield from compare_systems(what, rates, RNNS)
+
+    with tempfile.TemporaryDirectory() as home:
+        yield compare_alone(Path(home), demo, rounds)
 
 
 def make(name: str, sizes: Sizes, seed: int, length: int) -> Decoder:
@@ -127,8 +154,18 @@ class Rate:
         self.outputs[beam] += outputs
 
 
-def measure(systems: dict[str, Callable[[], Decoder]], batches: Sequence[Batch], steps: int) -> dict[str, Rate]:
-    """Every system that is installed, in a process of its own, some batches of each in turn."""
+def measure(
+    systems: dict[str, Callable[[], Decoder]],
+    batches: Sequence[Batch],
+    steps: int | None,
+    beams: Sequence[int] = BEAMS,
+    in_a_row: int = IN_A_ROW,
+    warm: int = 1,
+) -> dict[str, Rate]:
+    """Every system that is installed, in a process of its own, some batches of each in turn.
+
+    Outputs that have not so many `steps` are refused, if they are to have the same length.
+    """
     there = [name for name in systems if name not in PACKAGES or obstacle(PACKAGES[name]) is None]
     rates = {name: Rate() for name in there}
     elsewhere.update(PACKAGES[name] for name in there if name in PACKAGES)
@@ -136,23 +173,26 @@ def measure(systems: dict[str, Callable[[], Decoder]], batches: Sequence[Batch],
     try:
         for name in there:
             processes[name] = DecoderProcess(systems[name], name.startswith("Regard"))
-        turns = [batches[i : i + IN_A_ROW] for i in range(0, len(batches), IN_A_ROW)]
-        for turn in [batches[:1], *turns]:  # the first batch twice: it pays for allocation
-            for beam in BEAMS:
+        turns = [batches[i : i + in_a_row] for i in range(0, len(batches), in_a_row)]
+        for turn in [batches[:warm], *turns]:  # the first ones twice: they pay for allocation
+            for beam in beams:
                 for name, rate in rates.items():
                     rate.add(turn, beam, *processes[name].time_batches(turn, beam))
     finally:
         for each in processes.values():
             each.end()
-    check_lengths(rates, steps)
+    for rate in rates.values():
+        for beam in beams:
+            del rate.rates[beam][0], rate.outputs[beam][:warm]
+    if steps is not None:
+        check_lengths(rates, steps)
     return rates
 
 
 def check_lengths(rates: dict[str, Rate], steps: int) -> None:
-    """Leave the first turn away, and refuse outputs that are not as long as all should be."""
+    """Refuse outputs that are not as long as all should be."""
     for name, rate in rates.items():
         for beam in BEAMS:
-            del rate.rates[beam][0], rate.outputs[beam][0]
             for tokens in (tokens for outputs in rate.outputs[beam] for tokens in outputs):
                 if len(tokens) != steps or {PAD, START, END} & set(tokens[:-1]):
                     raise RegardError(
@@ -279,6 +319,73 @@ def count_different(model: Model, inputs: Tokens, mine: Outputs, theirs: Outputs
         a, b = (each[parting] if beam == 1 else sum(each) for each in likely)
         count += abs(a - b) > TIE
     return count
+
+
+# ---- one sentence alone
+
+
+def compare_alone(home: Path, demo: dict[str, Any], rounds: int) -> Result:
+    """Train, export, and time sentences one by one: the median of the turns' ratios of their times."""
+    peer = "CTranslate2 float32"
+    folder, exported = home / "run", home / "exported"
+    start({**demo, "data": {**demo["data"], "cache": str(home / "cache")}}, folder)
+    opened = load(folder, device="cpu")
+    systems: dict[str, Callable[[], Decoder]] = {"Regard": partial(decoding_peers.RunDecoder, folder)}
+    if obstacle(PACKAGES[peer]) is None:
+        export_model(opened, exported, to="ctranslate2")
+        systems[peer] = partial(decoding_peers.ExportDecoder, exported)
+    batches = make_sentences(opened, rounds * OF_EACH)
+    turn = OF_EACH * len(WORDS)
+    rates = measure(systems, batches, None, beams=(1,), in_a_row=turn, warm=turn)
+    equal = None if peer not in rates else equal_alone(opened.model, batches, rates["Regard"], rates[peer], peer)
+    what = f"regard demo's Transformer, one sentence alone, {WORDS[0]} to {WORDS[-1]} words in turn, greedy"
+    return result_alone(what, rates["Regard"], rates.get(peer), peer, equal)
+
+
+def make_sentences(opened: Run, count: int) -> list[Batch]:
+    """So many sentences of each length that were not trained on, each a batch, the lengths in turn."""
+    found: dict[int, list[str]] = {words: [] for words in WORDS}
+    data = opened.settings.data
+    for example in generate("phrasebook", 400 * count, split="test", pair=data.pair, seed=0):
+        of_length = found.get(len(example.source.split()))
+        if of_length is not None and len(of_length) < count and example.source not in of_length:
+            of_length.append(example.source)
+            if all(len(each) == count for each in found.values()):
+                break
+    texts = [text for turn in zip(*found.values(), strict=True) for text in turn]
+    return [collate([(ids, [])]) for ids in opened.tokenizers.source.encode_batch(texts)]
+
+
+def equal_alone(model: Model, batches: Sequence[Batch], ours: Rate, theirs: Rate, peer: str) -> float:
+    """The share of outputs that are the same; refused where they part without a tie."""
+    equal = different = 0
+    for batch, mine, others in zip(batches, ours.outputs[1], theirs.outputs[1], strict=True):
+        equal += mine == others
+        inputs = Tokens.of(batch.source, batch.source_lengths)
+        different += count_different(model, inputs, mine, others, 1)
+    if different:
+        raise RegardError(
+            f"bench: {peer}, sentences alone: {different} of {len(batches)} outputs differ from Regard's with the same "
+            "weights, so no speed is compared"
+        )
+    return equal / len(batches)
+
+
+def result_alone(what: str, ours: Rate, peer: Rate | None, name: str, equal: float | None) -> Result:
+    """Compare the times of a sentence, as one line of the benchmark."""
+    goal = f"at most {ALONE} × its time"
+    mine = 1e3 / statistics.median(ours.rates[1])
+    text = f"Regard {mine:.2f} ms"
+    details: dict[str, float] = {"beam": 1, "ours_ms": mine}
+    if peer is None:
+        return Result(what, text, f"{name} {obstacle(PACKAGES[name])}", None, goal, False, details)
+    theirs = 1e3 / statistics.median(peer.rates[1])
+    ratios = [b / a for a, b in zip(ours.rates[1], peer.rates[1], strict=True)]
+    ratio = statistics.median(ratios)
+    details |= {"peer_ms": theirs, "least_ratio": min(ratios), "largest_ratio": max(ratios)}
+    if equal is not None:
+        details["equal_outputs"] = equal
+    return Result(what, text, f"{name} {theirs:.2f} ms", ratio, goal, ratio <= ALONE, details)
 
 
 # ---- a line for each comparison

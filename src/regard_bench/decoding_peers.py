@@ -4,7 +4,8 @@ Each turns a batch of sources into outputs of a fixed number of tokens, as its u
 ends an output that has reached its limit, and weighs that END, which is one more step of the model; so the others,
 which stop without one, are asked for one more token. All of the Transformers get the weights of one Regard Transformer,
 so that outputs can be compared token by token.
-`pip install 'regard[export]'` brings CTranslate2; `peers` says how the others come.
+`pip install 'regard[export]'` brings CTranslate2; `peers` says how the others come. A trained run and its export are
+searched as they are, up to the END that the model itself says.
 """
 
 # b sentences · m source positions · d width
@@ -21,10 +22,11 @@ from torch import Tensor, nn
 
 from regard.attention import Heads
 from regard.data import END, PAD, START, UNKNOWN, Batch
-from regard.decoding import Options, batches, search
+from regard.decoding import Options, batches, output_limit, search
 from regard.errors import ArgumentError
-from regard.interop import convert, library, marian_tensors
+from regard.interop import convert, library, marian_tensors, open_engine
 from regard.models import Model, Tokens, TransformerConfig, TransformerModel, kinds
+from regard.run import load
 from regard_bench import training_peers
 from regard_bench.training_peers import Sizes
 
@@ -275,6 +277,43 @@ class CTranslate2Decoder(Decoder):
 def special(number: int) -> str:
     """A made-up piece."""
     return {PAD: "<pad>", START: "<s>", END: "</s>", UNKNOWN: "<unk>"}.get(number, str(number))
+
+
+# ---- a trained run
+
+
+class RunDecoder(RegardDecoder):
+    """A run's own model, with the search's own limits."""
+
+    def __init__(self, folder: Path):
+        super().__init__(load(folder, device="cpu").model, 0)
+
+    def __call__(self, inputs: Tokens, beam: int) -> Any:
+        """Search as `regard translate` does."""
+        return search(self.model, inputs, Options(beam=beam))
+
+
+class ExportDecoder(Decoder):
+    """CTranslate2's translate_batch with a run as `regard export --to ctranslate2` writes it."""
+
+    def __init__(self, folder: Path):
+        super().__init__(0)
+        self.engine: Any = open_engine(folder).engine
+
+    def prepare(self, batch: Batch) -> tuple[list[list[str]], int]:
+        """Pieces, and the most of an output: the limit of Regard's search."""
+        rows = zip(batch.source.tolist(), batch.source_lengths.tolist(), strict=True)
+        limit = output_limit(self.engine.model, int(batch.source_lengths.max()), Options())
+        return [[self.engine.source[i] for i in row[:n]] for row, n in rows], limit
+
+    def __call__(self, inputs: tuple[list[list[str]], int], beam: int) -> Any:
+        """One batch of all sentences."""
+        pieces, limit = inputs
+        return self.engine.translator.translate_batch(pieces, beam_size=beam, max_decoding_length=limit)
+
+    def tokens(self, outputs: Any, inputs: Any) -> Outputs:
+        """Back to numbers, with END."""
+        return [[*(self.engine.numbers[piece] for piece in each.hypotheses[0]), END] for each in outputs]
 
 
 # ---- what the copies share

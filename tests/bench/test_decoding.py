@@ -9,10 +9,17 @@ import torch
 from bench.cases import LENGTH, ROWS, TINY
 from forked import fork_for_spawn
 
-from regard.data import END
+from regard.data import END, collate
 from regard.errors import RegardError
+from regard.run import load
 from regard_bench import decoding, decoding_peers
 from regard_bench.decoding import DecoderProcess, time_decoder
+
+DEMO = {
+    "data": {"builtin": "phrasebook", "pair": "en-de", "count": 300},
+    "model": {"kind": "transformer", "size": 16, "heads": 2, "layers": 1, "hidden": 24, "dropout": 0.0},
+    "training": {"steps": 4, "batch_tokens": 256, "validate_rows": 4, "seed": 1, "device": "cpu"},
+}
 
 
 def test_batches_hold_all_sources_with_those_of_like_length_together():
@@ -26,16 +33,45 @@ def test_batches_hold_all_sources_with_those_of_like_length_together():
 
 def test_it_runs_and_names_who_is_not_there(monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    results = list(decoding.run(rounds=1, sizes=TINY, rows=ROWS, length=LENGTH))
-    names = [name for name in decoding.PACKAGES for _ in decoding.BEAMS]
+    results = list(decoding.run(rounds=1, sizes=TINY, rows=ROWS, length=LENGTH, demo=DEMO))
+    names = [name for name in decoding.PACKAGES for _ in decoding.BEAMS] + ["CTranslate2 float32"]
     assert [result.peer for result in results] == [f"{name} is not installed" for name in names]
     for result in results:
         assert result.ratio is None
         assert not result.reached
-        assert result.details["ours_sentences_s"] > 0
+    assert all(result.details["ours_sentences_s"] > 0 for result in results[:-1])
+    assert results[-1].details["ours_ms"] > 0
     assert [result.goal for result in results if "greedy" in result.what] == [
-        "at least 1.3 × its speed", "none", "none", "none", "at least 2 × its speed",
+        "at least 1.3 × its speed", "none", "none", "none", "at least 2 × its speed", "at most 10 × its time",
     ]  # fmt: skip
+
+
+def test_a_sentence_alone_is_timed_beside_its_own_export(tmp_path, monkeypatch):
+    pytest.importorskip("ctranslate2")
+    monkeypatch.setattr(decoding, "DecoderProcess", Here)
+    result = decoding.compare_alone(tmp_path, DEMO, rounds=2)
+    assert result.details["equal_outputs"] == 1.0
+    assert result.details["least_ratio"] <= result.ratio <= result.details["largest_ratio"]
+    assert result.ratio > 0
+    opened = load(tmp_path / "run", device="cpu")
+    batches = decoding.make_sentences(opened, 2)
+    texts = [opened.tokenizers.source.decode(batch.source[0].tolist()) for batch in batches]
+    assert [len(text.split()) for text in texts] == 2 * list(decoding.WORDS)
+    assert len(set(texts)) == len(texts)
+
+
+def test_a_sentence_alone_that_says_something_else_is_refused(model):
+    batches = [collate([([4, 5, 6], [])]), collate([([7, 8], [])])]
+    ours = decoding_peers.RegardDecoder(model, LENGTH)
+    said = [ours.tokens(ours(given, 1), given) for given in map(ours.prepare, batches)]
+    one, other = decoding.Rate(), decoding.Rate()
+    for rate in (one, other):
+        rate.add(batches, 1, 1.0, said)
+    assert decoding.equal_alone(model, batches, one, other, "another") == 1.0
+    first = said[0][0][0]
+    other.outputs[1][0] = [[5 if first == 4 else 4, END]]
+    with pytest.raises(RegardError, match="bench: another, sentences alone: 1 of 2 outputs differ from Regard's"):
+        decoding.equal_alone(model, batches, one, other, "another")
 
 
 class Echo(decoding_peers.RegardDecoder):

@@ -1,17 +1,23 @@
-"""The figures of `docs/inside/`: training is what it was, to the last bit."""
+"""The figures of `docs/inside/`: training is what it was, to the last bit, and takes the paths that are told."""
 
 import ast
 import importlib.util
 import json
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 import torch
 
+import regard
+
 HOME = Path(__file__).parents[2] / "docs" / "inside"
 BEFORE = json.loads((HOME / "before.json").read_text(encoding="utf-8"))
 STEPS = 4
+MORE = 5  # calls of a path that no page is rewritten for
 pytestmark = pytest.mark.unchecked  # the command line is used, and typer's own classes are not those it documents
 
 
@@ -22,6 +28,15 @@ def measure():
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+@pytest.fixture(scope="module")
+def walked(tmp_path_factory):
+    """What `measure.py walk` counts, in a process of its own: in this one other tests have filled caches."""
+    out = tmp_path_factory.mktemp("walk") / "walk.json"
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(regard.__file__).parents[1])}
+    subprocess.run([sys.executable, HOME / "measure.py", "walk", "--json", out], env=environment, check=True)
+    return json.loads(out.read_text(encoding="utf-8"))
 
 
 @pytest.fixture(autouse=True)
@@ -58,6 +73,42 @@ def test_the_counts_are_those_of_the_tree(measure):
     assert page == measure.with_counts(page, measure.measure_tree()), (
         "run `PYTHONPATH=src .venv/bin/python docs/inside/measure.py page`"
     )
+
+
+def test_the_walks_lead_through_the_files_of_the_page(measure, walked):
+    page = (HOME / "walk.md").read_text(encoding="utf-8")
+    for name, (title, _) in measure.SECTIONS.items():
+        section = page.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
+        files = re.findall(r"^\| `([\w/]+\.py)` \|", section, re.MULTILINE)
+        assert files == [step[0] for step in walked["walk"][name]["walk"]], f"{name}: run `measure.py walk`"
+
+
+def test_the_walks_have_not_grown(measure, walked):
+    pages = (HOME / "walk.md").read_text(encoding="utf-8"), measure.walk_page(walked["walk"])
+    told, found = (numbers_of(page.partition("\n## ")[0], r"\| ([^|]+) \| ([\d,]+) \|") for page in pages)
+    titles = [title for title, _ in found]
+    assert titles == [title for title, _ in told]  # searches of as many steps, too
+    assert sum("a step, the median of" in title for title in titles) == 2
+    for (title, (calls,)), (_, (most,)) in zip(found, told, strict=True):
+        assert calls <= most + MORE, title
+
+
+def test_the_paths_have_not_grown(measure, walked):
+    page = (HOME / "house.md").read_text(encoding="utf-8")
+    for title in measure.PATHS.values():
+        row = rf"\| ({re.escape(title)}) \| [^|]+ \| ([\d, ]+) \|"
+        ((_, told),), ((_, found),) = (
+            numbers_of(each, row) for each in (page, measure.with_paths(page, walked["files"]))
+        )
+        assert len(told) == len(title.rpartition(": ")[2].split(", "))
+        assert found[0] <= told[0], title  # files
+        assert all(one <= other + MORE for one, other in zip(found, told, strict=True)), title
+
+
+def numbers_of(page, row):
+    """The rows of a page's table: what they are of, and their numbers."""
+    rows = re.findall(rf"^{row}", page, re.MULTILINE)
+    return [(title, [int(each.replace(",", "")) for each in numbers.split(", ")]) for title, numbers in rows]
 
 
 def test_the_tree_is_what_is_there():
