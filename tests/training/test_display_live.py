@@ -14,8 +14,8 @@ import pytest
 from rich.cells import cell_len
 from training.displays import SAMPLES, display, screen, train
 
-from regard.training.display import REFRESH, ProgressGroup, fold_commands
-from regard.training.progress import PlainProgress, SafeStream
+from regard.training.display import REFRESH, fold_commands
+from regard.training.progress import PlainProgress, ProgressGroup, SafeStream
 from regard.training.sample import Sample
 
 

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from training.displays import SAMPLES, Clock, display, screen, train
 
-from regard.training.display import LiveProgress, ProgressGroup
-from regard.training.progress import CurrentFigures, PlainProgress, SafeStream
+from regard.training.display import LiveProgress
+from regard.training.progress import CurrentFigures, PlainProgress, ProgressGroup, SafeStream
 from regard.training.sample import legible
 
 

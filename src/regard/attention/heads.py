@@ -236,8 +236,10 @@ class Heads(Attentive):
         else:
             keys, values = self.key(memory), self.value(memory)
         table = None if self.rotary is None else self.rotary_table(keys, start, span, keys=True)
-        keys, values = self.split_heads(keys, table), self.split_heads(values)
-        return Prepared(self.attention.score.project(keys), values, self)
+        keys, values, score = self.split_heads(keys, table), self.split_heads(values), self.attention.score
+        if score.settled is None or score.settled[3] or torch.compiler.is_compiling():
+            keys = score.project(keys)
+        return Prepared(keys, values, self)
 
     def cache(
         self,
@@ -322,7 +324,9 @@ class Heads(Attentive):
         query = query.unflatten(-1, (self.heads, -1)).transpose(-3, -2)
         if self.rotary is not None:
             query = self.rotary.rotate(query, self.rotary_table(query, start, span))
-        return self.attention.score.ask(query)
+        score = self.attention.score
+        settled = score.settled is not None and not score.settled[3] and not torch.compiler.is_compiling()
+        return query if settled else score.ask(query)
 
     def split_heads(self, x: Tensor, table: tuple[Tensor, Tensor] | None = None) -> Tensor:
         """[*b n D] -> [*b a n d], rotated where positions are rotary."""

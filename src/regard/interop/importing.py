@@ -80,7 +80,7 @@ def import_model(
     weights = {f"model.{name}": tensor for name, tensor in imported.weights.items()}
     objective = Prediction(model)
     weight_files.load_weights(objective, weights, str(folder))
-    facts = {"task": settings.task, "model": settings.table()["model"], "tokenizer": imported.tokenizers.hash}
+    facts = {"task": settings.task, "model": settings.model_table(), "tokenizer": imported.tokenizers.hash}
     manifest = {"step": 0, "counters": Counters(0).table(), "task": facts}
     files = {path.relative_to(folder).as_posix(): hash_file(path) for path in imported.files}
     origin = {"format": row.name, "folder": folder.resolve().name, "files": files}

@@ -44,6 +44,10 @@ class Settings:
         table["model"] = {"kind": table.pop("kind"), **table["model"]}
         return {"plugins": list(self.plugins), **table} if self.plugins else table
 
+    def model_table(self) -> dict[str, Any]:
+        """Return the [model] table alone."""
+        return {"kind": self.kind, **plain(self.model)}
+
     def own_table(self) -> dict[str, Any]:
         """Return the settings as TOML holds them, without the keys that only other tasks and data have."""
         table, row, reads = self.table(), self.row, self.data.reads or "text"

@@ -126,7 +126,7 @@ def check_run_sizes(settings: Settings, prepared: Prepared, run: Path, checkpoin
     A run that begins with another one may have adapters of its own.
     """
     manifest = training.read_manifest(checkpoint)
-    stored, own = manifest.get("task", {}).get("model"), settings.table()["model"]
+    stored, own = manifest.get("task", {}).get("model"), settings.model_table()
     if not resumed and isinstance(stored, Mapping):
         stored, own = ({key: value for key, value in each.items() if key != "adapter"} for each in (stored, own))
         own |= {"adapter": 0} if hasattr(settings.model, "adapter") else {}  # as what is left out is filled in

@@ -235,7 +235,7 @@ class RunTask(Task):
         settings, tokenizers = self.settings, self.prepared.tokenizers
         return {
             "task": settings.task,
-            "model": settings.table()["model"],
+            "model": settings.model_table(),
             "tokenizer": None if tokenizers is None else tokenizers.hash,
             "data": self.prepared.hash,
             "batch_tokens": self.order.budget,

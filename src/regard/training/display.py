@@ -31,6 +31,7 @@ from regard.training.progress import (
     JsonProgress,
     PlainProgress,
     Progress,
+    ProgressGroup,
     SafeStream,
     Stream,
     format_scores,
@@ -67,27 +68,6 @@ def open_progress(run: str | Path | None, terminal: bool | None = None, display:
         file = open(Path(run) / "log.txt", "a", encoding="utf-8", newline="\n", opener=disk.no_link)  # noqa: SIM115
         displays.append(PlainProgress(SafeStream(file), stamp=True))
     return ProgressGroup(displays)
-
-
-class ProgressGroup(Progress):
-    """Several displays that receive the same reports."""
-
-    def __init__(self, members: Sequence[Progress]):
-        self.members = list(members)
-
-
-def forward(report: str) -> Callable[..., None]:
-    """Make a method that passes a report on to every display of a group."""
-
-    def pass_on(group: ProgressGroup, *arguments: Any) -> None:
-        for member in group.members:
-            getattr(member, report)(*arguments)
-
-    return pass_on
-
-
-for each in ("begin", "limit", "step", "tick", "begin_validation", "valid", "samples", "say", "end", "close"):
-    setattr(ProgressGroup, each, forward(each))
 
 
 class LiveProgress(Progress):

@@ -315,3 +315,27 @@ class SafeStream:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
+
+
+# ---- several displays
+
+
+class ProgressGroup(Progress):
+    """Several displays that receive the same reports."""
+
+    def __init__(self, members: Sequence[Progress]):
+        self.members = list(members)
+
+
+def forward(report: str) -> Callable[..., None]:
+    """Make a method that passes a report on to every display of a group."""
+
+    def pass_on(group: ProgressGroup, *arguments: Any) -> None:
+        for member in group.members:
+            getattr(member, report)(*arguments)
+
+    return pass_on
+
+
+for each in ("begin", "limit", "step", "tick", "begin_validation", "valid", "samples", "say", "end", "close"):
+    setattr(ProgressGroup, each, forward(each))

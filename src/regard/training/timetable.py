@@ -203,6 +203,7 @@ class StopCriteria:
             return "patience"
         if group.device.type == "cuda" and group.world > 1 and now.step % settings.log_every:
             return None  # asking the others costs a wait for the device
-        if group.any(self.signal_name is not None):
+        anywhere = group.any if group.world > 1 else bool
+        if anywhere(self.signal_name is not None):
             return "signal"
-        return "minutes" if group.any(self.timetable.is_late(now)) else None
+        return "minutes" if anywhere(self.timetable.is_late(now)) else None
