@@ -119,8 +119,8 @@ def test_methods_of_a_class_above_are_described_too(pages):
 
 
 ATTENTION = {
-    "Attention": ["forward", "prepare", "cache", "look", "backend", "fold"],
-    "Heads": ["forward", "follow", "look", "backend", "prepare", "cache"],
+    "Attention": ["forward", "prepare", "cache", "look", "backend", "plan", "fold"],
+    "Heads": ["forward", "follow", "look", "backend", "plan", "prepare", "cache"],
     "Cache": ["extend", "select_", "put_", "take", "float", "copy"],
     "Prepared": ["float", "copy"],
     "Block": ["forward"],

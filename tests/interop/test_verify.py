@@ -33,6 +33,12 @@ class Copy:
         return [batches.Scored(each.log_prob, [token + self.shift for token in each.tokens]) for each in scored]
 
 
+@pytest.fixture(autouse=True)
+def own_cache(monkeypatch, tmp_path):
+    """The stored runs' corpus may be in the cache of whoever runs the tests."""
+    monkeypatch.setenv("REGARD_CACHE", str(tmp_path / "cache"))
+
+
 @pytest.fixture(scope="module")
 def desk(furnish):
     return furnish(run="phrasebook")

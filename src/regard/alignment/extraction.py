@@ -253,7 +253,6 @@ def sum_received(
     return (received[:, (h - 1) // 2] + received[:, h // 2]) / 2
 
 
-@torch.no_grad()
 def word_attention(
     model: Model, tokenizers: Tokenizers, pairs: Sequence[Pair], settings: AlignmentSettings
 ) -> list[WordAttention]:

@@ -50,19 +50,10 @@ class Residual(nn.Module):
     dropout: float
     has_residual: bool = True
 
-    # ---- for other parts of Regard
 
-    def leave(self, x: Tensor, y: Tensor, norm: nn.Module | None) -> Tensor:
-        """Leave a part with its residual, x + y, some of y dropped in training; without residuals it is y alone.
-
-        A norm that stands behind the parts follows.
-        """
-        p = self.dropout if self.training else 0.0
-        if p == 0.0:
-            x = x + y if self.has_residual else y
-        else:
-            x = dropout_add(x, y, p) if self.has_residual else dropout(y, p)
-        return x if self.norm == "pre" or norm is None else norm(x)
+def replace_dropped(x: Tensor, y: Tensor, p: float) -> Tensor:
+    """Take a part's output in the place of what it read: a residual that is none."""
+    return dropout(y, p)
 
 
 class Block(Residual):
@@ -133,7 +124,8 @@ class Block(Residual):
                 f"memory: {actual} given, expected {expected}: this Block has cross={self.cross is not None}"
             )
 
-        pre = self.norm == "pre"
+        pre, p = self.norm == "pre", self.dropout if self.training else 0.0
+        add = dropout_add if self.has_residual else replace_dropped
         # Whoever listens to a Heads, or stands in its place, is given the span itself.
         itself, across = self.attention, self.cross
         free = isinstance(itself, Heads) and not itself._forward_hooks and not itself._forward_pre_hooks
@@ -146,17 +138,18 @@ class Block(Residual):
             if past is not None:
                 past.extend(itself.prepare(y, start))
             y = itself(y, past, span=plain, start=start)
-        x = self.leave(x, y, self.attention_norm)
+        x = add(x, y, p) if pre else self.attention_norm(add(x, y, p))
         if across is not None:
             assert self.cross_norm is not None
             y = self.cross_norm(x) if pre else x
             free = type(across) is Heads and not across._forward_hooks and not across._forward_pre_hooks
             together = y if rows == 1 else y.reshape(-1, rows * y.shape[-2], y.shape[-1])
             attended = across(together, memory, span=memory_span if free else unshare(memory_span))
-            x = self.leave(x, attended if rows == 1 else attended.reshape(y.shape), self.cross_norm)
+            x = add(x, attended if rows == 1 else attended.reshape(y.shape), p)
+            x = x if pre else self.cross_norm(x)
         if self.feed is not None:
             assert self.feed_norm is not None
-            x = self.leave(x, self.feed(self.feed_norm(x) if pre else x), self.feed_norm)
+            x = add(x, self.feed(self.feed_norm(x)), p) if pre else self.feed_norm(add(x, self.feed(x), p))
         return x
 
 
@@ -192,11 +185,13 @@ class MixingBlock(Residual):
         self, x: Float[Tensor, "*b n d"], *, span: Span | None = None, start: Start = 0
     ) -> Float[Tensor, "*b n d"]:
         """Return x after mixing and feed-forward net; of the span, only padding and packing count."""
-        pre, span = self.norm == "pre", unshare(span)
-        x = self.leave(x, self.mixing(self.mixing_norm(x) if pre else x, span), self.mixing_norm)
+        pre, p, span = self.norm == "pre", self.dropout if self.training else 0.0, unshare(span)
+        add = dropout_add if self.has_residual else replace_dropped
+        mixed = self.mixing(self.mixing_norm(x) if pre else x, span)
+        x = add(x, mixed, p) if pre else self.mixing_norm(add(x, mixed, p))
         if self.feed is not None:
             assert self.feed_norm is not None
-            x = self.leave(x, self.feed(self.feed_norm(x) if pre else x), self.feed_norm)
+            x = add(x, self.feed(self.feed_norm(x)), p) if pre else self.feed_norm(add(x, self.feed(x), p))
         return x
 
 

@@ -14,6 +14,7 @@ from regard.serving.requests import CaptionRequest, LookRequest, schema_of
 from regard.serving.settings import ServeSettings
 
 UNCHECKED = ("421", "401", "503")  # statuses of a route that takes no fields
+STREAMED = {"translate", "sample"}  # routes that answer in events, too
 UPLOADS = {"caption": CaptionRequest, "classify": CaptionRequest, "look": LookRequest}  # routes that take pictures
 
 
@@ -77,6 +78,6 @@ def describe_route(name: str, cls: type | None, settings: ServeSettings) -> dict
     if name == "metrics":
         figures = {"text/plain": {"schema": WORDS.schema("text")}}
         described["responses"][200] = {"description": "The figures", "content": figures}
-    if name in ("translate", "sample"):  # with events, too
+    if name in STREAMED:
         described["responses"][200]["content"]["text/event-stream"] = {"schema": WORDS.schema("event")}
     return described

@@ -260,7 +260,8 @@ def add_alignments(
     ]
     pairs = [(sources[i], outputs[i][j].tokens) for i, j in needed]
     settings, tags = run.alignment_settings, [*run.tokenizers.source.tags.values()]
-    attention = dict(zip(needed, run.engine.word_attention(pairs, settings), strict=True))
+    with torch.no_grad():
+        attention = dict(zip(needed, run.engine.word_attention(pairs, settings), strict=True))
     for i, each in enumerate(outputs):
         words = run.tokenizers.source.normalise(texts[i]).split()
         translations = []

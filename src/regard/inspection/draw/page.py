@@ -251,13 +251,14 @@ def _number(value: float | None, digits: int = 4) -> float | None:
 
 def _numbers(values: Tensor | None, least: str | None = None) -> Any:
     """Numbers for the page, which cannot hold infinity; `least` stands for -∞."""
+    return None if values is None else _rounded(values.detach().cpu().double().tolist(), least)
 
-    def rounded(value: Any) -> Any:
-        if isinstance(value, list):
-            return [rounded(each) for each in value]
-        return least if value == -math.inf else _number(value)
 
-    return None if values is None else rounded(values.detach().cpu().double().tolist())
+def _rounded(value: Any, least: str | None) -> Any:
+    """Numbers in lists of lists for the page. A function within another would hold itself: garbage at every call."""
+    if isinstance(value, list):
+        return [_rounded(each, least) for each in value]
+    return least if value == -math.inf else _number(value)
 
 
 def _short(text: str, most: int = 60) -> str:
