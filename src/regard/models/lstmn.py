@@ -44,7 +44,14 @@ from regard.kernels import lstmn_cpu as recurrence
 from regard.models.config import LSTMNConfig
 from regard.models.contract import Memory, Notation, Reading, Tokens, name_additive_stages
 from regard.models.layers.cells import Dropout, Layer
-from regard.models.layers.recurrent import RecurrentModel, attend_rows, can_bypass, make_linear, make_readout
+from regard.models.layers.recurrent import (
+    RecurrentModel,
+    attend_rows,
+    can_bypass,
+    make_linear,
+    make_readout,
+    pool_mean,
+)
 
 FULL_PRECISION = (torch.float32, torch.float64)
 
@@ -222,9 +229,7 @@ class LSTMNModel(RecurrentModel):
         if self.config.writes:
             raise ArgumentError(f'job: "{self.config.job}", expected "classify" for a classifier')
         memory = memory.pad()
-        hidden = memory.states[..., : self.config.size]
-        real = Tokens(hidden[..., 0].long(), memory.span).real[..., None]
-        mean = hidden.masked_fill(~real, 0).sum(1) / memory.lengths.clamp(min=1)[:, None].to(hidden)
+        mean = pool_mean(memory.states[..., : self.config.size], memory.lengths)
         return self.output(self.dropout(torch.relu(self.hidden(mean))))
 
     # ---- writing
