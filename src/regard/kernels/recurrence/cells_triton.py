@@ -147,13 +147,35 @@ def curved(x):
 
 @triton.jit
 @no_type_check
-def position(lengths, row, direction, t, TURNED: tl.constexpr):
-    """Return where a row's direction is at step t."""
+def number(at, some):
+    """Load some numbers in float32."""
+    return tl.load(at, mask=some, other=0.0).to(tl.float32)
+
+
+@triton.jit
+@no_type_check
+def store_four(at, d, first, second, third, fourth, some):
+    """Store the numbers of four gates, d apart."""
+    kind = at.dtype.element_ty
+    tl.store(at, first.to(kind), mask=some)
+    tl.store(at + d, second.to(kind), mask=some)
+    tl.store(at + 2 * d, third.to(kind), mask=some)
+    tl.store(at + 3 * d, fourth.to(kind), mask=some)
+
+
+@triton.jit
+@no_type_check
+def locate(lengths, t, d, TURNED: tl.constexpr, BLOCK: tl.constexpr):
+    """Return a program's row, direction and numbers, which of them exist, and where it is at step t."""
+    row = tl.program_id(0).to(tl.int64)
+    way = tl.program_id(2).to(tl.int64)
+    at = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    some = at < d
     place = t
     if TURNED:
         length = tl.load(lengths + row).to(tl.int32)
-        place = tl.where((direction == 1) & (t < length), length - 1 - t, t)
-    return place.to(tl.int64)
+        place = tl.where((tl.program_id(2) == 1) & (t < length), length - 1 - t, t)
+    return row, way, at, some, place.to(tl.int64)
 
 
 @triton.jit(do_not_specialize=["t"])
@@ -170,33 +192,17 @@ def lstm_kernel(
     out_row, out_place, out_way,
     TURNED: tl.constexpr, OUT: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    row = tl.program_id(0).to(tl.int64)
-    way = tl.program_id(2).to(tl.int64)
-    at = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
-    some = at < d
-    place = position(lengths, row, tl.program_id(2), t, TURNED)
+    row, way, at, some, place = locate(lengths, t, d, TURNED, BLOCK)
     x += row * x_row + place * x_place + way * x_way + at
     s += way * s_way + row * s_row + at
     gates += way * gate_way + row * gate_row + at
-    i = sigmoid(tl.load(x, mask=some, other=0.0).to(tl.float32) + tl.load(s, mask=some, other=0.0).to(tl.float32))
-    f = sigmoid(
-        tl.load(x + d, mask=some, other=0.0).to(tl.float32) + tl.load(s + d, mask=some, other=0.0).to(tl.float32)
-    )
-    g = curved(
-        tl.load(x + 2 * d, mask=some, other=0.0).to(tl.float32)
-        + tl.load(s + 2 * d, mask=some, other=0.0).to(tl.float32)
-    )
-    o = sigmoid(
-        tl.load(x + 3 * d, mask=some, other=0.0).to(tl.float32)
-        + tl.load(s + 3 * d, mask=some, other=0.0).to(tl.float32)
-    )
+    i = sigmoid(number(x, some) + number(s, some))
+    f = sigmoid(number(x + d, some) + number(s + d, some))
+    g = curved(number(x + 2 * d, some) + number(s + 2 * d, some))
+    o = sigmoid(number(x + 3 * d, some) + number(s + 3 * d, some))
     c = f * tl.load(before + way * cell_way + row * cell_row + at, mask=some, other=0.0) + i * g
     h = o * curved(c)
-    kind = gates.dtype.element_ty
-    tl.store(gates, i.to(kind), mask=some)
-    tl.store(gates + d, f.to(kind), mask=some)
-    tl.store(gates + 2 * d, g.to(kind), mask=some)
-    tl.store(gates + 3 * d, o.to(kind), mask=some)
+    store_four(gates, d, i, f, g, o, some)
     tl.store(after + way * cell_way + row * cell_row + at, c, mask=some)
     tl.store(state + way * state_way + row * state_row + at, h.to(state.dtype.element_ty), mask=some)
     if OUT:
@@ -218,25 +224,19 @@ def lstm_backward_kernel(
     carried_row, d_cell_way, d_cell_row, d_way, d_row, d_x_row, d_x_place, d_x_way,
     TURNED: tl.constexpr, D_OUTPUT: tl.constexpr, CARRIED: tl.constexpr, OUT: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    row = tl.program_id(0).to(tl.int64)
-    way = tl.program_id(2).to(tl.int64)
-    at = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
-    some = at < d
-    place = position(lengths, row, tl.program_id(2), t, TURNED)
+    row, way, at, some, place = locate(lengths, t, d, TURNED, BLOCK)
     gates += way * gate_way + row * gate_row + at
-    i = tl.load(gates, mask=some, other=0.0).to(tl.float32)
-    f = tl.load(gates + d, mask=some, other=0.0).to(tl.float32)
-    g = tl.load(gates + 2 * d, mask=some, other=0.0).to(tl.float32)
-    o = tl.load(gates + 3 * d, mask=some, other=0.0).to(tl.float32)
+    i = number(gates, some)
+    f = number(gates + d, some)
+    g = number(gates + 2 * d, some)
+    o = number(gates + 3 * d, some)
     earlier = tl.load(before + way * cell_way + row * cell_row + at, mask=some, other=0.0)
     bent = curved(tl.load(after + way * cell_way + row * cell_row + at, mask=some, other=0.0))
     dh = tl.zeros([BLOCK], tl.float32)
     if D_OUTPUT:
-        dh += tl.load(
-            d_output + row * d_output_row + place * d_output_place + way * d_output_way + at, mask=some, other=0.0
-        ).to(tl.float32)
+        dh += number(d_output + row * d_output_row + place * d_output_place + way * d_output_way + at, some)
     if CARRIED:
-        dh += tl.load(carried + way * carried_way + row * carried_row + at, mask=some, other=0.0).to(tl.float32)
+        dh += number(carried + way * carried_way + row * carried_row + at, some)
     d_cell += way * d_cell_way + row * d_cell_row + at
     dc = tl.load(d_cell, mask=some, other=0.0) + dh * o * (1 - bent * bent)
     tl.store(d_cell, dc * f, mask=some)
@@ -245,17 +245,10 @@ def lstm_backward_kernel(
     dg = dc * i * (1 - g * g)
     do = dh * bent * o * (1 - o)
     d_gates += way * d_way + row * d_row + at
-    kind = d_gates.dtype.element_ty
-    tl.store(d_gates, di.to(kind), mask=some)
-    tl.store(d_gates + d, df.to(kind), mask=some)
-    tl.store(d_gates + 2 * d, dg.to(kind), mask=some)
-    tl.store(d_gates + 3 * d, do.to(kind), mask=some)
+    store_four(d_gates, d, di, df, dg, do, some)
     if OUT:
         d_x += row * d_x_row + place * d_x_place + way * d_x_way + at
-        tl.store(d_x, di.to(kind), mask=some)
-        tl.store(d_x + d, df.to(kind), mask=some)
-        tl.store(d_x + 2 * d, dg.to(kind), mask=some)
-        tl.store(d_x + 3 * d, do.to(kind), mask=some)
+        store_four(d_x, d, di, df, dg, do, some)
 
 
 @triton.jit(do_not_specialize=["t"])
@@ -273,37 +266,21 @@ def gru_kernel(
     out_row, out_place, out_way,
     TURNED: tl.constexpr, OUT: tl.constexpr, FOURTH: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    row = tl.program_id(0).to(tl.int64)
-    way = tl.program_id(2).to(tl.int64)
-    at = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
-    some = at < d
-    place = position(lengths, row, tl.program_id(2), t, TURNED)
+    row, way, at, some, place = locate(lengths, t, d, TURNED, BLOCK)
     x += row * x_row + place * x_place + way * x_way + at
     s += way * s_way + row * s_row + at
     bias += way * 3 * d + at
     gates += way * gate_way + row * gate_row + at
-    r = sigmoid(
-        tl.load(x, mask=some, other=0.0).to(tl.float32)
-        + tl.load(s, mask=some, other=0.0).to(tl.float32)
-        + tl.load(bias, mask=some, other=0.0).to(tl.float32)
-    )
-    z = sigmoid(
-        tl.load(x + d, mask=some, other=0.0).to(tl.float32)
-        + tl.load(s + d, mask=some, other=0.0).to(tl.float32)
-        + tl.load(bias + d, mask=some, other=0.0).to(tl.float32)
-    )
-    u = tl.load(s + 2 * d, mask=some, other=0.0).to(tl.float32)
-    u += tl.load(bias + 2 * d, mask=some, other=0.0).to(tl.float32)
-    put = tl.load(x + 2 * d, mask=some, other=0.0).to(tl.float32)
+    r = sigmoid(number(x, some) + number(s, some) + number(bias, some))
+    z = sigmoid(number(x + d, some) + number(s + d, some) + number(bias + d, some))
+    u = number(s + 2 * d, some)
+    u += number(bias + 2 * d, some)
+    put = number(x + 2 * d, some)
     if FOURTH:
-        put += tl.load(s + 3 * d, mask=some, other=0.0).to(tl.float32)
+        put += number(s + 3 * d, some)
     proposed = curved(put + r * u)
     h = proposed + z * (tl.load(before + way * cell_way + row * cell_row + at, mask=some, other=0.0) - proposed)
-    kind = gates.dtype.element_ty
-    tl.store(gates, r.to(kind), mask=some)
-    tl.store(gates + d, z.to(kind), mask=some)
-    tl.store(gates + 2 * d, proposed.to(kind), mask=some)
-    tl.store(gates + 3 * d, u.to(kind), mask=some)
+    store_four(gates, d, r, z, proposed, u, some)
     tl.store(after + way * cell_way + row * cell_row + at, h, mask=some)
     tl.store(state + way * state_way + row * state_row + at, h.to(state.dtype.element_ty), mask=some)
     if OUT:
@@ -324,25 +301,19 @@ def gru_backward_kernel(
     carried_row, d_state_way, d_state_row, d_way, d_row, d_x_row, d_x_place, d_x_way,
     TURNED: tl.constexpr, D_OUTPUT: tl.constexpr, CARRIED: tl.constexpr, FOURTH: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    row = tl.program_id(0).to(tl.int64)
-    way = tl.program_id(2).to(tl.int64)
-    at = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
-    some = at < d
-    place = position(lengths, row, tl.program_id(2), t, TURNED)
+    row, way, at, some, place = locate(lengths, t, d, TURNED, BLOCK)
     gates += way * gate_way + row * gate_row + at
-    r = tl.load(gates, mask=some, other=0.0).to(tl.float32)
-    z = tl.load(gates + d, mask=some, other=0.0).to(tl.float32)
-    proposed = tl.load(gates + 2 * d, mask=some, other=0.0).to(tl.float32)
-    u = tl.load(gates + 3 * d, mask=some, other=0.0).to(tl.float32)
+    r = number(gates, some)
+    z = number(gates + d, some)
+    proposed = number(gates + 2 * d, some)
+    u = number(gates + 3 * d, some)
     h = tl.load(before + way * cell_way + row * cell_row + at, mask=some, other=0.0)
     d_state += way * d_state_way + row * d_state_row + at
     dh = tl.load(d_state, mask=some, other=0.0)
     if D_OUTPUT:
-        dh += tl.load(
-            d_output + row * d_output_row + place * d_output_place + way * d_output_way + at, mask=some, other=0.0
-        ).to(tl.float32)
+        dh += number(d_output + row * d_output_row + place * d_output_place + way * d_output_way + at, some)
     if CARRIED:
-        dh += tl.load(carried + way * carried_way + row * carried_row + at, mask=some, other=0.0).to(tl.float32)
+        dh += number(carried + way * carried_way + row * carried_row + at, some)
     tl.store(d_state, dh * z, mask=some)
     dn = dh * (1 - z) * (1 - proposed * proposed)
     dr = dn * u * r * (1 - r)
