@@ -38,9 +38,10 @@ def strides_of(x: Tensor | None) -> tuple[int, int, int]:
     return x.stride(0), x.stride(1), x.stride(2)
 
 
-def lstm(
+def step(
     x: Tensor,
     s: Tensor,
+    bias: Tensor | None,
     before: Tensor,
     after: Tensor,
     gates: Tensor,
@@ -49,83 +50,51 @@ def lstm(
     out: Tensor | None = None,
     lengths: Tensor | None = None,
 ) -> None:
-    """Take an LSTM's step t: [b n k 4d], [k b 4d] and c -> c', the gates and h' [k b d], which goes into `out` too."""
+    """Take step t of an LSTM, or with a `bias` a GRU: h' [k b d] as `state`, and into `out` too.
+
+    - LSTM: [b n k 4d], [k b 4d] and c -> c' and the gates.
+    - GRU: [b n k 3d], [k b 3d or 4d], [k 3d] and h -> h' in float32, and r, z, proposal, u.
+    """
     k, b, d = before.shape
     programs, options = grid(k, b, d)
-    lstm_kernel[programs](
-        x, s, before, after, gates, state, state if out is None else out, x if lengths is None else lengths, t, d,
+    lstm = bias is None
+    kernel = lstm_kernel if lstm else gru_kernel
+    kernel[programs](
+        x, s, *(() if lstm else (bias,)), before, after, gates, state, state if out is None else out,
+        x if lengths is None else lengths, t, d,
         *strides_of(x), *ways(s), *ways(before), *ways(gates), *ways(state), *strides_of(out),
-        TURNED=lengths is not None, OUT=out is not None, **options,
+        TURNED=lengths is not None, OUT=out is not None, **({} if lstm else {"FOURTH": s.shape[2] == 4 * d}), **options,
     )  # fmt: skip
 
 
-def lstm_backward(
+def step_backward(
     gates: Tensor,
     before: Tensor,
-    after: Tensor,
-    d_output: Tensor | None,
-    carried: Tensor | None,
-    d_cell: Tensor,
-    d_gates: Tensor,
-    t: int,
-    d_x: Tensor | None = None,
-    lengths: Tensor | None = None,
-) -> None:
-    """Go back over step t: the gates' gradients before activation, from those of h' (two parts) and c' (made c's)."""
-    k, b, d = before.shape
-    programs, options = grid(k, b, d)
-    lstm_backward_kernel[programs](
-        gates, before, after, gates if d_output is None else d_output, gates if carried is None else carried, d_cell,
-        d_gates, d_gates if d_x is None else d_x, gates if lengths is None else lengths, t, d, *ways(gates),
-        *ways(before), *strides_of(d_output), *((0, 0) if carried is None else ways(carried)), *ways(d_cell),
-        *ways(d_gates), *strides_of(d_x),
-        TURNED=lengths is not None, D_OUTPUT=d_output is not None, CARRIED=carried is not None, OUT=d_x is not None,
-        **options,
-    )  # fmt: skip
-
-
-def gru(
-    x: Tensor,
-    s: Tensor,
-    bias: Tensor,
-    before: Tensor,
-    after: Tensor,
-    gates: Tensor,
-    state: Tensor,
-    t: int,
-    out: Tensor | None = None,
-    lengths: Tensor | None = None,
-) -> None:
-    """Take a GRU's step t: [b n k 3d], [k b 3d or 4d], [k 3d], h -> h' in float32, r, z, proposal, u, h' as `state`."""
-    k, b, d = before.shape
-    programs, options = grid(k, b, d)
-    gru_kernel[programs](
-        x, s, bias, before, after, gates, state, state if out is None else out, x if lengths is None else lengths, t, d,
-        *strides_of(x), *ways(s), *ways(before), *ways(gates), *ways(state), *strides_of(out),
-        TURNED=lengths is not None, OUT=out is not None, FOURTH=s.shape[2] == 4 * d, **options,
-    )  # fmt: skip
-
-
-def gru_backward(
-    gates: Tensor,
-    before: Tensor,
+    after: Tensor | None,
     d_output: Tensor | None,
     carried: Tensor | None,
     d_state: Tensor,
     d_gates: Tensor,
-    d_x: Tensor,
+    d_x: Tensor | None,
     t: int,
     lengths: Tensor | None = None,
 ) -> None:
-    """Go back over step t: the gradients of s and x, from those of h' (three parts, the last becomes that of h)."""
+    """Go back over step t of an LSTM, or where no c' is given as `after`, a GRU.
+
+    - LSTM: the gates' gradients before activation, also into `d_x`, from those of h' (two parts) and c' (made c's).
+    - GRU: the gradients of s and x, from those of h' (three parts, the last becomes that of h).
+    """
     k, b, d = before.shape
     programs, options = grid(k, b, d)
-    gru_backward_kernel[programs](
-        gates, before, gates if d_output is None else d_output, gates if carried is None else carried, d_state, d_gates,
-        d_x, gates if lengths is None else lengths, t, d, *ways(gates), *ways(before), *strides_of(d_output),
+    lstm = after is not None
+    kernel = lstm_backward_kernel if lstm else gru_backward_kernel
+    kernel[programs](
+        gates, before, *((after,) if lstm else ()), gates if d_output is None else d_output,
+        gates if carried is None else carried, d_state, d_gates, d_gates if d_x is None else d_x,
+        gates if lengths is None else lengths, t, d, *ways(gates), *ways(before), *strides_of(d_output),
         *((0, 0) if carried is None else ways(carried)), *ways(d_state), *ways(d_gates), *strides_of(d_x),
         TURNED=lengths is not None, D_OUTPUT=d_output is not None, CARRIED=carried is not None,
-        FOURTH=d_gates.shape[2] == 4 * d, **options,
+        **({"OUT": d_x is not None} if lstm else {"FOURTH": d_gates.shape[2] == 4 * d}), **options,
     )  # fmt: skip
 
 
