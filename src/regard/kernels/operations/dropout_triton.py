@@ -10,7 +10,7 @@ table 2). Arithmetic is in float32. Needs Triton.
 """
 
 # t tokens, or rows · c width · v rows of an embedding · n positions
-from typing import Any, no_type_check
+from typing import Any, Literal, no_type_check
 
 import torch
 import triton
@@ -45,30 +45,19 @@ def dropout(x: Float[Tensor, "*b c"], p: float, seed: Int[Tensor, "1"]) -> Float
     return dropped
 
 
-def relu_dropout(
-    x: Float[Tensor, "*b c"], bias: Float[Tensor, " c"] | None, p: float, seed: Int[Tensor, "1"] | None
+def activation_dropout(
+    x: Float[Tensor, "*b c"],
+    bias: Float[Tensor, " c"] | None,
+    p: float,
+    seed: Int[Tensor, "1"] | None,
+    name: Literal["relu", "gelu", "silu"],
 ) -> Float[Tensor, "*b c"]:
-    """Compute dropout(relu(x + bias)), keeping only its result for the backward pass.
+    """Compute dropout(f(x + bias)), f of this name, GELU in its exact form.
 
-    x is a linear layer's product without its bias, whose gradient costs no pass of its own here.
+    x is a linear layer's product without its bias, whose gradient costs no pass of its own here. Of a ReLU only the
+    result is kept for the backward pass, of the others x.
     """
-    dropped: Tensor = ActivationDropout.apply(x, bias, p, seed, "relu")
-    return dropped
-
-
-def gelu_dropout(
-    x: Float[Tensor, "*b c"], bias: Float[Tensor, " c"] | None, p: float, seed: Int[Tensor, "1"] | None
-) -> Float[Tensor, "*b c"]:
-    """Compute dropout(gelu(x + bias)), gelu in its exact form, keeping x for the backward pass."""
-    dropped: Tensor = ActivationDropout.apply(x, bias, p, seed, "gelu")
-    return dropped
-
-
-def silu_dropout(
-    x: Float[Tensor, "*b c"], bias: Float[Tensor, " c"] | None, p: float, seed: Int[Tensor, "1"] | None
-) -> Float[Tensor, "*b c"]:
-    """Compute dropout(silu(x + bias)), keeping x for the backward pass."""
-    dropped: Tensor = ActivationDropout.apply(x, bias, p, seed, "silu")
+    dropped: Tensor = ActivationDropout.apply(x, bias, p, seed, name)
     return dropped
 
 
