@@ -36,7 +36,7 @@ from regard.errors import ArgumentError
 from regard.kernels import Linear, backends
 from regard.models.config import WINDOW_RADIUS, TransformerConfig
 from regard.models.contract import Memory, Model, State, Tokens
-from regard.models.layers.embedding import Embedding, initialise, step_with_coverage
+from regard.models.layers.embedding import Embedding, block_options, initialise, step_with_coverage
 from regard.models.layers.encoders import Convolution, Recurrence
 
 
@@ -48,7 +48,7 @@ class TransformerModel(Model):
         if config.tied == "all" and source != target:
             raise ArgumentError(f"tied: all given, expected one vocabulary, not {source} and {target} pieces")
         self.config = config
-        self.limit = config.length if config.positions == "learned" else None
+        self.limit = config.known_positions()
         embed = (config.size, config.positions, config.join, config.length, config.dropout)
         form: dict[str, Any] = {
             "sines": config.sines,
@@ -57,29 +57,11 @@ class TransformerModel(Model):
         }
         self.source = Embedding(source, *embed, **form)
         self.target = self.source if config.tied == "all" else Embedding(target, *embed, **form)
-        shared = {
-            "norm": config.norm,
-            "dropout": config.dropout,
-            "feed_dropout": config.dropout,
-            "attention_dropout": config.attention_dropout,
-            "rotary": config.positions == "rotary",
-            "depth": config.depth,
-            "score": make_score(config),
-            "split": config.split,
-            "residual": config.residual,
-            "feed_forward": config.feed_forward,
-            "activation": config.activation,
-        }
+        shared = block_options(config) | {"depth": config.depth, "score": make_score(config), "split": config.split}
         layers = config.layers if config.decoder_layers is None else config.decoder_layers
-        self.encoder = Encoder(
-            config.size,
-            config.heads,
-            config.layers,
-            config.hidden,
-            mixing=make_mixing(config),
-            **shared,  # type: ignore[arg-type]
-        )
-        self.decoder = Decoder(config.size, config.heads, layers, config.hidden, **shared)  # type: ignore[arg-type]
+        mixing = make_mixing(config)
+        self.encoder = Encoder(config.size, config.heads, config.layers, config.hidden, mixing=mixing, **shared)
+        self.decoder = Decoder(config.size, config.heads, layers, config.hidden, **shared)
         for module in self.modules():
             if isinstance(module, nn.LayerNorm):
                 module.eps = config.norm_epsilon

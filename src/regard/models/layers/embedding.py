@@ -1,4 +1,4 @@
-"""Token embeddings with their positions; of a stack of blocks, the first parameters, and weights as it is called."""
+"""Token embeddings with their positions; of a stack of blocks, options, first parameters, and weights of calls."""
 
 # b sentences · n positions · m source positions · d width · r rows · a heads
 import math
@@ -26,6 +26,7 @@ from regard.attention import (
     split_packed,
 )
 from regard.kernels import dropout, installed
+from regard.models.config import BlocksConfig
 
 
 class Embedding(nn.Module):
@@ -94,6 +95,13 @@ class Embedding(nn.Module):
         seed = dropout_triton.draw_seed(ids.device) if dropout else None
         half, place = torch.get_autocast_dtype("cuda"), packed.to(ids.device).queries[1]
         return dropout_triton.embed(ids, self.tokens.weight, self.scale, place, dropout, seed, table=table, dtype=half)
+
+
+def block_options(config: BlocksConfig) -> dict[str, Any]:
+    """Return the options of a kind's blocks."""
+    own = ("norm", "dropout", "attention_dropout", "residual", "feed_forward", "activation")
+    each = {name: getattr(config, name) for name in own}
+    return {**each, "feed_dropout": config.dropout, "rotary": config.positions == "rotary"}
 
 
 def initialise(model: nn.Module) -> None:
