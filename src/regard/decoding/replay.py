@@ -62,34 +62,30 @@ class Replay:
         prefixes: Sequence[Sequence[int]] | None = None,
         budget: int | None = None,
     ) -> list[SearchResult]:
-        """Search for each of the sentences as `search` does; `budget` limits source tokens, counted a hypothesis."""
+        """Search for each of the sentences as `search` does, class of length by class of length, the longest first.
+
+        `budget` limits source tokens, counted a hypothesis.
+        """
         if prefixes is not None:
             self.check(sources, options, prefixes)
-        weight = next(self.model.parameters())
-        with self.turn, torch.cuda.device_of(weight) if weight.is_cuda else contextlib.nullcontext():
-            return self.search_classes(sources, options, prefixes, budget)
-
-    def search_classes(
-        self,
-        sources: Sequence[Sequence[int]],
-        options: Options,
-        prefixes: Sequence[Sequence[int]] | None,
-        budget: int | None,
-    ) -> list[SearchResult]:
-        """Class of length by class of length, the longest first; an empty source has an empty output."""
-        answers: list[SearchResult | None] = [None] * len(sources)
+        answers = [SearchResult([Output([], 0.0, 0.0, True)]) for _ in sources]  # of an empty source an empty output
         classes: dict[int, list[int]] = {}
         for i, source in enumerate(sources):
             if len(source):
                 classes.setdefault(length_class(len(source)), []).append(i)
-        for keys, numbers in sorted(classes.items(), reverse=True):
-            numbers.sort(key=lambda i: -len(sources[i]))
-            begun = select_prefixes(prefixes, numbers)
-            rows = self.most_rows if budget is None else max(options.beam, budget // (keys + 1))
-            results = self.search_class([sources[i] for i in numbers], keys, options, begun, rows)
-            for i, each in zip(numbers, results, strict=True):
-                answers[i] = each
-        return [SearchResult([Output([], 0.0, 0.0, True)]) if each is None else each for each in answers]
+        weight = next(self.model.parameters())
+        with self.turn, torch.cuda.device_of(weight) if weight.is_cuda else contextlib.nullcontext():
+            for keys, numbers in sorted(classes.items(), reverse=True):
+                numbers.sort(key=lambda i: -len(sources[i]))
+                begun = select_prefixes(prefixes, numbers)
+                rows = self.most_rows if budget is None else max(options.beam, budget // (keys + 1))
+                model = self.weights(options.precision != "fp32")
+                longest = max((len(each) for each in begun or ()), default=0)
+                size = output_limit(model, keys, options, longest) + 1  # steps, END's among them
+                graph = self.graph(model, len(numbers), keys, size, longest, options.beam, rows)
+                for i, each in zip(numbers, graph.run([sources[i] for i in numbers], options, begun), strict=True):
+                    answers[i] = each
+        return answers
 
     def check(self, sources: Sequence[Sequence[int]], options: Options, prefixes: Sequence[Sequence[int]]) -> None:
         """Refuse prefixes that do not fit."""
@@ -100,21 +96,6 @@ class Replay:
         readout = getattr(self.model, "readout", None)  # an ensemble has none of its own
         if isinstance(readout, nn.Linear):
             Constraints(most, begun).check(readout.out_features)
-
-    def search_class(
-        self,
-        sources: list[Sequence[int]],
-        keys: int,
-        options: Options,
-        prefixes: list[Sequence[int]] | None,
-        rows: int,
-    ) -> list[SearchResult]:
-        """The sentences of a class, the longest first."""
-        model = self.weights(options.precision != "fp32")
-        longest = max((len(each) for each in prefixes or ()), default=0)
-        size = output_limit(model, keys, options, longest) + 1  # steps, END's among them
-        graph = self.graph(model, len(sources), keys, size, longest, options.beam, rows)
-        return graph.run(sources, options, prefixes)
 
     def weights(self, half: bool) -> Model:
         """The model, or its copy in bfloat16, made anew when the weights have changed."""
