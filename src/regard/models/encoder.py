@@ -17,7 +17,6 @@ from regard.kernels import Linear
 from regard.models.config import EncoderConfig
 from regard.models.contract import Memory, Model, Notation, Reading, State, Tokens
 from regard.models.layers.embedding import Embedding, block_options, initialise
-from regard.models.layers.recurrent import pool_mean
 
 
 class EncoderModel(Model):
@@ -62,8 +61,11 @@ class EncoderModel(Model):
             raise ArgumentError('job: "language-model", expected "classify" for a classifier')
         memory = memory.pad()
         if self.pooling is not None:
-            return self.output(self.pooling(None, memory.states, span=memory.span)[:, 0])
-        return self.output(pool_mean(memory.states, memory.lengths))
+            pooled = self.pooling(None, memory.states, span=memory.span)[:, 0]
+        else:
+            real = Tokens(memory.states[..., 0].long(), memory.span).real[..., None]
+            pooled = memory.states.masked_fill(~real, 0).sum(1) / memory.lengths.clamp(min=1)[:, None].to(memory.states)
+        return self.output(pooled)
 
     # ---- the language model
 

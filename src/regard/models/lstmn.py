@@ -44,14 +44,7 @@ from regard.kernels import lstmn_cpu as recurrence
 from regard.models.config import LSTMNConfig
 from regard.models.contract import Memory, Notation, Reading, Tokens, name_additive_stages
 from regard.models.layers.cells import Dropout, Layer
-from regard.models.layers.recurrent import (
-    RecurrentModel,
-    attend_rows,
-    can_bypass,
-    make_linear,
-    make_readout,
-    pool_mean,
-)
+from regard.models.layers.recurrent import RecurrentModel, attend_rows, can_bypass, make_linear, make_readout
 
 FULL_PRECISION = (torch.float32, torch.float64)
 
@@ -229,7 +222,9 @@ class LSTMNModel(RecurrentModel):
         if self.config.writes:
             raise ArgumentError(f'job: "{self.config.job}", expected "classify" for a classifier')
         memory = memory.pad()
-        mean = pool_mean(memory.states[..., : self.config.size], memory.lengths)
+        hidden = memory.states[..., : self.config.size]
+        real = Tokens(hidden[..., 0].long(), memory.span).real[..., None]
+        mean = hidden.masked_fill(~real, 0).sum(1) / memory.lengths.clamp(min=1)[:, None].to(hidden)
         return self.output(self.dropout(torch.relu(self.hidden(mean))))
 
     # ---- writing

@@ -48,14 +48,13 @@ from regard.kernels import SpanLimits, Window
 from regard.models.config import LuongConfig
 from regard.models.contract import Memory, Notation, Reading, Tokens, name_additive_stages
 from regard.models.layers.cells import PARTS, Bidirectional, Dropout, Stack, reverse_rows
-from regard.models.layers.encoders import make_encoder
+from regard.models.layers.encoders import make_encoder, mean_annotation
 from regard.models.layers.recurrent import (
     RecurrentModel,
     attend_rows,
     can_bypass,
     make_linear,
     make_readout,
-    pool_mean,
     repeat_rows,
 )
 
@@ -126,7 +125,7 @@ class LuongModel(RecurrentModel):
                 states, end = self.encoder(x, lengths=lengths)
             case _:
                 states = self.encoder(x, lengths)
-                end = pool_mean(states, lengths)[:, None, None]
+                end = mean_annotation(states, lengths)[:, None, None]
         if self.begin is not None:
             first: Tensor = torch.tanh(self.begin(end[:, -1, 0]))
             end = first.unflatten(-1, (self.config.layers, -1, self.config.size))

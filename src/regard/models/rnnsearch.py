@@ -34,7 +34,7 @@ from regard.kernels import rnnsearch_triton as triton
 from regard.models.config import RNNSearchConfig
 from regard.models.contract import Memory, Notation, Reading, Tokens, name_additive_stages
 from regard.models.layers.cells import PARTS, Bidirectional, Dropout, Layer, Stack
-from regard.models.layers.encoders import make_encoder
+from regard.models.layers.encoders import make_encoder, mean_annotation
 from regard.models.layers.recurrent import (
     RecurrentModel,
     attend_rows,
@@ -42,7 +42,6 @@ from regard.models.layers.recurrent import (
     make_linear,
     make_readout,
     maxout,
-    pool_mean,
     repeat_rows,
     to_autocast_dtype,
 )
@@ -87,7 +86,7 @@ class RNNSearchModel(RecurrentModel):
                 return annotations, end[:, -1, 0]
             case _:
                 annotations = self.encoder(words, lengths)
-                return annotations, pool_mean(annotations, lengths)
+                return annotations, mean_annotation(annotations, lengths)
 
     def decode(self, memory: Memory, target: Tokens) -> tuple[Float[Tensor, "*b n d"], dict[str, Tensor]]:
         """Take all steps, one after the other where they must be."""

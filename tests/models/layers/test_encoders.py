@@ -20,8 +20,7 @@ from regard.errors import ConfigError, RegardError
 from regard.models.config import TransformerConfig
 from regard.models.kinds import build, complete_table
 from regard.models.layers.cells import Bidirectional, Stack
-from regard.models.layers.encoders import BlockEncoder, Convolution, Recurrence, make_encoder
-from regard.models.layers.recurrent import pool_mean
+from regard.models.layers.encoders import BlockEncoder, Convolution, Recurrence, make_encoder, mean_annotation
 from regard.tasks import start
 from regard.training import Checkpoints, read_manifest
 from regard.training.manifest import canonical
@@ -79,7 +78,7 @@ def test_blocks_have_no_direction(key, encoder):
 def test_the_mean_leaves_padding_out():
     states = torch.randn(3, 4, 2, dtype=torch.float64)
     states[1, 2:] = torch.nan
-    mean = pool_mean(states, torch.tensor([4, 2, 0]))
+    mean = mean_annotation(states, torch.tensor([4, 2, 0]))
     agree(mean, torch.stack([states[0].mean(0), states[1, :2].mean(0), torch.zeros(2, dtype=torch.float64)]))
 
 

@@ -168,3 +168,10 @@ def make_encoder(config: EncoderDecoderConfig, size: int) -> Stack | Bidirection
             cell: Cell = name
             recurrence = Bidirectional if config.bidirectional else Stack
             return recurrence(cell, inputs, size, layers, dropout, config.nonlinearity)
+
+
+def mean_annotation(states: Float[Tensor, "b n d"], lengths: Int[Tensor, " b"]) -> Float[Tensor, "b d"]:
+    """Average over each sentence's words; zero for a sentence that has none."""
+    length = lengths.to(states.device)[:, None]
+    real = torch.arange(states.shape[1], device=states.device) < length
+    return torch.where(real[..., None], states, 0.0).sum(1) / length.clamp(min=1)

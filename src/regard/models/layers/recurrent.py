@@ -9,7 +9,7 @@ begin.
 from collections.abc import Sequence
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.attention import Additive, Attention, Dot, General, Score, Softmax, Span, State, Weighting
@@ -105,13 +105,6 @@ def maxout(x: Float[Tensor, "*b dd"]) -> Float[Tensor, "*b d"]:
     Papers pair neighbours, 2j and 2j + 1; halves are the same function of a matrix with its rows in another order.
     """
     return torch.maximum(*x.chunk(2, -1))
-
-
-def pool_mean(states: Float[Tensor, "b n d"], lengths: Int[Tensor, " b"]) -> Float[Tensor, "b d"]:
-    """Average each row's states up to its length; a row without states gets zeros."""
-    lengths = lengths.to(states.device)
-    real = torch.arange(states.shape[1], device=states.device) < lengths[:, None]
-    return states.masked_fill(~real[..., None], 0).sum(1) / lengths.clamp(min=1)[:, None].to(states)
 
 
 def repeat_rows(x: Tensor, rows: int) -> Tensor:
