@@ -10,7 +10,7 @@ from regard.data import END
 from regard.decoding.batches import label_in_batches, label_pictures, search_in_batches
 from regard.decoding.options import GREEDY, Options
 from regard.decoding.sentence_search import search
-from regard.decoding.sources import documents_of, flat_of, tokens_of
+from regard.decoding.sources import documents_of, source_of, tokens_of
 from regard.models import Pictures, build, read_model_config
 
 KINDS = {
@@ -41,7 +41,7 @@ def test_each_as_if_alone(kind, budget):
     assert found.shape == (9, 3)
     torch.testing.assert_close(found.exp().sum(1), torch.ones(9, dtype=torch.float64))
     for row, each in zip(rows, found, strict=True):
-        source = documents_of([row]) if kind == "han" else flat_of([row])
+        source = documents_of([row]) if kind == "han" else source_of([row], "text")
         torch.testing.assert_close(model.classify(model.encode(source)).log_softmax(-1)[0], each)
     assert label_in_batches(model, [], reads).shape == (0, 3)
 

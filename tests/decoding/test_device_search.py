@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from regard.data import END
-from regard.decoding.device_search import DeviceSearch, HostHypotheses, Hypotheses, SlotOptions
+from regard.decoding.device_search import DeviceSearch, Hypotheses, SlotOptions
 from regard.decoding.limits import output_limit
 from regard.decoding.options import Options
 from regard.decoding.sentence_search import StepSearch, search
@@ -199,7 +199,7 @@ def hypotheses():
     scores = np.array([[-0.5, -0.75], [-1.0, -np.inf]])
     lengths, rows = np.array([[3, 2], [1, 0]]), np.array([[1, 0], [1, 0]])
     natural = np.array([[True, False], [True, True]])
-    return HostHypotheses(scores, 2 * scores, lengths, rows, natural, *history())
+    return Hypotheses(scores, 2 * scores, lengths, rows, natural, *history())
 
 
 def test_words_are_read_from_the_last_to_the_first():
@@ -221,12 +221,22 @@ def test_each_slot_has_its_own_number_of_outputs():
 
 @pytest.mark.parametrize("count", [0, 1])
 def test_nothing_to_read(count):
-    empty = HostHypotheses(*(part[:count] for part in vars(hypotheses()).values()))
+    empty = Hypotheses(*(part[:count] for part in vars(hypotheses()).values()))
     assert len(empty.results(0)) == count
     assert all(result.outputs == [] for result in empty.results(0))
 
 
-def test_what_is_on_a_device_is_what_the_host_reads():
-    given = hypotheses()
-    parts = (torch.from_numpy(part) for part in vars(given).values())
-    assert Hypotheses(*parts).results([2, 1]) == given.results([2, 1])
+@torch.no_grad()
+def test_what_was_collected_stays_when_its_slot_is_used_again():
+    model = small("transformer")
+    memory = model.encode(tokens_of([[4, 5, 6]]))
+    device_search, options = DeviceSearch(model, memory, 1, 8, 2), SlotOptions.of([Options(beam=2)], [6], "cpu")
+    for _ in range(2):
+        device_search.put(slice(0, 1), memory, options)
+        for _ in range(7):
+            device_search.advance()
+        collected = device_search.collect(slice(0, 1))
+        before = collected.results(2)
+        device_search.put(slice(0, 1), model.encode(tokens_of([[7, 8, 9]])), options)
+        device_search.advance()
+        assert collected.results(2) == before

@@ -21,12 +21,12 @@ from regard.decoding.replay import (
     PLACES,
     SHARE,
     WIDER,
-    PlainSteps,
     Replay,
     SlotQueue,
     SlotSearch,
     count_slots,
     length_class,
+    order_of,
     serves,
     slot_index,
 )
@@ -333,12 +333,13 @@ def test_steps_are_taken_as_they_are_ordered():
     sources = sentences(2, 8)
     device_search = DeviceSearch(model, model.encode(tokens_of([[3] * 8])), 2, 8, 1)
     device_search.put(slice(0, 2), model.encode(tokens_of(sources)), SlotOptions.of([options] * 2, [5, 5], "cpu"))
-    steps = PlainSteps(device_search)
-    steps.run(5)
-    before = steps.read_active()
-    steps.run(1)
-    assert before() == [True, True]  # as it was then
-    assert steps.read_active()() == [False, False]
+    step = order_of(device_search.advance, torch.device("cpu"))
+    for _ in range(5):
+        step()
+    before = device_search.active
+    step()
+    assert before.tolist() == [True, True]  # as it was then
+    assert device_search.active.tolist() == [False, False]
     results = device_search.collect(slice(0, 2)).results(1)
     for found, expected in zip(results, search(model, tokens_of(sources), options), strict=True):
         assert found.outputs[0].tokens == expected.outputs[0].tokens

@@ -1,7 +1,7 @@
 """Token numbers become the tensors that models read."""
 
 from regard.data import END, PAD
-from regard.decoding.sources import documents_of, flat_of, tokens_of
+from regard.decoding.sources import documents_of, source_of, tokens_of
 
 
 def test_rows_become_sentences():
@@ -17,7 +17,7 @@ def test_rows_become_sentences():
         [4, PAD, PAD],
         [4, 5, PAD],
     ]
-    flat = flat_of(rows)
+    flat = source_of(rows, "text")
     assert flat.lengths.tolist() == [5, 0, 2, 9]
     assert flat.ids[0].tolist() == [5, 6, END, 7, END, PAD, PAD, PAD, PAD]
     nothing = documents_of([])

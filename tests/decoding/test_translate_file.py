@@ -11,8 +11,11 @@ from regard.decoding.translate_file import LineFitter, join_outputs
 from regard.run import Translation
 
 
-def lengths(texts: list[str]) -> list[int]:
-    return [len(text.split()) for text in texts]
+class Words:
+    """Words as tokens."""
+
+    def encode_batch(self, texts: list[str]) -> list[list[str]]:
+        return [text.split() for text in texts]
 
 
 def output(text: str, score: float, links=()) -> Translation:
@@ -22,7 +25,7 @@ def output(text: str, score: float, links=()) -> Translation:
 def test_lines_that_fit_are_left_alone():
     warned: list[str] = []
     lines = ["a  b c", "", "  ", "x. Y!"]
-    assert LineFitter(lengths, 3, warn=warned.append).parts(lines, "f") == [
+    assert LineFitter(Words(), 3, None, warn=warned.append).parts(lines, "f") == [
         [sentence_split.Piece(0, len(line), line)] for line in lines
     ]
     assert warned == []
@@ -30,7 +33,7 @@ def test_lines_that_fit_are_left_alone():
 
 def test_cut_lines_are_named_and_then_counted():
     warned: list[str] = []
-    fit = LineFitter(lengths, 2, warn=warned.append)
+    fit = LineFitter(Words(), 2, None, warn=warned.append)
     found = [fit.parts(["a b", "a b c d"], "file", first)[1] for first in range(1, 25, 2)]
     assert found == [[sentence_split.Piece(0, 3, "a b")]] * 12
     assert (
@@ -44,7 +47,7 @@ def test_cut_lines_are_named_and_then_counted():
 
 def test_split_lines_have_their_sentences():
     warned: list[str] = []
-    fit = LineFitter(lengths, 3, split=True, warn=warned.append)
+    fit = LineFitter(Words(), 3, None, split=True, warn=warned.append)
     found = fit.parts(["One two. Three four five six seven.", "", "a b"], "file")
     assert [[piece.text for piece in each] for each in found] == [
         ["One two.", "Three four five", "six seven."],
@@ -56,7 +59,7 @@ def test_split_lines_have_their_sentences():
 
 
 def test_every_sentence_has_the_tag_of_its_line():
-    fit = LineFitter(lengths, 4, split=True, tags=["<2de>", "<2fr>"])
+    fit = LineFitter(Words(), 4, None, split=True, tags=["<2de>", "<2fr>"])
     two_tags = "<2de> One. <2fr> Two. Three."
     lines = ["<2fr> One two. Three four five six.", "One. Two.", "<2xx> One. Two.", "<2de>", two_tags]
     found = fit.parts(lines, "file")
@@ -133,6 +136,6 @@ def test_samples_are_put_together_in_their_order():
 def test_the_shorter_of_two_limits_counts():
     tokenizer = train(["a b c d"], "word")
     for longest, limit, kept in ((3, None, "a b c"), (3, 2, "a b"), (2, 3, "a b")):
-        fit = LineFitter.of(tokenizer, longest, limit)
+        fit = LineFitter(tokenizer, longest, limit)
         assert [part[0].text for part in fit.parts(["a b c d", "b"], "f")] == [kept, "b"]
         assert fit.cut == 1

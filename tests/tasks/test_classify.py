@@ -8,8 +8,7 @@ import torch
 from tiny import document_table, first, question_table
 
 from regard.data import Position, document_texts
-from regard.decoding import documents_of
-from regard.decoding.sources import flat_of
+from regard.decoding import documents_of, source_of
 from regard.errors import TrainingError
 from regard.models import Documents, Pictures, Tokens, build, read_model_config
 from regard.tasks.classify import Classification, Classify, LabelBatch, balanced_weights
@@ -20,7 +19,7 @@ END = 2
 ROWS = [[5, 6, END, 7, END], [8, END], [9, 9, 9, END, 4, END, 4, 5, END], [5, END]]
 SOURCES = {
     "documents": documents_of(ROWS),
-    "text": flat_of(ROWS),
+    "text": source_of(ROWS, "text"),
     "pictures": Pictures(torch.randint(0, 256, (4, 3, 8, 8), dtype=torch.uint8)),
 }
 LABELS = torch.tensor([2, 0, 1, 2])
@@ -60,9 +59,8 @@ def test_a_batch_is_its_halves(reads):
     if reads == "pictures":
         assert torch.cat([half.source.pixels for half in halves]).equal(batch.source.pixels)
         return
-    whole = documents_of if reads == "documents" else flat_of
     for half, rows in zip(halves, (ROWS[:2], ROWS[2:]), strict=True):
-        expected = whole(rows)
+        expected = source_of(rows, reads)
         ids = [(each.words if reads == "documents" else each).ids.tolist() for each in (half.source, expected)]
         assert ids[0] == ids[1]
     moved = batch.to("cpu")

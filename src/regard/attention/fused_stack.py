@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn.utils.parametrize import type_before_parametrizations
 
 from regard.attention.attention import Attention
-from regard.attention.block import Block, GELUDropout, MixingBlock, ReLUDropout, SiLUDropout, Stack
+from regard.attention.block import ACTIVATIONS, Block, MixingBlock, Stack
 from regard.attention.call_records import has_hooks
 from regard.attention.heads import Heads
 from regard.attention.score import Dot
@@ -24,7 +24,7 @@ from regard.attention.weighting import Softmax
 from regard.kernels import Linear, backends, installed, mixed_precision, residual
 
 LONGEST, WIDTHS = 128, (16, 32, 64, 128)  # keys of a sequence, and the width of a head
-KNOWN_FEEDS = [[Linear, activation, Linear] for activation in (ReLUDropout, GELUDropout, SiLUDropout)]
+KNOWN_FEEDS = [[Linear, activation, Linear] for activation in ACTIVATIONS.values()]
 
 
 Work = Callable[[Tensor], tuple[Tensor, Tensor]]
@@ -268,19 +268,15 @@ def feed_forward_work(feed: nn.Sequential, seeds: Iterator[Tensor]) -> Work:
     """The feed-forward net, without the bias of its output."""
     from regard.kernels import dropout_triton
 
-    activations = {
-        ReLUDropout: dropout_triton.relu_dropout,
-        GELUDropout: dropout_triton.gelu_dropout,
-        SiLUDropout: dropout_triton.silu_dropout,
-    }
     layers: Any = feed
     inner, between, outer = layers
-    activate = activations[type(between)]
+    name: Any = next(name for name, activation in ACTIVATIONS.items() if type(between) is activation)
     dropout: float = between.dropout if between.training else 0.0
 
     def work(x: Tensor) -> tuple[Tensor, Tensor]:
         hidden, x = mixed_precision.half_linear_with_input(x, inner.weight)
-        hidden = activate(hidden, inner.bias, dropout, next(seeds) if dropout else None)
+        seed = next(seeds) if dropout else None
+        hidden = dropout_triton.activation_dropout(hidden, inner.bias, dropout, seed, name)
         return mixed_precision.half_linear(hidden, outer.weight), x
 
     return work

@@ -12,7 +12,7 @@ from regard.door import door
 if TYPE_CHECKING:
     from regard.decoding import batches, bursts, joining, outputs
     from regard.decoding import translate_file as file_translation
-    from regard.decoding.device_search import HostHypotheses
+    from regard.decoding.device_search import Hypotheses
     from regard.decoding.ensemble import Ensemble, first_model
     from regard.decoding.half_precision import to_bfloat16
     from regard.decoding.limits import ROOM, check_prefix, output_limit
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Ensemble",
     "GREEDY",
-    "HostHypotheses",
+    "Hypotheses",
     "Options",
     "Output",
     "Processes",

@@ -20,7 +20,7 @@ from regard.data import PAD, Batch, collate
 from regard.decoding.ensemble import Ensemble
 from regard.decoding.options import Options
 from regard.decoding.outputs import Output, SearchResult
-from regard.decoding.replay import FEW, Replay, serves
+from regard.decoding.replay import FEW, Replay, select_prefixes, serves
 from regard.decoding.scoring import check_finite
 from regard.decoding.sentence_search import PACK, search
 from regard.decoding.sources import source_of, tokens_of
@@ -60,19 +60,17 @@ def search_in_batches(
         return (replay or Replay(model)).search(sources, options, prefixes, budget)
     budget = BUDGET if budget is None else budget
     answers = [SearchResult([Output([], 0.0, 0.0, True)], [] if trace else None) for _ in sources]
-    order = sorted((i for i in range(len(sources)) if len(sources[i])), key=lambda i: -len(sources[i]))
+    there = [i for i, source in enumerate(sources) if len(source)]
+    sizes = [len(sources[i]) + 1 for i in there]
     rows = options.nbest if options.sample else options.beam
-    with pack_weights() if len(order) * rows >= PACK else nullcontext():
-        while order:
-            # The caches have room for the limit, which may be more than the source.
-            size = max(len(sources[order[0]]), options.longest or 0) + 1
-            count = max(1, budget // (rows * size))
-            chunk, order = order[:count], order[count:]
-            chunk_prefixes = None if prefixes is None else [prefixes[i] for i in chunk]
+    with pack_weights() if len(there) * rows >= PACK else nullcontext():
+        # The caches have room for the limit, which may be more than the source.
+        for places in batches_of_like_size(sizes, budget // rows, (options.longest or 0) + 1):
+            chunk = [there[place] for place in places]
             batch = tokens_of([sources[i] for i in chunk], device)
-            for i, result in zip(
-                chunk, search(model, batch, options, prefixes=chunk_prefixes, trace=trace), strict=True
-            ):
+            begun = select_prefixes(prefixes, chunk)
+            results = search(model, batch, options, prefixes=begun, trace=trace)
+            for i, result in zip(chunk, results, strict=True):
                 answers[i] = result
     return answers
 
@@ -91,11 +89,14 @@ def can_replay(
     )
 
 
-def batches_of_like_size(sizes: Sequence[int], budget: int) -> Iterator[list[int]]:
-    """Yield the indices of things of like size, the largest first: as many as fit the budget, and one at least."""
+def batches_of_like_size(sizes: Sequence[int], budget: int, least: int = 1) -> Iterator[list[int]]:
+    """Yield the indices of things of like size, the largest first: as many as fit the budget, and one at least.
+
+    However small a thing is, it counts as `least`.
+    """
     order = sorted(range(len(sizes)), key=lambda i: -sizes[i])
     while order:
-        count = max(1, budget // sizes[order[0]])
+        count = max(1, budget // max(least, sizes[order[0]]))
         chunk, order = order[:count], order[count:]
         yield chunk
 
@@ -122,11 +123,15 @@ def label_pictures(
     model: Model, pixels: Iterable[np.ndarray | Tensor], device: torch.device | str = "cpu", rows: int = PICTURES
 ) -> Float[Tensor, "n v"]:
     """Compute the log-probability of every label for pictures of one size, one [3 h w] each; `rows` at a time."""
-    scores, each = [torch.zeros(0, model.readout.out_features)], iter(pixels)
+    none = torch.zeros(0, model.readout.out_features)
+    return torch.cat([none, *(label_log_probs(model, batch).cpu() for batch in picture_batches(pixels, device, rows))])
+
+
+def picture_batches(pixels: Iterable[np.ndarray | Tensor], device: torch.device | str, rows: int) -> Iterator[Pictures]:
+    """Put pictures of one size together, `rows` at a time."""
+    each = iter(pixels)
     while chunk := list(itertools.islice(each, rows)):
-        batch = torch.stack([torch.as_tensor(one) for one in chunk])
-        scores.append(label_log_probs(model, Pictures(batch.to(device))).cpu())
-    return torch.cat(scores)
+        yield Pictures(torch.stack([torch.as_tensor(one) for one in chunk]).to(device))
 
 
 @torch.no_grad()
@@ -151,11 +156,9 @@ def search_pictures(
     """
     if rows < 1:
         raise ArgumentError(f"rows: {rows} given, expected at least 1")
-    each, hypotheses = iter(pixels), options.nbest if options.sample else options.beam
-    rows = min(rows, max(1, HYPOTHESES // hypotheses))
-    while chunk := list(itertools.islice(each, rows)):
-        batch = torch.stack([torch.as_tensor(one) for one in chunk])
-        yield from search(model, Pictures(batch.to(device)), options)
+    hypotheses = options.nbest if options.sample else options.beam
+    for batch in picture_batches(pixels, device, min(rows, max(1, HYPOTHESES // hypotheses))):
+        yield from search(model, batch, options)
 
 
 class Scored(NamedTuple):

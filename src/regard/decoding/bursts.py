@@ -16,10 +16,10 @@ import numpy as np
 import torch
 
 from regard.data import PAD, UNKNOWN
-from regard.decoding.device_search import DeviceSearch, HostHypotheses, SlotOptions
+from regard.decoding.device_search import DeviceSearch, Hypotheses, SlotOptions
 from regard.decoding.limits import FREE, output_limit
 from regard.decoding.options import Options
-from regard.decoding.replay import BURST, allocate_slots, capture
+from regard.decoding.replay import BURST, Arrival, allocate_slots, order_of
 from regard.models import Model, Tokens
 
 PARTS = ("total", "step", "scores", "log_probs", "lengths", "ends", "natural", "parents", "words")
@@ -59,18 +59,13 @@ class BurstSearch:
         # A buffer for each order between two bursts: `depth` bursts later the device has read it.
         blank = [torch.zeros(self.given.shape, dtype=torch.long, pin_memory=cuda) for _ in range(WRITES * depth)]
         self.blanks = deque((sent, sent.numpy()) for sent in blank)
-        self.copies = deque(HostCopy(self.device_search, cuda) for _ in range(depth))
+        self.copies = deque(HostCopy(self.device_search, device) for _ in range(depth))
         self.ordered: deque[HostCopy] = deque()
-        self.read_sentences = self.order_of(self.read, device)
-        self.take_steps = self.order_of(self.step, device)
+        self.read_sentences = order_of(self.read, device)
+        self.take_steps = order_of(self.step, device)
         for copy in self.copies:
-            copy.order = self.order_of(copy.take, device)
+            copy.order = order_of(copy.take, device)
         self.device_search.stop(slice(None))  # what was captured had begun with a sentence
-
-    @staticmethod
-    def order_of(work: Callable[[], None], device: torch.device) -> Callable[[], None]:
-        """A call that has some work done: on a GPU a graph's, captured now."""
-        return capture(work, device).replay if device.type == "cuda" else work
 
     # ---- what the device does; all shapes are fixed
 
@@ -136,16 +131,17 @@ class BurstSearch:
         self.device_search.stop(slice(slot, slot + 1))
 
 
-class HostCopy:
+class HostCopy(Arrival):
     """What the host has to know of all slots, as it is after a burst."""
 
-    def __init__(self, search: DeviceSearch, cuda: bool):
+    def __init__(self, search: DeviceSearch, device: torch.device):
+        super().__init__(device)
+        cuda = device.type == "cuda"
         self.parts = {name: getattr(search, name) for name in PARTS}
         self.copies = {
             name: torch.zeros(part.shape, dtype=part.dtype, pin_memory=cuda) for name, part in self.parts.items()
         }
         self.host: dict[str, np.ndarray] = {name: copy.numpy() for name, copy in self.copies.items()}
-        self.event = torch.cuda.Event() if cuda else None
         self.order: Callable[[], None] = self.take
 
     def take(self) -> None:
@@ -153,32 +149,22 @@ class HostCopy:
         for name, part in self.parts.items():
             self.copies[name].copy_(part, non_blocking=True)
 
-    def record(self) -> None:
-        """Note on the device when the copy is there."""
-        if self.event is not None:
-            self.event.record()
-
-    def wait(self) -> None:
-        """Wait until the copy is there."""
-        if self.event is not None:
-            self.event.synchronize()
-
     @property
     def active(self) -> list[bool]:
         """The slots that are not done."""
         return list(map(bool, self.host["total"].max(1) > -np.inf))
 
-    def finished(self, slots: Sequence[int]) -> HostHypotheses:
+    def finished(self, slots: Sequence[int]) -> Hypotheses:
         """Copy the finished hypotheses of these slots."""
         ranks = (self.host[name][slots] for name in ("scores", "log_probs", "lengths", "ends", "natural"))
-        return HostHypotheses(*ranks, *self.past(slots))  # type: ignore[call-arg]
+        return Hypotheses(*ranks, *self.past(slots))  # type: ignore[call-arg]
 
-    def living(self, slots: Sequence[int]) -> HostHypotheses:
+    def living(self, slots: Sequence[int]) -> Hypotheses:
         """Copy the hypotheses of these slots that have not ended, as they stand."""
         totals = self.host["total"][slots]
         steps = np.broadcast_to(self.host["step"][slots][:, None], totals.shape)
         rows = np.broadcast_to(np.arange(totals.shape[1]), totals.shape)
-        return HostHypotheses(totals, totals, steps, rows, np.zeros_like(totals, dtype=bool), *self.past(slots))
+        return Hypotheses(totals, totals, steps, rows, np.zeros_like(totals, dtype=bool), *self.past(slots))
 
     def past(self, slots: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
         """Copy the parents and the words of all rows of these slots, up to the last step that one of them took."""

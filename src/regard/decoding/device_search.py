@@ -50,8 +50,8 @@ class SlotOptions:
 
 
 @dataclass(frozen=True, eq=False)
-class HostHypotheses:
-    """Hypotheses of some slots, in the host's memory: by rank, with the past of all rows."""
+class Hypotheses:
+    """Hypotheses of some slots, by rank, with the past of all rows: copies of what a search holds."""
 
     scores: np.ndarray  # [s r]; -∞ where there is none
     log_probs: np.ndarray
@@ -82,23 +82,6 @@ class HostHypotheses:
         for i, tokens, length, *rest in zip(slot.tolist(), history.tolist(), lengths.tolist(), *parts, strict=True):
             results[i].outputs.append(Output(tokens[:length], *rest))
         return results
-
-
-@dataclass(frozen=True, eq=False)
-class Hypotheses:
-    """Hypotheses of some slots, on their device or on their way to the host, as `HostHypotheses` has them."""
-
-    scores: Tensor
-    log_probs: Tensor
-    lengths: Tensor
-    rows: Tensor
-    natural: Tensor
-    parents: Tensor
-    words: Tensor
-
-    def results(self, nbest: int | Sequence[int]) -> list[SearchResult]:
-        """The best outputs of each slot; this waits for the device."""
-        return HostHypotheses(*(part.cpu().numpy() for part in vars(self).values())).results(nbest)
 
 
 class DeviceSearch:
@@ -178,10 +161,11 @@ class DeviceSearch:
         """End the searches in these slots, whatever they have found."""
         self.total[slots] = -torch.inf
 
-    def collect(self, slots: Int[Tensor, " k"] | slice) -> Hypotheses:
-        """The finished hypotheses of these slots."""
+    def collect(self, slots: Int[Tensor, " k"] | slice, non_blocking: bool = False) -> Hypotheses:
+        """The finished hypotheses of these slots; with `non_blocking` they may still be on their way to the host."""
         parts = self.scores, self.log_probs, self.lengths, self.ends, self.natural, self.parents, self.words
-        return Hypotheses(*(part[slots] for part in parts))
+        # A copy on every device: the slots are written to before it is read.
+        return Hypotheses(*(part[slots].to("cpu", non_blocking=non_blocking, copy=True).numpy() for part in parts))
 
     def advance(self) -> None:
         """One step of every slot. All shapes are fixed, and nothing is read."""

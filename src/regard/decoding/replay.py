@@ -4,8 +4,8 @@ Sentences of like length are searched in the same slots. Between two bursts of s
 takes what was found there and puts waiting sentences in their stead; it writes results down while the GPU goes on.
 Products are in bfloat16 (`precision`), with a copy of the model's weights; scores of tokens, and sums, in float32.
 
-Which search serves again, which sentences share one, and who comes next, `Replay` and `SlotQueue` decide on the host;
-`CudaSteps` alone is of the GPU, and `PlainSteps` stands for it elsewhere.
+Which search serves again, which sentences share one, and who comes next, `Replay` and `SlotQueue` decide on the host.
+Elsewhere than on a GPU steps are taken as they are ordered (`order_of`).
 """
 
 # s slots · r rows of each · b sentences that begin · n tokens
@@ -13,7 +13,7 @@ import contextlib
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -62,34 +62,30 @@ class Replay:
         prefixes: Sequence[Sequence[int]] | None = None,
         budget: int | None = None,
     ) -> list[SearchResult]:
-        """Search for each of the sentences as `search` does; `budget` limits source tokens, counted a hypothesis."""
+        """Search for each of the sentences as `search` does, class of length by class of length, the longest first.
+
+        `budget` limits source tokens, counted a hypothesis.
+        """
         if prefixes is not None:
             self.check(sources, options, prefixes)
-        weight = next(self.model.parameters())
-        with self.turn, torch.cuda.device_of(weight) if weight.is_cuda else contextlib.nullcontext():
-            return self.search_classes(sources, options, prefixes, budget)
-
-    def search_classes(
-        self,
-        sources: Sequence[Sequence[int]],
-        options: Options,
-        prefixes: Sequence[Sequence[int]] | None,
-        budget: int | None,
-    ) -> list[SearchResult]:
-        """Class of length by class of length, the longest first; an empty source has an empty output."""
-        answers: list[SearchResult | None] = [None] * len(sources)
+        answers = [SearchResult([Output([], 0.0, 0.0, True)]) for _ in sources]  # of an empty source an empty output
         classes: dict[int, list[int]] = {}
         for i, source in enumerate(sources):
             if len(source):
                 classes.setdefault(length_class(len(source)), []).append(i)
-        for keys, numbers in sorted(classes.items(), reverse=True):
-            numbers.sort(key=lambda i: -len(sources[i]))
-            begun = select_prefixes(prefixes, numbers)
-            rows = self.most_rows if budget is None else max(options.beam, budget // (keys + 1))
-            results = self.search_class([sources[i] for i in numbers], keys, options, begun, rows)
-            for i, each in zip(numbers, results, strict=True):
-                answers[i] = each
-        return [SearchResult([Output([], 0.0, 0.0, True)]) if each is None else each for each in answers]
+        weight = next(self.model.parameters())
+        with self.turn, torch.cuda.device_of(weight) if weight.is_cuda else contextlib.nullcontext():
+            for keys, numbers in sorted(classes.items(), reverse=True):
+                numbers.sort(key=lambda i: -len(sources[i]))
+                begun = select_prefixes(prefixes, numbers)
+                rows = self.most_rows if budget is None else max(options.beam, budget // (keys + 1))
+                model = self.weights(options.precision != "fp32")
+                longest = max((len(each) for each in begun or ()), default=0)
+                size = output_limit(model, keys, options, longest) + 1  # steps, END's among them
+                graph = self.graph(model, len(numbers), keys, size, longest, options.beam, rows)
+                for i, each in zip(numbers, graph.run([sources[i] for i in numbers], options, begun), strict=True):
+                    answers[i] = each
+        return answers
 
     def check(self, sources: Sequence[Sequence[int]], options: Options, prefixes: Sequence[Sequence[int]]) -> None:
         """Refuse prefixes that do not fit."""
@@ -100,21 +96,6 @@ class Replay:
         readout = getattr(self.model, "readout", None)  # an ensemble has none of its own
         if isinstance(readout, nn.Linear):
             Constraints(most, begun).check(readout.out_features)
-
-    def search_class(
-        self,
-        sources: list[Sequence[int]],
-        keys: int,
-        options: Options,
-        prefixes: list[Sequence[int]] | None,
-        rows: int,
-    ) -> list[SearchResult]:
-        """The sentences of a class, the longest first."""
-        model = self.weights(options.precision != "fp32")
-        longest = max((len(each) for each in prefixes or ()), default=0)
-        size = output_limit(model, keys, options, longest) + 1  # steps, END's among them
-        graph = self.graph(model, len(sources), keys, size, longest, options.beam, rows)
-        return graph.run(sources, options, prefixes)
 
     def weights(self, half: bool) -> Model:
         """The model, or its copy in bfloat16, made anew when the weights have changed."""
@@ -149,8 +130,10 @@ class SlotSearch:
     def __init__(self, model: Model, most: int, keys: int, size: int, beam: int, prefix: int = 0):
         self.model, self.device = model, next(model.parameters()).device
         self.device_search, _ = allocate_slots(model, most, keys, size, beam, prefix)
+        self.step = order_of(self.device_search.advance, self.device)
         cuda = self.device.type == "cuda"
-        self.steps: Steps = CudaSteps(self.device_search, self.device) if cuda else PlainSteps(self.device_search)
+        self.flags = torch.zeros(self.device_search.count, dtype=torch.bool, pin_memory=cuda)
+        self.looked = Arrival(self.device)
 
     def run(
         self, sources: Sequence[Sequence[int]], options: Options, prefixes: Sequence[Sequence[int]] | None
@@ -168,13 +151,16 @@ class SlotSearch:
             done_slots: list[int] = []
             while len(done_slots) < queue.enough:
                 burst = queue.burst
-                self.steps.run(burst)
-                active = self.steps.read_active()
+                for _ in range(burst):
+                    self.step()
+                self.flags.copy_(self.device_search.active, non_blocking=True)
+                self.looked.record()
                 if pending is not None:  # while the GPU is busy
                     pending.write_to(answers, options.nbest)
                     pending = None
-                done_slots = queue.advance(burst, active())
-            hypotheses = self.device_search.collect(slot_index(done_slots, self.device))
+                self.looked.wait()
+                done_slots = queue.advance(burst, self.flags.tolist())
+            hypotheses = self.device_search.collect(slot_index(done_slots, self.device), non_blocking=True)
             pending = PendingResults(hypotheses, queue.finish(done_slots), self.device)
         if pending is not None:
             pending.write_to(answers, options.nbest)
@@ -250,24 +236,19 @@ class SlotQueue:
         return numbers
 
 
-# ---- the device
+# ---- results
 
 
 class PendingResults:
     """Finished hypotheses on their way to the host, and the sentences that they are of."""
 
     def __init__(self, hypotheses: Hypotheses, numbers: list[int], device: torch.device):
-        # A copy on every device: the slots are written to before it is read.
-        parts = (part.to("cpu", non_blocking=True, copy=True) for part in vars(hypotheses).values())
-        self.hypotheses, self.numbers = Hypotheses(*parts), numbers
-        self.copied = torch.cuda.Event() if device.type == "cuda" else None
-        if self.copied is not None:
-            self.copied.record()
+        self.hypotheses, self.numbers, self.copied = hypotheses, numbers, Arrival(device)
+        self.copied.record()
 
     def write_to(self, answers: list[Any], nbest: int) -> None:
         """Put it among the answers."""
-        if self.copied is not None:
-            self.copied.synchronize()
+        self.copied.wait()
         with pause_garbage_collection():
             for i, result in zip(self.numbers, self.hypotheses.results(nbest), strict=True):
                 # A hypothesis whose score is no number is dropped on the device, where nothing can be asked.
@@ -322,58 +303,26 @@ def select_prefixes(prefixes: Sequence[Sequence[int]] | None, numbers: list[int]
 # ---- graphs
 
 
-class Steps(Protocol):
-    """Steps of a `DeviceSearch`, ordered from the host."""
-
-    def run(self, count: int) -> None:
-        """Order so many steps."""
-
-    def read_active(self) -> Callable[[], list[bool]]:
-        """Order a look at which slots are not done; calling what this gives waits for it."""
+def order_of(work: Callable[[], None], device: torch.device) -> Callable[[], None]:
+    """A call that has some work done: on a GPU a graph's, captured now."""
+    return capture(work, device).replay if device.type == "cuda" else work
 
 
-class PlainSteps:
-    """Steps that are done as they are called, where there are no graphs."""
+class Arrival:
+    """The time when what was ordered so far of a device has been done, such as copies to the host's memory."""
 
-    def __init__(self, device_search: DeviceSearch):
-        self.device_search = device_search
+    def __init__(self, device: torch.device):
+        self.event = torch.cuda.Event() if device.type == "cuda" else None
 
-    def run(self, count: int) -> None:
-        """Run `count` steps."""
-        for _ in range(count):
-            self.device_search.advance()
+    def record(self) -> None:
+        """Note the time of what has been ordered by now."""
+        if self.event is not None:
+            self.event.record()
 
-    def read_active(self) -> Callable[[], list[bool]]:
-        """Read which slots are not done."""
-        active: list[bool] = self.device_search.active.tolist()
-        return lambda: active
-
-
-class CudaSteps:
-    """Steps of which one is captured, and replayed."""
-
-    def __init__(self, device_search: DeviceSearch, device: torch.device):
-        self.device_search = device_search
-        self.flags = torch.zeros(device_search.count, dtype=torch.bool, pin_memory=True)
-        self.graph = capture(device_search.advance, device)
-
-    def run(self, count: int) -> None:
-        """Order so many steps."""
-        for _ in range(count):
-            self.graph.replay()
-
-    def read_active(self) -> Callable[[], list[bool]]:
-        """Copy the flags to the host behind the steps; what this gives waits for them."""
-        self.flags.copy_(self.device_search.active, non_blocking=True)
-        copied = torch.cuda.Event()
-        copied.record()
-
-        def read() -> list[bool]:
-            copied.synchronize()
-            flags: list[bool] = self.flags.tolist()
-            return flags
-
-        return read
+    def wait(self) -> None:
+        """Wait for what was noted last."""
+        if self.event is not None:
+            self.event.synchronize()
 
 
 def capture(work: Callable[[], None], device: torch.device) -> torch.cuda.CUDAGraph:

@@ -22,13 +22,8 @@ def tokens_of(rows: Sequence[Sequence[int]], device: torch.device | str = "cpu",
 
 
 def source_of(rows: Sequence[Row], reads: str) -> Tokens | Documents:
-    """Convert encoded documents to the form that a model reads."""
-    return documents_of(rows) if reads == "documents" else flat_of(rows)
-
-
-def flat_of(rows: Sequence[Row], device: torch.device | str = "cpu") -> Tokens:
-    """Convert encoded documents to a row each, for a model that reads a text as a whole."""
-    return pad_rows(*join_rows(rows), device)
+    """Convert encoded documents to the form that a model reads: sentences of documents, or a row for each."""
+    return documents_of(rows) if reads == "documents" else pad_rows(*join_rows(rows), "cpu")
 
 
 def documents_of(rows: Sequence[Row], device: torch.device | str = "cpu") -> Documents:

@@ -20,29 +20,15 @@ NAMED = 10  # long lines that are named; more are counted
 
 
 class LineFitter:
-    """The treatment of lines that have more than `limit` tokens.
+    """The treatment of lines that have more tokens than a run takes: its data.longest, and its model's `limit`.
 
-    `measure` says how many tokens texts have. With `split` every line becomes its sentences, and the long ones of those
-    pieces, each with the one of `tags` that its line begins with; where it is None only long lines do. Else long lines
-    are cut, and `warn` is told of each. A `counter` counts the lines with several sentences, of which it is told, too.
+    Tokens are those of `source`, its tokenizer. With `split` every line becomes its sentences, and the long ones of
+    those pieces, each with the one of `tags` that its line begins with; where it is None only long lines do. Else long
+    lines are cut, and `warn` is told of each, and by a `counter` of how many have several sentences.
     """
 
     def __init__(
         self,
-        measure: Callable[[list[str]], list[int]],
-        limit: int,
-        *,
-        split: bool | None = False,
-        tags: Sequence[str] = (),
-        warn: Callable[[str], None] = lambda text: None,
-    ):
-        self.measure, self.limit, self.split, self.tags, self.warn = measure, limit, split, tags, warn
-        self.cut = 0  # lines so far
-        self.counter: sentence_shares.SentenceCounter | None = None
-
-    @classmethod
-    def of(
-        cls,
         source: Tokenizer,
         longest: int,
         limit: int | None,
@@ -50,13 +36,11 @@ class LineFitter:
         split: bool | None = False,
         tags: Sequence[str] = (),
         warn: Callable[[str], None] = lambda text: None,
-    ) -> "LineFitter":
-        """Fit lines to a run: to its data.longest and its model's limit, in tokens of its source tokenizer."""
-
-        def measure(texts: list[str]) -> list[int]:
-            return [len(ids) for ids in source.encode_batch(texts)]
-
-        return cls(measure, longest if limit is None else min(longest, limit), split=split, tags=tags, warn=warn)
+    ):
+        self.source, self.limit = source, longest if limit is None else min(longest, limit)
+        self.split, self.tags, self.warn = split, tags, warn
+        self.cut = 0  # lines so far
+        self.counter: sentence_shares.SentenceCounter | None = None
 
     def parts(self, lines: list[str], name: str, first: int = 1) -> list[list[sentence_split.Piece]]:
         """Split each line into pieces, at least one; the line `first` of the file `name` is the first of them."""
@@ -89,6 +73,10 @@ class LineFitter:
     def count(self, text: str) -> int:
         """Count the tokens of one text."""
         return self.measure([text])[0]
+
+    def measure(self, texts: list[str]) -> list[int]:
+        """Count the tokens of each text."""
+        return [len(ids) for ids in self.source.encode_batch(texts)]
 
     def end(self) -> None:
         """Report how many lines were cut without being named."""

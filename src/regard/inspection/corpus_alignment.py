@@ -100,7 +100,7 @@ def translate_lines(
     run: TrainedRun, lines: SourceLines, source: str, beam: int, say: Say
 ) -> Iterator[list[AlignedPair]]:
     """The lines of a file with their translations and links; what is longer than the run takes is cut."""
-    fit = file_translation.LineFitter.of(run.tokenizers.source, run.settings.data.longest, run.model.limit, warn=say)
+    fit = file_translation.LineFitter(run.tokenizers.source, run.settings.data.longest, run.model.limit, warn=say)
     for block in lines.blocks():
         texts = [each[0].text for each in fit.parts(block.lines, display_name(source), block.first)]
         outputs = [each[0] for each in run.stream(texts, split=False, alignment=True, beam=beam)]

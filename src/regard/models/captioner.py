@@ -33,10 +33,8 @@ without them blocks could not tell left from right.
 
 # b pictures or captions · n words · m places · h w height and width of the grid · c channels · e width of a word
 # d of a state or of the model · g gates · l layers · v vocabulary · r rows
-import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any, NamedTuple, cast
+from collections.abc import Callable
+from typing import NamedTuple, cast
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -45,9 +43,7 @@ from torch import Tensor, nn
 from regard.attention import (
     Additive,
     Attention,
-    Block,
     Decoder,
-    Heads,
     Lengths,
     Prepared,
     Sinusoidal2D,
@@ -68,7 +64,13 @@ from regard.models.contract import (
 )
 from regard.models.layers.backbone import Backbone, make_backbone
 from regard.models.layers.cells import Dropout, Stack
-from regard.models.layers.embedding import Embedding, initialise
+from regard.models.layers.embedding import (
+    Embedding,
+    collect_weights,
+    cross_attentions,
+    initialise,
+    step_with_coverage,
+)
 from regard.models.layers.recurrent import attend_rows, can_bypass, is_standard, make_linear, make_readout, repeat_rows
 from regard.models.weights import load_weights
 
@@ -356,14 +358,9 @@ class BlockDecoder(nn.Module):
         x = self.words(target.ids, target.span)
         if not (self.training and self.config.penalty):
             return self.stack(x, memory.states), {}
-        with collect_weights(self.cross_attentions) as weights:
+        with collect_weights(cross_attentions(self.stack)) as weights:
             x = self.stack(x, memory.states)
         return x, {"weights": torch.stack(weights).mean((0, 2))}
-
-    @property
-    def cross_attentions(self) -> list[Heads]:
-        """Name the attentions to the picture, the first block's first."""
-        return [cast(Heads, cast(Block, block).cross) for block in self.stack.blocks]
 
     def start(self, memory: Memory, rows: int, size: int, coverage: bool) -> State:
         """Return empty caches, and the places projected once for each block."""
@@ -373,32 +370,11 @@ class BlockDecoder(nn.Module):
         return state
 
     def step(self, tokens: Int[Tensor, " r"], state: State) -> tuple[Float[Tensor, "r d"], State]:
-        """Read one word of every row. Coverage is the last block's, the mean of its heads."""
+        """Read one word of every row."""
         x = self.words(tokens[:, None], None, state.row["past.0"].length.clone())
         if state.coverage is None:
             return self.stack.step(x, state)[:, 0], state
-        with collect_weights(self.cross_attentions[-1:]) as weights:
-            x = self.stack.step(x, state)
-        state.coverage.add_(weights[0].mean(1).flatten(0, 1))
-        return x[:, 0], state
-
-
-@contextmanager
-def collect_weights(attentions: Sequence[Heads]) -> Iterator[list[Float[Tensor, "b a n m"]]]:
-    """Collect the weights of these attentions' calls, with their graph, while the context is open."""
-    weights: list[Tensor] = []
-    mine = threading.get_ident()
-
-    def keep(module: Heads, arguments: tuple[Any, ...], options: dict[str, Any], output: Tensor) -> None:
-        if threading.get_ident() == mine:  # another thread may search with the same model
-            weights.append(module.look(*arguments, **options).weights)
-
-    hooks = [each.register_forward_hook(keep, with_kwargs=True) for each in attentions]
-    try:
-        yield weights
-    finally:
-        for hook in hooks:
-            hook.remove()
+        return step_with_coverage(self.stack, x, state)[:, 0], state
 
 
 def make_notation(config: CaptionerConfig) -> Notation:

@@ -22,11 +22,6 @@ def check_divisible(heads: int, size: int) -> None:
         raise ConfigError("heads", f"{size} is not divisible by {heads}")
 
 
-def check_activation(activation: str, feed_forward: bool) -> None:
-    if activation != "relu" and not feed_forward:
-        raise ConfigError("activation", f"{activation} given with feed_forward = false, which has no activations")
-
-
 @dataclass(frozen=True)
 class ModelConfig:
     """The options that every kind has, and the questions that any configuration answers."""
@@ -140,7 +135,6 @@ class RNNSearchConfig(EncoderDecoderConfig):
     size: int = option(256, "width of the states of each direction and of the decoder", least=1, most=WIDEST)
     hidden: int = option(256, "width of the alignment model", least=1, most=WIDEST)
     bidirectional: bool = option(True, "a recurrent encoder reads in both directions (the paper)")
-    layers: int = option(1, "number of layers of the encoder", least=1, most=DEEPEST)
     maxout: int = option(128, "width of the deep output's maxout layer", least=1, most=WIDEST)
     output: Literal["current", "previous"] = option(
         "current", "state that the output reads: s_i (the paper's text) or s_(i-1) (its appendix)"
@@ -194,17 +188,60 @@ class LuongConfig(EncoderDecoderConfig):
 
 
 @dataclass(frozen=True)
-class TransformerConfig(ModelConfig):
-    """Options of `transformer`."""
+class BlocksConfig(ModelConfig):
+    """The options of kinds that are stacks of blocks."""
 
     size: int = option(256, "width of the model", least=1, most=WIDEST)
     heads: int = option(4, "number of attention heads", least=1, most=HEADS)
-    layers: int = option(3, "number of blocks of encoder and decoder each", least=1, most=DEEPEST)
-    decoder_layers: int | None = option(None, "number of blocks of the decoder, if different", least=1, most=DEEPEST)
+    layers: int = option(3, "number of blocks", least=1, most=DEEPEST)
     hidden: int = option(1024, "width of the feed-forward nets", least=1, most=WIDEST)
     positions: Literal["sinusoidal", "learned", "rotary", "alibi", "none"] = option(
         "sinusoidal", "kind of position encoding"
     )
+    length: int = option(1024, "number of positions with learned embeddings", least=1, most=LONGEST)
+    norm: Literal["pre", "post", "none"] = option("pre", "layer norm before each sublayer, after its residual, or none")
+    residual: bool = option(True, "add each sublayer's input to its output")
+    feed_forward: bool = option(True, "have a feed-forward net after the attention in each block")
+    activation: Literal["relu", "gelu", "silu"] = option("relu", "activation of the feed-forward nets")
+    attention_dropout: float = option(0.0, "dropout on attention weights", least=0, below=1)
+    adapter: int = option(
+        0,
+        "rank of low-rank adapters, trained in place of the weights of attentions and feed-forward nets with --from; "
+        "0: none",
+        least=0,
+        most=WIDEST,
+    )
+
+    @classmethod
+    def choose(cls, long_lines: bool, joint: bool) -> dict[str, Any]:
+        """Choose pre-norm, and positions by their distance, which learn and generalise better than the paper's.
+
+        Between source and target they say nothing, which takes long lines long to find out.
+        """
+        return {"positions": "sinusoidal" if long_lines else "rotary", "norm": "pre", "attention_dropout": 0.1}
+
+    def adapter_rank(self) -> int:
+        """Return the rank of the adapters that are trained in place of the weights; 0: none."""
+        return self.adapter
+
+    def known_positions(self) -> int | None:
+        """Return the number of learned positions; None: any number."""
+        return self.length if self.positions == "learned" else None
+
+    def __post_init__(self) -> None:
+        check_divisible(self.heads, self.size)
+        if self.activation != "relu" and not self.feed_forward:
+            raise ConfigError(
+                "activation", f"{self.activation} given with feed_forward = false, which has no activations"
+            )
+
+
+@dataclass(frozen=True)
+class TransformerConfig(BlocksConfig):
+    """Options of `transformer`."""
+
+    layers: int = option(3, "number of blocks of encoder and decoder each", least=1, most=DEEPEST)
+    decoder_layers: int | None = option(None, "number of blocks of the decoder, if different", least=1, most=DEEPEST)
     join: Literal["add", "concatenate"] = option(
         "add", "how to combine sinusoidal and learned positions with the embeddings"
     )
@@ -219,14 +256,10 @@ class TransformerConfig(ModelConfig):
         least=0,
         most=LONGEST,
     )
-    length: int = option(1024, "number of positions with learned embeddings", least=1, most=LONGEST)
     norm: Literal["pre", "post", "none"] = option(
         "pre", "layer norm before each sublayer, after its residual (the paper), or none"
     )
     norm_epsilon: float = option(1e-5, "number that layer norms add to a variance", above=0, most=1)
-    residual: bool = option(True, "add each sublayer's input to its output")
-    feed_forward: bool = option(True, "have a feed-forward net after the attention in each block")
-    activation: Literal["relu", "gelu", "silu"] = option("relu", "activation of the feed-forward nets")
     scale_embeddings: bool = option(True, "multiply embeddings by √size")
     tied: Literal["none", "output", "all"] = option(
         "output",
@@ -235,7 +268,6 @@ class TransformerConfig(ModelConfig):
     output_bias: bool = option(True, "have a bias in the output projection")
     fixed_bias: bool = option(False, "leave that bias as it is in training (M2M-100, NLLB)")
     start_as_end: bool = option(False, "read </s> in place of <s> where a target begins (M2M-100, NLLB)")
-    attention_dropout: float = option(0.0, "dropout on attention weights", least=0, below=1)
     score: Literal["dot", "additive"] = option("dot", "how a head scores a query against a key")
     scaled: bool = option(True, "divide dot products by √d_k")
     depth: int | None = option(
@@ -256,43 +288,22 @@ class TransformerConfig(ModelConfig):
         least=1,
         most=LONGEST,
     )
-    adapter: int = option(
-        0,
-        "rank of low-rank adapters, trained in place of the weights of attentions and feed-forward nets with --from; "
-        "0: none",
-        least=0,
-        most=WIDEST,
-    )
 
     @classmethod
     def choose(cls, long_lines: bool, joint: bool) -> dict[str, Any]:
-        """Choose pre-norm, and one table of embeddings where it serves both sides.
-
-        Positions by their distance learn and generalise better than the paper's, but say nothing between source and
-        target, which takes long lines long to find out.
-        """
-        positions = "sinusoidal" if long_lines else "rotary"
-        tied = "all" if joint else "output"
-        return {"positions": positions, "norm": "pre", "attention_dropout": 0.1, "tied": tied}
+        """Choose one table of embeddings where it serves both sides."""
+        return {**super().choose(long_lines, joint), "tied": "all" if joint else "output"}
 
     def suitable_rate(self) -> float | None:
         """Return a lower learning rate for wide models."""
         return 7e-4 if self.size >= 512 else None
-
-    def adapter_rank(self) -> int:
-        """Return the rank of the adapters that are trained in place of the weights; 0: none."""
-        return self.adapter
-
-    def known_positions(self) -> int | None:
-        """Return the number of learned positions; None: any number."""
-        return self.length if self.positions == "learned" else None
 
     def ties_both_sides(self) -> bool:
         """Return whether all embeddings are one table."""
         return self.tied == "all"
 
     def __post_init__(self) -> None:
-        check_divisible(self.heads, self.size)
+        super().__post_init__()
         if self.mixing == "recurrence" and self.size % 2:
             raise ConfigError("size", f'{self.size} given with mixing = "recurrence", expected an even width')
         if self.reach is not None and self.mixing not in WINDOW_RADIUS:
@@ -314,61 +325,25 @@ class TransformerConfig(ModelConfig):
             )
         if self.fixed_bias and not self.output_bias:
             raise ConfigError("fixed_bias", "true given with output_bias = false, which leaves no bias to fix")
-        check_activation(self.activation, self.feed_forward)
 
 
 @dataclass(frozen=True)
-class EncoderConfig(ModelConfig):
+class EncoderConfig(BlocksConfig):
     """Options of `encoder`."""
 
     job: Literal["classify", "language-model"] = option("classify", "text classifier or causal language model")
-    size: int = option(256, "width of the model", least=1, most=WIDEST)
-    heads: int = option(4, "number of attention heads", least=1, most=HEADS)
-    layers: int = option(3, "number of blocks", least=1, most=DEEPEST)
-    hidden: int = option(1024, "width of the feed-forward nets", least=1, most=WIDEST)
-    positions: Literal["sinusoidal", "learned", "rotary", "alibi", "none"] = option(
-        "sinusoidal", "kind of position encoding"
-    )
-    length: int = option(1024, "number of positions with learned embeddings", least=1, most=LONGEST)
-    norm: Literal["pre", "post", "none"] = option("pre", "layer norm before each sublayer, after its residual, or none")
-    residual: bool = option(True, "add each sublayer's input to its output")
-    feed_forward: bool = option(True, "have a feed-forward net after the attention in each block")
-    activation: Literal["relu", "gelu", "silu"] = option("relu", "activation of the feed-forward nets")
     pooling: Literal["mean", "attention"] = option("mean", "how a classifier pools all positions into one vector")
     tied: bool = option(True, "share the embedding with the output projection (language model)")
-    attention_dropout: float = option(0.0, "dropout on attention weights", least=0, below=1)
-    adapter: int = option(
-        0,
-        "rank of low-rank adapters, trained in place of the weights of attentions and feed-forward nets with --from; "
-        "0: none",
-        least=0,
-        most=WIDEST,
-    )
 
     @property
     def writes(self) -> bool:
         """Return whether the model writes text instead of naming a label: then it has no source."""
         return self.job == "language-model"
 
-    @classmethod
-    def choose(cls, long_lines: bool, joint: bool) -> dict[str, Any]:
-        """Choose pre-norm, and positions as the Transformer has them."""
-        positions = "sinusoidal" if long_lines else "rotary"
-        return {"positions": positions, "norm": "pre", "attention_dropout": 0.1}
-
-    def adapter_rank(self) -> int:
-        """Return the rank of the adapters that are trained in place of the weights; 0: none."""
-        return self.adapter
-
-    def known_positions(self) -> int | None:
-        """Return the number of learned positions; None: any number."""
-        return self.length if self.positions == "learned" else None
-
     def __post_init__(self) -> None:
-        check_divisible(self.heads, self.size)
+        super().__post_init__()
         if self.positions == "rotary" and self.size // self.heads % 2:
             raise ConfigError("positions", f"rotary needs heads of an even width, {self.size} / {self.heads} is odd")
-        check_activation(self.activation, self.feed_forward)
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from regard.errors import ArgumentError
 from regard.kernels import Linear
 from regard.models.config import EncoderConfig
 from regard.models.contract import Memory, Model, Notation, Reading, State, Tokens
-from regard.models.layers.embedding import Embedding, initialise
+from regard.models.layers.embedding import Embedding, block_options, initialise
 
 
 class EncoderModel(Model):
@@ -27,22 +27,10 @@ class EncoderModel(Model):
     def __init__(self, config: EncoderConfig, source: int, target: int):
         super().__init__()
         self.config = config
-        self.limit = config.length if config.positions == "learned" else None
+        self.limit = config.known_positions()
         self.tokens = Embedding(source, config.size, config.positions, "add", config.length, config.dropout)
-        self.encoder = blocks.Encoder(
-            config.size,
-            config.heads,
-            config.layers,
-            config.hidden,
-            norm=config.norm,
-            dropout=config.dropout,
-            feed_dropout=config.dropout,
-            attention_dropout=config.attention_dropout,
-            rotary=config.positions == "rotary",
-            residual=config.residual,
-            feed_forward=config.feed_forward,
-            activation=config.activation,
-        )
+        options = block_options(config)
+        self.encoder = blocks.Encoder(config.size, config.heads, config.layers, config.hidden, **options)
         self.readout = Linear(config.size, target)
         initialise(self)
         self.pooling: Attention | None = None

@@ -9,9 +9,8 @@ toolkits differ in small things: `activation`, the order of `sines`, `scale_embe
 """
 
 # b sentences · m source positions · n target positions · d width · v vocabulary · r rows
-import threading
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
@@ -21,7 +20,6 @@ from regard.attention import (
     LONGEST,
     Additive,
     Alibi,
-    Block,
     Decoder,
     Dot,
     Encoder,
@@ -38,7 +36,7 @@ from regard.errors import ArgumentError
 from regard.kernels import Linear, backends
 from regard.models.config import WINDOW_RADIUS, TransformerConfig
 from regard.models.contract import Memory, Model, State, Tokens
-from regard.models.layers.embedding import Embedding, initialise
+from regard.models.layers.embedding import Embedding, block_options, initialise, step_with_coverage
 from regard.models.layers.encoders import Convolution, Recurrence
 
 
@@ -50,7 +48,7 @@ class TransformerModel(Model):
         if config.tied == "all" and source != target:
             raise ArgumentError(f"tied: all given, expected one vocabulary, not {source} and {target} pieces")
         self.config = config
-        self.limit = config.length if config.positions == "learned" else None
+        self.limit = config.known_positions()
         embed = (config.size, config.positions, config.join, config.length, config.dropout)
         form: dict[str, Any] = {
             "sines": config.sines,
@@ -59,29 +57,11 @@ class TransformerModel(Model):
         }
         self.source = Embedding(source, *embed, **form)
         self.target = self.source if config.tied == "all" else Embedding(target, *embed, **form)
-        shared = {
-            "norm": config.norm,
-            "dropout": config.dropout,
-            "feed_dropout": config.dropout,
-            "attention_dropout": config.attention_dropout,
-            "rotary": config.positions == "rotary",
-            "depth": config.depth,
-            "score": make_score(config),
-            "split": config.split,
-            "residual": config.residual,
-            "feed_forward": config.feed_forward,
-            "activation": config.activation,
-        }
+        shared = block_options(config) | {"depth": config.depth, "score": make_score(config), "split": config.split}
         layers = config.layers if config.decoder_layers is None else config.decoder_layers
-        self.encoder = Encoder(
-            config.size,
-            config.heads,
-            config.layers,
-            config.hidden,
-            mixing=make_mixing(config),
-            **shared,  # type: ignore[arg-type]
-        )
-        self.decoder = Decoder(config.size, config.heads, layers, config.hidden, **shared)  # type: ignore[arg-type]
+        mixing = make_mixing(config)
+        self.encoder = Encoder(config.size, config.heads, config.layers, config.hidden, mixing=mixing, **shared)
+        self.decoder = Decoder(config.size, config.heads, layers, config.hidden, **shared)
         for module in self.modules():
             if isinstance(module, nn.LayerNorm):
                 module.eps = config.norm_epsilon
@@ -140,43 +120,20 @@ class TransformerModel(Model):
         return state
 
     def step(self, tokens: Int[Tensor, " r"], state: State) -> tuple[Float[Tensor, "r v"], State]:
-        """Take one step: one query a row over the caches. Coverage is the last block's, the mean of its heads."""
+        """Take one step: one query a row over the caches."""
         start = state.row["past.0"].length.clone()
         ids = tokens[:, None]
         x = self.target(self.read_ids(ids) if self.config.start_as_end else ids, None, start)
+        bias = self.bias(start) if self.config.positions == "alibi" else None
         if "coverage" not in state.row:
-            x = self.decoder.step(x, state, self.bias(start) if self.config.positions == "alibi" else None)
+            x = self.decoder.step(x, state, bias)
         else:
-            x = self.step_with_coverage(x, state, start)
+            x = step_with_coverage(self.decoder, x, state, bias)
         return self.output(x[:, 0]), state
 
     def read_ids(self, ids: Int[Tensor, "*b n"]) -> Int[Tensor, "*b n"]:
         """The ids whose embeddings the decoder reads: a target may begin with END's."""
         return ids.masked_fill(ids == START, END) if self.config.start_as_end else ids
-
-    def step_with_coverage(
-        self, x: Float[Tensor, "r 1 d"], state: State, start: Int[Tensor, " r"]
-    ) -> Float[Tensor, "r 1 d"]:
-        """Take a step that adds the weights of the last block to coverage."""
-        last = cast(Block, self.decoder.blocks[-1])
-        assert last.cross is not None
-        assert state.coverage is not None
-        weights: list[Tensor] = []
-        mine = threading.get_ident()
-
-        def keep(module: nn.Module, arguments: tuple[Any, ...], options: dict[str, Any], output: Tensor) -> None:
-            if threading.get_ident() != mine:  # another thread searches with the same model
-                return
-            with torch.no_grad():
-                weights.append(last.cross.look(*arguments, **options).weights.mean(1))  # type: ignore[union-attr]
-
-        hook = last.cross.register_forward_hook(keep, with_kwargs=True)
-        try:
-            x = self.decoder.step(x, state, self.bias(start))
-        finally:
-            hook.remove()
-        state.coverage.add_(weights[0].flatten(0, 1))
-        return x
 
 
 def make_score(config: TransformerConfig) -> Callable[[int], Score] | None:

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from regard.decoding import (
-    HostHypotheses,
+    Hypotheses,
     SentenceSearch,
     StepSearch,
     bursts,
@@ -213,7 +213,7 @@ class SlotLane(Lane):
         self.free = list(range(self.count))
         self.first = [0] * self.count  # the burst that the job of a slot begins with
         self.burst = 0  # the next that is waited for
-        self.unwritten: tuple[list[Job], HostHypotheses] | None = None  # jobs that are done, and what came of them
+        self.unwritten: tuple[list[Job], Hypotheses] | None = None  # jobs that are done, and what came of them
         self.partial: list[tuple[Job, list[int]]] = []
 
     @property

@@ -210,7 +210,7 @@ def translate_sources(
     """Translate each source; one that is too long for the run is cut, as by `regard translate`."""
     from regard.decoding import file_translation  # torch: not for those who compare texts alone
 
-    fit = file_translation.LineFitter.of(run.tokenizers.source, run.settings.data.longest, run.model.limit)
+    fit = file_translation.LineFitter(run.tokenizers.source, run.settings.data.longest, run.model.limit)
     starts = range(0, len(sources), CHUNK)
     texts = (part[0].text for i in starts for part in fit.parts(list(sources[i : i + CHUNK]), ""))
     chunk = CHUNK if run.device.type == "cpu" else None  # on a GPU many more go together

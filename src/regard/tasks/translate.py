@@ -151,7 +151,7 @@ def line_fitter(run: TrainedRun, *, split: bool | None = False, warn: Say = igno
     """Fit lines to a run: to its lengths, and with the tags of its corpora."""
     data = run.settings.data
     tags = [corpus.tag for corpus in data.corpora if corpus.tag]
-    return file_translation.LineFitter.of(
+    return file_translation.LineFitter(
         run.tokenizers.source, data.longest, run.model.limit, split=split, tags=tags, warn=warn
     )
 

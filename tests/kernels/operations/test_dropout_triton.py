@@ -1,6 +1,7 @@
 """Dropout whose mask is drawn again: the reference with the mask recovered from the kernel, forward and backward."""
 
 import math
+from functools import partial
 
 import pytest
 import torch
@@ -8,16 +9,9 @@ import torch.nn.functional as F
 
 pytest.importorskip("triton")
 from regard.kernels.operations import reference
-from regard.kernels.operations.dropout_triton import (
-    draw_seed,
-    dropout,
-    embed,
-    gelu_dropout,
-    odds,
-    relu_dropout,
-    silu_dropout,
-)
+from regard.kernels.operations.dropout_triton import activation_dropout, draw_seed, dropout, embed, odds
 
+relu_dropout, gelu_dropout, silu_dropout = (partial(activation_dropout, name=name) for name in ("relu", "gelu", "silu"))
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 SHAPES = [(1, 1), (7, 63), (2, 9, 16), (17, 300), (9, 1030), (0, 3)]
 ACTIVATIONS = {

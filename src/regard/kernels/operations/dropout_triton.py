@@ -10,7 +10,7 @@ table 2). Arithmetic is in float32. Needs Triton.
 """
 
 # t tokens, or rows · c width · v rows of an embedding · n positions
-from typing import Any, no_type_check
+from typing import Any, Literal, no_type_check
 
 import torch
 import triton
@@ -45,30 +45,19 @@ def dropout(x: Float[Tensor, "*b c"], p: float, seed: Int[Tensor, "1"]) -> Float
     return dropped
 
 
-def relu_dropout(
-    x: Float[Tensor, "*b c"], bias: Float[Tensor, " c"] | None, p: float, seed: Int[Tensor, "1"] | None
+def activation_dropout(
+    x: Float[Tensor, "*b c"],
+    bias: Float[Tensor, " c"] | None,
+    p: float,
+    seed: Int[Tensor, "1"] | None,
+    name: Literal["relu", "gelu", "silu"],
 ) -> Float[Tensor, "*b c"]:
-    """Compute dropout(relu(x + bias)), keeping only its result for the backward pass.
+    """Compute dropout(f(x + bias)), f of this name, GELU in its exact form.
 
-    x is a linear layer's product without its bias, whose gradient costs no pass of its own here.
+    x is a linear layer's product without its bias, whose gradient costs no pass of its own here. Of a ReLU only the
+    result is kept for the backward pass, of the others x.
     """
-    dropped: Tensor = ReluDropout.apply(x, bias, p, seed)
-    return dropped
-
-
-def gelu_dropout(
-    x: Float[Tensor, "*b c"], bias: Float[Tensor, " c"] | None, p: float, seed: Int[Tensor, "1"] | None
-) -> Float[Tensor, "*b c"]:
-    """Compute dropout(gelu(x + bias)), gelu in its exact form, keeping x for the backward pass."""
-    dropped: Tensor = SmoothDropout.apply(x, bias, p, seed, "gelu")
-    return dropped
-
-
-def silu_dropout(
-    x: Float[Tensor, "*b c"], bias: Float[Tensor, " c"] | None, p: float, seed: Int[Tensor, "1"] | None
-) -> Float[Tensor, "*b c"]:
-    """Compute dropout(silu(x + bias)), keeping x for the backward pass."""
-    dropped: Tensor = SmoothDropout.apply(x, bias, p, seed, "silu")
+    dropped: Tensor = ActivationDropout.apply(x, bias, p, seed, name)
     return dropped
 
 
@@ -106,43 +95,11 @@ class Dropout(torch.autograd.Function):
         return Dropout.apply(grad, ctx.p, seed), None, None
 
 
-class ReluDropout(torch.autograd.Function):
-    """A ReLU and dropout as relu(x + bias) ∘ keep / P(keep); the gradient passes only where the result is positive."""
+class ActivationDropout(torch.autograd.Function):
+    """An activation and dropout as f(x + bias) ∘ keep / P(keep).
 
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, bias: Tensor | None, p: float, seed: Tensor | None) -> Tensor:
-        x = x.contiguous()
-        width, result = x.shape[-1], torch.empty_like(x)
-        rows, (limit, scale) = x.numel() // max(1, width), odds(p)
-        if x.numel():
-            tile, warps = across(width)
-            relu_forward[(triton.cdiv(rows, 8), triton.cdiv(width, tile))](
-                x, bias, seed, result, rows, limit, scale, width, tile, bias is not None, p > 0.0, num_warps=warps
-            )
-        ctx.save_for_backward(result, bias)
-        ctx.scale = scale
-        return result
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        result, bias = ctx.saved_tensors
-        grad = grad.contiguous()
-        width, d_x = grad.shape[-1], torch.empty_like(result)
-        rows = grad.numel() // max(1, width)
-        add = bias is not None and ctx.needs_input_grad[1]
-        tile, warps = across(width)
-        blocks, groups = triton.cdiv(width, tile), triton.cdiv(rows, 8)
-        shares = max(1, min(groups, 4 * processors(grad.device) // blocks))
-        partial = grad.new_empty((shares, width), dtype=torch.float32) if add else None
-        relu_backward[(shares, blocks)](grad, result, d_x, partial, rows, ctx.scale, width, tile, add, num_warps=warps)
-        return d_x, None if partial is None else total(partial).to(bias.dtype), None, None
-
-
-class SmoothDropout(torch.autograd.Function):
-    """GELU or SiLU and dropout as f(x + bias) ∘ keep / P(keep); f's slope and the mask are computed again for backward.
-
-    A ReLU's result tells its slope; of these two only the input does.
+    Of GELU and SiLU only the input tells the slope, which is computed again for backward, with the mask. A ReLU's
+    result tells both: the gradient passes only where it is positive.
     """
 
     @staticmethod
@@ -152,10 +109,10 @@ class SmoothDropout(torch.autograd.Function):
         rows, (limit, scale) = x.numel() // max(1, width), odds(p)
         if x.numel():
             tile, warps = across(width)
-            smooth_forward[(triton.cdiv(rows, 8), triton.cdiv(width, tile))](
+            activation_forward[(triton.cdiv(rows, 8), triton.cdiv(width, tile))](
                 x, bias, seed, result, rows, limit, scale, width, tile, bias is not None, p > 0.0, name, num_warps=warps
             )
-        ctx.save_for_backward(x, bias, seed)
+        ctx.save_for_backward(result if name == "relu" else x, bias, seed)
         ctx.constants = p, name
         return result
 
@@ -172,7 +129,7 @@ class SmoothDropout(torch.autograd.Function):
         blocks, groups = triton.cdiv(width, tile), triton.cdiv(rows, 8)
         shares = max(1, min(groups, 4 * processors(grad.device) // blocks))
         partial = grad.new_empty((shares, width), dtype=torch.float32) if add else None
-        smooth_backward[(shares, blocks)](
+        activation_backward[(shares, blocks)](
             grad, x, bias, seed, d_x, partial, rows, limit, scale, width, tile, bias is not None, p > 0.0, add, name,
             num_warps=warps,
         )  # fmt: skip
@@ -265,6 +222,14 @@ def is_kept(first, second, third, fourth, k, limit):
 
 @triton.jit
 @no_type_check
+def stays(seed, group, k, column, width, limit):
+    """Return whether the numbers of a group's tile stay."""
+    first, second, third, fourth = words(seed, group, column, width)
+    return is_kept(first[None, :], second[None, :], third[None, :], fourth[None, :], k, limit)
+
+
+@triton.jit
+@no_type_check
 def place(group, rows, width, BLOCK: tl.constexpr):
     """Return a group's tile: rows within it, columns, offsets and whether they are inside."""
     k = tl.arange(0, GROUP)[:, None]
@@ -279,51 +244,8 @@ def mask(x, seed, result, rows, limit, scale, width: tl.constexpr, BLOCK: tl.con
     group = tl.program_id(0)
     k, column, offset, inside = place(group, rows, width, BLOCK)
     value = tl.load(x + offset, mask=inside, other=0.0).to(tl.float32) * scale
-    first, second, third, fourth = words(seed, group, column, width)
-    value = tl.where(is_kept(first[None, :], second[None, :], third[None, :], fourth[None, :], k, limit), value, 0.0)
+    value = tl.where(stays(seed, group, k, column, width, limit), value, 0.0)
     tl.store(result + offset, value.to(result.dtype.element_ty), mask=inside)
-
-
-@triton.jit(do_not_specialize=["rows", "limit"], do_not_specialize_on_alignment=["seed"])
-@no_type_check
-def relu_forward(
-    x, bias, seed, result, rows, limit, scale,
-    width: tl.constexpr, BLOCK: tl.constexpr, BIAS: tl.constexpr, DROP: tl.constexpr,
-):  # fmt: skip
-    group = tl.program_id(0)
-    k, column, offset, inside = place(group, rows, width, BLOCK)
-    value = tl.load(x + offset, mask=inside, other=0.0).to(tl.float32)
-    if BIAS:
-        value += tl.load(bias + column, mask=column < width, other=0.0).to(tl.float32)[None, :]
-    value = tl.where(value <= 0.0, 0.0, value * scale)  # what is not a number stays none
-    if DROP:
-        first, second, third, fourth = words(seed, group, column, width)
-        value = tl.where(
-            is_kept(first[None, :], second[None, :], third[None, :], fourth[None, :], k, limit), value, 0.0
-        )
-    tl.store(result + offset, value.to(result.dtype.element_ty), mask=inside)
-
-
-@triton.jit(do_not_specialize=["rows"])
-@no_type_check
-def relu_backward(grad, result, d_x, partial, rows, scale, width: tl.constexpr, BLOCK: tl.constexpr, ADD: tl.constexpr):
-    """Compute the gradient of ReLU and dropout; each program walks groups of rows and sums its columns."""
-    share, shares = tl.program_id(0), tl.num_programs(0)
-    groups = tl.cdiv(rows, GROUP)
-    sums = tl.zeros((BLOCK,), tl.float32)
-    group = share
-    while group < groups:
-        _, column, offset, inside = place(group, rows, width, BLOCK)
-        passed = tl.load(grad + offset, mask=inside, other=0.0).to(tl.float32) * scale
-        closed = tl.load(result + offset, mask=inside, other=0.0).to(tl.float32) <= 0.0
-        passed = tl.where(closed, 0.0, passed)
-        tl.store(d_x + offset, passed.to(d_x.dtype.element_ty), mask=inside)
-        if ADD:
-            sums += tl.sum(passed, 0)
-        group += shares
-    if ADD:
-        column = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
-        tl.store(partial + share.to(tl.int64) * width + column, sums, mask=column < width)
 
 
 @triton.jit
@@ -342,7 +264,7 @@ def smooth(value, NAME: tl.constexpr):
 
 @triton.jit(do_not_specialize=["rows", "limit"], do_not_specialize_on_alignment=["seed"])
 @no_type_check
-def smooth_forward(
+def activation_forward(
     x, bias, seed, result, rows, limit, scale,
     width: tl.constexpr, BLOCK: tl.constexpr, BIAS: tl.constexpr, DROP: tl.constexpr, NAME: tl.constexpr,
 ):  # fmt: skip
@@ -351,37 +273,44 @@ def smooth_forward(
     value = tl.load(x + offset, mask=inside, other=0.0).to(tl.float32)
     if BIAS:
         value += tl.load(bias + column, mask=column < width, other=0.0).to(tl.float32)[None, :]
-    value, _ = smooth(value, NAME)
+    if NAME == "relu":
+        value = tl.where(value <= 0.0, 0.0, value)  # what is not a number stays none
+    else:
+        value, _ = smooth(value, NAME)
     if DROP:
-        first, second, third, fourth = words(seed, group, column, width)
-        kept = is_kept(first[None, :], second[None, :], third[None, :], fourth[None, :], k, limit)
-        value = tl.where(kept, value * scale, 0.0)
+        value = tl.where(stays(seed, group, k, column, width, limit), value * scale, 0.0)
     tl.store(result + offset, value.to(result.dtype.element_ty), mask=inside)
 
 
 @triton.jit(do_not_specialize=["rows", "limit"], do_not_specialize_on_alignment=["seed"])
 @no_type_check
-def smooth_backward(
+def activation_backward(
     grad, x, bias, seed, d_x, partial, rows, limit, scale,
     width: tl.constexpr, BLOCK: tl.constexpr, BIAS: tl.constexpr, DROP: tl.constexpr, ADD: tl.constexpr,
     NAME: tl.constexpr,
 ):  # fmt: skip
-    """Compute the gradient of GELU or SiLU and dropout; each program walks groups of rows and sums its columns."""
+    """Compute the gradient of an activation and dropout; each program walks groups of rows and sums its columns.
+
+    `x` is the input, or a ReLU's result.
+    """
     share, shares = tl.program_id(0), tl.num_programs(0)
     groups = tl.cdiv(rows, GROUP)
     sums = tl.zeros((BLOCK,), tl.float32)
     group = share
     while group < groups:
         k, column, offset, inside = place(group, rows, width, BLOCK)
-        value = tl.load(x + offset, mask=inside, other=0.0).to(tl.float32)
-        if BIAS:
-            value += tl.load(bias + column, mask=column < width, other=0.0).to(tl.float32)[None, :]
-        _, slope = smooth(value, NAME)
-        passed = tl.load(grad + offset, mask=inside, other=0.0).to(tl.float32) * slope
-        if DROP:
-            first, second, third, fourth = words(seed, group, column, width)
-            kept = is_kept(first[None, :], second[None, :], third[None, :], fourth[None, :], k, limit)
-            passed = tl.where(kept, passed * scale, 0.0)
+        if NAME == "relu":
+            passed = tl.load(grad + offset, mask=inside, other=0.0).to(tl.float32) * scale
+            closed = tl.load(x + offset, mask=inside, other=0.0).to(tl.float32) <= 0.0
+            passed = tl.where(closed, 0.0, passed)
+        else:
+            value = tl.load(x + offset, mask=inside, other=0.0).to(tl.float32)
+            if BIAS:
+                value += tl.load(bias + column, mask=column < width, other=0.0).to(tl.float32)[None, :]
+            _, slope = smooth(value, NAME)
+            passed = tl.load(grad + offset, mask=inside, other=0.0).to(tl.float32) * slope
+            if DROP:
+                passed = tl.where(stays(seed, group, k, column, width, limit), passed * scale, 0.0)
         tl.store(d_x + offset, passed.to(d_x.dtype.element_ty), mask=inside)
         if ADD:
             sums += tl.sum(passed, 0)
@@ -408,8 +337,5 @@ def embed_forward(
     value = tl.load(weight + token * width + column[None, :], mask=in_tables, other=nothing).to(tl.float32) * factor
     value += tl.load(table + position * width + column[None, :], mask=in_tables, other=nothing).to(tl.float32)
     if DROP:
-        first, second, third, fourth = words(seed, group, column, width)
-        value = tl.where(
-            is_kept(first[None, :], second[None, :], third[None, :], fourth[None, :], k, limit), value * scale, 0.0
-        )
+        value = tl.where(stays(seed, group, k, column, width, limit), value * scale, 0.0)
     tl.store(result + offset, value.to(result.dtype.element_ty), mask=inside)

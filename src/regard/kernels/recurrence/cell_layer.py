@@ -42,14 +42,12 @@ class Layer(torch.autograd.Function):
         hidden = new(k, n + 1, b, d)
         states = new(k, n + 1, b, d, dtype=torch.float32)  # an LSTM's cells, or a GRU's states
         gates, summed, out = new(k, n, b, 4 * d), new(k, b, g), new(b, n, k, d)
+        own_bias = bias if g == 3 * d else None
         hidden[:, 0], states[:, 0] = 0, 0
         for t in range(n):
             torch.bmm(hidden[:, t], turned, out=summed)
-            step = states[:, t], states[:, t + 1], gates[:, t], hidden[:, t + 1], t, out, lengths
-            if g == 4 * d:
-                triton.lstm(projected, summed, *step)
-            else:
-                triton.gru(projected, summed, bias, *step)
+            cells = states[:, t], states[:, t + 1]
+            triton.step(projected, summed, own_bias, *cells, gates[:, t], hidden[:, t + 1], t, out, lengths)
         ctx.save_for_backward(recurrent, lengths, hidden, states, gates)
         return out.flatten(2)
 
@@ -66,11 +64,8 @@ class Layer(torch.autograd.Function):
         by = states.new_zeros(k, b, d)  # the gradient that passes from step to step beside the product
         for t in range(n - 1, -1, -1):
             later, into = None if t == n - 1 else carried, d_gates[:, t]
-            if g == 4 * d:
-                cells = states[:, t], states[:, t + 1]
-                triton.lstm_backward(gates[:, t], *cells, d_output, later, by, into, t, d_projected, lengths)
-            else:
-                triton.gru_backward(gates[:, t], states[:, t], d_output, later, by, into, d_projected, t, lengths)
+            cells = states[:, t], states[:, t + 1] if g == 4 * d else None
+            triton.step_backward(gates[:, t], *cells, d_output, later, by, into, d_projected, t, lengths)
             if t:  # what comes before the first step is zero, and has no use for a gradient
                 torch.bmm(d_gates[:, t], recurrent, out=carried)
         flat = d_gates.flatten(1, 2)

@@ -38,9 +38,10 @@ def strides_of(x: Tensor | None) -> tuple[int, int, int]:
     return x.stride(0), x.stride(1), x.stride(2)
 
 
-def lstm(
+def step(
     x: Tensor,
     s: Tensor,
+    bias: Tensor | None,
     before: Tensor,
     after: Tensor,
     gates: Tensor,
@@ -49,83 +50,51 @@ def lstm(
     out: Tensor | None = None,
     lengths: Tensor | None = None,
 ) -> None:
-    """Take an LSTM's step t: [b n k 4d], [k b 4d] and c -> c', the gates and h' [k b d], which goes into `out` too."""
+    """Take step t of an LSTM, or with a `bias` a GRU: h' [k b d] as `state`, and into `out` too.
+
+    - LSTM: [b n k 4d], [k b 4d] and c -> c' and the gates.
+    - GRU: [b n k 3d], [k b 3d or 4d], [k 3d] and h -> h' in float32, and r, z, proposal, u.
+    """
     k, b, d = before.shape
     programs, options = grid(k, b, d)
-    lstm_kernel[programs](
-        x, s, before, after, gates, state, state if out is None else out, x if lengths is None else lengths, t, d,
+    lstm = bias is None
+    kernel = lstm_kernel if lstm else gru_kernel
+    kernel[programs](
+        x, s, *(() if lstm else (bias,)), before, after, gates, state, state if out is None else out,
+        x if lengths is None else lengths, t, d,
         *strides_of(x), *ways(s), *ways(before), *ways(gates), *ways(state), *strides_of(out),
-        TURNED=lengths is not None, OUT=out is not None, **options,
+        TURNED=lengths is not None, OUT=out is not None, **({} if lstm else {"FOURTH": s.shape[2] == 4 * d}), **options,
     )  # fmt: skip
 
 
-def lstm_backward(
+def step_backward(
     gates: Tensor,
     before: Tensor,
-    after: Tensor,
-    d_output: Tensor | None,
-    carried: Tensor | None,
-    d_cell: Tensor,
-    d_gates: Tensor,
-    t: int,
-    d_x: Tensor | None = None,
-    lengths: Tensor | None = None,
-) -> None:
-    """Go back over step t: the gates' gradients before activation, from those of h' (two parts) and c' (made c's)."""
-    k, b, d = before.shape
-    programs, options = grid(k, b, d)
-    lstm_backward_kernel[programs](
-        gates, before, after, gates if d_output is None else d_output, gates if carried is None else carried, d_cell,
-        d_gates, d_gates if d_x is None else d_x, gates if lengths is None else lengths, t, d, *ways(gates),
-        *ways(before), *strides_of(d_output), *((0, 0) if carried is None else ways(carried)), *ways(d_cell),
-        *ways(d_gates), *strides_of(d_x),
-        TURNED=lengths is not None, D_OUTPUT=d_output is not None, CARRIED=carried is not None, OUT=d_x is not None,
-        **options,
-    )  # fmt: skip
-
-
-def gru(
-    x: Tensor,
-    s: Tensor,
-    bias: Tensor,
-    before: Tensor,
-    after: Tensor,
-    gates: Tensor,
-    state: Tensor,
-    t: int,
-    out: Tensor | None = None,
-    lengths: Tensor | None = None,
-) -> None:
-    """Take a GRU's step t: [b n k 3d], [k b 3d or 4d], [k 3d], h -> h' in float32, r, z, proposal, u, h' as `state`."""
-    k, b, d = before.shape
-    programs, options = grid(k, b, d)
-    gru_kernel[programs](
-        x, s, bias, before, after, gates, state, state if out is None else out, x if lengths is None else lengths, t, d,
-        *strides_of(x), *ways(s), *ways(before), *ways(gates), *ways(state), *strides_of(out),
-        TURNED=lengths is not None, OUT=out is not None, FOURTH=s.shape[2] == 4 * d, **options,
-    )  # fmt: skip
-
-
-def gru_backward(
-    gates: Tensor,
-    before: Tensor,
+    after: Tensor | None,
     d_output: Tensor | None,
     carried: Tensor | None,
     d_state: Tensor,
     d_gates: Tensor,
-    d_x: Tensor,
+    d_x: Tensor | None,
     t: int,
     lengths: Tensor | None = None,
 ) -> None:
-    """Go back over step t: the gradients of s and x, from those of h' (three parts, the last becomes that of h)."""
+    """Go back over step t of an LSTM, or where no c' is given as `after`, a GRU.
+
+    - LSTM: the gates' gradients before activation, also into `d_x`, from those of h' (two parts) and c' (made c's).
+    - GRU: the gradients of s and x, from those of h' (three parts, the last becomes that of h).
+    """
     k, b, d = before.shape
     programs, options = grid(k, b, d)
-    gru_backward_kernel[programs](
-        gates, before, gates if d_output is None else d_output, gates if carried is None else carried, d_state, d_gates,
-        d_x, gates if lengths is None else lengths, t, d, *ways(gates), *ways(before), *strides_of(d_output),
+    lstm = after is not None
+    kernel = lstm_backward_kernel if lstm else gru_backward_kernel
+    kernel[programs](
+        gates, before, *((after,) if lstm else ()), gates if d_output is None else d_output,
+        gates if carried is None else carried, d_state, d_gates, d_gates if d_x is None else d_x,
+        gates if lengths is None else lengths, t, d, *ways(gates), *ways(before), *strides_of(d_output),
         *((0, 0) if carried is None else ways(carried)), *ways(d_state), *ways(d_gates), *strides_of(d_x),
         TURNED=lengths is not None, D_OUTPUT=d_output is not None, CARRIED=carried is not None,
-        FOURTH=d_gates.shape[2] == 4 * d, **options,
+        **({"OUT": d_x is not None} if lstm else {"FOURTH": d_gates.shape[2] == 4 * d}), **options,
     )  # fmt: skip
 
 
@@ -147,13 +116,35 @@ def curved(x):
 
 @triton.jit
 @no_type_check
-def position(lengths, row, direction, t, TURNED: tl.constexpr):
-    """Return where a row's direction is at step t."""
+def number(at, some):
+    """Load some numbers in float32."""
+    return tl.load(at, mask=some, other=0.0).to(tl.float32)
+
+
+@triton.jit
+@no_type_check
+def store_four(at, d, first, second, third, fourth, some):
+    """Store the numbers of four gates, d apart."""
+    kind = at.dtype.element_ty
+    tl.store(at, first.to(kind), mask=some)
+    tl.store(at + d, second.to(kind), mask=some)
+    tl.store(at + 2 * d, third.to(kind), mask=some)
+    tl.store(at + 3 * d, fourth.to(kind), mask=some)
+
+
+@triton.jit
+@no_type_check
+def locate(lengths, t, d, TURNED: tl.constexpr, BLOCK: tl.constexpr):
+    """Return a program's row, direction and numbers, which of them exist, and where it is at step t."""
+    row = tl.program_id(0).to(tl.int64)
+    way = tl.program_id(2).to(tl.int64)
+    at = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    some = at < d
     place = t
     if TURNED:
         length = tl.load(lengths + row).to(tl.int32)
-        place = tl.where((direction == 1) & (t < length), length - 1 - t, t)
-    return place.to(tl.int64)
+        place = tl.where((tl.program_id(2) == 1) & (t < length), length - 1 - t, t)
+    return row, way, at, some, place.to(tl.int64)
 
 
 @triton.jit(do_not_specialize=["t"])
@@ -170,33 +161,17 @@ def lstm_kernel(
     out_row, out_place, out_way,
     TURNED: tl.constexpr, OUT: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    row = tl.program_id(0).to(tl.int64)
-    way = tl.program_id(2).to(tl.int64)
-    at = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
-    some = at < d
-    place = position(lengths, row, tl.program_id(2), t, TURNED)
+    row, way, at, some, place = locate(lengths, t, d, TURNED, BLOCK)
     x += row * x_row + place * x_place + way * x_way + at
     s += way * s_way + row * s_row + at
     gates += way * gate_way + row * gate_row + at
-    i = sigmoid(tl.load(x, mask=some, other=0.0).to(tl.float32) + tl.load(s, mask=some, other=0.0).to(tl.float32))
-    f = sigmoid(
-        tl.load(x + d, mask=some, other=0.0).to(tl.float32) + tl.load(s + d, mask=some, other=0.0).to(tl.float32)
-    )
-    g = curved(
-        tl.load(x + 2 * d, mask=some, other=0.0).to(tl.float32)
-        + tl.load(s + 2 * d, mask=some, other=0.0).to(tl.float32)
-    )
-    o = sigmoid(
-        tl.load(x + 3 * d, mask=some, other=0.0).to(tl.float32)
-        + tl.load(s + 3 * d, mask=some, other=0.0).to(tl.float32)
-    )
+    i = sigmoid(number(x, some) + number(s, some))
+    f = sigmoid(number(x + d, some) + number(s + d, some))
+    g = curved(number(x + 2 * d, some) + number(s + 2 * d, some))
+    o = sigmoid(number(x + 3 * d, some) + number(s + 3 * d, some))
     c = f * tl.load(before + way * cell_way + row * cell_row + at, mask=some, other=0.0) + i * g
     h = o * curved(c)
-    kind = gates.dtype.element_ty
-    tl.store(gates, i.to(kind), mask=some)
-    tl.store(gates + d, f.to(kind), mask=some)
-    tl.store(gates + 2 * d, g.to(kind), mask=some)
-    tl.store(gates + 3 * d, o.to(kind), mask=some)
+    store_four(gates, d, i, f, g, o, some)
     tl.store(after + way * cell_way + row * cell_row + at, c, mask=some)
     tl.store(state + way * state_way + row * state_row + at, h.to(state.dtype.element_ty), mask=some)
     if OUT:
@@ -218,25 +193,19 @@ def lstm_backward_kernel(
     carried_row, d_cell_way, d_cell_row, d_way, d_row, d_x_row, d_x_place, d_x_way,
     TURNED: tl.constexpr, D_OUTPUT: tl.constexpr, CARRIED: tl.constexpr, OUT: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    row = tl.program_id(0).to(tl.int64)
-    way = tl.program_id(2).to(tl.int64)
-    at = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
-    some = at < d
-    place = position(lengths, row, tl.program_id(2), t, TURNED)
+    row, way, at, some, place = locate(lengths, t, d, TURNED, BLOCK)
     gates += way * gate_way + row * gate_row + at
-    i = tl.load(gates, mask=some, other=0.0).to(tl.float32)
-    f = tl.load(gates + d, mask=some, other=0.0).to(tl.float32)
-    g = tl.load(gates + 2 * d, mask=some, other=0.0).to(tl.float32)
-    o = tl.load(gates + 3 * d, mask=some, other=0.0).to(tl.float32)
+    i = number(gates, some)
+    f = number(gates + d, some)
+    g = number(gates + 2 * d, some)
+    o = number(gates + 3 * d, some)
     earlier = tl.load(before + way * cell_way + row * cell_row + at, mask=some, other=0.0)
     bent = curved(tl.load(after + way * cell_way + row * cell_row + at, mask=some, other=0.0))
     dh = tl.zeros([BLOCK], tl.float32)
     if D_OUTPUT:
-        dh += tl.load(
-            d_output + row * d_output_row + place * d_output_place + way * d_output_way + at, mask=some, other=0.0
-        ).to(tl.float32)
+        dh += number(d_output + row * d_output_row + place * d_output_place + way * d_output_way + at, some)
     if CARRIED:
-        dh += tl.load(carried + way * carried_way + row * carried_row + at, mask=some, other=0.0).to(tl.float32)
+        dh += number(carried + way * carried_way + row * carried_row + at, some)
     d_cell += way * d_cell_way + row * d_cell_row + at
     dc = tl.load(d_cell, mask=some, other=0.0) + dh * o * (1 - bent * bent)
     tl.store(d_cell, dc * f, mask=some)
@@ -245,17 +214,10 @@ def lstm_backward_kernel(
     dg = dc * i * (1 - g * g)
     do = dh * bent * o * (1 - o)
     d_gates += way * d_way + row * d_row + at
-    kind = d_gates.dtype.element_ty
-    tl.store(d_gates, di.to(kind), mask=some)
-    tl.store(d_gates + d, df.to(kind), mask=some)
-    tl.store(d_gates + 2 * d, dg.to(kind), mask=some)
-    tl.store(d_gates + 3 * d, do.to(kind), mask=some)
+    store_four(d_gates, d, di, df, dg, do, some)
     if OUT:
         d_x += row * d_x_row + place * d_x_place + way * d_x_way + at
-        tl.store(d_x, di.to(kind), mask=some)
-        tl.store(d_x + d, df.to(kind), mask=some)
-        tl.store(d_x + 2 * d, dg.to(kind), mask=some)
-        tl.store(d_x + 3 * d, do.to(kind), mask=some)
+        store_four(d_x, d, di, df, dg, do, some)
 
 
 @triton.jit(do_not_specialize=["t"])
@@ -273,37 +235,21 @@ def gru_kernel(
     out_row, out_place, out_way,
     TURNED: tl.constexpr, OUT: tl.constexpr, FOURTH: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    row = tl.program_id(0).to(tl.int64)
-    way = tl.program_id(2).to(tl.int64)
-    at = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
-    some = at < d
-    place = position(lengths, row, tl.program_id(2), t, TURNED)
+    row, way, at, some, place = locate(lengths, t, d, TURNED, BLOCK)
     x += row * x_row + place * x_place + way * x_way + at
     s += way * s_way + row * s_row + at
     bias += way * 3 * d + at
     gates += way * gate_way + row * gate_row + at
-    r = sigmoid(
-        tl.load(x, mask=some, other=0.0).to(tl.float32)
-        + tl.load(s, mask=some, other=0.0).to(tl.float32)
-        + tl.load(bias, mask=some, other=0.0).to(tl.float32)
-    )
-    z = sigmoid(
-        tl.load(x + d, mask=some, other=0.0).to(tl.float32)
-        + tl.load(s + d, mask=some, other=0.0).to(tl.float32)
-        + tl.load(bias + d, mask=some, other=0.0).to(tl.float32)
-    )
-    u = tl.load(s + 2 * d, mask=some, other=0.0).to(tl.float32)
-    u += tl.load(bias + 2 * d, mask=some, other=0.0).to(tl.float32)
-    put = tl.load(x + 2 * d, mask=some, other=0.0).to(tl.float32)
+    r = sigmoid(number(x, some) + number(s, some) + number(bias, some))
+    z = sigmoid(number(x + d, some) + number(s + d, some) + number(bias + d, some))
+    u = number(s + 2 * d, some)
+    u += number(bias + 2 * d, some)
+    put = number(x + 2 * d, some)
     if FOURTH:
-        put += tl.load(s + 3 * d, mask=some, other=0.0).to(tl.float32)
+        put += number(s + 3 * d, some)
     proposed = curved(put + r * u)
     h = proposed + z * (tl.load(before + way * cell_way + row * cell_row + at, mask=some, other=0.0) - proposed)
-    kind = gates.dtype.element_ty
-    tl.store(gates, r.to(kind), mask=some)
-    tl.store(gates + d, z.to(kind), mask=some)
-    tl.store(gates + 2 * d, proposed.to(kind), mask=some)
-    tl.store(gates + 3 * d, u.to(kind), mask=some)
+    store_four(gates, d, r, z, proposed, u, some)
     tl.store(after + way * cell_way + row * cell_row + at, h, mask=some)
     tl.store(state + way * state_way + row * state_row + at, h.to(state.dtype.element_ty), mask=some)
     if OUT:
@@ -324,25 +270,19 @@ def gru_backward_kernel(
     carried_row, d_state_way, d_state_row, d_way, d_row, d_x_row, d_x_place, d_x_way,
     TURNED: tl.constexpr, D_OUTPUT: tl.constexpr, CARRIED: tl.constexpr, FOURTH: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    row = tl.program_id(0).to(tl.int64)
-    way = tl.program_id(2).to(tl.int64)
-    at = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
-    some = at < d
-    place = position(lengths, row, tl.program_id(2), t, TURNED)
+    row, way, at, some, place = locate(lengths, t, d, TURNED, BLOCK)
     gates += way * gate_way + row * gate_row + at
-    r = tl.load(gates, mask=some, other=0.0).to(tl.float32)
-    z = tl.load(gates + d, mask=some, other=0.0).to(tl.float32)
-    proposed = tl.load(gates + 2 * d, mask=some, other=0.0).to(tl.float32)
-    u = tl.load(gates + 3 * d, mask=some, other=0.0).to(tl.float32)
+    r = number(gates, some)
+    z = number(gates + d, some)
+    proposed = number(gates + 2 * d, some)
+    u = number(gates + 3 * d, some)
     h = tl.load(before + way * cell_way + row * cell_row + at, mask=some, other=0.0)
     d_state += way * d_state_way + row * d_state_row + at
     dh = tl.load(d_state, mask=some, other=0.0)
     if D_OUTPUT:
-        dh += tl.load(
-            d_output + row * d_output_row + place * d_output_place + way * d_output_way + at, mask=some, other=0.0
-        ).to(tl.float32)
+        dh += number(d_output + row * d_output_row + place * d_output_place + way * d_output_way + at, some)
     if CARRIED:
-        dh += tl.load(carried + way * carried_way + row * carried_row + at, mask=some, other=0.0).to(tl.float32)
+        dh += number(carried + way * carried_way + row * carried_row + at, some)
     tl.store(d_state, dh * z, mask=some)
     dn = dh * (1 - z) * (1 - proposed * proposed)
     dr = dn * u * r * (1 - r)

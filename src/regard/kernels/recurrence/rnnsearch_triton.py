@@ -75,16 +75,14 @@ class Recurrence(torch.autograd.Function):
         states[0] = start[:, 0]
         cells[0] = start[:, -1]
         summed, words = new(1, b, 4 * d), projected.transpose(0, 1)[:, :, None]
+        own_bias = bias if g == 3 * d else None
         for i in range(n):
             torch.mm(states[i], query.T, out=queries[i])
             context, weight = contexts[i][:, None], weights[:, i : i + 1]
             few_queries.look(queries[i][:, None], keys, values, vector, lengths, context=context, weights=weight)
             torch.mm(inputs[i], both.T, out=summed[0])
-            step = cells[i : i + 1], cells[i + 1 : i + 2], gates[i : i + 1], states[i + 1 : i + 2], i
-            if g == 4 * d:
-                triton.lstm(words, summed, *step)
-            else:
-                triton.gru(words, summed, bias, *step)
+            before, after = cells[i : i + 1], cells[i + 1 : i + 2]
+            triton.step(words, summed, own_bias, before, after, gates[i : i + 1], states[i + 1 : i + 2], i)
         ctx.save_for_backward(inputs, cells, queries, gates, weights, keys, values, lengths, query, vector, both)
         ctx.set_materialize_grads(False)
         ctx.gates = g
@@ -106,16 +104,14 @@ class Recurrence(torch.autograd.Function):
         d_output = None if d_states is None else d_states[:, :, None]
         new = gates.new_empty
         into, d_queries, d_read, back = new(n, b, 4 * d), new(n, b, h), new(n, b, dv), new(b, d + dv)
-        d_projected = into if g == 4 * d else new(n, b, g)
-        words = d_projected.transpose(0, 1)[:, :, None]
+        lstm = g == 4 * d
+        d_projected = into if lstm else new(n, b, g)
+        d_words = None if lstm else d_projected.transpose(0, 1)[:, :, None]
         d_scores, raw, by = torch.empty_like(weights), torch.empty_like(weights[:, 0]), cells.new_zeros(1, b, d)
         for i in range(n - 1, -1, -1):
             later = None if i == n - 1 else back[None, :, :d]
-            before, after = cells[i : i + 1], cells[i + 1 : i + 2]
-            if g == 4 * d:
-                triton.lstm_backward(gates[i : i + 1], before, after, d_output, later, by, into[i : i + 1], i)
-            else:
-                triton.gru_backward(gates[i : i + 1], before, d_output, later, by, into[i : i + 1], words, i)
+            before, after = cells[i : i + 1], cells[i + 1 : i + 2] if lstm else None
+            triton.step_backward(gates[i : i + 1], before, after, d_output, later, by, into[i : i + 1], d_words, i)
             torch.mm(into[i], both, out=back)
             few_queries_gradients.step_gradients(
                 queries[i],
@@ -133,13 +129,13 @@ class Recurrence(torch.autograd.Function):
             )
             back[:, :d].addmm_(d_queries[i], query)
         first = back[:, :d].float() if n else by[0]
-        d_start = torch.stack([first, by[0]], 1) if g == 4 * d else (first + by[0])[:, None]
+        d_start = torch.stack([first, by[0]], 1) if lstm else (first + by[0])[:, None]
         d_keys, d_vector = few_queries_gradients.key_gradients(queries.transpose(0, 1), keys, vector, lengths, d_scores)
         d_values = torch.bmm(weights.to(gates.dtype).mT, d_read.transpose(0, 1))
         flat = inputs[:-1].flatten(0, 1)
         d_both = into.flatten(0, 1).T @ flat
         d_query = d_queries.flatten(0, 1).T @ flat[:, :d]
-        if g == 4 * d:
+        if lstm:
             d_recurrent, d_context, d_bias = d_both[:, :d], d_both[:, d:], None
         else:
             d_recurrent, d_bias = d_both[: 3 * d, :d], into[..., : 3 * d].sum((0, 1), dtype=torch.float32)

@@ -1,14 +1,32 @@
-"""Token embeddings with their positions, and the first parameters of a stack of blocks."""
+"""Token embeddings with their positions; of a stack of blocks, options, first parameters, and weights of calls."""
 
-# b sentences · n positions · d width
+# b sentences · n positions · m source positions · d width · r rows · a heads
 import math
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, cast
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from regard.attention import Embedded, Sines, Sinusoidal, SlicedProjection, Span, Start, call_records, split_packed
+from regard.attention import (
+    Block,
+    Decoder,
+    Embedded,
+    Heads,
+    Sines,
+    Sinusoidal,
+    SlicedProjection,
+    Span,
+    Start,
+    State,
+    call_records,
+    split_packed,
+)
 from regard.kernels import dropout, installed
+from regard.models.config import BlocksConfig
 
 
 class Embedding(nn.Module):
@@ -79,6 +97,13 @@ class Embedding(nn.Module):
         return dropout_triton.embed(ids, self.tokens.weight, self.scale, place, dropout, seed, table=table, dtype=half)
 
 
+def block_options(config: BlocksConfig) -> dict[str, Any]:
+    """Return the options of a kind's blocks."""
+    own = ("norm", "dropout", "attention_dropout", "residual", "feed_forward", "activation")
+    each = {name: getattr(config, name) for name in own}
+    return {**each, "feed_dropout": config.dropout, "rotary": config.positions == "rotary"}
+
+
 def initialise(model: nn.Module) -> None:
     """Initialise linear layers after Glorot and Bengio, with biases of zero.
 
@@ -97,3 +122,36 @@ def initialise(model: nn.Module) -> None:
             nn.init.xavier_uniform_(parameter)
         elif name.endswith("bias"):
             nn.init.zeros_(parameter)
+
+
+def cross_attentions(decoder: Decoder) -> list[Heads]:
+    """Return the attentions to the source, the first block's first."""
+    return [cast(Heads, cast(Block, block).cross) for block in decoder.blocks]
+
+
+@contextmanager
+def collect_weights(attentions: Sequence[Heads]) -> Iterator[list[Float[Tensor, "b a n m"]]]:
+    """Collect the weights of these attentions' calls, with their graph, while the context is open."""
+    weights: list[Tensor] = []
+    mine = threading.get_ident()
+
+    def keep(module: Heads, arguments: tuple[Any, ...], options: dict[str, Any], output: Tensor) -> None:
+        if threading.get_ident() == mine:  # another thread may search with the same model
+            weights.append(module.look(*arguments, **options).weights)
+
+    hooks = [each.register_forward_hook(keep, with_kwargs=True) for each in attentions]
+    try:
+        yield weights
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def step_with_coverage(
+    decoder: Decoder, x: Float[Tensor, "r 1 d"], state: State, span: Span | None = None
+) -> Float[Tensor, "r 1 d"]:
+    """Take a step that adds the weights of the last block to coverage, the mean of its heads."""
+    with collect_weights(cross_attentions(decoder)[-1:]) as weights:
+        x = decoder.step(x, state, span)
+    state.row["coverage"].add_(weights[0].detach().mean(1).flatten(0, 1))
+    return x

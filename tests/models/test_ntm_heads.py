@@ -5,7 +5,7 @@ import torch
 from models.cases import ntm
 from oracles import agree
 
-from regard.models.layers.memory_heads import Machine, MemoryHeads, sharpen_weights, shift_weights
+from regard.models.ntm import Machine, MemoryHeads, sharpen_weights, shift_weights
 
 
 def heads_of(config) -> MemoryHeads:
