@@ -21,7 +21,7 @@ from regard.training.objective import Prediction
 from regard.training.progress import Progress
 from regard.training.replay import Replay, batch_tensors
 from regard.training.task import Loss, Position, Task
-from regard.training.update import Prefetch, replay_problem
+from regard.training.update import Prefetch, describe_path, replay_problem
 
 CUDA, CPU = torch.device("cuda"), torch.device("cpu")
 START = Position(0, 0)
@@ -400,3 +400,37 @@ def test_another_error_is_not_taken_for_memory(tmp_path):
     task.objective = Wrong()
     with pytest.raises(RuntimeError, match="shapes"):
         train(task, training(), tmp_path)
+
+
+# ---- the path in one line
+
+
+def objective(**options):
+    table = {"kind": "transformer", "size": 64, "heads": 4, "layers": 1, "hidden": 64, **options}
+    return Prediction(build("transformer", read_model_config(table), 20, 20))
+
+
+@pytest.mark.parametrize(
+    ("options", "form", "given", "words"),
+    [
+        ({}, "packed", {"replayed": True}, "packed, fused, replayed"),
+        (
+            {"positions": "rotary"},
+            "packed",
+            {"replayed": True},
+            "packed, block by block, because of rotary positions (model.positions), replayed",
+        ),
+        (
+            {},
+            "padded",
+            {"problem": "updates of 2 processes"},
+            "padded, eager (updates of 2 processes are not replayed)",
+        ),
+        ({}, "packed", {}, "packed, fused, eager (training.replay is false)"),
+        ({}, None, {"replayed": True, "compiled": True}, "padded, replayed, compiled"),
+        ({}, None, {"device": CPU, "problem": "updates on a CPU or an Apple GPU"}, "padded, eager"),
+    ],
+)
+def test_the_path_names_the_option_that_costs_a_faster_one(options, form, given, words):
+    how = {"device": CUDA, "replayed": False, "problem": None, "compiled": False, **given}
+    assert describe_path(form=form, objective=objective(**options), **how) == words

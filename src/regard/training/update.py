@@ -168,17 +168,9 @@ class Updater:
 
     def path(self) -> str:
         """Describe the path of the updates in one line, and what keeps it from a faster one."""
-        packed = getattr(self.task, "form", None) == "packed"
-        parts = ["packed" if packed else "padded"]
-        stacks = any(isinstance(module, Stack) for module in self.objective.modules())
-        if packed and stacks:
-            why = stack_problem(self.objective)
-            parts.append("fused" if why is None else f"block by block, because of {why}")
         problem = replay_problem(self.device, self.group.world, self.settings.accumulate, self.objective)
-        if problem is None and not self.settings.replay:
-            problem = "training.replay = false"
-        parts.append("replayed" if self.replay is not None else f"eager ({problem})")
-        return ", ".join([*parts, "compiled"] if self.settings.compile else parts)
+        form, replayed = getattr(self.task, "form", None), self.replay is not None
+        return describe_path(self.device, form, self.objective, replayed, problem, self.settings.compile)
 
     def begin(self) -> None:
         """Prepare for the first update, when the optimiser is new or restored."""
@@ -325,6 +317,23 @@ class Updater:
         now.sums["bad"] = now.sums.get("bad", 0) + skipped
         now.skipped += skipped
         self.skipped.zero_()
+
+
+def describe_path(
+    device: torch.device, form: str | None, objective: nn.Module, replayed: bool, problem: str | None, compiled: bool
+) -> str:
+    """Describe updates in one line: how batches lie, whether stacks are fused and updates replayed, and why not."""
+    parts = [form or "padded"]
+    if form == "packed" and any(isinstance(module, Stack) for module in objective.modules()):
+        why = stack_problem(objective)
+        parts.append("fused" if why is None else f"block by block, because of {why}")
+    if replayed:
+        parts.append("replayed")
+    elif device.type == "cuda":
+        parts.append(f"eager ({problem} are not replayed)" if problem else "eager (training.replay is false)")
+    else:
+        parts.append("eager")
+    return ", ".join([*parts, "compiled"] if compiled else parts)
 
 
 def replay_problem(device: torch.device, world: int, accumulate: int, objective: object) -> str | None:
