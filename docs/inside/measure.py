@@ -240,7 +240,7 @@ def run_line(*words: Any) -> None:
     before, sys.argv = sys.argv, ["regard", *map(str, words)]
     try:
         with (
-            contextlib.redirect_stdout(io.TextIOWrapper(io.BytesIO())),
+            contextlib.redirect_stdout(io.TextIOWrapper(io.BytesIO(), encoding="utf-8", newline="\n")),
             contextlib.redirect_stderr(io.StringIO()),
             contextlib.suppress(SystemExit),
         ):
@@ -372,7 +372,7 @@ WALKS = {  # what the page calls each path
     "update, rotary": "one update, rotary positions",
     "update, sinusoidal": "one update, sinusoidal positions",
     "Heads": "a call of `Heads`",
-    "translate": "`regard translate`, one sentence",
+    "translate": "`regard translate RUN TEXT`, one sentence",
     "request": "a request, one sentence",
 }
 SECTIONS = {
@@ -383,7 +383,7 @@ SECTIONS = {
     "translate": ("A translation", "`regard translate RUN TEXT`: one sentence, loading included."),
     "request": (
         "A request",
-        "One text sent to `/v1/translate` of `regard serve`, on the thread of its event loop and on its worker's.",
+        "One text sent to `/v1/translate` of `regard serve RUN`, on the thread of its event loop and on its worker's.",
     ),
 }
 PREAMBLE = """# Walks: the files that work runs through

@@ -85,7 +85,7 @@ def test_every_line_is_joined_as_the_command_joins_it():
     for count, ranked in [(1, True), (3, True), (2, False)]:
         text = random_text(rng, 5)
         (found,), ids = split(text)
-        fit = file_translation.LineFitter(lambda texts: [len(TOKENIZER.encode(each)) for each in texts], 8, split=True)
+        fit = file_translation.LineFitter(TOKENIZER, 8, None, split=True)
         parts = fit.parts(text.split("\n"), "text")
         expected_pieces = [piece.text for line in parts for piece in line]
         assert found.texts == expected_pieces or text == found.texts[0]
