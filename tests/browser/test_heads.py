@@ -2,7 +2,6 @@
 
 import pytest
 from inspection import exhibits
-from playwright.sync_api import expect
 
 from regard.inspection import page
 
@@ -56,7 +55,8 @@ def test_a_head_is_picked_from_the_matrix(opened):
     tab = opened(page(exhibits.transformer(layers=2, heads=3)))
     pair = tab.locator("[data-section=pair]")
     pair.locator(".picker summary").click()
-    expect(pair.locator(".picker .multiple")).to_have_count(18)  # drawn when it is opened
+    pair.locator(".picker .multiple").nth(17).wait_for()  # drawn when it is opened
+    assert pair.locator(".picker .multiple").count() == 18
     pair.locator(".picker").get_by_label("encoder, layer 2, head 3").click()
     assert pair.locator("select").evaluate("node => node.selectedOptions[0].text") == "Encoder, layer 2"
     assert pair.locator("input:checked").get_attribute("data-value") == "2"

@@ -16,9 +16,11 @@ def test_every_figure_was_measured():
     files = set(re.findall(r"`(benchmarks/results/[^`]+\.json)`", COSTS))
     results = [result for file in files for result in json.loads((ROOT / file).read_text())["results"]]
     measured = {f"{result['ratio']:.2f}" for result in results if result["ratio"] is not None}
-    assert len(files) == 3
+    assert len(files) == 4
     assert len(figures) >= 8
     assert set(figures) <= measured
+    (alone,) = (result["ratio"] for result in results if "sentence alone" in result["what"])
+    assert re.findall(r"takes ([0-9.]+) times as long", COSTS) == [f"{alone:.1f}"]
 
 
 @pytest.mark.parametrize("section", SECTIONS, ids=lambda text: text.partition("\n")[0])
