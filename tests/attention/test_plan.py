@@ -282,6 +282,22 @@ def test_a_step_asks_for_lengths_again_when_sentences_change():
         torch.testing.assert_close(decoder.step(x, one), decoder.step(x, fresh))
 
 
+def test_whoever_begins_to_listen_between_steps_is_given_the_span_itself():
+    decoder, x, seen = Decoder(16, heads=2, layers=2).eval(), torch.randn(2, 1, 16), []
+    with torch.no_grad():
+        state = decoder.start(torch.randn(2, 5, 16), 4, Lengths([5, 2]))
+        decoder.step(x, state)
+        handle = decoder.blocks[0].register_forward_pre_hook(
+            lambda module, args, kwargs: seen.append((kwargs["span"], kwargs["memory_span"])), with_kwargs=True
+        )
+        decoder.step(x, state)
+        handle.remove()
+        decoder.step(x, state)
+    ((own, across),) = seen
+    assert own is None
+    assert type(across) is Lengths
+
+
 # ---- a whole model
 
 

@@ -7,12 +7,13 @@ Vaswani et al. 2017 (arXiv:1706.03762), section 3.1. With `norm="pre"` a stack e
 from collections.abc import Callable
 from typing import Any, Unpack, cast
 
+import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.attention import fused_stack
 from regard.attention.block import Block, BlockOptions, MixingBlock, Stack
-from regard.attention.span import Causal, Lengths, Mask, Span, Start, is_plain, join, parts_of
+from regard.attention.span import Causal, Lengths, Mask, Shared, Span, Start, is_plain, join, parts_of, share, unshare
 from regard.attention.state import State
 from regard.errors import ArgumentError, ShapeError
 
@@ -126,10 +127,10 @@ class Decoder(Stack):
         shared, across = self.share(span), state.across
         if across is None:
             lengths, mask = state.sentence.get("lengths"), state.sentence.get("mask")
-            memory_span = join(None if lengths is None else Lengths(lengths), None if mask is None else Mask(mask))
-            across = self.share(memory_span)
-            if x.device.type == "cpu":  # elsewhere a graph may be captured, which reads lengths that change
+            across = share(join(None if lengths is None else Lengths(lengths), None if mask is None else Mask(mask)))
+            if x.device.type == "cpu" and not torch.compiler.is_compiling():  # a graph reads lengths that change
                 state.across = across
+        across = across if isinstance(shared, Shared) else unshare(across)
         for i, block in enumerate(self.blocks):
             x = block(
                 x,

@@ -15,6 +15,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.attention.checks import check_positive
+from regard.attention.weighting import Settling
 from regard.errors import ArgumentError, ShapeError
 from regard.kernels import Linear, additive_chunked, additive_scores, bilinear_scores, broadcast, matmul_wide
 
@@ -24,7 +25,7 @@ __all__ = ["Additive", "Cosine", "Dot", "General", "Location", "Score", "check_l
 CHANGES = "ask", "project"  # what a score may do to queries and keys before it compares them
 
 
-class Score(nn.Module):
+class Score(Settling):
     """A measure of how well each query fits each key.
 
     A score of your own overrides `compare`, and `ask` and `project` where the query and the keys are transformed first;
@@ -35,11 +36,7 @@ class Score(nn.Module):
     form: ClassVar[Literal["bilinear", "additive", "other"]] = "other"
     query_size: int | None = None  # None: any
     key_size: int | None = None
-    settled: tuple[int, str, float, bool] | None = None  # what `settle` found, until something is set
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.settled = None
+    settled: tuple[int, str, float, bool] | None
 
     def __init_subclass__(cls, delegates: bool = False, **options: object) -> None:
         """Refuse a subclass that would be passed by; one that `delegates` asks other scores what form they have."""
@@ -80,14 +77,6 @@ class Score(nn.Module):
             changes = (getattr(getattr(self, name), "__func__", None) is not getattr(Score, name) for name in CHANGES)
             vars(self)["settled"] = width, form, scale, any(changes)
         return form, scale
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        super().__setattr__(name, value)
-        vars(self)["settled"] = None
-
-    def __delattr__(self, name: str) -> None:
-        super().__delattr__(name)
-        vars(self)["settled"] = None
 
     def ask(self, query: Float[Tensor, "*b n dq"]) -> Float[Tensor, "*b n p"]:
         """The query as it meets projected keys."""

@@ -85,8 +85,9 @@ class JoinedModule(nn.Module, Joined):
 class Shared(Span):
     """A span, or none, as all layers of a stack ask it: sorted into its parts once, and narrowed once for each shape.
 
-    It lives as long as one call of the stack, so that what it holds cannot change meanwhile. Only the built-in spans
-    that do not ask what the query is are shared (`share`).
+    It lives as long as one call of the stack, so that what it holds cannot change meanwhile; that of a memory on a CPU
+    lives until a state's sentences change (`State.across`). Only the built-in spans that do not ask what the query is
+    are shared (`share`).
     """
 
     def __init__(self, span: Span | None):

@@ -24,7 +24,25 @@ class Weighed:
     log_prob: Tensor | None = None  # [*b n], differentiable
 
 
-class Weighting(nn.Module):
+class Settling(nn.Module):
+    """A module that remembers what it was asked, as `settled`, until something is set on it or taken from it."""
+
+    settled: Any = None
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.settled = None
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, value)
+        vars(self)["settled"] = None
+
+    def __delattr__(self, name: str) -> None:
+        super().__delattr__(name)
+        vars(self)["settled"] = None
+
+
+class Weighting(Settling):
     """Scores to weights.
 
     One of your own overrides `weigh`, which returns a `Weighed`; keys that the mask forbids must get weight zero. One
@@ -34,11 +52,7 @@ class Weighting(nn.Module):
     name: ClassVar[str] = "other"
     draws: ClassVar[bool] = False  # whether it draws at random in training, so that a look must draw the same
     temperature: float = 1.0
-    settled: tuple[str, float] | None = None  # what `settle` found, until something is set
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.settled = None
+    settled: tuple[str, float] | None
 
     def __init_subclass__(cls, **options: object) -> None:
         """Refuse a subclass that would be passed by; one that weighs in its own way has no built-in's name."""
@@ -73,14 +87,6 @@ class Weighting(nn.Module):
         if type(self).__module__ == __name__ and not torch.compiler.is_compiling():
             vars(self)["settled"] = settled
         return settled
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        super().__setattr__(name, value)
-        vars(self)["settled"] = None
-
-    def __delattr__(self, name: str) -> None:
-        super().__delattr__(name)
-        vars(self)["settled"] = None
 
     def weigh(self, scores: Float[Tensor, "*b n m"], mask: Bool[Tensor, "..."] | None = None) -> Weighed:
         """Return the weights, and the chosen key where there is one."""
