@@ -281,52 +281,41 @@ class Heads(Attentive):
                 raise ArgumentError(
                     "values: given together with a prepared memory, which has its own; give them to `prepare`"
                 )
-            if isinstance(memory, BeamIndexCache):
-                memory = unshare_past(memory)
-            query = self.query(x)
-            settled = None if torch.compiler.is_compiling() else self.attention.score.settled
-            if self.rotary is None and settled is not None and not settled[3]:
-                return query.unflatten(-1, (self.heads, -1)).transpose(-3, -2), memory
-            return self._project_query(query, start, span), memory
-        if values is None and (memory is None or memory is x):
+            query, prepared = self.query(x), memory.contents() if isinstance(memory, BeamIndexCache) else memory
+        elif values is None and (memory is None or memory is x):
             if self.memory_size != self.size:
                 raise ShapeError(f"memory: x itself given, expected width {self.memory_size}, the memory's")
+            prepared = None
             if self.projection is not None and are_original(self.query, self.key, self.value):
                 deep, wide = self.query_size, self.value_size
                 query, keys, values = self.projection(x).split((deep, deep, wide), dim=-1)
             else:
                 query, keys, values = self.query(x), self.key(x), self.value(x)
-            query, keys, values = (
-                each.unflatten(-1, (self.heads, -1)).transpose(-3, -2) for each in (query, keys, values)
-            )
-            if self.rotary is not None:
-                table = self.rotary_table(query, start, span)
-                query, keys = self.rotary.rotate(query, table), self.rotary.rotate(keys, table)
-            score = self.attention.score
-            if score.settled is None or score.settled[3] or torch.compiler.is_compiling():
-                query, keys = score.ask(query), score.project(keys)
-            return query, Prepared(keys, values, self)
-        itself = memory is None or memory is x
-        memory = x if memory is None else memory
-        if memory.ndim < 2 or memory.shape[-1] != self.memory_size:
-            check_width("memory", memory, self.memory_size)
-        alike = x.device == memory.device and x.dtype == memory.dtype and x.is_floating_point()
-        if values is not None or not alike:
-            check_alike(x=x, memory=memory, values=memory if values is None else values)
-        if memory.shape[-2] == 0:
-            raise ShapeError(f"memory: {list(memory.shape)} given, expected at least one key")
-        return self._project_query(self.query(x), start, span), self.prepare(
-            memory, start if itself else 0, span, values
-        )
-
-    def _project_query(self, query: Tensor, start: Start, span: Span | None) -> Tensor:
-        """[*b n D_Q] -> [*b a n p], as the score takes it."""
-        query = query.unflatten(-1, (self.heads, -1)).transpose(-3, -2)
-        if self.rotary is not None:
-            query = self.rotary.rotate(query, self.rotary_table(query, start, span))
+        else:
+            memory = x if memory is None else memory
+            if memory.ndim < 2 or memory.shape[-1] != self.memory_size:
+                check_width("memory", memory, self.memory_size)
+            alike = x.device == memory.device and x.dtype == memory.dtype and x.is_floating_point()
+            if values is not None or not alike:
+                check_alike(x=x, memory=memory, values=memory if values is None else values)
+            if memory.shape[-2] == 0:
+                raise ShapeError(f"memory: {list(memory.shape)} given, expected at least one key")
+            first = start if memory is x else 0
+            query, prepared = self.query(x), self.prepare(memory, first, span, values)
         score = self.attention.score
-        settled = score.settled is not None and not score.settled[3] and not torch.compiler.is_compiling()
-        return query if settled else score.ask(query)
+        plain = score.settled is not None and not score.settled[3] and not torch.compiler.is_compiling()
+        query = query.unflatten(-1, (self.heads, -1)).transpose(-3, -2)
+        table = None if self.rotary is None else self.rotary_table(query, start, span)
+        if self.rotary is not None and table is not None:
+            query = self.rotary.rotate(query, table)
+        query = query if plain else score.ask(query)
+        if prepared is not None:
+            return query, prepared
+        assert values is not None
+        keys, values = (each.unflatten(-1, (self.heads, -1)).transpose(-3, -2) for each in (keys, values))
+        if self.rotary is not None and table is not None:
+            keys = self.rotary.rotate(keys, table)
+        return query, Prepared(keys if plain else score.project(keys), values, self)
 
     def split_heads(self, x: Tensor, table: tuple[Tensor, Tensor] | None = None) -> Tensor:
         """[*b n D] -> [*b a n d], rotated where positions are rotary."""
