@@ -196,22 +196,20 @@ def requests(count, seed):
         row = rng.choice(backends.BACKENDS)
         if rng.random() < 0.5:  # what a row lists, so that each is met often
             own = sorted(row.features or known)
-            wanted = {features.SOFTMAX, *rng.sample(own, rng.randint(0, len(own)))} - {
-                features.BILINEAR,
-                features.ADDITIVE,
-            }
-            score = rng.choice([each for each in (features.BILINEAR, features.ADDITIVE) if each in own])
+            wanted = {features.SOFTMAX, *rng.sample(own, rng.randint(0, len(own)))}
+            score = rng.choice([each for each in SCORES if each in own])
             device, dtype = rng.choice(row.devices or ("cpu",)), rng.choice(row.dtypes or dtypes)
         else:
             wanted = {features.SOFTMAX, *rng.sample(known, rng.choice([0, 0, 1, 1, 2, 3]))}
-            score = rng.choice([features.BILINEAR, features.ADDITIVE])
+            score = rng.choice(SCORES)
             device, dtype = rng.choice(["cpu", "cuda", "cuda", "mps"]), rng.choice(dtypes)
         sizes = {name: rng.choice([0, 1, 8, 16, 17, 64, 128, 129, 256, 4000]) for name in SIZES}
         if rng.random() < 0.5:
             sizes["value width"] = sizes["width"]
-        yield Request(device, (dtype,), tuple(sorted({score, *wanted})), sizes)
+        yield Request(device, (dtype,), tuple(sorted({score, *wanted.difference(SCORES)})), sizes)
 
 
+SCORES = features.BILINEAR, features.ADDITIVE  # a call has one
 SIZES = {"rows": 8, "queries": 5, "keys": 40, "width": 64, "value width": 64, "radius": 0}
 
 
