@@ -247,7 +247,7 @@ def test_heads_of_ones_own_step_as_they_run():
         state = decoder.start(memory, 4)
         steps = [decoder.step(words[:, i : i + 1], state) for i in range(4)]
     torch.testing.assert_close(torch.cat(steps, 1), expected)
-    assert fused_stack.heads_problem(decoder.blocks[0].attention)
+    assert [*fused_stack.heads_features(decoder.blocks[0].attention)]
 
 
 def test_kernels_for_blocks_know_nothing_of_ones_own():
@@ -255,15 +255,14 @@ def test_kernels_for_blocks_know_nothing_of_ones_own():
         pass
 
     heads = Heads(64, heads=2)
-    assert fused_stack.heads_problem(heads) is None
+    assert not [*fused_stack.heads_features(heads)]
     heads.attention.__class__ = Mine
-    assert fused_stack.heads_problem(heads)
+    assert [*fused_stack.heads_features(heads)]
     for weighting in (Renamed(), Learnt()):
-        assert fused_stack.heads_problem(Heads(64, heads=2, weighting=weighting))
+        assert [*fused_stack.heads_features(Heads(64, heads=2, weighting=weighting))]
     for change in (Negative, Twice, Half, Learned):
-        assert fused_stack.heads_problem(
-            Heads(64, heads=2, score=lambda width, change=change: changed("dot", change)[0])
-        )
+        heads = Heads(64, heads=2, score=lambda width, change=change: changed("dot", change)[0])
+        assert [*fused_stack.heads_features(heads)]
 
 
 def test_a_score_or_weighting_of_ones_own_is_what_the_forward_computes():

@@ -84,8 +84,9 @@ def test_beside_packed_sequences_it_is_asked_too(name):
     call = attention.resolve_packed_call(query, prepared, packed, [span])
     assert call.limits.incomplete, "kernels for packed sequences do not know it"
     assert not backends.packed_natively(describe(call))
-    assert not fused_stack.is_short_packed(packed & span, windows=True)
-    assert fused_stack.is_short_packed(packed & Causal(), windows=True)
+    known = fused_stack.STACK.rows[0].features
+    assert not known.issuperset(fused_stack.describe_span(packed & span, windows=True)[1])
+    assert known.issuperset(fused_stack.describe_span(packed & Causal(), windows=True)[1])
 
 
 def test_joined_spans_of_ones_own_are_asked():

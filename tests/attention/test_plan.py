@@ -30,7 +30,7 @@ from regard.attention import (
     fused_stack,
     join,
     plan_calls,
-    stack_problem,
+    stack_features,
     use_backend,
     watch,
 )
@@ -81,7 +81,7 @@ def test_the_plan_is_what_is_done(attention, span, monkeypatch):
     x, ran = torch.randn(30, 8), []
     name = attention.plan(x, x, span=span).name
     assert attention.backend(x, x, span=span) == name
-    monkeypatch.setattr(backends, "BACKENDS", tuple(spy(row, ran) for row in backends.BACKENDS))
+    monkeypatch.setattr(backends.BACKENDS, "rows", tuple(spy(row, ran) for row in backends.BACKENDS))
     attention(x, x, span=span)
     assert ran == [name]
 
@@ -312,11 +312,16 @@ def test_a_model_is_planned_layer_by_layer():
         *(f"decoder.blocks.{i}.{part}" for i in range(2) for part in ("attention", "cross")),
     }
     assert {plan.name for plan in plans.values()} == {"sdpa"}
-    assert plans.stacks == dict.fromkeys(("encoder", "decoder"), "it runs on a GPU, not on cpu")
+    assert [*plans.stacks] == ["encoder", "decoder"]
+    assert all(plan.reasons == {"fused": "it runs on cuda"} for plan in plans.stacks.values())
+    assert plans.stacks["decoder"].request.features == ("padded sequences", "a memory", HEAD_OF_8)
     text = str(plans)
-    assert "encoder: block by block, as it runs on a GPU, not on cpu" in text
+    assert f"encoder: block by block: padded sequences and {HEAD_OF_8}\n  not fused: it runs on cuda\n" in text
     assert "decoder.blocks.1.cross: sdpa: " in text
     assert not decoder.blocks[0].attention._forward_pre_hooks
+
+
+HEAD_OF_8 = "heads of width 8, not 16, 32, 64 or 128 (model.size, model.heads, model.depth)"
 
 
 @pytest.mark.parametrize(
@@ -328,12 +333,13 @@ def test_a_model_is_planned_layer_by_layer():
         ({"residual": False}, "no residuals (model.residual)"),
         ({"feed_forward": False}, "no feed-forward net, or one of its own kind (model.feed_forward)"),
         ({"score": lambda width: Additive(width, width, 8)}, "scores that are no dot products (model.score)"),
-        ({"depth": 8}, "heads of width 8, expected 16, 32, 64 or 128 (model.size, model.heads, model.depth)"),
+        ({"depth": 8}, HEAD_OF_8),
     ],
 )
 def test_the_option_that_costs_the_fused_path_is_named(options, words):
-    assert stack_problem(Encoder(64, heads=4, layers=2, **options)) == words
-    assert fused_stack.block_problem(Block(64, 4, **options)) == words
+    expected = [] if words is None else [words]
+    assert [*stack_features(Encoder(64, heads=4, layers=2, **options))] == expected
+    assert [*fused_stack.block_features(Block(64, 4, **options))] == expected
 
 
 def test_options_are_those_of_a_block():

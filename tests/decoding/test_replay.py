@@ -10,7 +10,7 @@ from decoding.cases import SMALL, WORDS, closest_choice, sentences, small
 
 from regard.attention import watch
 from regard.data import END, START
-from regard.decoding.batches import can_replay, search_in_batches
+from regard.decoding.batches import search_in_batches
 from regard.decoding.device_search import DeviceSearch, SlotOptions
 from regard.decoding.options import GREEDY, Options
 from regard.decoding.outputs import Candidate
@@ -19,15 +19,17 @@ from regard.decoding.replay import (
     FEW,
     GRAPHS,
     PLACES,
+    SEARCH,
     SHARE,
     WIDER,
     Replay,
     SlotQueue,
     SlotSearch,
     count_slots,
+    describe,
+    host_features,
     length_class,
     order_of,
-    serves,
     slot_index,
 )
 from regard.decoding.sentence_search import search
@@ -38,16 +40,26 @@ CUDA = torch.device("cuda")
 
 
 def test_which_searches_are_replayed():
-    model, many = small("transformer"), sentences(FEW)
-    assert serves(Options())
-    assert can_replay(model, many, GREEDY, CUDA, trace=False)
-    assert not can_replay(model, many, GREEDY, torch.device("cpu"), trace=False)
-    assert not can_replay(model, many[1:], GREEDY, CUDA, trace=False)
-    assert not can_replay(model, many, GREEDY, CUDA, trace=True)
+    model = small("transformer")
+
+    def replayed(count=FEW, options=GREEDY, device="cuda", trace=False):
+        return SEARCH.choose(describe(model, count, options, device, trace)).name == "replayed"
+
+    assert replayed()
+    assert replayed(options=Options())
+    assert replayed(1000 * FEW)
+    assert not replayed(device="cpu")
+    assert not replayed(FEW - 1)
+    assert not replayed(trace=True)
     for option in ({"sample": True}, {"coverage_penalty": 0.2}, {"no_repeat": 3}, {"groups": 5}):
-        assert not can_replay(model, many, Options(**option), CUDA, trace=False)
+        assert not replayed(options=Options(**option))
+        assert host_features(Options(**option))
     with watch(model):  # a graph runs no hooks
-        assert not can_replay(model, many, GREEDY, CUDA, trace=False)
+        assert not replayed()
+    model.replays = False
+    assert SEARCH.plan(describe(model, 1, Options(), "cuda")).reasons["replayed"] == (
+        f"it does not serve a model whose steps wait for the host; a graph pays for {FEW} sentences and more"
+    )
 
 
 def test_classes_of_length():

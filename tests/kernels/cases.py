@@ -38,7 +38,7 @@ def recorded():
 
         return replace(backend, attend=attend)
 
-    with mock.patch.object(backends, "BACKENDS", tuple(map(spy, backends.BACKENDS))):
+    with mock.patch.object(backends.BACKENDS, "rows", tuple(map(spy, backends.BACKENDS))):
         yield ran
 
 

@@ -211,7 +211,7 @@ class Built:
     def backend(self) -> str:
         return self.module.backend(*self.arguments(), span=self.span)
 
-    def attend(self, backend: backends.Backend) -> Tensor:
+    def attend(self, name: str) -> Tensor:
         """By a backend for CUDA: what `Attention.attend_projected` does, on the device of the inputs."""
         heads = isinstance(self.module, Heads)
         inner, whole = (self.module.attention if heads else self.module), self.inputs[0]
@@ -222,16 +222,14 @@ class Built:
             _, prepared = inner.check_inputs(query, keys, values)
             projected_query = inner.score.ask(query)
         packed, rest = split_packed(self.span)
-        native = packed is not None and backend.name in backends.NATIVE
+        native = packed is not None and name in backends.NATIVE
         if packed is None:
             call = inner.resolve_call(projected_query, prepared, whole, self.span, heads)
         elif native:
             call = inner.resolve_packed_call(projected_query, prepared, packed, rest)
         else:
             call = inner.resolve_call(*inner.pad_packed(projected_query, prepared, whole, packed, rest, heads), heads)
-        if refused := backend.refusal(describe(call)._replace(device="cuda")):
-            raise BackendError(refused)
-        context = backend.attend(call)
+        context = backends.BACKENDS.ask(describe(call)._replace(device="cuda"), name).attend(call)
         if packed is not None and not native:
             context = packed.unpad(context, heads)
         return self.module.merge_heads(context) if heads else context
@@ -303,9 +301,7 @@ def forced(name: str) -> Callable[[Built, bool], list[Tensor]]:
 
 def interpreted(name: str) -> Callable[[Built, bool], list[Tensor]]:
     """By the kernel of a backend that the table has for CUDA, in Triton's interpreter."""
-    backend = next(each for each in backends.BACKENDS if each.name == name)
-
-    return lambda built, gradients: built.results(lambda: built.attend(backend), gradients)
+    return lambda built, gradients: built.results(lambda: built.attend(name), gradients)
 
 
 def look(built: Built, gradients: bool) -> list[Tensor]:

@@ -34,7 +34,7 @@ from regard.attention import (
     use_backend,
 )
 from regard.errors import ArgumentError, BackendError
-from regard.kernels import backends, features, triton
+from regard.kernels import backends, features, table, triton
 from regard.kernels.additive import chunked
 from regard.kernels.span_limits import Window
 from regard.kernels.table import Request
@@ -193,7 +193,7 @@ def requests(count, seed):
     known = sorted({feature for backend in backends.BACKENDS for feature in backend.features or ()})
     dtypes = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
     for _ in range(count):
-        row = rng.choice(backends.BACKENDS)
+        row = rng.choice(backends.BACKENDS.rows)
         if rng.random() < 0.5:  # what a row lists, so that each is met often
             own = sorted(row.features or known)
             wanted = {features.SOFTMAX, *rng.sample(own, rng.randint(0, len(own)))}
@@ -231,31 +231,31 @@ def test_what_no_row_knows_only_dense_serves():
 
 def test_what_is_remembered_is_what_the_table_says():
     """The sizes that are remembered as one class are those whose answers are one."""
-    backends.plans.clear()
+    backends.BACKENDS.known.clear()
     for request in requests(6000, SEED):
         plain = request._replace(features=tuple(each for each in request.features if each in (B, S)))
         for each in (request, plain):
             rng = random.Random(str(each))
             sizes = {name: max(1, size + rng.choice([-1, 0, 1])) for name, size in each.sizes.items()}
             for again in (each, each._replace(sizes=sizes), each):
-                assert backends.choose(again) is backends.ask_table(again, None)
-    assert 0 < len(backends.plans) <= backends.MOST_PLANS
+                assert backends.choose(again) is backends.BACKENDS.ask(again)
+    assert 0 < len(backends.BACKENDS.known) <= table.MOST_PLANS
 
 
 def test_plans_are_bounded(monkeypatch):
-    monkeypatch.setattr(backends, "MOST_PLANS", 8)
-    backends.plans.clear()
+    monkeypatch.setattr(table, "MOST_PLANS", 8)
+    backends.BACKENDS.known.clear()
     for request in requests(200, SEED):
         backends.choose(request)
-        assert len(backends.plans) <= 8
+        assert len(backends.BACKENDS.known) <= 8
 
 
 def test_nothing_is_remembered_while_compiling(monkeypatch):
-    backends.plans.clear()
+    backends.BACKENDS.known.clear()
     monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
     for request in requests(20, SEED):
         backends.choose(request)
-    assert not backends.plans
+    assert not backends.BACKENDS.known
 
 
 def test_rows_list_features_that_calls_have():
@@ -265,7 +265,7 @@ def test_rows_list_features_that_calls_have():
         assert (backend.features is None) == (backend.name == "dense")
         assert backend.features is None or backend.features <= words
         assert {*(backend.most or ())} <= {*SIZES}
-    assert backends.BACKENDS[-1].name == "dense"
+    assert backends.BACKENDS.rows[-1].name == "dense"
 
 
 B, A, S = features.BILINEAR, features.ADDITIVE, features.SOFTMAX

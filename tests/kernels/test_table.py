@@ -3,8 +3,20 @@
 import pytest
 import torch
 
-from regard.kernels import triton
-from regard.kernels.table import COMPILING, HALF, NEEDS_TRITON, Condition, Request, Row, compiling, first, listing
+from regard.errors import BackendError
+from regard.kernels import table, triton
+from regard.kernels.table import (
+    COMPILING,
+    HALF,
+    NEEDS_TRITON,
+    Condition,
+    Kinds,
+    Request,
+    Row,
+    Table,
+    compiling,
+    listing,
+)
 
 EVEN = Condition(lambda request: request.sizes["width"] % 2 == 0, "it serves even widths")
 FAST = Row(
@@ -16,6 +28,8 @@ FAST = Row(
     conditions=(EVEN,),
 )
 PLAIN = Row(name="plain", features=None)
+WORK = Table("work of a test", FAST, PLAIN, steps={"width": (64,)}, exact=frozenset({"a mask"}))
+del table.TABLES[WORK.work]
 REQUEST = Request("cuda", (torch.float16,), ("dropout",), {"width": 64})
 REFUSED = {
     "device": ({"device": "cpu"}, "it runs on cuda and mps, not on cpu"),
@@ -37,7 +51,7 @@ def test_what_is_not_listed_is_refused(change, words):
     request = REQUEST._replace(**change)
     assert FAST.refusal(request) == words
     assert not FAST.serves(request)
-    assert first([FAST, PLAIN], request) is PLAIN
+    assert WORK.ask(request) is WORK.choose(request) is PLAIN
 
 
 def test_what_is_listed_is_served():
@@ -45,7 +59,7 @@ def test_what_is_listed_is_served():
         request = REQUEST._replace(features=features)
         assert FAST.serves(request)
         assert FAST.refusal(request) is None
-        assert first([FAST, PLAIN], request) is FAST
+        assert WORK.ask(request) is WORK.choose(request) is FAST
 
 
 def test_the_plain_expression_serves_all():
@@ -71,3 +85,85 @@ def test_a_compiler_is_a_feature(monkeypatch):
 
 def test_listing():
     assert [listing("a"), listing("ab"), listing("abc", "or")] == ["a", "a and b", "a, b or c"]
+
+
+# ---- what is chosen, remembered, forced and planned
+
+
+def test_a_row_is_taken_where_it_wins():
+    slow = Row(name="slow", features=frozenset({"dropout"}), wins=lambda request: request.sizes["width"] < 8)
+    work = Table("work of a test", slow, PLAIN)
+    del table.TABLES[work.work]
+    assert work.choose(REQUEST) is PLAIN
+    assert work.choose(REQUEST._replace(sizes={"width": 7})) is slow
+    assert work.plan(REQUEST).reasons == {"slow": "plain is faster here"}
+
+
+def test_sizes_between_two_steps_are_one_kind():
+    WORK.known.clear()
+    for width in range(0, 200, 2):
+        assert WORK.choose(REQUEST._replace(sizes={"width": width})) is (FAST if width <= 64 else PLAIN)
+    assert len(WORK.known) == 2
+    for width in range(0, 20, 2):
+        assert WORK.choose(REQUEST._replace(features=("a mask",), sizes={"width": width})) is FAST
+    assert len(WORK.known) == 12
+
+
+def test_other_rows_are_asked_anew(monkeypatch):
+    assert WORK.choose(REQUEST) is FAST
+    monkeypatch.setattr(WORK, "rows", (PLAIN,))
+    assert WORK.choose(REQUEST) is PLAIN
+
+
+def test_a_forced_row_serves_or_says_why_not(monkeypatch):
+    monkeypatch.setattr(WORK.forced, "name", "plain")
+    assert WORK.choose(REQUEST) is PLAIN
+    monkeypatch.setattr(WORK.forced, "name", "fast")
+    assert WORK.choose(REQUEST) is FAST
+    with pytest.raises(BackendError, match="'fast' cannot serve this call: it does not serve x"):
+        WORK.choose(REQUEST._replace(features=("x",)))
+
+
+def test_of_two_rows_of_a_name_the_first_that_serves_is_forced(monkeypatch):
+    odd = Condition(lambda request: request.sizes["width"] % 2 == 1, "it serves odd widths")
+    one, two = Row(name="twins", conditions=(odd,)), Row(name="twins", conditions=(EVEN,))
+    work = Table("work of a test", one, two, PLAIN)
+    del table.TABLES[work.work]
+    monkeypatch.setattr(work.forced, "name", "twins")
+    plain = REQUEST._replace(features=())
+    assert work.choose(plain) is two
+    assert work.choose(plain._replace(sizes={"width": 7})) is one
+
+
+def test_a_plan_says_who_serves_and_why_not_those_before():
+    plan = WORK.plan(REQUEST._replace(device="cpu"))
+    assert str(plan) == "plain: dropout\n  not fast: it runs on cuda and mps"
+    assert WORK.plan(REQUEST._replace(features=("dropout", "x"))).reasons == {"fast": "it does not serve x"}
+    assert str(WORK.plan(REQUEST._replace(features=()))) == "fast: nothing beside"
+
+
+def test_kinds_ask_once():
+    asked = []
+
+    def describe(width):
+        asked.append(width)
+        return REQUEST._replace(sizes={"width": width})
+
+    kinds = Kinds(WORK, describe)
+    assert [kinds[width,] for width in (64, 66, 64)] == [FAST, PLAIN, FAST]
+    assert asked == [64, 66]
+
+
+def test_the_tables_of_all_works():
+    """Every last row serves everything, and rows of one work have names of their own but for one pair of twins."""
+    import regard.decoding.replay
+    import regard.models.lstmn
+    import regard.models.rnnsearch
+    import regard.training.update  # noqa: F401
+
+    assert {"attention", "stack", "step of a search", "search", "update", "dropout", "linear"} <= {*table.TABLES}
+    for work in table.TABLES.values():
+        assert work.rows[-1].features is None
+        assert all(row.features is not None for row in work.rows[:-1])
+        strange = Request("xpu", (torch.int8,), ("something new",), dict.fromkeys(work.steps, 1 << 40))
+        assert work.ask(strange) is work.rows[-1]

@@ -171,9 +171,9 @@ def test_products_in_half_precision_reach_the_adapter():
 
 def test_fused_stacks_still_know_their_parts():
     model = build()
-    known = [fused_stack.block_problem(block) for block in model.decoder.blocks]
+    known = [[*fused_stack.block_features(block)] for block in model.decoder.blocks]
     add_adapters(model, 2)
-    assert [fused_stack.block_problem(block) for block in model.decoder.blocks] == known
+    assert [[*fused_stack.block_features(block)] for block in model.decoder.blocks] == known
     assert fused_stack.is_linear(model.encoder.blocks[0].attention.projection)
 
 

@@ -21,7 +21,7 @@ from regard.training.objective import Prediction
 from regard.training.progress import Progress
 from regard.training.replay import Replay, batch_tensors
 from regard.training.task import Loss, Position, Task
-from regard.training.update import Prefetch, describe_path, replay_problem
+from regard.training.update import UPDATE, Prefetch, describe, describe_path, not_replayed
 
 CUDA, CPU = torch.device("cuda"), torch.device("cpu")
 START = Position(0, 0)
@@ -266,7 +266,9 @@ def test_no_graph_is_held_where_memory_ran_out(tmp_path):
     ],
 )
 def test_what_is_replayed(device, world, accumulate, objective, problem):
-    assert replay_problem(device, world, accumulate, objective) == problem
+    plan = UPDATE.plan(describe(device, world, accumulate, objective))
+    assert plan.name == ("eager" if problem else "replayed")
+    assert problem is None or not_replayed(plan) == problem
 
 
 @pytest.mark.parametrize(("options", "packs"), [({}, True), ({"positions": "alibi"}, False)])
@@ -423,14 +425,22 @@ def objective(**options):
         (
             {},
             "padded",
-            {"problem": "updates of 2 processes"},
+            {"world": 2},
             "padded, eager (updates of 2 processes are not replayed)",
         ),
         ({}, "packed", {}, "packed, fused, eager (training.replay is false)"),
         ({}, None, {"replayed": True, "compiled": True}, "padded, replayed, compiled"),
-        ({}, None, {"device": CPU, "problem": "updates on a CPU or an Apple GPU"}, "padded, eager"),
+        ({}, None, {"device": CPU}, "padded, eager"),
+        (
+            {"positions": "rotary", "norm": "none"},
+            "packed",
+            {"device": CPU},
+            "packed, block by block, because of rotary positions (model.positions) and no layer norms (model.norm), "
+            "eager",
+        ),
     ],
 )
 def test_the_path_names_the_option_that_costs_a_faster_one(options, form, given, words):
-    how = {"device": CUDA, "replayed": False, "problem": None, "compiled": False, **given}
-    assert describe_path(form=form, objective=objective(**options), **how) == words
+    how = {"device": CUDA, "world": 1, "replayed": False, "compiled": False, **given}
+    plan = UPDATE.plan(describe(how.pop("device"), how.pop("world"), 1, objective(**options)))
+    assert describe_path(plan, form=form, objective=objective(**options), **how) == words

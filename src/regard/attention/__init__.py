@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from regard.attention.grid import GridAttention, GridSelfAttention
     from regard.attention.heads import Heads, PerHead, ProjectionRows, SlicedProjection, parse_arguments
     from regard.attention.look import Attentive, Look
-    from regard.attention.plan import ModelPlan, plan_calls, stack_problem
+    from regard.attention.plan import ModelPlan, plan_calls, stack_features
     from regard.attention.positions import FIRST, Embedded, Rotary, Sines, Sinusoidal, Sinusoidal2D, sinusoids
     from regard.attention.score import Additive, Cosine, Dot, General, Location, Score
     from regard.attention.span import (
@@ -104,7 +104,7 @@ __all__ = [
     "plan_calls",
     "sinusoids",
     "split_packed",
-    "stack_problem",
+    "stack_features",
     "use_backend",
     "watch",
     "weighting",

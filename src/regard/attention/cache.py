@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from regard.errors import ArgumentError, ShapeError
-from regard.kernels import SpanLimits, available
+from regard.kernels import SpanLimits
 
 __all__ = ["Cache", "Prepared", "SharedBeamCache", "empty_cache"]
 
@@ -361,11 +361,6 @@ class BeamIndexCache(Cache):
         """Return the row in which every position lies."""
         assert self.row_index is not None
         return self.row_index
-
-    @property
-    def serves_kernel(self) -> bool:
-        """Return whether a kernel reads it as it lies."""
-        return available(self.keys) and max(self.keys.shape[-1], self.values.shape[-1]) <= 256
 
     def extend(self, new: Prepared) -> None:
         """Append new keys and values to each row, in the row itself."""

@@ -21,11 +21,11 @@ from regard.attention.heads import Heads
 from regard.attention.score import Dot
 from regard.attention.span import Causal, Monotonic, Packed, Span, split_packed
 from regard.attention.weighting import Softmax
-from regard.kernels import Linear, backends, installed, mixed_precision, residual
+from regard.kernels import Linear, backends, features, mixed_precision, residual, table
 
 LONGEST, WIDTHS = 128, (16, 32, 64, 128)  # keys of a sequence, and the width of a head
+MEMORY = "a memory"
 KNOWN_FEEDS = [[Linear, activation, Linear] for activation in ACTIVATIONS.values()]
-
 
 Work = Callable[[Tensor], tuple[Tensor, Tensor]]
 
@@ -42,90 +42,112 @@ class Part(NamedTuple):
     dropout: float
 
 
+STACK = table.Table(
+    "stack",
+    table.Row(
+        name="fused",
+        devices=("cuda",),
+        features=frozenset({features.PACKED, features.CAUSAL, features.WINDOW, MEMORY}),
+        most={"words": LONGEST},
+        conditions=(table.NEEDS_TRITON,),
+    ),
+    table.Row(name="block by block", features=None),
+    steps={"words": (LONGEST,)},
+)
+
+
 def serves(
     stack: Stack, x: Tensor, span: Span | None, memory: Tensor | None = None, across: Span | None = None
 ) -> bool:
-    """Return whether a call of the stack is served here: half precision, short sequences end to end, and nobody
-    listening.
-    """
-    return problem(stack, x, span, memory, across) is None and not has_hooks(stack)
+    """Return whether a call of the stack is served here."""
+    return STACK.choose(describe(stack, x, span, memory, across)).name == "fused"
 
 
-def problem(
+def describe(
     stack: Stack, x: Tensor, span: Span | None, memory: Tensor | None = None, across: Span | None = None
-) -> str | None:
-    """Say why a call of the stack, to which nobody listens, is not served here; None if it is."""
-    if not x.is_cuda or not (memory is None or memory.is_cuda):
-        return f"it runs on a GPU, not on {x.device.type}"
+) -> table.Request:
+    """Put a call of a stack into plain data."""
+    needs, longest = [*table.compiling()], 0
     if x.ndim != 2 or not (memory is None or memory.ndim == 2):
-        return "sequences are padded, not packed"
-    if not torch.is_autocast_enabled("cuda"):
-        return "training is in single precision"
-    if torch.compiler.is_compiling():
-        return "torch.compile traces"
+        needs.append("padded sequences")
+    else:
+        for each, windows in ((span, memory is None), *([] if memory is None else [(across, False)])):
+            words, beside = describe_span(each, windows)
+            longest, needs = max(longest, words), [*needs, *beside]
+    if memory is not None:
+        needs.append(MEMORY)
+    device = x.device.type if memory is None or memory.device == x.device else "two devices"
+    if x.is_cuda and not torch.is_autocast_enabled("cuda"):
+        needs.append("training in single precision")
     if backends.forced_backend() is not None:
-        return f"use_backend forces {backends.forced_backend()!r}"
-    if not installed():
-        return "Triton is not installed"
-    if not is_short_packed(span, windows=memory is None) or not (memory is None or is_short_packed(across)):
-        return f"sequences are longer than {LONGEST}, or under a span that it does not know"
-    return next(filter(None, map(block_problem, stack.blocks)), None)
+        needs.append(f"use_backend({backends.forced_backend()!r})")
+    if has_hooks(stack):
+        needs.append(table.HOOKS)
+    needs += (each for block in stack.blocks for each in block_features(block))
+    return table.Request(device, (), tuple(dict.fromkeys(needs)), {"words": longest})
 
 
-def is_short_packed(span: Span | None, windows: bool = False) -> bool:
-    """Return whether sequences lie end to end, short enough, under nothing but a causal mask from the first on.
+def describe_span(span: Span | None, windows: bool = False) -> tuple[int, list[str]]:
+    """The longest of sequences that lie end to end, and what their span is: nothing, or causality from the first on.
 
     With `windows`, one around each word may stand in its place.
     """
     packed, rest = split_packed(span)
-    allowed = (Causal, Monotonic) if windows and len(rest) == 1 else (Causal,)
-    from_zero = all(type(part) in allowed and isinstance(part.start, int) and part.start == 0 for part in rest)  # type: ignore[attr-defined]
-    return packed is not None and from_zero and max(packed.longest, packed.longest_key) <= LONGEST
+    if packed is None:
+        return 0, ["sequences that are neither padded nor packed"]
+    needs = [features.PACKED]
+    for part in rest:
+        kind = {Causal: features.CAUSAL, Monotonic: features.WINDOW}.get(type(part))
+        from_zero = kind is not None and isinstance(part.start, int) and part.start == 0  # type: ignore[attr-defined]
+        known = from_zero and (kind == features.CAUSAL or (windows and len(rest) == 1))
+        needs.append(kind if known and kind is not None else f"{type(part).__name__} beside packed sequences")
+    return max(packed.longest, packed.longest_key), needs
 
 
-def block_problem(block: nn.Module) -> str | None:
-    """Say what about a block is not known here; None if it is still made of the parts that it was made of, and all
-    of them are known.
+def block_features(block: nn.Module) -> Iterator[str]:
+    """What a block needs that is not known here; nothing if it is still made of the parts that it was made of, and
+    all of them are known.
     """
     norms: tuple[nn.Module | None, ...]
     if type(block) is MixingBlock:
-        feed, norms = block.feed, (block.mixing_norm, block.feed_norm)
+        norms = block.mixing_norm, block.feed_norm
     elif type(block) is Block:
         for heads in (block.attention, block.cross):
-            found = None if heads is None else heads_problem(heads)
-            if found is not None:
-                return found
-        feed, norms = block.feed, (block.attention_norm, block.cross_norm, block.feed_norm)
+            if heads is not None:
+                yield from heads_features(heads)
+        norms = block.attention_norm, block.cross_norm, block.feed_norm
     else:
-        return f"a block of its own kind ({type(block).__name__})"
+        yield f"a block of its own kind ({type(block).__name__})"
+        return
+    feed = block.feed
     if not block.has_residual:
-        return "no residuals (model.residual)"
+        yield "no residuals (model.residual)"
     if type(feed) is not nn.Sequential or [type_before_parametrizations(part) for part in feed] not in KNOWN_FEEDS:
-        return "no feed-forward net, or one of its own kind (model.feed_forward)"
+        yield "no feed-forward net, or one of its own kind (model.feed_forward)"
     if not all(norm is None or (type(norm) is nn.LayerNorm and norm.elementwise_affine) for norm in norms):
-        return "no layer norms (model.norm)"
+        yield "no layer norms (model.norm)"
     if not all(parameter.dtype == torch.float32 for parameter in block.parameters()):
-        return "parameters that are not float32"
-    return None
+        yield "parameters that are not float32"
 
 
-def heads_problem(heads: nn.Module) -> str | None:
-    """Say why heads are not scaled dot products under a softmax, with a projection that is one matrix; None if so."""
+def heads_features(heads: nn.Module) -> Iterator[str]:
+    """What heads need beside scaled dot products under a softmax, with a projection that is one matrix."""
     if type(heads) is not Heads or not is_linear(heads.projection) or not is_linear(heads.output):
-        return "heads with projections of their own kind"
+        yield "heads with projections of their own kind"
+        return
     inner = heads.attention
     if heads.rotary is not None:
-        return "rotary positions (model.positions)"
+        yield "rotary positions (model.positions)"
     if heads.query_size != heads.value_size or heads.width not in WIDTHS:
         widths = ", ".join(map(str, WIDTHS[:-1]))
-        return f"heads of width {heads.width}, expected {widths} or {WIDTHS[-1]} (model.size, model.heads, model.depth)"
+        yield f"heads of width {heads.width}, not {widths} or {WIDTHS[-1]} (model.size, model.heads, model.depth)"
     if type(inner) is not Attention or inner.span is not None or inner.query is not None:
-        return "attention with a span or a query of its own"
+        yield "attention with a span or a query of its own"
+        return
     if type(inner.score) is not Dot or inner.score.fused_form != "bilinear":
-        return "scores that are no dot products (model.score)"
+        yield "scores that are no dot products (model.score)"
     if type(inner.weighting) is not Softmax or inner.weighting.fused_name != "softmax":
-        return "weights that are no softmax"
-    return None
+        yield "weights that are no softmax"
 
 
 def is_linear(part: nn.Module | None) -> bool:

@@ -21,8 +21,22 @@ from regard.attention.score import Dot, Score, compare_from
 from regard.attention.span import Mask, Shared, Span, Start
 from regard.attention.weighting import Weighting
 from regard.errors import ArgumentError, ShapeError
-from regard.kernels import Linear, Plan, backends
+from regard.kernels import Linear, Plan, backends, features, table
 from regard.kernels import linear as apply_linear
+
+KERNEL = "decode-step"  # one kernel, which writes the step's key and value and looks at all of them, where they lie
+STEP = table.Table(
+    "step of a search",
+    table.Row(
+        name=KERNEL,
+        devices=("cuda",),
+        dtypes=table.SINGLE_OR_HALF,
+        features=frozenset({features.BILINEAR, features.SOFTMAX}),
+        most={"width": 256, "value width": 256},
+        conditions=(table.NEEDS_TRITON,),
+    ),
+    table.Row(name="attention", features=None),
+)
 
 
 class Heads(Attentive):
@@ -131,7 +145,10 @@ class Heads(Attentive):
             past.extend(self.prepare(x, start, span))
             return self(x, past, span, start)
         projected_query, prepared = self.project_inputs(x, None, span, start)
-        if isinstance(past, BeamIndexCache) and nothing and self._serves_step(past, projected_query):
+        if (
+            isinstance(past, BeamIndexCache)
+            and STEP.choose(self.describe_step(projected_query, past, span)).name == KERNEL
+        ):
             from regard.kernels import follow
 
             scale = self.attention.score.scale(projected_query.shape[-1]) / self.attention.weighting.temperature
@@ -163,19 +180,6 @@ class Heads(Attentive):
             x, slots = x.view(-1, past.rows, x.shape[-1]), Mask(past.visible_slots())
             context = self.attention.attend_projected(queries, past.contents(), x, slots, heads=True)
         return self.merge_heads(context).view(len(projected_query), 1, -1)
-
-    def _serves_step(self, past: BeamIndexCache, projected_query: Tensor) -> bool:
-        """Return whether one kernel writes the step's key and value and looks at all of them, where they lie."""
-        return (
-            past.serves_kernel
-            and projected_query.dtype == past.keys.dtype
-            and type(self.attention) is Attention
-            and self.attention.score.fused_form == "bilinear"
-            and self.attention.weighting.fused_name == "softmax"
-            and self.attention.span is None
-            and not self.training
-            and backends.forced_backend() in (None, "decode-step")
-        )
 
     def look(
         self,
@@ -235,8 +239,8 @@ class Heads(Attentive):
             keys, values = apply_linear(memory, whole.weight[deep:], bias).split((deep, self.value_size), dim=-1)
         else:
             keys, values = self.key(memory), self.value(memory)
-        table = None if self.rotary is None else self.rotary_table(keys, start, span, keys=True)
-        keys, values, score = self.split_heads(keys, table), self.split_heads(values), self.attention.score
+        turns = None if self.rotary is None else self.rotary_table(keys, start, span, keys=True)
+        keys, values, score = self.split_heads(keys, turns), self.split_heads(values), self.attention.score
         if score.settled is None or score.settled[3] or torch.compiler.is_compiling():
             keys = score.project(keys)
         return Prepared(keys, values, self)
@@ -261,6 +265,25 @@ class Heads(Attentive):
     def draws(self) -> bool:  # type: ignore[override]
         """Return whether a training forward draws keys at random."""
         return self.attention.draws
+
+    def describe_step(self, query: Tensor, past: BeamIndexCache, span: Span | None) -> table.Request:
+        """Put a step over the cache of a beam into plain data."""
+        inner = self.attention
+        needs = [features.SCORES.get(inner.score.fused_form, features.OTHER_SCORES)]
+        needs.append(features.WEIGHTS.get(inner.weighting.fused_name, features.OTHER_WEIGHTS))
+        if not (span is None or (type(span) is Shared and span.span is None)) or inner.span is not None:
+            needs.append("a span beside the past")
+        if type(inner) is not Attention:
+            needs.append("attention of one's own")
+        if self.training:
+            needs.append("training")
+        if backends.forced_backend() not in (None, KERNEL):
+            needs.append("another backend")
+        sizes = {"width": past.keys.shape[-1], "value width": past.values.shape[-1]}
+        dtypes = tuple(dict.fromkeys((query.dtype, past.keys.dtype)))
+        if len(dtypes) > 1:
+            needs.append("a cache of another dtype")
+        return table.Request(query.device.type, dtypes, tuple(needs), sizes)
 
     def project_inputs(
         self, x: Tensor, memory: Tensor | Prepared | None, span: Span | None, start: Start, values: Tensor | None = None
@@ -305,22 +328,22 @@ class Heads(Attentive):
         score = self.attention.score
         plain = score.settled is not None and not score.settled[3] and not torch.compiler.is_compiling()
         query = query.unflatten(-1, (self.heads, -1)).transpose(-3, -2)
-        table = None if self.rotary is None else self.rotary_table(query, start, span)
-        if self.rotary is not None and table is not None:
-            query = self.rotary.rotate(query, table)
+        turns = None if self.rotary is None else self.rotary_table(query, start, span)
+        if self.rotary is not None and turns is not None:
+            query = self.rotary.rotate(query, turns)
         query = query if plain else score.ask(query)
         if prepared is not None:
             return query, prepared
         assert values is not None
         keys, values = (each.unflatten(-1, (self.heads, -1)).transpose(-3, -2) for each in (keys, values))
-        if self.rotary is not None and table is not None:
-            keys = self.rotary.rotate(keys, table)
+        if self.rotary is not None and turns is not None:
+            keys = self.rotary.rotate(keys, turns)
         return query, Prepared(keys if plain else score.project(keys), values, self)
 
-    def split_heads(self, x: Tensor, table: tuple[Tensor, Tensor] | None = None) -> Tensor:
+    def split_heads(self, x: Tensor, turns: tuple[Tensor, Tensor] | None = None) -> Tensor:
         """[*b n D] -> [*b a n d], rotated where positions are rotary."""
         x = x.unflatten(-1, (self.heads, -1)).transpose(-3, -2)
-        return x if self.rotary is None or table is None else self.rotary.rotate(x, table)
+        return x if self.rotary is None or turns is None else self.rotary.rotate(x, turns)
 
     def rotary_table(self, x: Tensor, start: Start, span: Span | None, keys: bool = False) -> tuple[Tensor, Tensor]:
         """Sines and cosines that rotate queries, or keys, one for every position; made once for a shared span."""
@@ -332,10 +355,10 @@ class Heads(Attentive):
             made: tuple[Tensor, Tensor] = span.made[place]
             return made
         index = position_index(count, x.device, start, span, keys)
-        table = rotary.table(index if index.ndim == 1 else index.unsqueeze(-2), x.dtype)  # beside a head axis
+        turns = rotary.table(index if index.ndim == 1 else index.unsqueeze(-2), x.dtype)  # beside a head axis
         if type(span) is Shared:
-            span.made[place] = table
-        return table
+            span.made[place] = turns
+        return turns
 
     def merge_heads(self, context: Float[Tensor, "*b a n d"]) -> Float[Tensor, "*b n out"]:
         """Heads side by side, through W^O where there is one."""

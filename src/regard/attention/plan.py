@@ -17,7 +17,7 @@ from regard.attention.blocks import Decoder
 from regard.attention.call_records import find_outermost, stay_eager
 from regard.attention.look import Attentive
 from regard.attention.span import Causal, join
-from regard.kernels import Plan
+from regard.kernels import Plan, table
 
 
 class ModelPlan(Mapping[str, Plan]):
@@ -25,7 +25,7 @@ class ModelPlan(Mapping[str, Plan]):
 
     def __init__(self) -> None:
         self.plans: dict[str, Plan] = {}
-        self.stacks: dict[str, str | None] = {}  # why a stack is computed block by block; None: it is fused
+        self.stacks: dict[str, Plan] = {}
 
     def __getitem__(self, name: str) -> Plan:
         return self.plans[name]
@@ -37,12 +37,9 @@ class ModelPlan(Mapping[str, Plan]):
         return len(self.plans)
 
     def __str__(self) -> str:
-        lines = [
-            f"{name}: fused" if why is None else f"{name}: block by block, as {why}"
-            for name, why in self.stacks.items()
-        ]
+        lines = [line for name, plan in self.stacks.items() for line in f"{name}: {plan}".splitlines()]
         for name, plan in self.plans.items():
-            inside = any(name.startswith(f"{stack}.") for stack, why in self.stacks.items() if why is None)
+            inside = any(name.startswith(f"{stack}.") for stack, whole in self.stacks.items() if whole.name == "fused")
             first, *rest = str(plan).splitlines()
             lines += [f"{name}: in the fused stack"] if inside else [f"{name}: {first}", *rest]
         return "\n".join(lines)
@@ -60,9 +57,9 @@ def plan_calls(model: nn.Module) -> Iterator[ModelPlan]:
             span = given.get("span")
             if isinstance(stack, Decoder):
                 span = join(Causal(), span)
-            found.stacks[name] = fused_stack.problem(
-                stack, given["x"], span, given.get("memory"), given.get("memory_span")
-            )
+            request = fused_stack.describe(stack, given["x"], span, given.get("memory"), given.get("memory_span"))
+            needs = tuple(each for each in request.features if each != table.HOOKS)  # this one's own
+            found.stacks[name] = fused_stack.STACK.plan(request._replace(features=needs))
 
         return note
 
@@ -86,7 +83,7 @@ def plan_calls(model: nn.Module) -> Iterator[ModelPlan]:
             handle.remove()
 
 
-def stack_problem(model: nn.Module) -> str | None:
-    """Say why no stack of a model can be fused, whatever it is called with; None if all can, or if it has none."""
-    stacks = (module for module in model.modules() if isinstance(module, Stack))
-    return next(filter(None, (fused_stack.block_problem(block) for stack in stacks for block in stack.blocks)), None)
+def stack_features(model: nn.Module) -> tuple[str, ...]:
+    """What the stacks of a model need, whatever they are called with, that keeps them from being fused."""
+    blocks = [block for module in model.modules() if isinstance(module, Stack) for block in module.blocks]
+    return tuple(dict.fromkeys(feature for block in blocks for feature in fused_stack.block_features(block)))

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from regard.decoding.options import GREEDY, Options
     from regard.decoding.outputs import Output, SearchResult, check_outputs
     from regard.decoding.processes import Processes
-    from regard.decoding.replay import Replay, length_class, serves
+    from regard.decoding.replay import Replay, host_features, length_class
     from regard.decoding.scoring import check_finite, length_penalty
     from regard.decoding.sentence_search import SentenceSearch, StepSearch, search
     from regard.decoding.sources import documents_of, source_of, tokens_of
@@ -44,13 +44,13 @@ __all__ = [
     "documents_of",
     "file_translation",
     "first_model",
+    "host_features",
     "joining",
     "length_class",
     "length_penalty",
     "output_limit",
     "outputs",
     "search",
-    "serves",
     "source_of",
     "to_bfloat16",
     "tokens_of",

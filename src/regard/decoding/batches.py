@@ -20,7 +20,7 @@ from regard.data import PAD, Batch, collate
 from regard.decoding.ensemble import Ensemble
 from regard.decoding.options import Options
 from regard.decoding.outputs import Output, SearchResult
-from regard.decoding.replay import FEW, Replay, select_prefixes, serves
+from regard.decoding.replay import SEARCH, Replay, describe, select_prefixes
 from regard.decoding.scoring import check_finite
 from regard.decoding.sentence_search import PACK, search
 from regard.decoding.sources import source_of, tokens_of
@@ -56,7 +56,8 @@ def search_in_batches(
         raise ArgumentError(f"prefixes: {len(prefixes)} given, expected one for each of {len(sources)} sources")
     if options.precision == "bf16" and torch.device(device).type != "cuda":
         raise ArgumentError(f"precision: bf16 given, expected fp32 or auto: a search on {device} is in fp32")
-    if can_replay(model, sources, options, torch.device(device), trace):
+    request = describe(model, len(sources), options, torch.device(device).type, trace)
+    if SEARCH.choose(request).name == "replayed":
         return (replay or Replay(model)).search(sources, options, prefixes, budget)
     budget = BUDGET if budget is None else budget
     answers = [SearchResult([Output([], 0.0, 0.0, True)], [] if trace else None) for _ in sources]
@@ -73,20 +74,6 @@ def search_in_batches(
             for i, result in zip(chunk, results, strict=True):
                 answers[i] = result
     return answers
-
-
-def can_replay(
-    model: Model, sources: Sequence[Sequence[int]], options: Options, device: torch.device, trace: bool
-) -> bool:
-    """Return whether this search can be replayed as a graph."""
-    return (
-        device.type == "cuda"
-        and not trace
-        and len(sources) >= FEW
-        and model.replays
-        and serves(options)
-        and not any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
-    )
 
 
 def batches_of_like_size(sizes: Sequence[int], budget: int, least: int = 1) -> Iterator[list[int]]:

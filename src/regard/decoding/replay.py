@@ -26,7 +26,7 @@ from regard.decoding.limits import Constraints, check_prefixes, output_limit
 from regard.decoding.options import Options
 from regard.decoding.outputs import Output, SearchResult, check_outputs
 from regard.decoding.sources import tokens_of
-from regard.kernels import pause_garbage_collection
+from regard.kernels import pause_garbage_collection, table
 from regard.machine import memory as machine_memory
 from regard.models import Model
 
@@ -41,9 +41,43 @@ GRAPHS = 4  # that are kept for the next call
 WIDER = 4  # times as many slots as are needed: an earlier graph is better than a new one up to here
 
 
-def serves(options: Options) -> bool:
-    """Return whether a search with these options never needs the host."""
-    return not (options.sample or options.coverage_penalty or options.no_repeat or options.groups > 1)
+SEARCH = table.Table(
+    "search",
+    table.Row(
+        name="replayed",
+        devices=("cuda",),
+        conditions=(
+            table.Condition(
+                lambda request: request.sizes["sentences"] >= FEW, f"a graph pays for {FEW} sentences and more"
+            ),
+        ),
+    ),
+    table.Row(name="step by step", features=None),
+    steps={"sentences": (FEW - 1,)},
+)
+
+
+def describe(model: Model, count: int, options: Options, device: str, trace: bool = False) -> table.Request:
+    """Put a search for so many sentences into plain data."""
+    needs = [*host_features(options)]
+    if trace:
+        needs.append("a trace")
+    if not model.replays:
+        needs.append("a model whose steps wait for the host")
+    if any(module._forward_hooks or module._forward_pre_hooks for module in model.modules()):
+        needs.append(table.HOOKS)
+    return table.Request(device, (), tuple(needs), {"sentences": count})
+
+
+def host_features(options: Options) -> tuple[str, ...]:
+    """What a search with these options needs of the host between two steps; nothing, where it can be replayed."""
+    asked = {
+        "sampling": options.sample,
+        "a coverage penalty": options.coverage_penalty,
+        "no_repeat": options.no_repeat,
+        "groups of a beam": options.groups > 1,
+    }
+    return tuple(name for name, given in asked.items() if given)
 
 
 class Replay:

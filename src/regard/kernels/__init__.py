@@ -1,9 +1,9 @@
 """Operations under the attention module: plain references, fast versions, and the one table of who serves what.
 
-The table: `backends`, `use_backend`, `describe`, whether Triton is there. Spans, resolved: `SpanLimits`, `Window`,
-`Layout`. References: `softmax`, scores, `matmul_wide`. Fast attention: one tile, one step, additive in chunks.
-Operations: dropout, `linear`, `residual`, `projection_loss`, `top_tokens`, and half precision. Recurrent layers.
-Memory: garbage.
+The table: `table`, its rows for attention in `backends`, `features`, `use_backend`, `describe`, `available`. Spans,
+resolved: `SpanLimits`, `Window`, `Layout`. References: `softmax`, scores, `matmul_wide`. Fast attention: one tile, one
+step, additive in chunks. Operations: dropout, `linear`, `residual`, `projection_loss`, `top_tokens`, and half
+precision. Recurrent layers. Memory: garbage.
 """
 
 from typing import TYPE_CHECKING
@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 from regard.door import door
 
 if TYPE_CHECKING:
-    from regard.kernels import backends
+    from regard.kernels import backends, features, table
     from regard.kernels.additive import chunked as additive_chunked
-    from regard.kernels.backends import Plan, describe, use_backend
+    from regard.kernels.backends import describe, use_backend
     from regard.kernels.dot.decode_step import follow
     from regard.kernels.dot.one_tile import cross_attention, self_attention
     from regard.kernels.garbage import pause_garbage_collection, settle_memory
@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from regard.kernels.recurrence import cell_layer, lstmn_cpu, rnnsearch_cpu, rnnsearch_triton
     from regard.kernels.reference import Call, add_bias, additive_scores, bilinear_scores, matmul_wide, softmax, widen
     from regard.kernels.span_limits import Layout, SharedLimits, SpanLimits, Window, broadcast, positions
-    from regard.kernels.triton import available, installed
+    from regard.kernels.table import Plan
+    from regard.kernels.triton import available
 
 __all__ = [
     "Call",
@@ -49,9 +50,9 @@ __all__ = [
     "dropout",
     "dropout_add",
     "dropout_triton",
+    "features",
     "follow",
     "gelu_dropout",
-    "installed",
     "linear",
     "lstmn_cpu",
     "matmul_wide",
@@ -68,6 +69,7 @@ __all__ = [
     "settle_memory",
     "silu_dropout",
     "softmax",
+    "table",
     "top_tokens",
     "use_backend",
     "widen",

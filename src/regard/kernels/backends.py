@@ -1,23 +1,20 @@
 """The one table of who serves an attention call.
 
-`features.describe` puts a call into plain data; each `Backend` lists what it serves, and refuses what it does not list.
-The first backend of the table that serves a call, and wins where it does, is taken; `use_backend` forces one, and one
-that cannot serve is an error, never a silent fallback. `dense`, the specification, serves everything.
+`describe` puts a call into plain data; each `Backend` lists what it serves, and refuses what it does not list (see
+`kernels/table.py`). `use_backend` forces one, and one that cannot serve is an error, never a silent fallback. `dense`,
+the specification, serves everything.
 """
 
-import itertools
 import math
-import threading
-from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
-from regard.errors import ArgumentError, BackendError
-from regard.kernels import reference, triton
+from regard.errors import ArgumentError
+from regard.kernels import reference
 from regard.kernels.additive import chunked
 from regard.kernels.additive import few_queries as few_queries_additive
 from regard.kernels.additive import triton as additive_triton
@@ -61,7 +58,7 @@ from regard.kernels.features import (
 )
 from regard.kernels.reference import Call
 from regard.kernels.span_limits import broadcast
-from regard.kernels.table import HALF, NEEDS_TRITON, SINGLE_OR_HALF, Condition, Request, Row, listing
+from regard.kernels.table import HALF, NEEDS_TRITON, SINGLE_OR_HALF, Condition, Request, Row, Table
 from regard.kernels.window import cpu as window_cpu
 from regard.kernels.window import triton as window_triton
 
@@ -196,17 +193,13 @@ PREDICTED_WINDOW = Condition(
     "it serves a Gaussian around predicted centres only, and these without a mask, up to a radius of "
     f"{window_triton.RADIUS}",
 )
+NOT_PREDICTED = Condition(lambda request: CENTRES not in request.features, "it serves no predicted centres")
 
 # ---- where a backend wins over those behind it in the table
 
 FEW, FEW_KEYS = 16, 512
 SPARSE = 16  # how much padding the kernel may carry and still be faster than the plain expression
 LARGE = 1 << 20  # numbers of [b n m h] from which recomputing them is worth its overhead
-
-
-def always(request: Request) -> bool:
-    """Return True: this backend is preferred wherever it serves."""
-    return True
 
 
 def one_tile_wins(request: Request) -> bool:
@@ -288,12 +281,6 @@ def attend_one_tile(call: Call) -> Tensor:
     return one_tile.attend(call)
 
 
-def attend_triton(call: Call) -> Tensor:
-    """Call whichever of the two kernels has the span."""
-    window = call.limits.window
-    return (additive_triton if window is None or window.centre is None else window_triton).attend(call)
-
-
 def attend_chunked(call: Call) -> Tensor:
     """Attend as the reference does, with scores computed in chunks."""
     assert call.vector is not None
@@ -308,7 +295,6 @@ class Backend(Row):
     """A way to serve attention calls."""
 
     attend: Callable[[Call], Tensor]
-    wins: Callable[[Request], bool] = always  # whether to take it where it serves
 
 
 FEW_QUERIES_ADDITIVE = Backend(
@@ -321,7 +307,30 @@ FEW_QUERIES_ADDITIVE = Backend(
     conditions=(NEEDS_TRITON,),
 )
 
-BACKENDS = (
+# One name, two kernels: that of predicted centres stands last and refuses for both.
+TRITON = Backend(
+    name="triton",
+    attend=on_its_device(window_triton.attend),
+    devices=("cuda",),
+    dtypes=SINGLE_OR_HALF,
+    features=frozenset({BILINEAR, ADDITIVE, SOFTMAX, TEMPERATURE, GRADIENT, LENGTHS, MASK, GAUSSIAN})
+    | CAUSALITY
+    | ONE_WINDOW,
+    most={"rows": GRID},
+    conditions=(TRITON_SCORES, PREDICTED_WINDOW, NEEDS_TRITON),
+    wins=triton_wins,
+)
+
+# Sizes at which an answer of the table may change where scores are bilinear and there is no window; all else asks for
+# sizes as they are. `tests/kernels/test_backends.py` compares what is remembered with the table.
+STEPS = {
+    "rows": (),
+    "queries": tuple(sorted({1, FEW, DECODE_STEP, 64, ONE_TILE})),
+    "keys": tuple(sorted({64, ONE_TILE, FEW_KEYS})),
+    "radius": (),
+}
+BACKENDS = Table(
+    "attention",
     Backend(
         name="decode-step",
         attend=on_its_device(attend_decode_step),
@@ -372,18 +381,8 @@ BACKENDS = (
         conditions=(FLEX_DOUBLE, FLEX_BACKWARD, FLEX_TILES),
         wins=flex_wins,
     ),
-    Backend(
-        name="triton",
-        attend=on_its_device(attend_triton),
-        devices=("cuda",),
-        dtypes=SINGLE_OR_HALF,
-        features=frozenset({BILINEAR, ADDITIVE, SOFTMAX, TEMPERATURE, GRADIENT, LENGTHS, MASK, GAUSSIAN})
-        | CAUSALITY
-        | ONE_WINDOW,
-        most={"rows": GRID},
-        conditions=(TRITON_SCORES, PREDICTED_WINDOW, NEEDS_TRITON),
-        wins=triton_wins,
-    ),
+    replace(TRITON, attend=on_its_device(additive_triton.attend), conditions=(*TRITON.conditions, NOT_PREDICTED)),
+    TRITON,
     Backend(
         name="window",
         attend=window_cpu.attend,
@@ -415,13 +414,14 @@ BACKENDS = (
         wins=chunks_win,
     ),
     Backend(name="dense", attend=reference.attend, features=None),
+    steps=STEPS,
+    exact=frozenset({ADDITIVE, OTHER_SCORES, WINDOW}),
 )
-NAMES = tuple(backend.name for backend in BACKENDS)
+NAMES = tuple(dict.fromkeys(backend.name for backend in BACKENDS))
 ALIASES = {"step": "decode-step", "short": "one-tile", "few": "few-queries", "few-additive": "few-queries-additive"}
 NATIVE = ("one-tile", "varlen")  # those that serve Packed sequences as they lie
 
-# A threading.local, not a ContextVar: torch.compile(fullgraph=True) can trace it.
-forced = threading.local()
+choose, plan = BACKENDS.choose, BACKENDS.plan
 
 
 @contextmanager
@@ -430,7 +430,7 @@ def use_backend(name: str) -> Iterator[None]:
     name = ALIASES.get(name, name)
     if name not in NAMES:
         raise ArgumentError(f"use_backend: {name!r} is not a backend; choose one of {', '.join(NAMES)}")
-    before = forced_backend()
+    forced, before = BACKENDS.forced, BACKENDS.forced.name
     forced.name = name
     try:
         yield
@@ -440,86 +440,7 @@ def use_backend(name: str) -> Iterator[None]:
 
 def forced_backend() -> str | None:
     """The name of the backend that `use_backend` forces in this thread."""
-    return getattr(forced, "name", None)
-
-
-@dataclass(frozen=True)
-class Plan:
-    """Who serves a kind of call, and why those before it in the table do not."""
-
-    backend: Backend
-    request: Request
-
-    @property
-    def name(self) -> str:
-        """The backend's name."""
-        return self.backend.name
-
-    @property
-    def reasons(self) -> dict[str, str]:
-        """For each backend that is asked before this one, why it is not taken."""
-        found = {}
-        for each in itertools.takewhile(lambda each: each.name != self.name, BACKENDS):
-            if each.devices is not None and self.request.device not in each.devices:
-                found[each.name] = f"it runs on {listing(each.devices)}"  # the rest does not matter
-            else:
-                found[each.name] = each.refusal(self.request) or f"{self.name} is faster here"
-        return found
-
-    def __str__(self) -> str:
-        needs = listing(self.request.features)
-        return "\n".join([f"{self.name}: {needs}", *(f"  not {name}: {why}" for name, why in self.reasons.items())])
-
-
-# Sizes at which an answer of the table may change where scores are bilinear and there is no window; all else asks for
-# sizes as they are. `tests/kernels/test_backends.py` compares what is remembered with the table.
-QUERY_STEPS = tuple(sorted({1, FEW, DECODE_STEP, 64, ONE_TILE}))
-KEY_STEPS = tuple(sorted({64, ONE_TILE, FEW_KEYS}))
-MOST_PLANS = 4096  # kinds of calls that are remembered; more of them, and all are asked for again
-plans: dict[tuple[object, ...], tuple[object, Backend]] = {}  # beside a backend, the table that it is from
-
-
-def choose(request: Request) -> Backend:
-    """Choose the backend that serves this request: from the table once for each kind of call, and then from memory."""
-    forced_name = getattr(forced, "name", None)
-    if torch.compiler.is_compiling():  # the trace is the memory
-        return ask_table(request, forced_name)
-    device, dtypes, features, sizes = request
-    if BILINEAR in features and WINDOW not in features:
-        steps: tuple[object, ...] = (
-            bisect_left(QUERY_STEPS, sizes["queries"]),
-            bisect_left(KEY_STEPS, sizes["keys"]),
-            sizes["width"],
-            sizes["value width"],
-        )
-    else:
-        steps = tuple(sizes.values())
-    key = (triton.INSTALLED, forced_name, device, dtypes, features, steps)
-    table, backend = plans.get(key, (None, BACKENDS[-1]))
-    if table is not BACKENDS:
-        backend = ask_table(request, forced_name)
-        if len(plans) >= MOST_PLANS:
-            plans.clear()
-        plans[key] = BACKENDS, backend  # in one step: threads need no lock
-    return backend
-
-
-def plan(request: Request) -> Plan:
-    """Return who serves a request, and why those before it do not."""
-    return Plan(choose(request), request)
-
-
-def ask_table(request: Request, name: str | None) -> Backend:
-    """Return the first backend that serves a request and wins where it does, or the one of a name."""
-    for backend in BACKENDS:
-        if name is None:
-            if backend.serves(request) and backend.wins(request):
-                return backend
-        elif backend.name == name:
-            if not backend.serves(request):
-                raise BackendError(f"the backend {name!r} cannot serve this call: {backend.refusal(request)}")
-            return backend
-    raise BackendError("no backend serves this call")  # dense serves everything
+    return BACKENDS.forced.name
 
 
 def packed_natively(request: Request) -> bool:

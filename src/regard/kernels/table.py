@@ -1,40 +1,55 @@
-"""Tables of who serves a call: each row lists what it serves, and whatever it does not list it refuses.
+"""One table of who does what: an attention call, a step of a search, a whole stack, an operation, a training update.
 
-A `Request` describes a call in plain data. A new feature of calls is unknown to every row until the row lists it, so
-that no kernel is given what it would ignore. Only the plain expression, the last row of a table, serves all.
+A `Request` describes a piece of work in plain data. Each `Row` lists what it serves, and whatever it does not list it
+refuses: a new feature is unknown to every row until the row lists it, so that no kernel is given what it would ignore.
+The first row that serves a request, and wins where it does, is taken; the last one of each work serves everything. What
+the table answered is remembered for each kind of request, and a `Plan` says who was taken and why nobody before it.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+import threading
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple, TypeVar
+from itertools import takewhile
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import torch
 
-from regard.kernels.triton import installed
+from regard.errors import BackendError
+from regard.kernels import triton
 
 HALF = (torch.float16, torch.bfloat16)
 SINGLE_OR_HALF = (torch.float32, *HALF)
+FULL = (torch.float32, torch.float64)
 COMPILING = "tracing by torch.compile"
+AUTOCAST = "autocast"
+HOOKS = "hooks, which it would not call"
+MOST_PLANS = 4096  # kinds of requests that are remembered; more of them, and all are asked for again
 
 
 class Request(NamedTuple):
-    """A call in plain data: where its tensors are, what it needs, and its sizes."""
+    """A piece of work in plain data: where its tensors are, what it needs, and its sizes."""
 
     device: str
-    dtypes: tuple[torch.dtype, ...]
+    dtypes: tuple[torch.dtype, ...] = ()
     features: tuple[str, ...] = ()  # noun phrases, of which the words of a refusal are made
     sizes: Mapping[str, int] = {}
 
 
 @dataclass(frozen=True)
 class Condition:
-    """A condition that joins several features or sizes of a call, and what a refusal says where it does not hold."""
+    """A condition that joins several features or sizes of a request, and what a refusal says where it does not hold."""
 
     holds: Callable[[Request], bool]
     refusal: str
 
 
-NEEDS_TRITON = Condition(lambda request: installed(), "Triton is not installed")
+NEEDS_TRITON = Condition(lambda request: triton.installed(), "Triton is not installed")
+
+
+def always(request: Request) -> bool:
+    """Return True: this row is preferred wherever it serves."""
+    return True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,11 +57,12 @@ class Row:
     """One implementation, and what it serves."""
 
     name: str
-    features: frozenset[str] | None  # None: all there are and will be, as the plain expression alone does
+    features: frozenset[str] | None = frozenset()  # None: all there are and will be, as the last row alone does
     devices: tuple[str, ...] | None = None  # None: wherever torch runs
     dtypes: tuple[torch.dtype, ...] | None = None  # None: whatever torch computes in
     most: Mapping[str, int] | None = None  # the largest sizes
     conditions: tuple[Condition, ...] = ()
+    wins: Callable[[Request], bool] = always  # whether to take it where it serves
 
     def serves(self, request: Request) -> bool:
         """Return whether nothing is refused."""
@@ -67,6 +83,10 @@ class Row:
                 return False
         return True
 
+    def missing(self, request: Request) -> list[str]:
+        """List the features of a request that the row does not serve."""
+        return [] if self.features is None else [each for each in request.features if each not in self.features]
+
     def refusal(self, request: Request) -> str | None:
         """Explain why the request is not served, naming what is missing; None where it is served."""
         reasons = []
@@ -75,10 +95,8 @@ class Row:
         for dtype in dict.fromkeys(request.dtypes):
             if self.dtypes is not None and dtype not in self.dtypes:
                 reasons.append(f"it takes {listing(map(plain, self.dtypes))}, not {plain(dtype)}")
-        if self.features is not None:
-            missing = [feature for feature in request.features if feature not in self.features]
-            if missing:
-                reasons.append(f"it does not serve {listing(missing, 'or')}")
+        if missing := self.missing(request):
+            reasons.append(f"it does not serve {listing(missing, 'or')}")
         for name, most in (self.most or {}).items():
             if request.sizes[name] > most:
                 reasons.append(f"{name}: {request.sizes[name]} given, expected at most {most}")
@@ -87,11 +105,110 @@ class Row:
 
 
 AnyRow = TypeVar("AnyRow", bound=Row)
+TABLES: dict[str, "Table[Any]"] = {}  # by the work that they are of
 
 
-def first(rows: Iterable[AnyRow], request: Request) -> AnyRow:
-    """Find the first row that serves a request; the last of a table serves all."""
-    return next(row for row in rows if row.serves(request))
+class Forced(threading.local):
+    """The name of the row that is forced in this thread. Not a ContextVar, which torch.compile cannot trace."""
+
+    name: str | None = None
+
+
+class Table(Generic[AnyRow]):
+    """The rows of one kind of work, in the order in which they are asked.
+
+    `steps` are sizes at which an answer may change, where a request has no feature of `exact`; all other sizes are told
+    apart as they are. Requests between the same steps are one kind.
+    """
+
+    def __init__(
+        self,
+        work: str,
+        *rows: AnyRow,
+        steps: Mapping[str, tuple[int, ...]] | None = None,
+        exact: frozenset[str] = frozenset(),
+    ):
+        self.work, self.rows, self.steps, self.exact = work, rows, steps or {}, exact
+        self.forced = Forced()
+        self.known: dict[tuple[object, ...], tuple[object, AnyRow]] = {}  # beside a row, the rows that it is one of
+        TABLES[work] = self
+
+    def __iter__(self) -> Iterator[AnyRow]:
+        return iter(self.rows)
+
+    def choose(self, request: Request) -> AnyRow:
+        """Choose the row that serves a request, or the forced one: asked once for each kind, then from memory."""
+        name = self.forced.name
+        if torch.compiler.is_compiling():  # the trace is the memory
+            return self.ask(request, name)
+        device, dtypes, features, sizes = request
+        if self.steps and self.exact.isdisjoint(features):
+            steps = self.steps
+            place = [bisect_left(steps[size], sizes[size]) if size in steps else sizes[size] for size in sizes]
+        else:
+            place = [*sizes.values()]
+        kind = (triton.INSTALLED, name, device, dtypes, features, *place)
+        rows, row = self.known.get(kind, (None, self.rows[-1]))
+        if rows is not self.rows:
+            row = self.ask(request, name)
+            if len(self.known) >= MOST_PLANS:
+                self.known.clear()
+            self.known[kind] = self.rows, row  # in one step: threads need no lock
+        return row
+
+    def ask(self, request: Request, name: str | None = None) -> AnyRow:
+        """Return the first row that serves a request and wins where it does, or the one of a name."""
+        rows = self.rows if name is None else [row for row in self.rows if row.name == name]
+        for row in rows:
+            if row.serves(request) and (name is not None or row.wins(request)):
+                return row
+        # Of all rows the last one serves everything.
+        raise BackendError(f"the backend {name!r} cannot serve this call: {rows[-1].refusal(request)}")
+
+    def plan(self, request: Request) -> "Plan":
+        """Return who serves a request, and why those before it do not."""
+        return Plan(self.choose(request), request, self.rows)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Who serves a kind of request, and why those before it in the table do not."""
+
+    row: Row
+    request: Request
+    rows: tuple[Row, ...]
+
+    @property
+    def name(self) -> str:
+        """The row's name."""
+        return self.row.name
+
+    @property
+    def reasons(self) -> dict[str, str]:
+        """For each row that is asked before this one, why it is not taken."""
+        found = {}
+        for each in takewhile(lambda each: each.name != self.name, self.rows):
+            if each.devices is not None and self.request.device not in each.devices:
+                found[each.name] = f"it runs on {listing(each.devices)}"  # the rest does not matter
+            else:
+                found[each.name] = each.refusal(self.request) or f"{self.name} is faster here"
+        return found
+
+    def __str__(self) -> str:
+        needs = listing(self.request.features) if self.request.features else "nothing beside"
+        return "\n".join([f"{self.name}: {needs}", *(f"  not {name}: {why}" for name, why in self.reasons.items())])
+
+
+class Kinds(dict[Any, AnyRow]):
+    """The rows of the kinds of requests that an operation tells apart by itself: a look in a dictionary, no more."""
+
+    def __init__(self, table: Table[AnyRow], describe: Callable[..., Request]):
+        super().__init__()
+        self.table, self.describe = table, describe
+
+    def __missing__(self, kind: tuple[Any, ...]) -> AnyRow:
+        row = self[kind] = self.table.choose(self.describe(*kind))
+        return row
 
 
 def compiling() -> tuple[str, ...]:

@@ -39,24 +39,35 @@ from torch import Tensor, nn
 
 from regard.attention import Additive, Attention, Cache, Lengths, Prepared, State
 from regard.errors import ArgumentError
-from regard.kernels import linear
+from regard.kernels import linear, table
 from regard.kernels import lstmn_cpu as recurrence
 from regard.models.config import LSTMNConfig
 from regard.models.contract import Memory, Notation, Reading, Tokens, name_additive_stages
 from regard.models.layers.cells import Dropout, Layer
-from regard.models.layers.recurrent import RecurrentModel, attend_rows, can_bypass, make_linear, make_readout
+from regard.models.layers.recurrent import (
+    RecurrentModel,
+    attend_rows,
+    can_bypass,
+    describe_recurrence,
+    make_linear,
+    make_readout,
+)
 
-FULL_PRECISION = (torch.float32, torch.float64)
+RECURRENCE = table.Table(
+    "LSTMN",
+    table.Row(name="written out", dtypes=table.FULL, features=frozenset({table.AUTOCAST})),
+    table.Row(name="step by step", features=None),
+)
 
 
-def can_run_kernel(x: Tensor, *parts: nn.Module) -> bool:
-    """Return whether the written-out recurrences may stand in for these modules."""
-    return x.dtype in FULL_PRECISION and not torch.compiler.is_compiling() and can_bypass(*parts, scores=(Additive,))
+def is_written_out(x: Tensor, *parts: nn.Module) -> bool:
+    """Return whether the written-out recurrence stands in for these modules."""
+    return RECURRENCE.choose(describe_recurrence(x, *parts)).name == "written out"
 
 
 def can_step_in_place(x: Tensor) -> bool:
     """Return whether a single step may write its results in place, which is faster: no gradient, and a CPU."""
-    plain = x.dtype in FULL_PRECISION and x.device.type == "cpu" and not torch.is_autocast_enabled("cpu")
+    plain = x.dtype in table.FULL and x.device.type == "cpu" and not torch.is_autocast_enabled("cpu")
     return plain and not torch.is_grad_enabled() and not torch.compiler.is_compiling()
 
 
@@ -78,7 +89,7 @@ class Tapes(nn.Module):
         if torch.is_autocast_enabled(x.device.type):
             with torch.autocast(x.device.type, enabled=False):
                 return self.forward(x.float(), None if added is None else added.float())
-        if not can_run_kernel(x, self.cell, *([self.intra] if self.intra else [])):
+        if not is_written_out(x, self.cell, *([self.intra] if self.intra else [])):
             return self.loop(x, added)
         x, net = x.transpose(0, 1), self.cell.net
         projected = linear(x, net.weight_ih_l0, net.bias_ih_l0 + net.bias_hh_l0)
@@ -256,7 +267,7 @@ class LSTMNModel(RecurrentModel):
             with torch.autocast(x.device.type, enabled=False):
                 return self.read(x.float(), keys.float())
         size = self.config.size
-        if can_run_kernel(x, self.attention):
+        if is_written_out(x, self.attention):
             score = cast(Additive, self.attention.score)
             words, summary = score.query.weight.split([x.shape[-1], size], 1)
             assert keys.length is not None

@@ -28,7 +28,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.attention import Additive, Attention, Prepared, State
-from regard.kernels import available, linear
+from regard.kernels import linear, table
 from regard.kernels import rnnsearch_cpu as cpu
 from regard.kernels import rnnsearch_triton as triton
 from regard.models.config import RNNSearchConfig
@@ -38,7 +38,7 @@ from regard.models.layers.encoders import make_encoder, mean_annotation
 from regard.models.layers.recurrent import (
     RecurrentModel,
     attend_rows,
-    can_bypass,
+    describe_recurrence,
     make_linear,
     make_readout,
     maxout,
@@ -46,7 +46,30 @@ from regard.models.layers.recurrent import (
     to_autocast_dtype,
 )
 
-FULL_PRECISION = (torch.float32, torch.float64)
+RECURRENCE = table.Table(
+    "decoder of RNNsearch",
+    table.Row(
+        name="triton",
+        devices=("cuda",),
+        dtypes=table.SINGLE_OR_HALF,
+        features=frozenset({table.AUTOCAST}),
+        conditions=(table.NEEDS_TRITON,),
+    ),
+    table.Row(
+        name="written out",
+        features=frozenset({table.AUTOCAST}),
+        conditions=(
+            table.Condition(
+                lambda request: (
+                    request.device == "cuda"
+                    or (request.dtypes[0] in table.FULL and table.AUTOCAST not in request.features)
+                ),
+                "on a CPU it takes float32 and float64, without autocast",
+            ),
+        ),
+    ),
+    table.Row(name="step by step", features=None),
+)
 
 
 class RNNSearchModel(RecurrentModel):
@@ -101,8 +124,9 @@ class RNNSearchModel(RecurrentModel):
     ) -> tuple[Float[Tensor, "b n d"], Float[Tensor, "b n dv"], dict[str, Tensor]]:
         """Compute the state and the context of every step; where a kernel serves, the weights as well."""
         state = memory.sentence["start"]
-        if self.uses_kernel(words):
-            return self.recur_triton(words, keys, state) if available(words) else self.recur_cpu(words, keys, state)
+        row = RECURRENCE.choose(self.describe(words)).name
+        if row != "step by step":
+            return (self.recur_triton if row == "triton" else self.recur_cpu)(words, keys, state)
         projected = self.cell.project(words)
         states, contexts = [], []
         for word in projected.unbind(1):
@@ -114,16 +138,13 @@ class RNNSearchModel(RecurrentModel):
     @property
     def gives_weights(self) -> bool:
         """Return True where the written-out recurrence serves, which has the weights anyway."""
-        return self.uses_kernel(self.readout.weight)
+        return RECURRENCE.choose(self.describe(self.readout.weight)).name != "step by step"
 
-    def uses_kernel(self, words: Tensor) -> bool:
-        """Return whether a recurrence of `kernels/recurrence` may stand in for the attention and the cell."""
-        return (
-            self.config.cell in ("gru", "lstm")
-            and (words.is_cuda or (words.dtype in FULL_PRECISION and not torch.is_autocast_enabled("cpu")))
-            and not torch.compiler.is_compiling()
-            and can_bypass(self.attention, self.cell, scores=(Additive,))
-        )
+    def describe(self, words: Tensor) -> table.Request:
+        """Put all steps of the decoder into plain data."""
+        request = describe_recurrence(words, self.attention, self.cell)
+        plain = () if self.config.cell in ("gru", "lstm") else ("cells without gates (model.cell)",)
+        return request._replace(features=(*request.features, *plain))
 
     def recur_cpu(
         self, words: Float[Tensor, "b n e"], keys: Prepared, start: Float[Tensor, "b p d"]

@@ -25,10 +25,10 @@ from regard.decoding import (
     Output,
     SearchResult,
     bursts,
+    host_features,
     joining,
     length_class,
     output_limit,
-    serves,
     to_bfloat16,
 )
 from regard.errors import RegardError
@@ -154,7 +154,7 @@ class Engine:
     def in_slots(self, job: Job) -> bool:
         """Whether a job is one for slots."""
         options = job.options
-        if not self.slots or not isinstance(job.source, list) or not serves(options) or options.beam > BEAMS[-1]:
+        if not self.slots or not isinstance(job.source, list) or host_features(options) or options.beam > BEAMS[-1]:
             return False
         if options.precision not in ("auto", "bf16" if self.half else "fp32") or len(job.prefix) > PREFIX:
             return False

@@ -19,9 +19,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
-from regard.attention import Stack, call_records, stack_problem
+from regard.attention import Stack, call_records, stack_features
 from regard.errors import ConfigError, TrainingError
-from regard.kernels import mixed_precision
+from regard.kernels import Plan, mixed_precision, table
 from regard.machine import is_out_of_memory, wide_dtype
 from regard.training.adapters import adapters_of
 from regard.training.distributed import Group, gather_full, uses_bf16
@@ -158,19 +158,22 @@ class Updater:
         replay = self.settings.replay
         if not replay:
             return None
-        problem = replay_problem(self.device, self.group.world, self.settings.accumulate, self.objective)
-        if problem is None:
+        plan = self.plan()
+        if plan.name == "replayed":
             self.task.few_shapes(self.bf16)
             return Replay(CudaCapture(self.update_on, self.device))
         if replay is True:
-            raise ConfigError("training.replay", f"true given, but {problem} cannot be replayed")
+            raise ConfigError("training.replay", f"true given, but {not_replayed(plan)} cannot be replayed")
         return None
+
+    def plan(self) -> Plan:
+        """Return how updates can be made, and why not faster."""
+        return UPDATE.plan(describe(self.device, self.group.world, self.settings.accumulate, self.objective))
 
     def path(self) -> str:
         """Describe the path of the updates in one line, and what keeps it from a faster one."""
-        problem = replay_problem(self.device, self.group.world, self.settings.accumulate, self.objective)
         form, replayed = getattr(self.task, "form", None), self.replay is not None
-        return describe_path(self.device, form, self.objective, replayed, problem, self.settings.compile)
+        return describe_path(self.plan(), form, self.objective, replayed, self.settings.compile)
 
     def begin(self) -> None:
         """Prepare for the first update, when the optimiser is new or restored."""
@@ -319,32 +322,42 @@ class Updater:
         self.skipped.zero_()
 
 
-def describe_path(
-    device: torch.device, form: str | None, objective: nn.Module, replayed: bool, problem: str | None, compiled: bool
-) -> str:
+UPDATE = table.Table("update", table.Row(name="replayed", devices=("cuda",)), table.Row(name="eager", features=None))
+
+
+def describe(device: torch.device, world: int, accumulate: int, objective: object) -> table.Request:
+    """Put the updates of a run into plain data."""
+    needs = []
+    if world > 1:
+        needs.append(f"updates of {world} processes")
+    if accumulate > 1:
+        needs.append(f"updates with training.accumulate = {accumulate}")
+    if not getattr(objective, "replays", False):
+        needs.append("the updates of an objective that does not set `replays`")
+    return table.Request(device.type, (), tuple(needs))
+
+
+def not_replayed(plan: Plan) -> str:
+    """Name what keeps updates from being replayed."""
+    if plan.request.device != "cuda":
+        return "updates on a CPU or an Apple GPU"
+    return table.listing(UPDATE.rows[0].missing(plan.request))
+
+
+def describe_path(plan: Plan, form: str | None, objective: nn.Module, replayed: bool, compiled: bool) -> str:
     """Describe updates in one line: how batches lie, whether stacks are fused and updates replayed, and why not."""
     parts = [form or "padded"]
     if form == "packed" and any(isinstance(module, Stack) for module in objective.modules()):
-        why = stack_problem(objective)
-        parts.append("fused" if why is None else f"block by block, because of {why}")
+        why = stack_features(objective)
+        parts.append(f"block by block, because of {table.listing(why)}" if why else "fused")
     if replayed:
         parts.append("replayed")
-    elif device.type == "cuda":
-        parts.append(f"eager ({problem} are not replayed)" if problem else "eager (training.replay is false)")
+    elif plan.request.device == "cuda":
+        eager = "training.replay is false" if plan.name == "replayed" else f"{not_replayed(plan)} are not replayed"
+        parts.append(f"eager ({eager})")
     else:
         parts.append("eager")
     return ", ".join([*parts, "compiled"] if compiled else parts)
-
-
-def replay_problem(device: torch.device, world: int, accumulate: int, objective: object) -> str | None:
-    """Say why updates cannot be replayed in such a run; None if they can be."""
-    if device.type != "cuda":
-        return "updates on a CPU or an Apple GPU"
-    if world > 1:
-        return f"updates of {world} processes"
-    if accumulate > 1:
-        return f"updates with training.accumulate = {accumulate}"
-    return None if getattr(objective, "replays", False) else "the updates of an objective that does not set `replays`"
 
 
 # ---- in smaller parts, where memory runs out

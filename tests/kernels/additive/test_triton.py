@@ -209,7 +209,7 @@ REFUSALS = {
 @pytest.mark.parametrize(("change", "words"), REFUSALS.values(), ids=REFUSALS.keys())
 def test_refusals_are_plain(change, words):
     request = Request("cuda", (torch.float32,), (ADDITIVE, SOFTMAX), SIZES)._replace(**change)
-    (backend,) = [each for each in backends.BACKENDS if each.name == "triton"]
+    backend = backends.TRITON
     assert backend.refusal(request) == words
     assert backend.serves(request) == (words is None)
 

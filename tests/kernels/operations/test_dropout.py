@@ -10,7 +10,7 @@ from regard.attention import Block
 from regard.kernels.operations import dropout as cpu
 from regard.kernels.operations import reference
 from regard.kernels.operations.dropout import (
-    CPU,
+    DROPOUT,
     describe,
     dropout,
     dropout_add,
@@ -31,10 +31,10 @@ FORMS = [
 
 def test_who_serves():
     request = Request("cpu", (torch.float32,))
-    assert describe(torch.zeros(3)) == request
-    assert CPU.serves(request)
-    assert CPU.refusal(request._replace(device="cuda")) == "it runs on cpu, not on cuda"
-    assert CPU.refusal(request._replace(features=("something new",))) == "it does not serve something new"
+    assert describe("cpu", torch.float32) == request
+    assert DROPOUT.rows[0].serves(request)
+    assert DROPOUT.rows[0].refusal(request._replace(device="cuda")) == "it runs on cpu, not on cuda"
+    assert DROPOUT.rows[0].refusal(request._replace(features=("something new",))) == "it does not serve something new"
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -46,7 +46,7 @@ def test_a_compiler_gets_torchs_own(form, monkeypatch):
     torch.manual_seed(1)
     assert not torch.equal(form(x) == form(torch.zeros(1000)), ~mask)
     monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
-    assert describe(x).features == (COMPILING,)
+    assert describe("cpu", x.dtype).features == (COMPILING,)
     torch.manual_seed(1)
     found = form(x)
     assert torch.equal(found > 1.5, mask)

@@ -6,17 +6,16 @@ import pytest
 import torch
 
 from regard.kernels.operations import reference
-from regard.kernels.operations.linear import CPU, LARGE, Linear, describe, linear, pack_weights, store
+from regard.kernels.operations.linear import LARGE, LINEAR, Linear, describe, is_packed, linear, pack_weights, store
 from regard.kernels.table import COMPILING, Request
 
-LAID = Request("cpu", (torch.float32, torch.float32), (), {"input": 300, "weight": LARGE})
-PAYS = f"packing pays for weights of at least {LARGE} numbers and an input that is not empty"
+CPU = LINEAR.rows[0]
+LAID = Request("cpu", (torch.float32, torch.float32))
 REFUSED = {
     "device": ({"device": "cuda"}, "it runs on cpu, not on cuda"),
     "input": ({"dtypes": (torch.float64, torch.float32)}, "it takes float32, not float64"),
     "weight": ({"dtypes": (torch.float32, torch.bfloat16)}, "it takes float32, not bfloat16"),
-    "small": ({"sizes": {"input": 300, "weight": LARGE - 1}}, PAYS),
-    "empty": ({"sizes": {"input": 0, "weight": LARGE}}, PAYS),
+    "empty": ({"features": ("an empty input",)}, "it does not serve an empty input"),
     "compiled": ({"features": (COMPILING,)}, "it does not serve tracing by torch.compile"),
     "new": ({"features": ("something new",)}, "it does not serve something new"),
 }
@@ -30,13 +29,18 @@ def test_what_is_refused(change, words):
 
 
 def test_calls_are_described():
+    single = "cpu", torch.float32, torch.float32
+    assert describe(*single, backward=False, autocast=False, filled=True) == LAID
+    assert describe(*single, backward=True, autocast=False, filled=True).features == ("a backward pass",)
+    assert describe(*single, backward=False, autocast=True, filled=False).features == ("autocast", "an empty input")
     x, weight = torch.zeros(2, 300), torch.zeros(7, 300, requires_grad=True)
-    assert describe(x, weight).features == ("a backward pass",)
-    assert describe(x.requires_grad_(), weight.detach()).features == ("a backward pass",)
+    assert not is_packed(x, weight)
+    assert not is_packed(x.requires_grad_(), weight.detach())
     with torch.no_grad():
-        assert describe(x, weight) == Request("cpu", (torch.float32, torch.float32), (), {"input": 600, "weight": 2100})
+        assert is_packed(x, weight)
+        assert not is_packed(x[:0], weight)
         with torch.autocast("cpu"):
-            assert describe(x, weight).features == ("autocast",)
+            assert not is_packed(x, weight)
 
 
 def test_gradients_and_other_numbers_go_the_plain_way():

@@ -5,9 +5,10 @@ import torch
 
 from regard.errors import ShapeError
 from regard.kernels.operations import reference
-from regard.kernels.operations.residual import TRITON, WIDEST, describe, residual
+from regard.kernels.operations.residual import RESIDUAL, WIDEST, describe, residual
 from regard.kernels.table import COMPILING, Request
 
+TRITON = RESIDUAL.rows[0]
 ON_CUDA = Request("cuda", (torch.float32, torch.bfloat16), (), {"width": WIDEST})
 REFUSED = {
     "device": ({"device": "cpu"}, "it runs on cuda, not on cpu"),

@@ -3,10 +3,11 @@
 import pytest
 import torch
 
-from regard.kernels.operations.top_tokens import MOST, TRITON, describe, top_tokens
+from regard.kernels.operations.top_tokens import MOST, TOP_TOKENS, describe, top_tokens
 from regard.kernels.table import Request
 
 END = 2
+TRITON = TOP_TOKENS.rows[0]
 ON_CUDA = Request("cuda", (torch.bfloat16,), (), {"tokens": MOST, "vocabulary": MOST})
 REFUSED = {
     "device": ({"device": "cpu"}, "it runs on cuda, not on cpu"),

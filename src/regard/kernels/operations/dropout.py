@@ -17,10 +17,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.kernels.table import Request, Row, compiling
+from regard.kernels.table import Kinds, Request, Row, Table, compiling
 
-CPU = Row(name="cpu", devices=("cpu",), features=frozenset())
-plans: dict[tuple[str, torch.dtype], bool] = {}  # who serves, by device and dtype
+DROPOUT = Table("dropout", Row(name="cpu", devices=("cpu",)), Row(name="torch", features=None))
 
 
 def dropout(x: Tensor, p: float) -> Tensor:
@@ -60,9 +59,12 @@ def silu_dropout(x: Tensor, p: float) -> Tensor:
     return dropout(F.silu(x), p)
 
 
-def describe(x: Tensor) -> Request:
+def describe(device: str, dtype: torch.dtype) -> Request:
     """Put a call into plain data."""
-    return Request(x.device.type, (x.dtype,), compiling())
+    return Request(device, (dtype,), compiling())
+
+
+KINDS = Kinds(DROPOUT, describe)
 
 
 # ---- on a CPU
@@ -78,13 +80,8 @@ def draw(x: Tensor, p: float) -> tuple[Tensor, float] | None:
     booleans.
     """
     kind = x.device.type, x.dtype
-    if torch.compiler.is_compiling():
-        here = CPU.serves(describe(x))
-    else:
-        if kind not in plans:
-            plans[kind] = CPU.serves(describe(x))
-        here = plans[kind]
-    if not here:
+    row = DROPOUT.choose(describe(*kind)) if torch.compiler.is_compiling() else KINDS[kind]
+    if row.name == "torch":
         return None
     seed = int(torch.empty((), dtype=torch.int64).random_())
     limit, count = round(p * STEPS), x.numel()

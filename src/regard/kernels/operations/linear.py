@@ -15,22 +15,15 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.kernels.table import Condition, Request, Row, compiling
+from regard.kernels.table import AUTOCAST, Kinds, Request, Row, Table, compiling
 
 LARGE = 1 << 16  # numbers of W from which packing pays
 
 
-CPU = Row(
-    name="cpu",
-    devices=("cpu",),
-    dtypes=(torch.float32,),
-    features=frozenset(),
-    conditions=(
-        Condition(
-            lambda request: request.sizes["weight"] >= LARGE and request.sizes["input"] > 0,
-            f"packing pays for weights of at least {LARGE} numbers and an input that is not empty",
-        ),
-    ),
+LINEAR = Table(
+    "linear",
+    Row(name="packed", devices=("cpu",), dtypes=(torch.float32,)),
+    Row(name="torch", features=None),
 )
 
 
@@ -52,28 +45,29 @@ def linear(
 
 
 def is_packed(x: Tensor, weight: Tensor) -> bool:
-    """Return whether a product is one of packed weights: from the table once for each kind of product."""
+    """Return whether a product is one of packed weights, which are LARGE."""
     device = x.device.type
     backward = torch.is_grad_enabled() and (x.requires_grad or weight.requires_grad)
     kind = device, x.dtype, weight.dtype, backward, torch.is_autocast_enabled(device), x.numel() > 0
-    if torch.compiler.is_compiling():
-        return CPU.serves(describe(x, weight))
-    if kind not in plans:
-        plans[kind] = CPU.serves(describe(x, weight))
-    return plans[kind]
+    row = LINEAR.choose(describe(*kind)) if torch.compiler.is_compiling() else KINDS[kind]
+    return row.name == "packed"
 
 
-plans: dict[tuple[object, ...], bool] = {}  # by kind of product, for weights that are LARGE
-
-
-def describe(x: Tensor, weight: Tensor) -> Request:
+def describe(
+    device: str, dtype: torch.dtype, weight: torch.dtype, backward: bool, autocast: bool, filled: bool
+) -> Request:
     """Put a call into plain data."""
     features = compiling()
-    if torch.is_grad_enabled() and (x.requires_grad or weight.requires_grad):
+    if backward:
         features += ("a backward pass",)
-    if torch.is_autocast_enabled(x.device.type):
-        features += ("autocast",)
-    return Request(x.device.type, (x.dtype, weight.dtype), features, {"input": x.numel(), "weight": weight.numel()})
+    if autocast:
+        features += (AUTOCAST,)
+    if not filled:
+        features += ("an empty input",)
+    return Request(device, (dtype, weight), features)
+
+
+KINDS = Kinds(LINEAR, describe)
 
 
 # ---- packed weights

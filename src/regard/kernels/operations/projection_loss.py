@@ -17,20 +17,18 @@ from torch.autograd.function import once_differentiable
 
 from regard.errors import ArgumentError, ShapeError
 from regard.kernels.operations import reference
-from regard.kernels.table import NEEDS_TRITON, SINGLE_OR_HALF, Request, Row, compiling, first
+from regard.kernels.table import NEEDS_TRITON, SINGLE_OR_HALF, Kinds, Request, Row, Table, compiling
 from regard.machine import wide_dtype
 
 LOGITS = 1 << 22  # of a chunk, by default: 16 MiB in float32, which stays in a CPU's last cache
 LOGITS_CUDA = 1 << 27
 
-ROWS = (
-    Row(name="triton", devices=("cuda",), dtypes=SINGLE_OR_HALF, features=frozenset(), conditions=(NEEDS_TRITON,)),
-    Row(name="chunked", features=frozenset()),
+PROJECTION_LOSS = Table(
+    "projection loss",
+    Row(name="triton", devices=("cuda",), dtypes=SINGLE_OR_HALF, conditions=(NEEDS_TRITON,)),
+    Row(name="chunked"),
     Row(name="reference", features=None),
 )
-
-
-plans: dict[tuple[str, torch.dtype], Row] = {}  # who serves, by device and dtype of the products
 
 
 def projection_loss(
@@ -58,12 +56,7 @@ def projection_loss(
     device, training = hidden.device.type, torch.is_grad_enabled()
     narrow = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else hidden.dtype
     kind = device, narrow
-    if torch.compiler.is_compiling():
-        row = first(ROWS, describe(hidden, narrow))
-    else:
-        if kind not in plans:
-            plans[kind] = first(ROWS, describe(hidden, narrow))
-        row = plans[kind]
+    row = PROJECTION_LOSS.choose(describe(*kind)) if torch.compiler.is_compiling() else KINDS[kind]
     if row.name == "reference":
         return reference.projection_loss(hidden, weight, bias, targets, smoothing)
     if row.name == "triton":
@@ -80,9 +73,12 @@ def projection_loss(
     return total, plain
 
 
-def describe(hidden: Tensor, dtype: torch.dtype) -> Request:
+def describe(device: str, dtype: torch.dtype) -> Request:
     """Put a call into plain data; `dtype` is that of the products."""
-    return Request(hidden.device.type, (dtype,), compiling())
+    return Request(device, (dtype,), compiling())
+
+
+KINDS = Kinds(PROJECTION_LOSS, describe)
 
 
 # ---- in chunks

@@ -8,17 +8,21 @@ from torch import Tensor
 
 from regard.errors import ShapeError
 from regard.kernels.operations.dropout import dropout_add
-from regard.kernels.table import NEEDS_TRITON, SINGLE_OR_HALF, Request, Row, compiling
+from regard.kernels.table import NEEDS_TRITON, SINGLE_OR_HALF, Request, Row, Table, compiling
 
 WIDEST = 8192  # a row stands in the registers of one program
 
-TRITON = Row(
-    name="triton",
-    devices=("cuda",),
-    dtypes=SINGLE_OR_HALF,
-    features=frozenset(),
-    most={"width": WIDEST},
-    conditions=(NEEDS_TRITON,),
+RESIDUAL = Table(
+    "residual",
+    Row(
+        name="triton",
+        devices=("cuda",),
+        dtypes=SINGLE_OR_HALF,
+        most={"width": WIDEST},
+        conditions=(NEEDS_TRITON,),
+    ),
+    Row(name="torch", features=None),
+    steps={"width": (WIDEST,)},
 )
 
 
@@ -41,7 +45,7 @@ def residual(
     """
     if x.shape != y.shape:
         raise ShapeError(f"y: {list(y.shape)} given, expected x's {list(x.shape)}")
-    if TRITON.serves(describe(x, y)):
+    if RESIDUAL.choose(describe(x, y)).name == "triton":
         from regard.kernels.operations import residual_triton as triton
 
         return triton.residual(x, y, bias, p, norm_weight, norm_bias, eps, seed=seed, dtype=dtype)

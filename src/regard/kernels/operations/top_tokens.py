@@ -6,18 +6,22 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from regard.kernels.operations import reference
-from regard.kernels.table import COMPILING, NEEDS_TRITON, SINGLE_OR_HALF, Condition, Request, Row, compiling
+from regard.kernels.table import COMPILING, NEEDS_TRITON, SINGLE_OR_HALF, Condition, Request, Row, Table, compiling
 
 MOST = 32  # tokens that the kernel finds
 
 ENOUGH = Condition(lambda request: request.sizes["tokens"] <= request.sizes["vocabulary"], "more tokens than there are")
-TRITON = Row(
-    name="triton",
-    devices=("cuda",),
-    dtypes=SINGLE_OR_HALF,
-    features=frozenset({COMPILING}),
-    most={"tokens": MOST},
-    conditions=(ENOUGH, NEEDS_TRITON),
+TOP_TOKENS = Table(
+    "top tokens",
+    Row(
+        name="triton",
+        devices=("cuda",),
+        dtypes=SINGLE_OR_HALF,
+        features=frozenset({COMPILING}),
+        most={"tokens": MOST},
+        conditions=(ENOUGH, NEEDS_TRITON),
+    ),
+    Row(name="torch", features=None),
 )
 
 
@@ -34,7 +38,7 @@ def top_tokens(
 
     The tokens of `never` may not come, `end` not where it is too `early`; a `forced` token (-1: none) is the only one.
     """
-    if TRITON.serves(describe(scores, count)):
+    if TOP_TOKENS.choose(describe(scores, count)).name == "triton":
         from regard.kernels.operations import top_tokens_triton as triton
 
         with torch.cuda.device_of(scores):  # which need not be the current one

@@ -24,13 +24,27 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from regard.kernels import available, cell_layer, dropout, linear
+from regard.kernels import cell_layer, dropout, linear, table
 from regard.models.config import Cell
-from regard.models.layers.recurrent import can_bypass
+from regard.models.layers.recurrent import describe_recurrence
 
 GATES = {"rnn": 1, "gru": 3, "lstm": 4}
 PARTS = {"rnn": 1, "gru": 1, "lstm": 2}
 SHUT = 1e4  # a sigmoid of it is 1 and of its negative 0, exactly, and so is their gradient
+
+
+# Both directions at once: in bfloat16, which cuDNN has no cells for.
+BOTH_DIRECTIONS = table.Table(
+    "recurrent layers",
+    table.Row(
+        name="triton",
+        devices=("cuda",),
+        dtypes=table.SINGLE_OR_HALF,
+        features=frozenset({table.AUTOCAST}),
+        conditions=(table.NEEDS_TRITON,),
+    ),
+    table.Row(name="torch", features=None),
+)
 
 
 class Dropout(nn.Module):
@@ -208,7 +222,7 @@ class Bidirectional(nn.Module):
 
     def forward(self, x: Float[Tensor, "b n e"], lengths: Int[Tensor, " b"]) -> Float[Tensor, "b n dd"]:
         """The annotation of every position."""
-        fused = self.uses_kernel(x)
+        fused = BOTH_DIRECTIONS.choose(self.describe(x)).name == "triton"
         for index, (forwards, backwards) in enumerate(zip(self.forwards, self.backwards, strict=True)):
             if index:
                 x = self.dropout(x)
@@ -218,17 +232,17 @@ class Bidirectional(nn.Module):
             x = torch.cat([forwards(x)[0], reverse_rows(backwards(reverse_rows(x, lengths))[0], lengths)], -1)
         return x
 
-    def uses_kernel(self, x: Tensor) -> bool:
-        """Return whether a kernel runs both directions at once: in bfloat16, which cuDNN has no cells for."""
-        return (
-            available(x)
-            and torch.is_autocast_enabled("cuda")
-            and torch.get_autocast_dtype("cuda") == torch.bfloat16
-            and all(layer.kind != "rnn" for layer in self.layers)
-            and x.shape[1] > 0
-            and not torch.compiler.is_compiling()
-            and can_bypass(self.forwards, self.backwards)
-        )
+    def describe(self, x: Tensor) -> table.Request:
+        """Put a reading from both ends into plain data."""
+        request = describe_recurrence(x, self.forwards, self.backwards)
+        needs = [*request.features]
+        if not torch.is_autocast_enabled("cuda") or torch.get_autocast_dtype("cuda") != torch.bfloat16:
+            needs.append("another dtype than bfloat16")
+        if any(layer.kind == "rnn" for layer in self.layers):
+            needs.append("cells without gates")
+        if x.shape[1] == 0:
+            needs.append("no words")
+        return request._replace(features=tuple(needs))
 
     @property
     def layers(self) -> list[Layer]:

@@ -25,7 +25,7 @@ from regard.attention import (
     call_records,
     split_packed,
 )
-from regard.kernels import dropout, installed
+from regard.kernels import dropout, features, table
 from regard.models.config import BlocksConfig
 
 
@@ -71,30 +71,46 @@ class Embedding(nn.Module):
 
     def embed_fused(self, ids: Int[Tensor, "*b n"], span: Span | None, start: Start) -> Float[Tensor, "*b n d"] | None:
         """Embed packed sequences on a GPU under autocast in one kernel, in its dtype; None where that cannot serve."""
-        (packed, rest), positions = split_packed(span), self.positions
-        served = (
-            packed is not None
-            and not rest
-            and torch.is_autocast_enabled("cuda")
-            and not torch.compiler.is_compiling()
-            and isinstance(start, int)
-            and start == 0
-            and type(positions) is Sinusoidal
-            and self.mix is None
-            and type(self.tokens) is nn.Embedding
-            and self.tokens.padding_idx is None
-            and installed()
-            and not call_records.has_hooks(self)
-        )
-        if not served or packed is None or not isinstance(positions, Sinusoidal):
+        packed, positions = split_packed(span)[0], self.positions
+        if EMBEDDING.choose(self.describe(span, start, ids.device.type)).name != "fused":
             return None
+        assert packed is not None
+        assert isinstance(positions, Sinusoidal)
         from regard.kernels import dropout_triton
 
         dropout = self.dropout if self.training else 0.0
-        table = positions.table(packed.longest, ids.device).float()
+        waves = positions.table(packed.longest, ids.device).float()
         seed = dropout_triton.draw_seed(ids.device) if dropout else None
         half, place = torch.get_autocast_dtype("cuda"), packed.to(ids.device).queries[1]
-        return dropout_triton.embed(ids, self.tokens.weight, self.scale, place, dropout, seed, table=table, dtype=half)
+        return dropout_triton.embed(ids, self.tokens.weight, self.scale, place, dropout, seed, table=waves, dtype=half)
+
+    def describe(self, span: Span | None, start: Start, device: str) -> table.Request:
+        """Put a call into plain data."""
+        packed, rest = split_packed(span)
+        needs = [*table.compiling()]
+        needs.append("padded sequences" if packed is None or rest else features.PACKED)
+        needs.append(table.AUTOCAST if torch.is_autocast_enabled(device) else "single precision")
+        if not (isinstance(start, int) and start == 0):
+            needs.append("a start")
+        if type(self.positions) is not Sinusoidal or self.mix is not None:
+            needs.append("positions that are not added sines (model.positions)")
+        if type(self.tokens) is not nn.Embedding or self.tokens.padding_idx is not None:
+            needs.append("embeddings of one's own")
+        if call_records.has_hooks(self):
+            needs.append(table.HOOKS)
+        return table.Request(device, (), tuple(needs))
+
+
+EMBEDDING = table.Table(
+    "embedding",
+    table.Row(
+        name="fused",
+        devices=("cuda",),
+        features=frozenset({features.PACKED, table.AUTOCAST}),
+        conditions=(table.NEEDS_TRITON,),
+    ),
+    table.Row(name="torch", features=None),
+)
 
 
 def block_options(config: BlocksConfig) -> dict[str, Any]:

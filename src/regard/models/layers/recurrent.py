@@ -13,8 +13,10 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.attention import Additive, Attention, Dot, General, Score, Softmax, Span, State, Weighting
-from regard.kernels import Linear, backends
+from regard.kernels import Linear, backends, table
 from regard.models.contract import Memory, Model
+
+OWN = "parts of one's own, or with hooks"
 
 
 class RecurrentModel(Model):
@@ -73,6 +75,16 @@ def can_bypass(
         for part in parts
         for module in part.modules()
     )
+
+
+def describe_recurrence(x: Tensor, *parts: nn.Module, scores: Sequence[type[Score]] = (Additive,)) -> table.Request:
+    """Put a recurrence over x by these parts into plain data, for the tables of those that stand in for them."""
+    needs, device = [*table.compiling()], x.device.type
+    if torch.is_autocast_enabled(device):
+        needs.append(table.AUTOCAST)
+    if not can_bypass(*parts, scores=scores):
+        needs.append(OWN)
+    return table.Request(device, (x.dtype,), tuple(needs))
 
 
 def is_standard(
