@@ -6,6 +6,7 @@ Apple's GPU, `mps`, is taken on the plain path in float32: it has no float64, no
 import contextlib
 import os
 import sys
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -73,6 +74,7 @@ def auto_device() -> str:
     return "mps" if torch.backends.mps.is_available() else "cpu"
 
 
+@cache
 def wide_dtype(device: "torch.device") -> "torch.dtype":
     """Return the type that sums have on a device: float64, and float32 on Apple's GPU, which has no wider one."""
     import torch

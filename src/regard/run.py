@@ -342,15 +342,16 @@ def load_one(run: str | Path, checkpoint: str, device: str, warn: Say | None = N
     # An objective may have parameters of its own, which only training needs.
     weights = {name: tensor for name, tensor in checkpoint_data.model.items() if name.startswith("model.")}
 
-    def build() -> Model:
-        return tasks.build_model(settings, tokenizers, labels)
-
     shapes = {name: tuple(tensor.shape) for name, tensor in weights.items()}
     weights_path, config_path = str(path / "model.safetensors"), str(folder / "config.toml")
-    tasks.check_sizes(
-        lambda: Prediction(build()), settings.model, shapes, config_path=config_path, weights_path=weights_path
+    objective = tasks.check_sizes(
+        lambda: Prediction(tasks.build_model(settings, tokenizers, labels)),
+        settings.model,
+        shapes,
+        config_path=config_path,
+        weights_path=weights_path,
     )
-    model = build()
-    weight_files.load_weights(Prediction(model), weights, weights_path)
+    weight_files.load_weights(objective, weights, weights_path)
+    model = objective.model
     model.origin = str(folder)
     return Run(folder, settings, tokenizers, model.to(device).eval(), checkpoint_data.step, labels, warn)

@@ -139,7 +139,7 @@ LEAST = -80.0  # below is what a pointer cannot say: a word that its source has 
 def test_a_new_model_gives_small_finite_scores(name):
     """Parameters as they start: a distribution over the next word that is nearly flat, in the middle one of nine draws.
 
-    One draw of a few ReLUs in a row may well be loud.
+    One draw of a few ReLUs in a row may well be loud. Blocks without norms promise nothing but finite numbers.
     """
     kind, config = CASES[name]
     spreads = []
@@ -150,7 +150,7 @@ def test_a_new_model_gives_small_finite_scores(name):
         assert logits.isfinite().all()
         said = logits.detach()
         spreads.append(float(said[said > LEAST].std()))
-    assert statistics.median(spreads) < 3
+    assert getattr(config, "norm", None) == "none" or statistics.median(spreads) < 3
 
 
 @pytest.mark.parametrize("name", COVERED)

@@ -63,7 +63,8 @@ class Learned(nn.Module):
     def __init__(self, count: int, size: int):
         super().__init__()
         count, size = check_positive(count=count, size=size)
-        self.vectors = nn.Parameter(torch.randn(count, size) / math.sqrt(size))
+        self.vectors = nn.Parameter(torch.empty(count, size))
+        nn.init.normal_(self.vectors).data.div_(math.sqrt(size))
 
     def forward(self) -> Float[Tensor, "count size"]:
         """Return the learned queries."""
@@ -417,6 +418,8 @@ def narrowed(
 ) -> SpanLimits:
     """Resolve a span for n queries of m keys, of which `length` exist; with `heads`, the batch ends in them."""
     alone, count = (batch[:-1], batch[-1]) if heads else (batch, None)
+    if span is None and length is None:
+        return SpanLimits(n, m, query.device, (*alone, 1) if heads else batch, heads=count)
     limits = SpanLimits(n, m, query.device, alone, heads=count)
     if length is not None:
         limits = limits.with_lengths(length, None)

@@ -74,7 +74,8 @@ class Embedded(nn.Module):
         super().__init__()
         self.size, self.length = check_positive(size=size, length=length)
         self.join = check_join(join)
-        self.vectors = nn.Parameter(torch.randn(length, size) * 0.02)
+        self.vectors = nn.Parameter(torch.empty(length, size))
+        nn.init.normal_(self.vectors).data.mul_(0.02)
 
     def forward(
         self, x: Float[Tensor, "*b n d"], start: Start = 0, span: Span | None = None

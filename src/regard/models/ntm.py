@@ -141,7 +141,8 @@ class NTMModel(RecurrentModel):
             self.first_state = nn.Parameter(torch.zeros(2, config.size))
         else:
             self.controller = Feedforward(words + reads, config.size)
-        self.first_reads = nn.Parameter(torch.zeros(config.heads, config.width))
+        self.first_reads = nn.Parameter(torch.empty(config.heads, config.width))
+        nn.init.zeros_(self.first_reads)
         self.heads = MemoryHeads(config.size, heads=config.heads, width=config.width, shift=config.shift)
         self.dropout = Dropout(config.dropout)
         self.readout = make_readout(config.size + reads, target)

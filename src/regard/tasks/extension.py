@@ -18,7 +18,6 @@ from regard.data import PAD, Reading, Tokenizers, builtin_files, vocabulary_exte
 from regard.errors import ArgumentError, ConfigError
 from regard.models import build
 from regard.tasks.settings import Settings, check_extension
-from regard.tasks.sizes import without_memory
 from regard.tasks.task import vocabulary_sizes
 from regard.training import Prediction, weight_files
 
@@ -119,11 +118,9 @@ def find_tables(
 
 def shapes_of(settings: Settings, source: int, target: int) -> Shapes:
     """Return the shapes of a model's weights with vocabularies of these sizes, by their names in a checkpoint."""
-
-    def make() -> Prediction:
-        return Prediction(build(settings.kind, settings.model, source, target))
-
-    return {name: tuple(tensor.shape) for name, tensor in weight_files.weights_of(without_memory(make)).items()}
+    with torch.random.fork_rng(devices=[]):
+        model = Prediction(build(settings.kind, settings.model, source, target))
+    return {name: tuple(tensor.shape) for name, tensor in weight_files.weights_of(model).items()}
 
 
 def compare(small: Shapes, large: Shapes, kind: str) -> list[str]:

@@ -1,21 +1,26 @@
-"""What a configuration's sizes come to, before any memory is taken for a model: compared with the weights of a run, and
-with the memory that training needs at least; and the token budget of a batch.
+"""What a configuration's sizes come to, before memory is taken for a model, and the token budget of a batch.
 
-A model is built without memory for its numbers (torch's device `meta` keeps shapes alone). Where there are weights, it
-is built with no more operations than so many can need, and its names and shapes are compared with the heading of their
-file: a configuration that asks for a thousand million layers is refused after the first few. The budget is as it is
+Sizes are compared with the weights of a run, and with the memory that training needs at least. Where there are weights,
+a model is built with no more parts than so many can be of: as soon as one is registered that is too many or too large,
+and before it gets its first numbers, the configuration is refused. One that asks for a thousand million layers is
+refused after the first few. Names and shapes are compared with the heading of the weights' file. The budget is as it is
 set, or found by trying.
 """
 
 import math
-from collections.abc import Callable, Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import torch
-from torch import Tensor, nn
-from torch.overrides import TorchFunctionMode
+from torch import nn
+from torch.nn.modules.module import (
+    register_module_module_registration_hook,
+    register_module_parameter_registration_hook,
+)
 
 from regard import training
 from regard.data import UNKNOWN, Batch, Prepared, collate
@@ -28,9 +33,9 @@ from regard.tasks.task import build_model
 
 M = TypeVar("M", bound=nn.Module)
 LARGE = 2**20  # from here on an option must be borne out by the weights
-OPERATIONS = 200  # that one weight takes to be made, at most; it is about ten
-SOME = 2_000  # operations that a model may take beside
-NUMBERS_ALONE = {nn.init.normal_, Tensor.normal_, Tensor.__truediv__, Tensor.div}  # that is all they change
+TIMES = 4  # as many weights, and numbers in them, as a file has may be registered: some stand in two places
+MODULES = 20  # per weight
+SOME = 500  # weights and modules that there may be beside
 
 FEWEST = 5  # pieces of a vocabulary, before it is known
 TRAINED = 16  # bytes of a weight in training: itself, its gradient, and Adam's two averages, in float32
@@ -47,58 +52,53 @@ SHARE = 0.7  # of the device's memory: other lengths than those tried need other
 
 
 class TooManyError(Exception):
-    """A model under construction has more parts than there are weights."""
+    """A model under construction has more parts than there are weights, or larger ones."""
 
 
-class Counting(TorchFunctionMode):
-    """A counter of torch's function calls inside the block; a tensor without memory has no numbers to change."""
+@contextmanager
+def limit_parts(weights: int, numbers: int) -> Iterator[None]:
+    """Stop what is built inside the block, in this thread, where so few weights with so many numbers cannot be its own.
 
-    def __init__(self, most: float):
-        super().__init__()
-        self.allowance = most
+    A weight is stopped at when it is registered, before numbers are drawn for it.
+    """
+    thread, left = threading.get_ident(), {"weights": TIMES * weights + SOME, "modules": MODULES * weights + SOME}
+    left["numbers"] = TIMES * numbers + LARGE
 
-    def __torch_function__(
-        self, function: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
-    ) -> Any:
-        self.allowance -= 1
-        # A `with` that ends puts torch's state back by a function, too, and must be let end.
-        if self.allowance < 0 and function is not torch._C._set_grad_enabled:
-            raise TooManyError
-        named = kwargs or {}
-        if function in NUMBERS_ALONE and not any(isinstance(other, Tensor) for other in args[1:]):
-            tensor = args[0] if args else named["tensor"]
-            # To do nothing, torch would import its compiler, which takes longer than the rest of opening a run.
-            if tensor.is_meta and tensor.is_floating_point():
-                return tensor
-        if function is torch.randn and "generator" not in named:
-            # Likewise, for a shape: its compiler's symbols, with sympy.
-            tensor = torch.empty(*args, **named)
-            if tensor.is_meta:
-                return tensor
-        return function(*args, **named)
+    def add_module(parent: nn.Module, name: str, module: nn.Module | None) -> None:
+        if threading.get_ident() == thread:
+            left["modules"] -= 1
+            if left["modules"] < 0:
+                raise TooManyError("modules")
 
+    def add_weight(module: nn.Module, name: str, weight: nn.Parameter | None) -> None:
+        if weight is not None and threading.get_ident() == thread:
+            left["weights"] -= 1
+            left["numbers"] -= weight.numel()
+            if min(left["weights"], left["numbers"]) < 0:
+                raise TooManyError("weights" if left["weights"] < 0 else "numbers")
 
-def without_memory(make: Callable[[], M], most: float = math.inf) -> M:
-    """Build a model without memory for its numbers, where it can be built so, by at most so many operations."""
+    handles = (
+        register_module_module_registration_hook(add_module),
+        register_module_parameter_registration_hook(add_weight),
+    )
     try:
-        with torch.device("meta"), Counting(most):
-            return make()
-    except NotImplementedError:  # a backbone made elsewhere may need numbers while it is built
-        with Counting(most):
-            return make()
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
 
 
 def check_sizes(
-    build: Callable[[], nn.Module],
+    build: Callable[[], M],
     config: ModelConfig,
     shapes: Mapping[str, tuple[int, ...]],
     *,
     config_path: str,
     weights_path: str,
-) -> None:
-    """Refuse options of a model whose weights have other names or shapes than these.
+) -> M:
+    """Build a model; refuse options of one whose weights have other names or shapes than these.
 
-    `build` makes the model; the paths are of the files that options and weights stand in.
+    `build` makes it; the paths are of the files that options and weights stand in.
     """
     numbers = sum(math.prod(shape) for shape in shapes.values())
     for field in fields(config):
@@ -108,16 +108,19 @@ def check_sizes(
                 f"{config_path}: model.{field.name} is {value:,}, but its checkpoint has only {numbers:,} numbers"
             )
     try:
-        model = without_memory(build, OPERATIONS * len(shapes) + SOME)
-    except TooManyError:
+        with limit_parts(len(shapes), numbers):
+            model = build()
+    except TooManyError as error:
+        parts, count = ("numbers", f"{numbers:,}") if str(error) == "numbers" else ("parts", f"{len(shapes):,} weights")
         raise CheckpointError(
-            f"{config_path}: its [model] has more parts than the {len(shapes):,} weights of its checkpoint"
+            f"{config_path}: its [model] has more {parts} than the {count} of its checkpoint"
         ) from None
     except RuntimeError as error:  # a size that no tensor can have
         raise CheckpointError(
             f"{config_path}: its [model] cannot be built: {(str(error) or type(error).__name__).splitlines()[0]}"
         ) from None
     training.weight_files.check_shapes(training.weight_files.weights_of(model), shapes, weights_path)
+    return model
 
 
 def check_run_sizes(settings: Settings, prepared: Prepared, run: Path, checkpoint: Path, resumed: bool) -> None:
@@ -134,13 +137,14 @@ def check_run_sizes(settings: Settings, prepared: Prepared, run: Path, checkpoin
     path = training.plain_weights_file(checkpoint, manifest)
     shapes = training.weight_files.read_shapes(path)
     shapes = {name: shape for name, shape in shapes.items() if name.startswith("model.")}
-    check_sizes(
-        lambda: training.Prediction(build_model(settings, prepared.tokenizers, prepared.labels)),
-        settings.model,
-        shapes,
-        config_path=str(run / "config.toml"),
-        weights_path=str(path),
-    )
+    with torch.random.fork_rng(devices=[]):  # what is drawn afterwards is what would be drawn without it
+        check_sizes(
+            lambda: training.Prediction(build_model(settings, prepared.tokenizers, prepared.labels)),
+            settings.model,
+            shapes,
+            config_path=str(run / "config.toml"),
+            weights_path=str(path),
+        )
 
 
 # ---- memory, and the budget
