@@ -54,6 +54,8 @@ class Cache(Prepared):
 
     spare: tuple[Tensor, Tensor] | None = None
     private_rows: bool = False  # a beam's rows each have a copy of their past, in its order
+    # Fewest and most keys of a row on a CPU, with the tensor that they were read from and its version.
+    bounds: tuple[Tensor, int, tuple[int, int]] | None = None
 
     def extend(self, new: Prepared) -> None:
         """Append new keys and values to each row."""
@@ -84,6 +86,8 @@ class Cache(Prepared):
                 for buffer, tensor in pairs:
                     buffer.movedim(-2, 1)[rows, index] = tensor.movedim(-2, 1).to(buffer.dtype)
             self.length += count
+        if bounds is not None and not self.length.is_inference():
+            self.bounds = self.length, self.length._version, (bounds[0] + count, bounds[1] + count)
 
     def select_(self, rows: Int[Tensor, " r"]) -> None:
         """Row i becomes what row rows[i] was: a beam reordered in place."""
@@ -130,6 +134,9 @@ class Cache(Prepared):
         assert self.length is not None
         if self.length.device.type != "cpu" or torch.compiler.is_compiling() or not self.length.numel():
             return None
+        length, version, bounds = self.bounds or (None, 0, (0, 0))
+        if length is self.length and length._version == version:
+            return bounds
         return int(self.length.min()), int(self.length.max())
 
     def contents(self) -> Prepared:

@@ -295,6 +295,8 @@ class Heads(Attentive):
         weight = projection._parameters.get("weight")
         if weight is None or x.device != weight.device or x.dtype != weight.dtype:
             check_parameters(projection, x=x)
+        score = self.attention.score
+        plain = score.settled is not None and not score.settled[3] and not torch.compiler.is_compiling()
         if isinstance(memory, Prepared):
             if memory.owner is not self:
                 memory.check_owner(self, "memory")
@@ -311,6 +313,11 @@ class Heads(Attentive):
             prepared = None
             if self.projection is not None and are_original(self.query, self.key, self.value):
                 deep, wide = self.query_size, self.value_size
+                if self.rotary is not None and plain:  # queries and keys lie side by side, and turn by the same angles
+                    both, values = self.projection(x).split((2 * deep, wide), dim=-1)
+                    both = both.unflatten(-1, (2 * self.heads, -1)).transpose(-3, -2)
+                    query, keys = self.rotary.rotate(both, self.rotary_table(both, start, span)).chunk(2, dim=-3)
+                    return query, Prepared(keys, values.unflatten(-1, (self.heads, -1)).transpose(-3, -2), self)
                 query, keys, values = self.projection(x).split((deep, deep, wide), dim=-1)
             else:
                 query, keys, values = self.query(x), self.key(x), self.value(x)
@@ -325,8 +332,6 @@ class Heads(Attentive):
                 raise ShapeError(f"memory: {list(memory.shape)} given, expected at least one key")
             first = start if memory is x else 0
             query, prepared = self.query(x), self.prepare(memory, first, span, values)
-        score = self.attention.score
-        plain = score.settled is not None and not score.settled[3] and not torch.compiler.is_compiling()
         query = query.unflatten(-1, (self.heads, -1)).transpose(-3, -2)
         turns = None if self.rotary is None else self.rotary_table(query, start, span)
         if self.rotary is not None and turns is not None:

@@ -5,6 +5,7 @@ position counts from the beginning of its own sequence.
 """
 
 # b batch · n positions · d width · h w height and width of a grid
+from functools import cache
 from typing import Literal
 
 import torch
@@ -21,6 +22,7 @@ __all__ = ["Embedded", "Rotary", "Sinusoidal", "Sinusoidal2D"]
 Join = Literal["add", "concatenate"]
 Sines = Literal["interleaved", "halves", "fairseq"]
 WHOLE = (torch.int64, torch.int32)
+NEAR = 2048  # positions whose turns are looked up
 FIRST = {"fairseq": 2}  # the number of the first position, behind a row for padding; 0 in other forms
 
 
@@ -113,6 +115,11 @@ class Rotary(nn.Module):
 
     def table(self, index: Int[Tensor, "*i n"], dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         """Sine and cosine of every pair's angle at these positions; queries and keys of one sequence share it."""
+        if index.device.type == "cpu" and index.numel() and not torch.compiler.is_compiling():
+            least, most = map(int, torch.aminmax(index))
+            if least >= 0 and most < NEAR:
+                sin, cos = near_turns(self.size, dtype)
+                return sin[index], cos[index]
         angle = angles(index, self.size, torch.promote_types(dtype, torch.float32))
         return angle.sin().to(dtype), angle.cos().to(dtype)
 
@@ -126,6 +133,14 @@ class Rotary(nn.Module):
 
     def extra_repr(self) -> str:
         return str(self.size)
+
+
+@cache
+def near_turns(size: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """Sines and cosines of the first positions on a CPU: a step of a search looks them up, and computes none."""
+    with torch.inference_mode(False), torch.no_grad():
+        angle = angles(torch.arange(NEAR, device="cpu"), size, torch.promote_types(dtype, torch.float32))
+        return angle.sin().to(dtype), angle.cos().to(dtype)
 
 
 class Sinusoidal2D(nn.Module):

@@ -109,7 +109,7 @@ def log_sum(scores: Float[Tensor, "s r v"]) -> Float[Tensor, "s r"]:
         return scores.logsumexp(-1)
     flat = scores.flatten(0, -2)
     most = flat.amax(-1, keepdim=True)
-    sums = [
-        (rows - top).mul_(LOG2E).exp2_().sum(-1) for rows, top in zip(flat.split(ROWS), most.split(ROWS), strict=True)
-    ]
-    return (torch.cat(sums).log_() + most[:, 0]).view(scores.shape[:-1])
+    parts = [(flat, most)] if len(flat) <= ROWS else zip(flat.split(ROWS), most.split(ROWS), strict=True)
+    sums = [(rows - top).mul_(LOG2E).exp2_().sum(-1) for rows, top in parts]
+    summed = sums[0] if len(sums) == 1 else torch.cat(sums)
+    return (summed.log_() + most[:, 0]).view(scores.shape[:-1])

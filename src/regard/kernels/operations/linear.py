@@ -32,7 +32,9 @@ class Linear(nn.Linear):
 
     def forward(self, x: Float[Tensor, "*b e"]) -> Float[Tensor, "*b d"]:
         """Compute x Wᵀ + b."""
-        return F.linear(x, self.weight, self.bias) if store.weights is None else linear(x, self.weight, self.bias)
+        weight = self.weight
+        plainly = store.weights is None or weight.numel() < LARGE
+        return F.linear(x, weight, self.bias) if plainly else linear(x, weight, self.bias)
 
 
 def linear(
