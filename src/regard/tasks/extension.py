@@ -27,17 +27,13 @@ NEVER = -1e4  # the output bias of a piece that is never written, as finite as h
 Shapes = Mapping[str, tuple[int, ...]]
 
 
-def extend_run(
-    settings: Settings, tokenizers: Tokenizers | None, *, based: bool
-) -> vocabulary_extension.Extension | None:
-    """Add the pieces that the settings name to the tokenizers of a run to begin with; None where they name none.
+def extend_run(settings: Settings, tokenizers: Tokenizers | None, *, based: bool) -> vocabulary_extension.Extension:
+    """Add the pieces that the settings name to the tokenizers of a run to begin with.
 
     `based` says that there is such a run: a new vocabulary has nothing to be added to.
     """
     check_extension(settings, based=based)
     own = settings.tokenizer
-    if not (own.extend or own.extend_words):
-        return None
     if tokenizers is None:
         raise ConfigError("tokenizer.extend", f'given with task = "{settings.task}", which has no vocabulary')
     words: tuple[list[str], list[str]] = ([], [])

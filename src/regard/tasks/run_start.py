@@ -142,8 +142,9 @@ def plan_run(
     run, begin = base or resumed, last if base is None else best_of(base)
     manifest = {} if begin is None else training.read_manifest(begin)
     tokenizers = None if run is None else tokenizers_of(run, manifest)
-    extension = extend_run(settings, tokenizers, based=base is not None)
-    if extension is not None:
+    extension = None
+    if settings.tokenizer.extend or settings.tokenizer.extend_words:
+        extension = extend_run(settings, tokenizers, based=base is not None)
         progress.say(describe_extension(extension))
         tokenizers = extension.after
         # From now on it is in the vocabulary, and not added again by a run that resumes this one, or begins with it.
