@@ -1,5 +1,6 @@
 """Searches that are replayed: which they are, in what precision; on a GPU, that they find what `search` finds."""
 
+import gc
 import math
 import random
 from dataclasses import replace
@@ -13,7 +14,7 @@ from regard.data import END, START
 from regard.decoding.batches import search_in_batches
 from regard.decoding.device_search import DeviceSearch, SlotOptions
 from regard.decoding.options import GREEDY, Options
-from regard.decoding.outputs import Candidate
+from regard.decoding.outputs import Candidate, SearchResult
 from regard.decoding.replay import (
     CLASSES,
     FEW,
@@ -96,6 +97,23 @@ def test_through_slots_is_searched(kind, slots):
         same(results, search(model, tokens_of(some), options, prefixes=given))
     assert {key[1] for key in replay.graphs} == {16, 32}
     assert all(graph.device_search.count <= slots for graph in replay.graphs.values())
+
+
+def test_nothing_is_made_for_a_sentence_before_its_result(monkeypatch):
+    """Thousands of things would set off the garbage collection, which takes longer than all else on the host."""
+    made = []
+
+    def run(search, *given, run=SlotSearch.run):
+        made.append(sum(type(each) is SearchResult for each in gc.get_objects()))
+        return run(search, *given)
+
+    monkeypatch.setattr(SlotSearch, "run", run)
+    gc.collect()
+    before = sum(type(each) is SearchResult for each in gc.get_objects())
+    results = Replay(small("transformer")).search([*sentences(40), []], GREEDY)
+    assert made[0] == before
+    assert results[-1].outputs[0].tokens == []
+    assert len(results) == 41
 
 
 def test_a_budget_is_counted_for_each_hypothesis():

@@ -60,7 +60,7 @@ def search_in_batches(
     if SEARCH.choose(request).name == "replayed":
         return (replay or Replay(model)).search(sources, options, prefixes, budget)
     budget = BUDGET if budget is None else budget
-    answers = [SearchResult([Output([], 0.0, 0.0, True)], [] if trace else None) for _ in sources]
+    answers: list[SearchResult | None] = [None] * len(sources)
     there = [i for i, source in enumerate(sources) if len(source)]
     sizes = [len(sources[i]) + 1 for i in there]
     rows = options.nbest if options.sample else options.beam
@@ -73,7 +73,8 @@ def search_in_batches(
             results = search(model, batch, options, prefixes=begun, trace=trace)
             for i, result in zip(chunk, results, strict=True):
                 answers[i] = result
-    return answers
+    empty = [] if trace else None
+    return [SearchResult([Output([], 0.0, 0.0, True)], empty) if each is None else each for each in answers]
 
 
 def batches_of_like_size(sizes: Sequence[int], budget: int, least: int = 1) -> Iterator[list[int]]:

@@ -102,7 +102,8 @@ class Replay:
         """
         if prefixes is not None:
             self.check(sources, options, prefixes)
-        answers = [SearchResult([Output([], 0.0, 0.0, True)]) for _ in sources]  # of an empty source an empty output
+        # Nothing is made for a sentence before its result: thousands of things would set off the garbage collection.
+        answers: list[SearchResult | None] = [None] * len(sources)
         classes: dict[int, list[int]] = {}
         for i, source in enumerate(sources):
             if len(source):
@@ -119,7 +120,7 @@ class Replay:
                 graph = self.graph(model, len(numbers), keys, size, longest, options.beam, rows)
                 for i, each in zip(numbers, graph.run([sources[i] for i in numbers], options, begun), strict=True):
                     answers[i] = each
-        return answers
+        return [SearchResult([Output([], 0.0, 0.0, True)]) if each is None else each for each in answers]
 
     def check(self, sources: Sequence[Sequence[int]], options: Options, prefixes: Sequence[Sequence[int]]) -> None:
         """Refuse prefixes that do not fit."""
