@@ -73,8 +73,9 @@ def search_in_batches(
             results = search(model, batch, options, prefixes=begun, trace=trace)
             for i, result in zip(chunk, results, strict=True):
                 answers[i] = result
-    empty = [] if trace else None
-    return [SearchResult([Output([], 0.0, 0.0, True)], empty) if each is None else each for each in answers]
+    return [
+        SearchResult([Output([], 0.0, 0.0, True)], [] if trace else None) if each is None else each for each in answers
+    ]
 
 
 def batches_of_like_size(sizes: Sequence[int], budget: int, least: int = 1) -> Iterator[list[int]]:
