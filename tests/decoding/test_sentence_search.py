@@ -21,6 +21,7 @@ from decoding.cases import (
 )
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch import nn
 
 from regard.attention import cache, watch
 from regard.data import END, PAD, START, collate
@@ -28,7 +29,7 @@ from regard.decoding.batches import score_pairs
 from regard.decoding.ensemble import Ensemble
 from regard.decoding.options import GREEDY, Options
 from regard.decoding.scoring import length_penalty
-from regard.decoding.sentence_search import greedy
+from regard.decoding.sentence_search import PACK, greedy, search
 from regard.decoding.sources import tokens_of
 from regard.errors import ArgumentError
 from regard.models import build, read_model_config
@@ -401,3 +402,76 @@ def test_coverage_of_what_has_no_attention(kind):
     model = Ensemble([small("transformer"), small("rnn")]) if kind == "both" else small(kind)
     with pytest.raises(ArgumentError, match="a model without attention covers nothing"):
         found_of(model, [[4]], Options(coverage_penalty=0.5))
+
+
+# ---- threads, and what autograd notes
+
+
+def spied(model, monkeypatch, note):
+    def step(*given, step=model.step):
+        note()
+        return step(*given)
+
+    monkeypatch.setattr(model, "step", step)
+
+
+def test_few_rows_are_stepped_by_one_thread(monkeypatch):
+    threads, model = [], small("transformer")
+    spied(model, monkeypatch, lambda: threads.append(torch.get_num_threads()))
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        for count, beam, expected in ((1, 1, 1), (3, 5, 1), (PACK, 1, 2), (4, 4, 2)):
+            threads.clear()
+            search(model, tokens_of(sentences(count)), Options(beam=beam, longest=1))
+            assert threads[0] == expected
+            assert torch.get_num_threads() == 2
+        threads.clear()
+        spied(model, monkeypatch, lambda: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            search(model, tokens_of(sentences(1)), GREEDY)
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_a_number_of_threads_that_cannot_change_is_left_alone(monkeypatch):
+    """That of torch's own pool, where it computes by that."""
+    monkeypatch.setattr("regard.decoding.sentence_search.can_change_threads", lambda: False)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    monkeypatch.setattr(torch, "set_num_threads", lambda count: pytest.fail("they cannot be changed"))
+    search(small("transformer"), tokens_of(sentences(1)), Options(longest=2))
+
+
+class Keeping(nn.Identity):
+    """A module of one's own, which keeps a tensor that training multiplies by."""
+
+    def forward(self, x):
+        self.kept = x.detach()
+        return x
+
+
+def test_what_a_module_of_ones_own_keeps_may_be_trained_with():
+    model = small("transformer")
+    search(model, tokens_of(sentences(1)), Options(longest=1))
+    model.decoder.final_norm = nn.Sequential(model.decoder.final_norm, Keeping())
+    search(model, tokens_of(sentences(1)), Options(longest=1))
+    kept = model.decoder.final_norm[1].kept
+    leaf = torch.ones_like(kept, requires_grad=True)
+    (leaf * kept).sum().backward()
+    assert torch.equal(leaf.grad, kept)
+
+
+def test_only_the_librarys_modules_are_searched_without_autograds_notes(monkeypatch):
+    model, modes = small("transformer"), []
+    spied(model, monkeypatch, lambda: modes.append((torch.is_inference_mode_enabled(), torch.is_grad_enabled())))
+    one, options = tokens_of(sentences(1)), Options(longest=1)
+    search(model, one, options)
+    with watch(model) as looks:
+        search(model, one, options)
+    handle = nn.modules.module.register_module_forward_hook(lambda *given: None)
+    search(model, one, options)
+    handle.remove()
+    assert modes[0] == (True, False)
+    assert set(modes[2:]) == {(False, False)}
+    assert not next(iter(looks.values())).weights.is_inference()

@@ -360,24 +360,25 @@ class Attention(Attentive):
             if not query.dtype == keys.dtype == values.dtype == torch.float64:
                 query, keys, values = (x.to(dtype) for x in (query, keys, values))
         width, compiling = query.shape[-1], torch.compiler.is_compiling()
-        settled = None if compiling else self.score.settled
-        form, scale = settled[1:3] if settled is not None and settled[0] == width else self.score.settle(width)
+        score, weigh = self.score, self.weighting
+        settled = None if compiling else score.settled
+        form, scale = settled[1:3] if settled is not None and settled[0] == width else score.settle(width)
         if form != "other" and width != keys.shape[-1]:
             raise ShapeError(f"keys: width {keys.shape[-1]} given, expected the query's, {width} (both projected)")
-        weighting = None if compiling else self.weighting.settled
+        weighting = None if compiling else weigh.settled
         if weighting is None:
-            weighting = self.weighting.settle()
+            weighting = weigh.settle()
         return Call(
             query,
             keys,
             values,
             limits,
-            compare=self.score.compare,
-            weigh=self.weighting,
+            compare=score.compare,
+            weigh=weigh,
             score=form,
             weighting=weighting[0],
             scale=scale,
-            vector=self.score.vector if form == "additive" else None,
+            vector=score.vector if form == "additive" else None,
             temperature=weighting[1],
             dropout=self.dropout if self.training else 0.0,
         )

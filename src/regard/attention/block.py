@@ -147,9 +147,10 @@ class Block(Residual):
             attended = across(together, memory, span=memory_span if free else unshare(memory_span))
             x = add(x, attended if rows == 1 else attended.reshape(y.shape), p)
             x = x if pre else self.cross_norm(x)
-        if self.feed is not None:
-            assert self.feed_norm is not None
-            x = add(x, self.feed(self.feed_norm(x)), p) if pre else self.feed_norm(add(x, self.feed(x), p))
+        feed, norm = self.feed, self.feed_norm
+        if feed is not None:
+            assert norm is not None
+            x = add(x, feed(norm(x)), p) if pre else norm(add(x, feed(x), p))
         return x
 
 

@@ -183,7 +183,8 @@ def empty_cache(
     """A cache of zeros, by default with the dtype and on the device of the owner's parameters."""
     like = next(owner.parameters(), torch.empty(0))
     dtype, device = dtype or like.dtype, device or like.device
-    length = torch.zeros(keys[0], dtype=torch.long, device=device)
+    with torch.inference_mode(False):  # it has a version, by which is known whether somebody wrote to it
+        length = torch.zeros(keys[0], dtype=torch.long, device=device)
     if length.device.type != "cpu":
         buffers = [torch.zeros(shape, dtype=dtype, device=device) for shape in (keys, values)]
         return Cache(buffers[0], buffers[1], owner, length)

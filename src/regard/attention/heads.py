@@ -291,10 +291,10 @@ class Heads(Attentive):
         """Projected queries with a head axis, and prepared keys."""
         if x.ndim < 2 or x.shape[-1] != self.size:
             check_width("x", x, self.size)
-        projection = self.query if self.projection is None else self.projection
-        weight = projection._parameters.get("weight")
+        projection, rotary = self.projection, self.rotary
+        weight = (self.query if projection is None else projection)._parameters.get("weight")
         if weight is None or x.device != weight.device or x.dtype != weight.dtype:
-            check_parameters(projection, x=x)
+            check_parameters(self.query if projection is None else projection, x=x)
         score = self.attention.score
         plain = score.settled is not None and not score.settled[3] and not torch.compiler.is_compiling()
         if isinstance(memory, Prepared):
@@ -311,14 +311,14 @@ class Heads(Attentive):
             if self.memory_size != self.size:
                 raise ShapeError(f"memory: x itself given, expected width {self.memory_size}, the memory's")
             prepared = None
-            if self.projection is not None and are_original(self.query, self.key, self.value):
+            if projection is not None and are_original(self.query, self.key, self.value):
                 deep, wide = self.query_size, self.value_size
-                if self.rotary is not None and plain:  # queries and keys lie side by side, and turn by the same angles
-                    both, values = self.projection(x).split((2 * deep, wide), dim=-1)
+                if rotary is not None and plain:  # queries and keys lie side by side, and turn by the same angles
+                    both, values = projection(x).split((2 * deep, wide), dim=-1)
                     both = both.unflatten(-1, (2 * self.heads, -1)).transpose(-3, -2)
-                    query, keys = self.rotary.rotate(both, self.rotary_table(both, start, span)).chunk(2, dim=-3)
+                    query, keys = rotary.rotate(both, self.rotary_table(both, start, span)).chunk(2, dim=-3)
                     return query, Prepared(keys, values.unflatten(-1, (self.heads, -1)).transpose(-3, -2), self)
-                query, keys, values = self.projection(x).split((deep, deep, wide), dim=-1)
+                query, keys, values = projection(x).split((deep, deep, wide), dim=-1)
             else:
                 query, keys, values = self.query(x), self.key(x), self.value(x)
         else:
@@ -333,16 +333,16 @@ class Heads(Attentive):
             first = start if memory is x else 0
             query, prepared = self.query(x), self.prepare(memory, first, span, values)
         query = query.unflatten(-1, (self.heads, -1)).transpose(-3, -2)
-        turns = None if self.rotary is None else self.rotary_table(query, start, span)
-        if self.rotary is not None and turns is not None:
-            query = self.rotary.rotate(query, turns)
+        turns = None if rotary is None else self.rotary_table(query, start, span)
+        if rotary is not None and turns is not None:
+            query = rotary.rotate(query, turns)
         query = query if plain else score.ask(query)
         if prepared is not None:
             return query, prepared
         assert values is not None
         keys, values = (each.unflatten(-1, (self.heads, -1)).transpose(-3, -2) for each in (keys, values))
-        if self.rotary is not None and turns is not None:
-            keys = self.rotary.rotate(keys, turns)
+        if rotary is not None and turns is not None:
+            keys = rotary.rotate(keys, turns)
         return query, Prepared(keys if plain else score.project(keys), values, self)
 
     def split_heads(self, x: Tensor, turns: tuple[Tensor, Tensor] | None = None) -> Tensor:
@@ -368,7 +368,8 @@ class Heads(Attentive):
     def merge_heads(self, context: Float[Tensor, "*b a n d"]) -> Float[Tensor, "*b n out"]:
         """Heads side by side, through W^O where there is one."""
         side_by_side = context.transpose(-3, -2).flatten(-2)
-        return side_by_side if self.output is None else self.output(side_by_side)
+        output = self.output
+        return side_by_side if output is None else output(side_by_side)
 
     def extra_repr(self) -> str:
         return f"{self.size}, heads={self.heads}, query_size={self.query_size}, value_size={self.value_size}"

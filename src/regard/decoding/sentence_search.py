@@ -27,15 +27,17 @@ sentence says when it began.
 # s sentences or pictures · r rows of each · k, c candidates · v vocabulary · t tokens so far · m source positions
 import math
 import zlib
-from collections.abc import Sequence
-from contextlib import nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn.modules.module import _has_any_global_hook
 
 from regard.data import END, PAD, START
 from regard.decoding.limits import Constraints, check_memory, check_prefixes, output_limits, row_bytes
@@ -56,13 +58,12 @@ from regard.kernels import pack_weights
 from regard.models import Model, Pictures, Tokens
 
 NONE = -1  # no token, and no row
-PACK = 16  # rows from which weights are worth packing for the steps to come
+PACK = 16  # rows from which weights are worth packing for the steps to come, and a second thread is worth waking
 MANY = 512  # rows from which, on a CPU, it is worth to ask what they take
 FAR = 4096  # steps from which it is worth to ask what they take before they are there
 CROWD = 8  # when one in this many sentences is done, they leave the batch: each time all that stays is copied
 
 
-@torch.no_grad()
 def search(
     model: Model,
     source: Tokens | Pictures,
@@ -78,13 +79,45 @@ def search(
     if not len(source.lengths):
         return []
     rows = len(source.lengths) * (options.nbest if options.sample else options.beam)
-    with pack_weights() if rows >= PACK else nullcontext():
+    with without_gradients(model), pack_weights() if rows >= PACK else nullcontext():
         return StepSearch(model, source, options, prefixes, trace).run()
 
 
 def greedy(model: Model, source: Tokens | Pictures, limit: int | None = None) -> list[list[int]]:
     """The likeliest next token, again and again, up to END, which is left out; at most `output_limit` of them."""
     return [result.outputs[0].tokens for result in search(model, source, replace(GREEDY, longest=limit))]
+
+
+def without_gradients(model: Model) -> AbstractContextManager[None]:
+    """A context without gradients; and without what autograd notes of tensors, where nobody else can see them.
+
+    A module of somebody's own may keep a tensor for training, and who listens may ask whether one was written to.
+    """
+    own = isinstance(model, nn.Module) and not _has_any_global_hook()
+    for module in model.modules() if own else ():
+        listened = module._forward_hooks or module._forward_pre_hooks
+        own = own and not listened and type(module).__module__.startswith(("regard.", "torch.nn."))
+    return torch.inference_mode() if own else torch.no_grad()
+
+
+@contextmanager
+def threads_for(rows: int, device: torch.device) -> Iterator[None]:
+    """Compute a few rows on this thread alone: to wake another takes longer than its share of such small work."""
+    threads = torch.get_num_threads()
+    if rows >= PACK or threads == 1 or device.type != "cpu" or not can_change_threads():
+        yield
+        return
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+@cache
+def can_change_threads() -> bool:
+    """Return whether torch computes by OpenMP, whose number of threads may change at any time."""
+    return "ATen parallel backend: OpenMP" in torch.__config__.parallel_info()
 
 
 class Choice(NamedTuple):
@@ -143,7 +176,8 @@ class StepSearch:
             shortest = most.new_tensor([own.shortest for own in each])
         self.constraints = Constraints(most, prefixes or [], shortest, options.no_repeat)
         self.size = int(most.max()) + 1  # steps, END's among them
-        memory = model.encode(source)
+        with threads_for(count_tokens(source), most.device):
+            memory = model.encode(source)
         self.lengths = memory.lengths.to(most.device)  # of what is to be covered
         if self.size > FAR and not most.is_cuda:  # its cache alone may be too large
             short, long = (row_bytes(model.start(memory, 1, size), len(most)) for size in (FAR // 2, FAR))
@@ -179,6 +213,11 @@ class StepSearch:
 
     def advance(self) -> bool:
         """One step of every sentence; sentences that are done say so. False if none is left."""
+        with threads_for(len(self.sentences) * self.rows, self.total.device):
+            return self.take_step()
+
+    def take_step(self) -> bool:
+        """One step, on the threads that there are."""
         step = self.step
         if step == 0:
             tokens = torch.full((len(self.sentences),), START, device=self.total.device)
@@ -386,6 +425,11 @@ def rank_candidates(
     rank, place = rank.topk(min(count, rank.shape[1]))
     parents = place // totals.shape[2] + first
     return Choice(parents, tokens.flatten(1).gather(1, place), totals.flatten(1).gather(1, place)), rank
+
+
+def count_tokens(source: Tokens | Pictures) -> int:
+    """Count the tokens of a batch, or the numbers of its pictures."""
+    return (source.pixels if isinstance(source, Pictures) else source.ids).numel()
 
 
 def sample_keys(source: Tokens | Pictures) -> list[list[int]]:
