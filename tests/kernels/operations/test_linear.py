@@ -6,7 +6,17 @@ import pytest
 import torch
 
 from regard.kernels.operations import reference
-from regard.kernels.operations.linear import LARGE, LINEAR, Linear, describe, is_packed, linear, pack_weights, store
+from regard.kernels.operations.linear import (
+    LARGE,
+    LINEAR,
+    WORK,
+    Linear,
+    describe,
+    is_packed,
+    linear,
+    pack_weights,
+    store,
+)
 from regard.kernels.table import COMPILING, Request
 
 CPU = LINEAR.rows[0]
@@ -15,7 +25,6 @@ REFUSED = {
     "device": ({"device": "cuda"}, "it runs on cpu, not on cuda"),
     "input": ({"dtypes": (torch.float64, torch.float32)}, "it takes float32, not float64"),
     "weight": ({"dtypes": (torch.float32, torch.bfloat16)}, "it takes float32, not bfloat16"),
-    "empty": ({"features": ("an empty input",)}, "it does not serve an empty input"),
     "compiled": ({"features": (COMPILING,)}, "it does not serve tracing by torch.compile"),
     "new": ({"features": ("something new",)}, "it does not serve something new"),
 }
@@ -30,15 +39,14 @@ def test_what_is_refused(change, words):
 
 def test_calls_are_described():
     single = "cpu", torch.float32, torch.float32
-    assert describe(*single, backward=False, autocast=False, filled=True) == LAID
-    assert describe(*single, backward=True, autocast=False, filled=True).features == ("a backward pass",)
-    assert describe(*single, backward=False, autocast=True, filled=False).features == ("autocast", "an empty input")
+    assert describe(*single, backward=False, autocast=False) == LAID
+    assert describe(*single, backward=True, autocast=False).features == ("a backward pass",)
+    assert describe(*single, backward=False, autocast=True).features == ("autocast",)
     x, weight = torch.zeros(2, 300), torch.zeros(7, 300, requires_grad=True)
     assert not is_packed(x, weight)
     assert not is_packed(x.requires_grad_(), weight.detach())
     with torch.no_grad():
         assert is_packed(x, weight)
-        assert not is_packed(x[:0], weight)
         with torch.autocast("cpu"):
             assert not is_packed(x, weight)
 
@@ -57,7 +65,7 @@ def test_gradients_and_other_numbers_go_the_plain_way():
 # ---- the packed product against the reference: weights are packed once, in one thread, inside of a block
 
 
-SHAPES = [(1, 256, 300), (5, 257, 511), (63, 512, 129), (7, 300, 256)]
+SHAPES = [(1, 256, 300), (5, 257, 511), (63, 512, 129), (7, 300, 256), (1, 512, 512), (2, 256, 256), (90, 200, 300)]
 
 
 @pytest.mark.parametrize(("rows", "width", "out"), SHAPES)
@@ -72,7 +80,8 @@ def test_it_is_the_product(rows, width, out, biased):
             )
         some = torch.randn(2 * out, 3 * width)[out:, width : 2 * width]  # rows and columns of a larger one
         torch.testing.assert_close(linear(x, some, bias), reference.linear(x, some, bias), atol=1e-3, rtol=1e-4)
-        assert len(store.weights) == (0 if weight.numel() < LARGE else 2)
+        packed = [weight.numel() >= LARGE and count * weight.numel() >= WORK for count in (3 * rows, rows)]
+        assert len(store.weights) == sum(packed)
 
 
 def test_weights_are_packed_once_and_only_in_the_block():

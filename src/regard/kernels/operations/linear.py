@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from regard.kernels.table import AUTOCAST, Kinds, Request, Row, Table, compiling
 
-LARGE = 1 << 16  # numbers of W from which packing pays
+LARGE, WORK = 1 << 16, 1 << 18  # numbers of W, and products of numbers in a call, from which packing pays
 
 
 LINEAR = Table(
@@ -41,31 +41,28 @@ def linear(
     x: Float[Tensor, "*b e"], weight: Float[Tensor, "d e"], bias: Float[Tensor, " d"] | None = None
 ) -> Float[Tensor, "*b d"]:
     """Compute x Wᵀ + b."""
-    if store.weights is not None and weight.numel() >= LARGE and is_packed(x, weight):
+    packed = store.weights is not None and weight.numel() >= LARGE and x.numel() * len(weight) >= WORK
+    if packed and is_packed(x, weight):
         return linear_packed(x, weight, bias)
     return F.linear(x, weight, bias)
 
 
 def is_packed(x: Tensor, weight: Tensor) -> bool:
-    """Return whether a product is one of packed weights, which are LARGE."""
+    """Return whether a product is one of packed weights: of one that is LARGE, and much WORK."""
     device = x.device.type
     backward = torch.is_grad_enabled() and (x.requires_grad or weight.requires_grad)
-    kind = device, x.dtype, weight.dtype, backward, torch.is_autocast_enabled(device), x.numel() > 0
+    kind = device, x.dtype, weight.dtype, backward, torch.is_autocast_enabled(device)
     row = LINEAR.choose(describe(*kind)) if torch.compiler.is_compiling() else KINDS[kind]
     return row.name == "packed"
 
 
-def describe(
-    device: str, dtype: torch.dtype, weight: torch.dtype, backward: bool, autocast: bool, filled: bool
-) -> Request:
+def describe(device: str, dtype: torch.dtype, weight: torch.dtype, backward: bool, autocast: bool) -> Request:
     """Put a call into plain data."""
     features = compiling()
     if backward:
         features += ("a backward pass",)
     if autocast:
         features += (AUTOCAST,)
-    if not filled:
-        features += ("an empty input",)
     return Request(device, (dtype, weight), features)
 
 
