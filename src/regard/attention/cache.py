@@ -2,6 +2,7 @@
 
 # b batch · m keys · p width of a projected key · dv value width
 # s sentences · r rows, of a sentence or of all · a heads · t positions · d width of a head
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 import torch
@@ -75,7 +76,7 @@ class Cache(Prepared):
         if bounds is not None and bounds[1] + count > size:
             raise ShapeError(f"cache: row at {bounds[1]} + {count} given, expected at most its size, {size}")
         pairs = (self.keys, new.keys.detach()), (self.values, new.values.detach())
-        with torch.no_grad():
+        with torch.no_grad() if torch.is_grad_enabled() else nullcontext():
             if bounds is not None and bounds[0] == bounds[1]:
                 for buffer, tensor in pairs:
                     buffer[..., bounds[0] : bounds[0] + count, :] = tensor

@@ -79,7 +79,7 @@ def search(
     if not len(source.lengths):
         return []
     rows = len(source.lengths) * (options.nbest if options.sample else options.beam)
-    with without_gradients(model), pack_weights() if rows >= PACK else nullcontext():
+    with without_gradients(model, numbers_of(source).device), pack_weights() if rows >= PACK else nullcontext():
         return StepSearch(model, source, options, prefixes, trace).run()
 
 
@@ -88,16 +88,22 @@ def greedy(model: Model, source: Tokens | Pictures, limit: int | None = None) ->
     return [result.outputs[0].tokens for result in search(model, source, replace(GREEDY, longest=limit))]
 
 
-def without_gradients(model: Model) -> AbstractContextManager[None]:
-    """A context without gradients; and without what autograd notes of tensors, where nobody else can see them.
+def without_gradients(model: Model, device: torch.device) -> AbstractContextManager[None]:
+    """A context without gradients; on a CPU without what autograd notes of tensors too, where nobody else sees them.
 
     A module of somebody's own may keep a tensor for training, and who listens may ask whether one was written to.
     """
-    own = isinstance(model, nn.Module) and not _has_any_global_hook()
-    for module in model.modules() if own else ():
+    if device.type != "cpu" or not isinstance(model, nn.Module) or _has_any_global_hook():
+        return torch.no_grad()
+    modules: list[nn.Module | None] = [model]  # `modules()` takes several times as long, for names
+    for module in modules:
+        if module is None:
+            continue
         listened = module._forward_hooks or module._forward_pre_hooks
-        own = own and not listened and type(module).__module__.startswith(("regard.", "torch.nn."))
-    return torch.inference_mode() if own else torch.no_grad()
+        if listened or not type(module).__module__.startswith(("regard.", "torch.nn.")):
+            return torch.no_grad()
+        modules.extend(module._modules.values())
+    return torch.inference_mode()
 
 
 @contextmanager
@@ -176,7 +182,7 @@ class StepSearch:
             shortest = most.new_tensor([own.shortest for own in each])
         self.constraints = Constraints(most, prefixes or [], shortest, options.no_repeat)
         self.size = int(most.max()) + 1  # steps, END's among them
-        with threads_for(count_tokens(source), most.device):
+        with threads_for(numbers_of(source).numel(), most.device):
             memory = model.encode(source)
         self.lengths = memory.lengths.to(most.device)  # of what is to be covered
         if self.size > FAR and not most.is_cuda:  # its cache alone may be too large
@@ -427,9 +433,9 @@ def rank_candidates(
     return Choice(parents, tokens.flatten(1).gather(1, place), totals.flatten(1).gather(1, place)), rank
 
 
-def count_tokens(source: Tokens | Pictures) -> int:
-    """Count the tokens of a batch, or the numbers of its pictures."""
-    return (source.pixels if isinstance(source, Pictures) else source.ids).numel()
+def numbers_of(source: Tokens | Pictures) -> Tensor:
+    """The tokens of a batch, or its pictures."""
+    return source.pixels if isinstance(source, Pictures) else source.ids
 
 
 def sample_keys(source: Tokens | Pictures) -> list[list[int]]:
