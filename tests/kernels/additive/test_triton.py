@@ -1,5 +1,6 @@
 """Additive attention in Triton: the reference's contexts and every gradient, under every limit it serves."""
 
+import statistics
 from contextlib import contextmanager
 
 import interpreted  # noqa: F401
@@ -139,14 +140,16 @@ def test_strides_zeros_in_the_vector_and_a_temperature():
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_half_precision_is_as_good_as_the_plain_expression(dtype):
-    inputs = draw((1,), 17, 18, 16, 16, dtype=dtype)
-    exact = results(reference.attend, [x.detach().double().requires_grad_() for x in inputs])
-    found, plain = results(fused.attend, inputs), results(reference.attend, inputs)
-    for name, one, other, wanted in zip(NAMES, found, plain, exact, strict=True):
-        assert one.dtype == dtype
-        # of 60 ratios in the interpreter the largest was 4.5
-        limit = (1.2 if CUDA else 10) * error(other, wanted)
-        assert error(one, wanted) <= limit, f"{name}: {error(one, wanted)}, {error(other, wanted)}"
+    """In the middle one of five draws: what one tensor's roundings add up to is luck, of either side."""
+    ratios = {name: [] for name in NAMES}
+    for inputs in [draw((1,), 17, 18, 16, 16, dtype=dtype) for _ in range(5)]:
+        exact = results(reference.attend, [x.detach().double().requires_grad_() for x in inputs])
+        found, plain = results(fused.attend, inputs), results(reference.attend, inputs)
+        for name, one, other, wanted in zip(NAMES, found, plain, exact, strict=True):
+            assert one.dtype == dtype
+            ratios[name].append(error(one, wanted) / error(other, wanted))
+    for name, each in ratios.items():  # of 80 middle ones in the interpreter the largest was 3.5
+        assert statistics.median(each) <= (1.2 if CUDA else 6), (name, each)
 
 
 def test_padding_changes_nothing():

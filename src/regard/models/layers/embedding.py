@@ -86,9 +86,10 @@ class Embedding(nn.Module):
 
     def describe(self, span: Span | None, start: Start, device: str) -> table.Request:
         """Put a call into plain data."""
+        if torch.compiler.is_compiling():  # the rest is nothing to trace
+            return table.Request(device, (), table.compiling())
         packed, rest = split_packed(span)
-        needs = [*table.compiling()]
-        needs.append("padded sequences" if packed is None or rest else features.PACKED)
+        needs = ["padded sequences" if packed is None or rest else features.PACKED]
         needs.append(table.AUTOCAST if torch.is_autocast_enabled(device) else "single precision")
         if not (isinstance(start, int) and start == 0):
             needs.append("a start")

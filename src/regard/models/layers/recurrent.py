@@ -82,7 +82,7 @@ def describe_recurrence(x: Tensor, *parts: nn.Module, scores: Sequence[type[Scor
     needs, device = [*table.compiling()], x.device.type
     if torch.is_autocast_enabled(device):
         needs.append(table.AUTOCAST)
-    if not can_bypass(*parts, scores=scores):
+    if table.COMPILING not in needs and not can_bypass(*parts, scores=scores):
         needs.append(OWN)
     return table.Request(device, (x.dtype,), tuple(needs))
 
