@@ -1,7 +1,6 @@
 """Additive attention in Triton: the reference's contexts and every gradient, under every limit it serves."""
 
 import statistics
-import statistics
 from contextlib import contextmanager
 
 import interpreted  # noqa: F401
