@@ -60,6 +60,8 @@ def serves(
     stack: Stack, x: Tensor, span: Span | None, memory: Tensor | None = None, across: Span | None = None
 ) -> bool:
     """Return whether a call of the stack is served here."""
+    if x.ndim != 2 or not torch.is_autocast_enabled("cuda"):  # to look at every block would be for nothing
+        return False
     return STACK.choose(describe(stack, x, span, memory, across)).name == "fused"
 
 

@@ -64,7 +64,8 @@ def describe(model: Model, count: int, options: Options, device: str, trace: boo
         needs.append("a trace")
     if not model.replays:
         needs.append("a model whose steps wait for the host")
-    if any(module._forward_hooks or module._forward_pre_hooks for module in model.modules()):
+    # Elsewhere nothing is replayed, whoever listens.
+    if device == "cuda" and any(module._forward_hooks or module._forward_pre_hooks for module in model.modules()):
         needs.append(table.HOOKS)
     return table.Request(device, (), tuple(needs), {"sentences": count})
 
