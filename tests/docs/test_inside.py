@@ -149,3 +149,11 @@ def test_a_new_name_is_there():
         known |= {getattr(node, "attr", None) for node in nodes} | {getattr(node, "arg", None) for node in nodes}
         wrong += [name] * (not set(rest) <= known)
     assert wrong == []
+
+
+def test_where_each_thing_is():
+    rows = re.findall(r"^\| (\d+) \| .+ \| `(\S+)` \| `(\w+)` \|$", (HOME / "where.md").read_text("utf-8"), re.MULTILINE)
+    assert [int(number) for number, _, _ in rows] == list(range(1, 26))
+    for _, path, name in rows:
+        text = (Path(regard.__file__).parent / path).read_text("utf-8")
+        assert re.search(rf"^(class |def |async def )?{name}\b", text, re.MULTILINE), f"{path} does not define {name}"
