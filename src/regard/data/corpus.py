@@ -20,10 +20,10 @@ from regard.io import (
     LinePairs,
     Say,
     check_file,
-    csv_lines,
     encoding_of,
     ignore,
     read_lines,
+    text_lines,
     unequal_lines,
 )
 
@@ -64,7 +64,7 @@ def rows(
         return beside(lines(one, say), lines(two, say), one, two)
     path, places = corpus.file or "", KEYS if links else KEYS[:2]
     if corpus.form == ".csv":
-        names = (csv_lines.name_column(getattr(corpus, each), each.removesuffix("_column")) for each in places)
+        names = (text_lines.name_column(getattr(corpus, each), each.removesuffix("_column")) for each in places)
         return named_columns(path, *names, say=say)
     if corpus.form == ".tsv":
         return columns(path, *map(corpus.column, places), say=say)
@@ -120,9 +120,9 @@ def named_columns(path: str | Path, *names: str | int, say: Say = ignore) -> Ite
 def find_columns(path: str | Path, *names: str | int) -> tuple[list[int], bool]:
     """Return the numbers of columns, from 1, and whether the first row of the table is a header."""
     cells, header = list[str](), False
-    if csv_lines.is_csv(path):
-        cells, header = csv_lines.find_header(physical_lines(path, ignore), str(path))
-    found = [csv_lines.locate_column(cells, header, name, str(path)) for name in names]
+    if text_lines.is_csv(path):
+        cells, header = text_lines.find_header(physical_lines(path, ignore), str(path))
+    found = [text_lines.locate_column(cells, header, name, str(path)) for name in names]
     return [number for number, _ in found], any(header for _, header in found)
 
 
@@ -207,7 +207,7 @@ def lines(path: str | Path, say: Say = ignore) -> Iterator[str]:
 def numbered_lines(path: str | Path, say: Say = ignore, header: bool | None = None) -> Iterator[tuple[int, str]]:
     """Yield lines with their numbers in the file; of a CSV, that of the first line of each record."""
     stream = physical_lines(path, say)
-    return csv_lines.csv_rows(stream, str(path), header) if csv_lines.is_csv(path) else enumerate(stream, 1)
+    return text_lines.csv_rows(stream, str(path), header) if text_lines.is_csv(path) else enumerate(stream, 1)
 
 
 def physical_lines(path: str | Path, say: Say) -> Iterator[str]:
@@ -236,7 +236,7 @@ class TableTexts:
         self.path, self.corpus, self.say = path, corpus, say
         which: Column = "source_column" if side == "source" else "target_column"
         if corpus.form == ".csv":  # its rows come as those of a TSV
-            self.column: str | int = find_columns(path, csv_lines.name_column(getattr(corpus, which), side))[0][0]
+            self.column: str | int = find_columns(path, text_lines.name_column(getattr(corpus, which), side))[0][0]
         else:
             self.column = corpus.column(which) if corpus.form == ".tsv" else corpus.key(which)
         self.count, self.unreadable = 0, False
@@ -247,7 +247,7 @@ class TableTexts:
 
         `data` says which columns the run was trained on, and `side` which of a pair is wanted.
         """
-        if isinstance(path, GivenText) or csv_lines.ending(path) not in TABLES:
+        if isinstance(path, GivenText) or text_lines.ending(path) not in TABLES:
             return None
         labelled = data is not None and data.reads == "documents"
         corpus = document_columns(path, data) if data is not None and labelled else pair_columns(path, data)
@@ -304,5 +304,5 @@ def pair_columns(path: str, data: DataSettings | None) -> CorpusSettings:
 
 def are_alike(path: str, other: str) -> bool:
     """Return whether two tables name their columns alike: both are TSV, or CSV, or of JSON."""
-    endings = map(csv_lines.ending, (path, other))
+    endings = map(text_lines.ending, (path, other))
     return len({each if each in (".tsv", ".csv") else ".json" for each in endings}) == 1

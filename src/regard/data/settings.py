@@ -10,7 +10,7 @@ from typing import Any, Literal
 from regard.config import option, read_value, show_value, suggestion, wrong_value
 from regard.data.builtin import CORPORA, EDITION, generate
 from regard.errors import ArgumentError, ConfigError
-from regard.io import EncodedFile, check_encoding, csv_lines
+from regard.io import EncodedFile, check_encoding, text_lines
 
 TABLES = (".tsv", ".csv", ".jsonl", ".json")
 LANGUAGES = re.compile(r"[A-Za-z_]{2,20}-[A-Za-z_]{2,20}")
@@ -82,7 +82,7 @@ class CorpusSettings:
     @property
     def form(self) -> str | None:
         """The ending of the file's name, .tsv, .jsonl or .json; None for two text files."""
-        return None if self.file is None else csv_lines.ending(self.file)
+        return None if self.file is None else text_lines.ending(self.file)
 
     @property
     def linked(self) -> bool:
@@ -263,7 +263,7 @@ class DataSettings:
 
     def labelled(self, path: str) -> CorpusSettings:
         """Return a file of documents as a corpus: the text is its source, and the label its target."""
-        form = csv_lines.ending(path)
+        form = text_lines.ending(path)
         if form not in TABLES:
             raise wrong_value("documents", path, f"a name that ends in {', '.join(TABLES)} or .gz")
         path = self.encoded(path)
