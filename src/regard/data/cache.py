@@ -20,7 +20,7 @@ import re
 import shutil
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -172,8 +172,7 @@ def seal(folder: Path, **facts: Any) -> None:
     files = {}
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
         files[path.relative_to(folder).as_posix()] = {"bytes": path.stat().st_size, "sha256": digest(path)}
-    content = json.dumps({"format": FORMAT, "files": files, **facts})
-    (folder / "manifest.json").write_text(content, encoding="utf-8", newline="\n")
+    (folder / "manifest.json").write_bytes(json.dumps({"format": FORMAT, "files": files, **facts}).encode())
     disk.sync_all(folder)
 
 
@@ -220,7 +219,7 @@ def follow(name: Path) -> Path:
 def damage(folder: Path) -> str | None:
     """Describe what is wrong with a cache, if anything: a size, a heading, or, up to 4 GiB in all, a checksum."""
     try:
-        manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+        manifest = read_manifest(folder)
         if manifest["format"] != FORMAT:
             return f"format {manifest['format']}, expected {FORMAT}"
         files: dict[str, dict[str, Any]] = manifest["files"]
@@ -240,6 +239,22 @@ def damage(folder: Path) -> str | None:
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         return f"unreadable ({type(error).__name__}: {error})"
     return None
+
+
+def read_manifest(folder: Path) -> dict[str, Any]:
+    """Read the manifest of a cache that is whole."""
+    manifest: dict[str, Any] = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+    return manifest
+
+
+def write_texts(folder: Path, rows: Iterable[object]) -> None:
+    """Write the texts of validation, a list per line of valid.jsonl."""
+    (folder / "valid.jsonl").write_bytes("".join(json.dumps(row) + "\n" for row in rows).encode())
+
+
+def read_texts(folder: Path) -> list[Any]:
+    """Read the texts of validation."""
+    return [json.loads(line) for line in (folder / "valid.jsonl").read_bytes().splitlines()]
 
 
 def digest(path: str | Path) -> str:

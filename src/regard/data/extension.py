@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from regard.config import show_value
-from regard.data.language_pieces import form_of
+from regard.data.languages import form_of
 from regard.data.pre_tokenizer import MARK, leading_word
 from regard.data.special_pieces import FILLER, MULTIPLE, UNKNOWN, describe, is_filler
 from regard.data.tokenizer import Tokenizer, Tokenizers, open_tokenizer

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from regard.config import visible
-from regard.data.text_profile import is_unspaced
 from regard.data.tokenizer import UNKNOWN, Tokenizer
+from regard.data.vocabulary import is_unspaced
 from regard.io import reading
 
 FILE = "words.txt"

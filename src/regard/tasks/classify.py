@@ -22,7 +22,6 @@ from regard.data import (
     caption_files,
     document_texts,
     pairs,
-    picture_batches,
     picture_corpus,
     prepare_images,
 )
@@ -162,7 +161,7 @@ class Classify(RunTask):
         """Load a batch of some of the encoded examples."""
         if self.prepared.pictures is not None:
             seed, data = self.settings.training.seed, self.settings.data
-            pictures = picture_batches.load_pictures(
+            pictures = batching.load_pictures(
                 self.prepared, encoded, plan, train=train, data=data, seed=seed, epoch=epoch
             )
             return LabelBatch(Pictures(pictures.pixels), pictures.labels)

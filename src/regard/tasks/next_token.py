@@ -147,9 +147,9 @@ class TextPairs(NextToken):
         train, longest = self.prepared.train, self.settings.data.longest
         if self.form == "packed":
             sides, lengths, _ = data.batching.read(train, plan, self.dropout, position.epoch, longest)
-            return data.packing.pack(sides[0], sides[1], lengths, data.packing.step_of(self.order.budget))
+            return data.batching.pack(sides[0], sides[1], lengths, data.batching.step_of(self.order.budget))
         batch = data.batching.load(train, plan, self.dropout, position.epoch, longest, self.linking)
-        return batch if self.form is None else data.packing.pad_up(batch)
+        return batch if self.form is None else data.batching.pad_up(batch)
 
     def few_shapes(self, half: bool) -> None:
         """Pack batches where the model serves them as they lie; otherwise pad them a little more."""

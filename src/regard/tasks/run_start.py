@@ -21,8 +21,16 @@ import torch
 
 from regard import training
 from regard.config import parse, read
-from regard.data import DataSettings, Prepared, Tokenizers, cache, language_profile, tokenizer_checks, unknown_words
-from regard.data import sentence_shares as sentence_share
+from regard.data import (
+    DataSettings,
+    Prepared,
+    Tokenizers,
+    cache,
+    run_languages,
+    sentence_split,
+    tokenizer_checks,
+    unknown_words,
+)
 from regard.errors import CheckpointError, ConfigError, TrainingError
 from regard.io import disk, reading
 from regard.machine import MPS, most_threads
@@ -227,11 +235,11 @@ def train_planned(
         if "translate" in planned.task.actions:
             data = settings.data
             tags = [*([corpus.tag for corpus in data.training] or [None]), *(corpus.tag for corpus in data.rehearsed)]
-            languages = language_profile.profile_corpus(prepared.train, prepared.tokenizers, tags)
+            languages = run_languages.profile_corpus(prepared.train, prepared.tokenizers, tags)
             has_letters = languages.source is not None or languages.targets
-            save_whole(out / language_profile.FILE, languages.dumps() if has_letters else None)
-            share = sentence_share.count_sentences(prepared.train, prepared.tokenizers.source, tags)
-            save_whole(out / sentence_share.FILE, share.dumps())
+            save_whole(out / run_languages.FILE, languages.dumps() if has_letters else None)
+            share = sentence_split.count_sentences(prepared.train, prepared.tokenizers.source, tags)
+            save_whole(out / sentence_split.FILE, share.dumps())
 
     how: dict[str, Any] = {"progress": progress, "resume": resume, "group": group, "claimed": True, "ready": ready}
     result = training.train(planned.task, settings.training, out, **how, began=began)

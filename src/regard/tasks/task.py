@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from regard.alignment import AlignmentSettings, extraction
-from regard.data import Order, Prepared, Tokenizer, Tokenizers, prepare, sentence_shares
+from regard.data import Order, Prepared, Tokenizer, Tokenizers, prepare, sentence_split
 from regard.decoding import Options, Output, Replay, SearchResult, batches, first_model
 from regard.errors import ArgumentError, ConfigError, TrainingError
 from regard.models import KINDS, Model, build
@@ -170,7 +170,7 @@ class TrainedRun(Protocol):
         """What searches, scores and aligns for the run."""
 
     @property
-    def sentence_share(self) -> sentence_shares.SentenceShare:
+    def sentence_share(self) -> sentence_split.SentenceShare:
         """How many of the sources that it was trained on have several sentences."""
 
     def can(self, action: str) -> bool:

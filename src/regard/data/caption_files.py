@@ -20,7 +20,7 @@ import numpy as np
 from jaxtyping import UInt8
 
 from regard.data.corpus import lines, named_columns
-from regard.data.images.pixels import ENDINGS
+from regard.data.pixels import ENDINGS, read_for
 from regard.data.settings import DataSettings
 from regard.errors import DataError
 from regard.io import Say, ignore, read_whole
@@ -217,8 +217,6 @@ class PictureFiles:
 
     def read(self, data: DataSettings) -> Iterator[tuple[str, UInt8[np.ndarray, "3 h w"]]]:
         """Yield each path and its pixels, as a model trained with these settings sees them."""
-        from regard.data.images.batching import read_for  # torch
-
         for path in self.paths:
             try:
                 pixels = read_for(data, path)

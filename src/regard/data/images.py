@@ -21,11 +21,10 @@ import numpy as np
 import tokenizers as library
 from torch import Tensor
 
-from regard.data import builtin_files, cache
+from regard.data import cache
 from regard.data.builtin import PicturedExample, Split
 from regard.data.cache import Encoded, Writer
-from regard.data.images.batching import read_for, stored_side
-from regard.data.images.caption_files import (
+from regard.data.caption_files import (
     Captions,
     PictureFile,
     list_names,
@@ -34,13 +33,13 @@ from regard.data.images.caption_files import (
     read_labels,
     read_list,
 )
-from regard.data.images.pixels import Picture, Pixels, decode, keep
-from regard.data.preparation import Prepared, Say, load_tokenizers
-from regard.data.rows import SAMPLE
+from regard.data.pixels import Picture, Pixels, decode, keep, read_for, stored_side
+from regard.data.preparation import SAMPLE, Prepared, draw, identify_builtin, load_tokenizers
 from regard.data.settings import DataSettings, TokenizerSettings, cache_folder
 from regard.data.tokenizer import END, Tokenizers
 from regard.data.vocabulary import train
 from regard.errors import ArgumentError, ConfigError, DataError
+from regard.io import Say, ignore
 
 
 class Row(NamedTuple):
@@ -192,7 +191,7 @@ def generate_examples(data: DataSettings, size: int) -> Iterator[tuple[str, Pict
     """Generate scenes for training, then for validation, with names."""
     counts: dict[Split, int] = {"train": data.count, "valid": data.held_out_count(data.count)}
     for split, count in counts.items():
-        for i, example in enumerate(builtin_files.draw(data, split, count, size=size)):
+        for i, example in enumerate(draw(data, split, count, size=size)):
             yield f"{split}-{i:06d}", cast(PicturedExample, example)
 
 
@@ -249,7 +248,7 @@ def prepare_images(
     task: str = "",
     *,
     labelled: bool = False,
-    say: Say = lambda line: None,
+    say: Say = ignore,
     tokenizers: Tokenizers | None = None,
     labels: Sequence[str] | None = None,
 ) -> Prepared:
@@ -266,7 +265,7 @@ def prepare_images(
         tokenizers = load_tokenizers(settings)
     if data.builtin:
         check_scenes(data, task, labelled)
-        source: object = [*builtin_files.fingerprint(data), data.held_out, data.held_out_most]
+        source: object = [*identify_builtin(data), data.held_out, data.held_out_most]
         pixels = keep(home, source, side, lambda: generate_pictures(data, side), say)
     else:
         corpus = read(data, task, labelled)
@@ -305,8 +304,7 @@ def prepare_images(
 
 def open_prepared(folder: Path, pixels: Pixels, say: Say, note: str = "") -> Prepared:
     """Open a cache that is complete."""
-    manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
-    valid = [json.loads(line) for line in (folder / "valid.jsonl").read_bytes().splitlines()]
+    manifest, valid = cache.read_manifest(folder), cache.read_texts(folder)
     for line in manifest["notes"]:
         say(line)
     say(manifest["summary"] + note)
@@ -369,8 +367,7 @@ def build(
         counts["pairs" if which == "train" else "valid"] = len(encoded)
         counts[f"{which}_texts"] = sum(len(row.texts) for row in encoded)
         if which == "valid":
-            lines = "".join(json.dumps(row) + "\n" for row in encoded)
-            (folder / "valid.jsonl").write_text(lines, encoding="utf-8", newline="\n")
+            cache.write_texts(folder, encoded)
         if not encoded and (part or which == "train"):
             purpose = "train" if which == "train" else "validate"
             raise DataError(f"{data.images or data.builtin}: no picture is left to {purpose} on{because(rows)}")

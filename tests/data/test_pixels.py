@@ -13,8 +13,8 @@ import whose
 from conftest import SEED
 from PIL import Image
 
-from regard.data.images import pixels as module
-from regard.data.images.pixels import Pixels, decode, keep, read_picture
+from regard.data import pixels as module
+from regard.data.pixels import Pixels, decode, keep, read_picture
 from regard.errors import DataError
 
 QUARTERS = (
