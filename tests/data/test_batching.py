@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from regard.data.batching import (
+    Batch,
     Order,
     Position,
     captions,
@@ -260,6 +261,24 @@ def test_a_batch_moves(encoded):
     cache, pairs = encoded
     check(load(cache, [1, 2]).to("cpu"), pairs[1:3])
     assert load(cache, [1]).to("meta").source.device.type == "meta"
+
+
+def test_what_was_called_each_still_moves_tensors():
+    batch = collate([([5, 6], [7]), ([8], [9, 10])])
+    with pytest.warns(DeprecationWarning, match="each is now called map_tensors") as warned:
+        doubled = batch.each(lambda tensor: 2 * tensor)
+    assert len(warned) == 1
+    assert torch.equal(doubled.source, 2 * batch.source)
+
+    def each(self, move):
+        return Batch.each(self, lambda tensor: 3 * move(tensor))
+
+    with pytest.warns(DeprecationWarning, match="Scaled.each is now called map_tensors") as warned:
+        Scaled = type("Scaled", (Batch,), {"each": each})
+    scaled = Scaled(**vars(batch)).to("cpu")  # warnings are errors
+    assert len(warned) == 1
+    assert type(scaled) is Scaled
+    assert torch.equal(scaled.target, 3 * batch.target)
 
 
 def test_collating_nothing_is_refused():

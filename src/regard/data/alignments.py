@@ -42,10 +42,10 @@ class Links:
     def part(self, first: int, last: int) -> "Links":
         """Return the links of the rows from `first` to before `last`."""
         inside = (self.row >= first) & (self.row < last)
-        links = self.each(lambda tensor: tensor[inside])
+        links = self.map_tensors(lambda tensor: tensor[inside])
         return Links(links.row - first, links.target, links.source, links.weight)
 
-    def each(self, move: Callable[[Tensor], Tensor]) -> "Links":
+    def map_tensors(self, move: Callable[[Tensor], Tensor]) -> "Links":
         """Return a copy with `move` applied to every tensor."""
         return Links(move(self.row), move(self.target), move(self.source), move(self.weight))
 

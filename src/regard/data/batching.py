@@ -18,6 +18,7 @@ pictures: r captions of all of them · k labels, one per picture or none · h w 
 """
 
 import itertools
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeVar
@@ -212,19 +213,33 @@ class TensorBatch:
         middle = (len(self) + 1) // 2
         return self.part(0, middle), self.part(middle, len(self))
 
-    def each(self, move: Callable[[Tensor], Tensor]) -> Self:
+    def map_tensors(self, move: Callable[[Tensor], Tensor]) -> Self:
         """Return a copy with `move` applied to every tensor."""
-        own = {name: value for name, value in vars(self).items() if isinstance(value, Tensor | Links)}
-        moved = {name: move(value) if isinstance(value, Tensor) else value.each(move) for name, value in own.items()}
-        return replace(self, **moved)
+        moved = {name: move(value) for name, value in vars(self).items() if isinstance(value, Tensor)}
+        linked = {name: value.map_tensors(move) for name, value in vars(self).items() if isinstance(value, Links)}
+        return replace(self, **moved, **linked)
 
     def to(self, device: torch.device | str, non_blocking: bool = False) -> Self:
         """Return a copy on a device."""
-        return self.each(lambda tensor: tensor.to(device, non_blocking=non_blocking))
+        return self.map_tensors(lambda tensor: tensor.to(device, non_blocking=non_blocking))
 
     def pin_memory(self) -> Self:
         """Return a copy in pinned memory, from which a device copies by itself."""
-        return self.each(Tensor.pin_memory)
+        return self.map_tensors(Tensor.pin_memory)
+
+    def each(self, move: Callable[[Tensor], Tensor]) -> Self:
+        """Call `map_tensors`, by its old name."""
+        if type(self).each is not TensorBatch.each:  # a plugin's has come here through super()
+            return TensorBatch.map_tensors(self, move)
+        warnings.warn("each is now called map_tensors", DeprecationWarning, stacklevel=2)
+        return self.map_tensors(move)
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Have a plugin's own `each` called where `map_tensors` is."""
+        super().__init_subclass__(**options)
+        if "each" in vars(cls) and "map_tensors" not in vars(cls):
+            warnings.warn(f"{cls.__name__}.each is now called map_tensors", DeprecationWarning, stacklevel=2)
+            cls.map_tensors = cls.each  # type: ignore[method-assign]
 
 
 @dataclass(frozen=True)

@@ -57,7 +57,7 @@ class LabelBatch(batching.TensorBatch):
         """Return some rows of the batch; this reads lengths back from the device."""
         return LabelBatch(part_of(self.source, first, last), self.labels[first:last])
 
-    def each(self, move: Callable[[Tensor], Tensor]) -> Self:
+    def map_tensors(self, move: Callable[[Tensor], Tensor]) -> Self:
         """Apply a function to every tensor of the batch."""
         return replace(self, source=move_source(self.source, move), labels=move(self.labels))
 
