@@ -29,7 +29,7 @@ from regard.data.batching import (
 )
 from regard.data.bpe_dropout import BpeDropout
 from regard.data.cache import Encoded, Writer
-from regard.data.pixels import Picture, keep, stored_side
+from regard.data.pixels import Picture, cache_pixels, stored_side
 from regard.data.settings import DataSettings
 from regard.data.tokenizer import END, PAD, START, Tokenizers
 from regard.data.vocabulary import train
@@ -421,7 +421,7 @@ def prepared(tmp_path):
     def prepared(targets, labels=(), side=SIDE):
         rng = np.random.default_rng(1)
         array = [rng.integers(0, 256, (3, side, side), dtype=np.uint8) for _ in targets]
-        pictures = keep(
+        pictures = cache_pixels(
             tmp_path, side, side, lambda: (Picture(str(i), each) for i, each in enumerate(array)), lambda line: None
         )
         writer = Writer(tmp_path / f"train-{side}-{len(targets)}")

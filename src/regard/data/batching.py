@@ -89,7 +89,7 @@ class Order:
         self.weights, self.times = np.asarray(weights, np.float64), times
         self.bounds = np.cumsum(self.sizes * times)
         self.slots = int(self.bounds[-1])
-        self.plain = bool((self.weights == 1).all())
+        self.unweighted = bool((self.weights == 1).all())
 
     def epoch(self, number: int) -> Iterator[Int64[np.ndarray, " b"]]:
         """Yield the batches of one epoch, as indices of pairs: a function of (seed, number)."""
@@ -126,7 +126,7 @@ class Order:
 
     def indices(self, positions: UInt64[np.ndarray, " w"], key: UInt64[np.ndarray, " 1"]) -> Int64[np.ndarray, " v"]:
         """Return the pairs at places of the epoch; a place may be empty where a pair's weight is not a whole number."""
-        if self.plain:
+        if self.unweighted:
             return positions.astype(np.int64)
         at = positions.astype(np.int64)
         corpus = np.searchsorted(self.bounds, at, side="right")

@@ -18,7 +18,6 @@ import hashlib
 import json
 import re
 import shutil
-import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -35,7 +34,6 @@ TYPES = {"tokens": np.int32, "lengths": np.int32, "offsets": np.int64}
 LINKS = {"links": np.int32, "linked": np.int64}
 HEADINGS = {name: f"regard{FORMAT} {name}".ljust(15).encode() + b"\n" for name in (*TYPES, *LINKS, "pixels")}
 CHECKED_IN_FULL = 4 << 30  # bytes; above, sizes and headings only
-STALE = 24 * 3600  # seconds after which a temporary folder is nobody's
 
 
 class Encoded:
@@ -127,7 +125,7 @@ def find_or_fill(
     Where it was not, or is damaged, which `say` is told of, `fill` writes and seals one in a folder that it is given,
     and returns the name that this gets.
     """
-    if (there := follow(entry)).exists():
+    if (there := resolve_alias(entry)).exists():
         problem = damage(there)
         if problem is None:
             return there, True
@@ -136,7 +134,7 @@ def find_or_fill(
         final = fill(folder)
         publish(folder, final)
     if entry != final:
-        lead(entry, final)
+        write_alias(entry, final)
     return final, False
 
 
@@ -145,7 +143,8 @@ def workplace(cache: Path) -> Iterator[Path]:
     """Make a temporary folder inside the cache, removed afterwards unless published; a lock marks it as in use."""
     try:
         cache.mkdir(parents=True, exist_ok=True)
-        sweep(cache)
+        for left in cache.glob(".damaged-*"):  # put aside by a process that was then killed
+            shutil.rmtree(left, ignore_errors=True)
         with disk.temporary_folder(cache, ".partial-") as folder:
             yield folder
     except OSError as error:
@@ -153,18 +152,6 @@ def workplace(cache: Path) -> Iterator[Path]:
             f"{cache}: encoded corpora cannot be written here: {error.strerror or error}; choose another folder with "
             "data.cache"
         ) from None
-
-
-def sweep(cache: Path) -> None:
-    """Remove what killed processes left behind, and old folders of an earlier version, which had no locks."""
-    for old in [*cache.glob(".damaged-*"), *cache.glob(".leading-*")]:
-        with contextlib.suppress(OSError):
-            old.unlink() if old.is_symlink() else shutil.rmtree(old, ignore_errors=True)
-    for old in cache.glob(".partial-*"):
-        with contextlib.suppress(OSError):
-            locked = old.suffix == ".lock" or old.with_suffix(".lock").exists()
-            if not locked and time.time() - old.stat().st_mtime > STALE:
-                shutil.rmtree(old, ignore_errors=True)
 
 
 def seal(folder: Path, **facts: Any) -> None:
@@ -198,14 +185,14 @@ def publish(folder: Path, final: Path) -> None:
     raise DataError(f"{final}: damaged, and cannot be replaced; remove it")
 
 
-def lead(name: Path, final: Path) -> None:
+def write_alias(name: Path, final: Path) -> None:
     """Make another name refer to a cache, by a small file, as not every system has links."""
     if name.is_dir() and not name.is_symlink():  # a damaged one of its own
         shutil.rmtree(name, ignore_errors=True)
     disk.write_whole(name, final.name + "\n")
 
 
-def follow(name: Path) -> Path:
+def resolve_alias(name: Path) -> Path:
     """Return the cache that a name refers to, or is."""
     if not name.is_file():
         return name.resolve()

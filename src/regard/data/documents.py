@@ -129,7 +129,7 @@ class DocumentReader(CorpusReader):
         """Return the labels of training, and some that it does not have."""
         return {"labels": self.labels, "strange": [label for label, _ in self.strange.most_common(NAMED)]}
 
-    def beside(self, counts: Mapping[str, int], manifest: Mapping[str, Any]) -> str:
+    def describe_more(self, counts: Mapping[str, int], manifest: Mapping[str, Any]) -> str:
         """Describe the labels, and how many documents are cut."""
         labels = manifest["labels"]
         listed = ", ".join(labels[:NAMED]) + (", …" if len(labels) > NAMED else "")

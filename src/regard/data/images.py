@@ -33,7 +33,7 @@ from regard.data.caption_files import (
     read_labels,
     read_list,
 )
-from regard.data.pixels import Picture, Pixels, decode, keep, read_for, stored_side
+from regard.data.pixels import Picture, Pixels, cache_pixels, decode, read_for, stored_side
 from regard.data.preparation import SAMPLE, Prepared, draw, identify_builtin, load_tokenizers
 from regard.data.settings import DataSettings, TokenizerSettings, cache_folder
 from regard.data.tokenizer import END, Tokenizers
@@ -60,7 +60,7 @@ class Rows:
     files: dict[str, PictureFile] = field(default_factory=dict)
     hold_out: bool = False  # some of those to train on are yet to be held out for validation
 
-    def lose(self, name: str, pictures: Iterable[str], what: str) -> None:
+    def leave_out(self, name: str, pictures: Iterable[str], what: str) -> None:
         """Count pictures that cannot be used, and name the first few."""
         if missing := sorted(pictures):
             self.counts[name] += len(missing)
@@ -87,14 +87,14 @@ def read(data: DataSettings, task: str, labelled: bool = False) -> Rows:
     rows.counts["blank"] = captions.blank + also.blank
     every, missing = match_files(captions.captions, rows.files)
     others, also_missing = match_files(also.captions, rows.files)
-    rows.lose("missing", missing | also_missing, "that do not exist, skipped")
-    rows.lose("unused", rows.files.keys() - every.keys() - others.keys(), f"{unnamed}, skipped")
+    rows.leave_out("missing", missing | also_missing, "that do not exist, skipped")
+    rows.leave_out("unused", rows.files.keys() - every.keys() - others.keys(), f"{unnamed}, skipped")
     if data.valid_captions:
-        rows.lose("repeated", every.keys() & others.keys(), "with captions in both files, not trained on")
+        rows.leave_out("repeated", every.keys() & others.keys(), "with captions in both files, not trained on")
         rows.train = [row for name, row in every.items() if name not in others]
         rows.valid = list(others.values())
     else:
-        divide(rows, every, data, captions.splits)
+        split_pictures(rows, every, data, captions.splits)
     if not rows.train:
         what = "" if data.captions or data.labels else "; give --captions or --labels, or a subfolder for each label"
         raise DataError(f"{data.captions or data.labels or data.images}: no picture to train on{because(rows)}{what}")
@@ -131,7 +131,7 @@ def folders(files: Iterable[str]) -> dict[str, str]:
     return {name: label.decode(errors="backslashreplace") for name, label in labels}
 
 
-def divide(rows: Rows, every: Mapping[str, Row], data: DataSettings, splits: Mapping[str, str]) -> None:
+def split_pictures(rows: Rows, every: Mapping[str, Row], data: DataSettings, splits: Mapping[str, str]) -> None:
     """Divide pictures into training and validation: by lists, by the file's splits, or by a hash of their names."""
     trained, valid = set(every), set[str]()
     if data.train_list or data.valid_list:
@@ -144,9 +144,9 @@ def divide(rows: Rows, every: Mapping[str, Row], data: DataSettings, splits: Map
 
         trained = listed(data.train_list) if data.train_list else trained
         valid = listed(data.valid_list) if data.valid_list else valid
-        rows.lose("unlisted", unlisted, "that are listed but have no text or no file, skipped")
+        rows.leave_out("unlisted", unlisted, "that are listed but have no text or no file, skipped")
         if data.train_list:
-            rows.lose("repeated", trained & valid, "in both lists, not trained on")
+            rows.leave_out("repeated", trained & valid, "in both lists, not trained on")
         trained -= valid
     elif splits:
         split = {find_spelling(name, rows.files): split for name, split in splits.items()}
@@ -266,13 +266,13 @@ def prepare_images(
     if data.builtin:
         check_scenes(data, task, labelled)
         source: object = [*identify_builtin(data), data.held_out, data.held_out_most]
-        pixels = keep(home, source, side, lambda: generate_pictures(data, side), say)
+        pixels = cache_pixels(home, source, side, lambda: generate_pictures(data, side), say)
     else:
         corpus = read(data, task, labelled)
         used = [row.picture for row in (*corpus.train, *corpus.valid)]
         source = [corpus.train, corpus.valid]
         known_by = [[name, *corpus.files[name]] for name in used]
-        pixels = keep(home, known_by, side, lambda: decode(str(data.images), used, side, data.workers), say)
+        pixels = cache_pixels(home, known_by, side, lambda: decode(str(data.images), used, side, data.workers), say)
     facts = {
         "format": cache.FORMAT,
         "task": task,
@@ -289,7 +289,7 @@ def prepare_images(
         return home / hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()[:32]
 
     def fill(folder: Path) -> Path:
-        rows = generate_rows(data) if data.builtin else readable(corpus, pixels)
+        rows = generate_rows(data) if data.builtin else drop_unreadable(corpus, pixels)
         if rows.hold_out:  # of those that can be read
             hold_out(rows, data)
         built = build(folder, rows, pixels, data, settings, labelled, tokenizers, labels)
@@ -299,15 +299,10 @@ def prepare_images(
         return find_place(loaded_tokenizers, built["labels"] or None)
 
     folder, was_there = cache.find_or_fill(find_place(tokenizers, labels and list(labels)), fill, say)
-    return open_prepared(folder, pixels, say, ", from the cache" * was_there)
-
-
-def open_prepared(folder: Path, pixels: Pixels, say: Say, note: str = "") -> Prepared:
-    """Open a cache that is complete."""
     manifest, valid = cache.read_manifest(folder), cache.read_texts(folder)
     for line in manifest["notes"]:
         say(line)
-    say(manifest["summary"] + note)
+    say(manifest["summary"] + ", from the cache" * was_there)
     path = folder / "tokenizer.json"
     return Prepared(
         tokenizers=Tokenizers.load(path) if path.exists() else None,
@@ -323,7 +318,7 @@ def open_prepared(folder: Path, pixels: Pixels, say: Say, note: str = "") -> Pre
     )
 
 
-def readable(rows: Rows, pixels: Pixels) -> Rows:
+def drop_unreadable(rows: Rows, pixels: Pixels) -> Rows:
     """Return the rows without the pictures that could not be decoded."""
     there = set(pixels.names)
     if pixels.problems:

@@ -189,7 +189,7 @@ class Picture(NamedTuple):
     problem: str = ""
 
 
-def keep(home: Path, request: object, side: int, pictures: Callable[[], Iterable[Picture]], say: Say) -> Pixels:
+def cache_pixels(home: Path, request: object, side: int, pictures: Callable[[], Iterable[Picture]], say: Say) -> Pixels:
     """Open the pictures in the cache, or put them into it; `asked` is all that they depend on."""
     key = hashlib.sha256(json.dumps([cache.FORMAT, side, request]).encode()).hexdigest()[:32]
 
@@ -231,14 +231,14 @@ def decode(folder: str, names: Sequence[str], side: int, workers: int | None = N
         count += 1
     rest = (time.monotonic() - started) * (len(pieces) - count)
     if workers > 1 and rest > WORTH:
-        for decoded in elsewhere(pieces[count:], workers):
+        for decoded in decode_in_processes(pieces[count:], workers):
             yield from decoded
             count += 1
     for piece in pieces[count:]:
         yield from decode_piece(*piece)
 
 
-def elsewhere(pieces: Sequence[tuple[str, list[str], int]], workers: int) -> Iterator[list[Picture]]:
+def decode_in_processes(pieces: Sequence[tuple[str, list[str], int]], workers: int) -> Iterator[list[Picture]]:
     """Decode pieces in other processes, as many as they could."""
     import multiprocessing
     from concurrent.futures.process import BrokenProcessPool, ProcessPoolExecutor

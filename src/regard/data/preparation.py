@@ -299,7 +299,7 @@ class CorpusReader:
 
     def summary(self, counts: Mapping[str, int], manifest: Mapping[str, Any]) -> str:
         """Summarise in one line what was kept and dropped."""
-        text = f"{counts['pairs']:,} {self.what}" + self.beside(counts, manifest)
+        text = f"{counts['pairs']:,} {self.what}" + self.describe_more(counts, manifest)
         if counts.get("earlier"):
             text += f", {counts['earlier']:,} of them from earlier corpora ({self.data.rehearsal:.0%} of an epoch)"
         if dropped := self.dropped(counts, ""):
@@ -313,7 +313,7 @@ class CorpusReader:
         files = "--valid-pairs" if self.data.corpora else self.files
         return f"{text}; {counts['valid']:,} held out for validation{again} (by hash; give {files} to choose them)"
 
-    def beside(self, counts: Mapping[str, int], manifest: Mapping[str, Any]) -> str:
+    def describe_more(self, counts: Mapping[str, int], manifest: Mapping[str, Any]) -> str:
         """Describe what else is worth knowing about the pairs that were kept: here, how many have links."""
         if not self.linked:
             return ""
@@ -389,7 +389,7 @@ def cached_valid_pairs(
     reader = CorpusReader(data, settings)
     try:
         data.require()
-        entry = cache.follow(cache_folder(folder) / cache_key(reader, tokenizers, fingerprints(reader)))
+        entry = cache.resolve_alias(cache_folder(folder) / cache_key(reader, tokenizers, fingerprints(reader)))
     except (RegardError, OSError):
         return []
     if not entry.exists() or cache.damage(entry) is not None:

@@ -59,7 +59,7 @@ class CorpusSettings:
         if self.file is None:
             if self.source is None and self.target is None:
                 raise ConfigError("source", "missing; give source and target, or file")
-            together(self.source, self.target, "source", "target")
+            require_both(self.source, self.target, "source", "target")
             for name in ("source_column", "target_column", "alignment_column"):
                 if getattr(self, name) is not None:
                     raise ConfigError(name, "given without file; two text files have no columns")
@@ -192,8 +192,8 @@ class DataSettings:
 
     def __post_init__(self) -> None:
         """Refuse one file of a pair without the other, and two sources for the same thing."""
-        together(self.source, self.target, "source", "target")
-        together(self.valid_source, self.valid_target, "valid_source", "valid_target")
+        require_both(self.source, self.target, "source", "target")
+        require_both(self.valid_source, self.valid_target, "valid_source", "valid_target")
         names = [name for name in PLACES if getattr(self, name)]
         if len(names) > 1:
             raise ConfigError(
@@ -366,7 +366,7 @@ class TokenizerSettings:
         for name in AROUND:
             if len(getattr(self, name)) > PIECES:
                 raise ConfigError(name, f"{len(getattr(self, name))} pieces given, expected at most {PIECES}")
-        together(self.source_file, self.target_file, "source_file", "target_file")
+        require_both(self.source_file, self.target_file, "source_file", "target_file")
         if self.file is not None and self.source_file is not None:
             raise ConfigError("file", "given together with source_file; give one file, or a pair")
         if self.has_file:
@@ -404,7 +404,7 @@ def is_word(text: str) -> bool:
     return text.split() == [text] and text.isprintable() and len(text) <= TAG
 
 
-def together(first: str | None, second: str | None, first_name: str, second_name: str) -> None:
+def require_both(first: str | None, second: str | None, first_name: str, second_name: str) -> None:
     """Refuse one of two files without the other."""
     if first is None and second is not None:
         raise ConfigError(first_name, f"missing, as {second_name} is given")
