@@ -24,7 +24,7 @@ import json
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, cast, get_args, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, cast, get_args
 
 from regard import plugins
 from regard.config import show_value
@@ -55,21 +55,6 @@ class Example:
     target_relations: tuple[str, ...] = ()
 
 
-@runtime_checkable
-class Corpus(Protocol):
-    """A module of a corpus: its options, and examples drawn with numbers from [0, 1).
-
-    `accept` says of a source whether it is of the split and new; where it is not, None comes in its place, so that the
-    target need not be made. `every` gives all there are once, or None where they cannot be listed.
-    """
-
-    Options: type[Any]
-
-    def draw(self, random: Callable[[], float], accept: SourceFilter, options: Any) -> Iterator[Example | None]: ...
-
-    def every(self, accept: SourceFilter, options: Any) -> Iterator[Example | None] | None: ...
-
-
 class PicturedExample(Protocol):
     """An example with a picture of `size` pixels a side, and where in it is what its words speak of.
 
@@ -79,19 +64,14 @@ class PicturedExample(Protocol):
 
     @property
     def source(self) -> str: ...
-
     @property
     def target(self) -> str: ...
-
     @property
     def size(self) -> int: ...
-
     @property
     def scene(self) -> Any: ...
-
     @property
     def speaks_of(self) -> tuple[int, ...]: ...
-
     @property
     def boxes(self) -> tuple[tuple[int, int, int, int], ...]: ...
 
@@ -99,10 +79,16 @@ class PicturedExample(Protocol):
 
 
 class BuiltIn(NamedTuple):
-    """A row of CORPORA: what a corpus is about, where its code is, and what it is made of."""
+    """A row of CORPORA: what a corpus is about, where its code is, and what it is made of.
+
+    The code has `Options`, a dataclass, and two functions that yield examples. `draw(random, accept, options)` draws
+    them with numbers from [0, 1). `every(accept, options)` gives all there are once, or is None where they cannot be
+    listed. `accept` says of a source whether it is of the split and new; where it is not, None comes in the example's
+    place, so that the target need not be made.
+    """
 
     about: str
-    corpus: Corpus | str  # a module, or anything with its names; or its dotted name, imported when it is asked for
+    corpus: Any  # a module, or anything with its names; or its dotted name, imported when it is asked for
     form: Literal["text", "documents", "pictures"] = "text"
 
 
@@ -183,13 +169,13 @@ def has_editions(name: str) -> bool:
 
 def edition_of(name: str, edition: int = EDITION) -> str:
     """Return a corpus's name in caches: its row of EDITIONS, and of one from elsewhere the hash of its code."""
-    module: Any = corpus(name)
+    module = corpus(name)
     if plugins.is_own(str(getattr(module, "__name__", ""))):
         return EDITIONS[edition if has_editions(name) else 1]
     return hashlib.sha256(Path(inspect.getfile(module.draw)).read_bytes()).hexdigest()
 
 
-def corpus(name: str) -> Corpus:
+def corpus(name: str) -> Any:
     """Return the module of a corpus."""
     if name not in CORPORA:
         raise ArgumentError(f"there is no built-in corpus {name!r}, {suggest_names(tuple(CORPORA), name)}")
@@ -214,7 +200,7 @@ def _split(code: int) -> Split:
     return "train" if place > 3 else "valid" if place < 2 else "test"
 
 
-def _stream(name: str, module: Corpus, count: int, seed: int, split: Split, options: Any) -> Iterator[Example]:
+def _stream(name: str, module: Any, count: int, seed: int, split: Split, options: Any) -> Iterator[Example]:
     hashes: set[int] = set()
 
     def accept(source: str) -> bool:

@@ -118,7 +118,7 @@ def choose_languages(
         around["before"] = replace_language(reads, around["before"], piece, OWN)
     if target is not None:
         piece = find_piece(writes, target, (*OWN, *REQUESTS), flags[1])
-        if is_named(piece, REQUESTS):
+        if split_piece(piece)[0] in REQUESTS:
             around["before"] = replace_language(reads, around["before"], piece, REQUESTS)
         else:
             around["first"] = replace_language(writes, around["first"], piece, OWN)
@@ -131,7 +131,7 @@ def find_piece(tokenizer: Tokenizer, language: str, forms: Sequence[str], flag: 
     for form in forms:
         if (piece := form.format(language)) in languages:
             return piece
-    known = sorted({code for piece, code in languages.items() if is_named(piece, forms)})
+    known = sorted({code for form, code in map(split_piece, languages) if form in forms})
     if not known:
         raise CommandError(f"{flag}: {show_value(language)} given, but the vocabulary has no pieces for languages")
     hint = suggestion(language, known)
@@ -140,44 +140,33 @@ def find_piece(tokenizer: Tokenizer, language: str, forms: Sequence[str], flag: 
 
 def spoken_languages(tokenizers: Tokenizers) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the languages of sources and of targets, sorted; of sources none where they are of one language."""
-    sources, targets = (known_languages(each) for each in (tokenizers.source, tokenizers.target))
-    return tuple(sorted({code for piece, code in sources.items() if is_named(piece, OWN)})), tuple(
-        sorted(set(targets.values()))
-    )
+    sources, targets = (map(split_piece, known_languages(each)) for each in (tokenizers.source, tokenizers.target))
+    spoken = {code for form, code in sources if form in OWN}, {code for _, code in targets}
+    return tuple(sorted(spoken[0])), tuple(sorted(spoken[1]))
 
 
 def known_languages(tokenizer: Tokenizer) -> dict[str, str]:
     """List the pieces of languages with the codes that they stand for."""
     special = {*tokenizer.pieces(sorted(tokenizer.hidden)), *tokenizer.tags.values()}
     starts = tuple(form.partition("{")[0] for form in REQUESTS)  # of few pieces of a large vocabulary
-    special |= {piece for piece in tokenizer.names if piece.startswith(starts) and is_named(piece, REQUESTS)}
+    special |= {piece for piece in tokenizer.names if piece.startswith(starts) and split_piece(piece)[0] in REQUESTS}
     special -= set(tokenizer.pieces(range(END + 1)))
-    return {piece: code_of(piece) for piece in special if code_of(piece)}
+    return {piece: code for piece in special if (code := split_piece(piece)[1])}
 
 
-def code_of(piece: str) -> str:
-    """Return the code that a piece stands for."""
+def split_piece(piece: str) -> tuple[str, str]:
+    """Return the form in which a piece names a language, with {} for its code, and the code; empty without one."""
     for form in (*OWN[1:], *REQUESTS):
         begin, end = form.split("{}")
         if piece.startswith(begin) and piece.endswith(end) and len(piece) > len(begin) + len(end):
-            return piece[len(begin) : len(piece) - len(end)]
-    return "" if piece.startswith("<") else piece
-
-
-def form_of(piece: str) -> str | None:
-    """Return the form in which a piece names a language, with {} for its code; None for a bare code."""
-    return next((form for form in (*OWN[1:], *REQUESTS) if is_named(piece, (form,)) and code_of(piece)), None)
-
-
-def is_named(piece: str, forms: Sequence[str]) -> bool:
-    """Return whether a piece names a language in one of these forms."""
-    return any(form.format(code_of(piece)) == piece for form in forms)
+            return form, piece[len(begin) : len(piece) - len(end)]
+    return ("", "") if piece.startswith("<") else ("{}", piece)
 
 
 def replace_language(tokenizer: Tokenizer, pieces: Sequence[str], piece: str, forms: Sequence[str]) -> list[str]:
     """Put a language's piece in the place of the one before, or first of all."""
     languages = known_languages(tokenizer)
-    others = [each for each in pieces if each not in languages or not is_named(each, forms)]
+    others = [each for each in pieces if each not in languages or split_piece(each)[0] not in forms]
     return [piece, *others]
 
 

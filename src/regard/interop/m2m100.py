@@ -254,5 +254,6 @@ def describe_added(tokenizer: Tokenizer, names: Sequence[str], first: int) -> di
 def language_choice(tokenizers: Tokenizers) -> Mapping[str, str]:
     """Return the languages that the run translates from and to, where it has chosen them."""
     sides = {"src_lang": tokenizers.source, "tgt_lang": tokenizers.target}
-    codes = {key: [run_languages.code_of(piece) for piece in side.pieces(side.before)] for key, side in sides.items()}
-    return {key: languages[0] for key, languages in codes.items() if len(languages) == 1 and languages[0]}
+    around = {key: side.pieces(side.before) for key, side in sides.items()}
+    codes = {key: run_languages.split_piece(pieces[0])[1] for key, pieces in around.items() if len(pieces) == 1}
+    return {key: code for key, code in codes.items() if code}
