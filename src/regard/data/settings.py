@@ -90,7 +90,7 @@ class CorpusSettings:
         return self.alignment is not None or self.alignment_column is not None
 
     def column(self, name: Column) -> int:
-        """The column of a TSV file, from 1."""
+        """Return the column of a TSV file, from 1."""
         value = getattr(self, name)
         if value is None:
             return 1 if name == "source_column" else 2
@@ -100,7 +100,7 @@ class CorpusSettings:
         return number
 
     def key(self, name: Column) -> str:
-        """The key of a JSON object; dots lead into objects, as in translation.de."""
+        """Return the key of a JSON object; dots lead into objects, as in translation.de."""
         value = getattr(self, name)
         return name.removesuffix("_column") if value is None else str(value)
 
