@@ -192,75 +192,54 @@ def test_other_files_are_texts_already(name):
     assert TableTexts.of(name, TRAINED, quiet) is None
 
 
-@pytest.mark.parametrize(
-    ("name", "data", "line", "place"),
-    [
-        ("new.tsv", TRAINED, "good\tThe text .", "column 2"),
-        ("NEW.TSV.gz", TRAINED, "good\tThe text .\tmore", "column 2"),
-        (
-            "new.tsv",
-            DataSettings(documents="a.tsv.gz", text_column=4, label_column=1),
-            "1\t2\t3\tThe text .",
-            "column 4",
-        ),
-        ("new.tsv", DataSettings(documents="a.jsonl", text_column="body"), "good\tThe text .", "column 2"),
-        ("new.tsv", DataSettings(builtin="reviews"), "good\tThe text .", "column 2"),
-        ("new.jsonl", TRAINED, '{"label": 3, "text": "The text ."}', "the key 'text'"),
-        ("new.json", DataSettings(documents="a.tsv", text_column=4), '{"text": "The text ."}', "the key 'text'"),
-        (
-            "new.jsonl.gz",
-            DataSettings(documents="a.json", text_column="review.body"),
-            '{"review": {"body": "The text ."}}',
-            "the key 'review.body'",
-        ),
-    ],
-)
-def test_the_label_is_left_out(name, data, line, place):
-    said = []
-    texts = TableTexts.of(name, data, said.append)
-    assert texts([line, "", line]) == ["The text .", "", "The text ."]
-    assert said == [f"{name}: reading the documents in {place}; labels are ignored"]
-
-
 PAIRS = CorpusSettings(file="a.tsv", source_column=3, target_column=1)
 OBJECTS = CorpusSettings(file="a.jsonl.gz", source_column="translation.en")
+BODY = DataSettings(documents="a.json", text_column="review.body")
+FOURTH = DataSettings(documents="a.tsv.gz", text_column=4, label_column=1)
+BOTH = DataSettings(corpora=(OBJECTS, PAIRS))
 
 
 @pytest.mark.parametrize(
-    ("name", "data", "line", "place"),
+    ("name", "data", "line", "said"),
     [
-        ("new.tsv", DataSettings(builtin="phrasebook"), "The text .\tDer Text .\t0-0", "column 1"),
-        ("new.tsv.gz", DataSettings(source="a", target="b"), "The text .\tDer Text .", "column 1"),
-        ("new.tsv", DataSettings(corpora=(OBJECTS, PAIRS)), "x\ty\tThe text .", "column 3"),
-        ("new.jsonl", DataSettings(corpora=(PAIRS,)), '{"target": "x", "source": "The text ."}', "the key 'source'"),
+        ("new.tsv", TRAINED, "good\tText .", "documents in column 2; labels"),
+        ("NEW.TSV.gz", TRAINED, "good\tText .\tmore", "documents in column 2; labels"),
+        ("new.tsv", FOURTH, "1\t2\t3\tText .", "documents in column 4; labels"),
+        ("new.tsv", BODY, "good\tText .", "documents in column 2; labels"),
+        ("new.tsv", DataSettings(builtin="reviews"), "good\tText .", "documents in column 2; labels"),
+        ("new.jsonl", TRAINED, '{"label": 3, "text": "Text ."}', "documents in the key 'text'; labels"),
+        ("new.json", FOURTH, '{"text": "Text ."}', "documents in the key 'text'; labels"),
+        ("new.jsonl.gz", BODY, '{"review": {"body": "Text ."}}', "documents in the key 'review.body'; labels"),
+        ("new.tsv", DataSettings(builtin="phrasebook"), "Text .\tx\t0-0", "sources in column 1; translations"),
+        ("new.tsv.gz", DataSettings(source="a", target="b"), "Text .\tx", "sources in column 1; translations"),
+        ("new.tsv", BOTH, "x\ty\tText .", "sources in column 3; translations"),
+        (
+            "new.jsonl",
+            DataSettings(corpora=(PAIRS,)),
+            '{"target": "x", "source": "Text ."}',
+            "sources in the key 'source'; translations",
+        ),
         (
             "new.json",
             DataSettings(corpora=(PAIRS, OBJECTS)),
-            '{"translation": {"en": "The text ."}}',
-            "the key 'translation.en'",
+            '{"translation": {"en": "Text ."}}',
+            "sources in the key 'translation.en'; translations",
+        ),
+        ("new.tsv", None, "x\tText .\t0-0", "targets in column 2; sources"),
+        ("new.tsv", BOTH, "Text .\ty\tx", "targets in column 1; sources"),
+        (
+            "new.jsonl",
+            DataSettings(corpora=(PAIRS,)),
+            '{"target": "Text .", "source": "x"}',
+            "targets in the key 'target'; sources",
         ),
     ],
 )
-def test_the_translation_is_left_out(name, data, line, place):
-    said = []
-    texts = TableTexts.of(name, data, said.append)
-    assert texts([line, "", line]) == ["The text .", "", "The text ."]
-    assert said == [f"{name}: reading the sources in {place}; translations are ignored"]
-
-
-@pytest.mark.parametrize(
-    ("name", "data", "line", "place"),
-    [
-        ("new.tsv", None, "The text .\tDer Text .\t0-0", "column 2"),
-        ("new.tsv", DataSettings(corpora=(OBJECTS, PAIRS)), "Der Text .\ty\tThe text .", "column 1"),
-        ("new.jsonl", DataSettings(corpora=(PAIRS,)), '{"target": "Der Text .", "source": "x"}', "the key 'target'"),
-    ],
-)
-def test_the_source_is_left_out(name, data, line, place):
-    said = []
-    texts = TableTexts.of(name, data, said.append, "target")
-    assert texts([line, "", line]) == ["Der Text .", "", "Der Text ."]
-    assert said == [f"{name}: reading the targets in {place}; sources are ignored"]
+def test_what_stands_beside_the_text_is_left_out(name, data, line, said):
+    told = []
+    texts = TableTexts.of(name, data, told.append, "target" if said.startswith("targets") else "source")
+    assert texts([line, "", line]) == ["Text .", "", "Text ."]
+    assert told == [f"{name}: reading the {said} are ignored"]
 
 
 def test_a_line_without_a_tab_is_a_text():
