@@ -63,11 +63,9 @@ def rows(
         one, two = corpus.source or "", corpus.target or ""  # with their encoding
         return pair_lines(lines(one, say), lines(two, say), one, two)
     path, places = corpus.file or "", KEYS if links else KEYS[:2]
-    if corpus.form == ".csv":
+    if corpus.form in (".csv", ".tsv"):
         names = (text_lines.name_column(getattr(corpus, each), each.removesuffix("_column")) for each in places)
         return named_columns(path, *names, say=say)
-    if corpus.form == ".tsv":
-        return columns(path, *map(corpus.column, places), say=say)
     return objects(path, *map(corpus.key, places), labelled=labelled, say=say)
 
 
@@ -237,10 +235,9 @@ class TableTexts:
     def __init__(self, path: str, corpus: CorpusSettings, say: Say, side: Side = "source"):
         self.path, self.corpus, self.say = path, corpus, say
         which: Column = "source_column" if side == "source" else "target_column"
-        if corpus.form == ".csv":  # its rows come as those of a TSV
-            self.column: str | int = find_columns(path, text_lines.name_column(getattr(corpus, which), side))[0][0]
-        else:
-            self.column = corpus.column(which) if corpus.form == ".tsv" else corpus.key(which)
+        self.column: str | int = corpus.key(which)
+        if corpus.form in (".csv", ".tsv"):  # the rows of a CSV come as those of a TSV
+            (self.column,), _ = find_columns(path, text_lines.name_column(getattr(corpus, which), side))
         self.count, self.unreadable = 0, False
 
     @classmethod
