@@ -196,7 +196,7 @@ def find_duplicates(sample: Sample, what: str) -> list[Finding]:
     count = len(sample.repeated)
     if sample.thinned:
         count = round(count * sample.rows / sample.hashed)
-    text = f"{amount(count, sample.rows, what)} repeat an earlier one, such as line {sample.repeated[0]:,}"
+    text = f"{count:,} of {sample.rows:,} {what} repeat an earlier one, such as line {sample.repeated[0]:,}"
     return [Finding("duplicates", text, count, sample.repeated[0])]
 
 
@@ -299,12 +299,7 @@ def report_rows(name: str, what: str, places: Sequence[int], sample: Sample, wor
     if not places or len(places) < worth * len(sample):
         return []
     count, line = sample.scale(len(places)), sample.lines[places[0]]
-    return [Finding(name, f"{amount(count, sample.rows, what)}, such as line {line:,}", count, line)]
-
-
-def amount(count: int, rows: int, what: str) -> str:
-    """Write how many of all rows there are."""
-    return f"{count:,} of {rows:,} {what}"
+    return [Finding(name, f"{count:,} of {sample.rows:,} {what}, such as line {line:,}", count, line)]
 
 
 # ---- scripts: which lines are written in another than the rest of their side
