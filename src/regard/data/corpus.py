@@ -19,9 +19,9 @@ from regard.io import (
     GivenText,
     LinePairs,
     Say,
-    check_file,
     encoding_of,
     ignore,
+    open_file,
     read_lines,
     text_lines,
     unequal_lines,
@@ -212,13 +212,9 @@ def numbered_lines(path: str | Path, say: Say = ignore, header: bool | None = No
 
 def physical_lines(path: str | Path, say: Say) -> Iterator[str]:
     """Yield the lines of a file as they are."""
-    check_file(path)
-    try:
-        with open(path, "rb") as file:
-            for chunk in read_lines(file, str(path), say, encoding_of(path)):
-                yield from chunk
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read: {error.strerror or error}") from None
+    with open_file(path) as file:
+        for chunk in read_lines(file, str(path), say, encoding_of(path)):
+            yield from chunk
 
 
 # ---- texts in a table

@@ -16,6 +16,7 @@ quotation marks. A first record of names, such as source,target or label,text or
 and columns are found by it.
 """
 
+import contextlib
 import csv
 import io
 import itertools
@@ -76,6 +77,17 @@ def check_file(path: str | Path) -> None:
             raise DataError(f"{path}: a folder given, expected a file")
         if not Path(path).is_file():
             raise DataError(f"{path}: a pipe or a device given, expected a file, because it is read more than once")
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read: {error.strerror or error}") from None
+
+
+@contextlib.contextmanager
+def open_file(path: str | Path) -> Iterator[io.BufferedReader]:
+    """Open a file that is read more than once; a DataError names what it is instead, or what the system refuses."""
+    check_file(path)
+    try:
+        with open(path, "rb") as file:
+            yield file
     except OSError as error:
         raise DataError(f"{path}: cannot be read: {error.strerror or error}") from None
 
@@ -226,10 +238,9 @@ def reason(error: zlib.error) -> str:
 
 def read_whole(path: str | Path) -> str:
     """Read a file as one text, gzip or not."""
-    check_file(path)
     data = bytearray()
     try:
-        with open(path, "rb") as stream:
+        with open_file(path) as stream:
             for block in transcode(decompress(stream), str(path), encoding_of(path)):
                 data += block
                 if len(data) > WHOLE:
@@ -237,8 +248,6 @@ def read_whole(path: str | Path) -> str:
         return data.removeprefix(UTF8_MARK).decode()
     except zlib.error as error:
         raise DataError(f"{path}: broken gzip: {reason(error)}") from None
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read: {error.strerror or error}") from None
     except UnicodeDecodeError as error:
         where = f"byte {error.start + 1:,} is not UTF-8; convert the file to UTF-8"
         raise DataError(f"{path}: {where}{hint(bytes(data[:BLOCK]))}") from None
