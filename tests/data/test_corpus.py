@@ -4,12 +4,9 @@ import gzip
 import itertools
 import json
 import os
-import random
 import re
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from regard.data.corpus import TableTexts, lines, pairs
 from regard.data.settings import CorpusSettings, DataSettings
@@ -34,7 +31,6 @@ def read(say=lambda said: None, **settings):
 
 
 # Characters at which str.splitlines would split, and which are none of a file's line ends.
-NOISE = random.Random(5).randbytes(5000).hex().encode()
 SEPARATORS = "\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"
 
 
@@ -63,15 +59,6 @@ def test_lines(write, content, expected, packed):
         list(lines(write("text.gz" if not packed else "text", gzip.compress(content) if packed else content)))
         == expected
     )
-
-
-@given(st.lists(st.text(st.characters(exclude_characters="\n\r\0", exclude_categories=["Cs"])), min_size=1))
-def test_lines_come_back(tmp_path_factory, texts):
-    path = tmp_path_factory.getbasetemp() / "lines"
-    for end in ("\n", "\r\n"):
-        path.write_bytes("".join(f"{text}{end}" for text in texts).encode())
-        expected = [texts[0].removeprefix("\ufeff"), *texts[1:]]
-        assert list(lines(path)) == expected
 
 
 def test_two_files_line_by_line(write):
@@ -135,28 +122,6 @@ def test_a_line_that_cannot_be_read_is_blank_and_is_said_once(write, name, conte
     said.clear()
     assert read(said.append, file=write(name, good + bad))[1] == ("", "")
     assert re.search(f"a line that cannot be read counts as blank: line 2: {message}", said[-1])
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "message"),
-    [
-        ("a.tsv", b"a\tb\nc\td\xff\n", "a.tsv, line 2: byte 4 .0xff. is not UTF-8; convert"),
-        ("a.tsv", b"a\tb\nc\td\0\n", "a.tsv, line 2: byte 4 is NUL, as in binary files; expected UTF-8 text"),
-        ("a.tsv", "a\tb\n".encode("utf-16"), "a.tsv, line 1: looks like UTF-16; convert the file to UTF-8"),
-        ("a.tsv", "a\tb\n".encode("utf-16-le"), "a.tsv, line 1: byte 2 is NUL"),
-        ("a.tsv", gzip.compress(b"a\tb\n" * 9999, mtime=0)[:-20], "a.tsv: broken gzip after line"),
-        ("a.tsv", gzip.compress(NOISE, mtime=0)[:3000], "a.tsv: broken gzip after line 0"),
-        ("a.tsv", b"\x1f\x8b\x08rubbish that is no gzip at all", "a.tsv: broken gzip after line 0"),
-        (
-            "a.tsv",
-            gzip.compress(b"a\tb\n", mtime=0)[:-5] + b"12345",
-            "a.tsv: broken gzip after line .: incorrect data check",
-        ),
-    ],
-)
-def test_faults_name_file_and_line(write, name, content, message):
-    with pytest.raises(DataError, match=message):
-        read(file=write(name, content))
 
 
 def test_files_that_are_not_there(tmp_path, write):
