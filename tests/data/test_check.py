@@ -71,8 +71,7 @@ def test_labels_of_few_documents_are_labels():
     assert check_documents([(f"text {i}", str(i)) for i in range(5)]).fatal is None
     report = check_documents([(f"text {i}", str(i)) for i in range(50)])
     assert report.fatal is not None
-    assert report.fatal.name == "labels"
-    assert report.labels == 50
+    assert (report.fatal.name, report.fatal.count) == ("labels", 50)
 
 
 def test_texts_alone():
