@@ -78,7 +78,7 @@ HOST = [
         SEARCH,
     ),
     Fault(
-        "decoding/half_precision.py",
+        "decoding/replay.py",
         "(bias.float() - high.float())",
         "(high.float() - bias.float())",
         "decoding/test_half_precision.py",
