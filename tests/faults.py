@@ -108,22 +108,22 @@ HOST = [
         "kernels/test_backends.py",
     ),
     Fault(
-        "kernels/additive/triton.py",
+        "kernels/triton/additive_forward.py",
         "max(1, ROOM // (size * group)) * group)",
         "max(1, ROOM // (size * group)))",
-        "kernels/additive/test_triton.py",
+        "kernels/triton/test_additive.py",
     ),
     Fault(
-        "kernels/additive/few_queries.py",
+        "kernels/triton/few_queries.py",
         "return -(-keys // chunk), chunk",
         "return keys // chunk, chunk",
-        "kernels/additive/test_few_queries.py",
+        "kernels/triton/test_few_queries.py",
     ),
     Fault(
-        "kernels/dot/one_tile.py",
+        "kernels/triton/one_tile.py",
         "if size >= longest)",
         "if size > longest)",
-        "kernels/dot/test_one_tile.py",
+        "kernels/triton/test_one_tile.py",
     ),
     Fault(
         "kernels/operations/mixed_precision.py",
@@ -155,10 +155,10 @@ OTHERS = [
         "attention/test_span.py",
     ),
     Fault(
-        "kernels/window/cpu.py",
+        "kernels/operations/window.py",
         "mask = mask & (j < limits.lengths",
         "mask = mask & (j <= limits.lengths",
-        "kernels/window/test_cpu.py",
+        "kernels/operations/test_window.py",
     ),
     Fault(
         "kernels/operations/projection_loss.py",

@@ -27,8 +27,9 @@ from regard.decoding.limits import Constraints, check_prefixes, output_limit
 from regard.decoding.options import Options
 from regard.decoding.outputs import Output, SearchResult, check_outputs
 from regard.decoding.sources import tokens_of
-from regard.kernels import pause_garbage_collection, table
+from regard.kernels import table
 from regard.machine import memory as machine_memory
+from regard.machine import pause_garbage_collection
 from regard.models import Model
 
 ROWS = 10240  # hypotheses that are stepped together, at most

@@ -19,8 +19,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from regard.kernels import pause_garbage_collection
-from regard.machine import is_out_of_memory
+from regard.machine import is_out_of_memory, pause_garbage_collection
 
 OFTEN = 2  # the coming of a shape at which it is captured
 MOST = 96  # graphs; batches of other shapes are trained on eagerly
