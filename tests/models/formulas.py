@@ -8,8 +8,8 @@ import torch
 from attention.test_block import block_by_loop
 from torch import Tensor
 
-from regard.models.layers.cells import Bidirectional, Layer
-from regard.models.layers.encoders import BlockEncoder
+from regard.models.encoders import BlockEncoder
+from regard.models.recurrent import Bidirectional, Layer
 
 
 def cell(layer: Layer, x: Tensor, state: list[Tensor]) -> list[Tensor]:

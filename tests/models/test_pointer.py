@@ -14,8 +14,8 @@ from regard.decoding import Options, search
 from regard.errors import ArgumentError, ConfigError
 from regard.models.contract import Tokens
 from regard.models.kinds import build
-from regard.models.layers.cells import Bidirectional
 from regard.models.pointer import mark_used
+from regard.models.recurrent import Bidirectional
 from regard.training import Prediction
 
 CASES = ["pointer", "pointer-bidirectional", "pointer-once"]

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from regard.models.contract import Documents, Memory, Model, Pictures, Reading, Reinforcement, Source, Tokens
     from regard.models.convnet import ConvNetModel
     from regard.models.kinds import KINDS, Kind, build, find_kind, read_model_config
-    from regard.models.layers.cells import Dropout, Layer
     from regard.models.lstmn import Tapes
     from regard.models.ntm import Machine, MemoryHeads, shift_weights
+    from regard.models.recurrent import Dropout, Layer
     from regard.models.transformer import TransformerModel
     from regard.models.weights import FLOATS, check_weight, read_weights
 

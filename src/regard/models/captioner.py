@@ -62,16 +62,24 @@ from regard.models.contract import (
     Tokens,
     name_additive_stages,
 )
-from regard.models.layers.backbone import Backbone, make_backbone
-from regard.models.layers.cells import Dropout, Stack
-from regard.models.layers.embedding import (
+from regard.models.convnet import Backbone, make_backbone
+from regard.models.encoders import (
     Embedding,
     collect_weights,
     cross_attentions,
     initialise,
     step_with_coverage,
 )
-from regard.models.layers.recurrent import attend_rows, can_bypass, is_standard, make_linear, make_readout, repeat_rows
+from regard.models.recurrent import (
+    Dropout,
+    Stack,
+    attend_rows,
+    can_bypass,
+    is_standard,
+    make_linear,
+    make_readout,
+    repeat_rows,
+)
 from regard.models.weights import load_weights
 
 

@@ -16,7 +16,7 @@ from regard.errors import ArgumentError
 from regard.kernels import Linear
 from regard.models.config import EncoderConfig
 from regard.models.contract import Memory, Model, Notation, Reading, State, Tokens
-from regard.models.layers.embedding import Embedding, block_options, initialise
+from regard.models.encoders import Embedding, block_options, initialise
 
 
 class EncoderModel(Model):

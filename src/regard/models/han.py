@@ -26,8 +26,7 @@ from regard.attention import Attention, Dot, Learned, Lengths, call_records
 from regard.errors import ArgumentError
 from regard.models.config import HANConfig
 from regard.models.contract import Documents, Memory, Model, Notation, Reading, Tokens
-from regard.models.layers.cells import Bidirectional, Dropout
-from regard.models.layers.recurrent import can_bypass, make_linear, make_readout
+from regard.models.recurrent import Bidirectional, Dropout, can_bypass, make_linear, make_readout
 
 
 class HANModel(Model):

@@ -43,8 +43,9 @@ from regard.kernels import linear, table
 from regard.kernels import lstmn_cpu as recurrence
 from regard.models.config import LSTMNConfig
 from regard.models.contract import Memory, Notation, Reading, Tokens, name_additive_stages
-from regard.models.layers.cells import Dropout, Layer
-from regard.models.layers.recurrent import (
+from regard.models.recurrent import (
+    Dropout,
+    Layer,
     RecurrentModel,
     attend_rows,
     can_bypass,

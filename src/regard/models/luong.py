@@ -47,15 +47,19 @@ from regard.attention import (
 from regard.kernels import SpanLimits, Window
 from regard.models.config import LuongConfig
 from regard.models.contract import Memory, Notation, Reading, Tokens, name_additive_stages
-from regard.models.layers.cells import PARTS, Bidirectional, Dropout, Stack, reverse_rows
-from regard.models.layers.encoders import make_encoder, mean_annotation
-from regard.models.layers.recurrent import (
+from regard.models.encoders import make_encoder, mean_annotation
+from regard.models.recurrent import (
+    PARTS,
+    Bidirectional,
+    Dropout,
     RecurrentModel,
+    Stack,
     attend_rows,
     can_bypass,
     make_linear,
     make_readout,
     repeat_rows,
+    reverse_rows,
 )
 
 

@@ -37,8 +37,7 @@ from regard.attention import Cosine, State
 from regard.data import END
 from regard.models.config import NTMConfig
 from regard.models.contract import Memory, Notation, Reading, Tokens
-from regard.models.layers.cells import Dropout, Layer
-from regard.models.layers.recurrent import RecurrentModel, make_linear, make_readout, repeat_rows
+from regard.models.recurrent import Dropout, Layer, RecurrentModel, make_linear, make_readout, repeat_rows
 
 BLANK = 1e-6
 SHUT = -4.0  # a gate before its sigmoid

@@ -32,8 +32,7 @@ from regard.data import END
 from regard.errors import ArgumentError
 from regard.models.config import PointerConfig
 from regard.models.contract import Memory, Notation, Tokens, name_additive_stages
-from regard.models.layers.cells import Bidirectional, Dropout, Stack
-from regard.models.layers.recurrent import RecurrentModel, repeat_rows
+from regard.models.recurrent import Bidirectional, Dropout, RecurrentModel, Stack, repeat_rows
 
 
 class PointerModel(RecurrentModel):

@@ -25,8 +25,17 @@ from torch import Tensor, nn
 from regard.attention import State
 from regard.models.config import RNNConfig
 from regard.models.contract import Memory, Notation, Reading, Tokens
-from regard.models.layers.cells import PARTS, Dropout, Stack, reverse_rows
-from regard.models.layers.recurrent import RecurrentModel, make_linear, make_readout, maxout, repeat_rows
+from regard.models.recurrent import (
+    PARTS,
+    Dropout,
+    RecurrentModel,
+    Stack,
+    make_linear,
+    make_readout,
+    maxout,
+    repeat_rows,
+    reverse_rows,
+)
 
 
 class RNNModel(RecurrentModel):

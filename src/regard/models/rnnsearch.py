@@ -33,10 +33,14 @@ from regard.kernels import rnnsearch_cpu as cpu
 from regard.kernels import rnnsearch_triton as triton
 from regard.models.config import RNNSearchConfig
 from regard.models.contract import Memory, Notation, Reading, Tokens, name_additive_stages
-from regard.models.layers.cells import PARTS, Bidirectional, Dropout, Layer, Stack
-from regard.models.layers.encoders import make_encoder, mean_annotation
-from regard.models.layers.recurrent import (
+from regard.models.encoders import make_encoder, mean_annotation
+from regard.models.recurrent import (
+    PARTS,
+    Bidirectional,
+    Dropout,
+    Layer,
     RecurrentModel,
+    Stack,
     attend_rows,
     describe_recurrence,
     make_linear,

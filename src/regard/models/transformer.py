@@ -36,8 +36,7 @@ from regard.errors import ArgumentError
 from regard.kernels import Linear, backends
 from regard.models.config import WINDOW_RADIUS, TransformerConfig
 from regard.models.contract import Memory, Model, State, Tokens
-from regard.models.layers.embedding import Embedding, block_options, initialise, step_with_coverage
-from regard.models.layers.encoders import Convolution, Recurrence
+from regard.models.encoders import Convolution, Embedding, Recurrence, block_options, initialise, step_with_coverage
 
 
 class TransformerModel(Model):

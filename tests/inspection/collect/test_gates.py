@@ -9,7 +9,7 @@ from regard.inspection.collect.forward_pass import record_modules
 from regard.inspection.collect.gates import gates_of, run_gates, step_gates
 from regard.inspection.collect.walk import walk_of
 from regard.models import Layer
-from regard.models.layers.cells import Bidirectional, Stack
+from regard.models.recurrent import Bidirectional, Stack
 
 EXACT = {"rtol": 1e-6, "atol": 1e-6}
 RECURRENT = [name for name in ALL if not name.startswith(("encoder", "convnet", "captioner-transformer"))]
