@@ -14,7 +14,17 @@ if TYPE_CHECKING:
     from regard.models import kinds
     from regard.models.captioner import CaptionerModel
     from regard.models.config import CaptionerConfig, ModelConfig, RNNConfig, RNNSearchConfig, TransformerConfig
-    from regard.models.contract import Documents, Memory, Model, Pictures, Reading, Reinforcement, Source, Tokens
+    from regard.models.contract import (
+        Documents,
+        Memory,
+        Model,
+        Notation,
+        Pictures,
+        Reading,
+        Reinforcement,
+        Source,
+        Tokens,
+    )
     from regard.models.convnet import ConvNetModel
     from regard.models.kinds import KINDS, Kind, build, find_kind, read_model_config
     from regard.models.lstmn import Tapes
@@ -38,6 +48,7 @@ __all__ = [
     "MemoryHeads",
     "Model",
     "ModelConfig",
+    "Notation",
     "Pictures",
     "RNNConfig",
     "RNNSearchConfig",

@@ -388,7 +388,13 @@ class BlockDecoder(nn.Module):
 def make_notation(config: CaptionerConfig) -> Notation:
     """Return the paper's formulas for the LSTM decoder; a Transformer has those of attention in general."""
     if config.decoder != "lstm":
-        return Notation()
+        own = {
+            "decoder:.*tokens Embedding": "E y_i",
+            "decoder:.*positions (Sinusoidal|Embedded)": "y_i + p_i",
+            "readout": "logits",
+            "decoder: softmax$": "p(y_i | y_{<i}, a)",
+        }
+        return Notation(boxes=(own, BOXES))
     context = "ā" if config.attention == "none" else "Σ α_ti a_i"
     weighed = name_additive_stages("h_{t−1}", "a_i", "α_ti", "Σ", "the decoder's state before this word")
     weighed["Σ a v"] = ("Σ α_ti a_i", "the places of the picture, weighted and summed")
@@ -401,4 +407,28 @@ def make_notation(config: CaptionerConfig) -> Notation:
             Reading("decoder.said", "input", "h_t = LSTM(h_{t−1}, [E y_{t−1}; ẑ_t])", "the state after this step"),
             Reading("readout", "input", "E y_{t−1} + L_h h_t + L_z ẑ_t", "what the readout reads"),
         ),
+        boxes=(BOXES,),
     )
+
+
+BOXES = {
+    "encoder:input": "pixels",
+    "decoder:input": "y_0 … y_{n−1}",
+    "backbone relu": "a_1 … a_L",
+    "decoder mean": "ā",
+    "encoder:decoder tanh": "c_0, h_0 = f_{init}(ā)",
+    "words Embedding": "E y_{t−1}",
+    r"score\.query": "W h_{t−1}",
+    r"score\.key": "U a_i",
+    "cross score$": "e_{ti} = f_{att}(a_i, h_{t−1})",
+    r"decoder\.cross weights$": "α_{ti}",
+    r"decoder\.cross sum$": "Σ_i α_{ti} a_i",
+    "gate Linear": "f_β(h_{t−1})",
+    "decoder sigmoid": "β_t",
+    "decoder mul": "ẑ_t",
+    r"cells\.layers\.\d+ ": "h^{(ℓ)}_t",
+    "said": "L_h h_t",
+    "shown": "L_z ẑ_t",
+    "readout": "L_o (…)",
+    " softmax$": "p(y_t | a, y_{<t})",
+}

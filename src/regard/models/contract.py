@@ -15,7 +15,7 @@ What is read may be sentences (`Tokens`), `Documents` or `Pictures`: each kind s
 
 # b sentences, documents or pictures · s sentences of all documents · w words · h w height and width
 # m source positions · n target positions · d width · v vocabulary · r rows: hypotheses of all sentences
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -208,11 +208,17 @@ class Notation:
 
     A walk through a model (`regard look --steps`) has these words beside its numbers; without them it has the words of
     attention in general.
+
+    `boxes` are the symbols in a model's graph. A symbol belongs to a pattern of side, module and operation; the first
+    that fits is taken, table by table. In it `_` and `^` begin an index below and above, one letter or several in
+    braces: "h_j", "s_{i−1}". `(ℓ)` is the number of a layer, which the top one goes without, as the papers write it;
+    h^{(ℓ−1)}_t is what a layer reads, which the first one calls x_t. What stands behind a ‖ is the top layer's.
     """
 
     symbols: Mapping[str, tuple[str, str]] = field(default_factory=dict)  # by symbol of a stage: its formula, and words
     attentions: Mapping[str, Mapping[str, tuple[str, str]]] = field(default_factory=dict)  # of one attention, by name
     readout: tuple[Reading, ...] = ()  # in order; those that did not run are left out
+    boxes: Sequence[Mapping[str, str]] = ()  # symbols in a graph, by pattern
 
     def of(self, attention: str) -> Mapping[str, tuple[str, str]]:
         """Look up the names of one attention's stages, by its whole name or the last part of it."""

@@ -16,17 +16,15 @@ from regard.errors import ArgumentError
 from regard.kernels import Linear
 from regard.models.config import EncoderConfig
 from regard.models.contract import Memory, Model, Notation, Reading, State, Tokens
-from regard.models.encoders import Embedding, block_options, initialise
+from regard.models.encoders import Embedding, block_options, initialise, name_activation
 
 
 class EncoderModel(Model):
     """A classifier (`classify`) or a language model (the contract's `decode` and `step`), by its config's job."""
 
-    notation = Notation(readout=(Reading("readout", "input", "pooled", "the document, which the readout reads"),))
-
     def __init__(self, config: EncoderConfig, source: int, target: int):
         super().__init__()
-        self.config = config
+        self.config, self.notation = config, make_notation(config)
         self.limit = config.known_positions()
         self.tokens = Embedding(source, config.size, config.positions, "add", config.length, config.dropout)
         options = block_options(config)
@@ -100,3 +98,16 @@ class EncoderModel(Model):
         """Refuse to write with a classifier."""
         if not self.config.writes:
             raise ArgumentError('job: "classify", expected "language-model" for one that writes')
+
+
+def make_notation(config: EncoderConfig) -> Notation:
+    """Return formulas for a classifier's readout, and the symbols of either job."""
+    readout = (Reading("readout", "input", "pooled", "the document, which the readout reads"),)
+    return Notation(readout=readout, boxes=(name_activation(config), BOXES))
+
+
+BOXES = {
+    "decoder:input": "x_1 … x_n",
+    "decoder: softmax$": "p(x_{i+1} | x_{≤i})",
+    "encoder: softmax$": "p(label | x)",
+}

@@ -147,6 +147,12 @@ def block_options(config: BlocksConfig) -> dict[str, Any]:
     return {**each, "feed_dropout": config.dropout, "rotary": config.positions == "rotary"}
 
 
+def name_activation(config: BlocksConfig) -> dict[str, str]:
+    """Name the activation of feed-forward nets, as a box of a graph shows it, where it is not the usual one."""
+    symbol = {"gelu": "· Φ(·)", "silu": "· σ(·)"}.get(config.activation)
+    return {} if symbol is None else {r"feed\.1 ": symbol}
+
+
 def initialise(model: nn.Module) -> None:
     """Initialise linear layers after Glorot and Bengio, with biases of zero.
 

@@ -377,4 +377,45 @@ def make_notation(config: LSTMNConfig) -> Notation:
         Reading("hidden", "input", "h̄ = Σ h_t / n", "the mean of the hidden tape", main=False),
         Reading("readout", "input", last, "what the readout reads"),
     )
-    return Notation(attentions={"intra": own | tapes, "attention": source}, readout=readout)
+    boxes: dict[str, str] = {}
+    if not config.intra:
+        boxes["cell Layer"] = "W [h^{(ℓ)}_{t−1}; h^{(ℓ−1)}_t]"
+    if config.job == "translate":
+        boxes[r"encoder\.layers\.\d+ step_lstm$"] = "[h^{(ℓ)}_t; c^{(ℓ)}_t]‖[γ_t; α_t] = [h_t; c_t]"
+        boxes["decoder: softmax$"] = "p(y_t | y_{<t}, x)"
+    if config.fusion == "deep":
+        boxes |= {
+            r"attention\.score\.query": "W_x h^{(ℓ−1)}_t + W_γ̃ γ̃_{t−1}",
+            "decoder: cat$": "[h^{(ℓ−1)}_t; γ̃_{t−1}]",
+            "decoder: cat 2": "[γ̃_t; h^{(ℓ−1)}_t]",
+            "attention sum$": "[γ̃_t; α̃_t] = Σ_j p^t_j [γ_j; α_j]",
+        }
+    return Notation({}, {"intra": own | tapes, "attention": source}, readout, (boxes, BOXES))
+
+
+BOXES = {
+    "encoder:input": "x_1 … x_m",
+    "decoder:input": "y_0 … y_{n−1}",
+    "(source|target) Embedding": "x_t",
+    r"layers\.\d+ cat": "[h^{(ℓ−1)}_t; h̃^{(ℓ)}_{t−1}]",
+    r"intra\.score\.query": "W_x h^{(ℓ−1)}_t + W_h̃ h̃^{(ℓ)}_{t−1}",
+    r"intra\.score\.key": "W_h h^{(ℓ)}_i",
+    "intra score$": "a^{t(ℓ)}_i = v^⊤ tanh(…)",
+    "intra weights$": "s^{t(ℓ)}_i",
+    "intra sum$": "[h̃^{(ℓ)}_t; c̃^{(ℓ)}_t] = Σ_i s^{t(ℓ)}_i [h^{(ℓ)}_i; c^{(ℓ)}_i]",
+    "cell Layer": "W [h̃^{(ℓ)}_t; h^{(ℓ−1)}_t]",
+    "step_lstm, all steps before": "H^{(ℓ)}_{t−1}, C^{(ℓ)}_{t−1}",
+    "step_lstm": "[h^{(ℓ)}_t; c^{(ℓ)}_t]",
+    r"attention\.score\.query": "W h_t",
+    r"attention\.score\.key": "W_γ γ_j",
+    "attention score$": "b^t_j = u^⊤ tanh(…)",
+    "attention weights$": "p^t_j",
+    "attention sum$": "γ̃_t = Σ_j p^t_j γ_j",
+    "decoder: cat": "[γ̃_t; h_t]",
+    "gate Linear": "W_r [γ̃_t; h^{(ℓ−1)}_t]",
+    "decoder: sigmoid": "r_t",
+    "decoder: mul": "r_t ∘ α̃_t",
+    "encoder: sum$": "Σ_t h_t / m",
+    "decoder: softmax$": "p(y_t | y_{<t})",
+    "encoder: softmax$": "p(label | x)",
+}

@@ -80,22 +80,9 @@ def make_score(config: LuongConfig) -> Score:
 class LuongModel(RecurrentModel):
     """Stacked cells with attention from the current state, whose attentional state is fed to the next step."""
 
-    notation = Notation(
-        {
-            **name_additive_stages("h_t", "h̄_j", "a_tj", "c_t", "the decoder's state after the word just read"),
-            "k": ("h̄_j", "the annotation of every source word"),
-            "W k": ("W h̄_j", "the annotation of every source word, projected"),
-            "e": ("e_tj = score(h_t, h̄_j)", ""),
-        },
-        readout=(
-            Reading("attentional", "input", "[c_t; h_t]", "context and state side by side", main=False),
-            Reading("readout", "input", "h̃_t = tanh(W_c [c_t; h_t])", "the attentional state: what the readout reads"),
-        ),
-    )
-
     def __init__(self, config: LuongConfig, source: int, target: int):
         super().__init__()
-        self.config = config
+        self.config, self.notation = config, make_notation(config)
         size, words = config.size, config.embedding
         self.source, self.target = nn.Embedding(source, words), nn.Embedding(target, words)
         self.encoder = make_encoder(config, size // 2 if config.bidirectional else size)
@@ -233,3 +220,58 @@ class WindowAt(Span):
 
     def __repr__(self) -> str:
         return f"WindowAt({self.radius}, of {list(self.centres.shape)})"
+
+
+def make_notation(config: LuongConfig) -> Notation:
+    """Return the paper's formulas, with the score and the window that are asked for."""
+    scores = {
+        "dot": "score(h_t, h̄_s) = h_t^⊤ h̄_s",
+        "general": "score(h_t, h̄_s) = h_t^⊤ W_a h̄_s",
+        "concat": "score(h_t, h̄_s) = v_a^⊤ tanh(W_a [h_t; h̄_s])",
+        "location": "W_a h_t",
+    }
+    own = {"decoder:attention score$": scores[config.score]}
+    if not config.has_recurrent_encoder:
+        own["begin"] = "W_0 Σ_s h̄_s / m"
+    if config.span == "local-p":
+        own |= {"decoder:attention weights$": "align(h_t, h̄_s)", "decoder:attention gate$": "a_t(s)"}
+    return Notation(
+        {
+            **name_additive_stages("h_t", "h̄_j", "a_tj", "c_t", "the decoder's state after the word just read"),
+            "k": ("h̄_j", "the annotation of every source word"),
+            "W k": ("W h̄_j", "the annotation of every source word, projected"),
+            "e": ("e_tj = score(h_t, h̄_j)", ""),
+        },
+        readout=(
+            Reading("attentional", "input", "[c_t; h_t]", "context and state side by side", main=False),
+            Reading("readout", "input", "h̃_t = tanh(W_c [c_t; h_t])", "the attentional state: what the readout reads"),
+        ),
+        boxes=(own, BOXES),
+    )
+
+
+BOXES = {
+    "encoder:input": "x_1 … x_m",
+    "decoder:input": "y_0 … y_{n−1}",
+    "source Embedding": "E x_s",
+    "target Embedding": "E y_{t−1}",
+    r"forwards\.\d+ Layer": "→h^{(ℓ)}_s",
+    r"backwards\.\d+ Layer": "←h^{(ℓ)}_s",
+    "encoder cat$": "h̄^{(ℓ)}_s = [→h^{(ℓ)}_s; ←h^{(ℓ)}_s]",
+    r"encoder\.layers\.\d+ Layer": "h̄^{(ℓ)}_s",
+    "final_norm": "h̄_s",
+    "begin": "W_0 h̄_m",
+    "encoder: tanh": "h_0",
+    r"decoder\.layers\.\d+ Layer": "h^{(ℓ)}_t",
+    r"decoder:attention\.score General": "W_a h̄_s",
+    r"decoder:attention\.score\.query": "W_a [h_t; 0]",
+    r"decoder:attention\.score\.key": "W_a [0; h̄_s]",
+    "decoder:attention score$": "score(h_t, h̄_s)",
+    "decoder:attention weights$": "a_t(s)",
+    "decoder:attention sum$": "c_t = Σ_s a_t(s) h̄_s",
+    "decoder: cat$": "[c_t; h_t]",
+    "attentional": "W_c [c_t; h_t]",
+    "decoder: tanh": "h̃_t",
+    "readout": "W_s h̃_t",
+    " softmax$": "p(y_t | y_{<t}, x)",
+}

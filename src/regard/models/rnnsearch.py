@@ -217,6 +217,11 @@ class RNNSearchModel(RecurrentModel):
 def make_notation(config: RNNSearchConfig) -> Notation:
     """Return the paper's formulas, with the state that the readout reads."""
     state = "s_{i−1}" if config.output == "previous" else "s_i"
+    own = {"decoder: cat": "[s_{i−1}; E y_{i−1}; c_i]"} if config.output == "previous" else {}
+    if not config.has_recurrent_encoder:
+        own["begin"] = "W_s Σ_j h_j / m"
+    elif not config.bidirectional:
+        own["begin"] = "W_s h_m"
     return Notation(
         name_additive_stages("s_{i−1}", "h_j", "α_ij", "c_i", "the decoder's state before this word"),
         readout=(
@@ -228,4 +233,31 @@ def make_notation(config: RNNSearchConfig) -> Notation:
                 "readout", "input", f"t̃_i = maxout(U_o {state} + V_o E y_{{i−1}} + C_o c_i)", "what the readout reads"
             ),
         ),
+        boxes=(own, BOXES),
     )
+
+
+BOXES = {
+    "encoder:input": "x_1 … x_m",
+    "decoder:input": "y_0 … y_{n−1}",
+    "source Embedding": "E x_j",
+    "target Embedding": "E y_{i−1}",
+    r"forwards\.\d+ Layer": "→h^{(ℓ)}_j",
+    r"backwards\.\d+ Layer": "←h^{(ℓ)}_j",
+    "encoder cat": "h^{(ℓ)}_j = [→h^{(ℓ)}_j; ←h^{(ℓ)}_j]",
+    r"encoder\.layers\.\d+ Layer": "h^{(ℓ)}_j",
+    "final_norm": "h_j",
+    "begin": "W_s ←h_1",
+    "encoder: tanh": "s_0",
+    r"decoder:attention\.score\.query": "W_a s_{i−1}",
+    r"decoder:attention\.score\.key": "U_a h_j",
+    "decoder:attention score$": "e_{ij} = v_a^⊤ tanh(W_a s_{i−1} + U_a h_j)",
+    "decoder:attention weights$": "α_{ij}",
+    "decoder:attention sum$": "c_i = Σ_j α_{ij} h_j",
+    "cell ": "s_i = f(s_{i−1}, y_{i−1}, c_i)",
+    "decoder: cat$": "[s_i; E y_{i−1}; c_i]",
+    "deep ": "t̃_i",
+    "maxout": "t_i",
+    "readout": "W_o t_i",
+    " softmax$": "p(y_i | y_{<i}, x)",
+}
