@@ -27,7 +27,7 @@ from regard.models.encoders import (
     Recurrence,
     initialise,
     make_encoder,
-    mean_annotation,
+    pool_mean,
 )
 from regard.models.kinds import build, complete_table
 from regard.models.recurrent import Bidirectional, Stack
@@ -167,7 +167,7 @@ def test_blocks_have_no_direction(key, encoder):
 def test_the_mean_leaves_padding_out():
     states = torch.randn(3, 4, 2, dtype=torch.float64)
     states[1, 2:] = torch.nan
-    mean = mean_annotation(states, torch.tensor([4, 2, 0]))
+    mean = pool_mean(states, torch.tensor([4, 2, 0]))
     agree(mean, torch.stack([states[0].mean(0), states[1, :2].mean(0), torch.zeros(2, dtype=torch.float64)]))
 
 

@@ -45,7 +45,6 @@ from regard.attention import (
     Attention,
     Decoder,
     Lengths,
-    Prepared,
     Sinusoidal2D,
     State,
     weighting,
@@ -79,6 +78,7 @@ from regard.models.recurrent import (
     make_linear,
     make_readout,
     repeat_rows,
+    without_autocast,
 )
 from regard.models.weights import load_weights
 
@@ -209,13 +209,9 @@ class LSTMDecoder(nn.Module):
         hidden, extra = self.recur(words, memory.pad())
         return target.unpad(hidden), extra
 
+    @without_autocast("cuda")
     def recur(self, words: Float[Tensor, "b n e"], memory: Memory) -> tuple[Float[Tensor, "b n e"], dict[str, Tensor]]:
         """Run the LSTM over all words; return what the readout reads, and what `decode` gives beside it."""
-        if words.is_cuda and torch.is_autocast_enabled("cuda"):
-            # A step is too small for half precision: every cast is one more kernel.
-            with torch.autocast("cuda", enabled=False):
-                sentence = {name: tensor.float() for name, tensor in memory.sentence.items()}
-                return self.recur(words.float(), Memory(memory.states.float(), memory.span, sentence))
         first, state = self.cells.each[0], memory.sentence["start"]
         look, extra = self.choose_glimpse(memory)
         tops, contexts, looks = [], [], []
@@ -293,8 +289,7 @@ class LSTMDecoder(nn.Module):
         keys = self.cross.prepare(memory.states)
         if coverage:
             row["coverage"] = keys.keys.new_zeros(len(keys.keys) * rows, keys.keys.shape[1])
-        memory_copy = Prepared(keys.keys.detach().clone(), keys.values.detach().clone(), self.cross)
-        return State({"memory": memory_copy}, row, rows)
+        return State({"memory": keys.copy()}, row, rows)
 
     def step(self, tokens: Int[Tensor, " r"], state: State) -> tuple[Float[Tensor, "r e"], State]:
         """Read one word of every row."""

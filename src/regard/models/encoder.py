@@ -16,7 +16,7 @@ from regard.errors import ArgumentError
 from regard.kernels import Linear
 from regard.models.config import EncoderConfig
 from regard.models.contract import Memory, Model, Notation, Reading, State, Tokens
-from regard.models.encoders import Embedding, block_options, initialise, name_activation
+from regard.models.encoders import Embedding, block_options, initialise, name_activation, pool_mean
 
 
 class EncoderModel(Model):
@@ -61,8 +61,7 @@ class EncoderModel(Model):
         if self.pooling is not None:
             pooled = self.pooling(None, memory.states, span=memory.span)[:, 0]
         else:
-            real = Tokens(memory.states[..., 0].long(), memory.span).real[..., None]
-            pooled = memory.states.masked_fill(~real, 0).sum(1) / memory.lengths.clamp(min=1)[:, None].to(memory.states)
+            pooled = pool_mean(memory.states, memory.lengths)
         return self.output(pooled)
 
     # ---- the language model

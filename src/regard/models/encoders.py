@@ -327,6 +327,13 @@ class BlockEncoder(nn.Module):
         states: Tensor = self.stack(self.positions(x), span=Lengths(lengths))
         return to_autocast_dtype(states)
 
+    def read(
+        self, x: Float[Tensor, "b n e"], lengths: Int[Tensor, " b"]
+    ) -> tuple[Float[Tensor, "b n d"], Float[Tensor, "b 1 1 d"]]:
+        """Return the annotations, and in place of last states, of which there are none, their mean."""
+        states = self(x, lengths)
+        return states, pool_mean(states, lengths)[:, None, None]
+
 
 def make_encoder(config: EncoderDecoderConfig, size: int) -> Stack | Bidirectional | BlockEncoder:
     """Make the encoder that a configuration asks for; `size` is the width of a recurrence in one direction."""
@@ -342,8 +349,8 @@ def make_encoder(config: EncoderDecoderConfig, size: int) -> Stack | Bidirection
             return recurrence(cell, inputs, size, layers, dropout, config.nonlinearity)
 
 
-def mean_annotation(states: Float[Tensor, "b n d"], lengths: Int[Tensor, " b"]) -> Float[Tensor, "b d"]:
-    """Average over each sentence's words; zero for a sentence that has none."""
+def pool_mean(states: Float[Tensor, "b n d"], lengths: Int[Tensor, " b"]) -> Float[Tensor, "b d"]:
+    """Average each row's states; a row without states gets zeros."""
     length = lengths.to(states.device)[:, None]
     real = torch.arange(states.shape[1], device=states.device) < length
     return torch.where(real[..., None], states, 0.0).sum(1) / length.clamp(min=1)

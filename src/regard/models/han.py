@@ -26,6 +26,7 @@ from regard.attention import Attention, Dot, Learned, Lengths, call_records
 from regard.errors import ArgumentError
 from regard.models.config import HANConfig
 from regard.models.contract import Documents, Memory, Model, Notation, Reading, Tokens
+from regard.models.encoders import pool_mean
 from regard.models.recurrent import Bidirectional, Dropout, can_bypass, make_linear, make_readout
 
 
@@ -133,12 +134,6 @@ class HANModel(Model):
         real = torch.arange(max(1, int(lengths.max())), device=lengths.device) < lengths[:, None]
         sentences = weights.new_zeros(real.shape).masked_scatter(real, sums)
         return counts / sums.clamp(min=torch.finfo(sums.dtype).tiny)[:, None], sentences
-
-
-def pool_mean(states: Float[Tensor, "r w d"], lengths: Int[Tensor, " r"]) -> Float[Tensor, "r d"]:
-    """Average each row's states; a row without states gets zeros."""
-    real = torch.arange(states.shape[1], device=states.device) < lengths[:, None]
-    return states.masked_fill(~real[..., None], 0).sum(1) / lengths.clamp(min=1)[:, None].to(states)
 
 
 def pool_max(states: Float[Tensor, "r w d"], lengths: Int[Tensor, " r"]) -> Float[Tensor, "r d"]:

@@ -43,6 +43,7 @@ from regard.kernels import linear, table
 from regard.kernels import lstmn_cpu as recurrence
 from regard.models.config import LSTMNConfig
 from regard.models.contract import Memory, Notation, Reading, Tokens, name_additive_stages
+from regard.models.encoders import pool_mean
 from regard.models.recurrent import (
     Dropout,
     Layer,
@@ -52,6 +53,7 @@ from regard.models.recurrent import (
     describe_recurrence,
     make_linear,
     make_readout,
+    without_autocast,
 )
 
 RECURRENCE = table.Table(
@@ -83,13 +85,11 @@ class Tapes(nn.Module):
         self.cell = Layer("lstm", inputs, size)
         self.intra = Attention(Additive(inputs + size, size, hidden)) if intra else None
 
+    @without_autocast("cpu", "cuda")
     def forward(
         self, x: Float[Tensor, "b n e"], added: Float[Tensor, "b n d"] | None = None
     ) -> Float[Tensor, "b n dd"]:
         """Return the tapes after a whole sentence; `added` goes into c_t. Padding behind it changes nothing before."""
-        if torch.is_autocast_enabled(x.device.type):
-            with torch.autocast(x.device.type, enabled=False):
-                return self.forward(x.float(), None if added is None else added.float())
         if not is_written_out(x, self.cell, *([self.intra] if self.intra else [])):
             return self.loop(x, added)
         x, net = x.transpose(0, 1), self.cell.net
@@ -235,8 +235,7 @@ class LSTMNModel(RecurrentModel):
             raise ArgumentError(f'job: "{self.config.job}", expected "classify" for a classifier')
         memory = memory.pad()
         hidden = memory.states[..., : self.config.size]
-        real = Tokens(hidden[..., 0].long(), memory.span).real[..., None]
-        mean = hidden.masked_fill(~real, 0).sum(1) / memory.lengths.clamp(min=1)[:, None].to(hidden)
+        mean = pool_mean(hidden, memory.lengths)
         return self.output(self.dropout(torch.relu(self.hidden(mean))))
 
     # ---- writing
@@ -262,11 +261,9 @@ class LSTMNModel(RecurrentModel):
         keys = self.attention.prepare(hidden, padded.states if self.config.fusion == "deep" else hidden)
         return Prepared(keys.keys, keys.values, self.attention, padded.lengths.to(keys.keys.device))
 
+    @without_autocast("cpu", "cuda")
     def read(self, x: Float[Tensor, "b n f"], keys: Prepared) -> Float[Tensor, "b n dd"]:
         """Read the source at every step, one after the other, for deep fusion."""
-        if torch.is_autocast_enabled(x.device.type):
-            with torch.autocast(x.device.type, enabled=False):
-                return self.read(x.float(), keys.float())
         size = self.config.size
         if is_written_out(x, self.attention):
             score = cast(Additive, self.attention.score)
@@ -415,7 +412,7 @@ BOXES = {
     "gate Linear": "W_r [γ̃_t; h^{(ℓ−1)}_t]",
     "decoder: sigmoid": "r_t",
     "decoder: mul": "r_t ∘ α̃_t",
-    "encoder: sum$": "Σ_t h_t / m",
+    "encoder: pool_mean$": "Σ_t h_t / m",
     "decoder: softmax$": "p(y_t | y_{<t})",
     "encoder: softmax$": "p(label | x)",
 }

@@ -47,10 +47,9 @@ from regard.attention import (
 from regard.kernels import SpanLimits, Window
 from regard.models.config import LuongConfig
 from regard.models.contract import Memory, Notation, Reading, Tokens, name_additive_stages
-from regard.models.encoders import make_encoder, mean_annotation
+from regard.models.encoders import make_encoder
 from regard.models.recurrent import (
     PARTS,
-    Bidirectional,
     Dropout,
     RecurrentModel,
     Stack,
@@ -58,8 +57,9 @@ from regard.models.recurrent import (
     can_bypass,
     make_linear,
     make_readout,
-    repeat_rows,
     reverse_rows,
+    start_attending,
+    without_autocast,
 )
 
 
@@ -109,14 +109,7 @@ class LuongModel(RecurrentModel):
         if self.config.reverse:
             ids = reverse_rows(ids, lengths)
         x = self.dropout(self.source(ids))
-        match self.encoder:
-            case Bidirectional():
-                states, end = self.encoder.with_ends(x, lengths)
-            case Stack():
-                states, end = self.encoder(x, lengths=lengths)
-            case _:
-                states = self.encoder(x, lengths)
-                end = mean_annotation(states, lengths)[:, None, None]
+        states, end = self.encoder.read(x, lengths)
         if self.begin is not None:
             first: Tensor = torch.tanh(self.begin(end[:, -1, 0]))
             end = first.unflatten(-1, (self.config.layers, -1, self.config.size))
@@ -135,13 +128,11 @@ class LuongModel(RecurrentModel):
             hidden = self.attend(states, self.attention(states, keys, span=self.window(0)))
         return target.unpad(self.dropout(hidden)), {}
 
+    @without_autocast("cuda")
     def decode_with_feeding(
         self, words: Float[Tensor, "b n e"], keys: Prepared, state: Float[Tensor, "b l p d"]
     ) -> Float[Tensor, "b n d"]:
         """Run the recurrence with input feeding."""
-        if words.is_cuda and torch.is_autocast_enabled("cuda"):
-            with torch.autocast("cuda", enabled=False):
-                return self.decode_with_feeding(words.float(), keys.float(), state.float())
         first, look = self.decoder.each[0], self.choose_attend(keys)
         fed = words.new_zeros(len(words), self.config.size)
         hidden = []
@@ -179,16 +170,13 @@ class LuongModel(RecurrentModel):
 
     def start(self, memory: Memory, rows: int = 1, size: int = 256, coverage: bool = False) -> State:
         """Return the state before the first step; annotations are projected once."""
-        keys = memory.prepare(self.attention).copy()
-        states = repeat_rows(memory.sentence["start"], rows)
-        row = {"state": states}
+        state = start_attending(self.attention, memory, memory.sentence["start"], rows, coverage)
+        states = state.row["state"]
         if self.config.input_feeding:
-            row["fed"] = states.new_zeros(len(states), self.config.size)
+            state.row["fed"] = states.new_zeros(len(states), self.config.size)
         if self.config.span == "local-m":
-            row["step"] = torch.zeros(len(states), dtype=torch.long, device=states.device)
-        if coverage:
-            row["coverage"] = states.new_zeros(len(states), keys.keys.shape[1])
-        return State({"memory": keys}, row, rows)
+            state.row["step"] = torch.zeros(len(states), dtype=torch.long, device=states.device)
+        return state
 
     def step(self, tokens: Int[Tensor, " r"], state: State) -> tuple[Float[Tensor, "r v"], State]:
         """Read one word of every row, each at its own position."""

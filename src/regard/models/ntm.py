@@ -37,7 +37,15 @@ from regard.attention import Cosine, State
 from regard.data import END
 from regard.models.config import NTMConfig
 from regard.models.contract import Memory, Notation, Reading, Tokens
-from regard.models.recurrent import Dropout, Layer, RecurrentModel, make_linear, make_readout, repeat_rows
+from regard.models.recurrent import (
+    Dropout,
+    Layer,
+    RecurrentModel,
+    make_linear,
+    make_readout,
+    repeat_rows,
+    without_autocast,
+)
 
 BLANK = 1e-6
 SHUT = -4.0  # a gate before its sigmoid
@@ -155,6 +163,7 @@ class NTMModel(RecurrentModel):
             state.expand(count, -1, -1),
         )
 
+    @without_autocast("cpu", "cuda")
     def step_machine(
         self, projected: Float[Tensor, "b g"], machine: Machine, going: Bool[Tensor, "b 1 1"] | None = None
     ) -> Machine:
@@ -162,10 +171,6 @@ class NTMModel(RecurrentModel):
 
         In float32 at least: what is moved a little at every step must not be rounded at every step.
         """
-        device = projected.device.type
-        if torch.is_autocast_enabled(device):
-            with torch.autocast(device, enabled=False):
-                return self.step_machine(projected.float(), machine, going)
         read = self.controller.project(machine.reads.flatten(1), self.config.embedding, bias=False)
         state = self.controller.step(projected + read, machine.state)
         memory, weights, reads = self.heads(state[:, 0], machine, going)

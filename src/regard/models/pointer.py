@@ -32,7 +32,7 @@ from regard.data import END
 from regard.errors import ArgumentError
 from regard.models.config import PointerConfig
 from regard.models.contract import Memory, Notation, Tokens, name_additive_stages
-from regard.models.recurrent import Bidirectional, Dropout, RecurrentModel, Stack, repeat_rows
+from regard.models.recurrent import Bidirectional, Dropout, RecurrentModel, Stack, repeat_rows, without_autocast
 
 
 class PointerModel(RecurrentModel):
@@ -64,10 +64,7 @@ class PointerModel(RecurrentModel):
         """Encode the source into annotations, the decoder's first state, and the tokens that can be pointed at."""
         ids, lengths = source.padded_ids, source.lengths
         x = self.dropout(self.words(ids))
-        if isinstance(self.encoder, Bidirectional):
-            states, last = self.encoder.with_ends(x, lengths)
-        else:
-            states, last = self.encoder(x, lengths=lengths)
+        states, last = self.encoder.read(x, lengths)
         return Memory(source.unpad(states), source.span, {"start": last, "ids": ids})
 
     def prepare_places(self, memory: Memory) -> tuple[Prepared, Int[Tensor, "b k"]]:
@@ -88,14 +85,11 @@ class PointerModel(RecurrentModel):
         free = ~mark_used(words, ids) if self.config.once else None
         return target.unpad(self.token_log_probs(self.point(states, keys, free), ids)), {}
 
+    @without_autocast("cpu", "cuda")
     def point(
         self, states: Float[Tensor, "b n d"], keys: Prepared, free: Bool[Tensor, "b n k"] | None
     ) -> Float[Tensor, "b n k"]:
         """Compute the weight of every place, in float32 at least, since the loss is computed from it."""
-        kind = states.device.type
-        if torch.is_autocast_enabled(kind):
-            with torch.autocast(kind, enabled=False):
-                return self.point(states.float(), keys.float(), free)
         itself = torch.eye(keys.keys.shape[-2], dtype=keys.keys.dtype, device=keys.keys.device)
         span = None if free is None else Mask(free)
         weights: Tensor = self.attention(states, keys, itself.expand(len(keys.keys), -1, -1), span)

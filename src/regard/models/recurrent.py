@@ -24,19 +24,22 @@ begin.
 
 # b sentences · s sentences · r rows, hypotheses of all sentences · n positions · m source positions
 # e width of the input · d of a state · g gates · p parts of a state · l layers
+import functools
 import warnings
-from collections.abc import Sequence
-from typing import Any, cast
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar, cast
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from regard.attention import Additive, Attention, Dot, General, Score, Softmax, Span, State, Weighting
+from regard.attention import Additive, Attention, Dot, General, Prepared, Score, Softmax, Span, State, Weighting
 from regard.kernels import Linear, backends, cell_layer, dropout, linear, table
 from regard.models.config import Cell
 from regard.models.contract import Memory, Model
 
+Method = TypeVar("Method", bound=Callable[..., Any])
 OWN = "parts of one's own, or with hooks"
 GATES = {"rnn": 1, "gru": 3, "lstm": 4}
 PARTS = {"rnn": 1, "gru": 1, "lstm": 2}
@@ -55,6 +58,38 @@ BOTH_DIRECTIONS = table.Table(
     ),
     table.Row(name="torch", features=None),
 )
+
+
+def without_autocast(*devices: str) -> Callable[[Method], Method]:
+    """Run a module's method without autocast on these devices, its arguments in float32.
+
+    A step is too small for half precision, where every cast is one more kernel; and what is moved a little at every
+    step must not be rounded at every step. Autocast would run cuDNN's cells in float16, whose gradients nobody scales
+    here.
+    """
+
+    def decorate(method: Method) -> Method:
+        @functools.wraps(method)
+        def run(self: nn.Module, x: Tensor, *others: Any) -> Any:
+            device = x.device.type
+            if device not in devices or not torch.is_autocast_enabled(device):
+                return method(self, x, *others)
+            with torch.autocast(device, enabled=False):
+                return method(self, *map(to_float, (x, *others)))
+
+        return cast(Method, run)
+
+    return decorate
+
+
+def to_float(value: Any) -> Any:
+    """Cast a tensor of floats, projected keys or a memory to float32; leave anything else as it is."""
+    if isinstance(value, Memory):
+        sentence = {name: tensor.float() for name, tensor in value.sentence.items()}
+        return replace(value, states=value.states.float(), sentence=sentence)
+    if isinstance(value, Prepared) or (isinstance(value, Tensor) and value.is_floating_point()):
+        return value.float()
+    return value
 
 
 class Dropout(nn.Module):
@@ -99,6 +134,7 @@ class Layer(nn.Module):
         self.net.train()
         return self
 
+    @without_autocast("cuda")
     def forward(
         self,
         x: Float[Tensor, "b n e"],
@@ -109,10 +145,6 @@ class Layer(nn.Module):
 
         What stands beyond a row's length changes nothing before it.
         """
-        if x.device.type == "cuda" and torch.is_autocast_enabled("cuda"):
-            # Autocast would run cuDNN's cells in float16, whose gradients nobody scales here.
-            with torch.autocast("cuda", enabled=False):
-                return self.forward(x.float(), None if state is None else state.float(), lengths)
         b, n, _ = x.shape
         if state is None:
             state = x.new_zeros(b, self.parts, self.size)
@@ -203,6 +235,13 @@ class Stack(nn.Module):
             ends.append(end)
         return x, torch.stack(ends, 1)
 
+    def read(
+        self, x: Float[Tensor, "b n e"], lengths: Int[Tensor, " b"]
+    ) -> tuple[Float[Tensor, "b n d"], Float[Tensor, "b l p d"]]:
+        """Return the annotations of sentences, and every layer's last state."""
+        result: tuple[Tensor, Tensor] = self(x, lengths=lengths)
+        return result
+
     def step(
         self, projected: Float[Tensor, "r g"], state: Float[Tensor, "r l p d"]
     ) -> tuple[Float[Tensor, "r d"], Float[Tensor, "r l p d"]]:
@@ -259,10 +298,10 @@ class Bidirectional(nn.Module):
         """The layers of both directions."""
         return cast(list[Layer], [*self.forwards, *self.backwards])
 
-    def with_ends(
+    def read(
         self, x: Float[Tensor, "b n e"], lengths: Int[Tensor, " b"]
     ) -> tuple[Float[Tensor, "b n dd"], Float[Tensor, "b l p dd"]]:
-        """The annotations, and every layer's last states [h→; h←], each half after the last word that it reads."""
+        """Return the annotations, and all last states [h→; h←], each half after the last word that it reads."""
         ends = []
         for index, (forwards, backwards) in enumerate(zip(self.forwards, self.backwards, strict=True)):
             if index:
@@ -429,6 +468,17 @@ def maxout(x: Float[Tensor, "*b dd"]) -> Float[Tensor, "*b d"]:
 def repeat_rows(x: Tensor, rows: int) -> Tensor:
     """Repeat each row `rows` times side by side, in a tensor of its own without a gradient."""
     return x.detach().repeat_interleave(rows, 0) if rows > 1 else x.detach().clone()
+
+
+def start_attending(
+    attention: Attention, memory: Memory, start: Float[Tensor, "s *l p d"], rows: int, coverage: bool
+) -> State:
+    """Return the state before the first step of a decoder that attends to annotations, projected here once."""
+    keys = memory.prepare(attention).copy()
+    row = {"state": repeat_rows(start, rows)}
+    if coverage:
+        row["coverage"] = start.new_zeros(len(start) * rows, keys.keys.shape[1])
+    return State({"memory": keys}, row, rows)
 
 
 def attend_rows(

@@ -33,21 +33,21 @@ from regard.kernels import rnnsearch_cpu as cpu
 from regard.kernels import rnnsearch_triton as triton
 from regard.models.config import RNNSearchConfig
 from regard.models.contract import Memory, Notation, Reading, Tokens, name_additive_stages
-from regard.models.encoders import make_encoder, mean_annotation
+from regard.models.encoders import make_encoder
 from regard.models.recurrent import (
     PARTS,
     Bidirectional,
     Dropout,
     Layer,
     RecurrentModel,
-    Stack,
     attend_rows,
     describe_recurrence,
     make_linear,
     make_readout,
     maxout,
-    repeat_rows,
+    start_attending,
     to_autocast_dtype,
+    without_autocast,
 )
 
 RECURRENCE = table.Table(
@@ -96,24 +96,15 @@ class RNNSearchModel(RecurrentModel):
     def encode(self, source: Tokens) -> Memory:
         """Encode the source into annotations and the decoder's first state."""
         words = self.dropout(to_autocast_dtype(self.source(source.padded_ids)))
-        annotations, summary = self.annotate(words, source.lengths)
+        lengths = source.lengths
+        if isinstance(self.encoder, Bidirectional):
+            annotations = self.encoder(words, lengths)
+            summary = annotations[:, 0, self.config.size :] * (lengths > 0).to(annotations)[:, None]
+        else:
+            annotations, end = self.encoder.read(words, lengths)
+            summary = end[:, -1, 0]
         start = torch.tanh(self.begin(summary)).unflatten(-1, (-1, self.config.size))
         return Memory(source.unpad(annotations), source.span, {"start": start})
-
-    def annotate(
-        self, words: Float[Tensor, "b m e"], lengths: Int[Tensor, " b"]
-    ) -> tuple[Float[Tensor, "b m a"], Float[Tensor, "b d"]]:
-        """Compute the annotations, and what the decoder's first state is made from."""
-        match self.encoder:
-            case Bidirectional():
-                annotations = self.encoder(words, lengths)
-                return annotations, annotations[:, 0, self.config.size :] * (lengths > 0).to(annotations)[:, None]
-            case Stack():
-                annotations, end = self.encoder(words, lengths=lengths)
-                return annotations, end[:, -1, 0]
-            case _:
-                annotations = self.encoder(words, lengths)
-                return annotations, mean_annotation(annotations, lengths)
 
     def decode(self, memory: Memory, target: Tokens) -> tuple[Float[Tensor, "*b n d"], dict[str, Tensor]]:
         """Take all steps, one after the other where they must be."""
@@ -150,13 +141,11 @@ class RNNSearchModel(RecurrentModel):
         plain = () if self.config.cell in ("gru", "lstm") else ("cells without gates (model.cell)",)
         return request._replace(features=(*request.features, *plain))
 
+    @without_autocast("cpu", "cuda")
     def recur_cpu(
         self, words: Float[Tensor, "b n e"], keys: Prepared, start: Float[Tensor, "b p d"]
     ) -> tuple[Float[Tensor, "b n d"], Float[Tensor, "b n dv"], dict[str, Tensor]]:
         """Run the recurrence in float32 or float64, with a backward pass of its own."""
-        if torch.is_autocast_enabled(words.device.type):
-            with torch.autocast(words.device.type, enabled=False):
-                return self.recur_cpu(words.float(), keys.float(), start.float())
         assert keys.length is not None
         there = torch.arange(keys.keys.shape[1], device=words.device) < keys.length[:, None]
         states, contexts, weights = cpu.recur(
@@ -198,11 +187,7 @@ class RNNSearchModel(RecurrentModel):
 
     def start(self, memory: Memory, rows: int = 1, size: int = 256, coverage: bool = False) -> State:
         """Return the state before the first step; annotations are projected once."""
-        keys = memory.prepare(self.attention).copy()
-        row = {"state": repeat_rows(memory.sentence["start"], rows)}
-        if coverage:
-            row["coverage"] = keys.keys.new_zeros(len(keys.keys) * rows, keys.keys.shape[1])
-        return State({"memory": keys}, row, rows)
+        return start_attending(self.attention, memory, memory.sentence["start"], rows, coverage)
 
     def step(self, tokens: Int[Tensor, " r"], state: State) -> tuple[Float[Tensor, "r v"], State]:
         """Read one word of every row."""

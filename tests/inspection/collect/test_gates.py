@@ -30,7 +30,7 @@ def test_both_directions_of_every_layer(kind, layers):
     lengths = torch.tensor([7, 1, 4])
     net = random(Bidirectional(kind, 5, 3, layers))
     with record_modules(net) as recording:
-        states, ends = net.with_ends(torch.randn(3, 7, 5), lengths)
+        states, ends = net.read(torch.randn(3, 7, 5), lengths)
     assert len(recording.calls) == 2 * layers
     for name, (call,) in recording.calls.items():
         values = run_gates(net.get_submodule(name), call)
