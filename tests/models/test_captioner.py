@@ -160,7 +160,7 @@ def test_places_lie_row_by_row(size):
 def test_attentions_are_found_by_their_names():
     assert captioner("soft").cross_attentions == ["decoder.cross"]
     assert captioner("transformer").cross_attentions == ["decoder.stack.blocks.0.cross", "decoder.stack.blocks.1.cross"]
-    assert KINDS["captioner"].file.endswith("CaptionerModel")
+    assert KINDS["captioner"].model_class.endswith("CaptionerModel")
     assert type(build("captioner", CaptionerConfig(channels=4), 0, 5)).__name__ == "CaptionerModel"
 
 

@@ -21,7 +21,7 @@ def test_importing_a_configuration_imports_no_torch(module):
 @pytest.mark.parametrize("kind", KINDS.values(), ids=list(KINDS))
 def test_a_configuration_has_the_name_of_its_model(kind):
     assert kind.config.__module__ == "regard.models.config"
-    assert kind.file.rpartition(".")[0] == f"regard.models.{kind.name}"
+    assert kind.model_class.rpartition(".")[0] == f"regard.models.{kind.name}"
     assert kind.config.__name__.removesuffix("Config").lower() == kind.name
     assert (
         type(build(kind.name, kind.config(), 20, 20)).__name__ == f"{kind.config.__name__.removesuffix('Config')}Model"
