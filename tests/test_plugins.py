@@ -185,7 +185,7 @@ def test_a_row_may_have_the_old_names_of_its_fields_with_one_warning():
     class Row(Kind):
         """A row of a class of its own, of which nobody was warned yet."""
 
-    with pytest.warns(DeprecationWarning) as warned:
+    with pytest.warns(DeprecationWarning, match=r"Row\.\w+ is now Row\.\w+") as warned:
         rows = [Row(**made, what="a kind", file="a.B"), Row(**made, what="another", file="a.C")]
     assert [(row.what, row.file) for row in rows] == [("a kind", "a.B"), ("another", "a.C")]
     messages = sorted(str(each.message) for each in warned)

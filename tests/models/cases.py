@@ -15,7 +15,7 @@ from regard.models.config import (
     RNNSearchConfig,
     TransformerConfig,
 )
-from regard.models.contract import Model, Tokens
+from regard.models.contract import Model, Pictures, Tokens
 from regard.models.kinds import build
 
 SOURCES, TARGETS = 11, 13
@@ -159,7 +159,9 @@ def pair(room: int = 0) -> tuple[Tokens, Tokens]:
     return sentences(SOURCES, [5, 1, 3], room), sentences(TARGETS, [4, 6, 1], room)
 
 
-def row(tokens: Tokens, index: int) -> Tokens:
-    """One sentence without its padding."""
+def row(tokens: Tokens | Pictures, index: int) -> Tokens | Pictures:
+    """One sentence without its padding, or one picture."""
+    if isinstance(tokens, Pictures):
+        return Pictures(tokens.pixels[index : index + 1])
     length = int(tokens.lengths[index])
     return Tokens.of(tokens.ids[index : index + 1, :length], torch.tensor([length]))

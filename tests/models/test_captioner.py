@@ -2,11 +2,10 @@
 
 import pytest
 import torch
-from models.pictured import ATTENTIVE, CASES, WORDS, captioner, captions, pictures
-from models.test_contract import NothingRead
+from models.pictured import CASES, captioner, captions, pictures
 from oracles import agree
 
-from regard.attention import Attentive, Sinusoidal2D, watch
+from regard.attention import Attentive, Sinusoidal2D
 from regard.errors import ShapeError
 from regard.models.config import CaptionerConfig
 from regard.models.contract import Pictures
@@ -14,17 +13,6 @@ from regard.models.kinds import KINDS, build
 
 every_case = pytest.mark.parametrize("name", CASES)
 LSTMS = [name for name in CASES if name != "transformer"]
-
-
-@every_case
-@torch.no_grad()
-@pytest.mark.shapes
-def test_decode_equals_the_steps(name):
-    model, source, target = captioner(name), pictures(), captions([4, 6, 1])
-    wanted = model(source, target)
-    state = model.start(model.encode(source), size=8)
-    got = torch.stack([model.step(tokens, state)[0] for tokens in target.ids.unbind(1)], 1)
-    agree(got[target.real], wanted[target.real])
 
 
 @every_case
@@ -37,96 +25,6 @@ def test_several_captions_of_a_picture_are_one_each(name):
         alone = captions([length])
         alone.ids[:] = target.ids[row, :length]
         agree(model.output(hidden[row, :length]), model(Pictures(source.pixels[picture : picture + 1]), alone)[0])
-
-
-@every_case
-def test_padding_changes_nothing(name):
-    """Neither its length nor what stands in it, in values and gradients."""
-    model, source, target = captioner(name), pictures(), captions([4, 6, 1])
-    longer = captions([4, 6, 1], room=3)
-    longer.ids[:, :6][target.real] = target.ids[target.real]
-    agree(model(source, longer)[longer.real], model(source, target)[target.real], model.parameters())
-
-
-@every_case
-@torch.no_grad()
-def test_rows_are_spread_reordered_and_taken(name):
-    model, source = captioner(name), pictures(2)
-    read = [[] for _ in range(2)]
-    state = model.start(model.encode(source), 1, 8)
-
-    def step(pixels):
-        tokens = torch.randint(WORDS, (len(read),))
-        logits, _ = model.step(tokens, state)
-        for said, token in zip(read, tokens.tolist(), strict=True):
-            said.append(token)
-        target = captions([len(read[0])] * len(read))
-        target.ids[:] = torch.tensor(read)
-        agree(logits, model(Pictures(pixels), target)[:, -1])
-
-    step(source.pixels)
-    state, read = state.spread(3), [list(said) for said in read for _ in range(3)]
-    step(source.pixels.repeat_interleave(3, 0))
-    chosen = torch.tensor([2, 0, 0, 5, 3, 4])
-    state.select_(chosen)
-    read = [list(read[i]) for i in chosen.tolist()]
-    step(source.pixels.repeat_interleave(3, 0))
-    state, read = state.take(torch.tensor([1])), read[3:]
-    step(source.pixels[1:].repeat_interleave(3, 0))
-
-
-@every_case
-def test_every_parameter_gets_a_gradient(name):
-    model, source, target = captioner(name, dropout=0.2), pictures(), captions([4, 6, 1])
-    model.train()
-    hidden, extra = model.decode(model.encode(source), target)
-    logits = model.output(hidden)
-    loss = (logits * torch.randn_like(logits))[target.real].sum()
-    if "log_prob" in extra:
-        loss = loss + extra["log_prob"][target.real].sum() + extra["entropy"][target.real].sum()
-    loss.backward()
-    without = {path for path, parameter in model.named_parameters() if parameter.grad is None}
-    without |= {path for path, parameter in model.named_parameters() if not parameter.grad.any()}
-    assert not {path for path in without if not path.startswith("backbone")}
-    assert model.backbone(source.pixels).requires_grad
-
-
-@every_case
-def test_a_new_model_gives_small_finite_scores(name):
-    model = captioner(name, scale=None).float()
-    logits = model(pictures(), captions([4, 6, 1]))
-    assert logits.dtype == torch.float32
-    assert logits.isfinite().all()
-    assert logits.std() < 3
-
-
-@every_case
-@pytest.mark.parametrize("coverage", [False, True])
-@torch.no_grad()
-def test_a_step_reads_nothing_back_to_the_host(name, coverage):
-    if name == "transformer":
-        pytest.skip("a cache on a CPU knows its length")
-    model = captioner(name)
-    state = model.start(model.encode(pictures()), 2, 8, coverage)
-    addresses = [buffer.data_ptr() for buffer in state.row.values()]
-    with NothingRead():
-        model.step(torch.randint(WORDS, (6,)), state)
-        model.step(torch.randint(WORDS, (6,)), state)
-    assert [buffer.data_ptr() for buffer in state.row.values()] == addresses
-
-
-@pytest.mark.parametrize("name", ATTENTIVE)
-@torch.no_grad()
-def test_coverage_is_the_sum_of_weights_and_changes_nothing(name):
-    model, source, target = captioner(name), pictures(), captions([5, 5, 5])
-    plain, covered = (model.start(model.encode(source), 1, 8, coverage=kept) for kept in (False, True))
-    assert plain.coverage is None
-    for tokens in target.ids.unbind(1):
-        agree(model.step(tokens, covered)[0], model.step(tokens, plain)[0])
-    with watch(model) as looks:
-        model(source, target)
-    weights = looks[model.cross_attentions[-1]].weights
-    agree(covered.coverage, (weights.mean(1) if weights.ndim == 4 else weights).sum(1))
 
 
 def test_without_attention_there_is_nothing_to_watch_or_cover():

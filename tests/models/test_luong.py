@@ -90,19 +90,6 @@ def test_watching_gives_the_weights_of_every_step(name):
         agree(weights[index, :n, :m], torch.stack(wanted))
 
 
-@pytest.mark.parametrize("name", ["luong-general-local-m", "luong-unfed-local-p"])
-def test_steps_can_be_watched(name):
-    model, (source, target) = model_of(name), pair()
-    with torch.no_grad(), watch(model) as looks:
-        state = model.start(model.encode(source), size=8, coverage=True)
-        for tokens in target.ids.unbind(1):
-            model.step(tokens, state)
-    with torch.no_grad(), watch(model) as forced:
-        model(source, target)
-    agree(looks["attention"].weights, forced["attention"].weights)
-    agree(looks["attention"].weights.sum(1), state.coverage)
-
-
 def test_one_query_a_row_takes_the_bare_products_where_nobody_looks_on(monkeypatch):
     model, (source, target) = model_of("luong-general-global"), pair()
     asked = []

@@ -108,18 +108,6 @@ def test_watching_gives_the_weights_of_every_step(counted):
     assert not weights[1, :, 1:].any()
 
 
-def test_steps_can_be_watched():
-    """No input of a look is overwritten by the step that follows."""
-    model, (source, target) = model_of("rnnsearch"), pair()
-    with torch.no_grad(), watch(model) as looks:
-        state = model.start(model.encode(source), size=8)
-        for tokens in target.ids.unbind(1):
-            model.step(tokens, state)
-    with torch.no_grad(), watch(model) as forced:
-        model(source, target)
-    agree(looks["attention"].weights, forced["attention"].weights)
-
-
 def test_an_empty_source_gives_no_context_and_finite_gradients(counted):
     from regard.models.contract import Tokens
 
