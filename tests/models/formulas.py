@@ -113,6 +113,16 @@ def maxout(x: Tensor) -> Tensor:
     return torch.stack([x[j] if x[j] > x[j + half] else x[j + half] for j in range(half)])
 
 
+def check_weights(oracle, model, source, target, weights: Tensor, more: int = 0) -> None:
+    """Compare the weights of every step with an oracle's; of a pointer there is one place `more` than words."""
+    assert weights.shape == (len(source.ids), target.ids.shape[1], source.ids.shape[1] + more)
+    for index, (m, n) in enumerate(zip(source.lengths.tolist(), target.lengths.tolist(), strict=True)):
+        wanted: list[Tensor] = []
+        oracle(model, source.ids[index, :m], target.ids[index, :n], seen=wanted)
+        oracles.agree(weights[index, :n, : m + more], torch.stack(wanted))
+        assert not weights[index, :n, m + more :].any()
+
+
 def by_sentence(oracle, model, source, target) -> Tensor:
     """An oracle's logits of all real target positions, sentence after sentence."""
     logits = []

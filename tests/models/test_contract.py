@@ -16,7 +16,7 @@ from oracles import agree
 from torch.nn.utils.rnn import pad_sequence
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from regard.attention import watch
+from regard.attention import use_backend, watch
 from regard.models.config import EncoderConfig, LuongConfig, RNNConfig, RNNSearchConfig, TransformerConfig
 from regard.models.contract import Notation, Pictures, Tokens, name_additive_stages
 from regard.models.kinds import build
@@ -267,6 +267,25 @@ class NothingRead(TorchDispatchMode):
 def test_reading_is_noticed():
     with pytest.raises(AssertionError, match="reads"), NothingRead():
         int(torch.ones(1).sum())
+
+
+@pytest.mark.parametrize("name", ["rnnsearch", "luong-general-global", "lstmn", "lstmn-deep"])
+def test_a_source_without_words_gives_no_context(name):
+    """What stands in for the attention must weigh nothing there, as the attention does."""
+    model, source, target = model_of(name), sentences(SOURCES, [0, 4, 2]), sentences(TARGETS, [4, 6, 1])
+    bare = model(source, target)
+    with use_backend("dense"):
+        agree(bare, model(source, target), model.parameters())
+    assert all(grad.isfinite().all() for grad in torch.autograd.grad(bare.sum(), model.parameters()))
+
+
+@with_captioners
+@without_gradients
+def test_dropout_falls_in_training_alone(name):
+    model, (source, target) = any_model(name, dropout=0.4), any_pair(name)
+    agree(model(source, target), model(source, target))
+    model.train()
+    assert not torch.equal(model(source, target), model(source, target))
 
 
 @pytest.mark.parametrize("coverage", [False, True])

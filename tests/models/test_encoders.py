@@ -17,8 +17,7 @@ from torch import nn
 
 from regard import load
 from regard.attention import Block, Encoder, Lengths, Packed, join, watch
-from regard.config import parse
-from regard.errors import ConfigError, RegardError
+from regard.errors import RegardError
 from regard.models.config import TransformerConfig
 from regard.models.encoders import (
     BlockEncoder,
@@ -143,27 +142,6 @@ def test_embeddings_of_the_same_width_are_not_projected():
     assert make_encoder(rnnsearch(encoder="convolution", embedding=3), 5).project.weight.shape == (5, 3)
 
 
-@pytest.mark.parametrize("config", [rnnsearch, luong])
-@pytest.mark.parametrize(
-    ("options", "key"),
-    [
-        ({"encoder": "self-attention", "size": 6, "heads": 4}, "heads"),
-        ({"reach": 2}, "reach"),
-        ({"encoder": "self-attention", "size": 8, "reach": 2}, "reach"),
-    ],
-)
-def test_what_does_not_fit_is_refused(config, options, key):
-    with pytest.raises(ConfigError, match=key):
-        config(**options)
-
-
-@pytest.mark.parametrize("key", ["bidirectional", "reverse"])
-@pytest.mark.parametrize("encoder", ["convolution", "self-attention"])
-def test_blocks_have_no_direction(key, encoder):
-    with pytest.raises(ConfigError, match=f"{key}: true given with encoder"):
-        luong(encoder=encoder, size=8, **{key: True})
-
-
 def test_the_mean_leaves_padding_out():
     states = torch.randn(3, 4, 2, dtype=torch.float64)
     states[1, 2:] = torch.nan
@@ -259,21 +237,6 @@ def test_recurrent_cells_keep_their_start():
     model = build("transformer", TransformerConfig(mixing="recurrence", size=32, layers=1), 20, 20)
     for gate in model.encoder.blocks[0].mixing.both.forwards[0].net.weight_hh_l0.chunk(3):
         agree(gate @ gate.mT, torch.eye(16), rtol=1e-4, atol=1e-5)
-
-
-@pytest.mark.parametrize(
-    ("options", "expected"),
-    [
-        ({"mixing": "recurrence", "size": 9, "heads": 3}, "size: 9 given with mixing"),
-        ({"reach": 3}, 'reach: 3 given with mixing = "attention"'),
-        ({"mixing": "recurrence", "reach": 3}, 'reach: 3 given with mixing = "recurrence"'),
-        ({"mixing": "window", "reach": 0}, "reach"),
-        ({"mixing": "pooling"}, "mixing"),
-    ],
-)
-def test_what_cannot_be_is_refused(options, expected):
-    with pytest.raises(ConfigError, match=expected):
-        parse(TransformerConfig, options)
 
 
 def test_an_older_run_has_the_defaults_of_what_came_later(tmp_path):

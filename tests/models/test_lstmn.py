@@ -217,15 +217,6 @@ def test_without_attention_it_is_torchs_lstm():
     agree(layer(x)[..., :5], layer.cell.net(x)[0], layer.parameters())
 
 
-@pytest.mark.parametrize("name", ["lstmn", "lstmn-deep"])
-def test_a_source_without_words_gives_nothing(name):
-    model = model_of(name)
-    source, target = sentences(11, [0, 3]), sentences(13, [4, 4])
-    bare = model(source, target)
-    with use_backend("dense"):
-        agree(bare, model(source, target), model.parameters())
-
-
 # ---- states
 
 
@@ -307,10 +298,3 @@ def test_half_precision_stays_out_of_the_recurrence(name):
     assert all(
         one.isfinite().all() for one in gradients(got.float(), list(model.parameters()), torch.ones_like(wanted))
     )
-
-
-def test_dropout_falls_only_in_training():
-    model, (source, target) = model_of("lstmn-two-layers", dropout=0.4), pair()
-    agree(model(source, target), model(source, target))
-    model.train()
-    assert not torch.equal(model(source, target), model(source, target))
