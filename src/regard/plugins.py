@@ -73,7 +73,7 @@ LOADING: list[str] = []  # those that are being imported now
 
 
 def table(what: str) -> Table:
-    """The table of kinds, tasks, corpora, metrics, studies, trackers, formats or benches, which `register` fills."""
+    """Return the table of kinds, tasks, corpora, metrics, studies, trackers, formats or benches."""
     return TABLES[what]
 
 
@@ -122,7 +122,7 @@ def renamed_fields(**names: str) -> Callable[[type[Row]], type[Row]]:
 
             return property(value)
 
-        cls.__init__ = init  # type: ignore[method-assign]
+        cls.__init__ = init  # type: ignore[assignment, method-assign]
         for old in names:
             setattr(cls, old, read(old))
         return cls
@@ -182,7 +182,7 @@ def provider_of(caller: Mapping[str, Any]) -> str | None:
 
 
 def added(what: str) -> tuple[str, ...]:
-    """The names of the rows of a table that plugins have added."""
+    """Name the rows of a table that plugins have added."""
     return tuple(name for table, name in PROVIDERS if table == what)
 
 

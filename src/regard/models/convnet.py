@@ -67,7 +67,7 @@ class ResNet(nn.Module):
         self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
     def forward(self, pixels: UInt8[Tensor, "b 3 H W"]) -> Float[Tensor, "b c h w"]:
-        """The grid of features of each picture."""
+        """Return the grid of features of each picture."""
         x = self.start(pixels)
         for stage in self.stages:
             x = stage(x)
@@ -158,7 +158,7 @@ class Backbone(nn.Module):
         self.register_buffer("std", torch.tensor(STD).view(3, 1, 1) * 255, persistent=False)
 
     def forward(self, pixels: UInt8[Tensor, "b 3 H W"]) -> Float[Tensor, "b c h w"]:
-        """The grid of features of each picture."""
+        """Return the grid of features of each picture."""
         x = (pixels.to(self.mean.dtype) - self.mean) / self.std
         with torch.set_grad_enabled(torch.is_grad_enabled() and not self.frozen):
             grid = self.net(x)
@@ -231,7 +231,7 @@ class Stages(nn.Module):
             self.add_module(key, part)
 
     def forward(self, x: Float[Tensor, "b 3 H W"]) -> Float[Tensor, "b c h w"]:
-        """The output of the last part."""
+        """Run all parts."""
         for name in self.names:
             x = self.get_submodule(name)(x)
         return x
@@ -279,7 +279,7 @@ class ConvNetModel(Model):
         return self.resnet.end(x)
 
     def classify(self, memory: Memory) -> Float[Tensor, "b v"]:
-        """The scores of every label, from the sum over all places."""
+        """Compute the scores of every label, from the sum over all places."""
         total = memory.states.sum(1) / memory.states.shape[1] ** 0.5
         scores: Tensor = self.readout(self.dropout(total))
         return scores

@@ -40,7 +40,7 @@ class EncoderModel(Model):
             self.readout.weight = self.tokens.tokens.weight
 
     def bias(self, start: Start = 0) -> Span | None:
-        """The bias of ALiBi, where positions are given that way."""
+        """Return the bias of ALiBi, where positions are given that way."""
         return Alibi(self.config.heads, start) if self.config.positions == "alibi" else None
 
     # ---- the classifier
@@ -54,7 +54,7 @@ class EncoderModel(Model):
         return Memory(self.encoder(x, span=join(source.span, self.bias())), source.span)
 
     def classify(self, memory: Memory) -> Float[Tensor, "b v"]:
-        """The scores of every label."""
+        """Compute the scores of every label."""
         if self.config.writes:
             raise ArgumentError('job: "language-model", expected "classify" for a classifier')
         memory = memory.pad()

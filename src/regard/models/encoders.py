@@ -83,7 +83,7 @@ class Embedding(nn.Module):
         nn.init.normal_(self.tokens.weight, std=size**-0.5)
 
     def forward(self, ids: Int[Tensor, "*b n"], span: Span | None = None, start: Start = 0) -> Float[Tensor, "*b n d"]:
-        """Embeddings and positions, as blocks read them."""
+        """Embed tokens with their positions, as blocks read them."""
         if ids.is_cuda and (embedded := self.embed_fused(ids, span, start)) is not None:
             return embedded
         x: Tensor = self.tokens(ids)
@@ -319,7 +319,7 @@ class BlockEncoder(nn.Module):
         initialise(self.stack)
 
     def forward(self, x: Float[Tensor, "b n e"], lengths: Int[Tensor, " b"]) -> Float[Tensor, "b n d"]:
-        """The annotation of every position."""
+        """Return the annotation of every position."""
         if x.shape[1] == 0:
             return x.new_zeros(len(x), 0, self.positions.size)
         if self.project is not None:

@@ -80,7 +80,7 @@ class HANModel(Model):
         return Memory(self.sentence_states(self.dropout(rows), lengths), Lengths(lengths))
 
     def classify(self, memory: Memory) -> Float[Tensor, "b v"]:
-        """The scores of every label."""
+        """Compute the scores of every label."""
         return self.output(
             self.dropout(self.pool("pooling" if self.flat else "sentences", memory.states, memory.lengths))
         )

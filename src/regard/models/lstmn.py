@@ -230,7 +230,7 @@ class LSTMNModel(RecurrentModel):
         return Memory(source.unpad(states), source.span)
 
     def classify(self, memory: Memory) -> Float[Tensor, "b v"]:
-        """The scores of every label, from the mean of the hidden tape."""
+        """Compute the scores of every label, from the mean of the hidden tape."""
         if self.config.writes:
             raise ArgumentError(f'job: "{self.config.job}", expected "classify" for a classifier')
         memory = memory.pad()

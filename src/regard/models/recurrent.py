@@ -270,7 +270,7 @@ class Bidirectional(nn.Module):
         self.dropout = Dropout(dropout)
 
     def forward(self, x: Float[Tensor, "b n e"], lengths: Int[Tensor, " b"]) -> Float[Tensor, "b n dd"]:
-        """The annotation of every position."""
+        """Return the annotation of every position."""
         fused = BOTH_DIRECTIONS.choose(self.describe(x)).name == "triton"
         for index, (forwards, backwards) in enumerate(zip(self.forwards, self.backwards, strict=True)):
             if index:
@@ -295,7 +295,7 @@ class Bidirectional(nn.Module):
 
     @property
     def layers(self) -> list[Layer]:
-        """The layers of both directions."""
+        """Return the layers of both directions."""
         return cast(list[Layer], [*self.forwards, *self.backwards])
 
     def read(

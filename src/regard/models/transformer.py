@@ -90,11 +90,11 @@ class TransformerModel(Model):
         )
 
     def bias(self, start: Start = 0) -> Span | None:
-        """The bias of ALiBi, where positions are given that way."""
+        """Return the bias of ALiBi, where positions are given that way."""
         return Alibi(self.config.heads, start) if self.config.positions == "alibi" else None
 
     def window(self, source: Tokens) -> Span | None:
-        """The span of the encoder's self-attention, where a word does not attend to all the others."""
+        """Return the span of the encoder's self-attention, where a word does not attend to all the others."""
         if self.config.mixing != "window":
             return None
         reach, n = window_radius(self.config), source.ids.shape[-1]
@@ -139,7 +139,7 @@ class TransformerModel(Model):
         return self.output(x[:, 0]), state
 
     def read_ids(self, ids: Int[Tensor, "*b n"]) -> Int[Tensor, "*b n"]:
-        """The ids whose embeddings the decoder reads: a target may begin with END's."""
+        """Return the ids whose embeddings the decoder reads: a target may begin with END's."""
         return ids.masked_fill(ids == START, END) if self.config.start_as_end else ids
 
 
