@@ -9,7 +9,7 @@ from regard.inspection.collect.forward_pass import record_modules
 from regard.inspection.collect.gates import gates_of, run_gates, step_gates
 from regard.inspection.collect.walk import walk_of
 from regard.models import Layer
-from regard.models.layers.cells import Bidirectional, Stack
+from regard.models.recurrent import Bidirectional, Stack
 
 EXACT = {"rtol": 1e-6, "atol": 1e-6}
 RECURRENT = [name for name in ALL if not name.startswith(("encoder", "convnet", "captioner-transformer"))]
@@ -30,7 +30,7 @@ def test_both_directions_of_every_layer(kind, layers):
     lengths = torch.tensor([7, 1, 4])
     net = random(Bidirectional(kind, 5, 3, layers))
     with record_modules(net) as recording:
-        states, ends = net.with_ends(torch.randn(3, 7, 5), lengths)
+        states, ends = net.read(torch.randn(3, 7, 5), lengths)
     assert len(recording.calls) == 2 * layers
     for name, (call,) in recording.calls.items():
         values = run_gates(net.get_submodule(name), call)

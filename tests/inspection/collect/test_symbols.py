@@ -4,13 +4,10 @@ import re
 
 import pytest
 from inspection.graphs import make
-from inspection.subjects import subject
+from inspection.subjects import ALL, subject
 
 from regard.inspection.collect.from_model import graph_of
-from regard.inspection.collect.symbols import GENERAL, SYMBOLS, VARIANTS, number_layer
-from regard.models import KINDS
-
-ROWS = [*GENERAL, *(row for rows in SYMBOLS.values() for row in rows), *(row for *_, rows in VARIANTS for row in rows)]
+from regard.inspection.collect.symbols import GENERAL, number_layer
 
 
 @pytest.mark.parametrize(
@@ -111,15 +108,12 @@ def test_a_score_is_the_one_that_the_model_has(name, expected):
     assert graph_of(subject(name).model).node("attention/score").symbol == expected
 
 
-def test_the_tables_are_of_kinds_and_of_options_that_they_have():
-    assert {*SYMBOLS} <= {*KINDS}
-    for kind, option, _, _ in VARIANTS:
-        assert option in KINDS[kind].config.__dataclass_fields__ or hasattr(KINDS[kind].config, option)
-
-
-@pytest.mark.parametrize(("pattern", "symbol"), ROWS)
-def test_every_pattern_can_be_read_and_every_index_is_closed(pattern, symbol):
-    re.compile(pattern)
-    assert symbol.count("{") == symbol.count("}")
-    assert not re.search(r"[_^]($|[ \])])", symbol)
-    assert "ℓ" not in symbol.replace("(ℓ)", "").replace("h^{(ℓ−1)}_t", "")
+@pytest.mark.parametrize("name", [None, *ALL])
+def test_every_pattern_can_be_read_and_every_index_is_closed(name):
+    rows = GENERAL if name is None else [pair for table in subject(name).model.notation.boxes for pair in table.items()]
+    assert rows
+    for pattern, symbol in rows:
+        re.compile(pattern)
+        assert symbol.count("{") == symbol.count("}")
+        assert not re.search(r"[_^]($|[ \])])", symbol)
+        assert "ℓ" not in symbol.replace("(ℓ)", "").replace("h^{(ℓ−1)}_t", "")

@@ -1,12 +1,13 @@
 """Words and symbols for the boxes of a graph: what a part is called, and how the paper of its kind writes it.
 
-`symbols.toml` has them, and says how they are written.
+A model's notation has its paper's, and `symbols.toml` what holds for all.
 """
 
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from importlib import resources
+from itertools import chain
 from operator import attrgetter
 from typing import Any
 
@@ -14,7 +15,7 @@ from torch import nn
 
 from regard.attention import Attention, Attentive, GridSelfAttention, Heads, Learned, ProjectionRows, SlicedProjection
 from regard.inspection.collect.trace import Trace, Unit
-from regard.models import Layer, MemoryHeads
+from regard.models import Layer, MemoryHeads, Notation
 
 HISTORY = ", all steps before"  # behind the words of a unit all of whose outputs so far are read: a tape
 
@@ -22,10 +23,6 @@ TABLES = tomllib.loads(
     resources.files("regard.inspection.collect").joinpath("symbols.toml").read_text(encoding="utf-8")
 )
 GENERAL = tuple(TABLES["any"].items())  # patterns and their symbols
-SYMBOLS = {kind: tuple(symbols.items()) for kind, symbols in TABLES["kinds"].items()}
-VARIANTS = [
-    (each["kind"], each["option"], each["value"], tuple(each["symbols"].items())) for each in TABLES["variants"]
-]
 WORDS: dict[str, dict[str, str]] = TABLES["words"]
 
 
@@ -37,16 +34,13 @@ def symbol_of(unit: Unit, recorder: Trace) -> str:
 def layer_symbol_of(unit: Unit, recorder: Trace) -> str:
     """Return the symbol of a unit with ℓ for its layer, which holds for every layer: of the first pattern that fits."""
     text = description(unit, recorder)
-    kind = "" if recorder.kind is None else recorder.kind.name
-    config = getattr(recorder.model, "config", None)
-    changed = [
-        pair
-        for name, option, value, pairs in VARIANTS
-        if name == kind and getattr(config, option, None) == value
-        for pair in pairs
-    ]
-    rows = (*changed, *SYMBOLS.get(kind, ()), *GENERAL)
-    return next((symbol for pattern, symbol in rows if re.search(pattern, text)), "")
+    return next((symbol for pattern, symbol in (*own_symbols(recorder), *GENERAL) if re.search(pattern, text)), "")
+
+
+def own_symbols(recorder: Trace) -> Iterator[tuple[str, str]]:
+    """List the patterns and symbols of the paper that a model comes from."""
+    notation: Notation | None = getattr(recorder.model, "notation", None)
+    return chain.from_iterable(table.items() for table in notation.boxes) if notation is not None else iter(())
 
 
 def layer_of(unit: Unit, recorder: Trace) -> tuple[int, int]:
@@ -129,8 +123,8 @@ def previous_label(unit: Unit, recorder: Trace, history: bool) -> tuple[str, str
     """Return the label of a unit's output in the step before, or in all: words, and its symbol with ℓ for the layer."""
     if history:
         text = description(unit, recorder) + HISTORY
-        rows = () if recorder.kind is None else SYMBOLS.get(recorder.kind.name, ())
-        return "all steps before", next((symbol for pattern, symbol in rows if re.search(f"{pattern}$", text)), "")
+        found = (symbol for pattern, symbol in own_symbols(recorder) if re.search(f"{pattern}$", text))
+        return "all steps before", next(found, "")
     symbol = layer_symbol_of(unit, recorder).partition(" =")[0]
     before = re.sub(r"_([itn])(?![a-z])", r"_{\1−1}", symbol)
     return "step before", before if before != symbol or not symbol else f"{symbol}, before"

@@ -1,4 +1,6 @@
-r"""Recurrent cells and stacks of them: Elman's, the GRU and the LSTM, over whole sentences or a step at a time.
+r"""Recurrence: cells and stacks of them, and what models with a recurrent decoder share.
+
+Elman's cell, the GRU and the LSTM run over whole sentences or a step at a time.
 
 $h_t = \tanh(W x_t + U h_{t-1} + b)$, or ReLU (Elman 1990)
 
@@ -14,20 +16,31 @@ layer [b p d], of a stack [b l p d]; an LSTM's has two parts, h and c, and the o
 
 At the start recurrent matrices are orthogonal, gate by gate, so that a state keeps its length over many steps; input
 matrices are Glorot's, biases zero but for an LSTM's forget gate, which starts at 1 and so remembers.
+
+Word embeddings are unit-normal, as torch makes them: what words differ in must be seen in the first states and
+annotations. With a deviation of 0.1, as small numbers are often advised, attention took five times as many steps to
+begin.
 """
 
-# b sentences · r rows · n positions · e width of the input · d of a state · g gates · p parts of a state · l layers
+# b sentences · s sentences · r rows, hypotheses of all sentences · n positions · m source positions
+# e width of the input · d of a state · g gates · p parts of a state · l layers
+import functools
 import warnings
-from typing import Any, cast
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar, cast
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from regard.kernels import dropout, linear, table
+from regard.attention import Additive, Attention, Dot, General, Prepared, Score, Softmax, Span, State, Weighting
+from regard.kernels import Linear, backends, dropout, linear, table
 from regard.models.config import Cell
-from regard.models.layers.recurrent import describe_recurrence
+from regard.models.contract import Memory, Model
 
+Method = TypeVar("Method", bound=Callable[..., Any])
+OWN = "parts of one's own, or with hooks"
 GATES = {"rnn": 1, "gru": 3, "lstm": 4}
 PARTS = {"rnn": 1, "gru": 1, "lstm": 2}
 SHUT = 1e4  # a sigmoid of it is 1 and of its negative 0, exactly, and so is their gradient
@@ -45,6 +58,38 @@ BOTH_DIRECTIONS = table.Table(
     ),
     table.Row(name="torch", features=None),
 )
+
+
+def without_autocast(*devices: str) -> Callable[[Method], Method]:
+    """Run a module's method without autocast on these devices, its arguments in float32.
+
+    A step is too small for half precision, where every cast is one more kernel; and what is moved a little at every
+    step must not be rounded at every step. Autocast would run cuDNN's cells in float16, whose gradients nobody scales
+    here.
+    """
+
+    def decorate(method: Method) -> Method:
+        @functools.wraps(method)
+        def run(self: nn.Module, x: Tensor, *others: Any) -> Any:
+            device = x.device.type
+            if device not in devices or not torch.is_autocast_enabled(device):
+                return method(self, x, *others)
+            with torch.autocast(device, enabled=False):
+                return method(self, *map(to_float, (x, *others)))
+
+        return cast(Method, run)
+
+    return decorate
+
+
+def to_float(value: Any) -> Any:
+    """Cast a tensor of floats, projected keys or a memory to float32; leave anything else as it is."""
+    if isinstance(value, Memory):
+        sentence = {name: tensor.float() for name, tensor in value.sentence.items()}
+        return replace(value, states=value.states.float(), sentence=sentence)
+    if isinstance(value, Prepared) or (isinstance(value, Tensor) and value.is_floating_point()):
+        return value.float()
+    return value
 
 
 class Dropout(nn.Module):
@@ -89,6 +134,7 @@ class Layer(nn.Module):
         self.net.train()
         return self
 
+    @without_autocast("cuda")
     def forward(
         self,
         x: Float[Tensor, "b n e"],
@@ -99,10 +145,6 @@ class Layer(nn.Module):
 
         What stands beyond a row's length changes nothing before it.
         """
-        if x.device.type == "cuda" and torch.is_autocast_enabled("cuda"):
-            # Autocast would run cuDNN's cells in float16, whose gradients nobody scales here.
-            with torch.autocast("cuda", enabled=False):
-                return self.forward(x.float(), None if state is None else state.float(), lengths)
         b, n, _ = x.shape
         if state is None:
             state = x.new_zeros(b, self.parts, self.size)
@@ -193,6 +235,13 @@ class Stack(nn.Module):
             ends.append(end)
         return x, torch.stack(ends, 1)
 
+    def read(
+        self, x: Float[Tensor, "b n e"], lengths: Int[Tensor, " b"]
+    ) -> tuple[Float[Tensor, "b n d"], Float[Tensor, "b l p d"]]:
+        """Return the annotations of sentences, and every layer's last state."""
+        result: tuple[Tensor, Tensor] = self(x, lengths=lengths)
+        return result
+
     def step(
         self, projected: Float[Tensor, "r g"], state: Float[Tensor, "r l p d"]
     ) -> tuple[Float[Tensor, "r d"], Float[Tensor, "r l p d"]]:
@@ -221,7 +270,7 @@ class Bidirectional(nn.Module):
         self.dropout = Dropout(dropout)
 
     def forward(self, x: Float[Tensor, "b n e"], lengths: Int[Tensor, " b"]) -> Float[Tensor, "b n dd"]:
-        """The annotation of every position."""
+        """Return the annotation of every position."""
         fused = BOTH_DIRECTIONS.choose(self.describe(x)).name == "triton"
         for index, (forwards, backwards) in enumerate(zip(self.forwards, self.backwards, strict=True)):
             if index:
@@ -246,13 +295,13 @@ class Bidirectional(nn.Module):
 
     @property
     def layers(self) -> list[Layer]:
-        """The layers of both directions."""
+        """Return the layers of both directions."""
         return cast(list[Layer], [*self.forwards, *self.backwards])
 
-    def with_ends(
+    def read(
         self, x: Float[Tensor, "b n e"], lengths: Int[Tensor, " b"]
     ) -> tuple[Float[Tensor, "b n dd"], Float[Tensor, "b l p dd"]]:
-        """The annotations, and every layer's last states [h→; h←], each half after the last word that it reads."""
+        """Return the annotations, and all last states [h→; h←], each half after the last word that it reads."""
         ends = []
         for index, (forwards, backwards) in enumerate(zip(self.forwards, self.backwards, strict=True)):
             if index:
@@ -316,3 +365,133 @@ def last_states(
     length = lengths.to(states.device)
     rows = torch.arange(len(states), device=states.device)
     return torch.where((length > 0)[:, None], states[rows, (length - 1).clamp(min=0)], empty)
+
+
+class RecurrentModel(Model):
+    """A model with a recurrent decoder, and mostly a recurrent encoder, too.
+
+    The decoder's is `state` in the state of a search.
+    """
+
+    def source_states(self, memory: Memory) -> Float[Tensor, "*b m d"] | None:
+        """Return the encoder's states, which are its memory; None where it is not recurrent."""
+        return memory.states if getattr(self.config, "has_recurrent_encoder", True) else None
+
+    def hidden_state(self, state: State) -> Float[Tensor, "r d"]:
+        """Return h of the decoder's top layer, from a stack [r l p d] or one cell [r p d]."""
+        states: Tensor = state.row["state"]
+        return states[:, -1, 0] if states.ndim == 4 else states[:, 0]
+
+    @property
+    def reads_backwards(self) -> bool:
+        """Return whether the option `reverse` is set, where the kind has one."""
+        return bool(getattr(self.config, "reverse", False))
+
+
+def make_linear(inputs: int, size: int, bias: bool = True) -> nn.Linear:
+    """Make a linear layer between states, its weights after Glorot and Bengio 2010."""
+    layer = Linear(inputs, size, bias)
+    nn.init.xavier_uniform_(layer.weight)
+    if bias:
+        nn.init.zeros_(layer.bias)
+    return layer
+
+
+def make_readout(size: int, count: int, scale: float = 1.0) -> nn.Linear:
+    """Make an output projection of normal weights of deviation scale/√size: larger where its inputs are small."""
+    layer = Linear(size, count)
+    nn.init.normal_(layer.weight, std=scale * size**-0.5)
+    nn.init.zeros_(layer.bias)
+    return layer
+
+
+def can_bypass(
+    *parts: nn.Module,
+    scores: Sequence[type[Score]] = (Additive, Dot, General),
+    weightings: Sequence[type[Weighting]] = (Softmax,),
+) -> bool:
+    """Return whether faster code may stand in for these modules: none has a hook, and no backend is forced.
+
+    That code knows attentions with these scores and weightings of the library's; one that was given others is called
+    itself.
+    """
+    return backends.forced_backend() is None and not any(
+        module._forward_hooks
+        or module._forward_pre_hooks
+        or module._backward_hooks
+        or (isinstance(module, Attention) and not is_standard(module, scores, weightings))
+        for part in parts
+        for module in part.modules()
+    )
+
+
+def describe_recurrence(x: Tensor, *parts: nn.Module, scores: Sequence[type[Score]] = (Additive,)) -> table.Request:
+    """Put a recurrence over x by these parts into plain data, for the tables of those that stand in for them."""
+    needs, device = [*table.compiling()], x.device.type
+    if torch.is_autocast_enabled(device):
+        needs.append(table.AUTOCAST)
+    if table.COMPILING not in needs and not can_bypass(*parts, scores=scores):
+        needs.append(OWN)
+    return table.Request(device, (x.dtype,), tuple(needs))
+
+
+def is_standard(
+    attention: Attention, scores: Sequence[type[Score]], weightings: Sequence[type[Weighting]] = (Softmax,)
+) -> bool:
+    """Return whether an attention has one of these scores, not scaled, one of these weightings, and nothing else."""
+    score, weighting = attention.score, attention.weighting
+    return (
+        type(attention) is Attention
+        and type(score) in scores
+        and score.fused_form == score.form
+        and score.scale(64) == 1.0
+        and type(weighting) in weightings
+        and (not isinstance(weighting, Softmax) or weighting.temperature == 1.0)
+        and attention.span is None
+        and not attention.dropout
+    )
+
+
+def to_autocast_dtype(x: Float[Tensor, "*b d"]) -> Float[Tensor, "*b d"]:
+    """Cast to autocast's dtype on a GPU, once: each module that reads it would cast it for itself."""
+    if x.is_cuda and torch.is_autocast_enabled("cuda"):
+        return x.to(torch.get_autocast_dtype("cuda"))
+    return x
+
+
+def maxout(x: Float[Tensor, "*b dd"]) -> Float[Tensor, "*b d"]:
+    """Take the larger of numbers j and j + d (Goodfellow et al. 2013, arXiv:1302.4389).
+
+    Papers pair neighbours, 2j and 2j + 1; halves are the same function of a matrix with its rows in another order.
+    """
+    return torch.maximum(*x.chunk(2, -1))
+
+
+def repeat_rows(x: Tensor, rows: int) -> Tensor:
+    """Repeat each row `rows` times side by side, in a tensor of its own without a gradient."""
+    return x.detach().repeat_interleave(rows, 0) if rows > 1 else x.detach().clone()
+
+
+def start_attending(
+    attention: Attention, memory: Memory, start: Float[Tensor, "s *l p d"], rows: int, coverage: bool
+) -> State:
+    """Return the state before the first step of a decoder that attends to annotations, projected here once."""
+    keys = memory.prepare(attention).copy()
+    row = {"state": repeat_rows(start, rows)}
+    if coverage:
+        row["coverage"] = start.new_zeros(len(start) * rows, keys.keys.shape[1])
+    return State({"memory": keys}, row, rows)
+
+
+def attend_rows(
+    attention: Attention, query: Float[Tensor, "r d"], state: State, span: Span | None = None
+) -> Float[Tensor, "r dv"]:
+    """Attend from every row: rows of one sentence are queries of one call; their weights are added to coverage."""
+    memory, together = state.sentence["memory"], state.group_rows(query[:, None])
+    if state.coverage is None:
+        return attention(together, memory, span=span).flatten(0, 1)
+    look = attention.look(together, memory, span=span)
+    state.coverage.add_(look.weights.flatten(0, 1).to(state.coverage.dtype))
+    if attention._forward_hooks:  # a watcher notes calls
+        return attention(together, memory, span=span).flatten(0, 1)
+    return look.context.flatten(0, 1)

@@ -1,10 +1,12 @@
-"""Encoders of any sort for a recurrent decoder: which one is made, what is refused, and that each learns to align.
+"""Embeddings with positions; encoders of any sort: which one is made, what is refused, and that each learns to align.
 
 That each equals its formulas is asked in the tests of the models that have them, and padding in `test_contract`.
 """
 
 import json
+import math
 
+import oracles
 import pytest
 import tiny
 import torch
@@ -14,16 +16,102 @@ from oracles import agree
 from torch import nn
 
 from regard import load
-from regard.attention import Block, Lengths, join, watch
-from regard.config import parse
-from regard.errors import ConfigError, RegardError
+from regard.attention import Block, Encoder, Lengths, Packed, join, watch
+from regard.errors import RegardError
 from regard.models.config import TransformerConfig
+from regard.models.encoders import (
+    BlockEncoder,
+    Convolution,
+    Embedding,
+    Recurrence,
+    initialise,
+    make_encoder,
+    pool_mean,
+)
 from regard.models.kinds import build, complete_table
-from regard.models.layers.cells import Bidirectional, Stack
-from regard.models.layers.encoders import BlockEncoder, Convolution, Recurrence, make_encoder, mean_annotation
+from regard.models.recurrent import Bidirectional, Stack
 from regard.tasks import start
 from regard.training import Checkpoints, read_manifest
 from regard.training.manifest import canonical
+
+
+@pytest.mark.parametrize(
+    ("positions", "join"),
+    [
+        ("sinusoidal", "add"),
+        ("sinusoidal", "concatenate"),
+        ("learned", "add"),
+        ("learned", "concatenate"),
+        ("rotary", "add"),
+        ("none", "add"),
+    ],
+)
+def test_tokens_are_scaled_and_positions_join_them(positions, join):
+    embedding = Embedding(11, 6, positions, join, 9, 0.5).double().eval()
+    ids = torch.randint(11, (2, 5))
+    x = embedding.tokens.weight[ids] * math.sqrt(6)
+    if positions == "learned":
+        place = embedding.positions.vectors[:5].expand(2, -1, -1)
+    else:
+        angles = [[t / 10000 ** (2 * (i // 2) / 6) for i in range(6)] for t in range(5)]
+        waves = [[math.cos(a) if i % 2 else math.sin(a) for i, a in enumerate(row)] for row in angles]
+        place = torch.tensor(waves, dtype=torch.float64).expand(2, -1, -1)
+    if positions in ("sinusoidal", "learned"):
+        x = embedding.mix(torch.cat([x, place], -1)) if join == "concatenate" else x + place
+    agree(embedding(ids), x)
+
+
+@pytest.mark.parametrize("sines", ["halves", "fairseq"])
+def test_tokens_may_stay_as_they_are_and_sines_lie_otherwise(sines):
+    formula = {"halves": oracles.sinusoid_halves, "fairseq": oracles.sinusoid_fairseq}[sines]
+    place = torch.stack([formula(t, 6) for t in range(5)])
+    ids = torch.randint(11, (2, 5))
+    for scaled in (True, False):
+        embedding = Embedding(11, 6, "sinusoidal", "add", 9, 0.0, sines=sines, scaled=scaled).double().eval()
+        words = embedding.tokens.weight[ids]
+        agree(embedding(ids), (words * math.sqrt(6) if scaled else words) + place, embedding.parameters())
+        agree(embedding(ids)[:, 3:4], embedding(ids[:, 3:4], None, torch.tensor([3, 3])))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("scaled", [True, False])
+@pytest.mark.parametrize("sines", ["interleaved", "halves", "fairseq"])
+def test_one_kernel_embeds_packed_sentences(sines, scaled):
+    """Under autocast: as without it, but for the rounding of the sum."""
+    embedding = Embedding(11, 48, "sinusoidal", "add", 9, 0.0, sines=sines, scaled=scaled).cuda()
+    ids, span = torch.randint(11, (12,), device="cuda"), Packed(torch.tensor([0, 7, 8, 12]).cuda(), sizes=(12, 9))
+    exact = embedding(ids, span)
+    with torch.autocast("cuda", torch.bfloat16):
+        assert embedding.embed_fused(ids, span, 0) is not None
+        found = embedding(ids, span)
+    assert found.dtype == torch.bfloat16
+    torch.testing.assert_close(found.float(), exact, rtol=0.01, atol=0.01)
+
+
+def test_dropout_falls_in_training_alone():
+    embedding = Embedding(11, 6, "sinusoidal", "add", 9, 0.5)
+    ids = torch.randint(11, (4, 5))
+    assert (embedding(ids) == 0).any()
+    assert not (embedding.eval()(ids) == 0).any()
+
+
+def test_a_step_knows_where_it_stands():
+    embedding, ids = Embedding(11, 6, "sinusoidal", "add", 9, 0.0).double(), torch.randint(11, (2, 5))
+    agree(embedding(ids)[:, 3:4], embedding(ids[:, 3:4], None, torch.tensor([3, 3])))
+
+
+def test_linear_layers_start_after_glorot_and_embeddings_as_they_are():
+    model = torch.nn.ModuleDict({"stack": Encoder(32, 4, 1, 48), "words": Embedding(50, 32, "learned", "add", 9, 0.0)})
+    tokens, vectors = model["words"].tokens.weight.clone(), model["words"].positions.vectors.clone()
+    initialise(model)
+    assert torch.equal(model["words"].tokens.weight, tokens)
+    assert torch.equal(model["words"].positions.vectors, vectors)
+    for name, parameter in model["stack"].named_parameters():
+        if parameter.ndim == 2:
+            bound = (6 / sum(parameter.shape)) ** 0.5
+            assert 0.9 * bound < parameter.abs().max() <= bound, name
+        elif name.endswith("bias"):
+            assert not parameter.any(), name
 
 
 @pytest.mark.parametrize("config", [rnnsearch, luong])
@@ -54,31 +142,10 @@ def test_embeddings_of_the_same_width_are_not_projected():
     assert make_encoder(rnnsearch(encoder="convolution", embedding=3), 5).project.weight.shape == (5, 3)
 
 
-@pytest.mark.parametrize("config", [rnnsearch, luong])
-@pytest.mark.parametrize(
-    ("options", "key"),
-    [
-        ({"encoder": "self-attention", "size": 6, "heads": 4}, "heads"),
-        ({"reach": 2}, "reach"),
-        ({"encoder": "self-attention", "size": 8, "reach": 2}, "reach"),
-    ],
-)
-def test_what_does_not_fit_is_refused(config, options, key):
-    with pytest.raises(ConfigError, match=key):
-        config(**options)
-
-
-@pytest.mark.parametrize("key", ["bidirectional", "reverse"])
-@pytest.mark.parametrize("encoder", ["convolution", "self-attention"])
-def test_blocks_have_no_direction(key, encoder):
-    with pytest.raises(ConfigError, match=f"{key}: true given with encoder"):
-        luong(encoder=encoder, size=8, **{key: True})
-
-
 def test_the_mean_leaves_padding_out():
     states = torch.randn(3, 4, 2, dtype=torch.float64)
     states[1, 2:] = torch.nan
-    mean = mean_annotation(states, torch.tensor([4, 2, 0]))
+    mean = pool_mean(states, torch.tensor([4, 2, 0]))
     agree(mean, torch.stack([states[0].mean(0), states[1, :2].mean(0), torch.zeros(2, dtype=torch.float64)]))
 
 
@@ -170,21 +237,6 @@ def test_recurrent_cells_keep_their_start():
     model = build("transformer", TransformerConfig(mixing="recurrence", size=32, layers=1), 20, 20)
     for gate in model.encoder.blocks[0].mixing.both.forwards[0].net.weight_hh_l0.chunk(3):
         agree(gate @ gate.mT, torch.eye(16), rtol=1e-4, atol=1e-5)
-
-
-@pytest.mark.parametrize(
-    ("options", "expected"),
-    [
-        ({"mixing": "recurrence", "size": 9, "heads": 3}, "size: 9 given with mixing"),
-        ({"reach": 3}, 'reach: 3 given with mixing = "attention"'),
-        ({"mixing": "recurrence", "reach": 3}, 'reach: 3 given with mixing = "recurrence"'),
-        ({"mixing": "window", "reach": 0}, "reach"),
-        ({"mixing": "pooling"}, "mixing"),
-    ],
-)
-def test_what_cannot_be_is_refused(options, expected):
-    with pytest.raises(ConfigError, match=expected):
-        parse(TransformerConfig, options)
 
 
 def test_an_older_run_has_the_defaults_of_what_came_later(tmp_path):
