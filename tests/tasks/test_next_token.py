@@ -21,11 +21,11 @@ def test_counts_are_the_tokens_that_are_predicted(task):
 
 
 @pytest.mark.parametrize("half", [True, False])
-def test_batches_of_few_shapes_hold_the_same_sentences(task, half):
+def test_batches_of_limit_shapes_hold_the_same_sentences(task, half):
     task.objective.eval()
     plans = first(task.stream(Position()), 5)
     before = [task.objective(task.batch(plan, position)) for position, plan in plans]
-    task.few_shapes(half)
+    task.limit_shapes(half)
     assert task.form == ("packed" if half else "padded")
     for (position, plan), expected in zip(plans, before, strict=True):
         batch = task.batch(plan, position)

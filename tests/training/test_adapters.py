@@ -36,9 +36,8 @@ from regard.training.adapters import (
     plain_weights,
     trained_weights,
 )
-from regard.training.checkpoint import Checkpoints, read_checkpoint
+from regard.training.checkpoint import Checkpoints, read_checkpoint, read_manifest
 from regard.training.distributed import Group
-from regard.training.manifest import read_manifest
 from regard.training.progress import Progress
 from regard.training.task import Position
 from regard.training.weights import weights_of

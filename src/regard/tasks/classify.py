@@ -37,7 +37,7 @@ from regard.tasks.evaluation import EvaluationReport, Table
 from regard.tasks.forcing import ForcedExample, Item
 from regard.tasks.settings import Settings
 from regard.tasks.task import Classified, RunTask, TrainedRun, build_model, halve, spread_out
-from regard.training import Loss, validation_samples
+from regard.training import Loss, Sample
 
 SHOWN = 240  # characters of a document that is shown
 MOST = 12  # labels of a table across
@@ -118,7 +118,7 @@ class Classify(RunTask):
     actions = ("classify",)
 
     objective: Classification
-    unit, ahead = "examples", True
+    unit, can_prefetch = "examples", True
 
     def __init__(self, settings: Settings, prepared: Prepared, budget: int):
         self.settings, self.prepared = settings, prepared
@@ -196,12 +196,12 @@ class Classify(RunTask):
         report = measure_labels(self.predictions, [labels[i] for i in right], labels)
         return {"loss": total / len(valid), "accuracy": report.accuracy, "f1": report.macro_f1}
 
-    def samples(self) -> list[validation_samples.Sample]:
+    def samples(self) -> list[Sample]:
         """Return three documents or pictures of the last validation, always the same three, of different lengths."""
         rows = list(zip(self.prepared.valid_pairs, self.predictions, strict=False))
         by_length = sorted(range(len(rows)), key=lambda i: (len(rows[i][0][0]), i))
         chosen = [(*rows[i][0], rows[i][1]) for i in spread_out(by_length)]
-        return [validation_samples.Sample(beginning(text), label, output, label=True) for text, label, output in chosen]
+        return [Sample(beginning(text), label, output, label=True) for text, label, output in chosen]
 
     def facts(self) -> list[tuple[str, str]]:
         """Model, data and labels."""

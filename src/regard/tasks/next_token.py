@@ -14,13 +14,13 @@ from regard.plugins import added
 from regard.tasks.evaluation import EvaluationReport, evaluate_texts
 from regard.tasks.settings import Settings
 from regard.tasks.task import RunTask, TrainedRun, build_model, halve, spread_out
-from regard.training import Prediction, validation_samples
+from regard.training import Prediction, Sample
 
 
 class NextToken(RunTask):
     """A task whose model writes text, token by token, from a source or from nothing."""
 
-    ahead = True
+    can_prefetch = True
 
     def __init__(self, settings: Settings, prepared: data.Prepared, budget: int):
         self.settings, self.prepared = settings, prepared
@@ -29,7 +29,7 @@ class NextToken(RunTask):
         self.objective = self.make_objective()
         self.metric = settings.training.metric or self.suitable_metric()
         self.order = self.make_order(budget)
-        self.validation_samples: list[validation_samples.Sample] = []  # of the last validation
+        self.validation_samples: list[Sample] = []  # of the last validation
 
     def make_objective(self) -> nn.Module:
         """Make the module around the model that turns a batch into a loss."""
@@ -47,7 +47,7 @@ class NextToken(RunTask):
         """Yield the validation data in batches."""
         raise NotImplementedError
 
-    def write(self, rows: int) -> tuple[list[validation_samples.Sample], dict[str, float]]:
+    def write(self, rows: int) -> tuple[list[Sample], dict[str, float]]:
         """Decode the first validation examples greedily, and score the outputs."""
         raise NotImplementedError
 
@@ -99,7 +99,7 @@ class NextToken(RunTask):
             count += batch.tokens
         return {"loss": total / count}
 
-    def samples(self) -> list[validation_samples.Sample]:
+    def samples(self) -> list[Sample]:
         """Return three outputs of the last validation, the same three every time, of different lengths."""
         samples = self.validation_samples
         by_length = sorted(range(len(samples)), key=lambda i: (len(samples[i].source), i))
@@ -151,7 +151,7 @@ class TextPairs(NextToken):
         batch = data.batching.load(train, plan, self.dropout, position.epoch, longest, self.linking)
         return batch if self.form is None else data.packing.pad_up(batch)
 
-    def few_shapes(self, half: bool) -> None:
+    def limit_shapes(self, half: bool) -> None:
         """Pack batches where the model serves them as they lie; otherwise pad them a little more."""
         if self.linking is None:
             self.form = "packed" if half and self.model.packs else "padded"

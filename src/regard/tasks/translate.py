@@ -25,7 +25,7 @@ from regard.tasks.defaults import translation_metric
 from regard.tasks.forcing import ForcedExample, Item
 from regard.tasks.next_token import TextPairs
 from regard.tasks.task import Aligned, TrainedRun, Translation, to_translation
-from regard.training import Loss, Prediction, TrainingSettings, inputs, validation_samples
+from regard.training import Loss, Prediction, Sample, TrainingSettings, inputs
 
 __all__ = ["Translate", "align", "link_pairs", "score", "translate"]
 
@@ -53,13 +53,13 @@ class Translate(TextPairs):
             )
         return Guided(self.model, training.smoothing, training.guided, *guided_at(self.model, training))
 
-    def write(self, rows: int) -> tuple[list[validation_samples.Sample], dict[str, float]]:
+    def write(self, rows: int) -> tuple[list[Sample], dict[str, float]]:
         """Translate; references are rewritten by the tokenizer, as outputs are."""
         pairs = self.prepared.valid_pairs[:rows]
         sources, references = [one for one, _ in pairs], [self.tokenizer.normalise(two) for _, two in pairs]
         outputs = self.translate(sources)
         scores = {key: measure(key, outputs, references).score().value for key in ("bleu", "chrf", "exact")}
-        return [validation_samples.Sample(*each) for each in zip(sources, references, outputs, strict=True)], scores
+        return [Sample(*each) for each in zip(sources, references, outputs, strict=True)], scores
 
     def translate(self, texts: Sequence[str]) -> list[str]:
         """Translate texts by greedy search."""

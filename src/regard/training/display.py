@@ -27,16 +27,18 @@ from rich.text import Text
 from regard.io import disk
 from regard.training.metrics import format_clock
 from regard.training.progress import (
+    MISSING,
     CurrentFigures,
     JsonProgress,
     PlainProgress,
     Progress,
     ProgressGroup,
     SafeStream,
+    Sample,
     Stream,
     format_scores,
+    legible,
 )
-from regard.training.sample import MISSING, Sample, legible
 
 Display = Literal["usual", "quiet", "json"]
 REFRESH = 0.4  # seconds between two drawings, at least

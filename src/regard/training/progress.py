@@ -1,21 +1,117 @@
-"""Progress: the receiver of the loop's reports while a model trains, and its plain form as lines.
+"""Progress: the receiver of the loop's reports while a model trains, its plain form as lines, and samples of outputs.
 
 The loop knows only `Progress`; `regard.training.display` chooses what a person sees. A display that breaks (a closed
 pipe, a narrow encoding) never stops training.
 """
 
 import contextlib
+import difflib
 import json
 import math
 import os
 import time
+import unicodedata
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol, Self, runtime_checkable
+from typing import Any, NamedTuple, Protocol, Self, runtime_checkable
+
+from rich.cells import cell_len, set_cell_size
 
 from regard.training.metrics import format_duration, format_value, metric_name, plain_number
-from regard.training.sample import Sample, bracketed, clip, legible
 
 WIDTH = 120  # columns of a sample's line in a log
+MISSING = "‸"
+ALIKE = 0.6  # of one word's letters and another's, above which their letters are compared: not of two labels
+# Unbalanced, these turn the rest of a line around; they carry no text of their own.
+TURNS = {*range(0x202A, 0x202F), *range(0x2066, 0x206A)}
+
+
+# ---- a sample: an output beside its reference, and where the two differ
+
+
+class Sample(NamedTuple):
+    """One held-out example: what was read, what was expected, and what the model wrote."""
+
+    source: str
+    reference: str
+    output: str
+    label: bool = False  # the output is one of a few labels: it is right or wrong as a whole
+
+    def map(self, change: Callable[[str], str]) -> "Sample":
+        """Return the sample with each of its texts changed."""
+        return Sample(change(self.source), change(self.reference), change(self.output), self.label)
+
+    def record(self) -> dict[str, Any]:
+        """Return the sample as records hold it."""
+        texts = {"source": self.source, "reference": self.reference, "output": self.output}
+        return {**texts, "label": True} if self.label else texts
+
+    @property
+    def pieces(self) -> list[tuple[str, bool]]:
+        """Split the output into pieces, each with whether the reference differs there."""
+        return [(self.output, self.output != self.reference)] if self.label else differing(self.output, self.reference)
+
+
+def differing(output: str, reference: str) -> list[tuple[str, bool]]:
+    """Split the output into pieces, each with whether the reference differs there.
+
+    A piece that is empty and differs stands where words of the reference are missing. Words are compared; where neither
+    text has a space and most of their letters are the same, as in Chinese or in a date, letters are. White space counts
+    as one space.
+    """
+    ours, theirs = output.split(), reference.split()
+    gap = " "
+    if len(ours) <= 1 and len(theirs) <= 1:
+        each = letters("".join(ours)), letters("".join(theirs))
+        if difflib.SequenceMatcher(None, *each, autojunk=False).ratio() > ALIKE:
+            ours, theirs, gap = *each, ""
+    pieces: list[tuple[str, bool]] = []
+    for kind, i, j, _, _ in difflib.SequenceMatcher(None, ours, theirs, autojunk=False).get_opcodes():
+        if pieces and gap:
+            pieces.append((gap, False))
+        pieces.append((gap.join(ours[i:j]), kind != "equal"))
+    return pieces
+
+
+def bracketed(output: str, reference: str, label: bool = False) -> str:
+    """Format the output as plain text, with differences in [brackets] and gaps as ‸."""
+    pieces = Sample("", reference, output, label).pieces
+    return "".join(f"[{text}]" if differs and text else text or MISSING for text, differs in pieces)
+
+
+def nearest(output: str, references: Sequence[str]) -> str:
+    """Return the reference that an output has most in common with, by words; the first of those alike."""
+
+    def likeness(reference: str) -> float:
+        return difflib.SequenceMatcher(None, output.split(), reference.split(), autojunk=False).ratio()
+
+    return max(references, key=likeness)
+
+
+def clip(text: str, width: int) -> str:
+    """Cut a line where a screen of this width ends; letters of Chinese, Japanese and Korean take two columns."""
+    return text if cell_len(text) <= width else f"{set_cell_size(text, width - 2).rstrip()} …"
+
+
+def letters(word: str) -> list[str]:
+    """Split a word into letters, each with the marks that combine with it."""
+    clusters: list[str] = []
+    for letter in word:
+        if clusters and (unicodedata.combining(letter) or letter in "\u200d\ufe0f" or clusters[-1].endswith("\u200d")):
+            clusters[-1] += letter
+        else:
+            clusters.append(letter)
+    return clusters
+
+
+def legible(text: str) -> str:
+    """Put text on one line, without characters that could control a terminal."""
+    text = " ".join(text.split())
+    return "".join(
+        "�" if unicodedata.category(letter) == "Cc" else letter for letter in text if ord(letter) not in TURNS
+    )
+
+
+# ---- reports
 
 
 @runtime_checkable

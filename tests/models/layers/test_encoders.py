@@ -23,7 +23,7 @@ from regard.models.layers.cells import Bidirectional, Stack
 from regard.models.layers.encoders import BlockEncoder, Convolution, Recurrence, make_encoder, mean_annotation
 from regard.tasks import start
 from regard.training import Checkpoints, read_manifest
-from regard.training.manifest import canonical
+from regard.training.checkpoint import canonical
 
 
 @pytest.mark.parametrize("config", [rnnsearch, luong])
