@@ -135,13 +135,13 @@ HOST = [
         "tasks/sizes.py",
         "share).bit_length() - 1))",
         "share).bit_length()))",
-        "tasks/test_sizes_memory.py",
+        "tasks/test_sizes.py",
     ),
     Fault(
         "tasks/sizes.py",
         "(processes if given.shard else 1)",
         "processes",
-        "tasks/test_sizes_memory.py",
+        "tasks/test_sizes.py",
     ),
 ]
 
@@ -352,7 +352,7 @@ INTEROP = [
         "table[PAD]",
         "tasks/test_extension.py",
     ),
-    Fault("data/preparation.py", "share * total", "share", "data/test_preparation.py tasks/test_run_start_sources.py"),
+    Fault("data/preparation.py", "share * total", "share", "data/test_preparation.py tasks/test_plan.py"),
     Fault("data/pre_tokenizer.py", " and not is_inside(text[end])", "", "data/test_pre_tokenizer.py"),
     Fault(
         "data/corpus.py",

@@ -219,7 +219,7 @@ def next_commands(out: Path, started: Started) -> list[tuple[str, str]]:
         more += ["--set training.patience=0"] if result.stop_reason == "patience" else []
         more += [f"--minutes {2 * training.minutes:g}"] if training.minutes else []
         longer = (f"regard train --resume {run} {' '.join(more)}", "Train it longer.")
-    item = "" if row.alone else f" {ITEMS[reads]}"
+    item = f" {ITEMS[reads]}" if row.has_source else ""
     labels = "--documents A.tsv" if reads == "documents" else "--images A"
     test = TESTS.get(row.served_as(list(TESTS)) or "", labels)
     use = (f"{row.command} {run}{item}", "Use it.")

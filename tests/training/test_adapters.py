@@ -21,7 +21,7 @@ from regard.kernels import mixed_precision
 from regard.models import Tokens, TransformerConfig, kinds
 from regard.run import load
 from regard.tasks import base_table, read_settings, start, summarise
-from regard.tasks.run_start import plan_run
+from regard.tasks.plan import plan_run
 from regard.training.adapters import (
     Adapter,
     adapters_of,

@@ -32,15 +32,23 @@ from regard.errors import DataError
 from regard.evaluation import caption_scores, finite, measure_bleu_n, measure_cider, measure_rouge, text_scores
 from regard.models import Model, Pictures, Reinforcement, Tokens
 from regard.tasks import forcing
-from regard.tasks.defaults import PICTURES, caption_metric
 from regard.tasks.evaluation import EvaluationReport, Table, describe_search
 from regard.tasks.forcing import ForcedExample, Item
-from regard.tasks.next_token import NextToken
 from regard.tasks.settings import Settings
-from regard.tasks.task import TrainedRun, Translation, halve, spread_out, to_translation
-from regard.training import Loss, Sample, next_token
+from regard.tasks.task import (
+    PICTURES,
+    NextToken,
+    TrainedRun,
+    Translation,
+    halve,
+    spread_out,
+    to_translation,
+    without_bleu,
+)
+from regard.training import Loss, Sample, nearest, next_token
 
 OLD, NEW = 0.9, 0.1  # of the baseline
+CIDER = 50  # pictures: it weighs words by how few of them they speak of
 
 
 class Captioning(nn.Module):
@@ -251,6 +259,12 @@ class Caption(NextToken):
             each.name: {"value": finite(each.value), "signature": each.signature, "shown": str(each)} for each in scores
         }
         return EvaluationReport(heading, [Table.of_scores(scores)], {**facts, "scores": rows}, outputs, notes)
+
+
+def caption_metric(references: Sequence[Sequence[str]]) -> str:
+    """Choose CIDEr for enough captions of several words; exact match for one or two words; else chrF."""
+    shape = data.TextProfile.of([text for texts in references for text in texts])
+    return without_bleu(shape) or ("cider" if len(references) >= CIDER else "chrf")
 
 
 def caption(run: TrainedRun, pictures: Iterable[Item], **options: Any) -> Iterator[list[Translation]]:
