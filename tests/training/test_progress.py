@@ -47,13 +47,13 @@ def test_slow_steps_are_told_every_ten_seconds_and_quick_ones_every_second():
 
 def test_time_left_is_the_pace_since_the_first_record():
     course = CurrentFigures(1000)
-    assert course.seconds_left is None
+    assert course.seconds_left() is None
     course.step({"step": 500, "seconds": 30.0})  # resumed: five hundred steps were not taken in these thirty seconds
-    assert course.seconds_left is None
+    assert course.seconds_left() is None
     course.step({"step": 600, "seconds": 40.0})
-    assert course.seconds_left == pytest.approx(40.0)
+    assert course.seconds_left() == pytest.approx(40.0)
     course.step({"step": 1200, "seconds": 50.0})
-    assert course.seconds_left == 0
+    assert course.seconds_left() == 0
 
 
 @pytest.mark.parametrize(

@@ -198,10 +198,10 @@ def test_the_time_left_counts_to_the_limit():
     course = CurrentFigures(1000)
     course.limit = 60.0
     course.tick(0, 5.0)
-    assert course.seconds_left == 55
+    assert course.seconds_left() == 55
     course.tick(10, 20.0)
-    assert course.seconds_left == 40
-    assert course.seconds_left_after(15) == 25
+    assert course.seconds_left() == 40
+    assert course.seconds_left(15) == 25
     assert course.times() == ["40 s left"]
 
 

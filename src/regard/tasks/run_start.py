@@ -335,12 +335,11 @@ def dry_run(
     return DryRun(planned.settings, planned.facts, measured, steps, every)
 
 
-def fit_steps(training: training.TrainingSettings, measured: Measurement, steps: int) -> tuple[int, int]:
+def fit_steps(given: training.TrainingSettings, measured: Measurement, steps: int) -> tuple[int, int]:
     """Return how many of the steps fit into a time limit, where there is one, and the steps between validations."""
-    every = training.validate_every
-    if training.minutes is None:
-        return steps, every
-    timetable = training.Timetable(training)
+    if given.minutes is None:
+        return steps, given.validate_every
+    timetable = training.Timetable(given)
     timetable.pace, timetable.validation = measured.step, measured.validation
     fitted = timetable.fit(training.Counters())
     return (fitted.steps if timetable.is_open else min(steps, fitted.steps)), fitted.validate_every

@@ -127,7 +127,13 @@ class Checkpoints:
         except CheckpointError as error:
             raise CheckpointError(f"{error}; remove it, and the best checkpoint is found from the manifests") from None
         where = str(path)
-        name = check_key(table, "checkpoint", is_name, "a name such as step-000500, or average", where)
+        name = check_key(
+            table,
+            "checkpoint",
+            lambda name: is_text(name) and NAME.fullmatch(name),
+            "a name such as step-000500, or average",
+            where,
+        )
         manifest = check_key(table, "manifest", is_text, "a checksum", where)
         return BestRecord(name, manifest, parse_score(check_key(table, "counters", is_table, "a table", where), where))
 
@@ -295,11 +301,6 @@ def best_json(folder: Path) -> bytes:
     counters = {key: manifest.get("counters", {}).get(key) for key in ("best", "best_step", "best_loss")}
     record = {"checkpoint": folder.name, "counters": counters, "step": manifest["step"]}
     return canonical({"format": FORMAT, **record, "manifest": digest(folder / "manifest.json")})
-
-
-def is_name(value: object) -> bool:
-    """Return whether a name is a checkpoint's."""
-    return isinstance(value, str) and NAME.fullmatch(value) is not None
 
 
 def step_name(step: int) -> str:

@@ -35,7 +35,6 @@ from regard.training.progress import (
     ProgressGroup,
     SafeStream,
     Sample,
-    Stream,
     format_scores,
     legible,
 )
@@ -77,7 +76,7 @@ class LiveProgress(Progress):
 
     def __init__(
         self,
-        stream: Stream | None = None,
+        stream: SafeStream | None = None,
         *,
         console: Console | None = None,
         clock: Callable[[], float] = time.monotonic,
@@ -240,7 +239,7 @@ class LiveProgress(Progress):
         """Format the time so far and the time left, which also move between two steps."""
         since = self._clock() - self._last_step_at
         times = [f"{format_clock(self._course.last.get('seconds', 0.0) + since)} so far"]
-        left = self._course.seconds_left_after(since)
+        left = self._course.seconds_left(since)
         return [*times, f"{format_clock(left)} left"] if left else times
 
 

@@ -12,7 +12,7 @@ import os
 import time
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol, Self, runtime_checkable
+from typing import Any, NamedTuple, Self, TextIO
 
 from rich.cells import cell_len, set_cell_size
 
@@ -114,15 +114,6 @@ def legible(text: str) -> str:
 # ---- reports
 
 
-@runtime_checkable
-class Stream(Protocol):
-    """A stream that lines go to."""
-
-    def write(self, text: str, /) -> int: ...
-    def flush(self) -> None: ...
-    def close(self) -> None: ...
-
-
 class Progress:
     """The receiver of the loop's reports; this one does nothing with them. A context manager, so that it is always
     closed.
@@ -212,17 +203,17 @@ class CurrentFigures:
         """Return the smoothed loss; None before there was a finite one."""
         return self._sum / self._weight if self._weight else None
 
-    @property
-    def seconds_left(self) -> float | None:
-        """Return the seconds left: to the time limit or, without one, at the pace since the first record; None where
-        that is unknown.
+    def seconds_left(self, since: float = 0.0) -> float | None:
+        """Return the seconds left `since` seconds after the last step: to the time limit or, without one, at the pace
+        since the first record, and at least those of the steps after the next; None where that is unknown.
         """
         if self.limit is not None and "seconds" in self.last:
-            return float(max(0.0, self.limit - self.last["seconds"]))
-        if self.steps is None:
-            return None
+            return float(max(0.0, self.limit - self.last["seconds"] - since))
         pace = self._pace()
-        return None if pace is None else max(0, self.steps - self.last["step"]) * pace
+        if self.steps is None or pace is None:
+            return None
+        left = max(0, self.steps - self.last["step"]) * pace
+        return max(left - since, left - pace, 0.0)
 
     def _pace(self) -> float | None:
         """Return the seconds per step since the first record; None where there is no other yet."""
@@ -230,13 +221,6 @@ class CurrentFigures:
             return None
         steps, seconds = self.last["step"] - self.first["step"], self.last["seconds"] - self.first["seconds"]
         return seconds / steps if steps > 0 and seconds > 0 else None
-
-    def seconds_left_after(self, since: float) -> float | None:
-        """Return the seconds left `since` seconds after the last step: at least those of the steps after the next."""
-        left, pace = self.seconds_left, self._pace()
-        if self.limit is not None and left is not None:
-            return max(left - since, 0.0)
-        return None if left is None or pace is None else max(left - since, left - pace, 0.0)
 
     def place(self) -> str:
         """Return the step as `step 500/8,000`."""
@@ -247,13 +231,11 @@ class CurrentFigures:
         """Format the loss, the rate and the pace of the last record in words."""
         record, parts = self.last, []
         if "loss" in record:
-            now = record["loss"]
-            if now is None or not math.isfinite(now):
-                parts.append(
-                    "loss not finite" + (f" (was {format_value('loss', self.loss)})" if self.loss is not None else "")
-                )
+            now, smooth = record["loss"], format_value("loss", self.loss)
+            if now is not None and math.isfinite(now):
+                parts.append(f"loss {smooth}")
             else:
-                parts.append(f"loss {format_value('loss', self.loss)}")
+                parts.append("loss not finite" + (f" (was {smooth})" if self.loss is not None else ""))
         if "rate" in record:
             parts.append(f"rate {format_value('rate', float(record['rate']))}")
         pace = record.get("tokens_per_second")
@@ -265,8 +247,8 @@ class CurrentFigures:
 
     def times(self) -> list[str]:
         """Format the time left or, where that is unknown, the time so far."""
-        if self.seconds_left:
-            return [f"{format_duration(self.seconds_left)} left"]
+        if left := self.seconds_left():
+            return [f"{format_duration(left)} left"]
         if self.steps is None and "seconds" in self.last:
             return [f"{format_duration(self.last['seconds'])} so far"]
         return []
@@ -279,10 +261,10 @@ def format_scores(record: Mapping[str, Any]) -> list[str]:
     return [f"{metric_name(key)} {format_value(key, record[key])}" for key in keys]
 
 
-def screen_width(stream: Stream) -> int:
+def screen_width(stream: "TextIO | SafeStream") -> int:
     """Return the columns of the terminal that a stream is, or of a page to read, whichever is narrower."""
     try:
-        return min(WIDTH, os.get_terminal_size(stream.fileno()).columns) or WIDTH  # type: ignore[attr-defined]
+        return min(WIDTH, os.get_terminal_size(stream.fileno()).columns) or WIDTH
     except (AttributeError, OSError, ValueError):
         return WIDTH
 
@@ -294,7 +276,9 @@ class PlainProgress(Progress):
     hundred steps and one second; every validation, sample and saying. `stamp` puts the time before each line.
     """
 
-    def __init__(self, stream: Stream, *, stamp: bool = False, clock: Callable[[], float] = time.monotonic):
+    def __init__(
+        self, stream: "TextIO | SafeStream", *, stamp: bool = False, clock: Callable[[], float] = time.monotonic
+    ):
         self._stream, self._stamp, self._clock = stream, stamp, clock
         self._course = CurrentFigures()
         self._last_line: tuple[float, int] | None = None
@@ -351,7 +335,7 @@ class PlainProgress(Progress):
 class JsonProgress(Progress):
     """Progress as a JSON object per line, for programs: the start, each record, each message, and the end."""
 
-    def __init__(self, stream: Stream):
+    def __init__(self, stream: "TextIO | SafeStream"):
         self._stream = stream
 
     def begin(self, title: str, facts: Sequence[tuple[str, str]], steps: int | None) -> None:
@@ -384,7 +368,7 @@ class SafeStream:
 
     PLAINER = str.maketrans({"·": "-", "−": "-", "…": "~", "‸": "^", "–": "-", "→": ">", "∞": "inf", "�": "?"})
 
-    def __init__(self, stream: Stream):
+    def __init__(self, stream: TextIO):
         self._stream = stream
 
     def write(self, text: str) -> int:
@@ -411,9 +395,6 @@ class SafeStream:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
-
-
-# ---- several displays
 
 
 class ProgressGroup(Progress):

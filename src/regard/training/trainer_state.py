@@ -85,11 +85,6 @@ class Counters:
         return {**{key: value for key, value in asdict(self).items() if key != "step"}, "position": [*self.position]}
 
 
-def is_position(value: object) -> bool:
-    """Return whether a value is a position in the data: an epoch and a batch."""
-    return isinstance(value, list) and len(value) == 2 and all(map(is_count, value))
-
-
 def is_sums(value: object) -> bool:
     return isinstance(value, dict) and all(map(is_number, value.values()))
 
@@ -104,7 +99,11 @@ def is_fitted(value: object) -> bool:
 
 OPTIONAL = ("best_loss", "lowest", "validated", "fitted")  # that runs of before do not have
 COUNTER_CHECKS = (
-    ("position", is_position, "an epoch and a batch"),
+    (
+        "position",
+        lambda value: type(value) is list and list(map(is_count, value)) == [True, True],
+        "an epoch and a batch",
+    ),
     ("seconds", is_number, "a number"),
     *(
         (key, lambda value: value is None or is_number(value), "a number or null")
@@ -305,7 +304,7 @@ class Saver:
         """Return whether the best checkpoint is the mean of these, saved already."""
         with contextlib.suppress(CheckpointError):
             best = self.checkpoints.best()
-            return best is not None and read_manifest(best).get("mean_of") == names_of(folders)
+            return best is not None and read_manifest(best).get("mean_of") == [each.name for each in folders]
         return False
 
     def save_mean(self, mean: Mapping[str, Tensor], folders: list[Path], now: Counters, best: bool) -> None:
@@ -314,7 +313,7 @@ class Saver:
         def write() -> None:
             record = self.checkpoints.best_record()
             if best or record is None or record.name != "average":  # one of an earlier end may still be the best
-                manifest = {**self.manifest(now, best), "mean_of": names_of(folders)}
+                manifest = {**self.manifest(now, best), "mean_of": [each.name for each in folders]}
                 self.checkpoints.write("average", mean, {}, manifest)
             if best:
                 self.checkpoints.mark_best("average")
@@ -351,8 +350,3 @@ class Saver:
         """Name the checkpoint to resume from, for a message."""
         last = self.checkpoints.last()
         return "no checkpoint was saved" if last is None else f"the last checkpoint is {last}"
-
-
-def names_of(folders: list[Path]) -> list[str]:
-    """Return the names of checkpoints, as the manifest of their mean holds them."""
-    return [folder.name for folder in folders]
