@@ -1,5 +1,6 @@
 """A time limit: the schedule ends with the time, and everything lies within it; and why else a run stops."""
 
+import itertools
 import math
 import random
 import signal
@@ -8,21 +9,21 @@ import sys
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tiny import Line, StopAt, records, table, training, write_pairs
 from training.cases import Scripted
 
 from regard import report
 from regard.config import read
 from regard.training import loop, metrics
-from regard.training.checkpoint import Checkpoints, read_checkpoint
-from regard.training.loop import train
-from regard.training.manifest import read_manifest
+from regard.training.checkpoint import Checkpoints, read_checkpoint, read_manifest
+from regard.training.loop import rate_at, train
+from regard.training.metrics import Trackers
 from regard.training.progress import CurrentFigures, PlainProgress, Progress
+from regard.training.schedule import Timetable
 from regard.training.settings import TrainingSettings
-from regard.training.timetable import Timetable
-from regard.training.trackers import Trackers
 from regard.training.trainer_state import Counters
-from regard.training.update import rate_at
 
 
 @pytest.fixture(autouse=True)
@@ -157,7 +158,7 @@ def test_a_run_ends_with_the_time(tmp_path, clock):
     began = clock.seconds - 0.4  # its data were prepared before
     result = train(Slow(), settings, tmp_path, progress=progress, began=began)
     taken = clock.seconds - began
-    assert result.why == "minutes"
+    assert result.stop_reason == "minutes"
     assert result.seconds == pytest.approx(taken)
     assert seconds - 0.2 < taken <= seconds + 0.01
     last = [each for each in records(tmp_path, set()) if each["kind"] == "step"][-1]
@@ -170,7 +171,7 @@ def test_a_run_ends_with_the_time(tmp_path, clock):
     fitted = read_manifest(Checkpoints(tmp_path).last())["counters"]["fitted"]
     assert fitted["over"] == seconds
     again = train(Slow(), settings, tmp_path, resume=True)
-    assert (again.step, again.first, again.why) == (result.step, result.step, "minutes")
+    assert (again.step, again.first, again.stop_reason) == (result.step, result.step, "minutes")
     more = train(Slow(), replace(settings, minutes=5 / 60), tmp_path, resume=True)
     assert more.step > result.step
     assert 4.8 < more.seconds <= 5.01
@@ -179,10 +180,10 @@ def test_a_run_ends_with_the_time(tmp_path, clock):
 def test_a_stopped_run_has_the_rest_of_its_time(tmp_path, clock):
     settings = training(**LIMITED, minutes=2.5 / 60)
     first = train(Slow(), settings, tmp_path, progress=StopAt(60))
-    assert first.why == "signal"
+    assert first.stop_reason == "signal"
     progress = Watching()
     rest = train(Slow(), settings, tmp_path, resume=True, progress=progress)
-    assert rest.why == "minutes"
+    assert rest.stop_reason == "minutes"
     assert 2.3 < rest.seconds <= 2.51
     assert "steps" in progress.records[0]  # what was fitted is known from the checkpoint
 
@@ -197,10 +198,10 @@ def test_the_time_left_counts_to_the_limit():
     course = CurrentFigures(1000)
     course.limit = 60.0
     course.tick(0, 5.0)
-    assert course.seconds_left == 55
+    assert course.seconds_left() == 55
     course.tick(10, 20.0)
-    assert course.seconds_left == 40
-    assert course.seconds_left_after(15) == 25
+    assert course.seconds_left() == 40
+    assert course.seconds_left(15) == 25
     assert course.times() == ["40 s left"]
 
 
@@ -210,7 +211,7 @@ def test_resuming_after_the_limit_says_to_give_more(tmp_path, capsys):
     run = tmp_path / "run"
     first = report.train_and_report(given, run)
     said = capsys.readouterr().err
-    assert first.why == "minutes"
+    assert first.stop_reason == "minutes"
     assert f"regard train --resume {run} --minutes 0.0333333" in (run / "report.html").read_text()
     assert "it took" in said
     written = read(run / "config.toml")["training"]
@@ -235,9 +236,9 @@ def test_a_checkpoint_that_takes_what_was_left_is_not_the_last(is_open, tmp_path
     settings = training(steps=100_000, validate_every=9, minutes=2.0 / 60, fit=("steps",) if is_open else ())
     monkeypatch.setattr(Checkpoints, "write", write_slowly)
     first = train(Slow(), settings, tmp_path)
-    assert (first.why, first.step) == ("minutes", 10), "one more step, whose checkpoint ends the run"
+    assert (first.stop_reason, first.step) == ("minutes", 10), "one more step, whose checkpoint ends the run"
     again = train(Slow(), settings, tmp_path, resume=True)
-    assert (again.why, again.step, again.first) == ("minutes", 10, 10)
+    assert (again.stop_reason, again.step, again.first) == ("minutes", 10, 10)
 
 
 def test_plain_lines_show_the_time_that_is_left(tmp_path, clock):
@@ -292,7 +293,7 @@ def test_patience(tmp_path, values, patience, stops, best):
     settings = training(steps=24, patience=patience)
     result = train(Scripted(values), settings, tmp_path)
     assert (result.step, result.best_step) == (stops, best)
-    assert result.why == ("finished" if stops == 24 else "patience")
+    assert result.stop_reason == ("finished" if stops == 24 else "patience")
     link = Checkpoints(tmp_path).linked("best")
     assert link == (f"step-{best:06d}" if best else None)
     assert Checkpoints(tmp_path).linked("last") == f"step-{stops:06d}"
@@ -304,26 +305,26 @@ def test_patience_goes_over_a_resume(tmp_path):
     run = tmp_path / "cut"
     assert train(Scripted(values), training(steps=24, patience=3), run, progress=StopAt(14)).step == 14
     rest = train(Scripted(values[3:]), training(steps=24, patience=3), run, resume=True)
-    assert (rest.step, rest.why, rest.best, rest.best_step) == (whole.step, whole.why, whole.best, whole.best_step)
+    assert replace(rest, first=0, seconds=0.0) == replace(whole, first=0, seconds=0.0)
     assert rest.step == 20
 
 
 def test_minutes_end_a_run_with_a_validation(tmp_path):
     result = train(Line(), training(steps=10**6, minutes=0.2 / 60, validate_every=10**6), tmp_path)
-    assert result.why == "minutes"
+    assert result.stop_reason == "minutes"
     assert result.seconds == pytest.approx(0.2, abs=0.3)
     assert records(tmp_path)[-1]["kind"] == "valid"
     assert Checkpoints(tmp_path).linked("best") == Checkpoints(tmp_path).linked("last") == f"step-{result.step:06d}"
     # Going on with the same limit stops at once: the time counts over resumes.
     again = train(Line(), training(steps=10**6, minutes=0.2 / 60, validate_every=10**6), tmp_path, resume=True)
-    assert (again.step, again.why) == (result.step, "minutes")
+    assert (again.step, again.stop_reason) == (result.step, "minutes")
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_lets_the_update_finish(tmp_path, number):
     before = signal.getsignal(number)
     result = train(Line(), training(), tmp_path, progress=StopAt(2, number))
-    assert (result.step, result.why) == (2, "signal")
+    assert (result.step, result.stop_reason) == (2, "signal")
     assert read_checkpoint(Checkpoints(tmp_path).last()).step == 2
     assert Checkpoints(tmp_path).linked("best") is None  # it was not measured
     assert signal.getsignal(number) is before
@@ -338,7 +339,7 @@ def test_a_signal_that_is_ignored_stays_ignored(tmp_path, number):
         assert signal.getsignal(number) == signal.SIG_IGN
     finally:
         signal.signal(number, before)
-    assert (result.step, result.why) == (8, "finished")
+    assert (result.step, result.stop_reason) == (8, "finished")
 
 
 def test_a_second_control_c_stops_at_once(tmp_path):
@@ -352,3 +353,43 @@ def test_a_second_control_c_stops_at_once(tmp_path):
         train(Line(), training(), tmp_path, progress=Twice(6, signal.SIGINT))
     assert signal.getsignal(signal.SIGINT) is before
     assert read_checkpoint(Checkpoints(tmp_path).last()).step == 4
+
+
+# ---- learning rates against their formulas
+
+
+@given(step=st.integers(1, 10**6), warmup=st.integers(1, 10**4), peak=st.floats(1e-6, 10))
+def test_noam_is_the_papers(step, warmup, peak):
+    """d^-0.5 · min(t^-0.5, t · w^-1.5), scaled so that its peak, at t = w, is the rate given."""
+    settings = training(schedule="noam", warmup=warmup, rate=peak)
+    papers = min(step**-0.5, step * warmup**-1.5) / warmup**-0.5
+    assert rate_at(step, settings) == pytest.approx(peak * papers)
+
+
+@pytest.mark.parametrize("schedule", ["noam", "cosine", "constant"])
+def test_it_grows_evenly_to_its_peak(schedule):
+    settings = training(schedule=schedule, warmup=10, rate=2.0, steps=100)
+    assert [rate_at(step, settings) for step in range(1, 11)] == pytest.approx([0.2 * step for step in range(1, 11)])
+    later = [rate_at(step, settings) for step in range(10, 101)]
+    assert all(b <= a for a, b in itertools.pairwise(later))
+
+
+def test_cosine_ends_at_nothing():
+    settings = training(schedule="cosine", warmup=0, rate=1.0, steps=8)
+    assert rate_at(4, settings) == pytest.approx(0.5)
+    assert rate_at(2, settings) == pytest.approx(0.5 * (1 + math.cos(math.pi / 4)))
+    assert rate_at(8, settings) == rate_at(9, settings) == pytest.approx(0, abs=1e-12)
+
+
+def test_a_warm_up_longer_than_the_run():
+    assert rate_at(5, training(schedule="cosine", warmup=10, rate=1.0, steps=5)) == 0.5
+
+
+def test_constant_without_a_warm_up():
+    assert {rate_at(step, training(schedule="constant", warmup=0, rate=0.3)) for step in (1, 2, 1000)} == {0.3}
+
+
+def test_cosine_begins_where_the_warm_up_ends():
+    """Halfway between them it is at half of its peak, and at the last step at nothing."""
+    settings = training(schedule="cosine", warmup=10, rate=1.0, steps=30)
+    assert [rate_at(step, settings) for step in (5, 10, 20, 30)] == pytest.approx([0.5, 1.0, 0.5, 0.0], abs=1e-12)

@@ -1,9 +1,9 @@
-"""The timetable of a run with a time limit: how many steps fit into it, by the pace that is measured.
+"""The schedule of a run: its learning rate, how many steps fit into a time limit, and when it stops.
 
-The schedule of the learning rate ends with the time, and validations lie within it. The number of steps is fitted as
-soon as a few were taken, after every validation, and whenever a twentieth of the limit has passed. What is fitted
-beside the steps (the warm-up, the steps between two validations) is named in `training.fit`. What was fitted last is
-saved with the counters of a run, so that a resumed one starts from there.
+With a limit the schedule of the learning rate ends with the time, and validations lie within it. The number of steps is
+fitted by the measured pace as soon as a few were taken, after every validation, and whenever a twentieth of the limit
+has passed. What is fitted beside the steps (the warm-up, the steps between two validations) is named in `training.fit`.
+What was fitted last is saved with the counters of a run, so that a resumed one starts from there.
 
 A run stops at its last step, or where no patience is left, the time is up, or somebody asks.
 """
@@ -30,6 +30,26 @@ VALIDATING = 0.2  # of the limit that validations may take where they are fitted
 NEWEST = 0.5  # weight of the pace since the last fit
 # SIGHUP: the terminal was closed. Windows has none.
 SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
+
+
+def rate_at(step: int, settings: TrainingSettings) -> float:
+    r"""Return the learning rate of a step.
+
+    `noam`: $r \cdot \min(t/w, \sqrt{w/t})$, Vaswani et al. 2017 (arXiv:1706.03762), section 5.3, with its peak r given
+    in place of the width's root. `cosine`: from r down to nothing at the last step (arXiv:1608.03983). `constant`: r.
+    """
+    warmup, peak = settings.warmup, settings.rate
+    if step <= warmup:
+        return peak * step / warmup
+    if settings.schedule == "noam":
+        return peak * math.sqrt(warmup / step)
+    if settings.schedule == "cosine":
+        progress = (step - warmup) / max(1, settings.steps - warmup)
+        return peak * 0.5 * (1 + math.cos(math.pi * min(1.0, progress)))
+    return peak
+
+
+# ---- the time
 
 
 @dataclass(frozen=True)
