@@ -254,7 +254,7 @@ OTHERS = [
         "statistics.pstdev(self.values)",
         "studies/test_seed_statistics.py",
     ),
-    Fault("io/formats.py", 'f"{source}-{target}"', 'f"{target}-{source}"', "io/test_formats.py"),
+    Fault("io/output.py", 'f"{source}-{target}"', 'f"{target}-{source}"', "io/test_output.py"),
     Fault(
         "cli/program.py",
         "        sys.exit(130)",

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from regard.alignment import settings as alignment_settings
 from regard.attention import Heads
-from regard.data import END, START, UNKNOWN, Tokenizer, language_tags, unknown_words
+from regard.data import END, START, UNKNOWN, Tokenizer, run_languages, unknown_words
 from regard.decoding import ROOM
 from regard.errors import ArgumentError, CommandError, MissingExtraError
 from regard.io import packs, reading
@@ -82,7 +82,7 @@ def portable_settings(run: Run) -> dict[str, Any]:
     """Return the settings of a run as a table, without the files of whoever trained it."""
     table, data = run.settings.table(), run.settings.data
     table["data"] = {"longest": data.longest, "lowercase": data.lowercase}
-    if (languages := language_tags.languages_of(data)) is not None and len(languages[1]) == 1:
+    if (languages := run_languages.languages_of(data)) is not None and len(languages[1]) == 1:
         table["data"]["languages"] = f"{languages[0]}-{languages[1][0]}"
     table["tokenizer"] = {key: each for key, each in table["tokenizer"].items() if not key.endswith("file")}
     table["training"] = {"guided": 0.0}

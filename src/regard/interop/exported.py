@@ -39,7 +39,7 @@ from torch import Tensor
 
 from regard.alignment import AlignmentSettings, extraction
 from regard.alignment import settings as alignment_settings
-from regard.data import END, START, Tokenizers, data_settings, sentence_shares
+from regard.data import END, START, Tokenizers, data_settings, sentence_split
 from regard.decoding import (
     Options,
     Output,
@@ -379,7 +379,7 @@ class ExportedRun(Run):
         step = int(manifest["run"]["step"])
         super().__init__(folder, settings, engine.tokenizers, engine.model, step, warn=warn)
         self._engine = engine
-        self.sentence_share = sentence_shares.SentenceShare.from_table(manifest["run"].get("sentences"))
+        self.sentence_share = sentence_split.SentenceShare.from_table(manifest["run"].get("sentences"))
         if engine.alignment is not None:
             self.alignment_settings = engine.alignment
 

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from regard.attention import FIRST
 from regard.config import show_value
-from regard.data import END, PAD, START, UNKNOWN, Tokenizer, Tokenizers, language_pieces, special_pieces
+from regard.data import END, PAD, START, UNKNOWN, Tokenizer, Tokenizers, run_languages, special_pieces
 from regard.errors import ArgumentError, ConfigError, DataError
 from regard.interop import stacks
 from regard.interop.export import Opened, reopen
@@ -63,7 +63,7 @@ def read_m2m100(folder: Path) -> Imported:
     tokenizers, table = read_vocabulary(folder)
     imported = read_rows(folder, tokenizers, table)
     files = [folder / name for name in (*VOCABULARIES, "tokenizer_config.json") if (folder / name).is_file()]
-    languages = len(language_pieces.known_languages(tokenizers.source))
+    languages = len(run_languages.known_languages(tokenizers.source))
     note = f"It knows {languages} languages: choose two with --source-language and --target-language."
     return replace(imported, files=(*imported.files, *files), notes=(note,))
 
@@ -236,7 +236,7 @@ def nllb_table(tokenizers: Tokenizers, names: Sequence[str]) -> dict[str, Any] |
     first = len(special_pieces.SPECIAL) + len(pieces)
     if list(names[len(special_pieces.SPECIAL) : first]) != pieces:
         return None
-    languages = language_pieces.known_languages(tokenizer)
+    languages = run_languages.known_languages(tokenizer)
     table = {"tokenizer_class": "NllbTokenizer"}
     special = {"additional_special_tokens": [name for name in names if name in languages]}
     return {**table, **special, **describe_added(tokenizer, names, first), **language_choice(tokenizers)}
@@ -254,5 +254,6 @@ def describe_added(tokenizer: Tokenizer, names: Sequence[str], first: int) -> di
 def language_choice(tokenizers: Tokenizers) -> Mapping[str, str]:
     """Return the languages that the run translates from and to, where it has chosen them."""
     sides = {"src_lang": tokenizers.source, "tgt_lang": tokenizers.target}
-    codes = {key: [language_pieces.code_of(piece) for piece in side.pieces(side.before)] for key, side in sides.items()}
-    return {key: languages[0] for key, languages in codes.items() if len(languages) == 1 and languages[0]}
+    around = {key: side.pieces(side.before) for key, side in sides.items()}
+    codes = {key: run_languages.split_piece(pieces[0])[1] for key, pieces in around.items() if len(pieces) == 1}
+    return {key: code for key, code in codes.items() if code}

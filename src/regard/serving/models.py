@@ -12,7 +12,7 @@ import torch
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
-from regard.data import language_pieces, language_tags, unknown_words
+from regard.data import run_languages, unknown_words
 from regard.decoding import Processes, first_model
 from regard.errors import ConfigError
 from regard.interop import is_export
@@ -99,7 +99,7 @@ class ServedModel:
         """Find what stands around texts of two languages, and make the run with it."""
         if languages not in self.between:
             self.run.require("translate")
-            around = language_pieces.choose_languages(
+            around = run_languages.choose_languages(
                 self.run.tokenizers, *languages, flags=("source_language", "target_language")
             )
             if len(self.between) >= PAIRS:
@@ -153,8 +153,8 @@ class ServedModel:
     def describe(self, run: Run) -> dict[str, Any]:
         """Say what the model is: what `GET /v1/models` answers."""
         given = dict(each.split("=", 1) for each in self.settings.languages).get(self.name)
-        languages = language_tags.languages_of(run.settings.data, given) if run.can("translate") else None
-        sources, targets = language_pieces.spoken_languages(run.tokenizers) if run.can("translate") else ((), ())
+        languages = run_languages.languages_of(run.settings.data, given) if run.can("translate") else None
+        sources, targets = run_languages.spoken_languages(run.tokenizers) if run.can("translate") else ((), ())
         aligns = bool(first_model(run.model).cross_attentions)
         return {
             "name": self.name,

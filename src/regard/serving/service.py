@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from regard.config import suggestion
-from regard.data import language_tags, picture_batches
+from regard.data import picture_pixels, run_languages
 from regard.decoding import Options, SearchResult
 from regard.errors import ArgumentError
 from regard.run import Run
@@ -49,7 +49,7 @@ class Service:
 
     def __init__(self, settings: ServeSettings, folders: Mapping[str, list[str]]):
         self.settings, self.folders = settings, dict(folders)
-        language_tags.parse_given(settings.languages, list(self.folders))  # a mistake is told before anything is opened
+        run_languages.parse_given(settings.languages, list(self.folders))  # a mistake is told before anything is opened
         self.models: dict[str, ServedModel] = {}
         self.metrics = Metrics(self.models)
         self.loop: asyncio.AbstractEventLoop | None = None
@@ -450,7 +450,7 @@ class Service:
     async def decode(model: ServedModel, files: Sequence[File]) -> list[np.ndarray]:
         """Decode uploaded pictures, in a thread."""
         data = model.run.settings.data
-        return await asyncio.to_thread(lambda: [picture_batches.decode_for(data, file, name) for name, file in files])
+        return await asyncio.to_thread(lambda: [picture_pixels.decode_for(data, file, name) for name, file in files])
 
     async def look(self, request: requests.LookRequest, table: Mapping[str, Any]) -> dict[str, Any]:
         """Look into a model with a text: the data that a page of `regard look` draws from."""

@@ -9,7 +9,6 @@ import torch
 from inspection.subjects import PAIRS, exhibit_of_subject, subject
 
 from regard.data import DataSettings, builtin, generate
-from regard.data import builtin_files as files
 from regard.errors import CommandError, DataError
 from regard.inspection import exhibit_of
 from regard.inspection.collect import dependency_trees
@@ -96,7 +95,7 @@ def test_what_is_no_tree(tmp_path, text, said):
 
 
 def test_the_phrasebooks_own_files(tmp_path):
-    list(files.write("phrasebook", tmp_path, {"test": 30}))
+    list(builtin.write_corpus("phrasebook", tmp_path, {"test": 30}))
     examples = list(generate("phrasebook", 30, split="test"))
     for side, name in (("en", "source"), ("de", "target")):
         trees = read_trees(tmp_path / f"test.{side}.heads")
