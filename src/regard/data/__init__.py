@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         language_profile,
         packing,
         sentence_split,
+        sentencepiece,
         special_pieces,
         tokenizer_checks,
         unknown_words,
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
     from regard.data.bpe_dropout import BpeDropout
     from regard.data.builtin import CORPORA, BuiltIn, Example, PicturedExample, generate
     from regard.data.cache import Encoded
-    from regard.data.charsmap import Charsmap
     from regard.data.corpus import Side, TableTexts, pairs, read_tables
     from regard.data.documents import Splitter
     from regard.data.images import batching as picture_batches
@@ -61,7 +61,6 @@ __all__ = [
     "BpeDropout",
     "BuiltIn",
     "CORPORA",
-    "Charsmap",
     "CorpusSettings",
     "DataSettings",
     "END",
@@ -112,6 +111,7 @@ __all__ = [
     "read_tables",
     "sentence_shares",
     "sentence_split",
+    "sentencepiece",
     "special_pieces",
     "tokenizer_checks",
     "train",

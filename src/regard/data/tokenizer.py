@@ -113,7 +113,7 @@ class Tokenizer:
     def encode_bare(self, texts: Sequence[str]) -> list[list[int]]:
         """Encode many texts, without what stands around them."""
         if self.sentencepiece is not None:
-            return [self.sentencepiece.encode(clean_text(text), self.remembered) for text in texts]
+            return [self.sentencepiece.encode(clean_text(text)) for text in texts]
         if not self.separable:
             return self.encode_threaded(texts)
         split = [text.split() if not ODD.search(text) else [text] for text in texts]

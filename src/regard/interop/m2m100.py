@@ -41,8 +41,6 @@ from regard.interop.numbering import (
     round_up,
     written_rows,
 )
-from regard.interop.sentencepiece import FIRST as FIRST_PIECES
-from regard.interop.sentencepiece import list_pieces, write_model
 from regard.models import TransformerModel
 from regard.run import Run
 
@@ -207,7 +205,7 @@ def write_tokenizers(tokenizers: Tokenizers, names: Sequence[str], folder: Path)
         words = tokenizers.source.pieces(tokenizers.source.added.values())
         count = names.index(LANGUAGE_CODES[table["language_codes"]][0])
         stacks.write_json(folder / "vocab.json", {name: row for row, name in enumerate(names[:count])})
-    write_model(tokenizers.source, folder / MODEL, words)
+    (folder / MODEL).write_bytes(tokenizers.source.sentencepiece.model_file(words))
     stacks.write_json(folder / "tokenizer_config.json", table)
 
 
@@ -232,7 +230,7 @@ def nllb_table(tokenizers: Tokenizers, names: Sequence[str]) -> dict[str, Any] |
     tokenizer = tokenizers.source
     if tokenizer.sentencepiece is None:
         return None
-    pieces = [piece for piece in list_pieces(tokenizer) if piece not in FIRST_PIECES]
+    pieces = tokenizer.sentencepiece.pieces()[3:]  # without <unk>, <s> and </s>
     first = len(special_pieces.SPECIAL) + len(pieces)
     if list(names[len(special_pieces.SPECIAL) : first]) != pieces:
         return None

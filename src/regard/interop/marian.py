@@ -45,7 +45,6 @@ from regard.interop.export import Opened, reopen
 from regard.interop.formats import Imported, read_table
 from regard.interop.importing import imported_part, recorded_values
 from regard.interop.numbering import MADE_UP, THEIR_START, listed_pieces, marian_rows, marian_tokenizers, round_up
-from regard.interop.sentencepiece import write_model
 from regard.models import TransformerModel
 from regard.run import Run
 
@@ -237,10 +236,16 @@ def write_tokenizers(tokenizers: Tokenizers, languages: str | None, folder: Path
 
     A tokenizer that was trained here has another way to cut texts, which that one has no form for.
     """
-    if any(side.sentencepiece is None for side in (tokenizers.source, tokenizers.target)):
+    sides = (tokenizers.source, tokenizers.target)
+    models = [
+        side.sentencepiece.model_file(side.pieces(side.added.values()))
+        for side in sides
+        if side.sentencepiece is not None
+    ]
+    if len(models) < len(sides):
         return
-    for name, side in (("source.spm", tokenizers.source), ("target.spm", tokenizers.target)):
-        write_model(side, folder / name, side.pieces(side.added.values()))
+    for name, model in zip(("source.spm", "target.spm"), models, strict=True):
+        (folder / name).write_bytes(model)
     table: dict[str, Any] = {"tokenizer_class": "MarianTokenizer", "separate_vocabs": not tokenizers.same_ids}
     if languages is not None:
         table |= dict(zip(("source_lang", "target_lang"), languages.split("-"), strict=True))
