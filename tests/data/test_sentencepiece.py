@@ -448,7 +448,7 @@ def read(path, **options):
 @pytest.mark.parametrize("form", FORMS)
 def test_texts_are_cut_and_put_together_as_before(form, tmp_path, texts):
     theirs, tokenizer = read(tmp_path / "theirs.model", **FORMS[form])
-    (tmp_path / "ours.model").write_bytes(tokenizer.sentencepiece.model_file())
+    (tmp_path / "ours.model").write_bytes(tokenizer.model_file())
     ours = package.SentencePieceProcessor(model_file=str(tmp_path / "ours.model"))
     for text in texts:
         pieces = theirs.encode(text, out_type=str)
@@ -464,8 +464,7 @@ def test_added_words_are_read_back_and_cut_nothing(kind, tmp_path, texts):
     theirs, tokenizer = read(tmp_path / "theirs.model", model_type=kind)
     words = ["foxhole", "thequick", "dogs"]
     tokenizer = vocabulary_extension.extend_tokenizers(Tokenizers(tokenizer), words).after.source
-    added = tokenizer.pieces(tokenizer.added.values())
-    (tmp_path / "ours.model").write_bytes(tokenizer.sentencepiece.model_file(added))
+    (tmp_path / "ours.model").write_bytes(tokenizer.model_file())
     ours = package.SentencePieceProcessor(model_file=str(tmp_path / "ours.model"))
     for text in [" ".join(words), "foxholes thequickdogs", *texts]:
         assert ours.encode(text, out_type=str) == theirs.encode(text, out_type=str), text

@@ -251,6 +251,11 @@ class Tokenizer:
         nothing = [i <= END or i in self.hidden for i in range(len(pieces))]
         return np.array(begins), np.array(marks), np.array(alone), np.array(nothing)
 
+    def model_file(self, *, words: bool = True) -> bytes:
+        """Return SentencePiece's model file of a tokenizer that has one, with the words that were added, or without."""
+        assert self.sentencepiece is not None
+        return self.sentencepiece.model_file(self.pieces(self.added.values()) if words else ())
+
     def dumps(self) -> str:
         """Return the text of a tokenizer.json that `tokenizers` reads."""
         return json.dumps(self.content, ensure_ascii=False, sort_keys=False, separators=(",", ":"))
