@@ -321,10 +321,10 @@ INTEROP = [
     Fault("io/packs.py", "if start + entry.file_size > size:", "if start > size:", "io/test_packs.py"),
     Fault("io/packs.py", "if known is None or known[0] != version:", "if known is None:", "io/test_packs.py"),
     Fault(
-        "interop/sentencepiece.py",
+        "data/sentencepiece.py",
         '4: section["squeeze"]',
         '4: section["prefix"]',
-        "interop/test_sentencepiece.py",
+        "data/test_sentencepiece.py",
     ),
     Fault(
         "interop/m2m100.py",

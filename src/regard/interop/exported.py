@@ -344,12 +344,7 @@ def split_into_batches(
 
 def pair_batches(pairs: Sequence[extraction.Pair], budget: int = batches.SCORE_BUDGET) -> Iterator[list[int]]:
     """Yield batches of pairs, those of like length together."""
-    sizes = [max(map(len, pair)) + 1 for pair in pairs]
-    order = sorted(range(len(pairs)), key=lambda i: -sizes[i])
-    while order:
-        count = max(1, budget // sizes[order[0]])
-        chunk, order = order[:count], order[count:]
-        yield chunk
+    return batches.batches_of_like_size([max(map(len, pair)) + 1 for pair in pairs], budget)
 
 
 def cut_at(hypotheses: Hypotheses, limit: int) -> Hypotheses:
