@@ -10,10 +10,10 @@ from torch import nn
 
 from regard.attention import Attention, Block, Dot, GridSelfAttention, Heads
 from regard.errors import ArgumentError
-from regard.inspection.collect import tiny_pass, trace
+from regard.inspection.collect import from_model, trace
 from regard.inspection.collect.from_model import graph_of
 from regard.inspection.draw.graph import model_graph
-from regard.models import Memory, Model
+from regard.models import Memory, Model, Tokens
 
 CONCATENATE = "encoder/cat"
 
@@ -34,12 +34,12 @@ def run_pass(model):
     """A pass over inputs like those of a graph, without hooks."""
     kind = trace.kind_of(model)
     sizes = iter([3, 4, 6, 5])
-    source = tiny_pass.make_source(model, sizes, {})
+    source = from_model.make_source(model, sizes, {})
     memory = model.encode(source)
     job = getattr(model.config, "job", None)
     if job == "classify" or kind.tasks == ("classify",):
         return model.classify(memory)
-    target = tiny_pass.make_tokens(model, len(source.lengths), 4)
+    target = from_model.make_tokens(model, len(source.lengths), 4)
     return model.output(model.decode(memory, target)[0])
 
 
@@ -223,3 +223,19 @@ def test_each_layer_of_the_decoder_starts_from_both_ends_of_its_own():
 def test_a_loop_over_steps_is_one_box():
     graph = graph_of(make("luong", embedding=4, layers=2))
     assert [node.calls for node in graph.nodes if node.name.startswith("/cat")] == [graph.sizes["n"]]
+
+
+def test_sizes_of_the_pass_are_those_of_no_parameter():
+    model = stack(size=14, hidden=11)
+    sizes = from_model.run_tiny(model).sizes
+    taken = {size for parameter in model.parameters() for size in parameter.shape}
+    assert set(sizes) == {"b", "m", "n"}
+    assert not taken & set(sizes.values())
+
+
+def test_given_inputs_are_what_is_traced():
+    source = Tokens.of(torch.ones(2, 9).long(), torch.tensor([9, 4]))
+    target = Tokens.of(torch.ones(2, 3).long(), torch.tensor([3, 3]))
+    graph = graph_of(stack(), source, target)
+    assert graph.node("input source").shape == (2, 9)
+    assert graph.node("decoder.blocks.0.cross.attention/score").shape == (2, 2, 3, 9)

@@ -16,8 +16,8 @@ from regard.attention import Attention, Dot
 from regard.errors import ArgumentError
 from regard.inspection import picture, save, svg
 from regard.inspection.collect.sides import merge
-from regard.inspection.draw.colours import FAINT, INK, SEQUENTIAL
 from regard.inspection.draw.picture import LOOK, arc_levels, draw_dependencies, units_of
+from regard.inspection.draw.plot import FAINT, INK, SEQUENTIAL
 from regard.tasks import Side
 
 WORDS, HEADS, RELATIONS = ("She", "ate", "the", "pizza."), (1, -1, 3, 1), ("nsubj", "root", "det", "obj")

@@ -32,8 +32,8 @@ from regard.attention import Look
 from regard.errors import ArgumentError
 from regard.inspection.collect.exhibit import Exhibit, View, as_exhibit
 from regard.inspection.collect.sides import count_specials, merge, separate_marks
-from regard.inspection.draw.colours import FAINT, INK, RULE, SEQUENTIAL, draw_bar, letters_on, weight_scale
-from regard.inspection.draw.heatmap import LONGEST, Drawing, cut_word, draw_panel, fonts, heatmap, save, text_width
+from regard.inspection.draw.heatmap import LONGEST, cut_word, draw_panel, fonts, heatmap, text_width
+from regard.inspection.draw.plot import FAINT, INK, RULE, SEQUENTIAL, Drawing, draw_bar, letters_on, save, weight_scale
 from regard.tasks import Side
 
 ABLATION = "ablation"

@@ -15,10 +15,9 @@ from matplotlib.patches import Rectangle
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from regard.inspection.draw import plot
-from regard.inspection.draw.colours import INK
 from regard.inspection.draw.graph import STATIC
-from regard.inspection.draw.html import document, figure_element, svg_element, table_element
-from regard.inspection.draw.table import Table
+from regard.inspection.draw.html import Table, document, figure_element, svg_element, table_element
+from regard.inspection.draw.plot import INK
 from regard.io import disk, reading
 from regard.training import metrics, validation_samples
 
