@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Shaped
 from torch import Tensor, nn
 
 from regard.attention import (
@@ -78,6 +78,12 @@ class ResolvedCall:
     learned: bool = False
     rotated: bool = False  # by rotary positions
     memory: str = "x"  # what keys and values of heads are projected from: x itself, or a memory m
+
+    def expand(self, tensor: Tensor) -> Shaped[Tensor, "b h x c"]:
+        """Expand a tensor [*b (h) x c] of the call over its batch and its heads."""
+        full = tensor.expand(*self.look.weights.shape[:-2], *tensor.shape[-2:])
+        full = full if self.heads else full.unsqueeze(-3)
+        return full.reshape(-1, *full.shape[-3:])
 
 
 def call_of(forward: ForwardPass, name: str, row: int) -> tuple[ResolvedCall, int]:
@@ -224,9 +230,7 @@ class Slices:
 
     def part(self, tensor: Tensor, batched: int) -> Float[Tensor, "x c"]:
         """Slice [*b (h) n c] to one row of the batch and the head."""
-        shape = self.resolved.look.weights.shape[:-2]
-        full = tensor.expand(*shape, *tensor.shape[-2:])
-        return (full[batched, self.head] if self.resolved.heads else full[batched]).float().cpu()
+        return self.resolved.expand(tensor)[batched, self.head].float().cpu()
 
     def query(self, tensor: Tensor) -> Float[Tensor, "1 c"]:
         """Return the part of a tensor that belongs to the walk's query."""
@@ -363,8 +367,7 @@ def reachable_keys(resolved: ResolvedCall, each: int, head: int, row: int) -> Bo
     mask = resolved.call.limits.mask()
     if mask is None:
         return torch.ones(shape[-1], dtype=torch.bool)
-    full = mask.expand(shape)
-    return (full[each, head, row] if resolved.heads else full[each, row]).cpu()
+    return resolved.expand(mask.expand(shape))[each, head, row].cpu()
 
 
 # ---- by name and shape
@@ -420,7 +423,7 @@ def stages_of(
         learned = any(isinstance(part, nn.Module) for part in parts)
         stages.append(AttentionStage("mask", pairs, words, ("x",) if learned else (), "span"))
     stages.append(
-        AttentionStage("weights", tuple(look.weights.shape), weighting_of(attention.weighting), (), "weighting")
+        AttentionStage("weights", tuple(look.weights.shape), weighting_words(attention.weighting), (), "weighting")
     )
     if gated:
         stages.append(AttentionStage("gate", tuple(look.weights.shape), gate_words(parts)))
@@ -436,7 +439,7 @@ def stages_of(
     return stages
 
 
-def weighting_of(weighting: Weighting) -> str:
+def weighting_words(weighting: Weighting) -> str:
     """Name a weighting."""
     if isinstance(weighting, Softmax) and weighting.temperature != 1.0:
         return f"softmax, T = {weighting.temperature:g}"
