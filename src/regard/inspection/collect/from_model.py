@@ -8,17 +8,23 @@ a node of its own, so that every edge goes forward.
 
 A line of code that runs once for every layer becomes one box for each of them. A loop over steps reads the same modules
 again and again; one over layers reads at each turn those of another layer: its first turn is no step before the second.
+
+What a part is called, and how the paper of its kind writes it, stands in `symbols.toml`.
 """
 
+import re
+import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from importlib import resources
+from operator import attrgetter
+from typing import Any
 
 import torch
 from torch import nn
 
-from regard.attention import Attention, Attentive, ProjectionRows
+from regard.attention import Attention, Attentive, GridSelfAttention, Heads, Learned, ProjectionRows, SlicedProjection
 from regard.errors import ArgumentError
-from regard.inspection.collect import symbols
 from regard.inspection.collect.graph import Graph, GraphEdge, GraphGroup, GraphNode, fold_layers
 from regard.inspection.collect.trace import Output, Trace, Unit, kind_of, trace
 from regard.models import Documents, Layer, MemoryHeads, Model, Pictures, Source, Tokens
@@ -26,6 +32,16 @@ from regard.models import Documents, Layer, MemoryHeads, Model, Pictures, Source
 LISTS = (nn.ModuleList, nn.Sequential)
 PIXELS = 32  # a side of the picture that is drawn of: small, and halved five times at most
 PRIMES = (5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59, 61, 67, 71, 73, 79, 83, 89, 97)
+HISTORY = ", all steps before"  # behind the words of a unit all of whose outputs so far are read: a tape
+TABLES = tomllib.loads(
+    resources.files("regard.inspection.collect").joinpath("symbols.toml").read_text(encoding="utf-8")
+)
+GENERAL = tuple(TABLES["any"].items())  # patterns and their symbols
+SYMBOLS = {kind: tuple(symbols.items()) for kind, symbols in TABLES["kinds"].items()}
+VARIANTS = [
+    (each["kind"], each["option"], each["value"], tuple(each["symbols"].items())) for each in TABLES["variants"]
+]
+WORDS: dict[str, dict[str, str]] = TABLES["words"]
 
 
 def graph_of(model: Model, source: Source | None = None, target: Tokens | None = None, *, fold: bool = True) -> Graph:
@@ -121,8 +137,8 @@ def connect(units: Sequence[Unit], names: dict[str, str], recorder: Trace) -> tu
 
 def previous_node(name: str, unit: Unit, reader: Unit, recorder: Trace, history: bool) -> GraphNode:
     """Make the node of a unit's output in the step before, or in all steps, on its reader's side."""
-    label, every = symbols.previous_label(unit, recorder, history)
-    symbol = symbols.number_layer(every, *symbols.layer_of(unit, recorder))
+    label, every = previous_label(unit, recorder, history)
+    symbol = number_layer(every, *layer_of(unit, recorder))
     shape, last = unit.shape, tuple[int, ...]()
     if history:  # one after the other, before the last axis
         shape, last = ((*unit.shape[:-1], count, unit.shape[-1]) for count in (1, unit.calls - 1))
@@ -143,8 +159,8 @@ def make_node(unit: Unit, name: str, owner: dict[str, str], recorder: Trace, loo
     return GraphNode(
         name,
         unit.kind,
-        symbols.label_of(unit, module, modules),
-        symbols.symbol_of(unit, recorder),
+        label_of(unit, module, modules),
+        symbol_of(unit, recorder),
         unit.shape,
         unit.phase,
         unit.module,
@@ -154,7 +170,7 @@ def make_node(unit: Unit, name: str, owner: dict[str, str], recorder: Trace, loo
         loops or whole,
         None if isinstance(module, ProjectionRows) else owned,
         parameters=count_parameters(unit, fresh, recorder),
-        layer_symbol=symbols.layer_symbol_of(unit, recorder),
+        layer_symbol=layer_symbol_of(unit, recorder),
         pairs=unit.pairs,
         last_shape=unit.last_shape if unit.last_shape != unit.shape else (),
     )
@@ -200,7 +216,7 @@ def group_nodes(nodes: Sequence[GraphNode], edges: Sequence[GraphEdge], recorder
     for (side, name), members in sorted(groups.items(), key=lambda item: item[0][1].count(".")):
         if len(members) > 1 and tuple(members) not in framed and is_convex(set(members), edges):
             framed.add(tuple(members))
-            label = symbols.group_label(recorder.modules[name], name, recorder.modules)
+            label = group_label(recorder.modules[name], name, recorder.modules)
             around = (f"{side}:{each}" for each in reversed(enclosing(name, recorder)))
             parent = next((each for each in around if each in frames), None)
             frames[f"{side}:{name}"] = GraphGroup(f"{side}:{name}", label, tuple(members), parent, members=(name,))
@@ -377,3 +393,140 @@ def make_tokens(model: nn.Module, rows: int, length: int) -> Tokens:
     lengths = torch.full((rows,), length)
     lengths[-1] = max(1, length - 1)
     return Tokens.of(ids.to(device), lengths.to(device))
+
+
+# ---- words and symbols
+
+
+def symbol_of(unit: Unit, recorder: Trace) -> str:
+    """Return the symbol that a kind's paper has for a unit's result; empty where no paper has one."""
+    return number_layer(layer_symbol_of(unit, recorder), *layer_of(unit, recorder))
+
+
+def layer_symbol_of(unit: Unit, recorder: Trace) -> str:
+    """Return the symbol of a unit with ℓ for its layer, which holds for every layer: of the first pattern that fits."""
+    text = description(unit, recorder)
+    kind = "" if recorder.kind is None else recorder.kind.name
+    config = getattr(recorder.model, "config", None)
+    changed = [
+        pair
+        for name, option, value, pairs in VARIANTS
+        if name == kind and getattr(config, option, None) == value
+        for pair in pairs
+    ]
+    rows = (*changed, *SYMBOLS.get(kind, ()), *GENERAL)
+    return next((symbol for pattern, symbol in rows if re.search(pattern, text)), "")
+
+
+def layer_of(unit: Unit, recorder: Trace) -> tuple[int, int]:
+    """Return a unit's layer in its stack, from 1, and the number of layers; a unit in no layer is above the top one."""
+    if unit.layer is not None:
+        return unit.layer
+    parts = unit.module.split(".")
+    for index, part in enumerate(parts):
+        around = recorder.modules.get(".".join(parts[:index]))
+        if part.isdigit() and isinstance(around, nn.ModuleList):
+            return int(part) + 1, len(around)
+    layers = getattr(getattr(recorder.model, "config", None), "layers", 1)
+    return layers, layers
+
+
+def number_layer(symbol: str, layer: int, layers: int) -> str:
+    """Replace ℓ in a symbol by its layer: nothing for the top one, and x_t for what the first reads."""
+    below, _, top = symbol.partition("‖")
+    symbol = top if top and layer == layers else below
+    symbol = symbol.replace("h^{(ℓ−1)}_t", "x_t" if layer == 1 else f"h^{{({layer - 1})}}_t")
+    number = "" if layer == layers else f"({layer})"
+    return symbol.replace("^{(ℓ)}", f"^{{{number}}}" if number else "").replace("(ℓ)", number)
+
+
+def description(unit: Unit, recorder: Trace) -> str:
+    """Describe a unit for patterns: side, module, operation, and a number where the module has several."""
+    if unit.kind == "input":
+        return f"{unit.phase}:input {unit.operation}"
+    if unit.kind == "learned":
+        return f"{unit.phase}:{unit.module}.{unit.operation} learned"
+    same = attrgetter("phase", "module", "operation", "kind", "layer")
+    alike = [
+        each.id for each in sorted(recorder.units.values(), key=lambda each: each.time) if same(each) == same(unit)
+    ]
+    number = alike.index(unit.id) + 1
+    operation = (
+        f"{unit.operation}()" if unit.kind == "operation" and unit.operation in WORDS["stages"] else unit.operation
+    )
+    return f"{unit.phase}:{unit.module} {operation}" + (f" {number}" if number > 1 else "")
+
+
+def label_of(unit: Unit, module: nn.Module | None, modules: Mapping[str, nn.Module]) -> str:
+    """Return the label of a unit's box."""
+    if unit.kind == "input":
+        return unit.operation
+    if unit.kind == "learned":
+        return "learned query" if isinstance(module, Learned) else unit.operation.replace("_", " ")
+    if unit.kind == "stage":
+        if unit.operation == "weights":
+            return unit.note
+        return f"÷ {unit.note}" if unit.operation == "scale" else WORDS["stages"][unit.operation]
+    if unit.kind == "operation":
+        label = WORDS["operations"].get(unit.operation, unit.operation.strip("_").replace("_", " "))
+        if unit.note:
+            label = {"multiply": f"× {unit.note}", "divide": f"÷ {unit.note}"}.get(label, label)
+        return label
+    assert module is not None
+    if isinstance(module, Layer) and unit.shape and unit.shape[-1] != module.size:
+        return "linear"  # its matrices alone: the gates come after
+    return module_label(module, unit.module, modules)
+
+
+def module_label(module: Any, name: str, modules: Mapping[str, nn.Module]) -> str:
+    """Return the label of a module's box."""
+    parent, _, key = name.rpartition(".")
+    around = modules.get(parent)
+    projects = isinstance(module, ProjectionRows | SlicedProjection) or isinstance(around, Heads | GridSelfAttention)
+    if projects and key in WORDS["projections"]:
+        return WORDS["projections"][key]
+    if isinstance(module, Layer):
+        return WORDS["cells"][module.kind]
+    if isinstance(module, nn.Conv2d):
+        return f"{module.kernel_size[0]} × {module.kernel_size[1]} convolution"
+    if type(module).__name__ in ("Sinusoidal", "Embedded"):
+        return "add positions" if module.join == "add" else "append positions"
+    return WORDS["classes"].get(type(module).__name__, type(module).__name__)
+
+
+def previous_label(unit: Unit, recorder: Trace, history: bool) -> tuple[str, str]:
+    """Return the label of a unit's output in the step before, or in all: words, and its symbol with ℓ for the layer."""
+    if history:
+        text = description(unit, recorder) + HISTORY
+        rows = () if recorder.kind is None else SYMBOLS.get(recorder.kind.name, ())
+        return "all steps before", next((symbol for pattern, symbol in rows if re.search(f"{pattern}$", text)), "")
+    symbol = layer_symbol_of(unit, recorder).partition(" =")[0]
+    before = re.sub(r"_([itn])(?![a-z])", r"_{\1−1}", symbol)
+    return "step before", before if before != symbol or not symbol else f"{symbol}, before"
+
+
+def group_label(module: nn.Module, name: str, modules: Mapping[str, nn.Module]) -> str:
+    """Return the label of a frame around boxes."""
+    key = name.rpartition(".")[2]
+    if isinstance(module, Heads):
+        which = {"attention": "self-attention", "cross": "cross-attention"}.get(key, key)
+        return f"{which}, {module.heads} heads" if module.heads > 1 else which
+    if isinstance(module, GridSelfAttention):
+        return "self-attention over places"
+    if isinstance(module, Attention):
+        usual = {"attention": "attention", "cross": "attention", "intra": "attention to its own past"}
+        return usual.get(key, f"attention over {key}" if key in ("words", "sentences") else f"attention: {key}")
+    if isinstance(module, MemoryHeads):
+        return "heads that write and read the memory"
+    if isinstance(module, Attentive):
+        return type(module).__name__
+    if isinstance(module, nn.Sequential) and key == "feed":
+        return "feed-forward"
+    if key.isdigit():
+        around = name.rpartition(".")[0]
+        row = around.rpartition(".")[2]
+        named = isinstance(modules[around], nn.ModuleList) and row not in ("", "blocks")
+        if row == "scores":
+            return "a head's own score"
+        return row.removesuffix("s") if named else "layer" if row == "blocks" else "block"
+    return key
