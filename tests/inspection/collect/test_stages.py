@@ -10,7 +10,7 @@ from torch import nn
 from regard.attention import Attention, Causal, Dot, Heads, Lengths
 from regard.inspection import Which
 from regard.inspection.collect.from_model import graph_of
-from regard.inspection.collect.walk import stages_of, walk_of
+from regard.inspection.collect.walk import walk_of
 
 ATTENTIONS = [name for name in ATTENTIVE if not name.startswith("ntm")]
 HEADS = [name for name in ATTENTIONS if name.startswith(("transformer", "encoder", "captioner-transformer"))]
@@ -29,7 +29,7 @@ def test_each_stage_follows_from_the_one_before(name):
         heads, n, _ = view.weights.shape
         rows = sorted({n // 3, n - 1})
         for head, row in [(head, row) for head in range(heads) for row in rows]:
-            made = stages_of(seen, views, Which(view.name, head, row))
+            made = walk_of(seen, views, Which(view.name, head, row))
             assert (made.view, made.head, made.row) == (view.name, head, row)
             stages = {stage.symbol: stage for stage in made.stages}
             for stage in made.stages:
@@ -77,7 +77,7 @@ def test_x_times_its_matrices_is_q_k_and_v(name):
             continue
         row = view.weights.shape[1] // 2
         for head in range(len(view.weights)):
-            stages = {stage.symbol: stage for stage in stages_of(forward, views, Which(view.name, head, row)).stages}
+            stages = {stage.symbol: stage for stage in walk_of(forward, views, Which(view.name, head, row)).stages}
             keys = stages["m_j"] if "m_j" in stages else stages["x_j"]
             assert ("m_j" in stages) == view.name.endswith("cross")
             if "x_j" in stages:
@@ -115,7 +115,7 @@ def test_rotary_places_rotate_q_and_k():
     forward, views = recorded("transformer-rotary")
     for row in (0, 4):
         stages = {
-            s.symbol: s.values for s in stages_of(forward, views, Which("encoder.blocks.0.attention", 1, row)).stages
+            s.symbol: s.values for s in walk_of(forward, views, Which("encoder.blocks.0.attention", 1, row)).stages
         }
         agree(stages["x W_Q"].norm(dim=-1), stages["q"].norm(dim=-1), rtol=1e-4, atol=1e-5)
         assert torch.allclose(stages["x W_Q"], stages["q"], atol=1e-5) == (row == 0)
@@ -147,7 +147,7 @@ def test_papers_have_their_own_words():
         "transformer": ["q = x W_Q + b_Q", "k = m W_K + b_K", "v = m W_V + b_V"],
     }.items():
         forward, views = recorded(name)
-        shown = [stage.formula for stage in stages_of(forward, views, Which(views[-1].name)).stages]
+        shown = [stage.formula for stage in walk_of(forward, views, Which(views[-1].name)).stages]
         assert set(formulas) <= set(shown), (name, shown)
 
 

@@ -12,7 +12,7 @@ from regard.decoding import tokens_of
 from regard.errors import ArgumentError
 from regard.inspection import Which, exhibit_of
 from regard.inspection.collect.forward_pass import record_modules
-from regard.inspection.collect.walk import gates_of, run_gates, stages_of, step_gates, vocabulary_of, walk_of
+from regard.inspection.collect.walk import gates_of, run_gates, step_gates, vocabulary_of, walk_of
 from regard.models import Layer
 from regard.models.layers.cells import Bidirectional, Stack
 
@@ -28,7 +28,7 @@ def test_a_machines_step_ends_where_its_head_stood(name):
     for view in views:
         for head in range(len(view.weights)):
             for row in (0, view.weights.shape[1] - 1):
-                stages = {each.symbol: each for each in stages_of(seen, views, Which(view.name, head, row)).stages}
+                stages = {each.symbol: each for each in walk_of(seen, views, Which(view.name, head, row)).stages}
                 agree(column(stages["w"]), view.weights[head, row], rtol=1e-4, atol=1e-6)
                 agree(column(stages["w^c"]), torch.softmax(column(stages["β cos(k, M)"]), 0), rtol=1e-4, atol=1e-6)
                 assert ("Σ w M" in stages) == view.name.endswith("read")
@@ -305,7 +305,7 @@ PROBABILITIES = {"transformer-bare": 5e-5, "transformer-no-norm": 5e-3}
 def walked(name, which=Which()):  # noqa: B008
     """The stages of a walk by their symbols."""
     forward, views = recorded(name)
-    made = stages_of(forward, views, which, vocabulary_of(subject(name)))
+    made = walk_of(forward, views, which, vocabulary_of(subject(name)))
     stages = {stage.symbol: stage for stage in made.stages}
     assert len(stages) == len(made.stages)  # no symbol stands twice
     return made, stages

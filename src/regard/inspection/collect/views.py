@@ -5,7 +5,6 @@ page holds them in half precision and computes any row of any head from them, wi
 """
 
 # b rows of a batch: sentences of a document, otherwise one · h heads · n rows · m columns · s sentences · d width
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -16,6 +15,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Num
 from torch import Tensor, nn
 
+from regard.alignment import extraction
 from regard.attention import (
     Additive,
     Attention,
@@ -44,7 +44,6 @@ SCORES: dict[type[Score], str] = {
     Cosine: "cosine β cos(q, k)",
     Location: "location Wq",
 }
-LAYER = re.compile(r"(?:^|\.)(?:blocks|layers)\.(\d+)\.")
 
 
 @torch.no_grad()
@@ -120,7 +119,7 @@ def title_of(name: str, kind: str, forced: ForcedExample, queries: int) -> kinds
     own = KINDS[kind].titles
     if name in own:
         return own[name]
-    layer, reads = LAYER.search(name), forced.reads
+    layer, reads = extraction.LAYER.search(name), forced.reads
     number = f", layer {int(layer[1]) + 1}" if layer else ""
     if forced.target is None and queries == 1:
         if reads == "picture":

@@ -72,13 +72,7 @@ def walk_of(
     vocabulary: Vocabulary = numbered,
 ) -> Walk:
     """Build the walk of a pass that was watched and recorded, with states and gates."""
-    stages = stages_of(forward, views, which, vocabulary)
-    return replace(stages, states=states_of(forward), gates=gates_of(forward))
-
-
-@torch.no_grad()
-def stages_of(forward: ForwardPass, views: Sequence[View], which: Which, vocabulary: Vocabulary = numbered) -> Walk:
-    """List the stages of the walk, without states and gates."""
+    recurrent = states_of(forward), gates_of(forward)
     if not views:
         if which.view is not None or which.head is not None:
             raise ArgumentError("view: given, but the model has no attention to walk through")
@@ -86,13 +80,13 @@ def stages_of(forward: ForwardPass, views: Sequence[View], which: Which, vocabul
         if forward.forced.target is not None:
             check_number("row", row, len(forward.logits), "the output")
         stages = [*reading_stages(forward, None, row), *word_stages(forward, None, row, vocabulary)]
-        return Walk("", 0, row, tuple(stages))
+        return Walk("", 0, row, tuple(stages), *recurrent)
     view = find_view(views, which.view)
     head, row = which.head or 0, row_of(forward, view, which)
     check_number("head", head, len(view.weights), view.title)
     check_number("row", row, view.weights.shape[1], view.title)
     stages = [*looking_stages(forward, views, view, head, row), *word_stages(forward, view, row, vocabulary)]
-    return Walk(view.name, head, row, tuple(stages))
+    return Walk(view.name, head, row, tuple(stages), *recurrent)
 
 
 def check_number(name: str, number: int, count: int, where: str) -> None:
@@ -287,7 +281,7 @@ def stack_stages(forward: ForwardPass, view: View, row: int) -> list[Stage]:
     final = f"{stack.rpartition('.')[0]}.final_norm"
     if not isinstance(forward.model.get_submodule(final), nn.Identity):
         stages.append(one("LN(r)", "the last norm of the stack", recording.output(final, row), "LayerNorm(r)", ABOVE))
-    if writes(forward, view):
+    if writes(view):
         return stages
     if forward.forced.target is None:
         pooled = recording.input("readout", 0)
@@ -298,7 +292,7 @@ def stack_stages(forward: ForwardPass, view: View, row: int) -> list[Stage]:
     return [*stages, one("m", "the memory of this word: what the decoder looks at", last, part=ABOVE)]
 
 
-def writes(forward: ForwardPass, view: View) -> bool:
+def writes(view: View) -> bool:
     """Return whether the rows of a view are positions at which a word is written."""
     return view.rows in ("written", "read")
 
@@ -348,7 +342,7 @@ def tape_stages(forward: ForwardPass, name: str, row: int) -> list[Stage]:
 
 def reading_stages(forward: ForwardPass, view: View | None, row: int) -> list[Stage]:
     """List the stages between the context and the readout that the model's own notation names."""
-    if view is not None and not writes(forward, view) and forward.forced.target is not None:
+    if view is not None and not writes(view) and forward.forced.target is not None:
         return []  # a word of the source: others will read it
     row = row if forward.forced.target is not None else 0
     stages = list[Stage]()
@@ -382,7 +376,7 @@ def read(recording: Recording, reading: Reading, row: int) -> Tensor | None:
 def word_stages(forward: ForwardPass, view: View | None, row: int, vocabulary: Vocabulary) -> list[Stage]:
     """List the scores and the probabilities of the five likeliest words, or of labels, by the model's own logits."""
     label = forward.forced.target is None
-    if not label and view is not None and not writes(forward, view):
+    if not label and view is not None and not writes(view):
         return []
     logits = forward.logits[0 if label else row].cpu()
     best = logits.topk(min(LIKELIEST, len(logits))).indices
