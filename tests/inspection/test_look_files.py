@@ -2,7 +2,6 @@
 
 import io
 import sys
-from dataclasses import replace
 
 import pytest
 from inspection import exhibits
@@ -60,7 +59,7 @@ def test_an_input_is_not_written_over(tmp_path):
 def test_an_exhibit_is_written_by_its_suffix(tmp_path):
     exhibit = exhibits.transformer(layers=1, heads=2)
     assert "<html" in write_exhibit(exhibit, tmp_path / "look.html").read_text(encoding="utf-8")
-    every = write_exhibit(replace(exhibit, ablation=None), tmp_path / "all.svg").read_text(encoding="utf-8")
+    every = write_exhibit(exhibit, tmp_path / "all.svg").read_text(encoding="utf-8")
     assert [name in every for name in ("decoder, layer 1, to the source", "head 1", "head 2")] == [True] * 3
     by_name = write_exhibit(exhibit, tmp_path / "one.svg", view=exhibit.views[0].name, head=1)
     assert by_name.read_text(encoding="utf-8").count("<svg") == 1

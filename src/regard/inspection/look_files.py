@@ -14,7 +14,7 @@ from regard.data import TableTexts, caption_files
 from regard.errors import CommandError
 from regard.inspection.collect.exhibit import Exhibit, find_view
 from regard.inspection.draw.page import page
-from regard.inspection.draw.picture import ABLATION, picture
+from regard.inspection.draw.picture import picture
 from regard.inspection.draw.plot import save
 from regard.io import GivenText, announce_keyboard, check_link, packs, read_chunks, text_or_file
 from regard.models import KINDS
@@ -97,14 +97,13 @@ def write_exhibit(
     head: int | None = None,
     stretch: bool = False,
 ) -> Path:
-    """Write the page of an exhibit, or the picture of one view, or of its ablation, by the suffix of the path."""
+    """Write the page of an exhibit, or the picture of one view, by the suffix of the path."""
     if path.suffix == ".html":
         return page(exhibit, against=against, stretch=stretch).save(path)
     # As the guide says: the attention that is nearest to an alignment, with all of its heads.
     first = exhibit.aligned if against is None else None
     name = first if view is None else find_view(exhibit.views, view).name
-    view_name = ABLATION if exhibit.ablation is not None else name
-    return save(picture(exhibit, view=view_name, head=head, against=against, stretch=stretch), path)
+    return save(picture(exhibit, view=name, head=head, against=against, stretch=stretch), path)
 
 
 # ---- inputs
