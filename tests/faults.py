@@ -237,9 +237,9 @@ OTHERS = [
         "alignment/test_symmetrisation.py",
     ),
     Fault(
-        "inspection/collect/sides.py",
-        "minlength=i).clamp(min=1)",
-        "minlength=i).clamp(max=1)",
+        "alignment/extraction.py",
+        "pieces.clamp(min=1)",
+        "pieces.clamp(max=1)",
         "inspection/collect/test_sides.py",
     ),
     Fault(

@@ -12,7 +12,7 @@ from typing import Any
 
 from regard.alignment import selection
 from regard.evaluation import measure_links
-from regard.inspection import Cell, colours, plot
+from regard.inspection import Cell, plot
 from regard.run import load
 from regard.training import metrics
 from regard_studies.corpora import AlignedPairs, Pairs, aligned_texts
@@ -198,21 +198,21 @@ def heat_map(readings: Sequence[selection.Reading]) -> Plot:
     low = min(value for each in rates.values() for row in each for value in row)
     figure, axes = plot.panels(2, titles=[f"AER of {word}, %" for word in WORDS.values()], height=2.6)
     for panel, grid in zip(axes, rates.values(), strict=True):
-        panel.imshow(grid, cmap=colours.SEQUENTIAL.reversed(), vmin=low, vmax=high + 0.15 * (high - low), aspect="auto")
+        panel.imshow(grid, cmap=plot.SEQUENTIAL.reversed(), vmin=low, vmax=high + 0.15 * (high - low), aspect="auto")
         panel.grid(False)
         for spine in panel.spines.values():
             spine.set_visible(False)
         for y, row in enumerate(grid):
             for x, value in enumerate(row):
-                ink = "#ffffff" if value < low + 0.45 * (high - low) else colours.INK
+                ink = "#ffffff" if value < low + 0.45 * (high - low) else plot.INK
                 panel.text(x, y, f"{value:.0f}", ha="center", va="center", fontsize=8, color=ink)
-        panel.axvline(len(grid[0]) - 1.5, color=colours.FAINT, linewidth=0.8)
+        panel.axvline(len(grid[0]) - 1.5, color=plot.FAINT, linewidth=0.8)
         panel.set_xticks(range(len(grid[0])), [*map(str, range(1, len(grid[0]))), "mean"])
         panel.set_yticks(range(len(grid)), [str(layer) for layer in range(1, len(grid) + 1)])
         panel.set_xlabel("head")
     axes[0].set_ylabel("layer")
-    scale = colours.Scale(colours.SEQUENTIAL.reversed(), low, high + 0.15 * (high - low), "AER, %")
-    colours.draw_bar(figure, scale, axes, (6.5, 1.8))
+    scale = plot.Scale(plot.SEQUENTIAL.reversed(), low, high + 0.15 * (high - low), "AER, %")
+    plot.draw_bar(figure, scale, axes, (6.5, 1.8))
     return Plot(
         "heads",
         figure,
