@@ -91,6 +91,42 @@ def test_answers_are_those_of_a_search_alone(kind, slots):
         same(found[job], expect(model, job))
 
 
+def test_searches_are_in_the_context_of_the_library_settled_once():
+    """Inference mode for modules of its own; somebody's own module may keep a tensor for training."""
+
+    class Own(torch.nn.Linear):
+        pass
+
+    options = Options(shortest=9, longest=9)
+    for own in (False, True):
+        model = small("transformer")
+        if own:
+            model.kept = Own(2, 2)
+        engine, seen = engine_of(model), []
+        step = model.step
+        model.step = lambda *given, step=step, seen=seen: (
+            seen.append(torch.is_inference_mode_enabled()),
+            step(*given),
+        )[1]
+        first, late, left = (Job(source, options, request=number) for number, source in enumerate(sentences(3, 5)))
+        engine.add([first, left])
+        engine.advance()
+        engine.add([late])
+        engine.advance()
+        engine.cancel(left)
+        found = {}
+        while engine.active:
+            found |= dict(engine.advance())
+        assert set(seen) == {not own}
+        assert set(found) == {first, late}
+        model.step = step
+        for job in found:
+            same(found[job], expect(model, job))
+    with torch.enable_grad():  # and the model is as it was for whoever trains it
+        logits, _ = model.step(torch.tensor([3]), model.start(model.encode(tokens_of([[3, 4]])), 1, 4))
+        logits.sum().backward()
+
+
 @pytest.mark.parametrize("slots", [False, True])
 def test_what_streams_only_grows_and_is_how_the_answer_begins(slots):
     model, jobs = small("transformer"), drawn_jobs(12, streams=True)

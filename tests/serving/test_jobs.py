@@ -107,14 +107,14 @@ def test_calls_come_in_their_order():
 
 def test_a_worker_that_waits_is_woken():
     line, _ = line_of()
-    woken = threading.Event()
+    woken, version = threading.Event(), line.version
 
     def wait():
-        line.wait(60)
+        line.wait(60, version)
         woken.set()
 
     threading.Thread(target=wait, daemon=True).start()
     assert not woken.wait(0.05)
     line.add([Job([3], Options(), request="a")])
     assert woken.wait(10)
-    line.wait(60)  # there is something, so that nobody waits
+    line.wait(60, version)  # there is something, so that nobody waits

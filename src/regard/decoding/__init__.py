@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from regard.decoding.processes import Processes
     from regard.decoding.replay import Replay, host_features, length_class
     from regard.decoding.scoring import check_finite, length_penalty
-    from regard.decoding.sentence_search import SentenceSearch, StepSearch, search
+    from regard.decoding.sentence_search import SentenceSearch, StepSearch, search, without_gradients
     from regard.decoding.sources import documents_of, source_of, tokens_of
 
 __all__ = [
@@ -54,6 +54,7 @@ __all__ = [
     "source_of",
     "to_bfloat16",
     "tokens_of",
+    "without_gradients",
 ]
 
 __getattr__, __dir__ = door(__name__)

@@ -13,6 +13,7 @@ beams, sampling, coverage, n-gram blocking, groups, an output longer than there 
 by step, in turn with the rest. On a CPU everything is.
 """
 
+import functools
 import math
 import time
 from collections.abc import Iterable, Sequence
@@ -30,6 +31,7 @@ from regard.decoding import (
     length_class,
     output_limit,
     to_bfloat16,
+    without_gradients,
 )
 from regard.errors import RegardError
 from regard.models import Model
@@ -50,6 +52,7 @@ PREFIX = 64  # tokens of a prefix that fit into a slot
 BUDGET = {False: 4096, True: 8192}  # source tokens × hypotheses that wait: of short requests, and of long ones
 BATCH = {False: 2048, True: 4096}  # of one batch
 Key = tuple[bool, Options]
+shared_options = functools.lru_cache(1024)(joining.shared_options)  # once for all jobs of a request
 
 
 class Engine:
@@ -59,6 +62,7 @@ class Engine:
         """`longest` is the most tokens of a source; `memory` the share of a GPU's free memory that slots may take."""
         self.model, self.longest, self.memory = model, longest, memory
         self.device = next(model.parameters()).device
+        self.without_gradients = type(without_gradients(model, self.device))  # settled here for every turn
         self.half = self.device.type == "cuda" and precision != "fp32"
         self.slots: dict[tuple[int, int], list[SlotLane]] = {}  # by class of length and rows, the smallest first
         self.host: dict[tuple[bool, Options], HostLane] = {}
@@ -71,22 +75,26 @@ class Engine:
 
     # ---- before the first request
 
-    @torch.no_grad()
     def warm(self, example: Any) -> None:
         """Capture every graph, and search once for an example; nothing, where there is none."""
         if example is None:
             return
         if self.device.type == "cuda" and self.model.replays and isinstance(example, list):
-            model = to_bfloat16(self.model) if self.half else self.model
-            classes = sorted({length_class(length) for length in range(1, self.longest + 1)})
-            room = torch.cuda.mem_get_info(self.device)[0] * self.memory / len(classes)
-            for keys in classes:
-                for beam in BEAMS:
-                    self.slots[keys, beam] = self.capture(model, keys, beam, int(room * SHARES[beam]))
+            with torch.no_grad():
+                self.capture_all()
         for beam in BEAMS:
             self.add([Job(example, Options(beam=beam, longest=3))])
             while self.active:
                 self.advance()
+
+    def capture_all(self) -> None:
+        """Capture the graphs of all classes of length."""
+        model = to_bfloat16(self.model) if self.half else self.model
+        classes = sorted({length_class(length) for length in range(1, self.longest + 1)})
+        room = torch.cuda.mem_get_info(self.device)[0] * self.memory / len(classes)
+        for keys in classes:
+            for beam in BEAMS:
+                self.slots[keys, beam] = self.capture(model, keys, beam, int(room * SHARES[beam]))
 
     def capture(self, model: Model, keys: int, beam: int, room: int) -> list[SlotLane]:
         """The graphs of a class of length, of more and more slots as far as there is memory for."""
@@ -148,7 +156,7 @@ class Engine:
                 return next((lane for lane in (*running, *lanes[1:]) if lane.room >= together), lanes[-1])
             shared = [lane for lane in lanes[1:] if lane.short and lane.room > 0]
             return next((lane for lane in (*shared, *lanes) if lane.room > 0), lanes[-1])
-        key = job.bulk, joining.shared_options(job.options)
+        key = job.bulk, shared_options(job.options)
         return self.host.setdefault(key, HostLane(self.model, self.device))
 
     def in_slots(self, job: Job) -> bool:
@@ -172,7 +180,8 @@ class Engine:
         """Let a job go: its place is free with the next step."""
         if job in self.lanes:
             lane = self.remove(job)
-            lane.cancel(job)
+            with self.without_gradients():
+                lane.cancel(job)
             self.close(lane)
 
     def remove(self, job: Job) -> Lane:
@@ -186,7 +195,6 @@ class Engine:
             del lane.members[job.request]
         return lane
 
-    @torch.no_grad()
     def advance(self) -> list[Update]:
         """The next lane's turn; what has ended, and what is certain so far of what streams."""
         updates, self.ended = self.ended, []
@@ -194,20 +202,22 @@ class Engine:
         if lane is None:
             return updates
         start, requests = time.perf_counter(), max(1, len(lane.members))
-        if orders:
-            updates += self.end(lane, lane.advance())
-            lane.time += 0.0 if lane.ordered else (time.perf_counter() - start) / requests
-        else:
-            for each in list(self.busy):  # while the device is busy
-                updates += self.end(each, each.write())
-                self.close(each)
-            began = max(lane.ordered[0], self.waited)  # it takes one lane's steps after another's
-            lane.wait()
-            self.waited = time.perf_counter()
-            lane.time += (self.waited - began) / requests
-        if lane.streaming:
-            updates += lane.written()
-        self.close(lane)
+        with self.without_gradients():
+            if orders:
+                updates += self.end(lane, lane.advance())
+                lane.time += 0.0 if lane.ordered else (time.perf_counter() - start) / requests
+            else:
+                for each in list(self.busy):  # while the device is busy
+                    updates += self.end(each, each.write())
+                    self.close(each)
+                began = max(lane.ordered[0], self.waited)  # it takes one lane's steps after another's
+                lane.wait()
+                self.waited = time.perf_counter()
+                lane.time += (self.waited - began) / requests
+            if lane.streaming:
+                updates += lane.written()
+        if not lane.members:
+            self.close(lane)
         return updates
 
     def next_turn(self) -> tuple[Lane | None, bool]:

@@ -183,11 +183,10 @@ class WaitingLine:
             with self.changed:
                 self.cancelled.difference_update(jobs)
 
-    def wait(self, seconds: float, since: int | None = None) -> None:
-        """Wait until something comes in, or is over; with `since`, until there is a newer version than that."""
+    def wait(self, seconds: float, since: int) -> None:
+        """Wait until there is a newer version than one that was looked at."""
         with self.changed:
-            there = self.calls or self.requests[False] or self.requests[True] or self.closed
-            if not (there if since is None else self.version != since):
+            if self.version == since:
                 self.changed.wait(seconds)
 
     def close(self) -> None:

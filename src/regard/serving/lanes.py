@@ -91,18 +91,17 @@ class HostLane(Lane):
     def advance(self) -> list[Ended]:
         """Begin with those that wait, and take a step of each search."""
         ended: list[Ended] = []
-        if self.enough():
+        if self.waiting and self.enough():
             jobs, self.waiting = self.waiting, []
             ended += self.begin(jobs)
         for each in list(self.searches):
             ended += self.step(each)
-        self.join()
+        if len(self.searches) > 1:
+            self.join()
         return ended
 
     def enough(self) -> bool:
         """Return whether those that wait begin now: each beginning costs a pass over their sources, and a step."""
-        if not self.waiting:
-            return False
         patience = time.perf_counter() - self.waiting[0].added > PATIENCE
         return patience or len(self.waiting) >= max(1, len(self.under_way) // CROWD)
 

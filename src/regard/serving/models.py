@@ -21,6 +21,7 @@ from regard.serving.jobs import Update, WaitingLine
 from regard.serving.process_worker import ProcessWorker
 from regard.serving.settings import ServeSettings
 from regard.serving.worker import STOPPED, Counters, Worker, WorkerError, longest_source
+from regard.tasks import language_model
 from regard.training import Checkpoints, checkpoint_files
 
 log = logging.getLogger("regard.serving")
@@ -46,6 +47,8 @@ class ServedModel:
             )
             for device in parse_devices(settings.device)
         ]
+        types = {worker.device.partition(":")[0] for worker in self.workers}
+        self.device_type = "cuda" if "cuda" in types else next(iter(types))
         self.opened: Run | None = None
         self.card: dict[str, Any] = {}
         self.between: dict[Languages, tuple[dict[str, tuple[str, ...]], Run]] = {}  # what is around texts, and the run
@@ -62,10 +65,41 @@ class ServedModel:
                 if worker.failure is not None:
                     raise worker.failure
             self.opened = opened or self.workers[0].opened
-            self.card = self.describe(self.run)
+            self.settle(self.run)
         except BaseException:
             self.line.close()
             raise
+
+    def settle(self, run: Run) -> None:
+        """Settle what requests need to know of the run, and its card, which `GET /v1/models` answers."""
+        self.actions = frozenset(run.task.actions)
+        self.longest, limit = longest_source(run), run.model.limit
+        self.sample_tokens = language_model.SAMPLE if limit is None else min(language_model.SAMPLE, limit - 1)
+        self.reads_pictures = run.settings.data.reads == "pictures"
+        self.has_source = not run.settings.row.alone
+        self.attends = bool(first_model(run.model).cross_attentions)  # to its source: there are links of words
+        self.tags = tuple(corpus.tag for corpus in run.settings.data.corpora if corpus.tag)
+        self.splits = run.sentence_share.single if "translate" in self.actions else None  # texts into their sentences
+        given = dict(each.split("=", 1) for each in self.settings.languages).get(self.name)
+        translates = "translate" in self.actions
+        languages = language_tags.languages_of(run.settings.data, given) if translates else None
+        sources, targets = language_pieces.spoken_languages(run.tokenizers) if translates else ((), ())
+        self.card = {
+            "name": self.name,
+            "task": run.settings.task,
+            "kind": run.settings.kind,
+            "reads": "pictures" if self.reads_pictures else "texts",
+            # What its task can do, without aligning where no attention leads to the source.
+            "actions": [each for each in run.task.actions if self.attends or each != "align"],
+            "languages": None if languages is None else {"source": languages[0], "targets": list(languages[1])},
+            "known_languages": {"sources": list(sources), "targets": list(targets)} if targets else None,
+            "split": self.splits,
+            "labels": list(run.labels) or None,
+            "step": run.step,
+            "parameters": sum(parameter.numel() for parameter in run.model.parameters()),
+            "longest": self.longest,
+            "devices": [worker.device for worker in self.workers],
+        }
 
     def open_here(self) -> Run:
         """Open the run for whoever computes nothing with it: its weights have their shapes, and take no memory."""
@@ -108,12 +142,6 @@ class ServedModel:
         return self.between[languages]
 
     @property
-    def device_type(self) -> str:
-        """The type of the devices that it is searched on: cuda, if one of them is a GPU."""
-        types = {worker.device.partition(":")[0] for worker in self.workers}
-        return "cuda" if "cuda" in types else next(iter(types))
-
-    @property
     def ready(self) -> bool:
         """Whether every worker serves."""
         return bool(self.card) and all(worker.ready for worker in self.workers)
@@ -149,29 +177,6 @@ class ServedModel:
     def has_moved(self) -> bool:
         """Return whether the best checkpoint is another one than was loaded."""
         return versions(self.folders) != self.version
-
-    def describe(self, run: Run) -> dict[str, Any]:
-        """Say what the model is: what `GET /v1/models` answers."""
-        given = dict(each.split("=", 1) for each in self.settings.languages).get(self.name)
-        languages = language_tags.languages_of(run.settings.data, given) if run.can("translate") else None
-        sources, targets = language_pieces.spoken_languages(run.tokenizers) if run.can("translate") else ((), ())
-        aligns = bool(first_model(run.model).cross_attentions)
-        return {
-            "name": self.name,
-            "task": run.settings.task,
-            "kind": run.settings.kind,
-            "reads": "pictures" if run.settings.data.reads == "pictures" else "texts",
-            # What its task can do, without aligning where no attention leads to the source.
-            "actions": [each for each in run.task.actions if aligns or each != "align"],
-            "languages": None if languages is None else {"source": languages[0], "targets": list(languages[1])},
-            "known_languages": {"sources": list(sources), "targets": list(targets)} if targets else None,
-            "split": run.sentence_share.single if run.can("translate") else None,
-            "labels": list(run.labels) or None,
-            "step": run.step,
-            "parameters": sum(parameter.numel() for parameter in run.model.parameters()),
-            "longest": longest_source(run),
-            "devices": [worker.device for worker in self.workers],
-        }
 
 
 def open_run(folders: Sequence[str], device: str, settings: ServeSettings) -> Run:

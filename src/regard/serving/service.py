@@ -34,8 +34,8 @@ from regard.serving.jobs import Job, Pending, Update
 from regard.serving.models import NONE, Languages, Metrics, ServedModel
 from regard.serving.requests import ApiError, InvalidValueError, TooLargeError
 from regard.serving.settings import ServeSettings
-from regard.serving.worker import call_between, collect_page, list_alignments, list_links, longest_source, score_tokens
-from regard.tasks import Classified, Translation, language_model, to_translation, to_translations, translate
+from regard.serving.worker import call_between, collect_page, list_alignments, list_links, score_tokens
+from regard.tasks import Classified, Translation, to_translation, to_translations, translate
 
 SENTENCE = 150  # characters of one, about
 MANY = 64  # sentences whose texts are split or written in a thread: fewer take less than to hand them over and back
@@ -143,10 +143,10 @@ class Service:
                 raise ApiError(
                     404, "unknown_model", f"model: {name!r} is not served{suggestion(name, self.models)}", "model"
                 )
-            if not any(self.models[name].run.can(action) for action in actions):
+            if self.models[name].actions.isdisjoint(actions):
                 self.models[name].run.require(actions[0])
             return self.models[name]
-        able = [model for model in self.models.values() if any(model.run.can(action) for action in actions)]
+        able = [model for model in self.models.values() if not model.actions.isdisjoint(actions)]
         if len(able) == 1:
             return able[0]
         names = ", ".join(model.name for model in able)
@@ -274,15 +274,14 @@ class Service:
             translate.check_attention(run)
         with self.stage("prepare"):
             source, target = run.tokenizers.source, run.tokenizers.target
-            tags = [corpus.tag for corpus in run.settings.data.corpora if corpus.tag]
             texts, ids = await self.apart(
                 sum(map(len, request.texts)) // SENTENCE,
                 split_texts,
                 request.texts,
                 source,
-                longest_source(run),
-                (run.sentence_share.single or None) if request.split is None else request.split,
-                tags,
+                model.longest,
+                (model.splits or None) if request.split is None else request.split,
+                model.tags,
             )
             prefixes: dict[int, list[int]] = {}
             if any(request.prefixes):
@@ -365,9 +364,7 @@ class Service:
     def sampling(self, request: requests.SampleRequest, table: Mapping[str, Any]) -> tuple[ServedModel, list[Job]]:
         """The jobs of a request for samples."""
         model = self.pick(request.model, "sample")
-        limit = model.run.model.limit
-        most = language_model.SAMPLE if limit is None else min(language_model.SAMPLE, limit - 1)
-        options = Options(**{"longest": most, **table, "sample": True, "nbest": 1})
+        options = Options(**{"longest": model.sample_tokens, **table, "sample": True, "nbest": 1})
         prefix = model.run.tokenizers.target.encode(request.prefix)
         # A source is not looked at; the number in it gives each text random numbers of its own.
         return model, [Job([number], options, prefix) for number in range(request.count)]
@@ -397,11 +394,10 @@ class Service:
         """Score given translations, or the texts of a language model."""
         model, texts, targets = self.pick(request.model, "translate", "sample"), request.texts, request.targets
         model.run_between(request.languages)
-        alone = model.run.settings.row.alone
-        if alone and targets:
-            raise InvalidValueError("targets: given to a language model, expected only texts", "targets")
-        if not alone:
+        if model.has_source:
             check_pairs(texts, targets)
+        elif targets:
+            raise InvalidValueError("targets: given to a language model, expected only texts", "targets")
         self.admit(model, 1)
         given = {"sources": texts, "targets": targets} if targets else {"sources": texts}
         results = await self.call_in_parts(model, Run.score, request.languages, **given)
@@ -422,7 +418,7 @@ class Service:
     async def classify(self, name: str | None, items: Sequence[Any] = (), files: Sequence[File] = ()) -> dict[str, Any]:
         """Label documents, or uploaded pictures."""
         model = self.pick(name, "classify")
-        pictures = model.run.settings.data.reads == "pictures"
+        pictures = model.reads_pictures
         if files and not pictures:
             raise InvalidValueError(f"{model.name}: reads texts, expected JSON with texts", "texts")
         if pictures and not files:
@@ -459,7 +455,7 @@ class Service:
             raise InvalidValueError("text: empty, expected a text to look into", "text")
         self.check_words("text", text, target)
         model = self.pick(request.model, "translate", "sample", "classify", "caption")
-        if model.run.settings.data.reads == "pictures":
+        if model.reads_pictures:
             raise InvalidValueError(f"{model.name}: reads pictures, expected one uploaded as a form", "text")
         model.run_between(request.languages)
         return await self.collect(model, text, target, table, request.languages)
@@ -477,7 +473,7 @@ class Service:
             raise InvalidValueError(f"{name}: given beside a picture, which is in no language", name)
         self.check_words("target", request.target)
         model = self.pick(request.model, "caption", "classify")
-        if model.run.settings.data.reads != "pictures":
+        if not model.reads_pictures:
             raise InvalidValueError(f"{model.name}: reads texts, expected JSON with a text", "pictures")
         (pixels,) = await self.decode(model, files)
         return await self.collect(model, pixels, request.target, table)

@@ -132,21 +132,25 @@ class Worker(WorkerThread):
 
     def work(self, opened: Run, engine: Engine | BatchEngine) -> None:
         """Search, call and cancel, in turn."""
-        line = self.line
+        line, version = self.line, -1
         while not line.closed or line.waiting or line.calls or engine.active:
-            for job in line.take_cancelled(engine.lanes):
-                engine.cancel(job)
-            for bulk in (False, True):
-                engine.add(line.take(bulk, engine.room(bulk), not engine.costs[bulk]))
-            call = line.take_call()
-            if call is not None:
-                self.make_call(opened, *call)
+            call = None
+            if line.version != version or line.waiting or line.calls:  # else there is nothing new
+                version = line.version
+                for job in line.take_cancelled(engine.lanes):
+                    engine.cancel(job)
+                for bulk in (False, True):
+                    engine.add(line.take(bulk, engine.room(bulk), not engine.costs[bulk]))
+                call = line.take_call()
+                if call is not None:
+                    self.make_call(opened, *call)
             if engine.active:
                 start = time.perf_counter()
-                self.deliver(engine.advance())
+                if updates := engine.advance():
+                    self.deliver(updates)
                 self.counters.add_seconds(steps=time.perf_counter() - start)
             elif call is None:
-                line.wait(0.5)
+                line.wait(0.5, version)
 
     def make_call(self, opened: Run, function: Callable[[Run], Any], future: Future) -> None:
         """Call a function, unless nobody waits for it any more; what it takes is counted before it is answered."""
@@ -165,8 +169,6 @@ class Worker(WorkerThread):
 
     def deliver(self, updates: list[Update]) -> None:
         """Hand over what has ended."""
-        if not updates:
-            return
         ended: list[Job] = [job for job, outcome in updates if not isinstance(outcome, list)]
         self.counters.add([outcome for _, outcome in updates if isinstance(outcome, SearchResult)])
         self.line.forget(ended)
