@@ -1,4 +1,4 @@
-"""The models that are served: each with its line, its workers and what people are told of it, and their figures."""
+"""The models that are served: each with its queue, its workers and what people are told of it, and their figures."""
 
 import functools
 import logging
@@ -17,10 +17,10 @@ from regard.decoding import Processes, first_model
 from regard.errors import ConfigError
 from regard.interop import is_export
 from regard.run import Run, load, read_tokenizer, surround_run
-from regard.serving.jobs import Update, WaitingLine
+from regard.serving.jobs import JobQueue, Update
 from regard.serving.process_worker import ProcessWorker
 from regard.serving.settings import ServeSettings
-from regard.serving.worker import STOPPED, Counters, Worker, WorkerError, longest_source
+from regard.serving.worker import STOPPED, Counters, ThreadWorker, Worker, WorkerError, longest_source
 from regard.tasks import language_model
 from regard.training import Checkpoints, checkpoint_files
 
@@ -38,12 +38,12 @@ class ServedModel:
 
     def __init__(self, name: str, folders: Sequence[str], settings: ServeSettings, deliver: Deliver):
         self.name, self.folders, self.settings = name, tuple(folders), settings
-        self.line, self.counters = WaitingLine(deliver), Counters()
+        self.queue, self.counters = JobQueue(deliver), Counters()
         self.version = versions(self.folders)
         self.open_model = functools.partial(open_run, self.folders, settings=settings)
-        self.workers: list[Worker | ProcessWorker] = [
+        self.workers: list[Worker] = [
             worker_class("thread" if settings.engine != "regard" else settings.workers, device)(
-                name, device, self.open_model, self.line, self.counters, settings, self.worker_stopped
+                name, device, self.open_model, self.queue, self.counters, settings, self.worker_stopped
             )
             for device in parse_devices(settings.device)
         ]
@@ -67,7 +67,7 @@ class ServedModel:
             self.opened = opened or self.workers[0].opened
             self.settle(self.run)
         except BaseException:
-            self.line.close()
+            self.queue.close()
             raise
 
     def settle(self, run: Run) -> None:
@@ -152,9 +152,9 @@ class ServedModel:
         return sum(worker.ready for worker in self.workers)
 
     @property
-    def places(self) -> int:
+    def under_way(self) -> int:
         """Sentences that are searched now."""
-        return sum(worker.places for worker in self.workers)
+        return sum(worker.under_way for worker in self.workers)
 
     @property
     def captures(self) -> int:
@@ -164,14 +164,14 @@ class ServedModel:
     def worker_stopped(self) -> None:
         """Answer everything that waits, if that was the last worker."""
         if not any(worker.ready for worker in self.workers):
-            self.line.fail(WorkerError(STOPPED))
+            self.queue.fail(WorkerError(STOPPED))
 
     def end_processes(self, seconds: float) -> None:
         """Wait for the ends of its processes, and kill those that are busy then: nobody waits for them any more."""
         end = time.monotonic() + seconds
         for worker in self.workers:
             if isinstance(worker, ProcessWorker):
-                worker.join(0 if worker.places else max(0.0, end - time.monotonic()))
+                worker.join(0 if worker.under_way else max(0.0, end - time.monotonic()))
                 worker.kill()
 
     def has_moved(self) -> bool:
@@ -194,13 +194,13 @@ def open_run(folders: Sequence[str], device: str, settings: ServeSettings) -> Ru
     return run
 
 
-def worker_class(workers: str, device: str) -> type[Worker] | type[ProcessWorker]:
+def worker_class(workers: str, device: str) -> type[Worker]:
     """The form of a worker: by default a process for a GPU, which is as fast as the Python that feeds it."""
     if workers == "auto":
         workers = "process" if device.startswith("cuda") and sys.platform != "win32" else "thread"
     if workers == "process" and sys.platform == "win32":
         raise ConfigError("workers", "process given, expected thread or auto: there are no such processes on Windows")
-    return ProcessWorker if workers == "process" else Worker
+    return ProcessWorker if workers == "process" else ThreadWorker
 
 
 def versions(folders: Sequence[str]) -> tuple[str, ...]:
@@ -251,8 +251,8 @@ class Metrics:
         gauge, counter = GaugeMetricFamily, CounterMetricFamily
         computing = "Seconds that workers scored, aligned, labelled and looked"
         rows: dict[str, tuple[Any, str, Callable[[ServedModel], float]]] = {
-            "regard_queue_sentences": (gauge, "Sentences that wait for a place", lambda m: m.line.waiting),
-            "regard_places_in_use": (gauge, "Sentences that are searched", lambda m: m.places),
+            "regard_queue_sentences": (gauge, "Sentences that wait for a place", lambda m: m.queue.waiting),
+            "regard_places_in_use": (gauge, "Sentences that are searched", lambda m: m.under_way),
             "regard_workers_ready": (gauge, "Workers that serve", lambda m: m.ready_workers),
             "regard_captures": (gauge, "CUDA graphs that were captured", lambda m: m.captures),
             "regard_sentences_per_second": (gauge, "Sentences a second, of late", lambda m: m.counters.rate),

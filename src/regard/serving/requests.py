@@ -175,7 +175,7 @@ def refuse_constant(name: str) -> None:
 
 def parse_request(cls: type[T], table: Mapping[str, Any], settings: ServeSettings) -> tuple[T, Options]:
     """Check the fields of a request, and the options of the search that stand among them."""
-    searches, (fields, names) = cls in SEARCHING, names_of(cls)
+    searches, (fields, names) = cls in SEARCHING, names_of(cls)  # type: ignore[arg-type]
     for name in table:
         if name not in names:
             raise InvalidValueError(f"{shorten(name)}: no such field{suggestion(name, names)}", shorten(name))

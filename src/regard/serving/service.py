@@ -30,7 +30,7 @@ from regard.serving.answers import (
     split_texts,
     write_texts,
 )
-from regard.serving.jobs import Job, Pending, Update
+from regard.serving.jobs import Job, PendingRequest, Update
 from regard.serving.models import NONE, Languages, Metrics, ServedModel
 from regard.serving.requests import ApiError, InvalidValueError, TooLargeError
 from regard.serving.settings import ServeSettings
@@ -101,12 +101,12 @@ class Service:
             users &= self.under_way
             if not users:
                 del self.replaced[model]
-                model.line.close()
+                model.queue.close()
 
     def close(self) -> None:
         """End all workers."""
         for model in (*self.models.values(), *self.replaced):
-            model.line.close()
+            model.queue.close()
 
     def end_processes(self, seconds: float) -> None:
         """Wait for the ends of all processes of workers."""
@@ -129,7 +129,7 @@ class Service:
     def resolve(updates: list[Update]) -> None:
         """Note what came of jobs, in the event loop."""
         for job, outcome in updates:
-            if isinstance(job.request, Pending):
+            if isinstance(job.request, PendingRequest):
                 job.request.update(job, outcome)
 
     # ---- what every request needs
@@ -156,7 +156,7 @@ class Service:
     def admit(self, model: ServedModel, jobs: int) -> None:
         """Refuse jobs that would wait behind too many others, or for a worker that is gone."""
         self.require_worker(model)
-        waiting = model.line.waiting + len(model.line.calls)
+        waiting = model.queue.waiting + len(model.queue.calls)
         if waiting and waiting + jobs > self.settings.waiting:
             rate = model.counters.rate
             seconds = min(60, max(1, math.ceil(waiting / rate))) if rate else 1
@@ -174,14 +174,14 @@ class Service:
         pending = self.begin(model, jobs, stream=False)
         return await self.finish(model, pending)
 
-    def begin(self, model: ServedModel, jobs: Sequence[Job], stream: bool) -> Pending:
+    def begin(self, model: ServedModel, jobs: Sequence[Job], stream: bool) -> PendingRequest:
         """Let the jobs of a request wait for their places."""
         self.admit(model, len(jobs))
-        pending = Pending(jobs, stream)
-        model.line.add(jobs)
+        pending = PendingRequest(jobs, stream)
+        model.queue.add(jobs)
         return pending
 
-    async def finish(self, model: ServedModel, pending: Pending) -> list[SearchResult]:
+    async def finish(self, model: ServedModel, pending: PendingRequest) -> list[SearchResult]:
         """Wait for what comes of the jobs of a request."""
         start = time.perf_counter()
         try:
@@ -190,7 +190,7 @@ class Service:
             jobs = pending.release()
             left = [job for job, outcome in zip(jobs, pending.outcomes, strict=True) if outcome is None]
             if left:
-                model.line.cancel(left)
+                model.queue.cancel(left)
         begun = [job.begun for job in jobs if job.begun is not None]
         waited = max(0.0, min(begun) - start) if begun else 0.0
         self.metrics.stages.labels("wait").observe(waited)
@@ -202,7 +202,7 @@ class Service:
         self.require_worker(model)
         if languages != NONE:
             function = functools.partial(call_between, function=function, around=model.choose(languages)[0])
-        return await asyncio.wrap_future(model.line.call(function))
+        return await asyncio.wrap_future(model.queue.call(function))
 
     @contextlib.contextmanager
     def stage(self, name: str) -> Iterator[None]:
@@ -239,7 +239,7 @@ class Service:
         yield "result", await self.complete(model, request, options, texts, sources, results)
 
     async def follow(
-        self, model: ServedModel, pending: Pending, languages: Languages = NONE
+        self, model: ServedModel, pending: PendingRequest, languages: Languages = NONE
     ) -> AsyncIterator[tuple[int, str]]:
         """The number of a job and what is written of it so far, whenever that grows."""
         assert pending.updates is not None
@@ -252,7 +252,7 @@ class Service:
                     written[number] = output
                     yield number, output
         except BaseException:  # nobody listens any more
-            model.line.cancel(pending.release())
+            model.queue.cancel(pending.release())
             raise
 
     async def prepare(
