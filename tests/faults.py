@@ -268,16 +268,19 @@ ENGINE = "serving/test_engine.py"
 SERVING = [
     Fault(
         "serving/engine.py",
-        "sorted(self.busy, key=lambda lane: lane.time)",
-        "sorted(self.busy, key=lambda lane: -lane.time)",
+        "sorted(self.busy, key=lambda batch: batch.time)",
+        "sorted(self.busy, key=lambda batch: -batch.time)",
         ENGINE,
     ),
     Fault("serving/engine.py", "options.beam > BEAMS[-1]:", "options.beam >= BEAMS[-1]:", ENGINE),
     Fault(
-        "serving/lanes.py", "hypotheses.results([job.options.nbest for job in jobs])", "hypotheses.results(5)", ENGINE
+        "serving/running_batches.py",
+        "hypotheses.results([job.options.nbest for job in jobs])",
+        "hypotheses.results(5)",
+        ENGINE,
     ),
-    Fault("serving/lanes.py", "if under_way in self.alone or len(jobs) == 1:", "if True:", ENGINE),
-    Fault("serving/jobs.py", "line[request] = own  # behind the others", "pass", "serving/test_jobs.py"),
+    Fault("serving/running_batches.py", "if under_way in self.alone or len(jobs) == 1:", "if True:", ENGINE),
+    Fault("serving/jobs.py", "queue[request] = own  # behind the others", "pass", "serving/test_jobs.py"),
     Fault(
         "decoding/joining.py",
         "shift(other, max(0, ahead))",
@@ -291,13 +294,13 @@ SERVING = [
         "decoding/test_bursts.py",
     ),
     Fault(
-        "serving/lanes.py",
+        "serving/running_batches.py",
         "and self.first[slot] <= number]",
         "]",
-        "serving/test_lanes.py",
+        "serving/test_running_batches.py",
     ),
     Fault(
-        "serving/lanes.py",
+        "serving/running_batches.py",
         "len(self.ordered) < self.slots.depth and self.active",
         "len(self.ordered) < self.slots.depth",
         "serving/test_engine.py",
