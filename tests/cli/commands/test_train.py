@@ -11,7 +11,7 @@ from cli.typing_in import Command
 from forked import fork_for_spawn
 from tiny import table, write_documents
 
-from regard.cli.commands.train import LIMITS, find_run_config, read_checked, read_table, tables_of
+from regard.cli.commands.train import find_run_config, read_checked, read_table, tables_of
 from regard.cli.program import app
 from regard.data import DataSettings
 from regard.errors import CheckpointError, CommandError, ConfigError
@@ -228,11 +228,6 @@ def test_a_file_of_pairs_is_a_corpus():
     tables, flags = tables_of({"pairs": "a.tsv", "valid_pairs": "b.tsv"})
     assert tables == {"data": {"corpora": [{"file": "a.tsv"}], "valid": [{"file": "b.tsv"}]}}
     assert flags["data.valid"] == "--valid-pairs"
-
-
-@pytest.mark.parametrize("name", ["steps", "minutes", "batch_tokens", "rate", "seed"])
-def test_an_option_has_the_limits_of_its_key(name):
-    assert "least" in LIMITS[name] or "above" in LIMITS[name]
 
 
 def test_a_mistake_is_named_by_its_option_or_by_its_key():
