@@ -15,12 +15,19 @@ from regard.evaluation import measure_links
 from regard.inspection import Cell, colours, plot
 from regard.run import load
 from regard.training import metrics
+from regard_studies import Setting
 from regard_studies.corpora import AlignedPairs, Pairs, aligned_texts
 from regard_studies.page import Page, Plot, Table, Verdict, show, signed_training
 from regard_studies.seed_statistics import SeedStatistics, over_seeds
-from regard_studies.setting import Setting
-from regard_studies.systems import TrainedSystem, group_by_name, train_all, training_settings
-from regard_studies.translation import error_rates, perplexity, score_heads
+from regard_studies.systems import (
+    TrainedSystem,
+    error_rates,
+    group_by_name,
+    perplexity,
+    score_heads,
+    train_all,
+    training_settings,
+)
 
 Curve = Sequence[tuple[int, float, float]]  # step, BLEU, AER in percent
 COLOURS = {

@@ -7,7 +7,7 @@ import pytest
 from regard.alignment import selection
 from regard.evaluation import Gold
 from regard.tasks import read_settings
-from regard_studies import alignment, run
+from regard_studies import Setting, alignment, run
 from regard_studies.alignment import (
     LABELS,
     Findings,
@@ -27,7 +27,6 @@ from regard_studies.alignment import (
 )
 from regard_studies.corpora import AlignedPairs, Pairs, generate_aligned, phrasebook
 from regard_studies.seed_statistics import SeedStatistics
-from regard_studies.setting import Setting
 
 QUICK = Setting((0,), quick=True, device="cpu")
 
