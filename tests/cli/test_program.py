@@ -220,6 +220,23 @@ def test_help_ends_with_two_examples(name):
             GROUP.commands[name].make_context(name, words, parent=above)
 
 
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("classify", "--scores,--json,document,picture"),
+        ("sample", "--count,--prefix,--top-k,[1 to 1,000,000],language model"),
+        ("score", "--source,--normalise,--tokens,log-probability"),
+        ("serve", "--port,--device,--grace,--languages,--config,NAME=RUN,SIGHUP,ensemble"),
+        ("train", "--set,--resume,--from,--check,--source,Train a model into a run folder"),
+        ("translate", "--beam,--json,make an ensemble,[default: 5],--prefixes,--split"),
+    ],
+)
+def test_help_can_be_read(name, words):
+    text = help_of(name)
+    assert all(word in text for word in re.split(r",(?!0)", words))
+    assert "None" not in text
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_values_are_named_as_people_name_them(name):
     text = help_of(name)
