@@ -228,15 +228,28 @@ def signed(
     """
     import torch
 
+    import regard
+
     threads, state = torch.get_num_threads(), torch.get_rng_state()
     if setting is None:
         torch.set_num_threads(1)
     torch.manual_seed(seed)
     seeds, device = ((), "cpu") if setting is None else (setting.seeds, setting.where)
+    facts = Signature(
+        regard=regard.__version__,
+        torch=torch.__version__,
+        python=platform.python_version(),
+        device=device,
+        dtype=dtype,
+        seed=seed,
+        quick=quick,
+        threads=1,
+        seconds=0.0,
+        seeds=seeds,
+        corpus=corpus,
+    )
     try:
-        yield Clock(
-            seed=seed, quick=quick, dtype=dtype, began=time.perf_counter(), seeds=seeds, device=device, corpus=corpus
-        )
+        yield Clock(facts, time.perf_counter())
     finally:
         torch.set_num_threads(threads)
         torch.set_rng_state(state)
@@ -268,37 +281,19 @@ def precision(dtype: "torch.dtype") -> Iterator[None]:
 
 @dataclasses.dataclass(frozen=True)
 class Clock:
-    """A clock that knows when a study began and what it runs on."""
+    """A clock that knows when a study began, and signs what it ends with."""
 
-    seed: int
-    quick: bool
-    dtype: str
+    facts: Signature  # the device as torch calls it, threads and time still to be known
     began: float
-    seeds: tuple[int, ...] = ()
-    device: str = "cpu"
-    corpus: str = ""
 
     def signature(self) -> Signature:
         """Return the signature of a study that ends now."""
         import torch
 
-        import regard
-
-        return Signature(
-            regard=regard.__version__,
-            torch=torch.__version__,
-            python=platform.python_version(),
-            device=torch.cuda.get_device_name(self.device)
-            if self.device.startswith("cuda")
-            else f"{'Apple GPU' if self.device == 'mps' else 'CPU'} ({platform.machine()})",
-            dtype=self.dtype,
-            seed=self.seed,
-            quick=self.quick,
-            threads=torch.get_num_threads(),
-            seconds=round(time.perf_counter() - self.began, 2),
-            seeds=self.seeds,
-            corpus=self.corpus,
-        )
+        device, seconds = self.facts.device, round(time.perf_counter() - self.began, 2)
+        own = f"{'Apple GPU' if device == 'mps' else 'CPU'} ({platform.machine()})"
+        device = torch.cuda.get_device_name(device) if device.startswith("cuda") else own
+        return dataclasses.replace(self.facts, device=device, threads=torch.get_num_threads(), seconds=seconds)
 
 
 def _plain(row: Sequence[Cell]) -> list[Cell]:
