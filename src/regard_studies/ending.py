@@ -21,8 +21,8 @@ from regard.data import END, START, generate
 from regard.inspection import Cell, plot
 from regard.models import Tokens
 from regard.run import Run
+from regard_studies import Setting
 from regard_studies.page import Page, Plot, Table, Verdict, show, signed_training
-from regard_studies.setting import Setting
 from regard_studies.systems import TrainedSystem, group_by_name, train_all, training_settings
 
 LABELS = {"sinusoidal": "sinusoidal", "rotary": "rotary", "none": "no positions"}

@@ -16,17 +16,18 @@ from regard.attention import Heads, call_records
 from regard.inspection import Cell, plot, silence_head
 from regard.models import Model
 from regard.run import Run
+from regard_studies import Setting
 from regard_studies.corpora import Pairs, english_german
 from regard_studies.page import Page, Plot, Table, Verdict, show, signed_training
 from regard_studies.seed_statistics import SeedStatistics, margin
-from regard_studies.setting import Setting
-from regard_studies.systems import group_by_name, train_all
-from regard_studies.translation import (
+from regard_studies.systems import (
     COLUMNS,
     FORMATS,
     TranslationFigures,
+    group_by_name,
     log_probs,
     measure_translations,
+    train_all,
     translator_training,
 )
 

@@ -22,11 +22,11 @@ from regard.data import START
 from regard.inspection import Cell, plot, show
 from regard.models import Tokens, build, read_model_config
 from regard.training import metrics
+from regard_studies import Setting
 from regard_studies.corpora import Reviews, Sentences, built_in_reviews, english_europarl, english_multi30k, german
 from regard_studies.documents import COLUMNS, FORMATS, ClassifierFigures, encode_once, group_lines, measure_classifiers
 from regard_studies.page import Page, Plot, Table, Verdict, signed_training
 from regard_studies.seed_statistics import MeanDifference, SeedStatistics, mean_difference, over_seeds
-from regard_studies.setting import Setting
 from regard_studies.systems import TrainedSystem, group_by_name, train_all, training_settings
 
 DISTANCES = ((1, 1), (2, 2), (3, 5), (6, 10), (11, 200))  # steps back; 1 is all that an LSTM has

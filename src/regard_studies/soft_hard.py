@@ -19,10 +19,10 @@ from regard.data import Tokenizer
 from regard.evaluation import measure_bleu_n, measure_cider, text_scores
 from regard.inspection import Cell, plot, word_grounding
 from regard.models import Model
+from regard_studies import Setting
 from regard_studies.corpora import Gallery, flickr8k, scenes
 from regard_studies.page import Page, Plot, Signature, Table, Verdict, signed_training
 from regard_studies.seed_statistics import SeedStatistics, over_figures, over_seeds
-from regard_studies.setting import Setting
 from regard_studies.systems import TrainedSystem, group_by_name, train_all, training_settings
 
 BEAM = 5

@@ -76,13 +76,13 @@ class ServedModel:
         self.longest, limit = longest_source(run), run.model.limit
         self.sample_tokens = language_model.SAMPLE if limit is None else min(language_model.SAMPLE, limit - 1)
         self.reads_pictures = run.settings.data.reads == "pictures"
-        self.has_source = not run.settings.row.alone
+        self.has_source = run.settings.row.has_source
         self.attends = bool(first_model(run.model).cross_attentions)  # to its source: there are links of words
         self.tags = tuple(corpus.tag for corpus in run.settings.data.corpora if corpus.tag)
         self.splits = run.sentence_share.single if "translate" in self.actions else None  # texts into their sentences
         given = dict(each.split("=", 1) for each in self.settings.languages).get(self.name)
         translates = "translate" in self.actions
-        languages = language_tags.languages_of(run.settings.data, given) if translates else None
+        languages = run_languages.languages_of(run.settings.data, given) if translates else None
         sources, targets = run_languages.spoken_languages(run.tokenizers) if translates else ((), ())
         self.card = {
             "name": self.name,
