@@ -20,7 +20,7 @@ from regard.errors import CommandError
 from regard.evaluation import Gold, read_links, read_texts, text_scores
 from regard.io import open_destination, read_chunks
 from regard_corpora import Pictured
-from regard_studies.setting import Setting
+from regard_studies import Setting
 
 ALIGNED_WORDS = 40  # of a test sentence's longer side: what is longer has hardly been seen in training
 ALIGNED_TESTS = 1500

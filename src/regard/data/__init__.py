@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         cache,
         caption_files,
         sentence_split,
+        sentencepiece,
         special_pieces,
         tokenizer_checks,
         unknown_words,
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from regard.data.bpe_dropout import BpeDropout
     from regard.data.builtin import CORPORA, BuiltIn, Example, PicturedExample, generate
     from regard.data.cache import Encoded
-    from regard.data.charsmap import Charsmap
     from regard.data.corpus import Side, TableTexts, pairs, read_tables
     from regard.data.documents import Splitter
     from regard.data.images import prepare_images
@@ -52,7 +52,6 @@ __all__ = [
     "BpeDropout",
     "BuiltIn",
     "CORPORA",
-    "Charsmap",
     "CorpusSettings",
     "DataSettings",
     "END",
@@ -97,6 +96,7 @@ __all__ = [
     "read_tables",
     "run_languages",
     "sentence_split",
+    "sentencepiece",
     "special_pieces",
     "tokenizer_checks",
     "train",

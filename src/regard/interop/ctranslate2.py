@@ -19,7 +19,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.alignment import settings as alignment_settings
+from regard.alignment import extraction
 from regard.attention import Heads
 from regard.data import END, START, UNKNOWN, Tokenizer, run_languages, unknown_words
 from regard.decoding import ROOM
@@ -58,7 +58,7 @@ def write_ctranslate2(run: Run, folder: Path, quantize: str | None = None) -> di
         raise CommandError(f"--quantize: {quantize} given, expected {', '.join(COMPUTE_TYPES)}")
     module, model = library(), check_model(run.model, str(run.folder))
     alignment, config = run.alignment_settings, model.config
-    layer = alignment_settings.LAYER.search(alignment.view)
+    layer = extraction.LAYER.search(alignment.view)
     assert layer is not None
     positions = position_count(config, 2 * run.settings.data.longest + ROOM + 1)
     convert(

@@ -44,10 +44,12 @@ def model(name, source, targets, folder=STORED, tags=(), translates=True, many=(
     """What a table asks of a model that is served."""
     corpora = [{"source": "a.x", "target": "b.x", "tag": tag} for tag in tags]
     data = parse(DataSettings, {"corpora": corpora})
-    run = SimpleNamespace(can=lambda action: translates, folder=folder, settings=SimpleNamespace(data=data))
+    run = SimpleNamespace(folder=folder, settings=SimpleNamespace(data=data))
+    actions = {"translate"} if translates else set()
     known = {"sources": list(many), "targets": list(many)} if many else None
     languages = None if source is None else {"source": source, "targets": list(targets)}
-    return SimpleNamespace(name=name, run=run, card={"languages": languages, "known_languages": known})
+    card = {"languages": languages, "known_languages": known}
+    return SimpleNamespace(name=name, run=run, actions=actions, card=card)
 
 
 @pytest.fixture

@@ -49,7 +49,7 @@ class LanguageTable:
         self.unknown: list[str] = []  # models that translate, and do not say between which languages
         profiles: dict[str, list[run_languages.LanguageProfile]] = {}
         for model in models:
-            if not model.run.can("translate"):
+            if "translate" not in model.actions:
                 continue
             languages, known = model.card["languages"], model.card["known_languages"]
             if known is not None and known["sources"]:
@@ -67,10 +67,10 @@ class LanguageTable:
                 if (tag or "") in own.targets:
                     profiles.setdefault(target, []).append(own.targets[tag or ""])
         self.profiles = {language: run_languages.merge_profiles(each) for language, each in profiles.items()}
+        self.codes = self.list_codes()
 
-    @property
-    def codes(self) -> list[str]:
-        """All languages, sources first, each once."""
+    def list_codes(self) -> list[str]:
+        """List all languages, sources first, each once."""
         sources, targets = [pair.source for pair in self.pairs], [pair.target for pair in self.pairs]
         for more, others in self.many.values():
             sources += more
