@@ -25,7 +25,7 @@ from regard.data import data_settings, language_pieces
 from regard.errors import ArgumentError, DataError, RegardError, VerificationError
 from regard.interop.folders import check_model_folder, check_new, hash_file, whole_folder
 from regard.interop.formats import FORMATS, Imported, find_format, recognise
-from regard.interop.numbering import m2m100_rows, marian_rows, nllb_rows, read_object, written_rows
+from regard.interop.numbering import m2m100_rows, marian_files, marian_rows, read_object, written_rows
 from regard.interop.stacks import read_tensors
 from regard.io import disk, packs, reading
 from regard.run import Run
@@ -213,11 +213,10 @@ def check_config(place: Path, folder: Path) -> None:
 def check_rows(place: Path, folder: Path, format: str) -> None:
     """Refuse a vocabulary whose pieces have other rows."""
     if format == "marian":
-        names = [name for name in ("vocab.json", "target_vocab.json") if (place / name).is_file()]
+        names = [name for name in marian_files(place) if (place / name).is_file()]
         pairs = [(marian_rows(place, name), marian_rows(folder, name)) for name in names]
     else:
-        read = m2m100_rows if (place / "vocab.json").is_file() else nllb_rows
-        pairs = [(read(place), written_rows(folder))]
+        pairs = [(m2m100_rows(place), written_rows(folder))]
     for theirs, ours in pairs:
         for piece, row in theirs.items():
             if ours.get(piece) != row:

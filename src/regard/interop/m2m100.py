@@ -34,8 +34,6 @@ from regard.interop.numbering import (
     add_pieces,
     m2m100_rows,
     m2m100_tokenizers,
-    nllb_rows,
-    nllb_tokenizers,
     round_up,
     written_rows,
 )
@@ -96,12 +94,9 @@ def open_m2m100(folder: Path, run: Run) -> Opened:
 
 def read_vocabulary(folder: Path) -> tuple[Tokenizers, dict[str, int]]:
     """Return the tokenizers, their <s> among the pieces, and the row of every piece: M2M-100 has a vocab.json."""
-    if (folder / "vocab.json").is_file():
-        tokenizers, table = m2m100_tokenizers(folder), m2m100_rows(folder)
-    elif any((folder / name).is_file() for name in VOCABULARIES[1:3]):
-        tokenizers, table = nllb_tokenizers(folder), nllb_rows(folder)
-    else:
+    if not any((folder / name).is_file() for name in VOCABULARIES[:3]):
         raise DataError(f"{folder / VOCABULARIES[1]}: missing, expected the vocabulary of M2M-100 or NLLB")
+    tokenizers, table = m2m100_tokenizers(folder), m2m100_rows(folder)
     own = set(tokenizers.source.names)
     others = [THEIR_START, *(piece for piece in table if piece not in own)]
     return round_up(Tokenizers(add_pieces(tokenizers.source, others, str(folder))), str(folder)), table

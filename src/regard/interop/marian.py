@@ -42,7 +42,15 @@ from regard.interop import stacks
 from regard.interop.export import Opened, reopen
 from regard.interop.formats import Imported, read_table
 from regard.interop.importing import imported_part, recorded_values
-from regard.interop.numbering import MADE_UP, THEIR_START, listed_pieces, marian_rows, marian_tokenizers, round_up
+from regard.interop.numbering import (
+    MADE_UP,
+    THEIR_START,
+    listed_pieces,
+    marian_files,
+    marian_rows,
+    marian_tokenizers,
+    round_up,
+)
 from regard.models import TransformerModel
 from regard.run import Run
 
@@ -91,8 +99,7 @@ def read_rows(folder: Path, tokenizers: Tokenizers, rows: Mapping[str, int] | No
     path = folder / "config.json"
     config = read_table(path)
     sizes, tied = stacks.read_sizes(config, "post", path), check_config(config, path)
-    second = folder / "target_vocab.json"
-    files = ("vocab.json", "target_vocab.json" if second.exists() else "vocab.json")
+    files = marian_files(folder)
     tables = [marian_rows(folder, file) if rows is None else rows for file in files]
     if tied == "all" and not tokenizers.same_ids:
         raise DataError(f"{path}: share_encoder_decoder_embeddings is true, but there are two vocabularies")
