@@ -195,8 +195,8 @@ def test_nllb_as_transformers_saves_it(nllb, tmp_path):
 @pytest.mark.parametrize(
     ("content", "problem"),
     [
-        ("{", "vocab.json: not JSON"),
-        ("[]", "vocab.json: not a table"),
+        ("{", "vocab.json: cannot be read"),
+        ("[]", "vocab.json: expected a JSON object"),
         ('{"<pad>": 0, "</s>": 1}', "vocab.json: no <unk> in its vocabulary"),
         ('{"<pad>": 0, "</s>": 1, "<unk>": 3}', "has the id 3, expected 0 to 2"),
         ('{"<pad>": 0, "</s>": 1, "<unk>": "x"}', "has the id 'x'"),

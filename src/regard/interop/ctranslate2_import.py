@@ -29,8 +29,7 @@ from regard.attention import FIRST, Sines, sinusoids
 from regard.config import show_value
 from regard.data import END, START, special_pieces
 from regard.errors import DataError
-from regard.interop.formats import Imported
-from regard.interop.numbering import read_object
+from regard.interop.formats import Imported, read_table
 from regard.interop.piece_lists import read_lists, special_rows, tokenizers_of
 from regard.interop.stacks import EPSILON, NEVER, move_rows
 from regard.io import reading
@@ -75,7 +74,7 @@ def read_ctranslate2(folder: Path) -> Imported:
     reader.check_attributes()
     sizes, weights = reader.sizes(), reader.blocks()
     embeddings = reader.embeddings()
-    output, bias = reader.weight("decoder/projection"), reader.bias("decoder/projection")
+    output, bias = reader.tensor("decoder/projection/weight", 2), reader.bias("decoder/projection")
     for side, table, found in zip(("source", "target"), (*embeddings,), lists, strict=True):
         if table.shape != (len(found.pieces), sizes["size"]):
             expected = [len(found.pieces), sizes["size"]]
@@ -159,7 +158,7 @@ class SpecificationReader:
             "layer_norm_epsilon": None,
         }
         if self.version >= 6:
-            config |= {"decoder_start_token": "<s>", **read_object(folder / "config.json")}
+            config |= {"decoder_start_token": "<s>", **read_table(folder / "config.json", optional=True)}
         else:
             config |= {key: self.text(key, value) for key, value in DEFAULTS.items()}
             config |= {f"add_source_{key}": self.flag(f"with_source_{key}", False) for key in ("bos", "eos")}
@@ -289,10 +288,6 @@ class SpecificationReader:
             raise DataError(f"{self.path}: {name} is {list(value.shape)}, expected {rank} dimensions")
         return torch.from_numpy(value)
 
-    def weight(self, scope: str) -> Tensor:
-        """Return the weight of a layer."""
-        return self.tensor(f"{scope}/weight", 2)
-
     def bias(self, scope: str) -> Tensor | None:
         """Return the bias of a layer, where it has one."""
         name = f"{scope}/bias"
@@ -305,7 +300,7 @@ class SpecificationReader:
         if "encoder/embeddings_1/weight" in self.variables or not listed:
             problem = "encoder/embeddings_1 is given: its sources have features" if listed else "it has no embeddings"
             raise DataError(f"{self.path}: {problem}, expected one table of embeddings")
-        return self.weight(listed[0].removesuffix("/weight")), self.weight("decoder/embeddings")
+        return self.tensor(listed[0], 2), self.tensor("decoder/embeddings/weight", 2)
 
     def positions(self, size: int) -> tuple[dict[str, Any], list[Tensor]]:
         """Return the keys of the positions, and the tables of those that were learned."""
@@ -381,7 +376,7 @@ class SpecificationReader:
 
     def linear(self, scopes: list[str], name: str) -> dict[str, Tensor]:
         """Return a matrix that stands in one part or several, and its bias; one that is missing is zero."""
-        matrices = [self.weight(scope) for scope in scopes]
+        matrices = [self.tensor(f"{scope}/weight", 2) for scope in scopes]
         if len({matrix.shape[1] for matrix in matrices}) > 1:
             raise DataError(f"{self.path}: the matrices of {scopes[0]} and {scopes[1]} differ in width")
         biases = [self.bias(scope) for scope in scopes]

@@ -24,8 +24,8 @@ from regard.config import show_value
 from regard.data import data_settings, language_pieces
 from regard.errors import ArgumentError, DataError, RegardError, VerificationError
 from regard.interop.folders import check_model_folder, check_new, hash_file, whole_folder
-from regard.interop.formats import FORMATS, Imported, find_format, recognise
-from regard.interop.numbering import m2m100_rows, marian_files, marian_rows, read_object, written_rows
+from regard.interop.formats import FORMATS, Imported, find_format, read_table, recognise
+from regard.interop.numbering import m2m100_rows, marian_files, marian_rows, written_rows
 from regard.interop.stacks import read_tensors
 from regard.io import disk, packs, reading
 from regard.run import Run
@@ -107,7 +107,7 @@ LARGEST = 2**16  # characters of a configuration that is remembered
 
 def read_values(folder: Path) -> dict[str, Any]:
     """Return what a folder's configurations say, without names of places; nothing of one that is unusually large."""
-    tables = {key: read_object(folder / name) for key, name in VALUES.items()}
+    tables = {key: read_table(folder / name, optional=True) for key, name in VALUES.items()}
     values = {
         key: {name: value for name, value in table.items() if not name.startswith("_") and name not in UNSAID}
         for key, table in tables.items()
@@ -201,7 +201,7 @@ def check_import(run: Run, imported: Imported, place: Path) -> None:
 def check_config(place: Path, folder: Path) -> None:
     """Refuse a configuration that says something else than that of the folder it comes from."""
     for name in VALUES.values():
-        theirs, ours = read_object(place / name), read_object(folder / name)
+        theirs, ours = read_table(place / name, optional=True), read_table(folder / name, optional=True)
         for key, value in theirs.items():
             if key.startswith("_") or key in UNSAID:
                 continue

@@ -24,7 +24,7 @@ from regard.data import (
     tokenizer_checks,
 )
 from regard.errors import DataError
-from regard.io import reading
+from regard.interop.formats import read_table
 
 MODEL = "sentencepiece.bpe.model"  # of M2M-100 and NLLB
 THEIR_START = "<their-s>"  # what a folder's <s> is called here, where its outputs begin with another piece
@@ -52,7 +52,7 @@ def marian_rows(folder: Path, file: str = "vocab.json") -> dict[str, int]:
     size_key = "vocab_size" if file == "vocab.json" else "decoder_vocab_size"  # of config.json
     if not (folder / file).exists() and (folder / "tokenizer.json").exists():  # which then stands for it
         return fill_up({piece: row for row, piece in enumerate(listed_pieces(folder))}, 0, folder, size_key)
-    rows = read_table(folder / file)
+    rows = read_vocabulary(folder / file)
     rows = append_added(rows, folder) if file == "vocab.json" else rows
     return fill_up(rows, 0, folder, size_key)
 
@@ -94,7 +94,8 @@ def marian_ids(folder: Path, file: str = "vocab.json") -> dict[str, int]:
 def begins_with_start(folder: Path) -> bool:
     """Return whether Marian's outputs begin with <s>: that is what decoder_start_token_id says, not the vocabulary."""
     own = marian_rows(folder, marian_files(folder)[1]).get("<s>")
-    return own is not None and read_object(folder / "config.json").get("decoder_start_token_id", own) == own
+    config = read_table(folder / "config.json", optional=True)
+    return own is not None and config.get("decoder_start_token_id", own) == own
 
 
 def marian_tokenizers(folder: Path) -> Tokenizers:
@@ -145,7 +146,7 @@ def m2m100_rows(folder: Path) -> dict[str, int]:
     """
     listed, size = folder / "vocab.json", 0
     if listed.exists():
-        rows = append(read_table(listed), folder_languages(folder))
+        rows = append(read_vocabulary(listed), folder_languages(folder))
         size = len(rows) + FILLED
     elif (folder / "tokenizer.json").exists():
         path = folder / "tokenizer.json"
@@ -198,7 +199,7 @@ def folder_languages(folder: Path) -> list[str]:
 def written_rows(folder: Path) -> dict[str, int]:
     """Return the row of every piece in a folder that Regard wrote for M2M-100 or NLLB."""
     native = (folder / "vocab.json").exists() and "language_codes" not in read_settings(folder)
-    return read_table(folder / "vocab.json") if native else m2m100_rows(folder)
+    return read_vocabulary(folder / "vocab.json") if native else m2m100_rows(folder)
 
 
 # ---- what they share
@@ -226,7 +227,7 @@ def append(rows: Mapping[str, int], pieces: Iterable[str]) -> dict[str, int]:
 def added_rows(folder: Path) -> dict[str, int]:
     """Return the rows that added_tokens.json and tokenizer_config.json name, in their order."""
     rows: dict[str, int] = {}
-    for piece, number in read_object(folder / "added_tokens.json").items():
+    for piece, number in read_table(folder / "added_tokens.json", optional=True).items():
         if type(number) is not int or not 0 <= number < 10**DIGITS or not piece:
             path = folder / "added_tokens.json"
             raise DataError(f"{path}: {show_value(piece)} has no row, expected pieces with theirs")
@@ -273,7 +274,7 @@ def added_texts(folder: Path) -> set[str]:
 
 def fill_up(rows: Mapping[str, int], size: int, folder: Path, key: str = "vocab_size") -> dict[str, int]:
     """Name the rows that stand behind all pieces, up to `size` or to the size that a key of config.json gives."""
-    said = read_object(folder / "config.json").get(key)
+    said = read_table(folder / "config.json", optional=True).get(key)
     # The matrix is what was trained: it may be larger than the vocabulary, never smaller.
     size = max(said, len(rows)) if type(said) is int and said <= len(rows) + MOST_FILLED else max(size, len(rows))
     return make_up(rows, size)
@@ -284,26 +285,14 @@ MOST_FILLED = 10_000
 
 def read_settings(folder: Path) -> dict[str, Any]:
     """Return what a folder says of its tokenizer."""
-    return {**read_object(folder / "special_tokens_map.json"), **read_object(folder / "tokenizer_config.json")}
+    return {
+        **read_table(folder / "special_tokens_map.json", optional=True),
+        **read_table(folder / "tokenizer_config.json", optional=True),
+    }
 
 
-def read_object(path: Path) -> dict[str, Any]:
-    """Read a JSON file with a table in it; one that is not there is empty."""
-    if not path.exists():
-        return {}
-    return parse_table(path, reading.SMALL)
-
-
-def read_table(path: Path) -> dict[str, int]:
-    """Read a vocabulary: the id of every piece, from 0 on without a gap."""
-    table = parse_table(path, tokenizer_checks.LARGEST)
-    tokenizer_checks.check_ids(table, str(path))
-    return table
-
-
-def parse_table(path: Path, most: int) -> dict[str, Any]:
-    """Read a JSON file with a table in it; a DataError says what is wrong with it."""
-    table = reading.read_json(path, DataError, most, damaged="not JSON: ")
-    if not isinstance(table, dict):
-        raise DataError(f"{path}: not a table of pieces or settings")
-    return table
+def read_vocabulary(path: Path) -> dict[str, int]:
+    """Read a vocabulary: the row of every piece, from 0 on without a gap."""
+    rows = read_table(path)
+    tokenizer_checks.check_ids(rows, str(path))
+    return rows
