@@ -187,12 +187,12 @@ def folder_languages(folder: Path) -> list[str]:
     settings = read_settings(folder)
     if (folder / "vocab.json").exists():
         return LANGUAGE_CODES["wmt21" if settings.get("language_codes") == "wmt21" else "m2m100"]
+    none = (*special_pieces.SPECIAL, "<mask>")
     for key in ("additional_special_tokens", "extra_special_tokens"):
-        named = settings.get(key) if isinstance(settings.get(key), list) else []
-        texts = [token["content"] if isinstance(token, dict) else token for token in named]
-        none = (*special_pieces.SPECIAL, "<mask>")
-        if languages := [text for text in texts if isinstance(text, str) and text not in none]:
-            return languages
+        if isinstance(named := settings.get(key), list):
+            texts = [token["content"] if isinstance(token, dict) else token for token in named]
+            if languages := [text for text in texts if isinstance(text, str) and text not in none]:
+                return languages
     return LANGUAGES["nllb"]
 
 
