@@ -151,12 +151,8 @@ class SpecificationReader:
 
     def config(self, folder: Path) -> dict[str, Any]:
         """Return what stands around texts: config.json's word, or attributes of the model in older files."""
-        config: dict[str, Any] = {
-            **DEFAULTS,
-            "add_source_bos": False,
-            "add_source_eos": False,
-            "layer_norm_epsilon": None,
-        }
+        config: dict[str, Any] = {**DEFAULTS, "layer_norm_epsilon": None}
+        config |= {"add_source_bos": False, "add_source_eos": False}
         if self.version >= 6:
             config |= {"decoder_start_token": "<s>", **read_table(folder / "config.json", optional=True)}
         else:
@@ -165,20 +161,19 @@ class SpecificationReader:
             first = config["bos_token" if self.flag("with_target_bos", True) else "eos_token"]
             config["decoder_start_token"] = None if self.flag("user_decoder_start_tokens", False) else first
         place = folder / "config.json"
-        for key in DEFAULTS:
-            if not isinstance(config[key], str):
-                raise DataError(f"{place}: {key} is {show_value(config[key])}, expected a piece")
-        for key in ("add_source_bos", "add_source_eos"):
-            if type(config[key]) is not bool:
-                raise DataError(f"{place}: {key} is {show_value(config[key])}, expected true or false")
+        kinds = {**dict.fromkeys(DEFAULTS, str), "add_source_bos": bool, "add_source_eos": bool}
+        for key, kind in kinds.items():
+            if type(config[key]) is not kind:
+                what = "a piece" if kind is str else "true or false"
+                raise DataError(f"{place}: {key} is {show_value(config[key])}, expected {what}")
         epsilon = config["layer_norm_epsilon"]
         if epsilon is not None and not (type(epsilon) is float and 0 < epsilon <= 1):
             raise DataError(
                 f"{place}: layer_norm_epsilon is {show_value(epsilon)}, expected a number above 0, at most 1"
             )
-        if config.get("multi_query_attention") or config.get("quantization_type"):
-            key = "multi_query_attention" if config.get("multi_query_attention") else "quantization_type"
-            raise DataError(f"{place}: {key} is {show_value(config[key])}, which Regard's Transformer has no form for")
+        for key in ("multi_query_attention", "quantization_type"):
+            if value := config.get(key):
+                raise DataError(f"{place}: {key} is {show_value(value)}, which Regard's Transformer has no form for")
         return config
 
     def number(self, name: str, default: float) -> float:
