@@ -89,11 +89,11 @@ def read_ctranslate2(folder: Path) -> Imported:
     alike = embeddings[0].shape == embeddings[1].shape and torch.equal(*embeddings)
     alike = alike and tokenizers.same_ids and ids[0] == ids[1] and len({id(each) for each in vectors}) <= 1
     tied = "none" if not torch.equal(embeddings[1], output) else "all" if alike else "output"
-    weights["source.tokens.weight"] = embedded(embeddings[0], ids[0], as_end)
+    weights["source.tokens.weight"] = move_embeddings(embeddings[0], ids[0], as_end)
     if tied != "all":
-        weights["target.tokens.weight"] = embedded(embeddings[1], ids[1], as_end)
+        weights["target.tokens.weight"] = move_embeddings(embeddings[1], ids[1], as_end)
     if tied == "none":
-        weights["readout.weight"] = embedded(output, ids[1], False)
+        weights["readout.weight"] = move_embeddings(output, ids[1], False)
     scores = move_rows(torch.zeros(len(output), 1) if bias is None else bias[:, None], ids[1])[:, 0]
     scores[torch.tensor([row is None for row in ids[1]])] = NEVER
     biased = bias is not None or None in ids[1]
@@ -116,7 +116,7 @@ def read_ctranslate2(folder: Path) -> Imported:
     return Imported(settings, tokenizers, weights, tuple(files), notes)
 
 
-def embedded(table: Tensor, rows: list[int | None], as_end: bool) -> Tensor:
+def move_embeddings(table: Tensor, rows: list[int | None], as_end: bool) -> Tensor:
     """Return the rows of a table in the order of the ids; START's is END's where a target is read so."""
     return move_rows(table, [rows[END] if as_end and i == START else row for i, row in enumerate(rows)])
 
@@ -307,7 +307,7 @@ class SpecificationReader:
             return {"positions": "sinusoidal", "sines": "fairseq", "first_position": 1}, []
         if len(tables) < len(names) or tables[0].shape[1] != size or tables[1].shape[1] != size:
             raise DataError(f"{self.path}: position_encodings of the two sides differ in form, expected the same")
-        forms = [computed_form(table) for table in tables]
+        forms = [find_sines(table) for table in tables]
         if forms[0] is not None and forms[0] == forms[1]:
             return forms[0], []
         if tables[0].shape != tables[1].shape or len(tables[0]) > model_config.LONGEST:
@@ -389,7 +389,7 @@ class SpecificationReader:
         return {f"{name}.weight": gain, f"{name}.bias": bias}
 
 
-def computed_form(table: Tensor) -> dict[str, Any] | None:
+def find_sines(table: Tensor) -> dict[str, Any] | None:
     """Return the keys of positions that need no table: none, or sines in one of the three forms; None for others."""
     if not table.any():
         return {"positions": "none"}

@@ -242,7 +242,7 @@ def find_sentences(run: Run, check: str | Path | None, count: int = COUNT) -> Se
         texts = [source for source, _ in pairs[:count]]
     if not texts:
         sources, targets = (
-            draw_pieces(drawable(each), count, min(LONGEST, longest - 1), seed)
+            draw_pieces(ordinary_pieces(each), count, min(LONGEST, longest - 1), seed)
             for seed, each in enumerate((run.tokenizers.source, run.tokenizers.target))
         )
         return Sentences("drawn", (), sources, targets)
@@ -250,7 +250,7 @@ def find_sentences(run: Run, check: str | Path | None, count: int = COUNT) -> Se
     return Sentences("validation" if check is None else "file", [text for text, _ in rows], [ids for _, ids in rows])
 
 
-def drawable(tokenizer: Tokenizer) -> Sequence[int]:
+def ordinary_pieces(tokenizer: Tokenizer) -> Sequence[int]:
     """Return the pieces to draw from: special ones apart, and those that stand for nothing, which no export has."""
     first = min(UNKNOWN + 1, tokenizer.size - 1)
     return [i for i in range(first, tokenizer.size) if not special_pieces.is_filler(tokenizer.names[i])]

@@ -25,7 +25,7 @@ from regard.data import data_settings, language_pieces
 from regard.errors import ArgumentError, DataError, RegardError, VerificationError
 from regard.interop.folders import check_model_folder, check_new, hash_file, whole_folder
 from regard.interop.formats import FORMATS, Imported, find_format, read_table, recognise
-from regard.interop.numbering import m2m100_rows, marian_files, marian_rows, written_rows
+from regard.interop.numbering import export_rows, m2m100_rows, marian_files, marian_rows
 from regard.interop.stacks import read_tensors
 from regard.io import disk, packs, reading
 from regard.run import Run
@@ -115,13 +115,13 @@ def read_values(folder: Path) -> dict[str, Any]:
     return {key: table for key, table in values.items() if len(json.dumps(table)) <= LARGEST}
 
 
-def recorded_values(run: Run, key: str) -> Mapping[str, Any]:
+def origin_values(run: Run, key: str) -> Mapping[str, Any]:
     """Return what the folder that a run was imported from said in its `config`, or for `generation`."""
-    values = imported_part(run).get(key)
+    values = read_origin(run).get(key)
     return values if isinstance(values, dict) else {}
 
 
-def imported_part(run: Run) -> Mapping[str, Any]:
+def read_origin(run: Run) -> Mapping[str, Any]:
     """Return what a run's manifest says of its import; nothing of a run that was trained here or trained further."""
     path = Checkpoints(run.folder).folder / checkpoint_files.step_name(0)
     if run.step or not packs.is_file(path / "manifest.json"):
@@ -160,7 +160,7 @@ def compare_with_origin(run: Run, folder: Path, format: str) -> str | None:
     Return what was found in a sentence's end; None for a run that was not imported. A VerificationError names the first
     difference.
     """
-    imported = imported_part(run)
+    imported = read_origin(run)
     if not imported:
         return None
     name, place = imported.get("folder"), find_place(run)
@@ -216,7 +216,7 @@ def check_rows(place: Path, folder: Path, format: str) -> None:
         names = [name for name in marian_files(place) if (place / name).is_file()]
         pairs = [(marian_rows(place, name), marian_rows(folder, name)) for name in names]
     else:
-        pairs = [(m2m100_rows(place), written_rows(folder))]
+        pairs = [(m2m100_rows(place), export_rows(folder))]
     for theirs, ours in pairs:
         for piece, row in theirs.items():
             if ours.get(piece) != row:

@@ -51,13 +51,13 @@ def marian_rows(folder: Path, file: str = "vocab.json") -> dict[str, int]:
     """Return the row of every piece in Marian's folder: what its vocab.json says, and pieces that were added later."""
     size_key = "vocab_size" if file == "vocab.json" else "decoder_vocab_size"  # of config.json
     if not (folder / file).exists() and (folder / "tokenizer.json").exists():  # which then stands for it
-        return fill_up({piece: row for row, piece in enumerate(listed_pieces(folder))}, 0, folder, size_key)
+        return fill_up({piece: row for row, piece in enumerate(pieces_by_row(folder))}, 0, folder, size_key)
     rows = read_vocabulary(folder / file)
     rows = append_added(rows, folder) if file == "vocab.json" else rows
     return fill_up(rows, 0, folder, size_key)
 
 
-def listed_pieces(folder: Path) -> list[str]:
+def pieces_by_row(folder: Path) -> list[str]:
     """Return the pieces of a folder's tokenizer.json by row."""
     path = folder / "tokenizer.json"
     content = read(path)
@@ -196,7 +196,7 @@ def folder_languages(folder: Path) -> list[str]:
     return LANGUAGES["nllb"]
 
 
-def written_rows(folder: Path) -> dict[str, int]:
+def export_rows(folder: Path) -> dict[str, int]:
     """Return the row of every piece in a folder that Regard wrote for M2M-100 or NLLB."""
     native = (folder / "vocab.json").exists() and "language_codes" not in read_settings(folder)
     return read_vocabulary(folder / "vocab.json") if native else m2m100_rows(folder)
