@@ -127,7 +127,9 @@ def test_scores_and_weightings_by_name():
         (Attention(Dot(), weighting=Sparsemax()), features.BILINEAR, "sparsemax"),
     ):
         with torch.no_grad():
-            found = describe(attention.resolve_call(attention.score.ask(x), attention.prepare(x), x, None, False))
+            found = describe(
+                attention.resolve_call(attention.score.project_query(x), attention.prepare(x), x, None, False)
+            )
         assert found.features == (score, weights)
         assert (found.device, found.dtypes) == ("cpu", (torch.float32,))
 

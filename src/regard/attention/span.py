@@ -150,7 +150,7 @@ def narrow_limits(span: Span, limits: SpanLimits, query: Tensor) -> SpanLimits:
     return narrowed
 
 
-def is_plain(span: Span, kind: type[Span]) -> bool:
+def is_exactly(span: Span, kind: type[Span]) -> bool:
     """Return whether a span is of this kind and narrows as it does: a subclass may have a way of its own."""
     return isinstance(span, kind) and type(span).narrow is kind.narrow
 
@@ -439,7 +439,7 @@ class Packed(Span):
         for part in rest:
             if isinstance(part, Lengths):
                 raise ArgumentError("span: Lengths given together with Packed, whose offsets already are the lengths")
-            if isinstance(part, Mask) and is_plain(part, Mask):
+            if isinstance(part, Mask) and is_exactly(part, Mask):
                 size = list(part.mask.shape)
                 if not size or any(
                     a not in (1, b) for a, b in zip(size[-2:], (self.total, self.total_keys)[-len(size) :], strict=True)

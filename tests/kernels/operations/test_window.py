@@ -34,7 +34,9 @@ def calls(span, score=None, n=100, m=100):
             torch.nn.init.normal_(part.v, std=3.0)
     inputs = [torch.randn(3, count, 6, dtype=torch.float64, requires_grad=True) for count in (n, m, m)]
     prepared = attention.prepare(inputs[1], inputs[2])
-    return inputs, attention.resolve_call(attention.score.ask(inputs[0]), prepared, inputs[0], span, heads=False)
+    return inputs, attention.resolve_call(
+        attention.score.project_query(inputs[0]), prepared, inputs[0], span, heads=False
+    )
 
 
 def by_definition(flat):

@@ -109,7 +109,7 @@ def test_a_call_with_heads_and_a_batch():
     span = Lengths(torch.tensor([[7, 1, 0], [3, 2, 7]]))
     with torch.no_grad():
         prepared = attention.prepare(keys)
-        call = attention.resolve_call(attention.score.ask(query), prepared, query, span, False)
+        call = attention.resolve_call(attention.score.project_query(query), prepared, query, span, False)
         torch.testing.assert_close(few_queries.attend(call), backends.reference.attend(call), **CLOSE)
 
 

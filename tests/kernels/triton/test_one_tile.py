@@ -171,7 +171,7 @@ def as_call(span, *inputs, dropout=0.0):
     """What the table of backends would be handed."""
     made = Attention(Dot(scaled=True), dropout=dropout)
     query, prepared = made.check_inputs(*inputs)
-    return made.resolve_call(made.score.ask(query), prepared, query, span, False)
+    return made.resolve_call(made.score.project_query(query), prepared, query, span, False)
 
 
 SPANS = {
