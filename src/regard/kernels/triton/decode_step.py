@@ -69,6 +69,17 @@ def with_unit_stride(x: Tensor) -> Tensor:
 
 
 @triton.jit
+def merge_block(q, k, v, there, most, total, context):
+    """Merge a block of keys into a query's running softmax: its highest score, its sum, and the sum of values."""
+    score = tl.where(there, tl.sum(k.to(tl.float32) * q[None, :], 1), -float("inf"))
+    higher = tl.maximum(most, tl.max(score, 0))
+    weight = tl.exp2(score - higher)
+    fade = tl.exp2(most - higher)
+    context = context * fade + tl.sum(weight[:, None] * v.to(tl.float32), 0)
+    return higher, total * fade + tl.sum(weight, 0), context
+
+
+@triton.jit
 def one_kernel(
     query, keys, values, out, lengths, scale, heads, n, m, q0, q1, q2, k0, k1, k2, v0, v1, v2, o0, o1, o2, l0, l1,
     LIMITED: tl.constexpr, D: tl.constexpr, DV: tl.constexpr, BLOCK: tl.constexpr,
@@ -90,13 +101,7 @@ def one_kernel(
         there = at < end
         k = tl.load(keys + at[:, None] * k2 + i[None, :], mask=there[:, None] & (i[None, :] < D), other=0.0)
         v = tl.load(values + at[:, None] * v2 + j[None, :], mask=there[:, None] & (j[None, :] < DV), other=0.0)
-        score = tl.where(there, tl.sum(k.to(tl.float32) * q[None, :], 1), -float("inf"))
-        higher = tl.maximum(most, tl.max(score, 0))
-        weight = tl.exp2(score - higher)
-        fade = tl.exp2(most - higher)
-        context = context * fade + tl.sum(weight[:, None] * v.to(tl.float32), 0)
-        total = total * fade + tl.sum(weight, 0)
-        most = higher
+        most, total, context = merge_block(q, k, v, there, most, total, context)
     context = context / tl.where(total > 0, total, 1.0)
     tl.store(out + first * o0 + second * o1 + j, context.to(out.dtype.element_ty), mask=j < DV)
 
@@ -186,11 +191,5 @@ def follow_kernel(
         place = (lies * heads + head) * size + at
         k = tl.load(keys + place[:, None] * D + i[None, :], mask=there[:, None] & (i[None, :] < D), other=0.0)
         v = tl.load(values + place[:, None] * DV + j[None, :], mask=there[:, None] & (j[None, :] < DV), other=0.0)
-        score = tl.where(there, tl.sum(k.to(tl.float32) * q[None, :], 1), -float("inf"))
-        higher = tl.maximum(most, tl.max(score, 0))
-        weight = tl.exp2(score - higher)
-        fade = tl.exp2(most - higher)
-        context = context * fade + tl.sum(weight[:, None] * v.to(tl.float32), 0)
-        total = total * fade + tl.sum(weight, 0)
-        most = higher
+        most, total, context = merge_block(q, k, v, there, most, total, context)
     tl.store(out + (row * heads + head) * DV + j, (context / total).to(out.dtype.element_ty), mask=j < DV)

@@ -28,17 +28,9 @@ class ProjectionLoss(torch.autograd.Function):
     """Losses and gradients in one sweep, as on a CPU; products are in `narrow`, gradients in fp32."""
 
     @staticmethod
-    def forward(
-        ctx: Any,
-        hidden: Tensor,
-        weight: Tensor,
-        bias: Tensor | None,
-        targets: Tensor,
-        smoothing: float,
-        chunk: int | None,
-        training: bool,
-        narrow: torch.dtype,
-    ) -> tuple[Tensor, Tensor]:
+    def forward(ctx: Any, *inputs: Any) -> tuple[Tensor, Tensor]:
+        """Run the forward pass on what `projection_loss` is given, and whether gradients are wanted."""
+        hidden, weight, bias, targets, smoothing, chunk, training, narrow = inputs
         needs = [training and need for need in ctx.needs_input_grad[:3]]
         tokens, classes = len(hidden), len(weight)
         x, w, targets = hidden.to(narrow), weight.to(narrow), targets.contiguous()
