@@ -123,7 +123,7 @@ class SpanLimits:
         """The structured limits (lengths, causality, the window) at key indices j: [m], or [*b n w], some a query."""
         parts = []
         if self.lengths is not None:
-            parts.append(j < rows(self.lengths))
+            parts.append(j < self.lengths[..., None, None])
         if self.causal is not None:
             parts.append(j <= positions(self.causal, self.queries, j.device)[..., None])
         for window in self.all_windows:
@@ -235,11 +235,6 @@ def positions(start: int | Tensor, queries: int, device: torch.device) -> Tensor
     """Compute start + i for every query: [n], or [*b n] where every row has its own start."""
     i = torch.arange(queries, device=device)
     return i + (start if isinstance(start, int) else start.unsqueeze(-1))
-
-
-def rows(value: Tensor) -> Tensor:
-    """Reshape [*b] to [*b 1 1], so that it broadcasts over queries and keys."""
-    return value[..., None, None]
 
 
 def gaussian(window: Window, queries: int, j: Tensor) -> Tensor:
