@@ -117,7 +117,7 @@ class SpanLimits:
         if self.lengths is not None or self.causal is not None or self.window is not None:
             structured = self.structured_mask(key_indices(self.keys if last is None else last, self.device, first))
             parts += [] if structured is None else [structured]
-        return parts[0] if len(parts) == 1 else joined(parts, torch.logical_and)
+        return parts[0] if len(parts) == 1 else combine(parts, torch.logical_and)
 
     def structured_mask(self, j: Tensor) -> Tensor | None:
         """The structured limits (lengths, causality, the window) at key indices j: [m], or [*b n w], some a query."""
@@ -128,7 +128,7 @@ class SpanLimits:
             parts.append(j <= positions(self.causal, self.queries, j.device)[..., None])
         for window in self.all_windows:
             parts.append((j - window.centres(self.queries, j.device).detach()[..., None]).abs() <= window.radius)
-        return joined(parts, torch.logical_and)
+        return combine(parts, torch.logical_and)
 
     def bias(self, first: int = 0, last: int | None = None) -> Tensor | None:
         """Sum everything that is added to the scores of keys first … last."""
@@ -140,7 +140,7 @@ class SpanLimits:
             for slopes, start in self.slopes:  # ALiBi's -slope · |start + i - j|, [heads n m] or [*b heads n m]
                 distance = positions(start, self.queries, j.device)[..., None] - j
                 parts.append(-slopes[:, None, None] * distance.abs())
-        return joined(parts, torch.add)
+        return combine(parts, torch.add)
 
     def gate(self, first: int = 0, last: int | None = None) -> Tensor | None:
         """Multiply everything that gates the weights of keys first … last."""
@@ -149,7 +149,7 @@ class SpanLimits:
         if gated:
             j = key_indices(self.keys if last is None else last, self.device, first)
             parts += [gaussian(window, self.queries, j) for window in gated]
-        return joined(parts, torch.mul)
+        return combine(parts, torch.mul)
 
     @property
     def all_windows(self) -> tuple[Window, ...]:
@@ -244,7 +244,7 @@ def gaussian(window: Window, queries: int, j: Tensor) -> Tensor:
     return torch.exp(-distance.square())
 
 
-def joined(parts: list[Tensor], join) -> Tensor | None:  # type: ignore[no-untyped-def]
+def combine(parts: list[Tensor], join) -> Tensor | None:  # type: ignore[no-untyped-def]
     """Combine all parts into one tensor, or return None where there are none."""
     if not parts:
         return None

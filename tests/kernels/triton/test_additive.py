@@ -262,7 +262,7 @@ def test_rows_at_once_are_whole_groups_that_have_room(group, monkeypatch):
             assert step * size <= 1000 or step == group
             assert step == rows or (step + group) * size > 1000  # as many as there is room for
     block = forward.BLOCK
-    assert [forward.padded(size) for size in (1, block, block + 1)] == [block, block, 2 * block]
+    assert [forward.pad_size(size) for size in (1, block, block + 1)] == [block, block, 2 * block]
 
 
 def test_limits_as_the_kernels_take_them():

@@ -175,7 +175,7 @@ def test_attention_takes_it(score):
 @pytest.mark.parametrize("radius", [0, 1, 10, 62, backends.PREDICTED_RADIUS])
 def test_a_window_fits_one_program(radius):
     cut = predicted.blocks(radius)
-    assert cut["BW"] >= predicted.wide(radius) == 2 * radius + 3
+    assert cut["BW"] >= predicted.window_size(radius) == 2 * radius + 3
     assert cut["BW"] & (cut["BW"] - 1) == 0
     assert cut["BW"] <= 256
     assert 16 <= cut["BD"] <= 128

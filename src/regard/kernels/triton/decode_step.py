@@ -17,6 +17,8 @@ from regard.kernels.operations.dot import to_four_dimensions
 from regard.kernels.reference import Call
 
 BLOCK = 32  # keys at a time
+# A program has one warp, or two: rows and heads are many, so that enough loads are on their way at once, and a sum
+# within a warp needs no shared memory.
 
 
 def attend(call: Call) -> Tensor:
@@ -50,6 +52,7 @@ def attend(call: Call) -> Tensor:
         if n == 1:
             one_kernel[(first * second,)](*tensors, *sizes, **options, num_warps=1)
         else:
+            # A tensor core's product has at least 16 rows, whatever n is.
             options |= {"QUERIES": 16, "EXACT": query.dtype == torch.float32}
             options |= {"WIDTH": tile(d), "VALUES": tile(dv)}
             some_kernel[(first * second,)](*tensors, *sizes, **options, num_warps=2)
