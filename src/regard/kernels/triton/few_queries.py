@@ -37,8 +37,8 @@ def attend(call: Call) -> Tensor:
         lengths = merge_batch(lengths, batch, 0).contiguous()  # a reshape alone may stay a broadcast
     if vector.ndim == 2:
         vector = merge_batch(vector, batch, 1)
-    tensors = (merge_batch(x, batch) for x in (call.query, call.keys, call.values))
-    context, _ = look(*tensors, vector, lengths, call.temperature)
+    query, keys, values = (merge_batch(x, batch) for x in (call.query, call.keys, call.values))
+    context, _ = look(query, keys, values, vector, lengths, call.temperature)
     return context.view(*batch, *context.shape[1:])
 
 
