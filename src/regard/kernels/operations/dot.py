@@ -20,7 +20,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.attention.flex_attention import BlockMask, create_block_mask, flex_attention
 
 from regard.kernels.reference import Call, bilinear_scores, matmul_wide
-from regard.kernels.span_limits import SpanLimits, broadcast
+from regard.kernels.span_limits import SharedLimits, SpanLimits, broadcast
 
 SHORT = 128  # keys up to here are where the memory-efficient kernel beats flash and cuDNN on Hopper
 WIDE = 256  # flash and cuDNN stop here
@@ -131,8 +131,13 @@ def attend_few_queries(call: Call) -> Tensor:
     """Compute the reference's sum by two plain products."""
     limits, temperature = call.limits, call.temperature
     scores = bilinear_scores(call.query, call.keys, call.scale / temperature)
-    what = "few queries", scores.dtype, temperature
-    mask, some = limits.remember(what, lambda: merge_mask(limits, temperature, scores.dtype))
+    if isinstance(
+        limits, SharedLimits
+    ):  # those of a step are its own, and it is too short for two calls more
+        what = "few queries", scores.dtype, temperature
+        mask, some = limits.remember(what, lambda: merge_mask(limits, temperature, scores.dtype))
+    else:
+        mask, some = merge_mask(limits, temperature, scores.dtype)
     if mask is not None:
         scores = scores.masked_fill(~mask, -torch.inf) if mask.dtype == torch.bool else scores + mask
     context = matmul_wide(scores.softmax(-1), call.values).to(call.values.dtype)
