@@ -8,28 +8,8 @@ from torch.autograd import gradcheck
 
 from regard.errors import ArgumentError, ShapeError
 from regard.kernels import reference
-from regard.kernels.operations.projection_loss import PROJECTION_LOSS, describe, projection_loss
+from regard.kernels.operations.projection_loss import describe, projection_loss
 from regard.kernels.table import COMPILING, Request
-
-SERVED = [
-    ("cuda", torch.bfloat16, (), "triton"),
-    ("cuda", torch.float32, (), "triton"),
-    ("cuda", torch.float64, (), "chunked"),
-    ("cuda", torch.bfloat16, (COMPILING,), "reference"),
-    ("cuda", torch.bfloat16, ("something new",), "reference"),
-    ("cpu", torch.float32, (), "chunked"),
-    ("mps", torch.float32, (), "chunked"),
-    ("cpu", torch.float32, (COMPILING,), "reference"),
-]
-
-
-@pytest.mark.parametrize(("device", "dtype", "features", "name"), SERVED)
-def test_who_serves(device, dtype, features, name, monkeypatch):
-    monkeypatch.setattr("regard.kernels.triton.INSTALLED", True)
-    request = Request(device, (dtype,), features)
-    assert PROJECTION_LOSS.ask(request).name == name
-    monkeypatch.setattr("regard.kernels.triton.INSTALLED", False)
-    assert PROJECTION_LOSS.ask(request).name == ("chunked" if name == "triton" else name)
 
 
 def test_calls_are_described(monkeypatch):
