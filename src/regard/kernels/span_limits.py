@@ -53,7 +53,7 @@ class SpanLimits:
     device: torch.device
     batch: tuple[int, ...] = ()
     lengths: Tensor | None = None  # [*b]: keys that exist
-    fewest: int | None = None  # the smallest length, where the host knows it
+    min_length: int | None = None  # the smallest length, where the host knows it
     causal: int | Tensor | None = None  # index of the first query; None: not causal
     window: Window | None = None
     windows: tuple[Window, ...] = ()  # further ones
@@ -63,16 +63,16 @@ class SpanLimits:
     gates: tuple[Tensor, ...] = ()  # multiplied after the weighting
     slopes: tuple[tuple[Tensor, int | Tensor], ...] = ()  # ALiBi's, [heads], each with its start
     layout: Layout | None = None  # set for a backend that serves Packed sequences as they lie
-    incomplete: bool = False  # beside the layout there are spans that stand nowhere here: only padding serves them
+    needs_padding: bool = False  # beside the layout there are spans that stand nowhere here: only padding serves them
 
     # ---- what spans add
 
-    def with_lengths(self, lengths: Tensor, fewest: int | None) -> Self:
+    def with_lengths(self, lengths: Tensor, min_length: int | None) -> Self:
         """Limit to the first `lengths` keys."""
         if self.lengths is not None:
             lengths = torch.minimum(self.lengths, lengths)
-            fewest = None if fewest is None or self.fewest is None else min(fewest, self.fewest)
-        return replace(self, lengths=lengths, fewest=fewest)
+            min_length = None if min_length is None or self.min_length is None else min(min_length, self.min_length)
+        return replace(self, lengths=lengths, min_length=min_length)
 
     def with_causal(self, start: int | Tensor) -> Self:
         """Limit query i to keys up to start + i."""
@@ -161,7 +161,7 @@ class SpanLimits:
         """Return whether a query may have nothing to look at, as far as the host knows."""
         if self.masks or self.window is not None:
             return True
-        if self.lengths is not None and not self.fewest:
+        if self.lengths is not None and not self.min_length:
             return True
         return self.causal is not None and not (isinstance(self.causal, int) and self.causal >= 0)
 
