@@ -331,7 +331,7 @@ class Attention(Attentive):
             projected_query.device,
             causal=0 if any(is_exactly(part, Causal) for part in rest) else None,
             layout=packed.layout,
-            incomplete=any(not is_causal_from_zero(part) for part in rest),
+            needs_padding=any(not is_causal_from_zero(part) for part in rest),
         )
         return self._build_call(projected_query, prepared.keys, prepared.values, limits)
 
@@ -492,8 +492,8 @@ def fold(
     if first != expected != UNKNOWN:
         raise ShapeError(f"mask: {expected} keys given, expected {first}, the number of keys")
     for part in parts:
-        if isinstance(part, Lengths) and part.most is not None and part.most > first:
-            raise ShapeError(f"lengths: {part.most} given, expected 0 … {first}, the number of keys")
+        if isinstance(part, Lengths) and part.max_length is not None and part.max_length > first:
+            raise ShapeError(f"lengths: {part.max_length} given, expected 0 … {first}, the number of keys")
     # A query with nothing to look at has sums of zero; divided by one they stay zero, with finite gradients.
     return (state.weighted_sum / state.total.masked_fill(state.total == 0, 1.0)).to(query.dtype)
 
