@@ -48,8 +48,8 @@ class Score(Settling):
             if getattr(cls, name) is not getattr(kind, name):
                 raise TypeError(
                     f"{cls.__name__} overrides `{name}`, which attention does not call: override "
-                    "`compare(projected_query, projected_keys, first)`, and `project_query` and `project_keys` for what "
-                    "is done to the query and the keys"
+                    "`compare(projected_query, projected_keys, first)`, and `project_query` and `project_keys` for "
+                    "what is done to the query and the keys"
                 )
         if cls.fused_form is not Score.fused_form and not delegates:
             raise TypeError(
