@@ -18,9 +18,7 @@ import contextlib
 import math
 import time
 import warnings
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -42,7 +40,7 @@ from regard.training.progress import Progress
 from regard.training.replay import CudaCapture, Replay, describe_path, forbid_waits, not_replayed, plan_updates
 from regard.training.schedule import StopCriteria, Timetable, rate_at
 from regard.training.settings import TrainingSettings
-from regard.training.task import Position, Task
+from regard.training.task import Prefetch, Share, Task
 from regard.training.trainer_state import Counters, Saver, initialise_optimiser
 from regard.training.weights import MovingAverage, swap_values
 
@@ -50,7 +48,6 @@ __all__ = ["Result", "Trainer", "train"]
 
 T = TypeVar("T")
 MAX_BAD_STEPS = 100  # in a row, without a finite gradient
-DEPTH = 2  # updates that are loaded ahead
 
 
 @dataclass(frozen=True)
@@ -256,11 +253,11 @@ class Trainer:
 
     # ---- one update
 
-    def shares(self) -> "Prefetch":
+    def shares(self) -> Prefetch:
         """Prefetch the shares that each update from here on trains on."""
         return Prefetch(self.task, self.now.position, self.settings.accumulate, self.group)
 
-    def update(self, shares: "Prefetch") -> None:
+    def update(self, shares: Prefetch) -> None:
         """Take one step of the optimiser on some batches."""
         now, step = self.now, self.now.step + 1
         torch.manual_seed(mix_seeds(self.settings.seed, step, self.group.rank))
@@ -383,61 +380,6 @@ class Trainer:
 
 
 # ---- one update
-
-
-@dataclass(frozen=True)
-class Share:
-    """The part of an update that one process needs."""
-
-    batches: list[Any]  # of this process
-    count: int  # what the losses of all processes are sums over
-    end: Position  # where the stream stands afterwards
-
-
-class Prefetch:
-    """The shares of one update after another, each loaded by a thread before it is needed.
-
-    One thread, so that the stream is read in order; the batches are a function of their place in it, so that nothing
-    depends on when they were loaded. A task that does not say so of its own (`can_prefetch`) has them loaded only when
-    they are asked for. An error is raised when its update is asked for. `waited` counts the seconds in which the loop
-    waited for its data.
-    """
-
-    def __init__(self, task: Task, position: Position, accumulate: int, group: Group):
-        self.task, self.group = task, group
-        self.stream, self.plans = task.stream(position), accumulate * group.world
-        self.pool = ThreadPoolExecutor(1, "regard-batches")
-        self.coming: deque[Future[Share]] = deque()
-        self.waited = 0.0
-
-    def __enter__(self) -> "Prefetch":
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        for each in self.coming:
-            each.cancel()
-        self.pool.shutdown(wait=True, cancel_futures=True)
-
-    def __iter__(self) -> Iterator[Share]:
-        return self
-
-    def __next__(self) -> Share:
-        while self.task.can_prefetch and len(self.coming) <= DEPTH:
-            self.coming.append(self.pool.submit(self.load))
-        began = time.monotonic()
-        share = self.coming.popleft().result() if self.task.can_prefetch else self.load()
-        self.waited += time.monotonic() - began
-        return share
-
-    def load(self) -> Share:
-        """Load the next update's plans, and this process's batches of them."""
-        plans = [next(self.stream) for _ in range(self.plans)]
-        mine = plans[self.group.rank :: self.group.world]
-        batches = [self.task.batch(plan, position) for position, plan in mine]
-        if self.group.device.type == "cuda":
-            batches = [batch.pin_memory() if hasattr(batch, "pin_memory") else batch for batch in batches]
-        last = plans[-1][0]
-        return Share(batches, sum(self.task.count(plan) for _, plan in plans), Position(last.epoch, last.batch + 1))
 
 
 class Updater:
