@@ -57,7 +57,6 @@ class PlannedRun:
     """A run before its first step: everything is decided, and the data are prepared."""
 
     settings: Settings
-    prepared: Prepared
     task: RunTask
     facts: list[tuple[str, str]]
 
@@ -147,7 +146,7 @@ def plan_run(
     device_fact = ("device", training.describe_device(group.device, group.world, bf16))
     frozen_fact = [("frozen", f"{frozen:,} weights ({', '.join(settings.training.freeze)})")] if frozen else []
     facts = [*task.facts(), *frozen_fact, *training.adapters.describe_adapters(task.model), device_fact]
-    return PlannedRun(settings, prepared, task, facts)
+    return PlannedRun(settings, task, facts)
 
 
 def check_adapter(settings: Settings, has_base: bool) -> None:

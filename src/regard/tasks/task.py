@@ -205,8 +205,31 @@ class RunTask(Task):
     model: Model
 
     def __init__(self, settings: Settings, prepared: Prepared, budget: int):
-        """Take `budget`, the size of a batch in tokens per side."""
+        """Build the model, its objective and the order of batches; `budget` is their size in tokens per side."""
+        self.settings, self.prepared = settings, prepared
+        torch.manual_seed(settings.training.seed)
+        self.model = build_model(settings, prepared.tokenizers, prepared.labels)
+        self.objective = self.make_objective()
+        self.metric = settings.training.metric or self.suitable_metric()
+        self.order = self.make_order(budget)
+
+    def make_objective(self) -> nn.Module:
+        """Make the module around the model that turns a batch into a loss."""
         raise NotImplementedError
+
+    def suitable_metric(self) -> str:
+        """Choose the metric that decides the best checkpoint, where none is set."""
+        return "loss"
+
+    def make_order(self, budget: int) -> Order:
+        """Make the order of batches of every epoch."""
+        raise NotImplementedError
+
+    def make_dropout(self) -> data.BpeDropout | None:
+        """Make what cuts the texts of a batch into other pieces, where the settings ask for it."""
+        share, tokenizers = self.settings.tokenizer.dropout, self.prepared.tokenizers
+        seed = self.settings.training.seed
+        return data.BpeDropout(tokenizers, share, seed=seed) if share and tokenizers is not None else None
 
     @classmethod
     def prepare(
@@ -322,26 +345,9 @@ class NextToken(RunTask):
 
     can_prefetch = True
 
-    def __init__(self, settings: Settings, prepared: data.Prepared, budget: int):
-        self.settings, self.prepared = settings, prepared
-        torch.manual_seed(settings.training.seed)
-        self.model = build_model(settings, prepared.tokenizers, prepared.labels)
-        self.objective = self.make_objective()
-        self.metric = settings.training.metric or self.suitable_metric()
-        self.order = self.make_order(budget)
+    def __init__(self, settings: Settings, prepared: Prepared, budget: int):
+        super().__init__(settings, prepared, budget)
         self.validation_samples: list[Sample] = []  # of the last validation
-
-    def make_objective(self) -> nn.Module:
-        """Make the module around the model that turns a batch into a loss."""
-        raise NotImplementedError
-
-    def suitable_metric(self) -> str:
-        """Choose the metric that decides the best checkpoint, where none is set."""
-        return "loss"
-
-    def make_order(self, budget: int) -> data.Order:
-        """Make the order of batches of every epoch."""
-        raise NotImplementedError
 
     def valid_batches(self) -> Iterable[Any]:
         """Yield the validation data in batches."""
@@ -415,10 +421,9 @@ class TextPairs(NextToken):
 
     def __init__(self, settings: Settings, prepared: data.Prepared, budget: int):
         super().__init__(settings, prepared, budget)
-        training, dropout = settings.training, settings.tokenizer.dropout
-        self.linking = data.Linking(self.tokenizers) if training.guided else None
+        self.linking = data.Linking(self.tokenizers) if settings.training.guided else None
         self.form: str | None = None  # of batches, where it is not as it comes
-        self.dropout = data.BpeDropout(self.tokenizers, dropout, seed=training.seed) if dropout else None
+        self.dropout = self.make_dropout()
 
     @property
     def tokenizers(self) -> data.Tokenizers:
