@@ -160,28 +160,6 @@ class TextTest:
         return describe_evaluation(measured, system, search if self.outputs is None else None)
 
 
-def evaluate_texts(
-    run: "TrainedRun",
-    *,
-    test: TextTest | None = None,
-    system: str | None = None,
-    batch_tokens: int | None = None,
-    keep: Callable[[Iterable[str]], None] | None = None,
-    say: Say = ignore,
-    watch: Watch[Any] = watch_nothing,
-    search: Mapping[str, Any] | None = None,
-    **files: Any,
-) -> EvaluationReport:
-    """Measure a run on a `test` that is read already, or on the files that `TextTest.read` takes.
-
-    `search` are the options of the search, by default a beam of 5 and a length penalty of 0.6.
-    """
-    search = {"beam": 5, "length_penalty": 0.6} if search is None else search
-    test = TextTest.read(**files, say=say) if test is None else test
-    name = str(run.folder) if system is None else system
-    return test.measure(run, name, batch_tokens=batch_tokens, keep=keep, say=say, watch=watch, **search)
-
-
 def describe_evaluation(
     measured: evaluation.Evaluation, system: str, search: Mapping[str, Any] | None
 ) -> EvaluationReport:

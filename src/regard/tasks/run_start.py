@@ -149,8 +149,7 @@ def train_planned(
             share = sentence_shares.count_sentences(prepared.train, prepared.tokenizers.source, tags)
             save_whole(out / sentence_shares.FILE, share.dumps())
 
-    how: dict[str, Any] = {"progress": progress, "resume": resume, "group": group, "claimed": True, "ready": ready}
-    result = training.train(planned.task, settings.training, out, **how, began=began)
+    result = training.Trainer(planned.task, settings.training, out, progress, group, began).run(resume, ready)
     training.adapters.fold_adapters(planned.task.model)
     return Started(settings, planned.task, planned.facts, result)
 

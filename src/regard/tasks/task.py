@@ -13,7 +13,7 @@ that it does not serve, by their names.
 
 # n target words · m source words
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
@@ -27,9 +27,10 @@ from regard.data import Order, Prepared, TextProfile, Tokenizer, Tokenizers, pre
 from regard.decoding import Options, Output, Replay, SearchResult, batches, first_model
 from regard.errors import ArgumentError, ConfigError, NotFiniteError, TrainingError
 from regard.evaluation import measure
+from regard.io import Say, ignore
 from regard.models import KINDS, Model, build
 from regard.plugins import added
-from regard.tasks.evaluation import EvaluationReport, evaluate_texts
+from regard.tasks.evaluation import EvaluationReport, TextTest
 from regard.tasks.forcing import ForcedExample, Item
 from regard.tasks.settings import Settings
 from regard.training import Prediction, Sample, Task
@@ -486,6 +487,23 @@ class TextPairs(NextToken):
         ]
 
     @classmethod
-    def evaluate(cls, run: TrainedRun, **options: Any) -> EvaluationReport:
-        """Compare what the run writes for `source` with `reference`, or measure how likely that is: lines of files."""
-        return evaluate_texts(run, **options)
+    def evaluate(
+        cls,
+        run: TrainedRun,
+        *,
+        test: TextTest | None = None,
+        system: str | None = None,
+        search: Mapping[str, Any] | None = None,
+        say: Say = ignore,
+        **options: Any,
+    ) -> EvaluationReport:
+        """Compare what the run writes for `source` with `reference`, or measure how likely that is: lines of files.
+
+        Instead of the files that `TextTest.read` takes there may be a `test` that is read already; the other options
+        are then those of `TextTest.measure`. `search` are the options of the search, by default a beam of 5 and a
+        length penalty of 0.6.
+        """
+        search = {"beam": 5, "length_penalty": 0.6} if search is None else search
+        how = {name: options.pop(name) for name in ("batch_tokens", "keep", "watch") if name in options}
+        test = TextTest.read(**options, say=say) if test is None else test
+        return test.measure(run, str(run.folder) if system is None else system, say=say, **how, **search)

@@ -77,19 +77,15 @@ def train(
     progress: Progress | None = None,
     resume: bool = False,
     group: Group | None = None,
-    claimed: bool = False,
-    ready: Callable[[], None] | None = None,
     began: float | None = None,
 ) -> Result:
     """Train a task into a run folder; with `resume`, from its last checkpoint on.
 
-    `claimed` says that the caller holds the folder already (`regard.training.folder.claim`). `ready` is called in the
-    first process when nothing is left that could be refused, before anything is written. `began` is the
-    `time.monotonic()` from which the run's seconds count, where its data were prepared before.
+    `began` is the `time.monotonic()` from which the run's seconds count, where its data were prepared before.
     """
     group = group or Group(settings.device, settings.shard)
-    with contextlib.nullcontext() if claimed else claim(run, resume, group):
-        return Trainer(task, settings, run, progress or Progress(), group, began).run(resume, ready)
+    with claim(run, resume, group):
+        return Trainer(task, settings, run, progress or Progress(), group, began).run(resume)
 
 
 class Trainer:
@@ -118,7 +114,10 @@ class Trainer:
     # ---- from the first step to the last
 
     def run(self, resume: bool, ready: Callable[[], None] | None = None) -> Result:
-        """Run the whole training, in order."""
+        """Run the whole training, in order, in a folder that is claimed.
+
+        `ready` is called in the first process when nothing is left that could be refused, before anything is written.
+        """
         resumed = self.prepare(resume)
         if ready is not None and self.group.first:
             ready()
