@@ -148,7 +148,7 @@ def test_counts_are_the_tokens_that_are_predicted(task):
 
 
 @pytest.mark.parametrize("half", [True, False])
-def test_batches_of_limit_shapes_hold_the_same_sentences(task, half):
+def test_batches_of_few_shapes_hold_the_same_sentences(task, half):
     task.objective.eval()
     plans = first(task.stream(Position()), 5)
     before = [task.objective(task.batch(plan, position)) for position, plan in plans]

@@ -116,7 +116,7 @@ def plan_run(
     if choose:
         lengths, device = prepared.train.lengths, group.device.type
         settings = training_defaults(settings, lengths, budget, group.world, device, base is not None)
-        progress.say(chosen_words(settings))
+        progress.say(describe_choice(settings))
     settings = replace(settings, data=absolute(settings.data)).decide(training={"batch_tokens": budget})
     task = settings.row.load()(settings, prepared, budget)
     settings = settings.decide(training={"metric": task.metric})
@@ -440,15 +440,15 @@ def training_defaults(
 def picture_defaults(settings: Settings, captions: Iterable[Sequence[str]]) -> Settings:
     """Choose whether to mirror pictures in training: only if their captions hardly ever name a side."""
     texts = [text for each in captions for text in each]
-    return settings.suggest(data={"flip": mirrored(texts)}) if texts else settings
+    return settings.suggest(data={"flip": can_mirror(texts)}) if texts else settings
 
 
-def mirrored(texts: Sequence[str]) -> bool:
+def can_mirror(texts: Sequence[str]) -> bool:
     """Return whether these captions are also true of the mirrored picture."""
     return sum(SIDES.search(text) is not None for text in texts) <= NAMED * len(texts)
 
 
-def chosen_words(settings: Settings) -> str:
+def describe_choice(settings: Settings) -> str:
     """Describe the chosen settings in one line."""
     training, model = settings.training, settings.model
     size = f"width {model.size}, " if hasattr(model, "size") else ""

@@ -22,8 +22,8 @@ from regard.training import NAME, metrics, plain_weights_file, read_manifest
 CARD = "card.json"  # of a pack
 ON_CARD = ("steps", "metric", "best", "best_step", "scores", "minutes", "date", "licence")  # of a summary
 COMMANDS = "commands.jsonl"  # a line a training: when, and what was typed
-HEADER = 16 * 2**20  # bytes of the names and shapes of a file of weights
-LARGEST = 8 * 2**20  # bytes of the commands that are read
+LARGEST_HEADER = 16 * 2**20  # bytes of the names and shapes of a file of weights
+LARGEST_COMMANDS = 8 * 2**20  # bytes of the commands that are read
 DEPTH = 3  # folders below the one that is looked through
 
 
@@ -213,7 +213,7 @@ def count_parameters(path: Path) -> int | None:
     try:
         with packs.open_binary(path) as (file, _):
             (size,) = struct.unpack("<Q", file.read(8))
-            header = reading.parse_json(file.read(size)) if size <= HEADER else None
+            header = reading.parse_json(file.read(size)) if size <= LARGEST_HEADER else None
         shapes = [each["shape"] for name, each in header.items() if name.startswith("model.")]  # type: ignore[union-attr]
         return sum(math.prod(shape) for shape in shapes)
     except (OSError, reading.Unreadable, struct.error, AttributeError, TypeError, KeyError):
@@ -243,7 +243,7 @@ def record_command(folder: Path, command: str) -> None:
 def read_commands(folder: Path) -> tuple[str, ...]:
     """Read the commands that trained a run, oldest first; runs of an earlier version have none."""
     try:
-        lines = reading.read_bytes(folder / COMMANDS, LARGEST).splitlines()
+        lines = reading.read_bytes(folder / COMMANDS, LARGEST_COMMANDS).splitlines()
     except (OSError, reading.Unreadable):
         return ()
     commands = list[str]()

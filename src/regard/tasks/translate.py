@@ -363,7 +363,7 @@ class Guided(Prediction):
         source, target = inputs(batch)
         hidden, weights = self.decode_with_weights(self.model.encode(source), target)
         loss = self.token_loss(hidden, batch, target)
-        guided = missed(weights, batch.links)
+        guided = guided_loss(weights, batch.links)
         counted = batch.links.weight.sum()
         parts = {**loss.parts, "guided": guided.detach(), "guided_count": counted.to(guided.dtype)}
         return Loss(loss.total + self.weight * guided, parts)
@@ -381,7 +381,7 @@ class Guided(Prediction):
         return hidden, weights[:, self.head] if weights.ndim == 4 else weights
 
 
-def missed(weights: Float[Tensor, "b n m"], links: Links) -> Float[Tensor, ""]:
+def guided_loss(weights: Float[Tensor, "b n m"], links: Links) -> Float[Tensor, ""]:
     """Compute -Σ G log a over all links of a batch: how far the weights are from the links."""
     wide = torch.promote_types(weights.dtype, torch.float32)
     link_weights = weights[links.row, links.target, links.source].to(wide)

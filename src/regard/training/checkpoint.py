@@ -130,7 +130,7 @@ class Checkpoints:
         name = check_key(
             table,
             "checkpoint",
-            lambda name: is_text(name) and NAME.fullmatch(name),
+            lambda name: is_text(name) and bool(NAME.fullmatch(name)),
             "a name such as step-000500, or average",
             where,
         )
