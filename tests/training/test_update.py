@@ -179,16 +179,8 @@ class Again:
         pytest.fail("there is nothing to repair")
 
 
-class Heard(Progress):
-    def __init__(self):
-        self.lines = []
-
-    def say(self, text):
-        self.lines.append(text)
-
-
 def updated(task, count, folder, replays):
-    trainer = Trainer(task, training(), folder, Heard(), Group("cpu"))
+    trainer = Trainer(task, training(), folder, Said(), Group("cpu"))
     trainer.prepare(False)
     trainer.objective.train()
     if replays:
