@@ -329,7 +329,7 @@ def load_one(run: str | Path, checkpoint: str, device: str, warn: Say | None = N
     if tokenizers is not None:
         tokenizers = tokenizers.surround(**settings.tokenizer.around)
     stored, own = checkpoint_data.manifest.get("task", {}).get("model", {}), settings.model_table()
-    if stored != own and trainer_state.filled_from(stored, path) != own:
+    if stored != own and trainer_state.complete_model(stored, path) != own:
         raise CheckpointError(f"{folder / 'config.toml'}: its [model] is not the one that {path.name} was trained with")
     labels = tasks.labels_of(checkpoint_data.manifest)
     row = settings.row

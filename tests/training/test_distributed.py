@@ -14,7 +14,7 @@ from tiny import Fit, Line, free_port, records, same_tensors, table, training
 from regard.errors import TrainingError
 from regard.tasks import start
 from regard.training.checkpoint import Checkpoints, read_checkpoint
-from regard.training.distributed import Group, gather_full, gradient_buckets, spread_like
+from regard.training.distributed import Group, gather_full, gradient_buckets, shard_like
 from regard.training.loop import train
 
 
@@ -196,7 +196,7 @@ def test_alone(monkeypatch):
     x = torch.ones(2)
     assert group.sum(x) is x
     assert gather_full(x) is x
-    assert spread_like(x, torch.zeros(2)) is x
+    assert shard_like(x, torch.zeros(2)) is x
     group.wait()
     group.leave()
 

@@ -35,7 +35,7 @@ from regard.tasks.baseline import labels_of
 from regard.tasks.evaluation import EvaluationReport, Table
 from regard.tasks.forcing import ForcedExample, Item
 from regard.tasks.settings import Settings
-from regard.tasks.task import PICTURES, Classified, RunTask, TrainedRun, halve, spread_out
+from regard.tasks.task import PICTURES, Classified, RunTask, TrainedRun, halve, pick_three
 from regard.training import Loss, Sample
 
 SHOWN = 240  # characters of a document that is shown
@@ -206,7 +206,7 @@ class Classify(RunTask):
         """Return three documents or pictures of the last validation, always the same three, of different lengths."""
         rows = list(zip(self.prepared.valid_pairs, self.predictions, strict=False))
         by_length = sorted(range(len(rows)), key=lambda i: (len(rows[i][0][0]), i))
-        chosen = [(*rows[i][0], rows[i][1]) for i in spread_out(by_length)]
+        chosen = [(*rows[i][0], rows[i][1]) for i in pick_three(by_length)]
         return [Sample(beginning(text), label, output, label=True) for text, label, output in chosen]
 
     def facts(self) -> list[tuple[str, str]]:

@@ -324,7 +324,7 @@ def halve(batch: Any, problem: str) -> Sequence[Any]:
     return halves
 
 
-def spread_out(order: Sequence[int]) -> list[int]:
+def pick_three(order: Sequence[int]) -> list[int]:
     """Pick three examples, a quarter, a half and three quarters along an order; fewer where there are fewer."""
     return sorted({order[len(order) * part // 4] for part in (1, 2, 3)}) if order else []
 
@@ -410,7 +410,7 @@ class NextToken(RunTask):
         """Return three outputs of the last validation, the same three every time, of different lengths."""
         samples = self.validation_samples
         by_length = sorted(range(len(samples)), key=lambda i: (len(samples[i].source), i))
-        return [samples[i] for i in spread_out(by_length)]
+        return [samples[i] for i in pick_three(by_length)]
 
     def fingerprint(self) -> dict[str, Any]:
         """The model's options, the tokenizer and the data, with its weights."""

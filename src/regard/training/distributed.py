@@ -188,7 +188,7 @@ def gather_full(tensor: Tensor) -> Tensor:
     return tensor.full_tensor() if is_sharded(tensor) else tensor
 
 
-def spread_like(tensor: Tensor, example: Tensor) -> Tensor:
+def shard_like(tensor: Tensor, example: Tensor) -> Tensor:
     """Shard a full tensor as the example is."""
     if is_sharded(example):
         from torch.distributed.tensor import distribute_tensor

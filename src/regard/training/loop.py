@@ -41,7 +41,7 @@ from regard.training.replay import CudaCapture, Replay, describe_path, forbid_wa
 from regard.training.schedule import StopCriteria, Timetable, rate_at
 from regard.training.settings import TrainingSettings
 from regard.training.task import Prefetch, Share, Task
-from regard.training.trainer_state import Counters, Saver, initialise_optimiser
+from regard.training.trainer_state import Counters, Saver
 from regard.training.weights import MovingAverage, swap_values
 
 __all__ = ["Result", "Trainer", "train"]
@@ -438,9 +438,14 @@ class Updater:
         return describe_path(self.plan, form, self.objective, replayed, self.settings.compile)
 
     def begin(self) -> None:
-        """Prepare for the first update, when the optimiser is new or restored."""
-        if self.replay is not None:
-            initialise_optimiser(self.optimiser, self.parameters)
+        """Prepare for replays, when the optimiser is new or restored: create AdamW's state before its first step."""
+        for parameter in self.parameters if self.replay is not None else ():
+            if not self.optimiser.state[parameter]:
+                self.optimiser.state[parameter] = {
+                    "step": torch.zeros((), device=parameter.device),
+                    "exp_avg": torch.zeros_like(parameter, memory_format=torch.preserve_format),
+                    "exp_avg_sq": torch.zeros_like(parameter, memory_format=torch.preserve_format),
+                }
 
     def __call__(self, share: Share, now: Counters) -> None:
         """Take one step of the optimiser on some batches; `now` is where the run stands before it."""
