@@ -273,7 +273,7 @@ def read_tokenizer(run: Run) -> Tokenizer:
 
 
 def print_to_stderr(message: str) -> None:
-    """Print a message of a run that nobody else listens to."""
+    """Print a message of a run that was opened without `warn`."""
     print(f"regard: {message}", file=sys.stderr)
 
 
@@ -289,7 +289,7 @@ def load(
 ) -> Run:
     """Open a run folder, or several as one ensemble; `checkpoint` is best, last, or a name such as step-000500.
 
-    `warn` is told in one sentence which words of what the run reads were never seen in training.
+    `warn` is called with one sentence: which words of what the run reads did not occur in training.
     """
     first = load_one(run, checkpoint, device, warn)
     if not others:

@@ -39,7 +39,7 @@ class EvaluationReport:
     heading: str
     tables: Sequence[Table]
     json: Mapping[str, Any]
-    outputs: Mapping[str, str] = field(default_factory=dict)  # what the run said of each item
+    outputs: Mapping[str, str] = field(default_factory=dict)  # what the run wrote, or its label, by item
     notes: Sequence[str] = ()  # what was left out, and why
     lengths: evaluation.Lengths | None = None  # BLEU by source length
 
@@ -97,7 +97,7 @@ class TextTest:
     lowercase: bool = False
     tokenize: str = "auto"
     ordered: bool = False  # the metrics' order is somebody's choice
-    notes: Sequence[str] = ()  # what is left out, and why: told after the scores, below no error
+    notes: Sequence[str] = ()  # what is left out, and why: printed after the scores
 
     @classmethod
     def read(

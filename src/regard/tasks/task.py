@@ -36,7 +36,7 @@ from regard.tasks.settings import Settings
 from regard.training import Prediction, Sample, Task
 
 Ids = Sequence[Sequence[int]]
-PICTURES = 64  # of a batch, where training.batch_rows says nothing
+PICTURES = 64  # of a batch, where training.batch_rows is not set
 BLEU_WORDS = 4  # in its longest n-grams
 
 
@@ -377,7 +377,7 @@ class NextToken(RunTask):
         figures = self.loss()
         rows = min(self.settings.training.validate_rows, len(self.prepared.valid))
         self.validation_samples = []
-        if rows and math.isfinite(figures["loss"]):  # a model without finite scores says nothing
+        if rows and math.isfinite(figures["loss"]):  # without finite scores there is nothing to search
             try:
                 self.validation_samples, scores = self.write(rows)
             except NotFiniteError:  # though what is given to it has a finite loss

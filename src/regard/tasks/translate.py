@@ -356,7 +356,7 @@ class Guided(Prediction):
         """Sum both losses; `guided` is over the linked target pieces, of which there are `guided_count`."""
         if not self.training or isinstance(batch, PackedBatch):
             return super().forward(batch)
-        if batch.links is None or not len(batch.links):  # said all the same: every process sums the same parts
+        if batch.links is None or not len(batch.links):  # report both: every process sums the same parts
             loss = super().forward(batch)
             nothing = torch.zeros_like(loss.total)
             return Loss(loss.total, {**loss.parts, "guided": nothing, "guided_count": nothing})
@@ -385,7 +385,7 @@ def guided_loss(weights: Float[Tensor, "b n m"], links: Links) -> Float[Tensor, 
     """Compute -Σ G log a over all links of a batch: how far the weights are from the links."""
     wide = torch.promote_types(weights.dtype, torch.float32)
     link_weights = weights[links.row, links.target, links.source].to(wide)
-    # What is too small to be told from nothing has no gradient, and no infinite loss.
+    # Clamp weights that underflow: no gradient, and no infinite loss.
     return -(links.weight * link_weights.clamp(min=torch.finfo(wide).tiny).log()).sum()
 
 

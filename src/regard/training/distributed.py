@@ -116,7 +116,7 @@ class Group:
         return box[0]
 
     def in_first(self, work: Callable[[], T]) -> T | None:
-        """Return what `work` gives in the first process, and None in the others; an error of it is told to all."""
+        """Return what `work` gives in the first process, and None in the others; its error is raised in all."""
         problem: str | None = None
         result = None
         if self.first:

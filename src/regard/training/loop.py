@@ -8,7 +8,7 @@ and the optimiser's state, a resumed run is the run that was not stopped, bit by
 An update is eager, replayed as a graph (`regard.training.replay`), or redone in smaller parts where memory runs out.
 The three give the same weights: a replayed update equals the eager one bit by bit, and a batch in parts has the same
 gradient but for rounding. What changes from update to update (the rate, what losses are divided by) is in the device's
-memory, where a replay reads it, and the sums of the losses stay there until somebody reads them, so that nothing waits
+memory, where a replay reads it, and the sums of the losses stay there until they are recorded, so that nothing waits
 for the device.
 
 How a run becomes a checkpoint and is restored from one, `regard.training.trainer_state` says.
@@ -498,7 +498,7 @@ class Updater:
             norm = gather_full(norm)
         bad = (~torch.isfinite(norm)).to(torch.float32)
         self.skipped += bad
-        if not self.fused:  # it cannot be told on the device
+        if not self.fused:  # it cannot skip on the device
             if not bool(bad):
                 if self.settings.clip:
                     torch.nn.utils.clip_grads_with_norm_(self.parameters, self.settings.clip, norm)
@@ -532,7 +532,7 @@ class Updater:
         done = self.replay(share.batches[0])
         if done:  # no Python was run
             self.unread.update(self.device_sums)
-        else:  # a capture that failed may leave some gradients, which nobody computed
+        else:  # a failed capture may leave gradients without values
             self.optimiser.zero_grad(set_to_none=True)
         return done
 

@@ -106,7 +106,7 @@ def is_number_or_null(value: object) -> bool:
     return value is None or is_number(value)
 
 
-OPTIONAL = ("best_loss", "lowest", "validated", "fitted")  # that runs of before do not have
+OPTIONAL = ("best_loss", "lowest", "validated", "fitted")  # keys that runs of earlier versions lack
 COUNTER_CHECKS = (
     ("position", is_position, "an epoch and a batch"),
     ("seconds", is_number, "a number"),
@@ -131,7 +131,7 @@ def read_counters(folder: Path, manifest: Mapping[str, Any]) -> Counters:
         if key not in OPTIONAL or key in table:
             check_key(table, key, right, expected, where, "counters.")
     now = Counters(manifest["step"], **{**table, "position": Position(*table["position"])})
-    if "validated" not in table:  # of an earlier version, of which nobody knows
+    if "validated" not in table:  # of an earlier version
         now.validated = now.step
     return now
 
