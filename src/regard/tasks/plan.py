@@ -16,6 +16,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -94,7 +95,10 @@ def plan_run(
         # From now on it is in the vocabulary, and not added again by a run that resumes this one, or begins with it.
         settings = settings.decide(tokenizer={"extend": (), "extend_words": 0})
     check_weights(settings, group.device, processes=group.world)  # before the corpus is read, as small as it can be
-    prepared = prepare_shared(settings, tokenizers, labels_of(manifest), group, progress)
+    how: dict[str, Any] = {"tokenizers": tokenizers, "labels": labels_of(manifest)}
+    # The first process encodes the data, the others find them in the cache.
+    encoded = group.in_first(partial(prepare_data, settings, say=progress.say, **how))
+    prepared = encoded or prepare_data(settings, **how)
     if base is not None and not (base / unknown_words.FILE).is_file():
         prepared = replace(prepared, words=None, target_words=None)  # the run knows more than it is trained on now
     settings = decide_pieces(settings, prepared)
@@ -175,19 +179,6 @@ def check_best(out: Path, progress: training.Progress) -> None:
         training.Checkpoints(out).best()
     except CheckpointError as error:
         progress.say(f"{error}. Training resumes from the last checkpoint; a better one takes its place")
-
-
-def prepare_shared(
-    settings: Settings,
-    tokenizers: Tokenizers | None,
-    labels: Sequence[str],
-    group: training.Group,
-    progress: training.Progress,
-) -> Prepared:
-    """Prepare the data: the first process encodes them, the others find them in the cache."""
-    how: dict[str, Any] = {"tokenizers": tokenizers, "labels": labels}
-    prepared = group.in_first(lambda: prepare_data(settings, say=progress.say, **how))
-    return prepared or prepare_data(settings, **how)
 
 
 def decide_pieces(settings: Settings, prepared: Prepared) -> Settings:

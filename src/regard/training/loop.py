@@ -107,7 +107,7 @@ class Trainer:
         self.began = began  # the moment from which this process's seconds count
         self.origin = time.monotonic()  # that from which the run's would, had it never stopped
         self.timetable = Timetable(settings)
-        self.criteria = StopCriteria(group, settings, self.progress, self.timetable)
+        self.criteria = StopCriteria(group, self.progress, self.timetable)
         self.metrics: Metrics | None = None  # of the first process, from its first step on
         self.loss_is_finite = True  # of the last validation
 
@@ -176,7 +176,7 @@ class Trainer:
         # A run that is resumed may have had its time, or its patience, already.
         over = self.group.same(self.timetable.is_over(now))
         self.take_over(None if over else self.timetable.begin(now))
-        reason = "minutes" if over else self.criteria.reason(now)
+        reason = "minutes" if over else self.criteria.reason(now, self.settings)
         self.progress.tick(now.step, now.seconds)
         with self.shares() as shares:
             while reason is None:
@@ -193,7 +193,7 @@ class Trainer:
                     self.validate_and_save()
                 if not last:
                     self.fit(validated)
-                reason = self.criteria.reason(now)
+                reason = self.criteria.reason(now, self.settings)
         # Also what a run that was killed, or stopped by a signal, at this very step did not come to.
         if reason != "signal" and now.validated != now.step:
             self.validate_and_save(reason)
@@ -245,7 +245,7 @@ class Trainer:
         settings = self.group.same(settings)
         if settings is None:
             return
-        self.settings = self.updater.settings = self.saver.settings = self.criteria.settings = settings
+        self.settings = self.updater.settings = self.saver.settings = settings
         self.now.fitted = self.group.same(self.timetable.record(settings))
         ends = self.timetable.ends_with_the_time(self.now.fitted)
         self.progress.limit(self.timetable.limit if ends else None)  # otherwise the steps that were set end before
