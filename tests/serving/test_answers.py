@@ -10,8 +10,8 @@ from serving.served import stored
 from regard.data import sentence_split, train
 from regard.decoding import Options, Output, file_translation
 from regard.run import load
-from regard.serving.answers import as_table, check_pairs, error_of, join_texts, split_texts, write_texts
-from regard.serving.requests import ApiError
+from regard.serving.answers import as_table, check_pairs, join_texts, split_texts, write_texts
+from regard.serving.errors import ApiError
 from regard.tasks import Translation, to_translations
 
 WORDS = ["the", "child", "sleeps", "dog", "eats", "bread", ",", "."]
@@ -230,13 +230,6 @@ def test_lists_of_other_lengths_are_refused():
     check_pairs(["a"], ["b"])
     with pytest.raises(ApiError, match="targets: 1 given, expected one for each of 2 texts"):
         check_pairs(["a", "b"], ["c"])
-
-
-def test_an_unknown_error_is_a_fault_of_the_server():
-    assert error_of(ZeroDivisionError()) is None
-    assert error_of(MemoryError()).status == 503
-    known = ApiError(404, "x", "y")
-    assert error_of(known) is known
 
 
 @pytest.mark.parametrize("nbest", [1, 3])

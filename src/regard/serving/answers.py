@@ -12,17 +12,10 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-import torch
-from starlette.responses import JSONResponse
-
 from regard.data import Tokenizer, sentence_split
 from regard.decoding import Options, Output, file_translation
-from regard.errors import RegardError
-from regard.serving.requests import ApiError, InvalidValueError
-from regard.serving.worker import WorkerError
+from regard.serving.errors import InvalidValueError
 from regard.tasks import Translation, to_translation
-
-OUT_OF_MEMORY = (MemoryError, torch.OutOfMemoryError)
 
 
 @dataclass(frozen=True)
@@ -167,24 +160,3 @@ def as_table(output: Translation) -> dict[str, Any]:
 def finite(value: float) -> float | None:
     """A number that JSON can hold."""
     return value if math.isfinite(value) else None
-
-
-def error_of(error: Exception) -> ApiError | None:
-    """The answer to an error of the library's: the sentence that the command line has; None for a fault of its own."""
-    if isinstance(error, ApiError):
-        return error
-    if isinstance(error, WorkerError):
-        return ApiError(503, "worker_stopped", str(error))
-    if isinstance(error, RegardError):
-        name = str(error).partition(":")[0]
-        return InvalidValueError(str(error), name if name.replace("_", "").isalnum() else None)
-    if isinstance(error, OUT_OF_MEMORY):
-        return ApiError(
-            503, "out_of_memory", "out of memory; send less at once, or try again", headers={"Retry-After": "5"}
-        )
-    return None
-
-
-def respond(error: ApiError) -> JSONResponse:
-    """Answer with an error."""
-    return JSONResponse(error.body, error.status, headers=error.headers)

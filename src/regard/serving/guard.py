@@ -12,11 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from regard.errors import ConfigError
-from regard.serving.answers import error_of, respond
 from regard.serving.connection import REFUSAL
-from regard.serving.libretranslate.errors import is_open_path, is_protocol_path, to_protocol
+from regard.serving.errors import FAULT, ApiError, TooLargeError, adapt, is_open_path, is_protocol_path, respond
 from regard.serving.page import FRAME, PAGE
-from regard.serving.requests import ApiError, TooLargeError
+from regard.serving.requests import ACTIONS
 from regard.serving.service import Service
 
 Message = MutableMapping[str, Any]
@@ -25,8 +24,7 @@ Send = Callable[[Message], Awaitable[None]]
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 # Without a key, and while the server drains; the page asks for a key when it needs one.
 OPEN = (PAGE, FRAME, "/livez", "/readyz", "/metrics", "/openapi.json")
-FAULT = "a fault of the server; see its log"
-UPLOADS = ("/v1/caption", "/v1/classify", "/v1/look")
+UPLOADS = {f"/v1/{name}" for name, (_, upload) in ACTIONS.items() if upload is not None}
 HOST = re.compile(
     r"(?:\[(?P<address>[0-9A-Fa-f:.]{2,45})\]|(?P<name>[A-Za-z0-9_.-]{1,255}))(?::(?P<port>[0-9]{1,5})?)?", re.ASCII
 )
@@ -174,11 +172,6 @@ class Guard:
             return message
 
         return receive_limited
-
-
-def adapt(path: str, error: Exception) -> ApiError:
-    """The answer to an error, in the form of the protocol that a path belongs to."""
-    return to_protocol(error) if is_protocol_path(path) else error_of(error) or ApiError(500, "internal", FAULT)
 
 
 def stopping(message: str) -> ApiError:

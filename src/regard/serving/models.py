@@ -17,10 +17,11 @@ from regard.decoding import Processes, first_model
 from regard.errors import ConfigError
 from regard.interop import is_export
 from regard.run import Run, load, read_tokenizer, surround_run
+from regard.serving.errors import WorkerError
 from regard.serving.jobs import JobQueue, Update
 from regard.serving.process_worker import ProcessWorker
 from regard.serving.settings import ServeSettings
-from regard.serving.worker import STOPPED, Counters, ThreadWorker, Worker, WorkerError, longest_source
+from regard.serving.worker import STOPPED, Counters, ThreadWorker, Worker, longest_source
 from regard.tasks import language_model
 from regard.training import Checkpoints, checkpoint_files
 

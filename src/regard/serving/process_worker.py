@@ -35,9 +35,10 @@ from regard.errors import RegardError
 from regard.kernels import settle_memory
 from regard.run import Run
 from regard.serving.engine import Engine
+from regard.serving.errors import WorkerError
 from regard.serving.jobs import Job, Update
 from regard.serving.settings import LOG_FORMAT, ServeSettings
-from regard.serving.worker import STOPPED, CallOutcome, Order, Worker, WorkerError, open_engine, take_turns
+from regard.serving.worker import STOPPED, CallOutcome, Order, Worker, open_engine, take_turns
 
 # What is on the path here is there, too: a plugin may lie beside the program.
 PROGRAM = """import json, sys

@@ -30,9 +30,10 @@ from regard.serving.answers import (
     split_texts,
     write_texts,
 )
+from regard.serving.errors import ApiError, InvalidValueError, TooLargeError
 from regard.serving.jobs import Job, PendingRequest, Update
 from regard.serving.models import NONE, Languages, Metrics, ServedModel
-from regard.serving.requests import ApiError, InvalidValueError, TooLargeError
+from regard.serving.requests import ActionRequest
 from regard.serving.settings import ServeSettings
 from regard.serving.worker import call_between, collect_page, list_alignments, list_links, score_tokens
 from regard.tasks import Classified, Translation, to_translation, to_translations, translate
@@ -40,7 +41,7 @@ from regard.tasks import Classified, Translation, to_translation, to_translation
 SENTENCE = 150  # characters of one, about
 MANY = 64  # sentences whose texts are split or written in a thread: fewer take less than to hand them over and back
 PAIRS = 16  # pairs that are scored or aligned between two steps of searches
-File = tuple[str, Any]  # what an uploaded picture is called in a message, and what it is read from
+Event = tuple[str, dict[str, Any]]  # of a stream
 T = TypeVar("T")
 
 
@@ -64,7 +65,7 @@ class Service:
         """Open every model; an error of one is raised."""
         self.loop = asyncio.get_running_loop()
         for name, folders in self.folders.items():
-            self.models[name] = await in_thread(self.open, name, folders)
+            self.models[name] = await open_in_thread(self.open, name, folders)
 
     def open(self, name: str, folders: Sequence[str]) -> ServedModel:
         """Open a model, and wait until it is ready."""
@@ -78,7 +79,7 @@ class Service:
         async with self.reloading:
             for name, old in list(self.models.items()):
                 if await asyncio.to_thread(old.has_moved):
-                    self.models[name] = await in_thread(self.open, name, old.folders)
+                    self.models[name] = await open_in_thread(self.open, name, old.folders)
                     self.replaced[old] = set(self.under_way)
                     names.append(name)
         self.close_replaced()
@@ -214,22 +215,21 @@ class Service:
             self.metrics.stages.labels(name).observe(time.perf_counter() - start)
 
     @staticmethod
-    async def apart(size: int, function: Callable[..., T], *arguments: Any) -> T:
+    async def run_in_thread(size: int, function: Callable[..., T], *arguments: Any) -> T:
         """Call a function, in a thread where it has much to do, so that other requests do not wait for it."""
         return function(*arguments) if size <= MANY else await asyncio.to_thread(function, *arguments)
 
     # ---- translations
 
-    async def translate(self, request: requests.TranslateRequest, options: Options) -> dict[str, Any]:
+    async def translate(self, asked: ActionRequest) -> dict[str, Any]:
         """Translate texts."""
-        model, texts, jobs, sources = await self.prepare(request, options)
+        model, texts, jobs, sources = await self.prepare(asked.fields, asked.options)
         results = await self.search(model, jobs)
-        return await self.complete(model, request, options, texts, sources, results)
+        return await self.complete(model, asked.fields, asked.options, texts, sources, results)
 
-    async def translate_stream(
-        self, request: requests.TranslateRequest, options: Options
-    ) -> AsyncIterator[tuple[str, dict[str, Any]]]:
+    async def translate_stream(self, asked: ActionRequest) -> AsyncIterator[Event]:
         """Translate texts: events of what is certain so far, and then the whole answer."""
+        request, options = asked.fields, asked.options
         model, texts, jobs, sources = await self.prepare(request, options)
         pieces = [(text, piece) for text, each in enumerate(texts) for piece in range(len(each.texts))]
         pending = self.begin(model, jobs, stream=True)
@@ -259,8 +259,7 @@ class Service:
         self, request: requests.TranslateRequest, options: Options
     ) -> tuple[ServedModel, list[SplitText], list[Job], list[list[int]]]:
         """Split texts into sentences, and make a job of each."""
-        if not request.texts:
-            raise InvalidValueError("texts: missing, expected a list of texts", "texts")
+        requests.require_texts(request.texts)
         if request.prefixes and len(request.prefixes) != len(request.texts):
             message = f"prefixes: {len(request.prefixes)} given, expected one for each of {len(request.texts)} texts"
             raise InvalidValueError(message, "prefixes")
@@ -274,7 +273,7 @@ class Service:
             translate.check_attention(run)
         with self.stage("prepare"):
             source, target = run.tokenizers.source, run.tokenizers.target
-            texts, ids = await self.apart(
+            texts, ids = await self.run_in_thread(
                 sum(map(len, request.texts)) // SENTENCE,
                 split_texts,
                 request.texts,
@@ -307,7 +306,7 @@ class Service:
             target = model.run_between(request.languages).tokenizers.target
             attended = request.alignment or request.replace_unknown or request.coverage
             if not (attended or request.scores):
-                answers = await self.apart(len(outputs), write_texts, texts, outputs, target, options)
+                answers = await self.run_in_thread(len(outputs), write_texts, texts, outputs, target, options)
                 return await self.answer(model, answers, request.texts)
             if attended:
                 pieces = [piece for each in texts for piece in each.texts]
@@ -316,17 +315,17 @@ class Service:
                 lists = {"texts": pieces, "sources": sources, "outputs": outputs}
                 translations = await self.call_in_parts(model, align, request.languages, **lists)
             else:
-                translations = await self.apart(len(outputs), to_translations, outputs, target)
+                translations = await self.run_in_thread(len(outputs), to_translations, outputs, target)
             if request.scores:
                 translations = await self.add_scores(model, sources, outputs, translations)
-            answers = await self.apart(len(outputs), join_texts, texts, translations, options)
+            answers = await self.run_in_thread(len(outputs), join_texts, texts, translations, options)
             return await self.answer(model, answers, request.texts)
 
     async def answer(
         self, model: ServedModel, results: Sequence[dict[str, Any]], texts: Sequence[str]
     ) -> dict[str, Any]:
         """The answer for some texts: the result for each, with those of its words that did not occur in training."""
-        unknown = await self.apart(sum(map(len, texts)) // SENTENCE, model.list_unknown, texts)
+        unknown = await self.run_in_thread(sum(map(len, texts)) // SENTENCE, model.list_unknown, texts)
         results = [{**result, "unknown": words} for result, words in zip(results, unknown, strict=True)]
         return {"model": model.name, "results": results}
 
@@ -361,24 +360,23 @@ class Service:
 
     # ---- other actions
 
-    def sampling(self, request: requests.SampleRequest, table: Mapping[str, Any]) -> tuple[ServedModel, list[Job]]:
+    def sampling(self, asked: ActionRequest) -> tuple[ServedModel, list[Job]]:
         """The jobs of a request for samples."""
+        request: requests.SampleRequest = asked.fields
         model = self.pick(request.model, "sample")
-        options = Options(**{"longest": model.sample_tokens, **table, "sample": True, "nbest": 1})
+        options = Options(**{"longest": model.sample_tokens, **asked.given, "sample": True, "nbest": 1})
         prefix = model.run.tokenizers.target.encode(request.prefix)
         # A source is not looked at; the number in it gives each text random numbers of its own.
         return model, [Job([number], options, prefix) for number in range(request.count)]
 
-    async def sample(self, request: requests.SampleRequest, table: Mapping[str, Any]) -> dict[str, Any]:
+    async def sample(self, asked: ActionRequest) -> dict[str, Any]:
         """Sample texts from a language model."""
-        model, jobs = self.sampling(request, table)
+        model, jobs = self.sampling(asked)
         return self.samples_of(model, await self.search(model, jobs))
 
-    async def sample_stream(
-        self, request: requests.SampleRequest, table: Mapping[str, Any]
-    ) -> AsyncIterator[tuple[str, dict[str, Any]]]:
+    async def sample_stream(self, asked: ActionRequest) -> AsyncIterator[Event]:
         """Sample texts: events of what is written so far, and then the whole answer."""
-        model, jobs = self.sampling(request, table)
+        model, jobs = self.sampling(asked)
         pending = self.begin(model, jobs, stream=True)
         async for number, output in self.follow(model, pending):
             yield "partial", {"text": number, "piece": 0, "output": output}
@@ -390,8 +388,10 @@ class Service:
         texts = [to_translation(result.outputs[0], target) for result in results]
         return {"model": model.name, "results": [as_table(text) for text in texts]}
 
-    async def score(self, request: requests.ScoreRequest) -> dict[str, Any]:
+    async def score(self, asked: ActionRequest) -> dict[str, Any]:
         """Score given translations, or the texts of a language model."""
+        request: requests.ScoreRequest = asked.fields
+        requests.require_texts(request.texts)
         model, texts, targets = self.pick(request.model, "translate", "sample"), request.texts, request.targets
         model.run_between(request.languages)
         if model.has_source:
@@ -404,8 +404,10 @@ class Service:
         scored = [{"log_prob": each.log_prob, "tokens": list(each.tokens)} for each in results]
         return await self.answer(model, scored, texts)
 
-    async def align(self, request: requests.AlignRequest) -> dict[str, Any]:
+    async def align(self, asked: ActionRequest) -> dict[str, Any]:
         """Align the words of given translations."""
+        request: requests.AlignRequest = asked.fields
+        requests.require_texts(request.texts)
         model, texts, targets = self.pick(request.model, "align"), request.texts, request.targets
         model.run_between(request.languages)
         check_pairs(texts, targets)
@@ -415,26 +417,29 @@ class Service:
         results = [{"alignment": [list(link) for link in each]} for each in links]
         return await self.answer(model, results, texts)
 
-    async def classify(self, name: str | None, items: Sequence[Any] = (), files: Sequence[File] = ()) -> dict[str, Any]:
+    async def classify(self, asked: ActionRequest) -> dict[str, Any]:
         """Label documents, or uploaded pictures."""
-        model = self.pick(name, "classify")
+        request, files = asked.fields, asked.files
+        if not files:
+            requests.require_texts(request.texts)
+        model = self.pick(request.model, "classify")
         pictures = model.reads_pictures
         if files and not pictures:
             raise InvalidValueError(f"{model.name}: reads texts, expected JSON with texts", "texts")
         if pictures and not files:
             raise InvalidValueError(f"{model.name}: reads pictures, expected them uploaded", "texts")
-        if files:
-            items = await self.decode(model, files)
+        items: Any = await self.decode(model, files) if files else request.texts
         self.admit(model, 1)
         labels: list[Classified | None] = await self.call_in_parts(model, Run.classify, items=items)
         keys = ("label", "probability", "probabilities")  # each null for a text without words
         results = [{key: getattr(each, key, None) for key in keys} for each in labels]
         return {"model": model.name, "results": results} if pictures else await self.answer(model, results, items)
 
-    async def caption(self, name: str | None, files: Sequence[File], options: Options) -> dict[str, Any]:
+    async def caption(self, asked: ActionRequest) -> dict[str, Any]:
         """Caption uploaded pictures."""
-        model = self.pick(name, "caption")
-        results = await self.search(model, [Job(pixels, options) for pixels in await self.decode(model, files)])
+        model = self.pick(asked.fields.model, "caption")
+        pictures = await self.decode(model, asked.files)
+        results = await self.search(model, [Job(pixels, asked.options) for pixels in pictures])
         target = model.run.tokenizers.target
         answers = [[to_translation(output, target) for output in result.outputs] for result in results]
         return {
@@ -443,54 +448,33 @@ class Service:
         }
 
     @staticmethod
-    async def decode(model: ServedModel, files: Sequence[File]) -> list[np.ndarray]:
+    async def decode(model: ServedModel, files: Sequence[requests.File]) -> list[np.ndarray]:
         """Decode uploaded pictures, in a thread."""
         data = model.run.settings.data
         return await asyncio.to_thread(lambda: [picture_batches.decode_for(data, file, name) for name, file in files])
 
-    async def look(self, request: requests.LookRequest, table: Mapping[str, Any]) -> dict[str, Any]:
-        """Look into a model with a text: the data that a page of `regard look` draws from."""
-        text, target = request.text, request.target
-        if not text.strip():
+    async def look(self, asked: ActionRequest) -> dict[str, Any]:
+        """Look into a model with a text or an uploaded picture: the data that a page of `regard look` draws from."""
+        request, files = asked.fields, asked.files
+        item: Any = request.text
+        if files:
+            check_picture(request, files)
+        elif not item.strip():
             raise InvalidValueError("text: empty, expected a text to look into", "text")
-        self.check_words("text", text, target)
-        model = self.pick(request.model, "translate", "sample", "classify", "caption")
-        if model.reads_pictures:
-            raise InvalidValueError(f"{model.name}: reads pictures, expected one uploaded as a form", "text")
-        model.run_between(request.languages)
-        return await self.collect(model, text, target, table, request.languages)
-
-    async def look_at_picture(
-        self, request: requests.LookRequest, files: Sequence[File], table: Mapping[str, Any]
-    ) -> dict[str, Any]:
-        """Look into a model with an uploaded picture: the data that a page of `regard look` draws from."""
-        if len(files) > 1:
-            raise InvalidValueError(f"pictures: {len(files)} given, expected one to look into", "pictures")
-        if request.text:
-            raise InvalidValueError("text: given beside a picture, expected one of them", "text")
-        if request.languages != NONE:
-            name = "target_language" if request.source_language is None else "source_language"
-            raise InvalidValueError(f"{name}: given beside a picture, which is in no language", name)
-        self.check_words("target", request.target)
-        model = self.pick(request.model, "caption", "classify")
-        if not model.reads_pictures:
+        self.check_words("target" if files else "text", item, request.target)
+        actions = ("caption", "classify") if files else ("translate", "sample", "classify", "caption")
+        model = self.pick(request.model, *actions)
+        if files and not model.reads_pictures:
             raise InvalidValueError(f"{model.name}: reads texts, expected JSON with a text", "pictures")
-        (pixels,) = await self.decode(model, files)
-        return await self.collect(model, pixels, request.target, table)
-
-    async def collect(
-        self,
-        model: ServedModel,
-        item: str | np.ndarray,
-        target: str | None,
-        table: Mapping[str, Any],
-        languages: Languages = NONE,
-    ) -> dict[str, Any]:
-        """Collect what a page shows of one item."""
+        if model.reads_pictures and not files:
+            raise InvalidValueError(f"{model.name}: reads pictures, expected one uploaded as a form", "text")
+        if files:
+            (item,) = await self.decode(model, files)
+        model.run_between(request.languages)
         self.admit(model, 1)
-        look = functools.partial(collect_page, item=item, target=target, table=dict(table))
-        answer = {"model": model.name, "page": await self.call(model, look, languages)}
-        return answer | ({"unknown": model.list_unknown([item])[0]} if isinstance(item, str) else {})
+        look = functools.partial(collect_page, item=item, target=request.target, table=dict(asked.given))
+        answer = {"model": model.name, "page": await self.call(model, look, request.languages)}
+        return answer | ({} if files else {"unknown": model.list_unknown([item])[0]})
 
     def check_words(self, field: str, *texts: str | None) -> None:
         """Refuse a text that is too long to be looked into."""
@@ -499,7 +483,18 @@ class Service:
             raise TooLargeError(f"{field}: {words:,} words given, expected at most {self.settings.look_words:,}", field)
 
 
-async def in_thread(function: Callable[..., T], *arguments: Any) -> T:
+def check_picture(request: requests.LookRequest, files: Sequence[requests.File]) -> None:
+    """Refuse what cannot be looked into beside a picture."""
+    if len(files) > 1:
+        raise InvalidValueError(f"pictures: {len(files)} given, expected one to look into", "pictures")
+    if request.text:
+        raise InvalidValueError("text: given beside a picture, expected one of them", "text")
+    if request.languages != NONE:
+        name = "target_language" if request.source_language is None else "source_language"
+        raise InvalidValueError(f"{name}: given beside a picture, which is in no language", name)
+
+
+async def open_in_thread(function: Callable[..., T], *arguments: Any) -> T:
     """Call a function in a thread that the end of the process does not wait for."""
     future: Future[T] = Future()
     future.set_running_or_notify_cancel()

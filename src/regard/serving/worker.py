@@ -25,6 +25,7 @@ from regard.inspection import exhibit_of, page_parts
 from regard.kernels import pack_weights
 from regard.run import Run, surround_run
 from regard.serving.engine import Engine
+from regard.serving.errors import WorkerError
 from regard.serving.jobs import Job, JobQueue, Update
 from regard.serving.settings import ServeSettings
 from regard.tasks import Translation, translate
@@ -34,10 +35,6 @@ SPAN = 10.0  # seconds over which the rate of sentences is measured
 TELL = 0.25  # seconds of searching after which they are reported, whether anything has ended or not
 log = logging.getLogger("regard.serving")
 T = TypeVar("T")
-
-
-class WorkerError(RegardError):
-    """The thread or the process that computes with a model has stopped."""
 
 
 class Counters:

@@ -10,7 +10,7 @@ from serving.fragments import FRAGMENTS
 from serving.libretranslate.test_markup import Reader, letters
 from serving.served import serve, serve_process, stored
 
-from regard.serving.libretranslate.errors import PATHS
+from regard.serving.errors import PROTOCOL_PATHS
 from regard.serving.libretranslate.routes import WORDS
 
 KEYS = "# keys\nfirst key\nsecond\n"
@@ -236,7 +236,7 @@ def test_bodies_that_cannot_be_read(server):
 
 
 def test_wrong_methods_and_paths(server):
-    for path in sorted(PATHS):
+    for path in sorted(PROTOCOL_PATHS):
         method = "get" if path in ("/translate", "/translate_file", "/detect", "/suggest") else "post"
         refused(getattr(server, method)(path), 405)
     refused(server.get("/download_file/none"), 404, "no such file")
@@ -462,7 +462,7 @@ def test_what_the_server_says_of_itself(server):
     assert said["supportedFilesFormat"] == [".txt", ".html", ".htm", ".srt"]
     assert said["keyRequired"] is said["apiKeys"] is said["suggestions"] is False
     spec, whole = server.get("/spec").json(), server.get("/openapi.json").json()
-    assert set(spec["paths"]) == PATHS | {"/download_file/{key}"}
+    assert set(spec["paths"]) == PROTOCOL_PATHS | {"/download_file/{key}"}
     assert all(whole["paths"][path] == methods for path, methods in spec["paths"].items())
     for name, example in WORDS.examples.items():
         assert server.post(f"/{name}", example).status_code == 200

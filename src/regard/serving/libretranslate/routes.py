@@ -15,12 +15,11 @@ from starlette.responses import JSONResponse
 
 from regard.config import show_value
 from regard.decoding import Options
+from regard.serving.errors import ProtocolError
 from regard.serving.libretranslate import translation
-from regard.serving.libretranslate.errors import ProtocolError
 from regard.serving.libretranslate.language_pairs import LanguageTable, as_detection, language_name
 from regard.serving.libretranslate.markup import parse_html
-from regard.serving.requests import check_text, log_texts, read_json, shorten
-from regard.serving.schemas import RouteWords
+from regard.serving.requests import RouteWords, check_text, log_texts, read_json, shorten
 from regard.serving.service import Service
 from regard.serving.settings import ServeSettings
 

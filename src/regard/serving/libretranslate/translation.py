@@ -17,11 +17,11 @@ from dataclasses import dataclass
 
 from regard.config import show_value
 from regard.decoding import Options
-from regard.serving.libretranslate.errors import ProtocolError
+from regard.serving.errors import ProtocolError
 from regard.serving.libretranslate.language_pairs import LanguagePair
 from regard.serving.libretranslate.markup import Document, parse_html
 from regard.serving.libretranslate.tag_placement import Link
-from regard.serving.requests import TranslateRequest
+from regard.serving.requests import ActionRequest, TranslateRequest
 from regard.serving.service import Service
 
 LinkedText = tuple[str, Sequence[Link]]
@@ -47,7 +47,7 @@ async def translate_linked(
     given = tuple(tag + texts[number].strip() for number in words)
     source, target = (pair.source, pair.target) if pair.named else (None, None)
     request = TranslateRequest(pair.model, source, target, texts=given, alignment=aligned)
-    answer = await service.translate(request, options)
+    answer = await service.translate(ActionRequest(request, options))
     for number, result in zip(words, answer["results"], strict=True):
         outputs[number] = [
             (output["text"], [(source - bool(tag), target) for source, target in output.get("alignment", ())])
