@@ -13,9 +13,9 @@ from itertools import islice
 from typing import Any
 
 from regard.data import Tokenizer, sentence_split
-from regard.decoding import Options, Output, file_translation
+from regard.decoding import Options, file_translation
 from regard.serving.errors import InvalidValueError
-from regard.tasks import Translation, to_translation
+from regard.tasks import Translation
 
 
 @dataclass(frozen=True)
@@ -103,32 +103,6 @@ def join_texts(
     for each in texts:
         joined = each.join(pieces, options.nbest, not options.sample)
         answers.append({"text": joined[0].text, "cut": each.cut, "outputs": [as_table(output) for output in joined]})
-    return answers
-
-
-def write_texts(
-    texts: Sequence[SplitText], outputs: Sequence[Sequence[Output]], tokenizer: Tokenizer, options: Options
-) -> list[dict[str, Any]]:
-    """Write the outputs of searches as an answer holds them: what `join_texts` gives, with fewer steps on the way."""
-    written = iter(tokenizer.decode_batch([output.tokens for each in outputs for output in each]))
-    searched, answers = iter(outputs), list[dict[str, Any]]()
-    for each in texts:
-        if not each.whole:
-            pieces = [list(next(searched)) for _ in each.texts]
-            rows = [[to_translation(output, tokenizer, next(written)) for output in own] for own in pieces]
-            answers += join_texts([each], rows, options)
-            continue
-        tables = [
-            {
-                "text": next(written),
-                "score": finite(score),
-                "log_prob": finite(log_prob),
-                "tokens": tokenizer.pieces(tokens),
-                "finished": finished,
-            }
-            for tokens, log_prob, score, finished in next(searched)
-        ]
-        answers.append({"text": tables[0]["text"], "cut": each.cut, "outputs": tables})
     return answers
 
 

@@ -12,11 +12,11 @@ import torch
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
-from regard.data import language_pieces, language_tags, unknown_words
-from regard.decoding import Processes, first_model
+from regard.data import Tokenizers, language_pieces, language_tags, unknown_words
+from regard.decoding import Options, Processes, first_model
 from regard.errors import ConfigError
 from regard.interop import is_export
-from regard.run import Run, load, read_tokenizer, surround_run
+from regard.run import Run, load, read_tokenizer
 from regard.serving.errors import WorkerError
 from regard.serving.jobs import JobQueue, Update
 from regard.serving.process_worker import ProcessWorker
@@ -52,7 +52,7 @@ class ServedModel:
         self.device_type = "cuda" if "cuda" in types else next(iter(types))
         self.opened: Run | None = None
         self.card: dict[str, Any] = {}
-        self.between: dict[Languages, tuple[dict[str, tuple[str, ...]], Run]] = {}  # what is around texts, and the run
+        self.between: dict[Languages, tuple[dict[str, tuple[str, ...]], Tokenizers]] = {}  # what is around texts
 
     def start(self) -> None:
         """Start the workers, and wait until all are ready; an error of one is raised, and ends the others."""
@@ -74,9 +74,12 @@ class ServedModel:
     def settle(self, run: Run) -> None:
         """Settle what requests need to know of the run, and its card, which `GET /v1/models` answers."""
         self.actions = frozenset(run.task.actions)
+        self.check_options = run.engine.check if self.settings.engine != "regard" else accept
         self.longest, limit = longest_source(run), run.model.limit
         self.sample_tokens = language_model.SAMPLE if limit is None else min(language_model.SAMPLE, limit - 1)
         self.reads_pictures = run.settings.data.reads == "pictures"
+        if not (self.reads_pictures and "classify" in self.actions):  # labels of pictures need no words
+            self.tokenizers = run.tokenizers
         self.has_source = not run.settings.row.alone
         self.attends = bool(first_model(run.model).cross_attentions)  # to its source: there are links of words
         self.tags = tuple(corpus.tag for corpus in run.settings.data.corpora if corpus.tag)
@@ -126,20 +129,20 @@ class ServedModel:
         """List the words of each text that did not occur in training."""
         return [self.unknown_words.list_words(text) for text in texts]
 
-    def run_between(self, languages: Languages) -> Run:
-        """The run as it is for two languages; a CommandError names one that the model does not know."""
-        return self.run if languages == NONE else self.choose(languages)[1]
+    def tokenizers_between(self, languages: Languages) -> Tokenizers:
+        """The tokenizers for two languages; a CommandError names one that the model does not know."""
+        return self.tokenizers if languages == NONE else self.choose(languages)[1]
 
-    def choose(self, languages: Languages) -> tuple[dict[str, tuple[str, ...]], Run]:
-        """Find what stands around texts of two languages, and make the run with it."""
+    def choose(self, languages: Languages) -> tuple[dict[str, tuple[str, ...]], Tokenizers]:
+        """Find what stands around texts of two languages, and the tokenizers with it."""
         if languages not in self.between:
             self.run.require("translate")
             around = language_pieces.choose_languages(
-                self.run.tokenizers, *languages, flags=("source_language", "target_language")
+                self.tokenizers, *languages, flags=("source_language", "target_language")
             )
             if len(self.between) >= PAIRS:
                 self.between.clear()
-            self.between[languages] = around, surround_run(self.run, around)
+            self.between[languages] = around, self.tokenizers.surround(**around)
         return self.between[languages]
 
     @property
@@ -178,6 +181,10 @@ class ServedModel:
     def has_moved(self) -> bool:
         """Return whether the best checkpoint is another one than was loaded."""
         return versions(self.folders) != self.version
+
+
+def accept(options: Options) -> None:
+    """Refuse no options of a search: Regard's own serves them all, or says why not when it begins."""
 
 
 def open_run(folders: Sequence[str], device: str, settings: ServeSettings) -> Run:

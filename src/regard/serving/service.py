@@ -28,7 +28,6 @@ from regard.serving.answers import (
     check_pairs,
     join_texts,
     split_texts,
-    write_texts,
 )
 from regard.serving.errors import ApiError, InvalidValueError, TooLargeError
 from regard.serving.jobs import Job, PendingRequest, Update
@@ -243,7 +242,7 @@ class Service:
     ) -> AsyncIterator[tuple[int, str]]:
         """The number of a job and what is written of it so far, whenever that grows."""
         assert pending.updates is not None
-        tokenizer, written = model.run_between(languages).tokenizers.target, [""] * len(pending.jobs)
+        tokenizer, written = model.tokenizers_between(languages).target, [""] * len(pending.jobs)
         try:
             while (update := await pending.updates.get()) is not None:
                 number, tokens = update
@@ -264,15 +263,15 @@ class Service:
             message = f"prefixes: {len(request.prefixes)} given, expected one for each of {len(request.texts)} texts"
             raise InvalidValueError(message, "prefixes")
         model = self.pick(request.model, "translate")
-        run = model.run_between(request.languages)
+        tokenizers = model.tokenizers_between(request.languages)
         if options.precision == "bf16" and model.device_type != "cuda":
             device = model.device_type
             raise ArgumentError(f"precision: bf16 given, expected fp32 or auto: a search on {device} is in fp32")
-        run.engine.check(options)
+        model.check_options(options)
         if request.alignment or request.replace_unknown or request.coverage:
-            translate.check_attention(run)
+            translate.check_attention(model.run)
         with self.stage("prepare"):
-            source, target = run.tokenizers.source, run.tokenizers.target
+            source, target = tokenizers.source, tokenizers.target
             texts, ids = await self.run_in_thread(
                 sum(map(len, request.texts)) // SENTENCE,
                 split_texts,
@@ -303,12 +302,8 @@ class Service:
         """Put the outputs of sentences together, with what was asked for beside them."""
         with self.stage("finish"):
             outputs = [result.outputs for result in results]
-            target = model.run_between(request.languages).tokenizers.target
-            attended = request.alignment or request.replace_unknown or request.coverage
-            if not (attended or request.scores):
-                answers = await self.run_in_thread(len(outputs), write_texts, texts, outputs, target, options)
-                return await self.answer(model, answers, request.texts)
-            if attended:
+            target = model.tokenizers_between(request.languages).target
+            if request.alignment or request.replace_unknown or request.coverage:
                 pieces = [piece for each in texts for piece in each.texts]
                 wanted = request.alignment, request.replace_unknown, request.alignment or request.coverage
                 align = functools.partial(list_alignments, wanted=wanted)
@@ -334,7 +329,7 @@ class Service:
     ) -> list[list[Translation]]:
         """Add the log-probability of every token, by teacher forcing."""
         pairs = [(i, j) for i, each in enumerate(outputs) for j, output in enumerate(each) if sources[i]]
-        target = model.run.tokenizers.target
+        target = model.tokenizers.target
 
         def visible(pair: tuple[int, int], scores: Sequence[float]) -> tuple[float, ...]:
             flags = target.are_visible(outputs[pair[0]][pair[1]].tokens)
@@ -365,7 +360,7 @@ class Service:
         request: requests.SampleRequest = asked.fields
         model = self.pick(request.model, "sample")
         options = Options(**{"longest": model.sample_tokens, **asked.given, "sample": True, "nbest": 1})
-        prefix = model.run.tokenizers.target.encode(request.prefix)
+        prefix = model.tokenizers.target.encode(request.prefix)
         # A source is not looked at; the number in it gives each text random numbers of its own.
         return model, [Job([number], options, prefix) for number in range(request.count)]
 
@@ -384,7 +379,7 @@ class Service:
 
     def samples_of(self, model: ServedModel, results: Sequence[SearchResult]) -> dict[str, Any]:
         """Samples as an answer holds them."""
-        target = model.run.tokenizers.target
+        target = model.tokenizers.target
         texts = [to_translation(result.outputs[0], target) for result in results]
         return {"model": model.name, "results": [as_table(text) for text in texts]}
 
@@ -393,7 +388,7 @@ class Service:
         request: requests.ScoreRequest = asked.fields
         requests.require_texts(request.texts)
         model, texts, targets = self.pick(request.model, "translate", "sample"), request.texts, request.targets
-        model.run_between(request.languages)
+        model.tokenizers_between(request.languages)
         if model.has_source:
             check_pairs(texts, targets)
         elif targets:
@@ -409,7 +404,7 @@ class Service:
         request: requests.AlignRequest = asked.fields
         requests.require_texts(request.texts)
         model, texts, targets = self.pick(request.model, "align"), request.texts, request.targets
-        model.run_between(request.languages)
+        model.tokenizers_between(request.languages)
         check_pairs(texts, targets)
         self.admit(model, 1)
         pairs = list(zip(texts, targets, strict=True))
@@ -440,7 +435,7 @@ class Service:
         model = self.pick(asked.fields.model, "caption")
         pictures = await self.decode(model, asked.files)
         results = await self.search(model, [Job(pixels, asked.options) for pixels in pictures])
-        target = model.run.tokenizers.target
+        target = model.tokenizers.target
         answers = [[to_translation(output, target) for output in result.outputs] for result in results]
         return {
             "model": model.name,
@@ -470,7 +465,8 @@ class Service:
             raise InvalidValueError(f"{model.name}: reads pictures, expected one uploaded as a form", "text")
         if files:
             (item,) = await self.decode(model, files)
-        model.run_between(request.languages)
+        else:
+            model.tokenizers_between(request.languages)
         self.admit(model, 1)
         look = functools.partial(collect_page, item=item, target=request.target, table=dict(asked.given))
         answer = {"model": model.name, "page": await self.call(model, look, request.languages)}

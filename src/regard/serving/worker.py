@@ -82,6 +82,9 @@ class Order(NamedTuple):
     call: Any = None  # a function of the run
 
 
+NOTHING = Order()
+
+
 class CallOutcome(NamedTuple):
     """What came of a call, and the seconds that it took."""
 
@@ -111,7 +114,8 @@ def take_turns(
     while (order := take(engine)) is not None:
         for job in order.cancelled:
             engine.cancel(job)
-        engine.add(order.jobs)
+        if order.jobs:
+            engine.add(order.jobs)
         if order.call is not None:
             report((), (), call_with(run, order.call), 0.0)
         updates: Sequence[Update] = ()
@@ -227,7 +231,7 @@ class ThreadWorker(Worker):
         queue = self.queue
         while True:
             if engine.active and queue.version == self.version and not (queue.waiting or queue.calls):
-                return Order()
+                return NOTHING
             self.version = queue.version
             cancelled = queue.take_cancelled(engine.batches)
             jobs = [
