@@ -14,6 +14,7 @@ by step, in turn with the rest. On a CPU everything is.
 """
 
 import functools
+import itertools
 import math
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -82,26 +83,21 @@ class Engine:
 
     # ---- before the first request
 
+    @torch.no_grad()
     def warm(self, example: Any) -> None:
         """Capture every graph, and search once for an example; nothing, where there is none."""
         if example is None:
             return
         if self.device.type == "cuda" and self.model.replays and isinstance(example, list):
-            with torch.no_grad():
-                self.capture_all()
+            model = to_bfloat16(self.model) if self.half else self.model
+            classes = sorted({length_class(length) for length in range(1, self.longest + 1)})
+            room = torch.cuda.mem_get_info(self.device)[0] * self.memory / len(classes)
+            for keys, beam in itertools.product(classes, BEAMS):
+                self.slots[keys, beam] = self.capture(model, keys, beam, int(room * SHARES[beam]))
         for beam in BEAMS:
             self.add([Job(example, Options(beam=beam, longest=3))])
             while self.active:
                 self.advance()
-
-    def capture_all(self) -> None:
-        """Capture the graphs of all classes of length."""
-        model = to_bfloat16(self.model) if self.half else self.model
-        classes = sorted({length_class(length) for length in range(1, self.longest + 1)})
-        room = torch.cuda.mem_get_info(self.device)[0] * self.memory / len(classes)
-        for keys in classes:
-            for beam in BEAMS:
-                self.slots[keys, beam] = self.capture(model, keys, beam, int(room * SHARES[beam]))
 
     def capture(self, model: Model, keys: int, beam: int, room: int) -> list[SlotBatch]:
         """The graphs of a class of length, of more and more slots as far as there is memory for."""

@@ -1,12 +1,14 @@
 """The models that are served: each with its queue, its workers and what people are told of it, and their figures."""
 
+import asyncio
 import functools
 import logging
+import math
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -17,18 +19,20 @@ from regard.decoding import Options, Processes, first_model
 from regard.errors import ConfigError
 from regard.interop import is_export
 from regard.run import Run, load, read_tokenizer
-from regard.serving.errors import WorkerError
+from regard.serving.errors import ApiError, WorkerError
 from regard.serving.jobs import JobQueue, Update
 from regard.serving.process_worker import ProcessWorker
 from regard.serving.settings import ServeSettings
-from regard.serving.worker import STOPPED, Counters, ThreadWorker, Worker, longest_source
+from regard.serving.worker import STOPPED, Counters, ThreadWorker, Worker, call_between, longest_source
 from regard.tasks import language_model
 from regard.training import Checkpoints, checkpoint_files
 
 log = logging.getLogger("regard.serving")
+T = TypeVar("T")
 Deliver = Callable[[list[Update]], None]
 Languages = tuple[str | None, str | None]  # of sources and targets; None: the model's own
 NONE: Languages = (None, None)
+CALLED = 16  # items that a worker scores, aligns or labels between two steps of searches
 PAIRS = 1_000  # of languages, whose tokenizers are kept
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)  # of histograms
 WORDS = 10_000  # whose pieces, and whether they are known, are remembered: a server meets new ones for ever
@@ -164,6 +168,38 @@ class ServedModel:
     def captures(self) -> int:
         """CUDA graphs that were captured."""
         return sum(worker.captures for worker in self.workers)
+
+    def admit(self, jobs: int) -> None:
+        """Refuse jobs that would wait behind too many others, or for a worker that is gone."""
+        self.require_worker()
+        waiting = self.queue.waiting + len(self.queue.calls)
+        if waiting and waiting + jobs > self.settings.waiting:
+            rate = self.counters.rate
+            seconds = min(60, max(1, math.ceil(waiting / rate))) if rate else 1
+            message = f"{waiting:,} sentences are waiting, as many as this server allows; try again in {seconds} s"
+            raise ApiError(429, "overloaded", message, headers={"Retry-After": str(seconds)})
+
+    def require_worker(self) -> None:
+        """Refuse what would wait for a worker that is gone."""
+        if not self.ready_workers:
+            raise ApiError(503, "worker_stopped", f"{self.name}: its worker has stopped; see the server's log")
+
+    async def call(self, function: Callable[[Run], T], languages: Languages = NONE) -> T:
+        """Have a worker call a function with its run, for a request that was admitted; cancelled in time, it is not."""
+        self.require_worker()
+        if languages != NONE:
+            function = functools.partial(call_between, function=function, around=self.choose(languages)[0])
+        return await asyncio.wrap_future(self.queue.call(function))
+
+    async def call_in_parts(
+        self, function: Callable[..., Any], languages: Languages = NONE, **lists: Sequence[Any]
+    ) -> list[Any]:
+        """Have a worker call a function for some items of each list at a time, between two steps of searches."""
+        results = []
+        for first in range(0, len(next(iter(lists.values()))), CALLED):
+            some = {name: list(each[first : first + CALLED]) for name, each in lists.items()}
+            results += await self.call(functools.partial(function, **some), languages)
+        return results
 
     def worker_stopped(self) -> None:
         """Answer everything that waits, if that was the last worker."""

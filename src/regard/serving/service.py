@@ -1,6 +1,11 @@
 """The service behind the routes: what a request asks for is split into jobs, searched, and put together again.
 
 It runs in the event loop, and computes nothing with a model there: workers do that, in threads or processes.
+
+The lines of a text are kept. Each is split into its sentences, and a sentence that is too long into pieces, as
+`regard translate --split` does; where `split` is None only lines that are too long are split. Without `split` such a
+line is cut, and the answer says so. A tag such as <2de> at the beginning holds for all that follows: it is put before
+every piece.
 """
 
 import asyncio
@@ -12,36 +17,63 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
+from dataclasses import dataclass
+from itertools import islice
 from typing import Any, TypeVar
 
 import numpy as np
 
 from regard.config import suggestion
-from regard.data import language_tags, picture_batches
-from regard.decoding import Options, SearchResult
+from regard.data import Tokenizer, language_tags, picture_batches, sentence_split
+from regard.decoding import Options, SearchResult, file_translation
 from regard.errors import ArgumentError
 from regard.run import Run
 from regard.serving import requests
-from regard.serving.answers import (
-    SplitText,
-    as_table,
-    check_pairs,
-    join_texts,
-    split_texts,
-)
 from regard.serving.errors import ApiError, InvalidValueError, TooLargeError
 from regard.serving.jobs import Job, PendingRequest, Update
 from regard.serving.models import NONE, Languages, Metrics, ServedModel
 from regard.serving.requests import ActionRequest
 from regard.serving.settings import ServeSettings
-from regard.serving.worker import call_between, collect_page, list_alignments, list_links, score_tokens
+from regard.serving.worker import collect_page, list_alignments, list_links, score_tokens
 from regard.tasks import Classified, Translation, to_translation, to_translations, translate
 
 SENTENCE = 150  # characters of one, about
 MANY = 64  # sentences whose texts are split or written in a thread: fewer take less than to hand them over and back
-PAIRS = 16  # pairs that are scored or aligned between two steps of searches
 Event = tuple[str, dict[str, Any]]  # of a stream
 T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class SplitText:
+    """A text in lines, and each line in pieces."""
+
+    text: str
+    lines: tuple[str, ...]
+    parts: tuple[tuple[sentence_split.Piece, ...], ...]  # of each line, at least one
+    cut: bool  # the end of a line is missing
+
+    @property
+    def texts(self) -> list[str]:
+        """The pieces of all lines, in order."""
+        return [piece.text for line in self.parts for piece in line]
+
+    @property
+    def whole(self) -> bool:
+        """Whether the text is one piece, as it is."""
+        return len(self.lines) == 1 and len(self.parts[0]) == 1 and self.parts[0][0].text == self.text
+
+    def join(self, outputs: Iterator[list[Translation]], count: int, ranked: bool) -> list[Translation]:
+        """The outputs for the text from those for its pieces, the `count` best where they are `ranked`."""
+        if self.whole:
+            return list(next(outputs))
+        each = []
+        for line, parts in zip(self.lines, self.parts, strict=True):
+            each.append(file_translation.join_outputs(line, parts, list(islice(outputs, len(parts))), count, ranked))
+        starts, start = [], 0
+        for line in self.lines:
+            starts.append(sentence_split.Piece(start, start + len(line), line))
+            start += len(line) + 1
+        return file_translation.join_outputs(self.text, starts, each, count, ranked, between="\n")
 
 
 class Service:
@@ -153,22 +185,6 @@ class Service:
         problem = f"model: missing, expected one of {names}" if able else f"no model that is served can {actions[0]}"
         raise InvalidValueError(problem, "model")
 
-    def admit(self, model: ServedModel, jobs: int) -> None:
-        """Refuse jobs that would wait behind too many others, or for a worker that is gone."""
-        self.require_worker(model)
-        waiting = model.queue.waiting + len(model.queue.calls)
-        if waiting and waiting + jobs > self.settings.waiting:
-            rate = model.counters.rate
-            seconds = min(60, max(1, math.ceil(waiting / rate))) if rate else 1
-            message = f"{waiting:,} sentences are waiting, as many as this server allows; try again in {seconds} s"
-            raise ApiError(429, "overloaded", message, headers={"Retry-After": str(seconds)})
-
-    @staticmethod
-    def require_worker(model: ServedModel) -> None:
-        """Refuse what would wait for a worker that is gone."""
-        if not model.ready_workers:
-            raise ApiError(503, "worker_stopped", f"{model.name}: its worker has stopped; see the server's log")
-
     async def search(self, model: ServedModel, jobs: Sequence[Job]) -> list[SearchResult]:
         """Search all jobs of a request; if it is cancelled, its places are free again."""
         pending = self.begin(model, jobs, stream=False)
@@ -176,7 +192,7 @@ class Service:
 
     def begin(self, model: ServedModel, jobs: Sequence[Job], stream: bool) -> PendingRequest:
         """Let the jobs of a request wait for their places."""
-        self.admit(model, len(jobs))
+        model.admit(len(jobs))
         pending = PendingRequest(jobs, stream)
         model.queue.add(jobs)
         return pending
@@ -196,13 +212,6 @@ class Service:
         self.metrics.stages.labels("wait").observe(waited)
         self.metrics.stages.labels("search").observe(time.perf_counter() - start - waited)
         return [outcome for outcome in pending.outcomes if outcome is not None]
-
-    async def call(self, model: ServedModel, function: Callable[[Run], T], languages: Languages = NONE) -> T:
-        """Have a worker call a function with its run, for a request that was admitted; cancelled in time, it is not."""
-        self.require_worker(model)
-        if languages != NONE:
-            function = functools.partial(call_between, function=function, around=model.choose(languages)[0])
-        return await asyncio.wrap_future(model.queue.call(function))
 
     @contextlib.contextmanager
     def stage(self, name: str) -> Iterator[None]:
@@ -308,7 +317,7 @@ class Service:
                 wanted = request.alignment, request.replace_unknown, request.alignment or request.coverage
                 align = functools.partial(list_alignments, wanted=wanted)
                 lists = {"texts": pieces, "sources": sources, "outputs": outputs}
-                translations = await self.call_in_parts(model, align, request.languages, **lists)
+                translations = await model.call_in_parts(align, request.languages, **lists)
             else:
                 translations = await self.run_in_thread(len(outputs), to_translations, outputs, target)
             if request.scores:
@@ -336,22 +345,12 @@ class Service:
             return tuple(score for score, flag in zip(scores, flags, strict=False) if flag)
 
         given, written = [sources[i] for i, _ in pairs], [outputs[i][j].tokens for i, j in pairs]
-        scored = await self.call_in_parts(model, score_tokens, sources=given, targets=written)
+        scored = await model.call_in_parts(score_tokens, sources=given, targets=written)
         log_probs = {pair: visible(pair, each.tokens) for pair, each in zip(pairs, scored, strict=True)}
         return [
             [dataclasses.replace(output, token_log_probs=log_probs.get((i, j), ())) for j, output in enumerate(each)]
             for i, each in enumerate(translations)
         ]
-
-    async def call_in_parts(
-        self, model: ServedModel, function: Callable[..., Any], languages: Languages = NONE, **lists: Sequence[Any]
-    ) -> list[Any]:
-        """Have a worker call a function for some items of each list at a time, between two steps of searches."""
-        results = []
-        for first in range(0, len(next(iter(lists.values()))), PAIRS):
-            some = {name: list(each[first : first + PAIRS]) for name, each in lists.items()}
-            results += await self.call(model, functools.partial(function, **some), languages)
-        return results
 
     # ---- other actions
 
@@ -393,9 +392,9 @@ class Service:
             check_pairs(texts, targets)
         elif targets:
             raise InvalidValueError("targets: given to a language model, expected only texts", "targets")
-        self.admit(model, 1)
+        model.admit(1)
         given = {"sources": texts, "targets": targets} if targets else {"sources": texts}
-        results = await self.call_in_parts(model, Run.score, request.languages, **given)
+        results = await model.call_in_parts(Run.score, request.languages, **given)
         scored = [{"log_prob": each.log_prob, "tokens": list(each.tokens)} for each in results]
         return await self.answer(model, scored, texts)
 
@@ -406,9 +405,9 @@ class Service:
         model, texts, targets = self.pick(request.model, "align"), request.texts, request.targets
         model.tokenizers_between(request.languages)
         check_pairs(texts, targets)
-        self.admit(model, 1)
+        model.admit(1)
         pairs = list(zip(texts, targets, strict=True))
-        links = await self.call_in_parts(model, list_links, request.languages, pairs=pairs)
+        links = await model.call_in_parts(list_links, request.languages, pairs=pairs)
         results = [{"alignment": [list(link) for link in each]} for each in links]
         return await self.answer(model, results, texts)
 
@@ -424,8 +423,8 @@ class Service:
         if pictures and not files:
             raise InvalidValueError(f"{model.name}: reads pictures, expected them uploaded", "texts")
         items: Any = await self.decode(model, files) if files else request.texts
-        self.admit(model, 1)
-        labels: list[Classified | None] = await self.call_in_parts(model, Run.classify, items=items)
+        model.admit(1)
+        labels: list[Classified | None] = await model.call_in_parts(Run.classify, items=items)
         keys = ("label", "probability", "probabilities")  # each null for a text without words
         results = [{key: getattr(each, key, None) for key in keys} for each in labels]
         return {"model": model.name, "results": results} if pictures else await self.answer(model, results, items)
@@ -467,9 +466,9 @@ class Service:
             (item,) = await self.decode(model, files)
         else:
             model.tokenizers_between(request.languages)
-        self.admit(model, 1)
+        model.admit(1)
         look = functools.partial(collect_page, item=item, target=request.target, table=dict(asked.given))
-        answer = {"model": model.name, "page": await self.call(model, look, request.languages)}
+        answer = {"model": model.name, "page": await model.call(look, request.languages)}
         return answer | ({} if files else {"unknown": model.list_unknown([item])[0]})
 
     def check_words(self, field: str, *texts: str | None) -> None:
@@ -503,3 +502,91 @@ async def open_in_thread(function: Callable[..., T], *arguments: Any) -> T:
 
     threading.Thread(target=work, name="regard opens", daemon=True).start()
     return await asyncio.wrap_future(future)
+
+
+# ---- texts as sentences that a model takes, and their outputs as texts again
+
+
+def split_texts(
+    texts: Sequence[str], tokenizer: Tokenizer, longest: int, split: bool | None, tags: Sequence[str] = ()
+) -> tuple[list[SplitText], list[list[int]]]:
+    """Split texts into what a model of this length takes; and the tokens of all pieces, in order."""
+    whole, ids, again = [], tokenizer.encode_batch(list(texts)), list[str]()
+    tokens: list[list[int] | None] = []
+    for text, own in zip(texts, ids, strict=True):
+        if len(own) <= longest and "\n" not in text and "\r" not in text and (not split or is_sentence(text, tags)):
+            whole.append(SplitText(text, (text,), ((sentence_split.Piece(0, len(text), text),),), False))
+            tokens.append(own)
+            continue
+        whole.append(split_text(text, tokenizer, longest, split, tags))
+        again += whole[-1].texts
+        tokens += [None] * len(whole[-1].texts)
+    rest = iter(tokenizer.encode_batch(again))
+    return whole, [next(rest) if own is None else own for own in tokens]
+
+
+def split_text(text: str, tokenizer: Tokenizer, longest: int, split: bool | None, tags: Sequence[str]) -> SplitText:
+    """Split a text into lines, and each line into pieces that a model takes, with the tag that holds for each."""
+
+    def count(text: str) -> int:
+        return len(tokenizer.encode(text))
+
+    lines, parts = tuple(text.replace("\r\n", "\n").replace("\r", "\n").split("\n")), []
+    tag, shorter = None, False
+    for line in lines:
+        room = sentence_split.room_beside(sentence_split.leading_tag(line, tags) or tag, count, longest)
+        if split or (split is None and count(line) > room):
+            found, tag = sentence_split.tagged_pieces(line, count, longest, tags, tag)
+        else:
+            fitting = line if count(line) <= room else sentence_split.cut(line, count, room)
+            shorter |= len(fitting) < len(line)
+            found, tag = sentence_split.put_tags([sentence_split.Piece(0, len(fitting), fitting)], tags, tag)
+        parts.append(tuple(found) or (sentence_split.Piece(0, 0, ""),))
+    return SplitText("\n".join(lines), lines, tuple(parts), shorter)
+
+
+def is_sentence(text: str, tags: Sequence[str] = ()) -> bool:
+    """Return whether a line is one sentence, with nothing before or after it."""
+    found = sentence_split.source_sentences(text, tags)
+    return not found or (len(found) == 1 and found[0].text == text)
+
+
+def join_texts(
+    texts: Sequence[SplitText], translations: Sequence[list[Translation]], options: Options
+) -> list[dict[str, Any]]:
+    """The outputs of texts from those of their sentences, as an answer holds them."""
+    pieces, answers = iter(translations), []
+    for each in texts:
+        joined = each.join(pieces, options.nbest, not options.sample)
+        answers.append({"text": joined[0].text, "cut": each.cut, "outputs": [as_table(output) for output in joined]})
+    return answers
+
+
+def check_pairs(texts: Sequence[str], targets: Sequence[str]) -> None:
+    """Refuse lists of other lengths."""
+    if len(texts) != len(targets):
+        message = f"targets: {len(targets)} given, expected one for each of {len(texts)} texts"
+        raise InvalidValueError(message, "targets")
+
+
+def as_table(output: Translation) -> dict[str, Any]:
+    """An output as an answer holds it."""
+    table: dict[str, Any] = {
+        "text": output.text,
+        "score": finite(output.score),
+        "log_prob": finite(output.log_prob),
+        "tokens": list(output.tokens),
+        "finished": output.finished,
+    }
+    if output.alignment is not None:
+        table["alignment"] = [list(link) for link in output.alignment]
+    if output.untranslated is not None:
+        table["untranslated"] = [list(span) for span in output.untranslated]
+    if output.token_log_probs is not None:
+        table["scores"] = [finite(each) for each in output.token_log_probs]
+    return table
+
+
+def finite(value: float) -> float | None:
+    """A number that JSON can hold."""
+    return value if math.isfinite(value) else None

@@ -12,6 +12,7 @@ from serving.served import serve, serve_process, stored
 
 from regard.serving.errors import PROTOCOL_PATHS
 from regard.serving.libretranslate.routes import WORDS
+from regard.serving.models import ServedModel
 
 KEYS = "# keys\nfirst key\nsecond\n"
 SRT = """1
@@ -271,22 +272,19 @@ def test_a_block_is_translated_whole(server):
     assert all(each.startswith("<p>") for each in answer["alternatives"][0])
 
 
-def test_a_long_page_is_aligned_in_parts_and_others_are_served_between(server):
+def test_a_long_page_is_aligned_in_parts_and_others_are_served_between(server, monkeypatch):
     """Its tags are where they are in short pages; a worker is never called for more than a few sentences."""
     blocks = ["<p>The <b>dog</b> sleeps.</p>", "<p>Where do <i>you</i> live?</p>"]
     apart = ask(server, q=blocks, format="html")["translatedText"]
-    sizes, call = [], server.service.call
+    sizes, call = [], ServedModel.call
 
     async def note(model, function, *languages):
         found = await call(model, function, *languages)
         sizes.append(len(found))
         return found
 
-    server.service.call = note
-    try:
-        whole = ask(server, q="".join(blocks * 20), format="html")["translatedText"]
-    finally:
-        del server.service.call
+    monkeypatch.setattr(ServedModel, "call", note)
+    whole = ask(server, q="".join(blocks * 20), format="html")["translatedText"]
     assert whole == "".join(apart * 20)
     assert sum(sizes) == 40
     assert max(sizes) <= 16

@@ -8,8 +8,8 @@ import pytest
 
 from regard.data import sentence_split, train
 from regard.decoding import file_translation
-from regard.serving.answers import as_table, check_pairs, split_texts
 from regard.serving.errors import ApiError
+from regard.serving.service import as_table, check_pairs, split_texts
 from regard.tasks import Translation
 
 WORDS = ["the", "child", "sleeps", "dog", "eats", "bread", ",", "."]
