@@ -173,7 +173,7 @@ def dump(answer: dict[str, Any]) -> bytes:
 
 
 def deadline(service: Service) -> ApiError:
-    """The answer to a request that takes too long."""
+    """Build the answer to a request that takes too long."""
     message = f"the request took more than {service.settings.seconds:g} s; send less at once, or try again"
     return ApiError(504, "deadline", message)
 
@@ -214,7 +214,7 @@ async def stream(service: Service, events: AsyncIterator[tuple[str, dict[str, An
 
 
 def event_of(name: str, data: dict[str, Any]) -> bytes:
-    """A server-sent event."""
+    """Write a server-sent event."""
     return f"event: {name}\ndata: {json.dumps(data, ensure_ascii=False, allow_nan=False)}\n\n".encode()
 
 

@@ -55,7 +55,7 @@ class WorkerError(RegardError):
 
 
 def error_of(error: Exception) -> ApiError | None:
-    """The answer to an error of the library's: the sentence that the command line has; None for a fault of its own."""
+    """Return the answer to an error of the library, in the command line's words; None for a fault of the server."""
     if isinstance(error, ApiError):
         return error
     if isinstance(error, WorkerError):
@@ -101,7 +101,7 @@ def is_protocol_path(path: str) -> bool:
 
 
 def to_protocol(error: Exception) -> ProtocolError:
-    """An error in LibreTranslate's form."""
+    """Convert an error to LibreTranslate's form."""
     if isinstance(error, ProtocolError):
         return error
     if isinstance(error, HTTPException):
@@ -118,5 +118,5 @@ def to_protocol(error: Exception) -> ProtocolError:
 
 
 def adapt(path: str, error: Exception) -> ApiError:
-    """The answer to an error, in the form of the protocol that a path belongs to."""
+    """Return the answer to an error, in the form of the protocol that a path belongs to."""
     return to_protocol(error) if is_protocol_path(path) else error_of(error) or ApiError(500, "internal", FAULT)

@@ -152,10 +152,10 @@ class Guard:
         most = settings.body_bytes
         if path in UPLOADS and headers.get("content-type", "").lower().startswith("multipart/"):
             most += settings.pictures * settings.picture_bytes
-        error = TooLargeError(f"the body is larger than {most:,} bytes, the most that is allowed")
+        too_large = f"the body is larger than {most:,} bytes, the most that is allowed"
         length = headers.get("content-length", "")
         if length.isdecimal() and (len(length) > 18 or int(length) > most):
-            raise error
+            raise TooLargeError(too_large)
         count = 0
 
         async def receive_limited() -> Message:
@@ -168,14 +168,14 @@ class Guard:
                 raise ApiError(status, code, problem, headers={"Connection": "close"})
             count += len(message.get("body", b""))
             if count > most:
-                raise error
+                raise TooLargeError(too_large)
             return message
 
         return receive_limited
 
 
 def stopping(message: str) -> ApiError:
-    """The answer of a server that ends."""
+    """Build the answer of a server that ends."""
     return ApiError(503, "draining", message, headers={"Retry-After": "5", "Connection": "close"})
 
 
@@ -188,7 +188,7 @@ def host_name(host: str) -> str | None:
 
 
 def read_key(value: str | None) -> str | None:
-    """A key as it was sent: the bytes of a header are UTF-8, or else Latin-1."""
+    """Decode a key: the bytes of a header are UTF-8, or else Latin-1."""
     try:
         return None if value is None else value.encode("latin-1").decode()
     except UnicodeDecodeError:

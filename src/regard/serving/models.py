@@ -134,7 +134,7 @@ class ServedModel:
         return [self.unknown_words.list_words(text) for text in texts]
 
     def tokenizers_between(self, languages: Languages) -> Tokenizers:
-        """The tokenizers for two languages; a CommandError names one that the model does not know."""
+        """Return the tokenizers for two languages; a CommandError names one that the model does not know."""
         return self.tokenizers if languages == NONE else self.choose(languages)[1]
 
     def choose(self, languages: Languages) -> tuple[dict[str, tuple[str, ...]], Tokenizers]:
@@ -239,7 +239,7 @@ def open_run(folders: Sequence[str], device: str, settings: ServeSettings) -> Ru
 
 
 def worker_class(workers: str, device: str) -> type[Worker]:
-    """The form of a worker: by default a process for a GPU, which is as fast as the Python that feeds it."""
+    """Choose the form of a worker: by default a process for a GPU, which is as fast as the Python that feeds it."""
     if workers == "auto":
         workers = "process" if device.startswith("cuda") and sys.platform != "win32" else "thread"
     if workers == "process" and sys.platform == "win32":

@@ -171,7 +171,7 @@ class ProcessWorker(Worker):
             connection.send_bytes(message)
 
     def take_jobs(self, bulk: bool) -> list[tuple[Any, ...]]:
-        """The next jobs of short requests, or of long ones, as an order has them."""
+        """Take the next jobs of short requests, or of long ones, as an order has them."""
         with self.lock:
             room, idle = self.budgets[bulk] - self.costs[bulk], not self.costs[bulk]
         if room <= 0 and not idle:
@@ -187,7 +187,7 @@ class ProcessWorker(Worker):
         ]
 
     def take_cancelled(self) -> list[int]:
-        """The numbers of jobs that were cancelled after they had been sent."""
+        """Take the numbers of jobs that were cancelled after they had been sent."""
         if not self.queue.cancelled:
             return []
         with self.lock:
@@ -302,7 +302,7 @@ def load_and_call(run: Run, call: bytes) -> Any:
 
 
 def portable(error: Exception) -> Exception:
-    """An error that another process can raise; one that is nobody's mistake says where it came from."""
+    """Return an error that another process can raise; a fault of the server says where it came from."""
     if not isinstance(error, RegardError):
         error.add_note("".join(traceback.format_exception(error)))
     try:

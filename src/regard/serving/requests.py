@@ -38,7 +38,7 @@ LIMITS = {
     "shortest": "output_tokens",
     "count": "texts",
 }
-LONGEST = 100_000  # characters of a line
+LOG_CHARACTERS = 100_000  # of a line of the log
 SECRET = re.compile(r"key|token|secret|password|authori[sz]ation|credential", re.IGNORECASE)
 HIDDEN = "(not logged)"
 log = logging.getLogger("regard.serving")
@@ -258,11 +258,11 @@ def log_texts(path: str, table: dict[str, Any]) -> None:
         line = json.dumps(hide_keys(table), ensure_ascii=True, default=str)
     except RecursionError:
         line = "(nested too deeply to be logged)"
-    log.info("%s %s", path, line[:LONGEST])
+    log.info("%s %s", path, line[:LOG_CHARACTERS])
 
 
 def hide_keys(value: Any) -> Any:
-    """A value without what stands under the name of a key."""
+    """Replace what stands under the name of a key."""
     if isinstance(value, dict):
         shown = ("output_tokens", "tokens")  # options of the search are no keys
         secret = {name for name in value if SECRET.search(name) is not None and name not in shown}
@@ -373,7 +373,7 @@ WORDS = RouteWords.read("regard.serving")
 
 
 def describe_route(name: str, settings: ServeSettings) -> dict[str, Any]:
-    """The description of a route under /v1: of an action, or of one that takes no fields."""
+    """Describe a route under /v1: of an action, or of one that takes no fields."""
     cls, upload = ACTIONS.get(name, (None, None))
     bodies = {"application/json": schema_of(cls, settings)} if cls is not None and name in WORDS.examples else {}
     if upload is not None:

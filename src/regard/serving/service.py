@@ -63,7 +63,7 @@ class SplitText:
         return len(self.lines) == 1 and len(self.parts[0]) == 1 and self.parts[0][0].text == self.text
 
     def join(self, outputs: Iterator[list[Translation]], count: int, ranked: bool) -> list[Translation]:
-        """The outputs for the text from those for its pieces, the `count` best where they are `ranked`."""
+        """Join the outputs for its pieces to those for the text, the `count` best where they are `ranked`."""
         if self.whole:
             return list(next(outputs))
         each = []
@@ -249,7 +249,7 @@ class Service:
     async def follow(
         self, model: ServedModel, pending: PendingRequest, languages: Languages = NONE
     ) -> AsyncIterator[tuple[int, str]]:
-        """The number of a job and what is written of it so far, whenever that grows."""
+        """Yield the number of a job and what is written of it so far, whenever that grows."""
         assert pending.updates is not None
         tokenizer, written = model.tokenizers_between(languages).target, [""] * len(pending.jobs)
         try:
@@ -328,7 +328,7 @@ class Service:
     async def answer(
         self, model: ServedModel, results: Sequence[dict[str, Any]], texts: Sequence[str]
     ) -> dict[str, Any]:
-        """The answer for some texts: the result for each, with those of its words that did not occur in training."""
+        """Build the answer for some texts: each result with the words that did not occur in training."""
         unknown = await self.run_in_thread(sum(map(len, texts)) // SENTENCE, model.list_unknown, texts)
         results = [{**result, "unknown": words} for result, words in zip(results, unknown, strict=True)]
         return {"model": model.name, "results": results}
@@ -355,7 +355,7 @@ class Service:
     # ---- other actions
 
     def sampling(self, asked: ActionRequest) -> tuple[ServedModel, list[Job]]:
-        """The jobs of a request for samples."""
+        """Make the jobs of a request for samples."""
         request: requests.SampleRequest = asked.fields
         model = self.pick(request.model, "sample")
         options = Options(**{"longest": model.sample_tokens, **asked.given, "sample": True, "nbest": 1})
@@ -554,7 +554,7 @@ def is_sentence(text: str, tags: Sequence[str] = ()) -> bool:
 def join_texts(
     texts: Sequence[SplitText], translations: Sequence[list[Translation]], options: Options
 ) -> list[dict[str, Any]]:
-    """The outputs of texts from those of their sentences, as an answer holds them."""
+    """Join the outputs of sentences to those of their texts, as an answer holds them."""
     pieces, answers = iter(translations), []
     for each in texts:
         joined = each.join(pieces, options.nbest, not options.sample)
@@ -570,7 +570,7 @@ def check_pairs(texts: Sequence[str], targets: Sequence[str]) -> None:
 
 
 def as_table(output: Translation) -> dict[str, Any]:
-    """An output as an answer holds it."""
+    """Write an output as an answer holds it."""
     table: dict[str, Any] = {
         "text": output.text,
         "score": finite(output.score),
@@ -588,5 +588,5 @@ def as_table(output: Translation) -> dict[str, Any]:
 
 
 def finite(value: float) -> float | None:
-    """A number that JSON can hold."""
+    """Return a number that JSON can hold, or None."""
     return value if math.isfinite(value) else None

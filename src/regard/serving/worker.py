@@ -166,7 +166,7 @@ class Worker(threading.Thread):
         return len(self.jobs)
 
     def take_call(self) -> Callable[[Run], Any] | None:
-        """The next call, unless another one is under way, or nobody waits for it any more."""
+        """Take the next call, unless another one is under way, or nobody waits for it any more."""
         call = None if self.future is not None else self.queue.take_call()
         if call is None or not call[1].set_running_or_notify_cancel():
             return None
@@ -247,7 +247,7 @@ class ThreadWorker(Worker):
 
 @contextlib.contextmanager
 def open_engine(run: Run, settings: ServeSettings) -> Iterator[Engine]:
-    """The engine of a run, warm, with everything around it that its thread needs."""
+    """Open the engine of a run, warm, with everything around it that its thread needs."""
     search = None if settings.engine == "regard" else run.engine.search
     engine = Engine(run.model, longest_source(run), settings.precision, settings.memory, search)
     cuda = torch.cuda.device(engine.device) if engine.device.type == "cuda" else contextlib.nullcontext()
@@ -279,20 +279,20 @@ def call_between(run: Run, function: Callable[[Run], T], around: Mapping[str, tu
 
 
 def list_alignments(run: Run, texts: Any, sources: Any, outputs: Any, wanted: Any) -> list[list[Translation]]:
-    """The translations of some outputs, with their alignments."""
+    """List the translations of some outputs, with their alignments."""
     return list(translate.add_alignments(run, texts, sources, outputs, *wanted))
 
 
 def score_tokens(run: Run, sources: list[list[int]], targets: list[list[int]]) -> list[batches.Scored]:
-    """The log-probabilities of the tokens of each target."""
+    """Return the log-probabilities of the tokens of each target."""
     return run.engine.score(sources, targets)
 
 
 def collect_page(run: Run, item: str | np.ndarray, target: str | None, table: dict[str, Any]) -> dict[str, Any]:
-    """The data of a page of one item."""
+    """Collect the data of a page of one item."""
     return page_parts.page_data([exhibit_of(run, item, target=target, **table)])
 
 
 def list_links(run: Run, pairs: list[tuple[str, str]]) -> list[Any]:
-    """The links of each pair of texts."""
+    """List the links of each pair of texts."""
     return list(run.links(pairs))

@@ -23,7 +23,7 @@ from regard.serving.libretranslate.tag_placement import Element, Link, Node, Poi
 
 
 def list_names(text: str) -> frozenset[str]:
-    """The names of elements in a text."""
+    """List the names of elements in a text."""
     return frozenset(text.split())
 
 
@@ -221,18 +221,18 @@ def is_self_closing(tag: re.Match[str]) -> bool:
 
 
 def pattern_of(opening: str) -> re.Pattern[str]:
-    """What begins so and is no tag."""
+    """Return the pattern of what begins so and is no tag."""
     return COMMENT if opening == "<!--" else BOGUS
 
 
 def search_start(pattern: re.Pattern[str], text: str, at: int) -> int:
-    """Where the next match begins; -1 where there is none."""
+    """Find where the next match begins; -1 where there is none."""
     found = pattern.search(text, at)
     return -1 if found is None else found.start()
 
 
 def script_end(text: str, at: int) -> int:
-    """Where the end tag of a script is: one inside a comment inside of it may begin another script."""
+    """Find the end tag of a script: one inside a comment inside of it may begin another script."""
     escaped = double = False
     while (found := SCRIPT.search(text, at)) is not None:
         at = found.end()
@@ -251,7 +251,7 @@ def script_end(text: str, at: int) -> int:
 
 
 def lower(name: str) -> str:
-    """A name in lower case, ASCII alone: no other letter becomes one of HTML's."""
+    """Turn a name into lower case, ASCII alone: no other letter becomes one of HTML's."""
     return name.translate(LOWER)
 
 
@@ -338,7 +338,7 @@ class Tables:
 
 
 def match_elements(tokens: Sequence[Token]) -> tuple[dict[int, int], int]:
-    """The end tag of each start tag by their numbers, and the first formatting element that the standard repairs.
+    """Match start and end tags by their numbers, and find the first formatting element that the standard repairs.
 
     One that is not closed where it should be is opened again in the next block, and which text comes first there
     matters. From it on no tag moves.
@@ -436,7 +436,7 @@ def make_segment(tokens: Sequence[Token], partners: set[int], settled: bool = Fa
 
 
 def match_tags(tokens: Sequence[Token]) -> set[int]:
-    """The numbers of the tags that have a partner, properly nested and not too deep."""
+    """Number the tags that have a partner, properly nested and not too deep."""
     paired, stack = set[int](), list[int]()
     for number, token in enumerate(tokens):
         if token.kind == "start":
