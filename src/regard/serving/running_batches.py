@@ -76,7 +76,7 @@ class RunningBatch:
         """Write down what is done, and was not written yet."""
         return []
 
-    def written(self) -> list[tuple[Job, list[int]]]:
+    def partial_tokens(self) -> list[tuple[Job, list[int]]]:
         """Return what is certain so far of the jobs that stream: the tokens that all of their hypotheses share."""
         return []
 
@@ -184,7 +184,7 @@ class HostBatch(RunningBatch):
                         self.remove(each)
                     return
 
-    def written(self) -> list[tuple[Job, list[int]]]:
+    def partial_tokens(self) -> list[tuple[Job, list[int]]]:
         """Return the tokens that the hypotheses of a sentence share, where they are wanted."""
         tokens = []
         for each in self.searches:
@@ -337,7 +337,7 @@ class SlotBatch(RunningBatch):
             tokens.append((job, share_prefix([output.tokens for part in parts for output in part.outputs])))
         return tokens
 
-    def written(self) -> list[tuple[Job, list[int]]]:
+    def partial_tokens(self) -> list[tuple[Job, list[int]]]:
         """Return what is certain of the jobs that stream, as the last burst left them."""
         tokens, self.partial = self.partial, []
         inside = set(self.inside)
