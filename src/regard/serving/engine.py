@@ -211,7 +211,8 @@ class Engine:
         start, requests = time.perf_counter(), max(1, len(batch.members))
         with self.without_gradients():
             if orders:
-                updates += self.end(batch, batch.advance())
+                if ended := batch.advance():
+                    updates += self.end(batch, ended)
                 batch.time += 0.0 if batch.ordered else (time.perf_counter() - start) / requests
             else:
                 for each in list(self.busy):  # while the device is busy

@@ -185,12 +185,7 @@ class Service:
         problem = f"model: missing, expected one of {names}" if able else f"no model that is served can {actions[0]}"
         raise InvalidValueError(problem, "model")
 
-    async def search(self, model: ServedModel, jobs: Sequence[Job]) -> list[SearchResult]:
-        """Search all jobs of a request; if it is cancelled, its places are free again."""
-        pending = self.begin(model, jobs, stream=False)
-        return await self.finish(model, pending)
-
-    def begin(self, model: ServedModel, jobs: Sequence[Job], stream: bool) -> PendingRequest:
+    def begin(self, model: ServedModel, jobs: Sequence[Job], stream: bool = False) -> PendingRequest:
         """Let the jobs of a request wait for their places."""
         model.admit(len(jobs))
         pending = PendingRequest(jobs, stream)
@@ -198,7 +193,7 @@ class Service:
         return pending
 
     async def finish(self, model: ServedModel, pending: PendingRequest) -> list[SearchResult]:
-        """Wait for what comes of the jobs of a request."""
+        """Wait for what comes of the jobs of a request; if it is cancelled, its places are free again."""
         start = time.perf_counter()
         try:
             await pending.done
@@ -232,7 +227,7 @@ class Service:
     async def translate(self, asked: ActionRequest) -> dict[str, Any]:
         """Translate texts."""
         model, texts, jobs, sources = await self.prepare(asked.fields, asked.options)
-        results = await self.search(model, jobs)
+        results = await self.finish(model, self.begin(model, jobs))
         return await self.complete(model, asked.fields, asked.options, texts, sources, results)
 
     async def translate_stream(self, asked: ActionRequest) -> AsyncIterator[Event]:
@@ -366,7 +361,7 @@ class Service:
     async def sample(self, asked: ActionRequest) -> dict[str, Any]:
         """Sample texts from a language model."""
         model, jobs = self.sampling(asked)
-        return self.samples_of(model, await self.search(model, jobs))
+        return self.samples_of(model, await self.finish(model, self.begin(model, jobs)))
 
     async def sample_stream(self, asked: ActionRequest) -> AsyncIterator[Event]:
         """Sample texts: events of what is written so far, and then the whole answer."""
@@ -433,7 +428,8 @@ class Service:
         """Caption uploaded pictures."""
         model = self.pick(asked.fields.model, "caption")
         pictures = await self.decode(model, asked.files)
-        results = await self.search(model, [Job(pixels, asked.options) for pixels in pictures])
+        jobs = [Job(pixels, asked.options) for pixels in pictures]
+        results = await self.finish(model, self.begin(model, jobs))
         target = model.tokenizers.target
         answers = [[to_translation(output, target) for output in result.outputs] for result in results]
         return {

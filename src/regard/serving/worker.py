@@ -46,21 +46,19 @@ class Counters:
         self.steps_seconds = self.calls_seconds = 0.0
         self.recent: deque[tuple[float, int]] = deque(maxlen=4096)  # when, and how many sentences had ended
 
-    def add(self, results: list[SearchResult]) -> None:
-        """Count sentences that are done."""
+    def add(self, results: Sequence[SearchResult] = (), steps: float = 0.0, calls: float = 0.0) -> None:
+        """Count sentences that are done, and what searches and calls took."""
         tokens = sum(len(output.tokens) + 1 for result in results for output in result.outputs)
         with self.lock:
+            self.steps_seconds += steps
+            self.calls_seconds += calls
+            if not results:
+                return
             self.sentences += len(results)
             self.tokens += tokens
             self.recent.append((time.monotonic(), len(results)))
             while self.recent[-1][0] - self.recent[0][0] > SPAN:
                 self.recent.popleft()
-
-    def add_seconds(self, steps: float = 0.0, calls: float = 0.0) -> None:
-        """Count what searches and calls took."""
-        with self.lock:
-            self.steps_seconds += steps
-            self.calls_seconds += calls
 
     @property
     def rate(self) -> float:
@@ -184,9 +182,8 @@ class Worker(threading.Thread):
 
     def hand_over(self, updates: Sequence[Update], _: Any, call: CallOutcome | None, seconds: float) -> None:
         """Hand over what came of a turn; what it took is counted before it is answered."""
-        self.counters.add_seconds(seconds, 0.0 if call is None else call.seconds)
-        if results := [outcome for _, outcome in updates if isinstance(outcome, SearchResult)]:
-            self.counters.add(results)
+        results = [outcome for _, outcome in updates if isinstance(outcome, SearchResult)]
+        self.counters.add(results, seconds, 0.0 if call is None else call.seconds)
         if updates:
             self.queue.forget([job for job, outcome in updates if not isinstance(outcome, list)])
             self.queue.deliver(list(updates))
@@ -230,8 +227,13 @@ class ThreadWorker(Worker):
         """
         queue = self.queue
         while True:
-            if engine.active and queue.version == self.version and not (queue.waiting or queue.calls):
-                return NOTHING
+            if queue.version == self.version and not (queue.waiting or queue.calls):
+                if engine.active:
+                    return NOTHING
+                if queue.closed:
+                    return None
+                queue.wait(0.5, self.version)
+                continue
             self.version = queue.version
             cancelled = queue.take_cancelled(engine.batches)
             jobs = [
@@ -240,9 +242,6 @@ class ThreadWorker(Worker):
             order = Order(jobs, cancelled, self.take_call())
             if engine.active or any(order):
                 return order
-            if queue.closed and not (queue.waiting or queue.calls):
-                return None
-            queue.wait(0.5, self.version)
 
 
 @contextlib.contextmanager

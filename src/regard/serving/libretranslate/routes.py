@@ -26,7 +26,6 @@ from regard.serving.settings import ServeSettings
 Finish = Callable[[Service, Request, Coroutine[Any, Any, Any]], Awaitable[Response]]
 FORM_FIELDS = 100  # of a form, at most
 WORDS = RouteWords.read("regard.serving.libretranslate")
-LISTS = {"translate"}  # routes whose texts may be a list
 FIELDS = {  # of routes that take some
     "translate": ("q", "source", "target", "format", "alternatives"),
     "translate_file": ("file", "source", "target"),
@@ -301,7 +300,7 @@ def describe_libretranslate(name: str, settings: ServeSettings) -> dict[str, Any
         form = "multipart/form-data" if name == "translate_file" else "application/x-www-form-urlencoded"
         bodies[form] = schema_of_body(name, settings, many=False)
     if name in FIELDS and name != "translate_file":
-        bodies["application/json"] = schema_of_body(name, settings, many=name in LISTS)
+        bodies["application/json"] = schema_of_body(name, settings, many=name == "translate")
     open_to_all = name in ("languages", "settings", "health", "spec")
     described = WORDS.describe(name, ("421",) if open_to_all else WORDS.statuses, bodies)
     if name == "download_file":
