@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ from regard.errors import ArgumentError, CommandError, ConfigError
 from regard.evaluation import METRICS, text_scores
 from regard.evaluation.metric import Metric
 from regard.inspection import exhibit_of
-from regard.models import KINDS
+from regard.models import KINDS, Kind
 from regard.report import train
 from regard.tasks import TASKS, read_settings
 
@@ -174,3 +175,21 @@ def test_a_configuration_may_name_plugins_wrongly(desk):
     with pytest.raises(CommandError, match="it needs the plugins a.py and b; give --plugin a.py --plugin b"):
         read_settings({"plugins": ["a.py", "b"]})
     assert TASKS.keys() == {"translate", "language-model", "caption", "classify"}
+
+
+def test_a_row_may_have_the_old_names_of_its_fields_with_one_warning():
+    made = {"name": "old", "paper": "", "config": KINDS["rnn"].config}
+
+    @plugins.renamed_fields(what="summary", file="model_class")
+    @dataclass(frozen=True)
+    class Row(Kind):
+        """A row of a class of its own, of which nobody was warned yet."""
+
+    with pytest.warns(DeprecationWarning, match=r"Row\.\w+ is now Row\.\w+") as warned:
+        rows = [Row(**made, what="a kind", file="a.B"), Row(**made, what="another", file="a.C")]
+    assert [(row.what, row.file) for row in rows] == [("a kind", "a.B"), ("another", "a.C")]
+    messages = sorted(str(each.message) for each in warned)
+    assert messages == ["Row.file is now Row.model_class", "Row.what is now Row.summary"]
+    assert {each.filename for each in warned} == {__file__}
+    assert rows[0] == Row(**made, summary="a kind", model_class="a.B")
+    assert replace(rows[0], summary="new").what == "new"

@@ -7,7 +7,7 @@ from PIL import Image
 from tiny import caption_table, document_table, question_table, records
 
 from regard.errors import ArgumentError, CheckpointError, DataError
-from regard.models.layers.backbone import ResNet
+from regard.models.convnet import ResNet
 from regard.run import load
 from regard.tasks import start
 

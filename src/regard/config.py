@@ -175,7 +175,7 @@ def describe_type(hint: Any) -> str:
 
 
 def choices(values: Iterable[Any]) -> str:
-    """The values of a Literal, in words."""
+    """List the values of a Literal, in words."""
     texts = [show_value(value) for value in values]
     return texts[0] if len(texts) == 1 else f"{', '.join(texts[:-1])} or {texts[-1]}"
 

@@ -11,16 +11,18 @@ says which one it needs, and loads none. Child processes import the same ones (`
 """
 
 import contextlib
+import functools
 import importlib
 import importlib.util
 import json
 import os
 import shlex
 import sys
+import warnings
 from collections import UserDict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from regard.errors import ArgumentError, CommandError
 
@@ -34,10 +36,12 @@ __all__ = [
     "load_environment",
     "providers",
     "register",
+    "renamed_fields",
     "resolve",
     "table",
 ]
 
+Row = TypeVar("Row")
 GROUP = "regard.plugins"  # of entry points
 VARIABLE = "REGARD_PLUGINS"  # of the environment: a JSON list of what was named, for child processes
 BESIDE = {"corpus": "regard_corpora", "study": "regard_studies", "bench": "regard_bench"}  # packages that fill a table
@@ -69,7 +73,7 @@ LOADING: list[str] = []  # those that are being imported now
 
 
 def table(what: str) -> Table:
-    """The table of kinds, tasks, corpora, metrics, studies, trackers, formats or benches, which `register` fills."""
+    """Return the table of kinds, tasks, corpora, metrics, studies, trackers, formats or benches."""
     return TABLES[what]
 
 
@@ -84,6 +88,46 @@ def resolve(value: Any) -> Any:
         return value
     module, _, name = value.rpartition(".")
     return getattr(importlib.import_module(module), name)
+
+
+def renamed_fields(**names: str) -> Callable[[type[Row]], type[Row]]:
+    """Let a row's fields go by their old names too, as arguments and as attributes: with one DeprecationWarning each.
+
+    @renamed_fields(what="summary")
+    @dataclass(frozen=True)
+    class Kind: …
+    """
+    warned: set[str] = set()
+
+    def warn(cls: type, old: str) -> None:
+        if old not in warned:
+            warned.add(old)
+            message = f"{cls.__name__}.{old} is now {cls.__name__}.{names[old]}"
+            warnings.warn(message, DeprecationWarning, stacklevel=3)
+
+    def decorate(cls: type[Row]) -> type[Row]:
+        made: Callable[..., None] = cls.__init__
+
+        @functools.wraps(made)
+        def init(self: Row, *values: Any, **fields: Any) -> None:
+            for old in names.keys() & fields.keys():
+                warn(cls, old)
+                fields[names[old]] = fields.pop(old)
+            made(self, *values, **fields)
+
+        def read(old: str) -> property:
+            def value(self: Row) -> Any:
+                warn(cls, old)
+                return getattr(self, names[old])
+
+            return property(value)
+
+        cls.__init__ = init  # type: ignore[assignment, method-assign]
+        for old in names:
+            setattr(cls, old, read(old))
+        return cls
+
+    return decorate
 
 
 def is_own(module: str) -> bool:
@@ -138,7 +182,7 @@ def provider_of(caller: Mapping[str, Any]) -> str | None:
 
 
 def added(what: str) -> tuple[str, ...]:
-    """The names of the rows of a table that plugins have added."""
+    """Name the rows of a table that plugins have added."""
     return tuple(name for table, name in PROVIDERS if table == what)
 
 

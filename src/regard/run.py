@@ -17,7 +17,7 @@ import torch
 from regard import plugins, tasks
 from regard.alignment import AlignmentSettings, extraction
 from regard.config import read
-from regard.data import Tokenizer, Tokenizers, language_pieces, sentence_shares, unknown_words
+from regard.data import Tokenizer, Tokenizers, run_languages, sentence_split, unknown_words
 from regard.decoding import Ensemble, Options, Replay, batches, first_model
 from regard.errors import ArgumentError, CheckpointError, ConfigError
 from regard.io import Say
@@ -78,7 +78,7 @@ class Run:
         if source is None and target is None:
             return
         self.require("translate")
-        self._surround(language_pieces.choose_languages(self.tokenizers, source, target))
+        self._surround(run_languages.choose_languages(self.tokenizers, source, target))
 
     @functools.cached_property
     def unknown(self) -> unknown_words.UnknownWords:
@@ -131,10 +131,10 @@ class Run:
     def score(self, sources: Iterable[str], targets: Iterable[str] | None = None) -> list[batches.Scored]:
         """Return the model's log-probability of each target given its source, or of each text for a language model."""
         check_texts(sources=sources, targets=targets)
-        alone = self.settings.row.alone
-        if alone and targets is not None:
+        has_source = self.settings.row.has_source
+        if not has_source and targets is not None:
             raise ArgumentError("targets: given to a language model, expected only texts")
-        if not alone and targets is None:
+        if has_source and targets is None:
             raise ArgumentError("targets: missing, expected the translation of each source")
         texts = list(sources)
         self.unknown.add(texts)
@@ -210,11 +210,11 @@ class Run:
 
     def _watch_sentences(self, texts: Iterable[str]) -> Iterator[str]:
         """Pass texts on, and report in the end how many have several sentences."""
-        counter = sentence_shares.SentenceCounter([corpus.tag for corpus in self.settings.data.corpora if corpus.tag])
+        counter = sentence_split.SentenceCounter([corpus.tag for corpus in self.settings.data.corpora if corpus.tag])
         yield from counter.watch(texts)
         if counter.several:
             say, hint = self._warn or print_to_stderr, "split=True, or --split on the command line, translates each"
-            say(sentence_shares.describe_several(counter, "texts", hint))
+            say(sentence_split.describe_several(counter, "texts", hint))
 
     @property
     def engine(self) -> tasks.Engine:
@@ -255,9 +255,9 @@ class Run:
     # ---- for other parts of Regard
 
     @functools.cached_property
-    def sentence_share(self) -> sentence_shares.SentenceShare:
+    def sentence_share(self) -> sentence_split.SentenceShare:
         """How many of the sources that it was trained on have several sentences; of an ensemble, those of the first."""
-        return sentence_shares.SentenceShare.read(self.folder)
+        return sentence_split.SentenceShare.read(self.folder)
 
 
 def surround_run(run: Run, around: Mapping[str, tuple[str, ...]]) -> Run:
@@ -269,7 +269,7 @@ def surround_run(run: Run, around: Mapping[str, tuple[str, ...]]) -> Run:
 
 def read_tokenizer(run: Run) -> Tokenizer:
     """Return the tokenizer of what a run reads: a language model reads the target side of its corpus."""
-    return run.tokenizers.target if run.settings.row.alone else run.tokenizers.source
+    return run.tokenizers.source if run.settings.row.has_source else run.tokenizers.target
 
 
 def print_to_stderr(message: str) -> None:

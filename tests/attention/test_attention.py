@@ -43,7 +43,7 @@ def test_every_score_with_every_span_equals_the_loop(score_name, span_name):
 @pytest.mark.parametrize("span_name", ["none", "lengths-causal", "predictive-lengths"])
 def test_additive_scores_in_small_chunks_equal_the_loop(chunk, span_name, monkeypatch):
     """Chunks of one query, of a few, and of several rows at once."""
-    monkeypatch.setattr("regard.kernels.additive.chunked.CHUNK", chunk)
+    monkeypatch.setattr("regard.kernels.operations.additive.CHUNK", chunk)
     lead, n, m = (3,), 5, 6
     score = SCORES["additive"](m)
     span, inputs = SPANS[span_name](lead, n, m, score.query_size), draw_inputs(score, lead, n, m)
@@ -359,9 +359,9 @@ def test_prepared_keys_are_projected_once():
     calls = []
 
     class Counting(General):
-        def project(self, keys):
+        def project_keys(self, keys):
             calls.append(keys.shape)
-            return super().project(keys)
+            return super().project_keys(keys)
 
     attention, query, keys = Attention(Counting(5, 3)), torch.randn(2, 5), torch.randn(6, 3)
     prepared = attention.prepare(keys)

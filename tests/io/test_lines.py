@@ -1,9 +1,11 @@
-"""Lines as they come: what ends one, what is none, and that nobody waits for the next."""
+"""Lines as they come: what ends one, what is none, that nobody waits for the next; and CSV as lines of a TSV."""
 
+import csv
 import gzip
 import io
 import os
 import random
+import re
 import threading
 import time
 
@@ -18,12 +20,18 @@ from regard.io.lines import (
     LONGEST,
     check_unchanged,
     count_lines,
+    csv_rows,
     decompress,
+    find_header,
     gather_chunks,
+    is_csv,
     is_pipe,
+    locate_column,
     read_chunks,
+    separator_of,
 )
 
+NOISE = random.Random(5).randbytes(5000).hex().encode()
 ANY = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0\n"), max_size=12)
 
 
@@ -87,8 +95,12 @@ def test_packed_files_put_together_and_padded(tmp_path):
         (b"a\nb\0c\n", ["a"], "file, line 2: byte 2 is NUL, as in binary files; expected UTF-8 text"),
         (b"\x89PNG\r\n\x1a\n\0\0", [], "file, line 1: byte 1 (0x89) is not UTF-8"),
         ("ab\ncd".encode("utf-16"), [], "file, line 1: looks like UTF-16; convert the file to UTF-8"),
+        ("ab\ncd".encode("utf-16-le"), [], "file, line 1: byte 2 is NUL"),
         (gzip.compress(b"one\n" * 9, mtime=0)[:-8], ["one"] * 9, "file: broken gzip after line 9: it ends too early"),
         (gzip.compress(b"one\n", mtime=0)[:6] + b"\xff" * 9, [], "file: broken gzip after line 0: "),
+        (b"\x1f\x8b\x08rubbish that is no gzip at all", [], "file: broken gzip after line 0: "),
+        (gzip.compress(NOISE, mtime=0)[:3000], [], "file: broken gzip after line 0: it ends too early"),
+        (gzip.compress(b"one\n", mtime=0)[:-5] + b"12345", [], "file: broken gzip after line 0: incorrect data check"),
     ],
 )
 def test_what_is_no_text_is_named_after_what_is(tmp_path, data, good, said):
@@ -98,8 +110,10 @@ def test_what_is_no_text_is_named_after_what_is(tmp_path, data, good, said):
         found.extend(line for chunk in read_chunks(tmp_path / "file") for line in chunk)
     assert found == good
     assert str(error.value).startswith(str(tmp_path / said))
-    with pytest.raises(DataError):
-        count_lines(tmp_path / "file")
+    for read in (count_lines, lambda path: list(corpus_lines(path))):
+        with pytest.raises(DataError) as other:
+            read(tmp_path / "file")
+        assert str(other.value) == str(error.value)
 
 
 def test_what_is_no_file(tmp_path):
@@ -163,3 +177,83 @@ def test_nobody_waits_for_the_next_line(tmp_path):
     writer.join()
     assert found == [["one"], ["two", "three"], ["four"]]
     assert is_pipe(tmp_path / "pipe")
+
+
+# ---- CSV
+
+
+CELLS = st.text(st.characters(blacklist_categories=["Cs", "Cc"]) | st.sampled_from('",;\n '), max_size=8)
+
+
+def read(text: str, header: bool | None = None) -> list[tuple[int, str]]:
+    return list(csv_rows(text.split("\n")[: -1 if text.endswith("\n") else None], "a.csv", header))
+
+
+@given(st.lists(st.lists(CELLS, min_size=2, max_size=3), min_size=1, max_size=5))
+def test_what_is_written_is_read(rows):
+    file = io.StringIO()
+    csv.writer(file, lineterminator="\n", quoting=csv.QUOTE_ALL).writerows(rows)
+    found = read(file.getvalue(), header=False)
+    expected = ["\t".join(re.sub(r"\n+", " ", cell) for cell in row) for row in rows]
+    assert [row for _, row in found] == expected
+    lines = file.getvalue().split("\n")
+    assert all(lines[number - 1].startswith('"') for number, _ in found[:1])
+    assert [number for number, _ in found] == sorted({number for number, _ in found})
+
+
+def test_quotes_commas_and_line_breaks():
+    text = 'source,target\n"a, b","he said ""no"""\n"two\nlines",x\n\ny,"tab\there"\n'
+    assert read(text) == [(2, 'a, b\the said "no"'), (3, "two lines\tx"), (5, ""), (6, "y\ttab here")]
+
+
+@pytest.mark.parametrize(
+    ("first", "header", "separator"),
+    [
+        ("source,target", True, ","),
+        ("Source;Target", True, ";"),
+        ("label;text, in words", False, ","),
+        ("en,de", True, ","),
+        ("english,deutsch", True, ","),
+        ("id,text,label", True, ","),
+        ("file_name,caption", True, ","),
+        ("A dog runs.,Ein Hund läuft.", False, ","),
+        ("A dog runs.;Ein Hund läuft.", False, ";"),
+        ('"one; two","eins; zwei"', False, ","),
+        ("good,The text is good.", False, ","),
+        ("text,", False, ","),
+        ("text,text", False, ","),
+        ("", False, ","),
+    ],
+)
+def test_headers_and_separators(first, header, separator):
+    assert find_header([first, "a,b"], "a.csv")[1] == header
+    assert separator_of(first) == separator
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('a,b\n"c,d\ne,f\n', "a.csv, line 2: a quotation mark that opens a text here is not closed"),
+        ('a,b\n\n"c"d,e\n', "a.csv, line 3: text behind a closing quotation mark"),
+    ],
+)
+def test_quotation_marks_that_do_not_fit_are_named_with_their_line(text, message):
+    with pytest.raises(DataError) as caught:
+        read(text)
+    assert str(caught.value).startswith(message)
+
+
+def test_columns_are_found_by_name_alias_or_number():
+    cells = ["ID", "Text", "Category"]
+    assert locate_column(cells, True, "label", "a.csv") == (3, True)
+    assert locate_column(cells, True, "text", "a.csv") == (2, True)
+    assert locate_column(cells, True, 1, "a.csv") == (1, True)
+    assert locate_column(["Frage", "Antwort"], False, "antwort", "a.csv") == (2, True)
+    assert locate_column(["x", "y"], False, "label", "a.csv") == (1, False)
+    with pytest.raises(DataError, match="a.csv, line 1: no column 'question'; it has 'ID', 'Text', 'Category'"):
+        locate_column(cells, True, "question", "a.csv")
+
+
+def test_files_are_known_by_their_names():
+    assert [is_csv(name) for name in ("a.csv", "a.CSV", "a.csv.gz", "a.tsv", "csv", "-")] == [True] * 3 + [False] * 3
+    assert list(csv_rows([], "a.csv")) == []

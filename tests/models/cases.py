@@ -1,7 +1,6 @@
 """Small models of every kind and option, and sentences for them."""
 
 import dataclasses
-import importlib.util
 
 import torch
 
@@ -16,8 +15,8 @@ from regard.models.config import (
     RNNSearchConfig,
     TransformerConfig,
 )
-from regard.models.contract import Model, Tokens
-from regard.models.kinds import KINDS, build
+from regard.models.contract import Model, Pictures, Tokens
+from regard.models.kinds import build
 
 SOURCES, TARGETS = 11, 13
 RECURRENT = ("rnn", "rnnsearch", "luong", "pointer", "ntm")
@@ -58,7 +57,7 @@ def ntm(**options):
     return NTMConfig(**{"controller": "lstm", "size": 5, "embedding": 3, "slots": 6, "width": 4, **options})
 
 
-CONFIGS: dict[str, tuple[str, ModelConfig]] = {
+CASES: dict[str, tuple[str, ModelConfig]] = {
     "rnn": ("rnn", rnn()),
     "rnn-cho-zero": ("rnn", rnn(start="zero", reverse=True)),
     "rnn-elman-relu": ("rnn", rnn(cell="rnn", nonlinearity="relu", layers=2, start="copy")),
@@ -134,9 +133,6 @@ CONFIGS: dict[str, tuple[str, ModelConfig]] = {
     "ntm-feedforward-two-heads": ("ntm", ntm(controller="feedforward", heads=2, shift=2, slots=7)),
     "ntm-fed": ("ntm", ntm(feed=True, shift=0)),
 }
-CASES = {
-    name: case for name, case in CONFIGS.items() if importlib.util.find_spec(KINDS[case[0]].file.rsplit(".", 1)[0])
-}
 RECURRENT_CASES = {name: case for name, case in CASES.items() if case[0] in RECURRENT}
 
 
@@ -163,7 +159,9 @@ def pair(room: int = 0) -> tuple[Tokens, Tokens]:
     return sentences(SOURCES, [5, 1, 3], room), sentences(TARGETS, [4, 6, 1], room)
 
 
-def row(tokens: Tokens, index: int) -> Tokens:
-    """One sentence without its padding."""
+def row(tokens: Tokens | Pictures, index: int) -> Tokens | Pictures:
+    """One sentence without its padding, or one picture."""
+    if isinstance(tokens, Pictures):
+        return Pictures(tokens.pixels[index : index + 1])
     length = int(tokens.lengths[index])
     return Tokens.of(tokens.ids[index : index + 1, :length], torch.tensor([length]))

@@ -8,8 +8,8 @@ import torch
 from attention.test_block import block_by_loop
 from torch import Tensor
 
-from regard.models.layers.cells import Bidirectional, Layer
-from regard.models.layers.encoders import BlockEncoder
+from regard.models.encoders import BlockEncoder
+from regard.models.recurrent import Bidirectional, Layer
 
 
 def cell(layer: Layer, x: Tensor, state: list[Tensor]) -> list[Tensor]:
@@ -111,6 +111,16 @@ def maxout(x: Tensor) -> Tensor:
     """The larger of numbers j and j + d."""
     half = len(x) // 2
     return torch.stack([x[j] if x[j] > x[j + half] else x[j + half] for j in range(half)])
+
+
+def check_weights(oracle, model, source, target, weights: Tensor, more: int = 0) -> None:
+    """Compare the weights of every step with an oracle's; of a pointer there is one place `more` than words."""
+    assert weights.shape == (len(source.ids), target.ids.shape[1], source.ids.shape[1] + more)
+    for index, (m, n) in enumerate(zip(source.lengths.tolist(), target.lengths.tolist(), strict=True)):
+        wanted: list[Tensor] = []
+        oracle(model, source.ids[index, :m], target.ids[index, :n], seen=wanted)
+        oracles.agree(weights[index, :n, : m + more], torch.stack(wanted))
+        assert not weights[index, :n, m + more :].any()
 
 
 def by_sentence(oracle, model, source, target) -> Tensor:

@@ -1,30 +1,226 @@
-"""Captioners: the contract for pictures, and the paper's formulas one word and one place at a time."""
+"""Captioners against the paper's formulas, one word and one place at a time; the draws of hard attention.
+
+The contract is asked of them in `test_contract`.
+"""
 
 import pytest
 import torch
-from models.pictured import ATTENTIVE, CASES, WORDS, captioner, captions, pictures
-from models.test_contract import NothingRead
+from models import formulas
+from models.pictured import CASES, captioner, captions, pictures
 from oracles import agree
 
-from regard.attention import Attentive, Sinusoidal2D, watch
+from regard.attention import Attentive, Score, Sinusoidal2D, Softmax, use_backend, watch
 from regard.errors import ShapeError
 from regard.models.config import CaptionerConfig
 from regard.models.contract import Pictures
 from regard.models.kinds import KINDS, build
 
-every_case = pytest.mark.parametrize("name", CASES)
 LSTMS = [name for name in CASES if name != "transformer"]
 
 
-@every_case
-@torch.no_grad()
-@pytest.mark.shapes
-def test_decode_equals_the_steps(name):
-    model, source, target = captioner(name), pictures(), captions([4, 6, 1])
-    wanted = model(source, target)
-    state = model.start(model.encode(source), size=8)
-    got = torch.stack([model.step(tokens, state)[0] for tokens in target.ids.unbind(1)], 1)
-    agree(got[target.real], wanted[target.real])
+def oracle(model, places, read, seen=None):
+    """One caption, one word and one place at a time; places [m c]."""
+    decoder, config = model.decoder, model.config
+    mean = sum(places) / len(places)
+    begun = torch.tanh(decoder.begin.weight @ mean + decoder.begin.bias).view(config.layers, 2, config.size)
+    states = [list(layer) for layer in begun]
+    hidden = []
+    for word in read:
+        h, x = states[-1][0], decoder.words.weight[word]
+        z = mean
+        if config.attention != "none":
+            score = decoder.cross.score
+            e = [
+                (score.v * torch.tanh(score.query.weight @ h + score.key.weight @ a + score.key.bias)).sum()
+                for a in places
+            ]
+            total = sum(torch.exp(each) for each in e)
+            alpha = [torch.exp(each) / total for each in e]
+            if config.attention in ("hard", "straight-through"):
+                best = max(range(len(e)), key=lambda i: alpha[i].item())
+                alpha = [float(i == best) + slope(e, i, config) for i in range(len(e))]
+            z = sum(weight * a for weight, a in zip(alpha, places, strict=True))
+            if seen is not None:
+                seen.append(torch.stack(alpha))
+        if config.gate:
+            z = z / (1 + torch.exp(-(decoder.gate.weight[0] @ h + decoder.gate.bias[0])))
+        top, states = formulas.step_stack(decoder.cells.layers, torch.cat([x, z]), states)
+        said = decoder.said.weight @ top + decoder.said.bias
+        hidden.append(x + said + decoder.shown.weight @ z)
+    return torch.stack([model.readout.weight @ one + model.readout.bias for one in hidden])
+
+
+def slope(scores, i, config):
+    """Nothing, with the gradient that a chosen place's weight has: none, or that of the softmax at τ."""
+    if config.attention == "hard":
+        return scores[i] * 0
+    powers = [torch.exp(each / config.tau) for each in scores]
+    soft = powers[i] / sum(powers)
+    return soft - soft.detach()
+
+
+@pytest.mark.parametrize("name", LSTMS)
+def test_equals_the_papers_formulas(name):
+    model, source, target = captioner(name), pictures(2), captions([4, 2])
+    grid = model.backbone(source.pixels).flatten(-2)
+    wanted = [
+        oracle(model, list(grid[i].T), target.ids[i, :length]) for i, length in enumerate(target.lengths.tolist())
+    ]
+    agree(model(source, target)[target.real], torch.cat(wanted), model.parameters())
+
+
+@pytest.mark.parametrize("name", ["soft", "soft-two-layers", "hard", "straight-through"])
+def test_watching_gives_the_weights_of_every_word(name):
+    model, source, target = captioner(name), pictures(1), captions([5])
+    with watch(model) as looks:
+        hidden, extra = model.decode(model.encode(source), target)
+    wanted: list[torch.Tensor] = []
+    oracle(model, list(model.backbone(source.pixels)[0].flatten(-2).T), target.ids[0], wanted)
+    agree(looks["decoder.cross"].weights[0], torch.stack(wanted))
+    agree(hidden, model.decode(model.encode(source), target)[0])
+    if name.startswith("soft"):
+        agree(extra["weights"][0], torch.stack(wanted))
+        agree(model.decode(model.encode(source), target)[1]["weights"][0], torch.stack(wanted))
+
+
+def test_the_gate_shuts_the_picture_out():
+    model, target = captioner(), captions([4])
+    with torch.no_grad():
+        model.decoder.gate.weight.zero_()
+        model.decoder.gate.bias.fill_(-1e9)
+        source = pictures(1)
+        memory = model.encode(source)
+        other = model.encode(pictures(1))
+        other.sentence["start"].copy_(memory.sentence["start"])
+        agree(model.decode(memory, target)[0], model.decode(other, target)[0])
+        model.decoder.gate.bias.fill_(0.0)
+        assert not torch.allclose(model.decode(memory, target)[0], model.decode(other, target)[0])
+
+
+# ---- hard attention
+
+
+def test_hard_attention_draws_in_training_and_takes_the_likeliest_in_evaluation():
+    model, source, target = captioner("hard", settle=0, sampled=1.0), pictures(3), captions([4, 6, 1])
+    first, second = (model.decode(model.encode(source), target)[0] for _ in range(2))
+    assert torch.equal(first, second)
+    model.train()
+    drawn = [model.decode(model.encode(source), target)[1]["weights"] for _ in range(2)]
+    assert not torch.equal(*drawn)
+    assert set(drawn[0].unique().tolist()) == {0.0, 1.0}
+    assert torch.equal(drawn[0].sum(-1), torch.ones(3, 6, dtype=torch.float64))
+
+
+def test_hard_attention_says_how_likely_and_how_spread_its_draws_were():
+    model, source, target = captioner("hard", settle=0, sampled=1.0), pictures(2), captions([4, 6])
+    model.decoder.train()
+    _, extra = model.decode(model.encode(source), target)
+    model.eval()  # the distribution of the first word hangs on no draw
+    look = model.decoder.cross.look(
+        model.encode(source).sentence["start"][:, -1, :1], model.decoder.cross.prepare(model.encode(source).states)
+    )
+    picked = extra["weights"][:, 0].argmax(-1, keepdim=True)
+    agree(extra["log_prob"][:, 0], look.probabilities[:, 0].gather(-1, picked)[:, 0].log())
+    agree(extra["entropy"][:, 0], -(look.probabilities[:, 0] * look.probabilities[:, 0].log()).sum(-1))
+
+
+def test_some_captions_take_the_expectation():
+    model, source = captioner("hard", settle=0), pictures(1)
+    model.train()
+    target = captions([3] * 64)
+    memory = model.encode(source).rows(torch.zeros(64, dtype=torch.long))
+    hidden, extra = model.decode(memory, target)
+    drawn = extra["sampled"]
+    assert 10 < int(drawn.sum()) < 54
+    hard = ((extra["weights"] == 0) | (extra["weights"] == 1)).all(-1).all(-1)
+    assert torch.equal(hard, drawn)
+    assert not extra["log_prob"][~drawn].any()
+    assert (extra["log_prob"][drawn] < 0).all()
+    soft = captioner("soft")
+    soft.load_state_dict(
+        {
+            name: tensor
+            for name, tensor in model.state_dict().items()
+            if name not in ("decoder.baseline", "decoder.batches")
+        }
+    )
+    agree(hidden[~drawn], soft.decode(memory, target)[0][~drawn])
+
+
+def test_straight_through_draws_from_the_first_batch_on():
+    model, source, target = captioner("straight-through"), pictures(1), captions([1] * 4000)
+    wanted = model.decoder.cross.look(
+        model.encode(source).sentence["start"][:, -1, :1], model.decoder.cross.prepare(model.encode(source).states)
+    ).probabilities[0, 0]
+    model.decoder.train()
+    memory = model.encode(source).rows(torch.zeros(4000, dtype=torch.long))
+    weights = model.decode(memory, target)[1]["weights"]
+    assert set(weights.unique().tolist()) == {0.0, 1.0}
+    share = weights[:, 0].mean(0)
+    assert (share - wanted).abs().max() < 4 * 0.5 / 4000**0.5
+    assert model.decoder.cross.weighting.tau == 0.7
+
+
+def test_straight_through_learns_where_to_look_and_a_draw_does_not():
+    """What a word costs reaches the scores of all places, the drawn and the others."""
+    for name, learns in (("straight-through", True), ("hard", False)):
+        model, source, target = captioner(name, settle=0, sampled=1.0), pictures(3), captions([4, 6, 1])
+        model.decoder.train()
+        hidden, _ = model.decode(model.encode(source), target)
+        (gained,) = torch.autograd.grad(
+            hidden[target.real].square().sum(), model.decoder.cross.score.v, allow_unused=True
+        )
+        assert (gained is not None and bool(gained.any())) == learns
+
+
+def test_nothing_is_drawn_at_first_and_more_and_more_later():
+    model = captioner("hard", settle=10, sampled=0.8)
+    shares = []
+    for batches in (0, 10, 15, 20, 99):
+        model.decoder.batches.fill_(batches)
+        shares.append(float(model.decoder.share))
+    assert shares == pytest.approx([0.0, 0.0, 0.4, 0.8, 0.8])
+    model.decoder.train()
+    model.decoder.batches.fill_(10)
+    _, extra = model.decode(model.encode(pictures(3)), captions([4, 6, 1]))
+    assert not extra["sampled"].any()
+
+
+class Third(Score):
+    """The third place fits, whatever is asked."""
+
+    def compare(self, query, keys, first=0):
+        scores = query.new_zeros(*query.shape[:-1], keys.shape[-2])
+        scores[..., 2] = 80
+        return scores
+
+
+@pytest.mark.parametrize("name", ["soft", "hard", "straight-through"])
+def test_a_score_of_ones_own_is_what_is_computed_in_training_too(name):
+    """There soft attention is written out, and places are sampled from the scores."""
+    model, target = captioner(name, settle=0, sampled=1.0), captions([4, 2])
+    model.decoder.cross.score = Third()
+    memory = model.encode(pictures(2))
+    hidden, _ = model.decode(memory, target)
+    trained, extra = model.train().decode(memory, target)
+    agree(hidden, trained)
+    agree(extra["weights"][..., 2], torch.ones(2, 4, dtype=torch.float64))
+    with use_backend("dense"):
+        agree(model.eval().decode(memory, target)[0], hidden)
+
+
+def test_a_weighting_of_ones_own_is_what_is_computed_in_training_too():
+    model, target = captioner("hard", settle=0), captions([4, 2])
+    memory = model.encode(pictures(2))
+    model.decoder.cross.weighting = Softmax(temperature=1e9)
+    weights = model.train().decode(memory, target)[1]["weights"]
+    agree(weights, torch.full_like(weights, 1 / weights.shape[-1]), rtol=1e-6, atol=1e-6)
+
+
+# ---- what either decoder reads and has
+
+
+every_case = pytest.mark.parametrize("name", CASES)
 
 
 @every_case
@@ -37,96 +233,6 @@ def test_several_captions_of_a_picture_are_one_each(name):
         alone = captions([length])
         alone.ids[:] = target.ids[row, :length]
         agree(model.output(hidden[row, :length]), model(Pictures(source.pixels[picture : picture + 1]), alone)[0])
-
-
-@every_case
-def test_padding_changes_nothing(name):
-    """Neither its length nor what stands in it, in values and gradients."""
-    model, source, target = captioner(name), pictures(), captions([4, 6, 1])
-    longer = captions([4, 6, 1], room=3)
-    longer.ids[:, :6][target.real] = target.ids[target.real]
-    agree(model(source, longer)[longer.real], model(source, target)[target.real], model.parameters())
-
-
-@every_case
-@torch.no_grad()
-def test_rows_are_spread_reordered_and_taken(name):
-    model, source = captioner(name), pictures(2)
-    read = [[] for _ in range(2)]
-    state = model.start(model.encode(source), 1, 8)
-
-    def step(pixels):
-        tokens = torch.randint(WORDS, (len(read),))
-        logits, _ = model.step(tokens, state)
-        for said, token in zip(read, tokens.tolist(), strict=True):
-            said.append(token)
-        target = captions([len(read[0])] * len(read))
-        target.ids[:] = torch.tensor(read)
-        agree(logits, model(Pictures(pixels), target)[:, -1])
-
-    step(source.pixels)
-    state, read = state.spread(3), [list(said) for said in read for _ in range(3)]
-    step(source.pixels.repeat_interleave(3, 0))
-    chosen = torch.tensor([2, 0, 0, 5, 3, 4])
-    state.select_(chosen)
-    read = [list(read[i]) for i in chosen.tolist()]
-    step(source.pixels.repeat_interleave(3, 0))
-    state, read = state.take(torch.tensor([1])), read[3:]
-    step(source.pixels[1:].repeat_interleave(3, 0))
-
-
-@every_case
-def test_every_parameter_gets_a_gradient(name):
-    model, source, target = captioner(name, dropout=0.2), pictures(), captions([4, 6, 1])
-    model.train()
-    hidden, extra = model.decode(model.encode(source), target)
-    logits = model.output(hidden)
-    loss = (logits * torch.randn_like(logits))[target.real].sum()
-    if "log_prob" in extra:
-        loss = loss + extra["log_prob"][target.real].sum() + extra["entropy"][target.real].sum()
-    loss.backward()
-    without = {path for path, parameter in model.named_parameters() if parameter.grad is None}
-    without |= {path for path, parameter in model.named_parameters() if not parameter.grad.any()}
-    assert not {path for path in without if not path.startswith("backbone")}
-    assert model.backbone(source.pixels).requires_grad
-
-
-@every_case
-def test_a_new_model_gives_small_finite_scores(name):
-    model = captioner(name, scale=None).float()
-    logits = model(pictures(), captions([4, 6, 1]))
-    assert logits.dtype == torch.float32
-    assert logits.isfinite().all()
-    assert logits.std() < 3
-
-
-@every_case
-@pytest.mark.parametrize("coverage", [False, True])
-@torch.no_grad()
-def test_a_step_reads_nothing_back_to_the_host(name, coverage):
-    if name == "transformer":
-        pytest.skip("a cache on a CPU knows its length")
-    model = captioner(name)
-    state = model.start(model.encode(pictures()), 2, 8, coverage)
-    addresses = [buffer.data_ptr() for buffer in state.row.values()]
-    with NothingRead():
-        model.step(torch.randint(WORDS, (6,)), state)
-        model.step(torch.randint(WORDS, (6,)), state)
-    assert [buffer.data_ptr() for buffer in state.row.values()] == addresses
-
-
-@pytest.mark.parametrize("name", ATTENTIVE)
-@torch.no_grad()
-def test_coverage_is_the_sum_of_weights_and_changes_nothing(name):
-    model, source, target = captioner(name), pictures(), captions([5, 5, 5])
-    plain, covered = (model.start(model.encode(source), 1, 8, coverage=kept) for kept in (False, True))
-    assert plain.coverage is None
-    for tokens in target.ids.unbind(1):
-        agree(model.step(tokens, covered)[0], model.step(tokens, plain)[0])
-    with watch(model) as looks:
-        model(source, target)
-    weights = looks[model.cross_attentions[-1]].weights
-    agree(covered.coverage, (weights.mean(1) if weights.ndim == 4 else weights).sum(1))
 
 
 def test_without_attention_there_is_nothing_to_watch_or_cover():
@@ -160,7 +266,7 @@ def test_places_lie_row_by_row(size):
 def test_attentions_are_found_by_their_names():
     assert captioner("soft").cross_attentions == ["decoder.cross"]
     assert captioner("transformer").cross_attentions == ["decoder.stack.blocks.0.cross", "decoder.stack.blocks.1.cross"]
-    assert KINDS["captioner"].file.endswith("CaptionerModel")
+    assert KINDS["captioner"].model_class.endswith("CaptionerModel")
     assert type(build("captioner", CaptionerConfig(channels=4), 0, 5)).__name__ == "CaptionerModel"
 
 

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from regard.errors import ConfigError
-from regard.models.config import CaptionerConfig, ModelConfig
+from regard.models.config import ModelConfig
 from regard.models.kinds import KINDS, build, read_model_config
 
 SILENT = "import importlib, sys; importlib.import_module({!r}); assert 'torch' not in sys.modules"
@@ -21,7 +21,7 @@ def test_importing_a_configuration_imports_no_torch(module):
 @pytest.mark.parametrize("kind", KINDS.values(), ids=list(KINDS))
 def test_a_configuration_has_the_name_of_its_model(kind):
     assert kind.config.__module__ == "regard.models.config"
-    assert kind.file.rpartition(".")[0] == f"regard.models.{kind.name}"
+    assert kind.model_class.rpartition(".")[0] == f"regard.models.{kind.name}"
     assert kind.config.__name__.removesuffix("Config").lower() == kind.name
     assert (
         type(build(kind.name, kind.config(), 20, 20)).__name__ == f"{kind.config.__name__.removesuffix('Config')}Model"
@@ -57,13 +57,57 @@ def test_a_backbone_of_another_library_is_counted_as_the_own_one():
     assert own.self_contained() is own
 
 
-# ---- options of a captioner that cannot be met
+ODD = "expected an even width"
+BLOCKS = 'true given with encoder = "{}", which reads all words at once'
+REFUSED = [
+    ("rnn", {"context": "start", "start": "zero"}, "start: zero given"),
+    *(
+        (kind, {"encoder": "self-attention", "size": 6, "heads": 4}, "heads: 6 is not")
+        for kind in ("rnnsearch", "luong")
+    ),
+    *((kind, {"reach": 2}, "reach: 2 given") for kind in ("rnnsearch", "luong")),
+    *((kind, {"encoder": "self-attention", "reach": 2}, "reach: 2 given") for kind in ("rnnsearch", "luong")),
+    *(
+        ("luong", {"encoder": encoder, "size": 8, key: True}, f"{key}: {BLOCKS.format(encoder)}")
+        for encoder in ("convolution", "self-attention")
+        for key in ("bidirectional", "reverse")
+    ),
+    ("luong", {"score": "location", "span": "local-m"}, "global only"),
+    ("luong", {"bidirectional": True, "size": 5}, ODD),
+    ("pointer", {"bidirectional": True, "size": 5}, ODD),
+    ("ntm", {"slots": 4, "shift": 2}, "less than half"),
+    ("transformer", {"score": "additive", "scaled": False}, "scaled: false given"),
+    ("transformer", {"positions": "rotary", "depth": 3}, "3 is odd"),
+    *(
+        ("transformer", {"positions": each, "sines": "halves"}, f'sines: halves given with positions = "{each}"')
+        for each in ("learned", "rotary", "alibi", "none")
+    ),
+    ("transformer", {"fixed_bias": True, "output_bias": False}, "fixed_bias: true given with output_bias = false"),
+    *((kind, {"activation": "silu", "feed_forward": False}, "silu given with") for kind in ("transformer", "encoder")),
+    *((kind, {"activation": "swish"}, "activation: .*swish") for kind in ("transformer", "encoder")),
+    ("transformer", {"mixing": "recurrence", "size": 9, "heads": 3}, "size: 9 given with mixing"),
+    ("transformer", {"reach": 3}, 'reach: 3 given with mixing = "attention"'),
+    ("transformer", {"mixing": "recurrence", "reach": 3}, 'reach: 3 given with mixing = "recurrence"'),
+    ("transformer", {"mixing": "window", "reach": 0}, "reach"),
+    ("transformer", {"mixing": "pooling"}, "mixing"),
+    *(
+        ("captioner", {"decoder": "transformer", "attention": each}, 'expected "soft"')
+        for each in ("hard", "straight-through")
+    ),
+    ("captioner", {"attention": "straight-through", "tau": 0}, "tau"),
+    ("han", {"pooling": "max"}, "attention = true"),
+    ("han", {"levels": 3}, "levels: 3 given"),
+    ("convnet", {"after": 4}, "after: 4 given, but there are 3 stages"),
+    ("convnet", {"channels": 5}, "reduction: 10 channels are not divisible by 8"),
+]
 
 
-def test_what_a_transformer_cannot_be_is_refused():
-    with pytest.raises(ConfigError, match='expected "soft"'):
-        CaptionerConfig(decoder="transformer", attention="hard")
-    with pytest.raises(ConfigError, match='expected "soft"'):
-        CaptionerConfig(decoder="transformer", attention="straight-through")
-    with pytest.raises(ConfigError, match="tau"):
-        read_model_config({"kind": "captioner", "attention": "straight-through", "tau": 0})
+@pytest.mark.parametrize(("kind", "options", "message"), REFUSED)
+def test_options_that_cannot_be_met_are_refused(kind, options, message):
+    with pytest.raises(ConfigError, match=message):
+        read_model_config({"kind": kind, **options})
+
+
+@pytest.mark.parametrize("positions", ["learned", "rotary", "alibi", "none"])
+def test_what_says_nothing_is_not_refused(positions):
+    read_model_config({"kind": "transformer", "positions": positions, "sines": "interleaved"})

@@ -1,4 +1,7 @@
-"""The contract, for every kind and its options: decode equals the steps, padding and layout change nothing."""
+"""The contract, for every kind and its options: decode equals the steps, padding and layout change nothing.
+
+What is read is text, or, by captioners, pictures.
+"""
 
 import dataclasses
 import statistics
@@ -7,16 +10,21 @@ import jaxtyping
 import pytest
 import torch
 from inspection.subjects import ALL, subject
+from models import pictured
 from models.cases import CASES, RECURRENT_CASES, SOURCES, TARGETS, model_of, pair, row, sentences
 from oracles import agree
 from torch.nn.utils.rnn import pad_sequence
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from regard.attention import use_backend, watch
 from regard.models.config import EncoderConfig, LuongConfig, RNNConfig, RNNSearchConfig, TransformerConfig
-from regard.models.contract import Notation, Tokens, name_additive_stages
+from regard.models.contract import Notation, Pictures, Tokens, name_additive_stages
 from regard.models.kinds import build
 
+CAPTIONERS = {f"captioner-{name}": name for name in pictured.CASES}
+ATTENTIVE = [f"captioner-{name}" for name in pictured.ATTENTIVE]
 every_case = pytest.mark.parametrize("name", CASES)
+with_captioners = pytest.mark.parametrize("name", [*CASES, *CAPTIONERS])
 COVERED = [
     name
     for name in CASES
@@ -24,15 +32,29 @@ COVERED = [
 ]
 
 
+def any_model(name, dropout: float = 0.0):
+    """A model of text or of pictures, every parameter of it random."""
+    return pictured.captioner(CAPTIONERS[name], dropout=dropout) if name in CAPTIONERS else model_of(name, dropout)
+
+
+def any_source(name, lengths):
+    return pictured.pictures(len(lengths)) if name in CAPTIONERS else sentences(SOURCES, lengths)
+
+
+def any_pair(name):
+    """Three sources with their targets, of odd lengths."""
+    return any_source(name, [5, 1, 3]), sentences(TARGETS, [4, 6, 1])
+
+
 def without_gradients(test):
     return torch.no_grad()(test)
 
 
-@every_case
+@with_captioners
 @without_gradients
 @pytest.mark.shapes
 def test_decode_equals_the_steps(name):
-    model, (source, target) = model_of(name), pair()
+    model, (source, target) = any_model(name), any_pair(name)
     wanted = model(source, target)
     state = model.start(model.encode(source), size=8)
     got = torch.stack([model.step(tokens, state)[0] for tokens in target.ids.unbind(1)], 1)
@@ -42,9 +64,9 @@ def test_decode_equals_the_steps(name):
 class Rows:
     """What every row of a state has read, and what teacher forcing says of it."""
 
-    def __init__(self, model, source: Tokens, rows: int):
+    def __init__(self, model, source: Tokens | Pictures, rows: int):
         self.model, self.rows = model, rows
-        self.sources = [row(source, index).ids[0] for index in range(len(source.ids))]
+        self.sources = [row(source, index) for index in range(len(source.lengths))]
         self.read: list[list[int]] = [[] for _ in range(rows * len(self.sources))]
         self.state = model.start(model.encode(source), rows, 9)
 
@@ -54,20 +76,23 @@ class Rows:
         logits, self.state = self.model.step(tokens, self.state)
         for read, token in zip(self.read, tokens.tolist(), strict=True):
             read.append(token)
-        target = joined([torch.tensor(read) for read in self.read])
-        forced = self.model(joined([ids for ids in self.sources for _ in range(self.rows)]), target)
+        target = joined([Tokens.of(torch.tensor([read]), torch.tensor([len(read)])) for read in self.read])
+        forced = self.model(joined([each for each in self.sources for _ in range(self.rows)]), target)
         agree(logits, forced[torch.arange(len(self.read)), target.lengths - 1])
 
 
-def joined(rows: list[torch.Tensor]) -> Tokens:
-    return Tokens.of(pad_sequence(rows, batch_first=True), torch.tensor([len(ids) for ids in rows]))
+def joined(rows: list[Tokens] | list[Pictures]) -> Tokens | Pictures:
+    if isinstance(rows[0], Pictures):
+        return Pictures(torch.cat([each.pixels for each in rows]))
+    ids = [each.ids[0] for each in rows]
+    return Tokens.of(pad_sequence(ids, batch_first=True), torch.tensor([len(each) for each in ids]))
 
 
-@every_case
+@with_captioners
 @without_gradients
 def test_rows_are_reordered_replaced_and_taken(name):
-    model = model_of(name)
-    source, other = sentences(SOURCES, [5, 1, 3]), sentences(SOURCES, [2, 5])
+    model = any_model(name)
+    source, other = any_source(name, [5, 1, 3]), any_source(name, [2, 5])
     rows = Rows(model, source, rows=3)
     rows.step()
     rows.step()
@@ -78,12 +103,28 @@ def test_rows_are_reordered_replaced_and_taken(name):
     # Sentence 1 makes room for the other's second, which starts at its own step 0 beside rows that are further on.
     fresh = model.start(model.encode(other), 3, 9).take(torch.tensor([1]))
     rows.state.put_(torch.tensor([1]), fresh)
-    rows.sources[1], rows.read[3:6] = row(other, 1).ids[0], [[], [], []]
+    rows.sources[1], rows.read[3:6] = row(other, 1), [[], [], []]
     rows.step()
     rows.step()
     rows.state = rows.state.take(torch.tensor([2, 1]))
     rows.sources, rows.read = [rows.sources[2], rows.sources[1]], rows.read[6:9] + rows.read[3:6]
     rows.step()
+
+
+@with_captioners
+@without_gradients
+def test_a_state_can_be_spread(name):
+    """A search begins with a row a sentence and goes on with many."""
+    rows = Rows(any_model(name), any_source(name, [5, 1, 3]), rows=1)
+    rows.step()
+    rows.step()
+    rows.rows, rows.state = 4, rows.state.spread(4)
+    rows.read = [list(read) for read in rows.read for _ in range(4)]
+    for _ in range(3):
+        rows.step()
+        order = (torch.randint(4, (3, 4)) + 4 * torch.arange(3)[:, None]).flatten()
+        rows.state.select_(order)
+        rows.read = [list(rows.read[index]) for index in order.tolist()]
 
 
 @every_case
@@ -92,34 +133,39 @@ def test_packed_equals_padded(name):
     agree(model(source.pack(), target.pack()), model(source, target)[target.real], model.parameters())
 
 
-@every_case
+@with_captioners
 def test_padding_changes_nothing(name):
     """Neither the length of the padding nor what stands in it, in values and in gradients."""
-    model, (source, target) = model_of(name), pair()
+    model, (source, target) = any_model(name), any_pair(name)
     longer = []
     for tokens, vocabulary in ((source, SOURCES), (target, TARGETS)):
+        if isinstance(tokens, Pictures):
+            longer.append(tokens)
+            continue
         other = sentences(vocabulary, tokens.lengths.tolist(), room=3)
         other.ids[:, : tokens.ids.shape[1]][tokens.real] = tokens.ids[tokens.real]
         longer.append(other)
     agree(model(*longer)[longer[1].real], model(source, target)[target.real], model.parameters())
 
 
-@every_case
+@with_captioners
 @without_gradients
 def test_alone_equals_in_a_batch(name):
-    model, (source, target) = model_of(name), pair()
+    model, (source, target) = any_model(name), any_pair(name)
     together = model(source, target)
     for index, length in enumerate(target.lengths.tolist()):
         agree(together[index, :length], model(row(source, index), row(target, index))[0])
 
 
-@every_case
+@with_captioners
 def test_every_parameter_gets_a_gradient(name):
     missing = None
     for _ in range(5):  # of five ReLUs all may be dead in one draw
-        model, (source, target) = model_of(name, dropout=0.2), pair()
-        logits = model.train()(source, target)
-        (logits * torch.randn_like(logits))[target.real].sum().backward()
+        model, (source, target) = any_model(name, dropout=0.2), any_pair(name)
+        hidden, extra = model.train().decode(model.encode(source), target)
+        logits = model.output(hidden)
+        parts = [logits * torch.randn_like(logits), *(extra[each] for each in ("log_prob", "entropy") if each in extra)]
+        sum(part[target.real].sum() for part in parts).backward()
         without = set()
         for path, parameter in model.named_parameters():
             assert parameter.grad is not None, path
@@ -129,37 +175,41 @@ def test_every_parameter_gets_a_gradient(name):
         missing = without if missing is None else missing & without
         if not missing or getattr(model.config, "nonlinearity", "tanh") != "relu":
             break
-    assert missing == set()
+    assert not [path for path in missing if not path.startswith("backbone")]  # where ReLUs may be dead, too
 
 
 LEAST = -80.0  # below is what a pointer cannot say: a word that its source has not
 
 
-@every_case
+@with_captioners
 def test_a_new_model_gives_small_finite_scores(name):
     """Parameters as they start: a distribution over the next word that is nearly flat, in the middle one of nine draws.
 
     One draw of a few ReLUs in a row may well be loud. Blocks without norms promise nothing but finite numbers.
     """
-    kind, config = CASES[name]
     spreads = []
     for _ in range(9):
-        model = build(kind, dataclasses.replace(config, dropout=0.0), TARGETS, TARGETS)
-        logits = model(sentences(TARGETS, [5, 2]), sentences(TARGETS, [4, 3]))
+        if name in CAPTIONERS:
+            model, source = pictured.captioner(CAPTIONERS[name], scale=None).float(), pictured.pictures(2)
+        else:
+            kind, config = CASES[name]
+            model = build(kind, dataclasses.replace(config, dropout=0.0), TARGETS, TARGETS)
+            source = sentences(TARGETS, [5, 2])
+        logits = model(source, sentences(TARGETS, [4, 3]))
         assert logits.dtype == torch.float32
         assert logits.isfinite().all()
         said = logits.detach()
         spreads.append(float(said[said > LEAST].std()))
-    assert getattr(config, "norm", None) == "none" or statistics.median(spreads) < 3
+    assert getattr(model.config, "norm", None) == "none" or statistics.median(spreads) < 3
 
 
-@pytest.mark.parametrize("name", COVERED)
+@pytest.mark.parametrize("name", [*COVERED, *ATTENTIVE])
 @without_gradients
 def test_coverage_is_the_sum_of_weights_and_changes_nothing(name):
-    model, (source, target) = model_of(name), pair()
+    model, (source, target) = any_model(name), any_pair(name)
     plain, covered = (model.start(model.encode(source), 2, 8, coverage=kept) for kept in (False, True))
     assert plain.coverage is None
-    before = torch.zeros(6, 5, dtype=torch.float64)
+    before = torch.zeros_like(covered.coverage)
     for tokens in target.ids.unbind(1):
         both = tokens.repeat_interleave(2)
         agree(model.step(both, covered)[0], model.step(both, plain)[0])
@@ -169,12 +219,39 @@ def test_coverage_is_the_sum_of_weights_and_changes_nothing(name):
         if "local" not in name and "pointer" not in name:  # a pointer's end is no source position
             agree(gained.sum(-1), torch.ones(6, dtype=torch.float64))
         before = covered.coverage.clone()
-    assert not covered.coverage[2:4, 1:].any()  # the source of one word
+    if isinstance(source, Tokens):
+        assert not covered.coverage[2:4, 1:].any()  # the source of one word
+    with watch(model) as looks:
+        model(source, target)
+    weights = looks[model.cross_attentions[-1]].weights
+    weights = (weights.mean(1) if weights.ndim == 4 else weights).sum(1)[:, : covered.coverage.shape[1]]
+    if "pointer" not in name:
+        agree(covered.coverage, weights.repeat_interleave(2, 0))
 
 
-def test_without_attention_there_is_no_coverage():
-    model = model_of("rnn")
-    assert model.start(model.encode(pair()[0]), coverage=True).coverage is None
+@pytest.mark.parametrize(
+    "name", ["luong-general-local-m", "luong-unfed-local-p", "lstmn", "lstmn-two-layers", "rnnsearch"]
+)
+@without_gradients
+def test_steps_can_be_watched(name):
+    """No input of a look is overwritten by the step that follows."""
+    model, (source, target) = model_of(name), pair()
+    with watch(model) as looks:
+        state = model.start(model.encode(source), size=8, coverage=True)
+        for tokens in target.ids.unbind(1):
+            model.step(tokens, state)
+    with watch(model) as forced:
+        model(source, target)
+    agree(looks["attention"].weights.sum(1), state.coverage)
+    for each in forced:
+        agree(looks[each].weights[..., : forced[each].weights.shape[-1]], forced[each].weights)
+
+
+@pytest.mark.parametrize("name", ["rnn", "captioner-none"])
+def test_without_attention_there_is_no_coverage(name):
+    model = any_model(name)
+    assert model.cross_attentions == []
+    assert model.start(model.encode(any_pair(name)[0]), coverage=True).coverage is None
 
 
 class NothingRead(TorchDispatchMode):
@@ -192,11 +269,30 @@ def test_reading_is_noticed():
         int(torch.ones(1).sum())
 
 
+@pytest.mark.parametrize("name", ["rnnsearch", "luong-general-global", "lstmn", "lstmn-deep"])
+def test_a_source_without_words_gives_no_context(name):
+    """What stands in for the attention must weigh nothing there, as the attention does."""
+    model, source, target = model_of(name), sentences(SOURCES, [0, 4, 2]), sentences(TARGETS, [4, 6, 1])
+    bare = model(source, target)
+    with use_backend("dense"):
+        agree(bare, model(source, target), model.parameters())
+    assert all(grad.isfinite().all() for grad in torch.autograd.grad(bare.sum(), model.parameters()))
+
+
+@with_captioners
+@without_gradients
+def test_dropout_falls_in_training_alone(name):
+    model, (source, target) = any_model(name, dropout=0.4), any_pair(name)
+    agree(model(source, target), model(source, target))
+    model.train()
+    assert not torch.equal(model(source, target), model(source, target))
+
+
 @pytest.mark.parametrize("coverage", [False, True])
-@pytest.mark.parametrize("name", RECURRENT_CASES)
+@pytest.mark.parametrize("name", [*RECURRENT_CASES, *(each for each in CAPTIONERS if each != "captioner-transformer")])
 @without_gradients
 def test_a_step_reads_nothing_back_to_the_host(name, coverage):
-    model, (source, _) = model_of(name), pair(room=12)
+    model, source = any_model(name), any_source(name, [5, 1, 3])
     state = model.start(model.encode(source), 2, 8, coverage)
     tokens = torch.randint(TARGETS, (6,))
     addresses = [buffer.data_ptr() for buffer in state.row.values()]
@@ -321,7 +417,6 @@ def test_learns_to_reverse(name):
     assert right.all(), f"{int(right.sum())} of 200"
 
 
-@pytest.mark.skipif("encoder" not in CASES, reason="not there yet")
 @pytest.mark.usefixtures("unchecked_shapes")
 def test_a_language_model_learns_to_copy():
     """A sequence, START again, and the sequence once more."""

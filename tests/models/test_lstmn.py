@@ -3,7 +3,7 @@
 import pytest
 import torch
 from models import formulas
-from models.cases import CASES, TARGETS, lstmn, model_of, pair, row, sentences
+from models.cases import CASES, lstmn, model_of, pair, row, sentences
 from oracles import agree, gradients, softmax, sum_of
 
 from regard.attention import use_backend, watch
@@ -197,21 +197,6 @@ def test_watching_gives_the_weights_of_every_step(name):
                 agree(back[index, t, :t], torch.stack(one))
 
 
-@pytest.mark.parametrize("name", ["lstmn-two-layers", "lstmn"])
-def test_steps_can_be_watched(name):
-    model, (source, target) = model_of(name), pair()
-    with torch.no_grad(), watch(model) as looks:
-        state = model.start(model.encode(source), size=8, coverage=True)
-        for tokens in target.ids.unbind(1):
-            model.step(tokens, state)
-    with torch.no_grad(), watch(model) as forced:
-        model(source, target)
-    agree(looks["attention"].weights, forced["attention"].weights)
-    agree(looks["attention"].weights.sum(1), state.coverage)
-    layer = f"decoder.layers.{model.config.layers - 1}.intra"
-    agree(looks[layer].weights[..., :5], forced[layer].weights)
-
-
 @pytest.mark.parametrize("intra", [True, False])
 def test_the_first_word_has_nothing_to_look_at(intra):
     """A sentence of one word is an LSTM's first step."""
@@ -232,35 +217,7 @@ def test_without_attention_it_is_torchs_lstm():
     agree(layer(x)[..., :5], layer.cell.net(x)[0], layer.parameters())
 
 
-@pytest.mark.parametrize("name", ["lstmn", "lstmn-deep"])
-def test_a_source_without_words_gives_nothing(name):
-    model = model_of(name)
-    source, target = sentences(11, [0, 3]), sentences(13, [4, 4])
-    bare = model(source, target)
-    with use_backend("dense"):
-        agree(bare, model(source, target), model.parameters())
-
-
 # ---- states
-
-
-@every_name
-@torch.no_grad()
-def test_a_state_can_be_spread(name):
-    """A search begins with a row a sentence and goes on with many."""
-    model, (source, _) = model_of(name), pair()
-    tokens = torch.randint(TARGETS, (3, 3))
-    memory = model.encode(source)
-    alone, many = model.start(memory, 1, 9), model.start(memory, 4, 9)
-    for column in tokens.unbind(1):
-        model.step(column, alone)
-        model.step(column.repeat_interleave(4), many)
-    spread = alone.spread(4)
-    for _ in range(3):
-        new, order = torch.randint(TARGETS, (12,)), torch.randint(4, (3, 4)) + 4 * torch.arange(3)[:, None]
-        agree(model.step(new, spread)[0], model.step(new, many)[0])
-        spread.select_(order.flatten())
-        many.select_(order.flatten())
 
 
 def test_tapes_are_caches_of_a_fixed_size_with_projected_keys():
@@ -341,10 +298,3 @@ def test_half_precision_stays_out_of_the_recurrence(name):
     assert all(
         one.isfinite().all() for one in gradients(got.float(), list(model.parameters()), torch.ones_like(wanted))
     )
-
-
-def test_dropout_falls_only_in_training():
-    model, (source, target) = model_of("lstmn-two-layers", dropout=0.4), pair()
-    agree(model(source, target), model(source, target))
-    model.train()
-    assert not torch.equal(model(source, target), model(source, target))

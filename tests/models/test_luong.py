@@ -3,11 +3,11 @@
 import pytest
 import torch
 from models import formulas
-from models.cases import RECURRENT_CASES, SOURCES, TARGETS, luong, model_of, pair, sentences
+from models.cases import RECURRENT_CASES, model_of, pair, sentences
 from oracles import agree
 
 from regard.attention import use_backend, watch
-from regard.errors import ConfigError, ShapeError
+from regard.errors import ShapeError
 
 CASES = [name for name, case in RECURRENT_CASES.items() if case[0] == "luong"]
 
@@ -82,25 +82,7 @@ def test_watching_gives_the_weights_of_every_step(name):
     model, (source, target) = model_of(name), pair()
     with watch(model) as looks:
         model(source, target)
-    weights = looks["attention"].weights
-    assert weights.shape == (3, 6, 5)
-    for index, (m, n) in enumerate(zip(source.lengths.tolist(), target.lengths.tolist(), strict=True)):
-        wanted: list[torch.Tensor] = []
-        oracle(model, source.ids[index, :m], target.ids[index, :n], wanted)
-        agree(weights[index, :n, :m], torch.stack(wanted))
-
-
-@pytest.mark.parametrize("name", ["luong-general-local-m", "luong-unfed-local-p"])
-def test_steps_can_be_watched(name):
-    model, (source, target) = model_of(name), pair()
-    with torch.no_grad(), watch(model) as looks:
-        state = model.start(model.encode(source), size=8, coverage=True)
-        for tokens in target.ids.unbind(1):
-            model.step(tokens, state)
-    with torch.no_grad(), watch(model) as forced:
-        model(source, target)
-    agree(looks["attention"].weights, forced["attention"].weights)
-    agree(looks["attention"].weights.sum(1), state.coverage)
+    formulas.check_weights(oracle, model, source, target, looks["attention"].weights)
 
 
 def test_one_query_a_row_takes_the_bare_products_where_nobody_looks_on(monkeypatch):
@@ -114,15 +96,6 @@ def test_one_query_a_row_takes_the_bare_products_where_nobody_looks_on(monkeypat
         forced = model(source, target)
     assert len(asked) == target.ids.shape[1]
     agree(bare[target.real], forced[target.real])
-
-
-def test_a_sentence_without_words_gives_no_context():
-    """The weights of the bare products are even there, and must weigh nothing."""
-    model = model_of("luong-general-global")
-    source, target = sentences(SOURCES, [0, 3]), sentences(TARGETS, [4, 4])
-    bare = model(source, target)
-    with use_backend("dense"):
-        agree(bare, model(source, target), model.parameters())
 
 
 def test_unfed_all_queries_look_at_once():
@@ -150,8 +123,3 @@ def test_location_says_how_long_a_sentence_may_be():
     model = model_of("luong-location")
     with pytest.raises(ShapeError, match="at most 20"):
         model(sentences(11, [21]), sentences(13, [2]))
-
-
-def test_location_is_global_only():
-    with pytest.raises(ConfigError, match="global only"):
-        luong(score="location", span="local-m")

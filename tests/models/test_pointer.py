@@ -11,10 +11,9 @@ from oracles import agree
 from regard.attention import watch
 from regard.data import END, START, collate
 from regard.decoding import Options, search
-from regard.errors import ArgumentError, ConfigError
+from regard.errors import ArgumentError
 from regard.models.contract import Tokens
 from regard.models.kinds import build
-from regard.models.layers.cells import Bidirectional
 from regard.models.pointer import mark_used
 from regard.training import Prediction
 
@@ -23,19 +22,10 @@ every_case = pytest.mark.parametrize("name", CASES)
 LEAST = math.log(torch.finfo(torch.float64).tiny)
 
 
-def annotate(encoder, xs):
-    if not isinstance(encoder, Bidirectional):
-        return formulas.read_stack(encoder.layers, xs)
-    there, last = formulas.read(encoder.forwards[0], xs)
-    back, first = formulas.read(encoder.backwards[0], xs[::-1])
-    annotations = [torch.cat(both) for both in zip(there, back[::-1], strict=True)]
-    return annotations, [[torch.cat(both) for both in zip(last, first, strict=True)]]
-
-
 def oracle(model, words, read, fault=None, seen=None):
     """Equation 3: the log-probability of every token of the vocabulary, after each of `read`."""
     words, score = words.tolist(), model.attention.score
-    annotations, states = annotate(model.encoder, [model.words.weight[word] for word in words])
+    annotations, states = formulas.annotate(model.encoder, [model.words.weight[word] for word in words])
     annotations, said, used = [*annotations, model.end], [*words, END], set()
     result = []
     for word in read.tolist():
@@ -110,13 +100,7 @@ def test_watching_gives_the_weights_and_the_end_stands_behind_the_words(name):
     assert model.cross_attentions == ["attention"]
     with watch(model) as looks:
         model(source, target)
-    weights = looks["attention"].weights
-    assert weights.shape == (3, 6, 6)
-    for index, (m, n) in enumerate(zip(source.lengths.tolist(), target.lengths.tolist(), strict=True)):
-        wanted: list[torch.Tensor] = []
-        oracle(model, source.ids[index, :m], target.ids[index, :n], seen=wanted)
-        agree(weights[index, :n, : m + 1], torch.stack(wanted))
-        assert not weights[index, :n, m + 1 :].any()
+    formulas.check_weights(oracle, model, source, target, looks["attention"].weights, more=1)
 
 
 def test_of_a_word_said_its_first_place_is_taken():
@@ -177,11 +161,6 @@ def test_training_and_scores_under_autocast_are_as_without():
 def test_two_vocabularies_are_refused():
     with pytest.raises(ArgumentError, match="11 and 13 pieces given, expected one for both sides.*joint = true"):
         build("pointer", pointer(), 11, 13)
-
-
-def test_two_directions_share_the_width():
-    with pytest.raises(ConfigError, match="even width"):
-        pointer(bidirectional=True, size=5)
 
 
 @pytest.mark.unchecked

@@ -3,10 +3,8 @@
 import pytest
 import torch
 from models import formulas
-from models.cases import RECURRENT_CASES, model_of, pair, rnn
+from models.cases import RECURRENT_CASES, model_of, pair
 from oracles import agree
-
-from regard.errors import ConfigError
 
 CASES = [name for name, case in RECURRENT_CASES.items() if case[0] == "rnn"]
 
@@ -57,8 +55,3 @@ def test_an_empty_source_leaves_the_decoder_with_nothing():
     source = Tokens.of(torch.randint(9, (3, 4)), torch.tensor([0, 4, 2]))
     agree(model.encode(source).sentence["start"][0], torch.zeros(2, 2, 5, dtype=torch.float64))
     assert model(source, target).isfinite().all()
-
-
-def test_a_decoder_that_would_see_nothing_is_refused():
-    with pytest.raises(ConfigError, match="start: zero given"):
-        rnn(context="start", start="zero")

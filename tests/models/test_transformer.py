@@ -8,7 +8,7 @@ import torch
 
 from regard.attention import Dot
 from regard.data import END, START
-from regard.errors import ArgumentError, ConfigError
+from regard.errors import ArgumentError
 from regard.models.contract import Tokens
 from regard.models.kinds import build, read_model_config
 
@@ -203,24 +203,6 @@ def test_sentences_end_to_end_where_a_kernel_takes_them():
         {"heads": 1, "size": 512},
     ):
         assert not small(**options).packs
-
-
-def test_options_that_cannot_be_met_are_refused():
-    with pytest.raises(ConfigError, match="scaled: false given"):
-        read_model_config({"kind": "transformer", "score": "additive", "scaled": False})
-    with pytest.raises(ConfigError, match="3 is odd"):
-        read_model_config({"kind": "transformer", "positions": "rotary", "depth": 3})
-    for positions in ("learned", "rotary", "alibi", "none"):
-        with pytest.raises(ConfigError, match=f'sines: halves given with positions = "{positions}"'):
-            read_model_config({"kind": "transformer", "positions": positions, "sines": "halves"})
-        read_model_config({"kind": "transformer", "positions": positions, "sines": "interleaved"})
-    with pytest.raises(ConfigError, match="fixed_bias: true given with output_bias = false, which leaves no bias"):
-        read_model_config({"kind": "transformer", "fixed_bias": True, "output_bias": False})
-    for kind in ("transformer", "encoder"):
-        with pytest.raises(ConfigError, match="activation: silu given with feed_forward = false"):
-            read_model_config({"kind": kind, "activation": "silu", "feed_forward": False})
-        with pytest.raises(ConfigError, match="activation: .*swish"):
-            read_model_config({"kind": kind, "activation": "swish"})
 
 
 def test_what_is_tied_is_one_tensor():

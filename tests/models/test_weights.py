@@ -9,7 +9,7 @@ from safetensors.torch import save_file
 from torch import nn
 
 from regard.errors import CheckpointError
-from regard.models.layers.backbone import Stages
+from regard.models.convnet import Stages
 from regard.models.weights import load_weights, read_weights
 
 

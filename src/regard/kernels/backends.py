@@ -1,11 +1,10 @@
 """The one table of who serves an attention call.
 
-`describe` puts a call into plain data; each `Backend` lists what it serves, and refuses what it does not list (see
-`kernels/table.py`). `use_backend` forces one, and one that cannot serve is an error, never a silent fallback. `dense`,
-the specification, serves everything.
+`features.describe` puts a call into plain data; each `Backend` lists what it serves, and refuses what it does not list
+(see `kernels/table.py`). `use_backend` forces one, and one that cannot serve is an error, never a silent fallback.
+`dense`, the specification, serves everything.
 """
 
-import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -14,25 +13,16 @@ import torch
 from torch import Tensor
 
 from regard.errors import ArgumentError
-from regard.kernels import reference
-from regard.kernels.additive import chunked
-from regard.kernels.additive import few_queries as few_queries_additive
-from regard.kernels.additive import triton as additive_triton
-from regard.kernels.dot import flex, sdpa
+from regard.kernels import reference, triton
 from regard.kernels.features import (
     ADDITIVE,
     ALIBI,
     ALIBI_FROM,
-    ALIBI_ROWS,
-    ALIBIS,
-    BESIDE_PACKED,
-    BIAS,
     BIAS_GRADIENT,
     BIASED,
     BILINEAR,
     CAUSAL,
     CAUSAL_FROM,
-    CAUSAL_ROWS,
     CAUSALITY,
     CENTRES,
     DROPOUT,
@@ -47,102 +37,17 @@ from regard.kernels.features import (
     OTHER_WEIGHTS,
     PACKED,
     PACKED_KEYS,
-    SCORES,
     SOFTMAX,
     TEMPERATURE,
     WEIGHTS,
     WINDOW,
     WINDOW_FROM,
-    WINDOW_ROWS,
-    WINDOWS,
 )
+from regard.kernels.operations import additive, dot, window
 from regard.kernels.reference import Call
-from regard.kernels.span_limits import broadcast
 from regard.kernels.table import HALF, NEEDS_TRITON, SINGLE_OR_HALF, Condition, Request, Row, Table
-from regard.kernels.window import cpu as window_cpu
-from regard.kernels.window import triton as window_triton
-
-# ---- a call in plain data
-
-
-def describe(call: Call) -> Request:
-    """Put a call into plain data, for the table."""
-    limits, window, layout = call.limits, call.limits.window, call.limits.layout
-    features = [SCORES.get(call.score, OTHER_SCORES), WEIGHTS.get(call.weighting, OTHER_WEIGHTS)]
-    if call.temperature != 1.0:
-        features.append(TEMPERATURE)
-    if call.dropout > 0:
-        features.append(DROPOUT)
-    if torch.is_grad_enabled() and (
-        call.query.requires_grad
-        or call.keys.requires_grad
-        or call.values.requires_grad
-        or (call.vector is not None and call.vector.requires_grad)
-    ):
-        features.append(GRADIENT)
-    if limits.lengths is not None:
-        features.append(LENGTHS)
-    if limits.causal is not None:
-        if isinstance(limits.causal, int) and limits.causal == 0:
-            features.append(CAUSAL)
-        else:
-            features += start_features(limits.causal, CAUSAL, CAUSAL_FROM, CAUSAL_ROWS)
-    if window is not None:
-        features += (
-            (WINDOW, CENTRES)
-            if window.centre is not None
-            else start_features(window.start, WINDOW, WINDOW_FROM, WINDOW_ROWS)
-        )
-        if any(one.sigma is not None for one in limits.all_windows):
-            features.append(GAUSSIAN)
-    # len, not bool: torch 2.11 cannot trace the bool of a tuple
-    if len(limits.windows) > 0:
-        features.append(WINDOWS)
-    if len(limits.slopes) > 0:
-        features += (
-            (ALIBI, ALIBIS)
-            if len(limits.slopes) > 1
-            else start_features(limits.slopes[0][1], ALIBI, ALIBI_FROM, ALIBI_ROWS)
-        )
-    if len(limits.masks) > 0:
-        features.append(MASK)
-    if len(limits.biases) > 0:
-        features.append(BIAS)
-        if any(bias.requires_grad for bias in limits.biases):
-            features.append(BIAS_GRADIENT)
-    if len(limits.gates) > 0:
-        features.append(GATE)
-    if layout is not None:
-        features.append(PACKED)
-        if layout.key_offsets is not layout.offsets:
-            features.append(PACKED_KEYS)
-        if limits.incomplete:
-            features.append(BESIDE_PACKED)
-    batch = call.query.shape[:-2]
-    sizes = {
-        "rows": math.prod(batch if batch == call.keys.shape[:-2] else broadcast(batch, call.keys.shape[:-2])),
-        "queries": limits.queries if layout is None else layout.longest,
-        "keys": limits.keys if layout is None else layout.longest_key,
-        "width": call.keys.shape[-1],
-        "value width": call.values.shape[-1],
-        "radius": 0 if window is None else window.radius,
-    }
-    return Request(call.query.device.type, (call.query.dtype,), tuple(features), sizes)
-
-
-def start_features(start: int | Tensor, plainly: str, number: str, rows: str) -> tuple[str, ...]:
-    """The features of something that counts from a start: 0, another number, or one per row."""
-    if isinstance(start, Tensor):
-        return plainly, rows
-    return (plainly, number) if start else (plainly,)
-
 
 # ---- conditions that join several features or sizes
-
-
-def has_equal_widths(request: Request) -> bool:
-    """Return whether values are as wide as keys."""
-    return request.sizes["width"] == request.sizes["value width"]
 
 
 def has_flex_widths(request: Request) -> bool:
@@ -152,25 +57,25 @@ def has_flex_widths(request: Request) -> bool:
     )
 
 
-def additive_or_predicted(request: Request) -> bool:
-    """Return whether a Triton kernel has the score: additive everywhere, bilinear around predicted centres."""
-    return ADDITIVE in request.features or CENTRES in request.features
-
-
 def fits_predicted_window(request: Request) -> bool:
     """Return whether the kernel of predicted centres, where it would be the one, takes the rest of the call."""
     if CENTRES not in request.features:
         return GAUSSIAN not in request.features
-    return MASK not in request.features and request.sizes["radius"] <= window_triton.RADIUS
+    return MASK not in request.features and request.sizes["radius"] <= PREDICTED_RADIUS
 
 
+# The largest sizes of the kernels in `triton/`, which is loaded when a kernel is first asked for.
 DECODE_STEP, DECODE_STEP_WIDTH = 16, 256
+FEW_ADDITIVE = 16
+PREDICTED_RADIUS = 126  # the window of a query must fit one program
 ONE_TILE, ONE_TILE_WIDTH = 128, 128
 VARLEN_WIDTH = 256
 FLEX_WIDTHS = (16, 32, 64, 128, 256)
 GRID = 65_535  # rows that one launch can have
 
-EQUAL_WIDTHS = Condition(has_equal_widths, "it serves values of the keys' width")
+EQUAL_WIDTHS = Condition(
+    lambda request: request.sizes["width"] == request.sizes["value width"], "it serves values of the keys' width"
+)
 WIDTH_IN_EIGHTS = Condition(lambda request: request.sizes["width"] % 8 == 0, "it serves widths in steps of 8")
 ONLY_PACKED = Condition(lambda request: PACKED in request.features, "it serves packed sequences only")
 ONLY_WINDOWS = Condition(lambda request: WINDOW in request.features, "it serves windows (Monotonic, Predictive) only")
@@ -186,17 +91,19 @@ FLEX_BACKWARD = Condition(
 )
 FLEX_TILES = Condition(has_flex_widths, f"it serves widths of {FLEX_WIDTHS}")
 TRITON_SCORES = Condition(
-    additive_or_predicted, "it serves additive scores, and bilinear scores around predicted centres only"
+    lambda request: ADDITIVE in request.features or CENTRES in request.features,
+    "it serves additive scores, and bilinear scores around predicted centres only",
 )
 PREDICTED_WINDOW = Condition(
     fits_predicted_window,
     "it serves a Gaussian around predicted centres only, and these without a mask, up to a radius of "
-    f"{window_triton.RADIUS}",
+    f"{PREDICTED_RADIUS}",
 )
 NOT_PREDICTED = Condition(lambda request: CENTRES not in request.features, "it serves no predicted centres")
 
 # ---- where a backend wins over those behind it in the table
 
+ADDITIVE_TILE = 64
 FEW, FEW_KEYS = 16, 512
 SPARSE = 16  # how much padding the kernel may carry and still be faster than the plain expression
 LARGE = 1 << 20  # numbers of [b n m h] from which recomputing them is worth its overhead
@@ -224,7 +131,7 @@ def triton_wins(request: Request) -> bool:
     """
     if CENTRES in request.features:
         return True
-    tile, queries, keys = additive_triton.BLOCK, request.sizes["queries"], request.sizes["keys"]
+    tile, queries, keys = ADDITIVE_TILE, request.sizes["queries"], request.sizes["keys"]
     fill = queries * keys * SPARSE >= -(-queries // tile) * -(-keys // tile) * tile**2
     return fill and not FEW_QUERIES_ADDITIVE.serves(request)
 
@@ -234,7 +141,7 @@ def window_wins(request: Request) -> bool:
 
     Many queries of a bilinear score have a fused kernel for a rival, and share slices that are wider than a window.
     """
-    sizes, tile = request.sizes, window_cpu.TILE
+    sizes, tile = request.sizes, window.TILE
     width = 2 * sizes["radius"] + 1
     if BILINEAR in request.features and CENTRES not in request.features and sizes["queries"] > tile:
         return 4 * (width + tile) <= sizes["keys"]
@@ -255,36 +162,19 @@ def chunks_win(request: Request) -> bool:
 # ---- how a backend is called
 
 
-def on_its_device(attend: Callable[[Call], Tensor]) -> Callable[[Call], Tensor]:
-    """Run a kernel on the device of its tensors: Triton launches on the current one, which may be another GPU."""
+def triton_kernel(name: str) -> Callable[[Call], Tensor]:
+    """Return the `attend` of a file in `triton/`, loaded at the first call: Triton need not be there.
 
-    def attend_there(call: Call) -> Tensor:
+    It runs on the device of its tensors: Triton launches on the current one, which may be another GPU.
+    """
+
+    def attend(call: Call) -> Tensor:
         if torch.compiler.is_compiling():
-            return attend(call)
+            return getattr(triton, name).attend(call)
         with torch.cuda.device_of(call.query):
-            return attend(call)
+            return getattr(triton, name).attend(call)
 
-    return attend_there
-
-
-def attend_decode_step(call: Call) -> Tensor:
-    """Load the kernel when it is first asked for: Triton need not be there."""
-    from regard.kernels.dot import decode_step
-
-    return decode_step.attend(call)
-
-
-def attend_one_tile(call: Call) -> Tensor:
-    """Load the kernel when it is first asked for: Triton need not be there."""
-    from regard.kernels.dot import one_tile
-
-    return one_tile.attend(call)
-
-
-def attend_chunked(call: Call) -> Tensor:
-    """Attend as the reference does, with scores computed in chunks."""
-    assert call.vector is not None
-    return reference.sum_values(chunked.scores(call.query, call.keys, call.vector), call)
+    return attend
 
 
 # ---- the table
@@ -299,18 +189,18 @@ class Backend(Row):
 
 FEW_QUERIES_ADDITIVE = Backend(
     name="few-queries-additive",
-    attend=on_its_device(few_queries_additive.attend),
+    attend=triton_kernel("few_queries"),
     devices=("cuda",),
     dtypes=SINGLE_OR_HALF,
     features=frozenset({ADDITIVE, SOFTMAX, TEMPERATURE, LENGTHS}),
-    most={"queries": few_queries_additive.FEW},
+    most={"queries": FEW_ADDITIVE},
     conditions=(NEEDS_TRITON,),
 )
 
 # One name, two kernels: that of predicted centres stands last and refuses for both.
 TRITON = Backend(
     name="triton",
-    attend=on_its_device(window_triton.attend),
+    attend=triton_kernel("window"),
     devices=("cuda",),
     dtypes=SINGLE_OR_HALF,
     features=frozenset({BILINEAR, ADDITIVE, SOFTMAX, TEMPERATURE, GRADIENT, LENGTHS, MASK, GAUSSIAN})
@@ -333,7 +223,7 @@ BACKENDS = Table(
     "attention",
     Backend(
         name="decode-step",
-        attend=on_its_device(attend_decode_step),
+        attend=triton_kernel("decode_step"),
         devices=("cuda",),
         dtypes=SINGLE_OR_HALF,
         features=frozenset({BILINEAR, SOFTMAX, TEMPERATURE, LENGTHS}),
@@ -342,7 +232,7 @@ BACKENDS = Table(
     ),
     Backend(
         name="one-tile",
-        attend=on_its_device(attend_one_tile),
+        attend=triton_kernel("one_tile"),
         devices=("cuda",),
         dtypes=HALF,
         features=frozenset({BILINEAR, SOFTMAX, TEMPERATURE, DROPOUT, GRADIENT, LENGTHS, CAUSAL, PACKED, PACKED_KEYS}),
@@ -352,7 +242,7 @@ BACKENDS = Table(
     ),
     Backend(
         name="varlen",
-        attend=sdpa.attend_packed,
+        attend=dot.attend_packed,
         devices=("cuda",),
         dtypes=HALF,
         features=frozenset({BILINEAR, SOFTMAX, TEMPERATURE, GRADIENT, CAUSAL, PACKED, PACKED_KEYS}),
@@ -361,31 +251,18 @@ BACKENDS = Table(
     ),
     Backend(
         name="flex",
-        attend=flex.attend,
+        attend=dot.attend_flex,
         devices=("cpu", "cuda"),
-        features=frozenset(
-            {
-                BILINEAR,
-                SOFTMAX,
-                TEMPERATURE,
-                GRADIENT,
-                LENGTHS,
-                CAUSAL,
-                CAUSAL_FROM,
-                WINDOW,
-                WINDOW_FROM,
-                ALIBI,
-                ALIBI_FROM,
-            }
-        ),
+        features=frozenset({BILINEAR, SOFTMAX, TEMPERATURE, GRADIENT, LENGTHS, CAUSAL, CAUSAL_FROM})
+        | {WINDOW, WINDOW_FROM, ALIBI, ALIBI_FROM},
         conditions=(FLEX_DOUBLE, FLEX_BACKWARD, FLEX_TILES),
         wins=flex_wins,
     ),
-    replace(TRITON, attend=on_its_device(additive_triton.attend), conditions=(*TRITON.conditions, NOT_PREDICTED)),
+    replace(TRITON, attend=triton_kernel("additive"), conditions=(*TRITON.conditions, NOT_PREDICTED)),
     TRITON,
     Backend(
         name="window",
-        attend=window_cpu.attend,
+        attend=window.attend,
         features=frozenset({BILINEAR, ADDITIVE, SOFTMAX, TEMPERATURE, DROPOUT, GRADIENT, LENGTHS, GAUSSIAN})
         | CAUSALITY
         | ONE_WINDOW,
@@ -394,19 +271,19 @@ BACKENDS = Table(
     ),
     Backend(
         name="few-queries",
-        attend=sdpa.attend_few_queries,
+        attend=dot.attend_few_queries,
         features=frozenset({BILINEAR, SOFTMAX, TEMPERATURE, BIAS_GRADIENT}) | MASKED | BIASED,
         wins=few_queries_win,
     ),
     FEW_QUERIES_ADDITIVE,
     Backend(
         name="sdpa",
-        attend=sdpa.attend,
+        attend=dot.attend,
         features=frozenset({BILINEAR, SOFTMAX, TEMPERATURE, DROPOUT, GRADIENT}) | MASKED | BIASED,
     ),
     Backend(
         name="chunked",
-        attend=attend_chunked,
+        attend=additive.attend,
         features=frozenset({ADDITIVE, OTHER_WEIGHTS, *WEIGHTS.values(), TEMPERATURE, DROPOUT, GRADIENT})
         | frozenset({BIAS_GRADIENT, GATE, GAUSSIAN})
         | MASKED

@@ -14,12 +14,22 @@ if TYPE_CHECKING:
     from regard.models import kinds
     from regard.models.captioner import CaptionerModel
     from regard.models.config import CaptionerConfig, ModelConfig, RNNConfig, RNNSearchConfig, TransformerConfig
-    from regard.models.contract import Documents, Memory, Model, Pictures, Reading, Reinforcement, Source, Tokens
+    from regard.models.contract import (
+        Documents,
+        Memory,
+        Model,
+        Notation,
+        Pictures,
+        Reading,
+        Reinforcement,
+        Source,
+        Tokens,
+    )
     from regard.models.convnet import ConvNetModel
     from regard.models.kinds import KINDS, Kind, build, find_kind, read_model_config
-    from regard.models.layers.cells import Dropout, Layer
     from regard.models.lstmn import Tapes
     from regard.models.ntm import Machine, MemoryHeads, shift_weights
+    from regard.models.recurrent import Dropout, Layer
     from regard.models.transformer import TransformerModel
     from regard.models.weights import FLOATS, check_weight, read_weights
 
@@ -38,6 +48,7 @@ __all__ = [
     "MemoryHeads",
     "Model",
     "ModelConfig",
+    "Notation",
     "Pictures",
     "RNNConfig",
     "RNNSearchConfig",

@@ -45,7 +45,6 @@ from regard.attention import (
     Attention,
     Decoder,
     Lengths,
-    Prepared,
     Sinusoidal2D,
     State,
     weighting,
@@ -62,16 +61,25 @@ from regard.models.contract import (
     Tokens,
     name_additive_stages,
 )
-from regard.models.layers.backbone import Backbone, make_backbone
-from regard.models.layers.cells import Dropout, Stack
-from regard.models.layers.embedding import (
+from regard.models.convnet import Backbone, make_backbone
+from regard.models.encoders import (
     Embedding,
     collect_weights,
     cross_attentions,
     initialise,
     step_with_coverage,
 )
-from regard.models.layers.recurrent import attend_rows, can_bypass, is_standard, make_linear, make_readout, repeat_rows
+from regard.models.recurrent import (
+    Dropout,
+    Stack,
+    attend_rows,
+    can_bypass,
+    is_standard,
+    make_linear,
+    make_readout,
+    repeat_rows,
+    without_autocast,
+)
 from regard.models.weights import load_weights
 
 
@@ -201,13 +209,9 @@ class LSTMDecoder(nn.Module):
         hidden, extra = self.recur(words, memory.pad())
         return target.unpad(hidden), extra
 
+    @without_autocast("cuda")
     def recur(self, words: Float[Tensor, "b n e"], memory: Memory) -> tuple[Float[Tensor, "b n e"], dict[str, Tensor]]:
         """Run the LSTM over all words; return what the readout reads, and what `decode` gives beside it."""
-        if words.is_cuda and torch.is_autocast_enabled("cuda"):
-            # A step is too small for half precision: every cast is one more kernel.
-            with torch.autocast("cuda", enabled=False):
-                sentence = {name: tensor.float() for name, tensor in memory.sentence.items()}
-                return self.recur(words.float(), Memory(memory.states.float(), memory.span, sentence))
         first, state = self.cells.each[0], memory.sentence["start"]
         look, extra = self.choose_glimpse(memory)
         tops, contexts, looks = [], [], []
@@ -248,8 +252,8 @@ class LSTMDecoder(nn.Module):
 
         def scores(query: Tensor) -> Tensor:
             if not fast:
-                return score.compare(score.ask(query[:, None]), keys.keys)[:, 0]
-            return torch.sigmoid(2 * score.ask(query[:, None]) + doubled) @ vector
+                return score.compare(score.project_query(query[:, None]), keys.keys)[:, 0]
+            return torch.sigmoid(2 * score.project_query(query[:, None]) + doubled) @ vector
 
         if soft:
             return lambda query: attend_places(torch.softmax(scores(query), -1), keys.values), {}
@@ -285,8 +289,7 @@ class LSTMDecoder(nn.Module):
         keys = self.cross.prepare(memory.states)
         if coverage:
             row["coverage"] = keys.keys.new_zeros(len(keys.keys) * rows, keys.keys.shape[1])
-        memory_copy = Prepared(keys.keys.detach().clone(), keys.values.detach().clone(), self.cross)
-        return State({"memory": memory_copy}, row, rows)
+        return State({"memory": keys.copy()}, row, rows)
 
     def step(self, tokens: Int[Tensor, " r"], state: State) -> tuple[Float[Tensor, "r e"], State]:
         """Read one word of every row."""
@@ -380,7 +383,13 @@ class BlockDecoder(nn.Module):
 def make_notation(config: CaptionerConfig) -> Notation:
     """Return the paper's formulas for the LSTM decoder; a Transformer has those of attention in general."""
     if config.decoder != "lstm":
-        return Notation()
+        own = {
+            "decoder:.*tokens Embedding": "E y_i",
+            "decoder:.*positions (Sinusoidal|Embedded)": "y_i + p_i",
+            "readout": "logits",
+            "decoder: softmax$": "p(y_i | y_{<i}, a)",
+        }
+        return Notation(boxes=(own, BOXES))
     context = "ā" if config.attention == "none" else "Σ α_ti a_i"
     weighed = name_additive_stages("h_{t−1}", "a_i", "α_ti", "Σ", "the decoder's state before this word")
     weighed["Σ a v"] = ("Σ α_ti a_i", "the places of the picture, weighted and summed")
@@ -393,4 +402,28 @@ def make_notation(config: CaptionerConfig) -> Notation:
             Reading("decoder.said", "input", "h_t = LSTM(h_{t−1}, [E y_{t−1}; ẑ_t])", "the state after this step"),
             Reading("readout", "input", "E y_{t−1} + L_h h_t + L_z ẑ_t", "what the readout reads"),
         ),
+        boxes=(BOXES,),
     )
+
+
+BOXES = {
+    "encoder:input": "pixels",
+    "decoder:input": "y_0 … y_{n−1}",
+    "backbone relu": "a_1 … a_L",
+    "decoder mean": "ā",
+    "encoder:decoder tanh": "c_0, h_0 = f_{init}(ā)",
+    "words Embedding": "E y_{t−1}",
+    r"score\.query": "W h_{t−1}",
+    r"score\.key": "U a_i",
+    "cross score$": "e_{ti} = f_{att}(a_i, h_{t−1})",
+    r"decoder\.cross weights$": "α_{ti}",
+    r"decoder\.cross sum$": "Σ_i α_{ti} a_i",
+    "gate Linear": "f_β(h_{t−1})",
+    "decoder sigmoid": "β_t",
+    "decoder mul": "ẑ_t",
+    r"cells\.layers\.\d+ ": "h^{(ℓ)}_t",
+    "said": "L_h h_t",
+    "shown": "L_z ẑ_t",
+    "readout": "L_o (…)",
+    " softmax$": "p(y_t | a, y_{<t})",
+}

@@ -15,11 +15,12 @@ What is read may be sentences (`Tokens`), `Documents` or `Pictures`: each kind s
 
 # b sentences, documents or pictures · s sentences of all documents · w words · h w height and width
 # m source positions · n target positions · d width · v vocabulary · r rows: hypotheses of all sentences
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int, UInt8
 from torch import Tensor, nn
 
@@ -82,7 +83,11 @@ class Tokens:
 
     def pack(self) -> "Tokens":
         """Lay these sentences end to end."""
-        return self if isinstance(self.span, Packed) else Tokens(self.ids[self.real], Packed(offsets(self.lengths)))
+        return (
+            self
+            if isinstance(self.span, Packed)
+            else Tokens(self.ids[self.real], Packed(F.pad(self.lengths.cumsum(0), (1, 0))))
+        )
 
     def to(self, device: torch.device | str) -> "Tokens":
         """Copy to another device."""
@@ -162,13 +167,13 @@ class Memory:
         return Prepared(keys.keys, keys.values, attention, padded.lengths.to(keys.keys.device))
 
     def rows(self, index: Int[Tensor, " r"]) -> "Memory":
-        """A memory of these sentences, some of them several times: one for each of several targets."""
+        """Return a memory of these sentences, some of them several times: one for each of several targets."""
         padded = self.pad()
         sentence = {name: tensor[index] for name, tensor in self.sentence.items()}
         return replace(padded, states=padded.states[index], span=Lengths(padded.lengths[index]), sentence=sentence)
 
     def cross_span(self, target: Tokens) -> Lengths | Packed:
-        """The span of the target's attention to this memory."""
+        """Return the span of the target's attention to this memory."""
         if isinstance(self.span, Packed) and isinstance(target.span, Packed):
             sizes, key_sizes = (target.span.total, target.span.longest), (self.span.total, self.span.longest)
             return Packed(target.span.offsets, self.span.offsets, sizes=sizes, key_sizes=key_sizes)
@@ -208,11 +213,17 @@ class Notation:
 
     A walk through a model (`regard look --steps`) has these words beside its numbers; without them it has the words of
     attention in general.
+
+    `boxes` are the symbols in a model's graph. A symbol belongs to a pattern of side, module and operation; the first
+    that fits is taken, table by table. In it `_` and `^` begin an index below and above, one letter or several in
+    braces: "h_j", "s_{i−1}". `(ℓ)` is the number of a layer, which the top one goes without, as the papers write it;
+    h^{(ℓ−1)}_t is what a layer reads, which the first one calls x_t. What stands behind a ‖ is the top layer's.
     """
 
     symbols: Mapping[str, tuple[str, str]] = field(default_factory=dict)  # by symbol of a stage: its formula, and words
     attentions: Mapping[str, Mapping[str, tuple[str, str]]] = field(default_factory=dict)  # of one attention, by name
     readout: tuple[Reading, ...] = ()  # in order; those that did not run are left out
+    boxes: Sequence[Mapping[str, str]] = ()  # symbols in a graph, by pattern
 
     def of(self, attention: str) -> Mapping[str, tuple[str, str]]:
         """Look up the names of one attention's stages, by its whole name or the last part of it."""
@@ -278,12 +289,12 @@ class Model(nn.Module):
         raise NotImplementedError
 
     def output(self, hidden: Float[Tensor, "*b d"]) -> Float[Tensor, "*b v"]:
-        """The scores (logits) of every next token."""
+        """Compute the scores (logits) of every next token."""
         logits: Tensor = self.readout(hidden)
         return logits
 
     def classify(self, memory: Memory) -> Float[Tensor, "b v"]:
-        """The scores of every label, for a model that names one."""
+        """Compute the scores of every label, for a model that names one."""
         raise NotImplementedError
 
     def start(self, memory: Memory, rows: int = 1, size: int = 256, coverage: bool = False) -> State:
@@ -311,11 +322,11 @@ class Model(nn.Module):
         return False
 
     def source_states(self, memory: Memory) -> Float[Tensor, "*b m d"] | None:
-        """The hidden states of a recurrent encoder, one per source position; None where it is not recurrent."""
+        """Return a recurrent encoder's hidden states, one per source position; None where it is not recurrent."""
         return None
 
     def hidden_state(self, state: State) -> Float[Tensor, "r d"] | None:
-        """The hidden state of a recurrent decoder's top layer, an LSTM's without c; None where it is not recurrent."""
+        """Return the hidden state of a recurrent decoder's top layer, without an LSTM's c; None of others."""
         return None
 
     @property
@@ -332,12 +343,12 @@ class Model(nn.Module):
 
     @property
     def cross_attentions(self) -> list[str]:
-        """The names of the attentions from target to source, as `watch` knows them, the first layer first."""
+        """Name the attentions from target to source, as `watch` knows them, the first layer first."""
         return [name for name, _ in self.named_modules() if name == "attention" or name.endswith(".cross")]
 
     @property
     def alignment_attention(self) -> str:
-        """The cross-attention that is nearest to an alignment: of more than three the last but one, else the last.
+        """Name the cross-attention nearest to an alignment: of more than three the last but one, else the last.
 
         So it is in a deep Transformer: Garg et al. 2019 (arXiv:1909.02074).
         """
@@ -358,8 +369,3 @@ class Model(nn.Module):
         """Encode, decode and output."""
         hidden, _ = self.decode(self.encode(source), target)
         return self.output(hidden)
-
-
-def offsets(lengths: Int[Tensor, " b"]) -> Int[Tensor, " c"]:
-    """Offsets of sentences that lie end to end: where each begins, and where the last one ends."""
-    return torch.cat([lengths.new_zeros(1), lengths.cumsum(0)])

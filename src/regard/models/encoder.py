@@ -16,17 +16,15 @@ from regard.errors import ArgumentError
 from regard.kernels import Linear
 from regard.models.config import EncoderConfig
 from regard.models.contract import Memory, Model, Notation, Reading, State, Tokens
-from regard.models.layers.embedding import Embedding, block_options, initialise
+from regard.models.encoders import Embedding, block_options, initialise, name_activation, pool_mean
 
 
 class EncoderModel(Model):
     """A classifier (`classify`) or a language model (the contract's `decode` and `step`), by its config's job."""
 
-    notation = Notation(readout=(Reading("readout", "input", "pooled", "the document, which the readout reads"),))
-
     def __init__(self, config: EncoderConfig, source: int, target: int):
         super().__init__()
-        self.config = config
+        self.config, self.notation = config, make_notation(config)
         self.limit = config.known_positions()
         self.tokens = Embedding(source, config.size, config.positions, "add", config.length, config.dropout)
         options = block_options(config)
@@ -42,7 +40,7 @@ class EncoderModel(Model):
             self.readout.weight = self.tokens.tokens.weight
 
     def bias(self, start: Start = 0) -> Span | None:
-        """The bias of ALiBi, where positions are given that way."""
+        """Return the bias of ALiBi, where positions are given that way."""
         return Alibi(self.config.heads, start) if self.config.positions == "alibi" else None
 
     # ---- the classifier
@@ -56,15 +54,14 @@ class EncoderModel(Model):
         return Memory(self.encoder(x, span=join(source.span, self.bias())), source.span)
 
     def classify(self, memory: Memory) -> Float[Tensor, "b v"]:
-        """The scores of every label."""
+        """Compute the scores of every label."""
         if self.config.writes:
             raise ArgumentError('job: "language-model", expected "classify" for a classifier')
         memory = memory.pad()
         if self.pooling is not None:
             pooled = self.pooling(None, memory.states, span=memory.span)[:, 0]
         else:
-            real = Tokens(memory.states[..., 0].long(), memory.span).real[..., None]
-            pooled = memory.states.masked_fill(~real, 0).sum(1) / memory.lengths.clamp(min=1)[:, None].to(memory.states)
+            pooled = pool_mean(memory.states, memory.lengths)
         return self.output(pooled)
 
     # ---- the language model
@@ -100,3 +97,16 @@ class EncoderModel(Model):
         """Refuse to write with a classifier."""
         if not self.config.writes:
             raise ArgumentError('job: "classify", expected "language-model" for one that writes')
+
+
+def make_notation(config: EncoderConfig) -> Notation:
+    """Return formulas for a classifier's readout, and the symbols of either job."""
+    readout = (Reading("readout", "input", "pooled", "the document, which the readout reads"),)
+    return Notation(readout=readout, boxes=(name_activation(config), BOXES))
+
+
+BOXES = {
+    "decoder:input": "x_1 … x_n",
+    "decoder: softmax$": "p(x_{i+1} | x_{≤i})",
+    "encoder: softmax$": "p(label | x)",
+}

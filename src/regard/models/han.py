@@ -26,8 +26,8 @@ from regard.attention import Attention, Dot, Learned, Lengths, call_records
 from regard.errors import ArgumentError
 from regard.models.config import HANConfig
 from regard.models.contract import Documents, Memory, Model, Notation, Reading, Tokens
-from regard.models.layers.cells import Bidirectional, Dropout
-from regard.models.layers.recurrent import can_bypass, make_linear, make_readout
+from regard.models.encoders import pool_mean
+from regard.models.recurrent import Bidirectional, Dropout, can_bypass, make_linear, make_readout
 
 
 class HANModel(Model):
@@ -36,32 +36,14 @@ class HANModel(Model):
     `watch` sees its two attentions as `words` and `sentences`; the one of a single level, over all words, as `pooling`.
     """
 
-    notation = Notation(
-        attentions={
-            level: {
-                "q": (f"u_{letter}", "the learned vector that decides what counts"),
-                "k": (f"u = tanh(W_{letter} h + b_{letter})", f"every {what}, as it is compared"),
-                "e": (f"uᵀ u_{letter}", "scores"),
-                "a": (f"α = softmax(uᵀ u_{letter})", ""),
-                "v": ("h = [h→; h←]", f"the annotation of every {what}"),
-                "Σ a v": (f"{whole} = Σ α h", f"the vector of {of}"),
-            }
-            for level, letter, what, whole, of in (
-                ("words", "w", "word", "s_i", "each sentence"),
-                ("sentences", "s", "sentence", "v", "the document"),
-                ("pooling", "w", "word", "v", "the document"),
-            )
-        },
-        readout=(Reading("readout", "input", "document vector v", "what the readout reads"),),
-    )
-
     words: Attention | None
     sentences: Attention | None
     pooling: Attention | None
 
     def __init__(self, config: HANConfig, source: int, target: int):
         super().__init__()
-        self.config, width = config, 2 * config.size
+        self.config, self.notation = config, make_notation(config)
+        width = 2 * config.size
         self.embedding = nn.Embedding(source, config.embedding)
         nn.init.normal_(self.embedding.weight, std=0.1)
         self.word_states = Bidirectional(config.cell, config.embedding, config.size, 1)
@@ -98,7 +80,7 @@ class HANModel(Model):
         return Memory(self.sentence_states(self.dropout(rows), lengths), Lengths(lengths))
 
     def classify(self, memory: Memory) -> Float[Tensor, "b v"]:
-        """The scores of every label."""
+        """Compute the scores of every label."""
         return self.output(
             self.dropout(self.pool("pooling" if self.flat else "sentences", memory.states, memory.lengths))
         )
@@ -154,12 +136,6 @@ class HANModel(Model):
         return counts / sums.clamp(min=torch.finfo(sums.dtype).tiny)[:, None], sentences
 
 
-def pool_mean(states: Float[Tensor, "r w d"], lengths: Int[Tensor, " r"]) -> Float[Tensor, "r d"]:
-    """Average each row's states; a row without states gets zeros."""
-    real = torch.arange(states.shape[1], device=states.device) < lengths[:, None]
-    return states.masked_fill(~real[..., None], 0).sum(1) / lengths.clamp(min=1)[:, None].to(states)
-
-
 def pool_max(states: Float[Tensor, "r w d"], lengths: Int[Tensor, " r"]) -> Float[Tensor, "r d"]:
     """Take the maximum over each row's states; a row without states gets zeros."""
     real = torch.arange(states.shape[1], device=states.device) < lengths[:, None]
@@ -200,3 +176,53 @@ def group_by_length(lengths: Int[Tensor, " s"]) -> Iterator[tuple[Int[Tensor, " 
         end = int(torch.searchsorted(sizes, most, right=True))
         yield order[start:end].to(lengths.device), max(1, int(sizes[end - 1]))
         start = end
+
+
+def make_notation(config: HANConfig) -> Notation:
+    """Return the paper's formulas."""
+    return Notation(
+        attentions={
+            level: {
+                "q": (f"u_{letter}", "the learned vector that decides what counts"),
+                "k": (f"u = tanh(W_{letter} h + b_{letter})", f"every {what}, as it is compared"),
+                "e": (f"uᵀ u_{letter}", "scores"),
+                "a": (f"α = softmax(uᵀ u_{letter})", ""),
+                "v": ("h = [h→; h←]", f"the annotation of every {what}"),
+                "Σ a v": (f"{whole} = Σ α h", f"the vector of {of}"),
+            }
+            for level, letter, what, whole, of in (
+                ("words", "w", "word", "s_i", "each sentence"),
+                ("sentences", "s", "sentence", "v", "the document"),
+                ("pooling", "w", "word", "v", "the document"),
+            )
+        },
+        readout=(Reading("readout", "input", "document vector v", "what the readout reads"),),
+        boxes=(BOXES,),
+    )
+
+
+BOXES = {
+    "input": "w_{it}",
+    "embedding": "x_{it} = W_e w_{it}",
+    r"word_states\.forwards": "→h_{it}",
+    r"word_states\.backwards": "←h_{it}",
+    "word_states cat": "h_{it} = [→h_{it}; ←h_{it}]",
+    "word_layer": "W_w h_{it} + b_w",
+    "encoder: tanh$": "u_{it}",
+    r"(words|pooling)\.query": "u_w",
+    "(words|pooling) score": "u_{it}^⊤ u_w",
+    "(words|pooling) weights": "α_{it}",
+    "words sum": "s_i = Σ_t α_{it} h_{it}",
+    "pooling sum": "v = Σ_t α_t h_t",
+    r"sentence_states\.forwards": "→h_i",
+    r"sentence_states\.backwards": "←h_i",
+    "sentence_states cat": "h_i = [→h_i; ←h_i]",
+    "sentence_layer": "W_s h_i + b_s",
+    "encoder: tanh 2$": "u_i",
+    r"sentences\.query": "u_s",
+    "sentences score": "u_i^⊤ u_s",
+    "sentences weights": "α_i",
+    "sentences sum": "v = Σ_i α_i h_i",
+    "readout": "W_c v + b_c",
+    " softmax$": "p(label | document)",
+}

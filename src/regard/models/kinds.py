@@ -24,7 +24,7 @@ from regard.models.config import (
     RNNSearchConfig,
     TransformerConfig,
 )
-from regard.plugins import register, resolve, table
+from regard.plugins import register, renamed_fields, resolve, table
 
 if TYPE_CHECKING:
     from regard.models.contract import Model
@@ -44,15 +44,16 @@ class Title:
     columns: str
 
 
+@renamed_fields(what="summary", file="model_class")
 @dataclass(frozen=True)
 class Kind:
     """A row of the table."""
 
     name: str
     paper: str
-    what: str  # one line for people
+    summary: str  # one line for people
     config: type[ModelConfig]
-    file: str  # module and class of the model
+    model_class: str  # its dotted name, or the class itself
     tasks: tuple[str, ...] = ("translate",)  # that it can be trained for, the first by default
     reads: Literal["text", "documents", "pictures"] = "text"
     presets: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -263,5 +264,5 @@ def build(kind: str, config: ModelConfig, source: int, target: int) -> "Model":
 
     A model that reads pictures has no vocabulary of its own for them; 0 is given.
     """
-    model: Model = resolve(KINDS[kind].file)(config, source, target)
+    model: Model = resolve(KINDS[kind].model_class)(config, source, target)
     return model

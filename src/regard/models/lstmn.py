@@ -24,7 +24,7 @@ Dropout falls on embeddings, between layers and before the readout, never on wha
 start unit-normal, the readout with deviation 3/√d, as h is small; cells as `cells` says.
 
 What deep fusion reads depends on words and on what it read before, never on the decoder's tapes. So, teacher forced, it
-has two recurrences that do not need each other. `kernels/recurrence/lstmn_cpu.py` has both with a backward pass of
+has two recurrences that do not need each other. `kernels/operations/lstmn.py` has both with a backward pass of
 their own; whoever watches or hooks a part gets the plain loops of this file. In shallow fusion all h_t are there before
 one of them asks.
 """
@@ -43,14 +43,17 @@ from regard.kernels import linear, table
 from regard.kernels import lstmn_cpu as recurrence
 from regard.models.config import LSTMNConfig
 from regard.models.contract import Memory, Notation, Reading, Tokens, name_additive_stages
-from regard.models.layers.cells import Dropout, Layer
-from regard.models.layers.recurrent import (
+from regard.models.encoders import pool_mean
+from regard.models.recurrent import (
+    Dropout,
+    Layer,
     RecurrentModel,
     attend_rows,
     can_bypass,
     describe_recurrence,
     make_linear,
     make_readout,
+    without_autocast,
 )
 
 RECURRENCE = table.Table(
@@ -82,13 +85,11 @@ class Tapes(nn.Module):
         self.cell = Layer("lstm", inputs, size)
         self.intra = Attention(Additive(inputs + size, size, hidden)) if intra else None
 
+    @without_autocast("cpu", "cuda")
     def forward(
         self, x: Float[Tensor, "b n e"], added: Float[Tensor, "b n d"] | None = None
     ) -> Float[Tensor, "b n dd"]:
         """Return the tapes after a whole sentence; `added` goes into c_t. Padding behind it changes nothing before."""
-        if torch.is_autocast_enabled(x.device.type):
-            with torch.autocast(x.device.type, enabled=False):
-                return self.forward(x.float(), None if added is None else added.float())
         if not is_written_out(x, self.cell, *([self.intra] if self.intra else [])):
             return self.loop(x, added)
         x, net = x.transpose(0, 1), self.cell.net
@@ -109,7 +110,7 @@ class Tapes(nn.Module):
             if self.intra is None:
                 read = past[-1]
             else:
-                keys.append(self.intra.score.project(past[-1][:, : self.size]))
+                keys.append(self.intra.score.project_keys(past[-1][:, : self.size]))
                 # The zeros that stand first are no entry: there is nothing to look at, or what comes behind them.
                 first = min(t, 1)
                 length = None if t else torch.zeros(len(x), dtype=torch.long, device=x.device)
@@ -128,7 +129,9 @@ class Tapes(nn.Module):
         known_score = can_bypass(self.intra, scores=(Additive,))
         if length_range is not None and past.length is not None and can_step_in_place(x) and known_score:
             score = cast(Additive, self.intra.score)
-            return recurrence.read_tapes(score.ask(query), past.keys, past.values, past.length, score.v, length_range)
+            return recurrence.read_tapes(
+                score.project_query(query), past.keys, past.values, past.length, score.v, length_range
+            )
         read: Tensor = self.intra(query[:, None], past)
         return read[:, 0]
 
@@ -229,13 +232,12 @@ class LSTMNModel(RecurrentModel):
         return Memory(source.unpad(states), source.span)
 
     def classify(self, memory: Memory) -> Float[Tensor, "b v"]:
-        """The scores of every label, from the mean of the hidden tape."""
+        """Compute the scores of every label, from the mean of the hidden tape."""
         if self.config.writes:
             raise ArgumentError(f'job: "{self.config.job}", expected "classify" for a classifier')
         memory = memory.pad()
         hidden = memory.states[..., : self.config.size]
-        real = Tokens(hidden[..., 0].long(), memory.span).real[..., None]
-        mean = hidden.masked_fill(~real, 0).sum(1) / memory.lengths.clamp(min=1)[:, None].to(hidden)
+        mean = pool_mean(hidden, memory.lengths)
         return self.output(self.dropout(torch.relu(self.hidden(mean))))
 
     # ---- writing
@@ -261,11 +263,9 @@ class LSTMNModel(RecurrentModel):
         keys = self.attention.prepare(hidden, padded.states if self.config.fusion == "deep" else hidden)
         return Prepared(keys.keys, keys.values, self.attention, padded.lengths.to(keys.keys.device))
 
+    @without_autocast("cpu", "cuda")
     def read(self, x: Float[Tensor, "b n f"], keys: Prepared) -> Float[Tensor, "b n dd"]:
         """Read the source at every step, one after the other, for deep fusion."""
-        if torch.is_autocast_enabled(x.device.type):
-            with torch.autocast(x.device.type, enabled=False):
-                return self.read(x.float(), keys.float())
         size = self.config.size
         if is_written_out(x, self.attention):
             score = cast(Additive, self.attention.score)
@@ -376,4 +376,45 @@ def make_notation(config: LSTMNConfig) -> Notation:
         Reading("hidden", "input", "h̄ = Σ h_t / n", "the mean of the hidden tape", main=False),
         Reading("readout", "input", last, "what the readout reads"),
     )
-    return Notation(attentions={"intra": own | tapes, "attention": source}, readout=readout)
+    boxes: dict[str, str] = {}
+    if not config.intra:
+        boxes["cell Layer"] = "W [h^{(ℓ)}_{t−1}; h^{(ℓ−1)}_t]"
+    if config.job == "translate":
+        boxes[r"encoder\.layers\.\d+ step_lstm$"] = "[h^{(ℓ)}_t; c^{(ℓ)}_t]‖[γ_t; α_t] = [h_t; c_t]"
+        boxes["decoder: softmax$"] = "p(y_t | y_{<t}, x)"
+    if config.fusion == "deep":
+        boxes |= {
+            r"attention\.score\.query": "W_x h^{(ℓ−1)}_t + W_γ̃ γ̃_{t−1}",
+            "decoder: cat$": "[h^{(ℓ−1)}_t; γ̃_{t−1}]",
+            "decoder: cat 2": "[γ̃_t; h^{(ℓ−1)}_t]",
+            "attention sum$": "[γ̃_t; α̃_t] = Σ_j p^t_j [γ_j; α_j]",
+        }
+    return Notation({}, {"intra": own | tapes, "attention": source}, readout, (boxes, BOXES))
+
+
+BOXES = {
+    "encoder:input": "x_1 … x_m",
+    "decoder:input": "y_0 … y_{n−1}",
+    "(source|target) Embedding": "x_t",
+    r"layers\.\d+ cat": "[h^{(ℓ−1)}_t; h̃^{(ℓ)}_{t−1}]",
+    r"intra\.score\.query": "W_x h^{(ℓ−1)}_t + W_h̃ h̃^{(ℓ)}_{t−1}",
+    r"intra\.score\.key": "W_h h^{(ℓ)}_i",
+    "intra score$": "a^{t(ℓ)}_i = v^⊤ tanh(…)",
+    "intra weights$": "s^{t(ℓ)}_i",
+    "intra sum$": "[h̃^{(ℓ)}_t; c̃^{(ℓ)}_t] = Σ_i s^{t(ℓ)}_i [h^{(ℓ)}_i; c^{(ℓ)}_i]",
+    "cell Layer": "W [h̃^{(ℓ)}_t; h^{(ℓ−1)}_t]",
+    "step_lstm, all steps before": "H^{(ℓ)}_{t−1}, C^{(ℓ)}_{t−1}",
+    "step_lstm": "[h^{(ℓ)}_t; c^{(ℓ)}_t]",
+    r"attention\.score\.query": "W h_t",
+    r"attention\.score\.key": "W_γ γ_j",
+    "attention score$": "b^t_j = u^⊤ tanh(…)",
+    "attention weights$": "p^t_j",
+    "attention sum$": "γ̃_t = Σ_j p^t_j γ_j",
+    "decoder: cat": "[γ̃_t; h_t]",
+    "gate Linear": "W_r [γ̃_t; h^{(ℓ−1)}_t]",
+    "decoder: sigmoid": "r_t",
+    "decoder: mul": "r_t ∘ α̃_t",
+    "encoder: pool_mean$": "Σ_t h_t / m",
+    "decoder: softmax$": "p(y_t | y_{<t})",
+    "encoder: softmax$": "p(label | x)",
+}

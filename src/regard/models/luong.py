@@ -47,15 +47,19 @@ from regard.attention import (
 from regard.kernels import SpanLimits, Window
 from regard.models.config import LuongConfig
 from regard.models.contract import Memory, Notation, Reading, Tokens, name_additive_stages
-from regard.models.layers.cells import PARTS, Bidirectional, Dropout, Stack, reverse_rows
-from regard.models.layers.encoders import make_encoder, mean_annotation
-from regard.models.layers.recurrent import (
+from regard.models.encoders import make_encoder
+from regard.models.recurrent import (
+    PARTS,
+    Dropout,
     RecurrentModel,
+    Stack,
     attend_rows,
     can_bypass,
     make_linear,
     make_readout,
-    repeat_rows,
+    reverse_rows,
+    start_attending,
+    without_autocast,
 )
 
 
@@ -76,22 +80,9 @@ def make_score(config: LuongConfig) -> Score:
 class LuongModel(RecurrentModel):
     """Stacked cells with attention from the current state, whose attentional state is fed to the next step."""
 
-    notation = Notation(
-        {
-            **name_additive_stages("h_t", "h̄_j", "a_tj", "c_t", "the decoder's state after the word just read"),
-            "k": ("h̄_j", "the annotation of every source word"),
-            "W k": ("W h̄_j", "the annotation of every source word, projected"),
-            "e": ("e_tj = score(h_t, h̄_j)", ""),
-        },
-        readout=(
-            Reading("attentional", "input", "[c_t; h_t]", "context and state side by side", main=False),
-            Reading("readout", "input", "h̃_t = tanh(W_c [c_t; h_t])", "the attentional state: what the readout reads"),
-        ),
-    )
-
     def __init__(self, config: LuongConfig, source: int, target: int):
         super().__init__()
-        self.config = config
+        self.config, self.notation = config, make_notation(config)
         size, words = config.size, config.embedding
         self.source, self.target = nn.Embedding(source, words), nn.Embedding(target, words)
         self.encoder = make_encoder(config, size // 2 if config.bidirectional else size)
@@ -118,14 +109,7 @@ class LuongModel(RecurrentModel):
         if self.config.reverse:
             ids = reverse_rows(ids, lengths)
         x = self.dropout(self.source(ids))
-        match self.encoder:
-            case Bidirectional():
-                states, end = self.encoder.with_ends(x, lengths)
-            case Stack():
-                states, end = self.encoder(x, lengths=lengths)
-            case _:
-                states = self.encoder(x, lengths)
-                end = mean_annotation(states, lengths)[:, None, None]
+        states, end = self.encoder.read(x, lengths)
         if self.begin is not None:
             first: Tensor = torch.tanh(self.begin(end[:, -1, 0]))
             end = first.unflatten(-1, (self.config.layers, -1, self.config.size))
@@ -144,13 +128,11 @@ class LuongModel(RecurrentModel):
             hidden = self.attend(states, self.attention(states, keys, span=self.window(0)))
         return target.unpad(self.dropout(hidden)), {}
 
+    @without_autocast("cuda")
     def decode_with_feeding(
         self, words: Float[Tensor, "b n e"], keys: Prepared, state: Float[Tensor, "b l p d"]
     ) -> Float[Tensor, "b n d"]:
         """Run the recurrence with input feeding."""
-        if words.is_cuda and torch.is_autocast_enabled("cuda"):
-            with torch.autocast("cuda", enabled=False):
-                return self.decode_with_feeding(words.float(), keys.float(), state.float())
         first, look = self.decoder.each[0], self.choose_attend(keys)
         fed = words.new_zeros(len(words), self.config.size)
         hidden = []
@@ -188,16 +170,13 @@ class LuongModel(RecurrentModel):
 
     def start(self, memory: Memory, rows: int = 1, size: int = 256, coverage: bool = False) -> State:
         """Return the state before the first step; annotations are projected once."""
-        keys = memory.prepare(self.attention).copy()
-        states = repeat_rows(memory.sentence["start"], rows)
-        row = {"state": states}
+        state = start_attending(self.attention, memory, memory.sentence["start"], rows, coverage)
+        states = state.row["state"]
         if self.config.input_feeding:
-            row["fed"] = states.new_zeros(len(states), self.config.size)
+            state.row["fed"] = states.new_zeros(len(states), self.config.size)
         if self.config.span == "local-m":
-            row["step"] = torch.zeros(len(states), dtype=torch.long, device=states.device)
-        if coverage:
-            row["coverage"] = states.new_zeros(len(states), keys.keys.shape[1])
-        return State({"memory": keys}, row, rows)
+            state.row["step"] = torch.zeros(len(states), dtype=torch.long, device=states.device)
+        return state
 
     def step(self, tokens: Int[Tensor, " r"], state: State) -> tuple[Float[Tensor, "r v"], State]:
         """Read one word of every row, each at its own position."""
@@ -229,3 +208,58 @@ class WindowAt(Span):
 
     def __repr__(self) -> str:
         return f"WindowAt({self.radius}, of {list(self.centres.shape)})"
+
+
+def make_notation(config: LuongConfig) -> Notation:
+    """Return the paper's formulas, with the score and the window that are asked for."""
+    scores = {
+        "dot": "score(h_t, h̄_s) = h_t^⊤ h̄_s",
+        "general": "score(h_t, h̄_s) = h_t^⊤ W_a h̄_s",
+        "concat": "score(h_t, h̄_s) = v_a^⊤ tanh(W_a [h_t; h̄_s])",
+        "location": "W_a h_t",
+    }
+    own = {"decoder:attention score$": scores[config.score]}
+    if not config.has_recurrent_encoder:
+        own["begin"] = "W_0 Σ_s h̄_s / m"
+    if config.span == "local-p":
+        own |= {"decoder:attention weights$": "align(h_t, h̄_s)", "decoder:attention gate$": "a_t(s)"}
+    return Notation(
+        {
+            **name_additive_stages("h_t", "h̄_j", "a_tj", "c_t", "the decoder's state after the word just read"),
+            "k": ("h̄_j", "the annotation of every source word"),
+            "W k": ("W h̄_j", "the annotation of every source word, projected"),
+            "e": ("e_tj = score(h_t, h̄_j)", ""),
+        },
+        readout=(
+            Reading("attentional", "input", "[c_t; h_t]", "context and state side by side", main=False),
+            Reading("readout", "input", "h̃_t = tanh(W_c [c_t; h_t])", "the attentional state: what the readout reads"),
+        ),
+        boxes=(own, BOXES),
+    )
+
+
+BOXES = {
+    "encoder:input": "x_1 … x_m",
+    "decoder:input": "y_0 … y_{n−1}",
+    "source Embedding": "E x_s",
+    "target Embedding": "E y_{t−1}",
+    r"forwards\.\d+ Layer": "→h^{(ℓ)}_s",
+    r"backwards\.\d+ Layer": "←h^{(ℓ)}_s",
+    "encoder cat$": "h̄^{(ℓ)}_s = [→h^{(ℓ)}_s; ←h^{(ℓ)}_s]",
+    r"encoder\.layers\.\d+ Layer": "h̄^{(ℓ)}_s",
+    "final_norm": "h̄_s",
+    "begin": "W_0 h̄_m",
+    "encoder: tanh": "h_0",
+    r"decoder\.layers\.\d+ Layer": "h^{(ℓ)}_t",
+    r"decoder:attention\.score General": "W_a h̄_s",
+    r"decoder:attention\.score\.query": "W_a [h_t; 0]",
+    r"decoder:attention\.score\.key": "W_a [0; h̄_s]",
+    "decoder:attention score$": "score(h_t, h̄_s)",
+    "decoder:attention weights$": "a_t(s)",
+    "decoder:attention sum$": "c_t = Σ_s a_t(s) h̄_s",
+    "decoder: cat$": "[c_t; h_t]",
+    "attentional": "W_c [c_t; h_t]",
+    "decoder: tanh": "h̃_t",
+    "readout": "W_s h̃_t",
+    " softmax$": "p(y_t | y_{<t}, x)",
+}

@@ -37,8 +37,15 @@ from regard.attention import Cosine, State
 from regard.data import END
 from regard.models.config import NTMConfig
 from regard.models.contract import Memory, Notation, Reading, Tokens
-from regard.models.layers.cells import Dropout, Layer
-from regard.models.layers.recurrent import RecurrentModel, make_linear, make_readout, repeat_rows
+from regard.models.recurrent import (
+    Dropout,
+    Layer,
+    RecurrentModel,
+    make_linear,
+    make_readout,
+    repeat_rows,
+    without_autocast,
+)
 
 BLANK = 1e-6
 SHUT = -4.0  # a gate before its sigmoid
@@ -84,7 +91,7 @@ class MemoryHeads(nn.Module):
     def address(self, where: Float[Tensor, "b hh k"], machine: Machine) -> Float[Tensor, "b hh m"]:
         """Compute every head's weights, in four stages; s runs from the furthest step forwards to the furthest back."""
         key, gate, shifts, power = where.split([self.width + 1, 1, self.shifts, 1], -1)
-        content = torch.softmax(self.content(key, self.content.project(machine.memory)), -1)
+        content = torch.softmax(self.content(key, self.content.project_keys(machine.memory)), -1)
         gated = torch.lerp(machine.weights, content, torch.sigmoid(gate))
         return sharpen_weights(shift_weights(gated, torch.softmax(shifts, -1)), 1 + F.softplus(power))
 
@@ -122,13 +129,9 @@ class Feedforward(nn.Module):
 class NTMModel(RecurrentModel):
     """A machine that reads the source into its memory, and writes the output from there."""
 
-    notation = Notation(
-        readout=(Reading("readout", "input", "[controller; r]", "the controller's state, and what all heads read"),),
-    )
-
     def __init__(self, config: NTMConfig, source: int, target: int):
         super().__init__()
-        self.config = config
+        self.config, self.notation = config, make_notation(config)
         words, reads = config.embedding, config.heads * config.width
         self.source = nn.Embedding(source, words)
         if config.feed:
@@ -160,6 +163,7 @@ class NTMModel(RecurrentModel):
             state.expand(count, -1, -1),
         )
 
+    @without_autocast("cpu", "cuda")
     def step_machine(
         self, projected: Float[Tensor, "b g"], machine: Machine, going: Bool[Tensor, "b 1 1"] | None = None
     ) -> Machine:
@@ -167,10 +171,6 @@ class NTMModel(RecurrentModel):
 
         In float32 at least: what is moved a little at every step must not be rounded at every step.
         """
-        device = projected.device.type
-        if torch.is_autocast_enabled(device):
-            with torch.autocast(device, enabled=False):
-                return self.step_machine(projected.float(), machine, going)
         read = self.controller.project(machine.reads.flatten(1), self.config.embedding, bias=False)
         state = self.controller.step(projected + read, machine.state)
         memory, weights, reads = self.heads(state[:, 0], machine, going)
@@ -220,3 +220,37 @@ class NTMModel(RecurrentModel):
         for name, part in machine._asdict().items():
             state.row[name].copy_(part)
         return self.output(self.dropout(self.features(machine))), state
+
+
+def make_notation(config: NTMConfig) -> Notation:
+    """Return the paper's formulas."""
+    return Notation(
+        readout=(Reading("readout", "input", "[controller; r]", "the controller's state, and what all heads read"),),
+        boxes=(BOXES,),
+    )
+
+
+BOXES = {
+    "encoder:input": "x_1 … x_m",
+    "decoder:input": "y_0 … y_{n−1}",
+    "(source|target) Embedding": "x_t",
+    r"controller\.net Linear": "W [x_t; r_{t−1}]",
+    "controller": "h_t",
+    "steer": "k_t, β_t, g_t, s_t, γ_t, e_t, a_t",
+    "content Cosine": "β_t cos(k_t, M_{t−1}(i))",
+    "heads softmax 2": "s_t",
+    "heads softmax": "w^c_t",
+    "heads sigmoid 2": "e_t",
+    "heads sigmoid": "g_t",
+    "lerp": "w^g_t = g_t w^c_t + (1 − g_t) w_{t−1}",
+    "shift": "w̃_t",
+    "softplus": "γ_t",
+    "sharpen": "w_t",
+    "heads mul": "M̃_t",
+    "baddbmm": "M_t",
+    "heads matmul 2": "r_t",
+    "heads matmul": "w_t e_t^⊤",
+    "first_reads": "r_0",
+    "decoder: cat$": "[h_t; r_t]",
+    " softmax$": "p(y_t)",
+}

@@ -32,25 +32,11 @@ from regard.data import END
 from regard.errors import ArgumentError
 from regard.models.config import PointerConfig
 from regard.models.contract import Memory, Notation, Tokens, name_additive_stages
-from regard.models.layers.cells import Bidirectional, Dropout, Stack
-from regard.models.layers.recurrent import RecurrentModel, repeat_rows
+from regard.models.recurrent import Bidirectional, Dropout, RecurrentModel, Stack, repeat_rows, without_autocast
 
 
 class PointerModel(RecurrentModel):
     """An LSTM encoder, an LSTM decoder, and an attention that is the output."""
-
-    notation = Notation(
-        {
-            **name_additive_stages("d_i", "e_j", "p(C_i = j)", "p", "the decoder's state"),
-            "W q": ("W₂ d_i", "the decoder's state, projected"),
-            "U k + b": ("W₁ e_j + b", "every place, projected, once for all words"),
-            "tanh(W q + U k + b)": ("tanh(W₁ e_j + W₂ d_i + b)", "state and place together"),
-            "e": ("u_j = vᵀ tanh(W₁ e_j + W₂ d_i + b)", "the score of every place"),
-            "a": ("p(C_i = j) = softmax(u)", "the probability of every place: this is the output"),
-            "v": ("1_j", "each place is its own value"),
-            "Σ a v": ("p(C_i)", "the weights again: what is summed are the places themselves"),
-        },
-    )
 
     projects = False
     points = True
@@ -62,7 +48,8 @@ class PointerModel(RecurrentModel):
                 f"vocabularies: {source} and {target} pieces given, expected one for both sides "
                 "(tokenizer.joint = true): a pointer network writes words of its source"
             )
-        self.config, self.vocabulary = config, target
+        self.config, self.notation = config, make_notation(config)
+        self.vocabulary = target
         size, words = config.size, config.embedding
         self.words = nn.Embedding(source, words)
         self.encoder = (
@@ -77,10 +64,7 @@ class PointerModel(RecurrentModel):
         """Encode the source into annotations, the decoder's first state, and the tokens that can be pointed at."""
         ids, lengths = source.padded_ids, source.lengths
         x = self.dropout(self.words(ids))
-        if isinstance(self.encoder, Bidirectional):
-            states, last = self.encoder.with_ends(x, lengths)
-        else:
-            states, last = self.encoder(x, lengths=lengths)
+        states, last = self.encoder.read(x, lengths)
         return Memory(source.unpad(states), source.span, {"start": last, "ids": ids})
 
     def prepare_places(self, memory: Memory) -> tuple[Prepared, Int[Tensor, "b k"]]:
@@ -101,14 +85,11 @@ class PointerModel(RecurrentModel):
         free = ~mark_used(words, ids) if self.config.once else None
         return target.unpad(self.token_log_probs(self.point(states, keys, free), ids)), {}
 
+    @without_autocast("cpu", "cuda")
     def point(
         self, states: Float[Tensor, "b n d"], keys: Prepared, free: Bool[Tensor, "b n k"] | None
     ) -> Float[Tensor, "b n k"]:
         """Compute the weight of every place, in float32 at least, since the loss is computed from it."""
-        kind = states.device.type
-        if torch.is_autocast_enabled(kind):
-            with torch.autocast(kind, enabled=False):
-                return self.point(states.float(), keys.float(), free)
         itself = torch.eye(keys.keys.shape[-2], dtype=keys.keys.dtype, device=keys.keys.device)
         span = None if free is None else Mask(free)
         weights: Tensor = self.attention(states, keys, itself.expand(len(keys.keys), -1, -1), span)
@@ -162,3 +143,38 @@ def mark_used(words: Int[Tensor, "b n"], ids: Int[Tensor, "b k"]) -> Bool[Tensor
     before = same.tril(-1).sum(-1)  # places of the same token that come first
     counts = (words[..., None] == ids[:, None]).cumsum(1)
     return (before[:, None] < counts) & (ids != END)[:, None]
+
+
+def make_notation(config: PointerConfig) -> Notation:
+    """Return the paper's formulas."""
+    return Notation(
+        {
+            **name_additive_stages("d_i", "e_j", "p(C_i = j)", "p", "the decoder's state"),
+            "W q": ("W₂ d_i", "the decoder's state, projected"),
+            "U k + b": ("W₁ e_j + b", "every place, projected, once for all words"),
+            "tanh(W q + U k + b)": ("tanh(W₁ e_j + W₂ d_i + b)", "state and place together"),
+            "e": ("u_j = vᵀ tanh(W₁ e_j + W₂ d_i + b)", "the score of every place"),
+            "a": ("p(C_i = j) = softmax(u)", "the probability of every place: this is the output"),
+            "v": ("1_j", "each place is its own value"),
+            "Σ a v": ("p(C_i)", "the weights again: what is summed are the places themselves"),
+        },
+        boxes=(BOXES,),
+    )
+
+
+BOXES = {
+    "encoder:input": "P_1 … P_m",
+    "decoder:input": "C_0 … C_{n−1}",
+    r"forwards\.\d+ Layer": "→e_j",
+    r"backwards\.\d+ Layer": "←e_j",
+    "encoder cat$": "e_j = [→e_j; ←e_j]",
+    r"encoder\.layers\.\d+ Layer": "e_j",
+    r"decoder\.layers\.\d+ Layer": "d_i",
+    r"score\.query": "W_2 d_i",
+    r"score\.key": "W_1 e_j",
+    " score$": "u^i_j = v^⊤ tanh(W_1 e_j + W_2 d_i)",
+    " weights$": "p(C_i = j)",
+    " sum$": "Σ_j p(C_i = j) 1_j",
+    "scatter_add": "p(y) = Σ_{j: x=y} p(C_i = j)",
+    "decoder: log$": "log p(y)",
+}

@@ -25,8 +25,17 @@ from torch import Tensor, nn
 from regard.attention import State
 from regard.models.config import RNNConfig
 from regard.models.contract import Memory, Notation, Reading, Tokens
-from regard.models.layers.cells import PARTS, Dropout, Stack, reverse_rows
-from regard.models.layers.recurrent import RecurrentModel, make_linear, make_readout, maxout, repeat_rows
+from regard.models.recurrent import (
+    PARTS,
+    Dropout,
+    RecurrentModel,
+    Stack,
+    make_linear,
+    make_readout,
+    maxout,
+    repeat_rows,
+    reverse_rows,
+)
 
 
 class RNNModel(RecurrentModel):
@@ -104,11 +113,32 @@ def make_notation(config: RNNConfig) -> Notation:
     """Return the papers' formulas: Cho's with c at every step, Sutskever's with the source in s₀ alone."""
     words = "the decoder's state after the word just read"
     if config.context == "start":
-        return Notation(readout=(Reading("readout", "input", "s_t = f(s_{t−1}, E y_{t−1})", words),))
+        return Notation(
+            readout=(Reading("readout", "input", "s_t = f(s_{t−1}, E y_{t−1})", words),),
+            boxes=(BOXES,),
+        )
     return Notation(
         readout=(
             Reading("decoder.layers.*", "state", "s_t = f(s_{t−1}, [E y_{t−1}; c])", words),
             Reading("deep", "input", "[s_t; E y_{t−1}; c]", "state, word and the fixed context c", main=False),
             Reading("readout", "input", "t̃_t = maxout(U s_t + V E y_{t−1} + C c)", "what the readout reads"),
-        )
+        ),
+        boxes=(BOXES,),
     )
+
+
+BOXES = {
+    "encoder:input": "x_1 … x_m",
+    "decoder:input": "y_0 … y_{n−1}",
+    "source Embedding": "E x_j",
+    "target Embedding": "E y_{i−1}",
+    r"encoder\.layers\.\d+ Layer": "h^{(ℓ)}_j",
+    "begin": "V h^{(ℓ)}_m",
+    "encoder: tanh": "s_0",
+    "decoder: cat$": "[E y_{i−1}; c]",
+    r"decoder\.layers\.\d+ Layer": "s^{(ℓ)}_i",
+    "decoder: cat 2": "[s_i; E y_{i−1}; c]",
+    "deep": "t̃_i",
+    "maxout": "t_i",
+    " softmax$": "p(y_i | y_{<i}, x)",
+}

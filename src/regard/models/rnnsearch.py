@@ -19,7 +19,8 @@ Embeddings start normal with deviation 1, the readout with 1/√d; cells as `cel
 
 Teacher forced, all that does not depend on the state is computed for all steps at once: the words' part of the cell's
 input before the recurrence, and the deep output after it. The recurrence of a GRU or an LSTM has a backward pass of its
-own (in `kernels/recurrence`); everything else, and whoever watches or hooks the attention, gets the plain loop.
+own (`kernels/operations/rnnsearch.py`); everything else, and whoever watches or hooks the attention, gets the plain
+loop.
 """
 
 # b sentences · m source positions · n target positions · d width · g gates · p parts of a state · r rows · v vocabulary
@@ -30,20 +31,23 @@ from torch import Tensor, nn
 from regard.attention import Additive, Attention, Prepared, State
 from regard.kernels import linear, table
 from regard.kernels import rnnsearch_cpu as cpu
-from regard.kernels import rnnsearch_triton as triton
 from regard.models.config import RNNSearchConfig
 from regard.models.contract import Memory, Notation, Reading, Tokens, name_additive_stages
-from regard.models.layers.cells import PARTS, Bidirectional, Dropout, Layer, Stack
-from regard.models.layers.encoders import make_encoder, mean_annotation
-from regard.models.layers.recurrent import (
+from regard.models.encoders import make_encoder
+from regard.models.recurrent import (
+    PARTS,
+    Bidirectional,
+    Dropout,
+    Layer,
     RecurrentModel,
     attend_rows,
     describe_recurrence,
     make_linear,
     make_readout,
     maxout,
-    repeat_rows,
+    start_attending,
     to_autocast_dtype,
+    without_autocast,
 )
 
 RECURRENCE = table.Table(
@@ -92,24 +96,15 @@ class RNNSearchModel(RecurrentModel):
     def encode(self, source: Tokens) -> Memory:
         """Encode the source into annotations and the decoder's first state."""
         words = self.dropout(to_autocast_dtype(self.source(source.padded_ids)))
-        annotations, summary = self.annotate(words, source.lengths)
+        lengths = source.lengths
+        if isinstance(self.encoder, Bidirectional):
+            annotations = self.encoder(words, lengths)
+            summary = annotations[:, 0, self.config.size :] * (lengths > 0).to(annotations)[:, None]
+        else:
+            annotations, end = self.encoder.read(words, lengths)
+            summary = end[:, -1, 0]
         start = torch.tanh(self.begin(summary)).unflatten(-1, (-1, self.config.size))
         return Memory(source.unpad(annotations), source.span, {"start": start})
-
-    def annotate(
-        self, words: Float[Tensor, "b m e"], lengths: Int[Tensor, " b"]
-    ) -> tuple[Float[Tensor, "b m a"], Float[Tensor, "b d"]]:
-        """Compute the annotations, and what the decoder's first state is made from."""
-        match self.encoder:
-            case Bidirectional():
-                annotations = self.encoder(words, lengths)
-                return annotations, annotations[:, 0, self.config.size :] * (lengths > 0).to(annotations)[:, None]
-            case Stack():
-                annotations, end = self.encoder(words, lengths=lengths)
-                return annotations, end[:, -1, 0]
-            case _:
-                annotations = self.encoder(words, lengths)
-                return annotations, mean_annotation(annotations, lengths)
 
     def decode(self, memory: Memory, target: Tokens) -> tuple[Float[Tensor, "*b n d"], dict[str, Tensor]]:
         """Take all steps, one after the other where they must be."""
@@ -146,13 +141,11 @@ class RNNSearchModel(RecurrentModel):
         plain = () if self.config.cell in ("gru", "lstm") else ("cells without gates (model.cell)",)
         return request._replace(features=(*request.features, *plain))
 
+    @without_autocast("cpu", "cuda")
     def recur_cpu(
         self, words: Float[Tensor, "b n e"], keys: Prepared, start: Float[Tensor, "b p d"]
     ) -> tuple[Float[Tensor, "b n d"], Float[Tensor, "b n dv"], dict[str, Tensor]]:
         """Run the recurrence in float32 or float64, with a backward pass of its own."""
-        if torch.is_autocast_enabled(words.device.type):
-            with torch.autocast(words.device.type, enabled=False):
-                return self.recur_cpu(words.float(), keys.float(), start.float())
         assert keys.length is not None
         there = torch.arange(keys.keys.shape[1], device=words.device) < keys.length[:, None]
         states, contexts, weights = cpu.recur(
@@ -164,6 +157,8 @@ class RNNSearchModel(RecurrentModel):
         self, words: Float[Tensor, "b n e"], keys: Prepared, start: Float[Tensor, "b p d"]
     ) -> tuple[Float[Tensor, "b n d"], Float[Tensor, "b n dv"], dict[str, Tensor]]:
         """Run the recurrence on a GPU by Triton kernels, its products in the words' dtype, or autocast's."""
+        from regard.kernels import rnnsearch_triton as triton
+
         assert keys.length is not None
         net, matrices = self.cell.net, self.matrices()
         bias = net.bias_ih_l0 + net.bias_hh_l0 if self.config.cell == "lstm" else net.bias_ih_l0
@@ -194,11 +189,7 @@ class RNNSearchModel(RecurrentModel):
 
     def start(self, memory: Memory, rows: int = 1, size: int = 256, coverage: bool = False) -> State:
         """Return the state before the first step; annotations are projected once."""
-        keys = memory.prepare(self.attention).copy()
-        row = {"state": repeat_rows(memory.sentence["start"], rows)}
-        if coverage:
-            row["coverage"] = keys.keys.new_zeros(len(keys.keys) * rows, keys.keys.shape[1])
-        return State({"memory": keys}, row, rows)
+        return start_attending(self.attention, memory, memory.sentence["start"], rows, coverage)
 
     def step(self, tokens: Int[Tensor, " r"], state: State) -> tuple[Float[Tensor, "r v"], State]:
         """Read one word of every row."""
@@ -213,6 +204,11 @@ class RNNSearchModel(RecurrentModel):
 def make_notation(config: RNNSearchConfig) -> Notation:
     """Return the paper's formulas, with the state that the readout reads."""
     state = "s_{i−1}" if config.output == "previous" else "s_i"
+    own = {"decoder: cat": "[s_{i−1}; E y_{i−1}; c_i]"} if config.output == "previous" else {}
+    if not config.has_recurrent_encoder:
+        own["begin"] = "W_s Σ_j h_j / m"
+    elif not config.bidirectional:
+        own["begin"] = "W_s h_m"
     return Notation(
         name_additive_stages("s_{i−1}", "h_j", "α_ij", "c_i", "the decoder's state before this word"),
         readout=(
@@ -224,4 +220,31 @@ def make_notation(config: RNNSearchConfig) -> Notation:
                 "readout", "input", f"t̃_i = maxout(U_o {state} + V_o E y_{{i−1}} + C_o c_i)", "what the readout reads"
             ),
         ),
+        boxes=(own, BOXES),
     )
+
+
+BOXES = {
+    "encoder:input": "x_1 … x_m",
+    "decoder:input": "y_0 … y_{n−1}",
+    "source Embedding": "E x_j",
+    "target Embedding": "E y_{i−1}",
+    r"forwards\.\d+ Layer": "→h^{(ℓ)}_j",
+    r"backwards\.\d+ Layer": "←h^{(ℓ)}_j",
+    "encoder cat": "h^{(ℓ)}_j = [→h^{(ℓ)}_j; ←h^{(ℓ)}_j]",
+    r"encoder\.layers\.\d+ Layer": "h^{(ℓ)}_j",
+    "final_norm": "h_j",
+    "begin": "W_s ←h_1",
+    "encoder: tanh": "s_0",
+    r"decoder:attention\.score\.query": "W_a s_{i−1}",
+    r"decoder:attention\.score\.key": "U_a h_j",
+    "decoder:attention score$": "e_{ij} = v_a^⊤ tanh(W_a s_{i−1} + U_a h_j)",
+    "decoder:attention weights$": "α_{ij}",
+    "decoder:attention sum$": "c_i = Σ_j α_{ij} h_j",
+    "cell ": "s_i = f(s_{i−1}, y_{i−1}, c_i)",
+    "decoder: cat$": "[s_i; E y_{i−1}; c_i]",
+    "deep ": "t̃_i",
+    "maxout": "t_i",
+    "readout": "W_o t_i",
+    " softmax$": "p(y_i | y_{<i}, x)",
+}

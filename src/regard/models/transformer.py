@@ -35,9 +35,16 @@ from regard.data import END, START
 from regard.errors import ArgumentError
 from regard.kernels import Linear, backends
 from regard.models.config import WINDOW_RADIUS, TransformerConfig
-from regard.models.contract import Memory, Model, State, Tokens
-from regard.models.layers.embedding import Embedding, block_options, initialise, step_with_coverage
-from regard.models.layers.encoders import Convolution, Recurrence
+from regard.models.contract import Memory, Model, Notation, State, Tokens
+from regard.models.encoders import (
+    Convolution,
+    Embedding,
+    Recurrence,
+    block_options,
+    initialise,
+    name_activation,
+    step_with_coverage,
+)
 
 
 class TransformerModel(Model):
@@ -47,7 +54,7 @@ class TransformerModel(Model):
         super().__init__()
         if config.tied == "all" and source != target:
             raise ArgumentError(f"tied: all given, expected one vocabulary, not {source} and {target} pieces")
-        self.config = config
+        self.config, self.notation = config, make_notation(config)
         self.limit = config.known_positions()
         embed = (config.size, config.positions, config.join, config.length, config.dropout)
         form: dict[str, Any] = {
@@ -83,11 +90,11 @@ class TransformerModel(Model):
         )
 
     def bias(self, start: Start = 0) -> Span | None:
-        """The bias of ALiBi, where positions are given that way."""
+        """Return the bias of ALiBi, where positions are given that way."""
         return Alibi(self.config.heads, start) if self.config.positions == "alibi" else None
 
     def window(self, source: Tokens) -> Span | None:
-        """The span of the encoder's self-attention, where a word does not attend to all the others."""
+        """Return the span of the encoder's self-attention, where a word does not attend to all the others."""
         if self.config.mixing != "window":
             return None
         reach, n = window_radius(self.config), source.ids.shape[-1]
@@ -121,7 +128,7 @@ class TransformerModel(Model):
 
     def step(self, tokens: Int[Tensor, " r"], state: State) -> tuple[Float[Tensor, "r v"], State]:
         """Take one step: one query a row over the caches."""
-        start = state.row["past.0"].length.clone()
+        start = self.decoder.position(state)
         ids = tokens[:, None]
         x = self.target(self.read_ids(ids) if self.config.start_as_end else ids, None, start)
         bias = self.bias(start) if self.config.positions == "alibi" else None
@@ -132,7 +139,7 @@ class TransformerModel(Model):
         return self.output(x[:, 0]), state
 
     def read_ids(self, ids: Int[Tensor, "*b n"]) -> Int[Tensor, "*b n"]:
-        """The ids whose embeddings the decoder reads: a target may begin with END's."""
+        """Return the ids whose embeddings the decoder reads: a target may begin with END's."""
         return ids.masked_fill(ids == START, END) if self.config.start_as_end else ids
 
 
@@ -153,3 +160,15 @@ def make_mixing(config: TransformerConfig) -> Callable[[], nn.Module] | None:
     if config.mixing == "convolution":
         return lambda: Convolution(config.size, window_radius(config))
     return (lambda: Recurrence(config.size)) if config.mixing == "recurrence" else None
+
+
+def make_notation(config: TransformerConfig) -> Notation:
+    """Return the symbols of the paper; its formulas are those of attention in general."""
+    return Notation(boxes=(name_activation(config), BOXES))
+
+
+BOXES = {
+    "decoder:target.tokens ": "E y_i",
+    "decoder:target.positions": "y_i + p_i",
+    "decoder: softmax$": "p(y_i | y_{<i}, x)",
+}

@@ -14,7 +14,7 @@ import torch
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
-from regard.data import Tokenizers, language_pieces, language_tags, unknown_words
+from regard.data import Tokenizers, run_languages, unknown_words
 from regard.decoding import Options, Processes, first_model
 from regard.errors import ConfigError
 from regard.interop import is_export
@@ -84,14 +84,14 @@ class ServedModel:
         self.reads_pictures = run.settings.data.reads == "pictures"
         if not (self.reads_pictures and "classify" in self.actions):  # labels of pictures need no words
             self.tokenizers = run.tokenizers
-        self.has_source = not run.settings.row.alone
+        self.has_source = run.settings.row.has_source
         self.attends = bool(first_model(run.model).cross_attentions)  # to its source: there are links of words
         self.tags = tuple(corpus.tag for corpus in run.settings.data.corpora if corpus.tag)
         self.splits = run.sentence_share.single if "translate" in self.actions else None  # texts into their sentences
         given = dict(each.split("=", 1) for each in self.settings.languages).get(self.name)
         translates = "translate" in self.actions
-        languages = language_tags.languages_of(run.settings.data, given) if translates else None
-        sources, targets = language_pieces.spoken_languages(run.tokenizers) if translates else ((), ())
+        languages = run_languages.languages_of(run.settings.data, given) if translates else None
+        sources, targets = run_languages.spoken_languages(run.tokenizers) if translates else ((), ())
         self.card = {
             "name": self.name,
             "task": run.settings.task,
@@ -141,7 +141,7 @@ class ServedModel:
         """Find what stands around texts of two languages, and the tokenizers with it."""
         if languages not in self.between:
             self.run.require("translate")
-            around = language_pieces.choose_languages(
+            around = run_languages.choose_languages(
                 self.tokenizers, *languages, flags=("source_language", "target_language")
             )
             if len(self.between) >= PAIRS:

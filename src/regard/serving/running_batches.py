@@ -26,7 +26,7 @@ from regard.decoding import (
     tokens_of,
 )
 from regard.errors import RegardError
-from regard.kernels import pause_garbage_collection
+from regard.machine import pause_garbage_collection
 from regard.models import Model, Pictures, Tokens
 from regard.serving.jobs import Job, Outcome
 

@@ -24,7 +24,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from regard.config import suggestion
-from regard.data import Tokenizer, language_tags, picture_batches, sentence_split
+from regard.data import Tokenizer, picture_pixels, run_languages, sentence_split
 from regard.decoding import Options, SearchResult, file_translation
 from regard.errors import ArgumentError
 from regard.run import Run
@@ -81,7 +81,7 @@ class Service:
 
     def __init__(self, settings: ServeSettings, folders: Mapping[str, list[str]]):
         self.settings, self.folders = settings, dict(folders)
-        language_tags.parse_given(settings.languages, list(self.folders))  # a mistake is told before anything is opened
+        run_languages.parse_given(settings.languages, list(self.folders))  # a mistake is told before anything is opened
         self.models: dict[str, ServedModel] = {}
         self.metrics = Metrics(self.models)
         self.loop: asyncio.AbstractEventLoop | None = None
@@ -441,7 +441,7 @@ class Service:
     async def decode(model: ServedModel, files: Sequence[requests.File]) -> list[np.ndarray]:
         """Decode uploaded pictures, in a thread."""
         data = model.run.settings.data
-        return await asyncio.to_thread(lambda: [picture_batches.decode_for(data, file, name) for name, file in files])
+        return await asyncio.to_thread(lambda: [picture_pixels.decode_for(data, file, name) for name, file in files])
 
     async def look(self, asked: ActionRequest) -> dict[str, Any]:
         """Look into a model with a text or an uploaded picture: the data that a page of `regard look` draws from."""

@@ -23,14 +23,14 @@ def models(
     from regard.models import KINDS
 
     if kind is None:
-        print_table(None, [(each.name, each.paper, each.what) for each in KINDS.values()])
+        print_table(None, [(each.name, each.paper, each.summary) for each in KINDS.values()])
         print()
         print_text("regard models KIND shows its options and presets; regard train --model KIND trains one.")
         return
     if kind not in KINDS:
         raise CommandError(f"{kind}: no such kind{suggestion(kind, KINDS)}")
     row = KINDS[kind]
-    print_text(f"{row.name}: {row.what} ({row.paper})")
+    print_text(f"{row.name}: {row.summary} ({row.paper})")
     print()
     hints = typing.get_type_hints(row.config)
     rows: list[tuple[str, ...]] = []

@@ -1,0 +1,238 @@
+"""Readers of captions and labels of pictures, in the forms that people keep them in. Imports no torch.
+
+- lines of picture, tab, caption; a picture with several captions has several lines
+- Flickr8k's and Flickr30k's token files: the same, with #0, #1 … after the picture's name
+- Karpathy's JSON: pictures with sentences, and the split each is of
+- lines of picture, tab, label; or folders whose names are the labels
+
+Gzip or not, as everywhere.
+"""
+
+import json
+import os
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import UInt8
+
+from regard.data.corpus import BadRows, lines, named_columns
+from regard.data.pixels import ENDINGS, read_for
+from regard.data.settings import DataSettings
+from regard.errors import DataError
+from regard.io import Say, ignore, read_whole
+
+NAMED = 10  # pictures that a command names which it cannot read; more are counted
+CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+NUMBERED = re.compile(r"#\d+$")
+SPLITS = {"train": "train", "restval": "train", "val": "valid", "test": "test"}
+
+
+@dataclass
+class Captions:
+    """The captions of a file, by picture, in its order."""
+
+    captions: dict[str, list[str]] = field(default_factory=dict)
+    splits: dict[str, str] = field(default_factory=dict)  # Karpathy's: train, valid or test
+    blank: int = 0
+
+    def add(self, picture: str, caption: str) -> None:
+        """Add a caption of a picture."""
+        if caption := " ".join(caption.split()):
+            self.captions.setdefault(picture, []).append(caption)
+        else:
+            self.blank += 1
+
+
+def read_captions(path: str | Path, say: Say = ignore) -> Captions:
+    """Read a file of captions, in any of the three forms; `say` reports what cannot be read and is left out."""
+    first = next((line for line in lines(path) if line.strip()), "")
+    if first.lstrip().startswith(("{", "[")):
+        return read_karpathy(path, say)
+    captions = Captions()
+    for picture, caption in named_columns(path, "picture", "caption", say=say):
+        if picture.strip():
+            captions.add(NUMBERED.sub("", picture.strip()), caption)
+    return captions
+
+
+def read_karpathy(path: str | Path, say: Say = ignore) -> Captions:
+    """Read Karpathy's JSON: {"images": [{"filename", "filepath", "split", "sentences": [{"raw"}]}]}."""
+    try:
+        content = json.loads(read_whole(path))
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{path}: not valid JSON: {error}") from None
+    images = content.get("images") if isinstance(content, dict) else None
+    if not isinstance(images, list):
+        raise DataError(f'{path}: no list under "images", expected Karpathy\'s JSON')
+    collection, bad = Captions(), BadRows(path)
+    for i, image in enumerate(images):
+        try:
+            name, split, captions = one_of_karpathy(image)
+        except DataError as error:
+            bad.add(f"images[{i}]: {error}")
+            continue
+        bad.good += 1
+        if split is not None:
+            collection.splits[name] = split
+        for caption in captions:
+            collection.add(name, caption)
+    bad.end(say, f"of {len(images):,} pictures cannot be read and are skipped")
+    return collection
+
+
+def one_of_karpathy(image: Any) -> tuple[str, str | None, list[str]]:
+    """Return a picture's name, its split and its captions, or raise a DataError that names what is missing."""
+    name, split = text(image, "filename"), None
+    folder = image.get("filepath")
+    if folder is not None and folder != "":
+        name = f"{text(image, 'filepath')}/{name}"
+    if "split" in image:
+        label = text(image, "split")
+        if label not in SPLITS:
+            raise DataError(f'"{label}" given under "split", expected one of {", ".join(SPLITS)}')
+        split = SPLITS[label]
+    sentences = image.get("sentences")
+    if not isinstance(sentences, list):
+        raise DataError('no list under "sentences"')
+    return name, split, [text(sentence, "raw", "sentences: ") for sentence in sentences]
+
+
+def text(row: Any, key: str, place: str = "") -> str:
+    """Return the text under a key."""
+    value = row.get(key) if isinstance(row, dict) else None
+    if not isinstance(value, str):
+        raise DataError(f'{place}no text under "{key}"')
+    return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace").replace("\0", " ")
+
+
+def read_labels(path: str | Path, say: Say = ignore) -> dict[str, str]:
+    """Read a file of picture, tab, label; a picture with no label or two is left out, and `say` reports it."""
+    labels, bad, wrong = dict[str, str](), BadRows(path), set[str]()
+    for number, (picture, label) in enumerate(named_columns(path, "picture", "picture label", say=say), 1):
+        picture, label = picture.strip(), label.strip()
+        if not picture:
+            continue
+        problem = "" if label else f"{picture} has no label"
+        if label and labels.setdefault(picture, label) != label:
+            problem = f'{picture} is "{label}", but "{labels[picture]}" on an earlier line'
+        if problem and picture not in wrong:
+            wrong.add(picture)
+            bad.add(f"line {number:,}: {problem}")
+    bad.good = len(labels.keys() - wrong)
+    bad.end(say, "pictures without exactly one label are skipped")
+    return {picture: label for picture, label in labels.items() if picture not in wrong}
+
+
+def read_list(path: str | Path, say: Say = ignore) -> set[str]:
+    """Read a file of names, one per line."""
+    return {line.strip() for line in lines(path, say)} - {""}
+
+
+class PictureFile(NamedTuple):
+    """A picture file's size and time, known without reading it."""
+
+    bytes: int
+    changed: int  # nanoseconds
+
+
+def list_pictures(folder: str | Path, say: Say = ignore) -> dict[str, PictureFile]:
+    """List the picture files in a folder and its subfolders, by their path from there, sorted.
+
+    What cannot be looked into, and what is called a picture and is no file, is left out, and `say` is told.
+    """
+    if not os.path.isdir(folder):
+        what = "not a folder" if os.path.lexists(folder) else "no such folder"
+        raise DataError(f"{folder}: {what}, expected a folder of pictures")
+    problems: list[str] = []
+    files = dict(walk(str(folder), problems))
+    if problems:
+        say(f"skipped in {folder}: {len(problems):,} ({list_names(problems, joined='; ')})")
+    return {name: files[name] for name in sorted(files)}
+
+
+def walk(folder: str, problems: list[str]) -> Iterator[tuple[str, PictureFile]]:
+    """Yield all picture files; `problems` collects what is wrong with others."""
+    waiting: list[tuple[str, frozenset[tuple[int, int]]]] = [("", frozenset())]  # folders, and those that they are in
+    while waiting:
+        within, above = waiting.pop()
+        try:
+            status = os.stat(os.path.join(folder, within))
+            here = (status.st_dev, status.st_ino)
+            if here in above:  # a link leads back to where it is
+                continue
+            with os.scandir(os.path.join(folder, within)) as listed:
+                entries = list(listed)
+        except OSError as error:
+            if not within:
+                raise DataError(f"{folder}: cannot be read: {error.strerror or error}") from None
+            problems.append(f"{within}: {error.strerror or error}")
+            continue
+        for entry in entries:
+            name = f"{within}/{entry.name}" if within else entry.name
+            pictured = entry.name.lower().endswith(ENDINGS)
+            try:
+                if entry.is_dir():
+                    waiting.append((name, above | {here}))
+                elif pictured and entry.is_file():
+                    status = entry.stat()
+                    yield name, PictureFile(status.st_size, status.st_mtime_ns)
+                elif pictured:
+                    there = os.path.exists(os.path.join(folder, name))
+                    problems.append(f"{name}: {'a pipe or a device' if there else 'a link that leads nowhere'}")
+            except OSError as error:  # a loop of links, for instance
+                problems.append(f"{name}: {error.strerror or error}")
+
+
+def pictures_in(paths: Iterable[str], say: Say = ignore) -> list[str]:
+    """List picture files as they are named, and for a folder all that are in it, sorted."""
+    names = list[str]()
+    for path in paths:
+        if not os.path.isdir(path):
+            names.append(path)
+            continue
+        inside = [os.path.join(path, name) for name in list_pictures(path, say)]
+        if not inside:
+            raise DataError(f"{path}: contains no pictures ({', '.join(ENDINGS)})")
+        names += inside
+    return names
+
+
+class PictureFiles:
+    """Picture files to be read one by one; one of several that cannot be read is named, counted and left out."""
+
+    def __init__(self, names: Sequence[str], say: Say = ignore):
+        """List the files of `names`, which are files or folders of them."""
+        self.paths, self.say, self.unreadable = pictures_in(names, say), say, 0
+        self.single = len(self.paths) == 1 and list(names) == self.paths  # one file, which was named itself
+
+    def read(self, data: DataSettings) -> Iterator[tuple[str, UInt8[np.ndarray, "3 h w"]]]:
+        """Yield each path and its pixels, as a model trained with these settings sees them."""
+        for path in self.paths:
+            try:
+                pixels = read_for(data, path)
+            except DataError as error:
+                if len(self.paths) == 1:
+                    raise
+                self.unreadable += 1
+                if self.unreadable <= NAMED:
+                    self.say(list_names([str(error)]))
+                continue
+            yield path, pixels
+
+    def end(self) -> None:
+        """Report how many could not be read; raise an error where none could."""
+        if self.unreadable == len(self.paths):
+            raise DataError(f"none of {self.unreadable:,} pictures can be read")
+        if self.unreadable:
+            self.say(f"{self.unreadable:,} of {len(self.paths):,} pictures cannot be read and are skipped")
+
+
+def list_names(names: Iterable[str], most: int = 3, joined: str = ", ") -> str:
+    """List the first few names for a message; bytes that are no characters are shown as question marks."""
+    first = sorted(names)
+    text = joined.join(first[:most]) + (f"{joined}…" if len(first) > most else "")
+    return CONTROL.sub("?", text).encode(errors="replace").decode()
