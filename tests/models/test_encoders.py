@@ -11,7 +11,7 @@ import pytest
 import tiny
 import torch
 import torch.nn.functional as F
-from models.cases import SOURCES, TARGETS, luong, rnnsearch, sentences, transformer
+from models.cases import SOURCES, TARGETS, fit, luong, rnnsearch, sentences, transformer
 from oracles import agree
 from torch import nn
 
@@ -160,17 +160,20 @@ def test_every_encoder_learns_and_its_attention_aligns(kind, encoder):
         **options, **({"hidden": 32, "maxout": 32} if kind == "rnnsearch" else {})
     )
     model = build(kind, config, SOURCES, TARGETS)
-    optimiser = torch.optim.Adam(model.parameters(), 5e-3)
-    for _ in range(400):
+
+    def draw():
         source = sentences(SOURCES - 1, [6] * 32)
         shifted = sentences(SOURCES, [6] * 32)
         shifted.ids[:, 0], shifted.ids[:, 1:] = TARGETS - 1, source.ids[:, :-1]
-        loss = torch.nn.functional.cross_entropy(model(source, shifted).flatten(0, 1), source.ids.flatten())
-        optimiser.zero_grad()
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimiser.step()
-    assert loss < 0.1
+        return source, shifted
+
+    def loss():
+        source, shifted = draw()
+        return F.cross_entropy(model(source, shifted).flatten(0, 1), source.ids.flatten())
+
+    fit(model, loss, 400, 5e-3, clip=1.0)
+    assert loss() < 0.1
+    source, shifted = draw()
     with torch.no_grad(), watch(model) as looks:
         model(source, shifted)
     weights = looks["attention"].weights

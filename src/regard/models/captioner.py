@@ -174,7 +174,8 @@ class LSTMDecoder(nn.Module):
         self.cells = Stack("lstm", words + channels, size, config.layers, config.dropout)
         self.cross: Attention | None = None
         if config.attention != "none":
-            self.cross = Attention(Additive(size, channels, config.hidden), weighting=make_weighting(config))
+            own = {"hard": weighting.Hard(), "straight-through": weighting.Gumbel(config.tau)}.get(config.attention)
+            self.cross = Attention(Additive(size, channels, config.hidden), weighting=own)
         if config.attention == "hard":
             # These go with the weights, so that a resumed run has them: how many batches an objective has counted, and
             # its baseline, 0 where there is none yet.
@@ -304,13 +305,6 @@ class LSTMDecoder(nn.Module):
         top, after = self.cells.step(self.cells.each[0].project(words) + self.project_context(context), before)
         state.row["state"].copy_(after)
         return self.read(words, top, context), state
-
-
-def make_weighting(config: CaptionerConfig) -> weighting.Weighting | None:
-    """Make the weighting of hard or straight-through attention; None for soft."""
-    if config.attention == "straight-through":
-        return weighting.Gumbel(config.tau)
-    return weighting.Hard() if config.attention == "hard" else None
 
 
 def attend_places(weights: Float[Tensor, "b m"], features: Float[Tensor, "b m c"]) -> Glimpse:

@@ -253,7 +253,7 @@ class ConvNetModel(Model):
     def __init__(self, config: ConvNetConfig, source: int, target: int):
         """Build the network; `source` is ignored, as pictures have no vocabulary."""
         super().__init__()
-        self.config, self.notation = config, make_notation(config)
+        self.config, self.notation = config, NOTATION
         self.resnet = ResNet(config.channels, config.stages, config.blocks, norm="place")
         width = config.channels * 2 ** (config.after - 1)
         self.norm = make_norm("place", width)
@@ -285,30 +285,27 @@ class ConvNetModel(Model):
         return scores
 
 
-def make_notation(config: ConvNetConfig) -> Notation:
-    """Return the paper's formulas."""
-    return Notation(
+NOTATION = Notation(
+    {
+        "q": ("q = W_f x + b_f", "the query of this place"),
+        "k": ("k = W_g x + b_g", "the key of every place"),
+        "v": ("v = W_h x + b_h", "the value of every place"),
+    },
+    readout=(Reading("readout", "input", "Σ_i y_i / √n", "the sum over all n places of the last stage"),),
+    boxes=(
         {
-            "q": ("q = W_f x + b_f", "the query of this place"),
-            "k": ("k = W_g x + b_g", "the key of every place"),
-            "v": ("v = W_h x + b_h", "the value of every place"),
+            "input": "pixels",
+            r"attention\.query": "f(x) = W_f x",
+            r"attention\.key": "g(x) = W_g x",
+            r"attention\.value": "h(x) = W_h x",
+            "attention score$": "s_{ij} = f(x_i)^⊤ g(x_j)",
+            "attention weights$": "β_{j,i}",
+            "attention sum$": "Σ_i β_{j,i} h(x_i)",
+            r"attention\.output": "o_j = W_v (…)",
+            "gamma": "γ",
+            "attention mul": "γ o_j",
+            "attention add": "y_j = γ o_j + x_j",
+            " softmax$": "p(label | pixels)",
         },
-        readout=(Reading("readout", "input", "Σ_i y_i / √n", "the sum over all n places of the last stage"),),
-        boxes=(BOXES,),
-    )
-
-
-BOXES = {
-    "input": "pixels",
-    r"attention\.query": "f(x) = W_f x",
-    r"attention\.key": "g(x) = W_g x",
-    r"attention\.value": "h(x) = W_h x",
-    "attention score$": "s_{ij} = f(x_i)^⊤ g(x_j)",
-    "attention weights$": "β_{j,i}",
-    "attention sum$": "Σ_i β_{j,i} h(x_i)",
-    r"attention\.output": "o_j = W_v (…)",
-    "gamma": "γ",
-    "attention mul": "γ o_j",
-    "attention add": "y_j = γ o_j + x_j",
-    " softmax$": "p(label | pixels)",
-}
+    ),
+)

@@ -42,7 +42,7 @@ class HANModel(Model):
 
     def __init__(self, config: HANConfig, source: int, target: int):
         super().__init__()
-        self.config, self.notation = config, make_notation(config)
+        self.config, self.notation = config, NOTATION
         width = 2 * config.size
         self.embedding = nn.Embedding(source, config.embedding)
         nn.init.normal_(self.embedding.weight, std=0.1)
@@ -178,51 +178,48 @@ def group_by_length(lengths: Int[Tensor, " s"]) -> Iterator[tuple[Int[Tensor, " 
         start = end
 
 
-def make_notation(config: HANConfig) -> Notation:
-    """Return the paper's formulas."""
-    return Notation(
-        attentions={
-            level: {
-                "q": (f"u_{letter}", "the learned vector that decides what counts"),
-                "k": (f"u = tanh(W_{letter} h + b_{letter})", f"every {what}, as it is compared"),
-                "e": (f"uᵀ u_{letter}", "scores"),
-                "a": (f"α = softmax(uᵀ u_{letter})", ""),
-                "v": ("h = [h→; h←]", f"the annotation of every {what}"),
-                "Σ a v": (f"{whole} = Σ α h", f"the vector of {of}"),
-            }
-            for level, letter, what, whole, of in (
-                ("words", "w", "word", "s_i", "each sentence"),
-                ("sentences", "s", "sentence", "v", "the document"),
-                ("pooling", "w", "word", "v", "the document"),
-            )
+NOTATION = Notation(
+    attentions={
+        level: {
+            "q": (f"u_{letter}", "the learned vector that decides what counts"),
+            "k": (f"u = tanh(W_{letter} h + b_{letter})", f"every {what}, as it is compared"),
+            "e": (f"uᵀ u_{letter}", "scores"),
+            "a": (f"α = softmax(uᵀ u_{letter})", ""),
+            "v": ("h = [h→; h←]", f"the annotation of every {what}"),
+            "Σ a v": (f"{whole} = Σ α h", f"the vector of {of}"),
+        }
+        for level, letter, what, whole, of in (
+            ("words", "w", "word", "s_i", "each sentence"),
+            ("sentences", "s", "sentence", "v", "the document"),
+            ("pooling", "w", "word", "v", "the document"),
+        )
+    },
+    readout=(Reading("readout", "input", "document vector v", "what the readout reads"),),
+    boxes=(
+        {
+            "input": "w_{it}",
+            "embedding": "x_{it} = W_e w_{it}",
+            r"word_states\.forwards": "→h_{it}",
+            r"word_states\.backwards": "←h_{it}",
+            "word_states cat": "h_{it} = [→h_{it}; ←h_{it}]",
+            "word_layer": "W_w h_{it} + b_w",
+            "encoder: tanh$": "u_{it}",
+            r"(words|pooling)\.query": "u_w",
+            "(words|pooling) score": "u_{it}^⊤ u_w",
+            "(words|pooling) weights": "α_{it}",
+            "words sum": "s_i = Σ_t α_{it} h_{it}",
+            "pooling sum": "v = Σ_t α_t h_t",
+            r"sentence_states\.forwards": "→h_i",
+            r"sentence_states\.backwards": "←h_i",
+            "sentence_states cat": "h_i = [→h_i; ←h_i]",
+            "sentence_layer": "W_s h_i + b_s",
+            "encoder: tanh 2$": "u_i",
+            r"sentences\.query": "u_s",
+            "sentences score": "u_i^⊤ u_s",
+            "sentences weights": "α_i",
+            "sentences sum": "v = Σ_i α_i h_i",
+            "readout": "W_c v + b_c",
+            " softmax$": "p(label | document)",
         },
-        readout=(Reading("readout", "input", "document vector v", "what the readout reads"),),
-        boxes=(BOXES,),
-    )
-
-
-BOXES = {
-    "input": "w_{it}",
-    "embedding": "x_{it} = W_e w_{it}",
-    r"word_states\.forwards": "→h_{it}",
-    r"word_states\.backwards": "←h_{it}",
-    "word_states cat": "h_{it} = [→h_{it}; ←h_{it}]",
-    "word_layer": "W_w h_{it} + b_w",
-    "encoder: tanh$": "u_{it}",
-    r"(words|pooling)\.query": "u_w",
-    "(words|pooling) score": "u_{it}^⊤ u_w",
-    "(words|pooling) weights": "α_{it}",
-    "words sum": "s_i = Σ_t α_{it} h_{it}",
-    "pooling sum": "v = Σ_t α_t h_t",
-    r"sentence_states\.forwards": "→h_i",
-    r"sentence_states\.backwards": "←h_i",
-    "sentence_states cat": "h_i = [→h_i; ←h_i]",
-    "sentence_layer": "W_s h_i + b_s",
-    "encoder: tanh 2$": "u_i",
-    r"sentences\.query": "u_s",
-    "sentences score": "u_i^⊤ u_s",
-    "sentences weights": "α_i",
-    "sentences sum": "v = Σ_i α_i h_i",
-    "readout": "W_c v + b_c",
-    " softmax$": "p(label | document)",
-}
+    ),
+)

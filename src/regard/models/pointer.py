@@ -48,7 +48,7 @@ class PointerModel(RecurrentModel):
                 f"vocabularies: {source} and {target} pieces given, expected one for both sides "
                 "(tokenizer.joint = true): a pointer network writes words of its source"
             )
-        self.config, self.notation = config, make_notation(config)
+        self.config, self.notation = config, NOTATION
         self.vocabulary = target
         size, words = config.size, config.embedding
         self.words = nn.Embedding(source, words)
@@ -145,36 +145,33 @@ def mark_used(words: Int[Tensor, "b n"], ids: Int[Tensor, "b k"]) -> Bool[Tensor
     return (before[:, None] < counts) & (ids != END)[:, None]
 
 
-def make_notation(config: PointerConfig) -> Notation:
-    """Return the paper's formulas."""
-    return Notation(
+NOTATION = Notation(
+    {
+        **name_additive_stages("d_i", "e_j", "p(C_i = j)", "p", "the decoder's state"),
+        "W q": ("W₂ d_i", "the decoder's state, projected"),
+        "U k + b": ("W₁ e_j + b", "every place, projected, once for all words"),
+        "tanh(W q + U k + b)": ("tanh(W₁ e_j + W₂ d_i + b)", "state and place together"),
+        "e": ("u_j = vᵀ tanh(W₁ e_j + W₂ d_i + b)", "the score of every place"),
+        "a": ("p(C_i = j) = softmax(u)", "the probability of every place: this is the output"),
+        "v": ("1_j", "each place is its own value"),
+        "Σ a v": ("p(C_i)", "the weights again: what is summed are the places themselves"),
+    },
+    boxes=(
         {
-            **name_additive_stages("d_i", "e_j", "p(C_i = j)", "p", "the decoder's state"),
-            "W q": ("W₂ d_i", "the decoder's state, projected"),
-            "U k + b": ("W₁ e_j + b", "every place, projected, once for all words"),
-            "tanh(W q + U k + b)": ("tanh(W₁ e_j + W₂ d_i + b)", "state and place together"),
-            "e": ("u_j = vᵀ tanh(W₁ e_j + W₂ d_i + b)", "the score of every place"),
-            "a": ("p(C_i = j) = softmax(u)", "the probability of every place: this is the output"),
-            "v": ("1_j", "each place is its own value"),
-            "Σ a v": ("p(C_i)", "the weights again: what is summed are the places themselves"),
+            "encoder:input": "P_1 … P_m",
+            "decoder:input": "C_0 … C_{n−1}",
+            r"forwards\.\d+ Layer": "→e_j",
+            r"backwards\.\d+ Layer": "←e_j",
+            "encoder cat$": "e_j = [→e_j; ←e_j]",
+            r"encoder\.layers\.\d+ Layer": "e_j",
+            r"decoder\.layers\.\d+ Layer": "d_i",
+            r"score\.query": "W_2 d_i",
+            r"score\.key": "W_1 e_j",
+            " score$": "u^i_j = v^⊤ tanh(W_1 e_j + W_2 d_i)",
+            " weights$": "p(C_i = j)",
+            " sum$": "Σ_j p(C_i = j) 1_j",
+            "scatter_add": "p(y) = Σ_{j: x=y} p(C_i = j)",
+            "decoder: log$": "log p(y)",
         },
-        boxes=(BOXES,),
-    )
-
-
-BOXES = {
-    "encoder:input": "P_1 … P_m",
-    "decoder:input": "C_0 … C_{n−1}",
-    r"forwards\.\d+ Layer": "→e_j",
-    r"backwards\.\d+ Layer": "←e_j",
-    "encoder cat$": "e_j = [→e_j; ←e_j]",
-    r"encoder\.layers\.\d+ Layer": "e_j",
-    r"decoder\.layers\.\d+ Layer": "d_i",
-    r"score\.query": "W_2 d_i",
-    r"score\.key": "W_1 e_j",
-    " score$": "u^i_j = v^⊤ tanh(W_1 e_j + W_2 d_i)",
-    " weights$": "p(C_i = j)",
-    " sum$": "Σ_j p(C_i = j) 1_j",
-    "scatter_add": "p(y) = Σ_{j: x=y} p(C_i = j)",
-    "decoder: log$": "log p(y)",
-}
+    ),
+)
