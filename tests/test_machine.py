@@ -1,5 +1,6 @@
 """What this machine has: its memory, and its device; Apple's by a stand-in, as no machine here has one."""
 
+import gc
 import resource
 
 import pytest
@@ -13,7 +14,7 @@ from regard.errors import CommandError, ConfigError, TrainingError
 from regard.kernels import backends
 from regard.kernels.features import BILINEAR, CAUSAL, SOFTMAX
 from regard.kernels.table import Request
-from regard.machine import amount, auto_device, memory, wide_dtype
+from regard.machine import NEW, amount, auto_device, memory, pause_garbage_collection, settle_memory, wide_dtype
 from regard.tasks import start
 from regard.training import Group, Progress, TrainingSettings, describe_device, uses_bf16
 
@@ -144,3 +145,33 @@ def test_a_run_from_training_to_looking(name, tmp_path, with_apple):
     )
     assert one == pytest.approx(other, rel=1e-3)
     assert len(one) >= 2
+
+
+# ---- garbage is not collected inside, and afterwards as before
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_the_collection_of_garbage_is_as_it_was(enabled):
+    before = gc.isenabled()
+    try:
+        (gc.enable if enabled else gc.disable)()
+        with pause_garbage_collection():
+            assert not gc.isenabled()
+        assert gc.isenabled() == enabled
+        with pytest.raises(ZeroDivisionError), pause_garbage_collection():
+            1 / 0  # noqa: B018
+        assert gc.isenabled() == enabled
+    finally:
+        (gc.enable if before else gc.disable)()
+
+
+def test_what_is_there_is_not_looked_through_again():
+    frozen, threshold = gc.get_freeze_count(), gc.get_threshold()
+    try:
+        settle_memory()
+        assert gc.get_freeze_count() > frozen
+        assert gc.get_threshold() == NEW
+    finally:
+        gc.set_threshold(*threshold)
+        if not frozen:
+            gc.unfreeze()

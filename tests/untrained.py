@@ -12,7 +12,7 @@ from torch import Tensor
 from regard.data import Tokenizers, train
 from regard.tasks import build_model, read_settings, write_config
 from regard.training import Checkpoints, Counters, Prediction, read_manifest, weight_files
-from regard.training.manifest import canonical
+from regard.training.checkpoint import canonical
 
 LABELS = ["bad", "good"]
 TEXTS = ["1 2 3", "4 5 6 7", "8 9 0", "1 3 5 7 9"]

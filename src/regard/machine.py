@@ -1,11 +1,15 @@
-"""The machine: its memory, and the device that `auto` stands for. Nothing here imports torch at the top.
+"""The machine: its memory, Python's search for garbage in it, and the device that `auto` stands for.
+
+Nothing here imports torch at the top.
 
 Apple's GPU, `mps`, is taken on the plain path in float32: it has no float64, no CUDA graphs and none of our kernels.
 """
 
 import contextlib
+import gc
 import os
 import sys
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,9 +17,21 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["MPS", "amount", "auto_device", "is_out_of_memory", "memory", "most_threads", "peak_memory", "wide_dtype"]
+__all__ = [
+    "MPS",
+    "amount",
+    "auto_device",
+    "is_out_of_memory",
+    "memory",
+    "most_threads",
+    "pause_garbage_collection",
+    "peak_memory",
+    "settle_memory",
+    "wide_dtype",
+]
 
 CGROUPS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")  # a container's limit
+NEW = (20_000, 20, 20)  # objects between two searches for garbage: a busy server makes thousands a burst
 MPS = "device auto: Apple's GPU (mps) is taken, in float32; if anything is odd there, try cpu"
 
 
@@ -53,6 +69,29 @@ def peak_memory() -> int | None:
         import resource
 
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+
+
+@contextlib.contextmanager
+def pause_garbage_collection() -> Iterator[None]:
+    """Pause Python's garbage collection inside the block.
+
+    In the capture of a CUDA graph an older graph could be among it, and to free that ends the capture. And thousands of
+    new lists would start the search again and again, in vain.
+    """
+    before = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if before:
+            gc.enable()
+
+
+def settle_memory() -> None:
+    """Leave what is loaded by now out of every later search for garbage, which would stop all threads for long."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*NEW)
 
 
 def most_threads() -> int:

@@ -174,7 +174,7 @@ def exit_status(result: Result) -> int:
 
 def compare_with_baselines(out: Path, started: Started) -> list[str]:
     """Measure trivial baselines, keep them with the run, and describe them beside its score in one line."""
-    if started.result.why == "signal":
+    if started.result.stop_reason == "signal":
         return []
     baselines = baseline.measure_baselines(started.task)
     baseline.save_baselines(out, baselines)
@@ -194,8 +194,8 @@ def describe_end(result: Result, minutes: float | None = None) -> str:
         "patience": f"stopped after {result.step:,} steps, because validation did not improve",
         "minutes": f"stopped after {result.step:,} steps, because the time limit was reached (training.minutes)",
         "signal": f"saved at step {result.step:,}",
-    }[result.why]
-    if result.why == "minutes" and result.step == result.first and minutes is not None:
+    }[result.stop_reason]
+    if result.stop_reason == "minutes" and result.step == result.first and minutes is not None:
         ended = (
             f"no step was taken, because the time limit of {minutes:g} minutes (training.minutes) is over; give "
             f"more: --minutes {2 * minutes:g}; the run stands at step {result.step:,}"
@@ -212,21 +212,23 @@ def next_commands(out: Path, started: Started) -> list[tuple[str, str]]:
     """List what a person may do next, as it is typed, the likeliest first."""
     result, settings, run = started.result, started.settings, shlex.quote(str(out))
     training, row, reads = settings.training, settings.row, settings.data.reads or "text"
-    if result.why == "signal":
+    if result.stop_reason == "signal":
         longer = (f"regard train --resume {run}", "Resume where it stopped.")
     else:
-        more = [f"--steps {2 * max(result.step, training.steps)}"] if result.why != "minutes" else []
-        more += ["--set training.patience=0"] if result.why == "patience" else []
+        more = [f"--steps {2 * max(result.step, training.steps)}"] if result.stop_reason != "minutes" else []
+        more += ["--set training.patience=0"] if result.stop_reason == "patience" else []
         more += [f"--minutes {2 * training.minutes:g}"] if training.minutes else []
         longer = (f"regard train --resume {run} {' '.join(more)}", "Train it longer.")
-    item = "" if row.alone else f" {ITEMS[reads]}"
+    item = f" {ITEMS[reads]}" if row.has_source else ""
     labels = "--documents A.tsv" if reads == "documents" else "--images A"
     test = TESTS.get(row.served_as(list(TESTS)) or "", labels)
     use = (f"{row.command} {run}{item}", "Use it.")
     evaluate = (f"regard eval {run} {test}", "Measure it on a test set.")
     look = (f"regard look {run} {ITEMS[reads]}", "See what it attends to.")
     tune = (f"regard train --from {run} {OTHER[reads]} --out RUN", "Fine-tune it on other data.")
-    commands = [longer, use, evaluate, look, tune] if result.why == "signal" else [use, evaluate, look, longer, tune]
+    commands = (
+        [longer, use, evaluate, look, tune] if result.stop_reason == "signal" else [use, evaluate, look, longer, tune]
+    )
     # Every command needs the plugins that the run needs, by the names that they were loaded by.
     needs = [name for name, plugin in plugins.LOADED.items() if plugin in settings.plugins]
     flags = "".join(f" --plugin {shlex.quote(name)}" for name in needs)
@@ -248,7 +250,7 @@ def report(out: Path, started: Started) -> Path:
         parameters=sum(parameter.numel() for parameter in run.model.parameters()),
         data=dict(task.facts())["data"],
         seconds=result.seconds,
-        finished=result.why != "signal",
+        finished=result.stop_reason != "signal",
         look=look,
         shown_config=tomli_w.dumps(started.settings.own_table()),
         signature=[

@@ -131,10 +131,10 @@ class Run:
     def score(self, sources: Iterable[str], targets: Iterable[str] | None = None) -> list[batches.Scored]:
         """Return the model's log-probability of each target given its source, or of each text for a language model."""
         check_texts(sources=sources, targets=targets)
-        alone = self.settings.row.alone
-        if alone and targets is not None:
+        has_source = self.settings.row.has_source
+        if not has_source and targets is not None:
             raise ArgumentError("targets: given to a language model, expected only texts")
-        if not alone and targets is None:
+        if has_source and targets is None:
             raise ArgumentError("targets: missing, expected the translation of each source")
         texts = list(sources)
         self.unknown.add(texts)
@@ -269,7 +269,7 @@ def surround_run(run: Run, around: Mapping[str, tuple[str, ...]]) -> Run:
 
 def read_tokenizer(run: Run) -> Tokenizer:
     """Return the tokenizer of what a run reads: a language model reads the target side of its corpus."""
-    return run.tokenizers.target if run.settings.row.alone else run.tokenizers.source
+    return run.tokenizers.source if run.settings.row.has_source else run.tokenizers.target
 
 
 def print_to_stderr(message: str) -> None:

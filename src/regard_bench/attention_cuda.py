@@ -19,7 +19,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from regard.attention import Additive, Attention, Causal, Dot, Prepared
 from regard.errors import RegardError
-from regard.kernels import pause_garbage_collection
+from regard.machine import pause_garbage_collection
 from regard_bench.measure import Result, ceilings, time_call
 
 MIB = 1 << 20

@@ -51,7 +51,7 @@ RNN_GOAL = 1_500_000
 class PairTask(Task):
     """The next token of made-up pairs: a few batches, the same ones over and over."""
 
-    ahead = True
+    can_prefetch = True
 
     def __init__(self, model: Model, pairs: list[Pair], smoothing: float = 0.1, budget: int = BUDGET, seed: int = 0):
         self.model, self.pairs, self.budget = model, pairs, budget
@@ -87,7 +87,7 @@ class PairTask(Task):
             return packing.pack(sides[0], sides[1], self.lengths[self.plans[plan]], packing.step_of(self.budget))
         return collate(some) if self.form is None else packing.pad_up(collate(some))
 
-    def few_shapes(self, half: bool) -> None:
+    def limit_shapes(self, half: bool) -> None:
         """Limit batches to few shapes, as a translation task does."""
         self.form = "packed" if half and self.model.packs else "padded"
 

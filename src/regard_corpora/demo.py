@@ -101,7 +101,7 @@ def train_marked(table: dict[str, Any], out: Path) -> Result:
     out.mkdir(parents=True, exist_ok=True)
     (out / MARK).touch()
     result = train_and_report(table, out, advise=False)
-    if result.why == "signal":
+    if result.stop_reason == "signal":
         raise StoppedError(
             "stopped; another regard demo starts from the beginning; resume this one with: "
             f"{shlex.join(['regard', 'train', '--resume', str(out)])}",

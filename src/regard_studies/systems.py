@@ -103,7 +103,7 @@ def train_into(folder: Path, table: Mapping[str, Any], seed: int, setting: Setti
             return
     say("training" if checkpoint is None else "training, from where it stopped")
     result = start(whole, folder, resume=checkpoint is not None).result
-    if result.why == "signal":
+    if result.stop_reason == "signal":
         raise CommandError(f"stopped; the same command resumes {folder}")
 
 

@@ -43,7 +43,7 @@ def test_every_score_with_every_span_equals_the_loop(score_name, span_name):
 @pytest.mark.parametrize("span_name", ["none", "lengths-causal", "predictive-lengths"])
 def test_additive_scores_in_small_chunks_equal_the_loop(chunk, span_name, monkeypatch):
     """Chunks of one query, of a few, and of several rows at once."""
-    monkeypatch.setattr("regard.kernels.additive.chunked.CHUNK", chunk)
+    monkeypatch.setattr("regard.kernels.operations.additive.CHUNK", chunk)
     lead, n, m = (3,), 5, 6
     score = SCORES["additive"](m)
     span, inputs = SPANS[span_name](lead, n, m, score.query_size), draw_inputs(score, lead, n, m)

@@ -21,7 +21,7 @@ def test_the_batches_of_a_gpu_are_those_of_its_peers(half):
     sizes = Sizes(vocabulary=30, size=8, heads=2, layers=1, hidden=8, dropout=0.0)
     pairs = make_pairs(60, sizes.vocabulary, 0, training_cuda.MEANS, training_cuda.LONGEST)
     task = training_cuda.PairTask(training_cuda.transformer(sizes), pairs, sizes.smoothing, budget=512)
-    task.few_shapes(half)
+    task.limit_shapes(half)
     stream = task.stream(Position())
     for plan in task.plans:
         _, number = next(stream)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from child import fork_ranks
 
-from regard.decoding.processes import Processes
+from regard.decoding.translate_file import Processes
 from regard.errors import ArgumentError, CommandError, RegardError
 
 

@@ -29,7 +29,7 @@ from regard.decoding.batches import score_pairs
 from regard.decoding.ensemble import Ensemble
 from regard.decoding.options import GREEDY, Options
 from regard.decoding.scoring import length_penalty
-from regard.decoding.sentence_search import PACK, greedy, search
+from regard.decoding.sentence_search import THREADED, greedy, search
 from regard.decoding.sources import tokens_of
 from regard.errors import ArgumentError
 from regard.models import build, read_model_config
@@ -421,7 +421,7 @@ def test_few_rows_are_stepped_by_one_thread(monkeypatch):
     before = torch.get_num_threads()
     torch.set_num_threads(2)
     try:
-        for count, beam, expected in ((1, 1, 1), (3, 5, 1), (PACK, 1, 2), (4, 4, 2)):
+        for count, beam, expected in ((1, 1, 1), (3, 5, 1), (THREADED, 1, 2), (4, 4, 2)):
             threads.clear()
             search(model, tokens_of(sentences(count)), Options(beam=beam, longest=1))
             assert threads[0] == expected

@@ -35,10 +35,10 @@ from regard.attention import (
 )
 from regard.errors import ArgumentError, BackendError
 from regard.kernels import backends, features, table, triton
-from regard.kernels.additive import chunked
+from regard.kernels.operations import additive as chunked
+from regard.kernels.operations import window as window_cpu
 from regard.kernels.span_limits import Window
 from regard.kernels.table import Request
-from regard.kernels.window import cpu as window_cpu
 
 
 @pytest.mark.parametrize("name", ["sdpa", "window", "chunked"])

@@ -159,7 +159,7 @@ def test_the_tables_of_all_works():
     import regard.decoding.replay
     import regard.models.lstmn
     import regard.models.rnnsearch
-    import regard.training.update  # noqa: F401
+    import regard.training.replay  # noqa: F401
 
     assert {"attention", "stack", "step of a search", "search", "update", "dropout", "linear"} <= {*table.TABLES}
     for work in table.TABLES.values():

@@ -32,7 +32,7 @@ from regard.models.kinds import build, complete_table
 from regard.models.recurrent import Bidirectional, Stack
 from regard.tasks import start
 from regard.training import Checkpoints, read_manifest
-from regard.training.manifest import canonical
+from regard.training.checkpoint import canonical
 
 
 @pytest.mark.parametrize(

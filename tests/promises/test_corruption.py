@@ -16,7 +16,7 @@ from regard.errors import CheckpointError, ConfigError, DataError
 from regard.run import load
 from regard.tasks import start
 from regard.training import Checkpoints, read_checkpoint
-from regard.training.manifest import canonical
+from regard.training.checkpoint import canonical
 
 REFUSED = (CheckpointError, ConfigError, DataError)
 LOADED = ("config.toml", "tokenizer.json", "checkpoints/step-000004/manifest.json")

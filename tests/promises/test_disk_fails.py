@@ -22,7 +22,7 @@ from regard.config import read
 from regard.run import load
 from regard.tasks import start
 from regard.training import Checkpoints, metrics, read_checkpoint
-from regard.training.trackers import Trackers
+from regard.training.metrics import Trackers
 
 STEPS = {"training__steps": 6, "training__validate_every": 2, "training__keep": 2, "training__average": 2}
 LOSSES = [9.0, 5.0, 7.0, 4.0]  # of the steps 2, 4 and 6, and of the average of the last two

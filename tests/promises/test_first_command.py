@@ -53,5 +53,5 @@ def test_the_best_model_is_kept_by_a_metric_that_moves(tmp_path, name):
 def test_a_metric_that_never_moves_loses_nothing(tmp_path):
     done, valid = trained(tmp_path, CORPORA["names"], metric="bleu", patience=1)
     assert {record["bleu"] for record in valid} == {0.0}
-    assert done.result.why == "finished"  # the loss still fell
+    assert done.result.stop_reason == "finished"  # the loss still fell
     assert done.result.best_step == min(valid, key=lambda record: record["loss"])["step"] == SHORT["steps"]

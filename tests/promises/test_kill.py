@@ -17,7 +17,7 @@ from tiny import TIMES, Line, StopAt, records, same_tensors, table, training
 
 from regard import report
 from regard.training import Checkpoints, Progress, Task, metrics, read_checkpoint, train, weight_files
-from regard.training.trackers import Trackers
+from regard.training.metrics import Trackers
 
 ALWAYS = {"steps": 100_000, "validate_every": 1, "log_every": 1, "ema": 0.9}
 
@@ -84,7 +84,7 @@ def test_random_kills(tmp_path, kills):
             read_checkpoint(each)
         safe = found.step
     result = train(Line(), training(**{**ALWAYS, "steps": safe + 3}), tmp_path, resume=True)
-    assert (result.step, result.why) == (safe + 3, "finished")
+    assert (result.step, result.stop_reason) == (safe + 3, "finished")
     assert not list((tmp_path / "checkpoints").glob(".*"))
     # And it is the run that nobody killed. (Its validations and steps are thousands; the weights say it all.)
     unhurt = Line()
@@ -296,7 +296,7 @@ def test_a_kill_between_the_last_step_and_the_end(tmp_path, best):
         status = os.waitpid(forked(work), 0)[1]
         assert status in (0, signal.SIGKILL)
         result = train(Curved(target), training(**ENDS), run, resume=True)
-        assert (result.step, result.why) == (ENDS["steps"], "finished")
+        assert (result.step, result.stop_reason) == (ENDS["steps"], "finished")
         ended_like(run, unhurt)
         before = (run / "metrics.jsonl").read_bytes(), (run / "checkpoints/best.json").read_bytes()
         train(Curved(target), training(**ENDS), run, resume=True)  # and once more, which does nothing
@@ -335,12 +335,12 @@ def test_a_validation_that_is_due_comes_with_the_resume(tmp_path):
     run = tmp_path / "run"
     train(Curved(), training(**ENDS), tmp_path / "whole")
     stopped = train(Curved(), training(**{**ENDS, "steps": 12}), run, progress=StopAt(6))
-    assert (stopped.step, stopped.why) == (6, "signal")
+    assert (stopped.step, stopped.stop_reason) == (6, "signal")
     run2 = tmp_path / "early"
     assert train(Curved(), training(**{**ENDS, "steps": 12, "log_every": 5}), run2, progress=StopAt(5)).step == 5
     for each, steps in ((run, 6), (run2, 5)):
         resumed = train(Curved(), training(**{**ENDS, "steps": steps}), each, resume=True)
-        assert (resumed.step, resumed.why) == (steps, "finished")
+        assert (resumed.step, resumed.stop_reason) == (steps, "finished")
         assert resumed.best is not None
         assert records(each)[-1]["kind"] == "average"
         assert [record["step"] for record in records(each) if record["kind"] == "valid"] == [3, steps, steps]

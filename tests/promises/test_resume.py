@@ -87,14 +87,14 @@ def test_stopped_and_resumed(tmp_path, kind, batches):
     batches.clear()
     batches.stop_at = STOP
     stopped = start(given, tmp_path / "cut").result
-    assert (stopped.step, stopped.why) == (STOP, "signal")
+    assert (stopped.step, stopped.stop_reason) == (STOP, "signal")
     batches.stop_at = None
     position = read_manifest(Checkpoints(tmp_path / "cut").last())["counters"]["position"]
     assert position[1] > 0, "it should have stopped in the middle of an epoch"
     if kind != "transformer":  # encoded corpora are only a cache: made anew, with the run's own tokenizer, the same
         shutil.rmtree(tmp_path / "cache")
     finished = start(given, tmp_path / "cut", resume=True).result
-    assert (finished.step, finished.why) == (STEPS, "finished")
+    assert (finished.step, finished.stop_reason) == (STEPS, "finished")
     assert list(batches) == whole  # the same sentences, cut into the same pieces, in the same order
     assert len(whole) == 2 * STEPS
     ended = read_manifest(Checkpoints(tmp_path / "cut").last())["counters"]["position"]

@@ -1,8 +1,8 @@
 """A run that an earlier version wrote loads, answers as it did then, and resumes.
 
 `tests/stored_runs/` holds a tiny run of each kind and task as the code of 8ff4b59 wrote it, with what that code
-answered beside it: tokens, labels and links must be the same everywhere, numbers bit by bit where torch and the
-processor are the same, and else to 1e-5.
+answered beside it: tokens, labels and links must be the same everywhere, and numbers to 1e-5; those of a resumed training bit
+by bit, where torch and the processor are the same.
 """
 
 import json
@@ -76,7 +76,7 @@ def test_there_is_one_of_every_kind_and_task():
 @pytest.mark.parametrize("name", RUNS)
 def test_it_answers_as_it_did(name):
     stored = expected(name)
-    same(answer(HOME / name), stored["answers"], stored["signature"] == signature())
+    same(answer(HOME / name), stored["answers"], exactly=False)
 
 
 @pytest.mark.parametrize("name", RUNS)

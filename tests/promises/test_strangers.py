@@ -315,7 +315,7 @@ def test_a_resume(trained, tmp_path, tries):
         shutil.rmtree(tmp_path / "new", ignore_errors=True)
         refused(lambda: start(given, tmp_path / "new", base=run))
 
-    from regard.training.manifest import canonical
+    from regard.training.checkpoint import canonical
 
     whole = read_manifest(trained / "run" / step)
     plain = {key: value for key, value in whole.items() if key != "sha256"}

@@ -19,7 +19,7 @@ from tiny import table
 from regard.run import load
 from regard.tasks import start
 from regard.training import Checkpoints, metrics
-from regard.training.trackers import Trackers
+from regard.training.metrics import Trackers
 
 CALLS = ("mkdir", "rmdir", "open", "unlink", "rename", "replace", "listdir", "scandir", "stat", "fsync")
 BUSY = "another process is training into it; wait for it, or give another --out"

@@ -26,7 +26,7 @@ from regard.report import train_and_report
 from regard.tasks import read_settings
 from regard.tasks.sizes import count_weights
 from regard.training import metrics, run_folder
-from regard.training.trackers import Trackers
+from regard.training.metrics import Trackers
 
 pytestmark = pytest.mark.unchecked
 SECONDS = 300

@@ -50,11 +50,17 @@ def test_a_task_of_ones_own_is_served_by_kinds_of_tasks_with_the_same_inputs_and
     assert mine.served_as(("language-model", "classify")) == "classify"
     assert mine.served_as(("translate", "caption")) is None
     assert mine.served_as(("classify", "mine")) == "mine"
-    assert replace(mine, like="translate").served_as(("classify", "translate")) == "translate"
-    assert replace(mine, like="translate").served_as(("classify",)) is None
+    assert replace(mine, same_models_as="translate").served_as(("classify", "translate")) == "translate"
+    assert replace(mine, same_models_as="translate").served_as(("classify",)) is None
     assert replace(mine, kinds={"text": "rnn"}).served_as(("classify",)) is None
     assert replace(TASKS["translate"], name="mine").served_as(("language-model", "translate")) == "translate"
-    assert replace(TASKS["translate"], name="mine", alone=True).served_as(("translate",)) is None
+    assert replace(TASKS["translate"], name="mine", has_source=False).served_as(("translate",)) is None
+
+
+def test_a_row_is_made_with_older_names_too():
+    new = replace(TASKS["translate"], name="mine", has_source=False, same_models_as="caption")
+    with pytest.warns(DeprecationWarning, match="has_source"), pytest.warns(DeprecationWarning, match="same_models_as"):
+        assert replace(TASKS["translate"], name="mine", alone=True, like="caption") == new
 
 
 def compared(tree):

@@ -6,8 +6,7 @@ import re
 from rich.console import Console
 
 from regard.training.display import LiveProgress
-from regard.training.progress import SafeStream
-from regard.training.sample import Sample
+from regard.training.progress import SafeStream, Sample
 
 SAMPLES = [
     Sample("A man rides a horse .", "Ein Mann reitet ein Pferd .", "Ein Mann fährt Pferd ."),

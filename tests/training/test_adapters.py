@@ -21,7 +21,7 @@ from regard.kernels import mixed_precision
 from regard.models import Tokens, TransformerConfig, kinds
 from regard.run import load
 from regard.tasks import base_table, read_settings, start, summarise
-from regard.tasks.run_start import plan_run
+from regard.tasks.plan import plan_run
 from regard.training.adapters import (
     Adapter,
     adapters_of,
@@ -36,9 +36,8 @@ from regard.training.adapters import (
     plain_weights,
     trained_weights,
 )
-from regard.training.checkpoint import Checkpoints, read_checkpoint
+from regard.training.checkpoint import Checkpoints, read_checkpoint, read_manifest
 from regard.training.distributed import Group
-from regard.training.manifest import read_manifest
 from regard.training.progress import Progress
 from regard.training.task import Position
 from regard.training.weights import weights_of

@@ -11,8 +11,7 @@ import pytest
 from training.displays import display, train
 
 from regard.training.display import open_progress
-from regard.training.progress import PlainProgress, Progress
-from regard.training.sample import Sample
+from regard.training.progress import PlainProgress, Progress, Sample
 
 SHOWN = """
 from regard.training.display import open_progress

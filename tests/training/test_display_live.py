@@ -15,8 +15,7 @@ from rich.cells import cell_len
 from training.displays import SAMPLES, display, screen, train
 
 from regard.training.display import REFRESH, fold_commands
-from regard.training.progress import PlainProgress, ProgressGroup, SafeStream
-from regard.training.sample import Sample
+from regard.training.progress import PlainProgress, ProgressGroup, SafeStream, Sample
 
 
 def test_the_display_shows_all_of_it():

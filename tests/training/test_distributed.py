@@ -63,7 +63,7 @@ def work(folder: Path, jobs: list[str]) -> None:
         task.objective = CrampedSecond()
         train(task, training(), folder / "cramped")
     if "stopped" in jobs:
-        assert train(Stopping(), training(), folder / "stopped").why == "signal"
+        assert train(Stopping(), training(), folder / "stopped").stop_reason == "signal"
         train(Line(), training(), folder / "stopped", resume=True)
     if "translate" in jobs:
         start(sharded_table(folder / "data"), folder / "translate")

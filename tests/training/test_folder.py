@@ -156,7 +156,7 @@ def test_what_a_killed_process_left_is_removed(tmp_path):
 @pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM, signal.SIGINT])
 def test_a_signal_saves(tmp_path, number):
     result = train(Line(), training(steps=1000), tmp_path / "run", progress=StopAt(4, number))
-    assert (result.why, result.step) == ("signal", 4)
+    assert (result.stop_reason, result.step) == ("signal", 4)
     assert Checkpoints(tmp_path / "run").last().name == "step-000004"
 
 
@@ -166,4 +166,4 @@ def test_nohup_is_respected(tmp_path):
         result = train(Line(), training(), tmp_path / "run", progress=StopAt(4, signal.SIGHUP))
     finally:
         signal.signal(signal.SIGHUP, before)
-    assert (result.why, result.step) == ("finished", 8)
+    assert (result.stop_reason, result.step) == ("finished", 8)

@@ -41,7 +41,7 @@ class Mean(nn.Module):
 def test_ten_lines_are_a_task(tmp_path):
     task = Doubling()
     result = train(task, training(steps=300, rate=0.05, validate_every=300), tmp_path)
-    assert (result.step, result.why, result.best) == (300, "finished", None)
+    assert (result.step, result.stop_reason, result.best) == (300, "finished", None)
     assert task.objective.net.weight.item() == pytest.approx(2, abs=0.01)
     assert Checkpoints(tmp_path).last().name == "step-000300"
 
@@ -154,7 +154,7 @@ def test_skipped_steps_are_told_and_kept_over_a_resume(tmp_path):
 
 
 def test_nothing_finite_for_long_ends_the_run(tmp_path, monkeypatch):
-    monkeypatch.setattr(loop, "HOPELESS", 6)
+    monkeypatch.setattr(loop, "MAX_BAD_STEPS", 6)
     task = Poisoned(range(5, 1000))
     with pytest.raises(TrainingError, match="no finite gradient in the last 6 steps.*step-000008") as caught:
         train(task, training(steps=1000, validate_every=4), tmp_path)
@@ -176,7 +176,7 @@ def test_a_finished_run_resumed_does_nothing_more(tmp_path):
     train(Line(), training(), tmp_path)
     before = contents(tmp_path)
     result = train(Line(), training(), tmp_path, resume=True)
-    assert (result.step, result.why) == (8, "finished")
+    assert (result.step, result.stop_reason) == (8, "finished")
     assert contents(tmp_path) == before
 
 

@@ -12,8 +12,18 @@ from hypothesis import strategies as st
 from training.displays import SAMPLES, Clock, display, screen, train
 
 from regard.training.display import LiveProgress
-from regard.training.progress import CurrentFigures, PlainProgress, ProgressGroup, SafeStream
-from regard.training.sample import legible
+from regard.training.progress import (
+    CurrentFigures,
+    PlainProgress,
+    ProgressGroup,
+    SafeStream,
+    Sample,
+    bracketed,
+    clip,
+    differing,
+    legible,
+    nearest,
+)
 
 
 def test_plain_lines_come_now_and_then():
@@ -37,13 +47,13 @@ def test_slow_steps_are_told_every_ten_seconds_and_quick_ones_every_second():
 
 def test_time_left_is_the_pace_since_the_first_record():
     course = CurrentFigures(1000)
-    assert course.seconds_left is None
+    assert course.seconds_left() is None
     course.step({"step": 500, "seconds": 30.0})  # resumed: five hundred steps were not taken in these thirty seconds
-    assert course.seconds_left is None
+    assert course.seconds_left() is None
     course.step({"step": 600, "seconds": 40.0})
-    assert course.seconds_left == pytest.approx(40.0)
+    assert course.seconds_left() == pytest.approx(40.0)
     course.step({"step": 1200, "seconds": 50.0})
-    assert course.seconds_left == 0
+    assert course.seconds_left() == 0
 
 
 @pytest.mark.parametrize(
@@ -111,3 +121,54 @@ def test_a_stream_that_breaks_does_not_stop_training(tmp_path):
 def test_a_sample_cannot_command_the_terminal():
     text = legible("a\x1b[31m\nb\u202e\x07\tc\x9b")
     assert text == "a�[31m b� c�"
+
+
+# ---- where an output differs from its reference
+
+
+WORDS = st.text(alphabet="abc dé\u0301漢字", max_size=24)
+
+
+def test_pieces_of_a_known_pair():
+    assert bracketed("Ein Mann fährt Pferd .", "Ein Mann reitet ein Pferd .") == "Ein Mann [fährt] Pferd ."
+    assert bracketed("Ein Pferd .", "Ein braunes Pferd .") == "Ein ‸ Pferd ."
+    assert bracketed("", "etwas") == "‸"
+    assert bracketed("etwas", "") == "[etwas]"
+    assert bracketed("", "") == ""
+    assert bracketed("23.5.1998", "23.4.1998") == "23.[5].1998"
+    assert bracketed("我昨天吃", "我昨日吃") == "我昨[天]吃"
+    assert bracketed("e\u0301", "e\u0300") == "[e\u0301]"  # a mark stays with its letter
+
+
+@given(WORDS, WORDS)
+def test_pieces_are_the_output_and_the_rest_is_common(output, reference):
+    pieces = differing(output, reference)
+    assert " ".join("".join(text for text, _ in pieces).split()) == " ".join(output.split())
+    assert any(differs for _, differs in pieces) == (output.split() != reference.split())
+    rest = iter(" ".join(reference.split()))  # what does not differ stands in the reference, in that order
+    assert all(letter in rest for text, differs in pieces if not differs for letter in text if letter != " ")
+
+
+def test_a_label_is_right_or_wrong_as_a_whole():
+    wrong = Sample("a film", "positive", "negative", label=True)
+    assert wrong.pieces == [("negative", True)]
+    assert bracketed("very bad", "very good", label=True) == "[very bad]"
+    assert Sample("a film", "positive", "positive", label=True).pieces == [("positive", False)]
+    assert wrong.record() == {"source": "a film", "reference": "positive", "output": "negative", "label": True}
+    assert set(Sample("a", "b", "c").record()) == {"source", "reference", "output"}
+
+
+def test_the_nearest_reference():
+    references = ["a dog runs", "two dogs play in the grass", "dogs"]
+    assert nearest("two dogs run in the grass", references) == references[1]
+    assert nearest("", references) == references[0]
+
+
+@given(text=st.text(alphabet="ab é語 ", max_size=40), width=st.integers(4, 30))
+def test_a_line_is_cut_at_a_screens_width(text, width):
+    def columns(line):
+        return sum(2 if letter == "語" else 1 for letter in line)
+
+    cut = clip(text, width)
+    assert columns(cut) <= width
+    assert cut == text if columns(text) <= width else (cut.endswith(" …") and text.startswith(cut[:-2]))

@@ -28,7 +28,7 @@ MODEL = {"kind": "transformer", "size": 64, "heads": 2, "layers": 2, "hidden": 6
 class Sentences(Task):
     """Three batches of made-up pairs, over and over."""
 
-    ahead = True
+    can_prefetch = True
 
     def __init__(self, form, model=MODEL):
         torch.manual_seed(0)
@@ -176,7 +176,7 @@ class Recorder:
     """Captures without a GPU: the work is done again, on memory of its own as a graph would have it."""
 
     def __init__(self, work, problems=()):
-        self.work, self.problems, self.captures, self.replays, self.mended = work, list(problems), [], [], 0
+        self.work, self.problems, self.captures, self.replays, self.repaired = work, list(problems), [], [], 0
 
     def __call__(self, batch):
         self.captures.append(batch.shape)
@@ -185,8 +185,8 @@ class Recorder:
             raise problem
         return Recording(self, Numbers(torch.full_like(batch.x, torch.nan)))
 
-    def mend(self):
-        self.mended += 1
+    def repair(self):
+        self.repaired += 1
 
 
 class Recording:
@@ -244,7 +244,7 @@ def test_where_a_graph_finds_no_room_those_that_do_serve_on():
     assert recorder.captures == [(1, 3), (2, 3)]  # nothing else is tried
     assert replay.on
     assert replay.problem is None
-    assert not recorder.mended
+    assert not recorder.repaired
 
 
 @pytest.mark.parametrize(
@@ -259,7 +259,7 @@ def test_what_cannot_be_captured_ends_all_replays(problem, ended):
     held = []
     recorder = Recorder(lambda batch: None, [None, CaptureError(problem, ended)])
     replay = Replay(recorder, often=1)
-    recorder.mend = lambda: held.append(dict(replay.graphs))
+    recorder.repair = lambda: held.append(dict(replay.graphs))
     assert [replay(batch) for batch in batches(1, 2, 1, 1)] == [True, False, False, False]
     assert not replay.on
     assert replay.problem is problem

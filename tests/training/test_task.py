@@ -7,6 +7,7 @@ import torch
 from tiny import Line
 
 from regard.errors import TrainingError
+from regard.training.loop import Result
 from regard.training.task import Loss, Position, Task
 
 
@@ -61,3 +62,27 @@ def test_halves_add_up_to_the_whole():
     whole = task.objective(plan)
     assert isinstance(whole, Loss)
     torch.testing.assert_close(sum(task.objective(half).total for half in task.halves(plan)), whole.total)
+
+
+def test_a_task_that_defines_older_names_is_asked_by_the_new_ones():
+    with pytest.warns(DeprecationWarning, match="is now called") as warned:
+
+        class Older(Line):
+            ahead = True
+
+            def few_shapes(self, half):
+                super().few_shapes(half)
+                self.half = half
+
+    assert [str(each.message) for each in warned] == [
+        "Older.few_shapes is now called limit_shapes: rename it",
+        "Older.ahead is now called can_prefetch: rename it",
+    ]
+    task = type("Younger", (Older,), {})()
+    task.limit_shapes(True)
+    assert task.half is task.can_prefetch is task.ahead is True
+
+
+def test_a_result_tells_why_it_stopped_by_its_older_name():
+    with pytest.warns(DeprecationWarning, match="stop_reason"):
+        assert Result(1, None, 0, "patience", 0.0).why == "patience"

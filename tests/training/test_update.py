@@ -6,6 +6,7 @@ import itertools
 import threading
 import time
 from dataclasses import dataclass, replace
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -14,14 +15,14 @@ from torch import nn
 from training.cases import Said, stepped, weights
 
 from regard.errors import TrainingError
+from regard.machine import is_out_of_memory
 from regard.models import build, read_model_config
 from regard.training.distributed import Group
-from regard.training.loop import Trainer, train
+from regard.training.loop import Prefetch, Trainer, attempt_in_parts, train
 from regard.training.objective import Prediction
 from regard.training.progress import Progress
-from regard.training.replay import Replay, batch_tensors
+from regard.training.replay import Replay, batch_tensors, describe_path, not_replayed, plan_updates
 from regard.training.task import Loss, Position, Task
-from regard.training.update import UPDATE, Prefetch, describe, describe_path, not_replayed
 
 CUDA, CPU = torch.device("cuda"), torch.device("cpu")
 START = Position(0, 0)
@@ -30,7 +31,7 @@ START = Position(0, 0)
 class Numbered(Line):
     """Batches are their own position; they may take a while, or fail."""
 
-    ahead = True
+    can_prefetch = True
 
     def __init__(self, seconds=0.0, fails=None):
         super().__init__()
@@ -47,8 +48,12 @@ class Numbered(Line):
         return position
 
 
+def processes(rank=0, world=1):
+    return SimpleNamespace(rank=rank, world=world, device=torch.device("cpu"))
+
+
 def taken(task, count, position=START, accumulate=1, rank=0, world=1):
-    with Prefetch(task, position, accumulate, rank, world, pin=False) as ahead:
+    with Prefetch(task, position, accumulate, processes(rank, world)) as ahead:
         return list(itertools.islice(ahead, count))
 
 
@@ -75,7 +80,7 @@ def test_processes_share_an_update_and_count_it_whole(rank):
 
 
 def test_what_was_loaded_in_time_is_not_waited_for():
-    with Prefetch(Numbered(0.3), Position(0, 0), 1, 0, 1, pin=False) as ahead:
+    with Prefetch(Numbered(0.3), Position(0, 0), 1, processes()) as ahead:
         next(ahead)
         first = ahead.waited
         time.sleep(1.0)  # the loop is busy
@@ -87,7 +92,7 @@ def test_what_was_loaded_in_time_is_not_waited_for():
 
 
 def test_an_error_comes_when_its_update_is_asked_for():
-    with Prefetch(Numbered(fails=Position(0, 1)), Position(0, 0), 1, 0, 1, pin=False) as ahead:
+    with Prefetch(Numbered(fails=Position(0, 1)), Position(0, 0), 1, processes()) as ahead:
         assert next(ahead).batches == [Position(0, 0)]
         with pytest.raises(RuntimeError, match="cannot be loaded"):
             next(ahead)
@@ -95,7 +100,7 @@ def test_an_error_comes_when_its_update_is_asked_for():
 
 def test_what_is_not_said_to_be_fit_for_it_is_loaded_when_its_step_comes():
     class Here(Numbered):
-        ahead = False
+        can_prefetch = False
 
     task = Here()
     assert [share.batches for share in taken(task, 2)] == [[Position(0, 0)], [Position(0, 1)]]
@@ -170,8 +175,8 @@ class Again:
 
         return Recording()
 
-    def mend(self):
-        pytest.fail("there is nothing to mend")
+    def repair(self):
+        pytest.fail("there is nothing to repair")
 
 
 class Heard(Progress):
@@ -266,7 +271,7 @@ def test_no_graph_is_held_where_memory_ran_out(tmp_path):
     ],
 )
 def test_what_is_replayed(device, world, accumulate, objective, problem):
-    plan = UPDATE.plan(describe(device, world, accumulate, objective))
+    plan = plan_updates(device, world, accumulate, objective)
     assert plan.name == ("eager" if problem else "replayed")
     assert problem is None or not_replayed(plan) == problem
 
@@ -442,5 +447,62 @@ def objective(**options):
 )
 def test_the_path_names_the_option_that_costs_a_faster_one(options, form, given, words):
     how = {"device": CUDA, "world": 1, "replayed": False, "compiled": False, **given}
-    plan = UPDATE.plan(describe(how.pop("device"), how.pop("world"), 1, objective(**options)))
+    plan = plan_updates(how.pop("device"), how.pop("world"), 1, objective(**options))
     assert describe_path(plan, form=form, objective=objective(**options), **how) == words
+
+
+# ---- the same work in smaller parts
+
+
+@pytest.mark.parametrize("fits", [1, 2, 4, 16])
+def test_parts_double_until_they_fit(fits):
+    tried, told = [], []
+
+    def attempt(parts):
+        tried.append(parts)
+        if parts < fits:
+            raise torch.OutOfMemoryError("no room")
+        return parts
+
+    assert attempt_in_parts(attempt, told.append) == fits
+    assert tried == [1, *told]
+    assert told == [2**i for i in range(1, fits.bit_length())]
+
+
+def test_another_error_goes_through():
+    def attempt(parts):
+        raise RuntimeError("shapes")
+
+    with pytest.raises(RuntimeError, match="shapes"):
+        attempt_in_parts(attempt, lambda parts: pytest.fail("again"))
+
+
+def test_what_did_not_fit_is_let_go_before_the_next_try():
+    """The traceback of the failure must not hold on to its tensors."""
+    import gc
+    import weakref
+
+    held = []
+
+    def attempt(parts):
+        if parts == 1:
+            large = torch.zeros(10)
+            held.append(weakref.ref(large))
+            raise torch.OutOfMemoryError("no room")
+        gc.collect()
+        return held[0]() is None
+
+    assert attempt_in_parts(attempt, lambda parts: None)
+
+
+@pytest.mark.parametrize(
+    ("error", "is_memory"),
+    [
+        (torch.OutOfMemoryError("x"), True),
+        (MemoryError(), True),
+        (RuntimeError("[enforce fail at alloc_cpu.cpp] DefaultCPUAllocator: can't allocate memory: you tried"), True),
+        (RuntimeError("mat1 and mat2 shapes cannot be multiplied"), False),
+    ],
+)
+def test_which_errors_are_memory(error, is_memory):
+    assert is_out_of_memory(error) is is_memory

@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.attention import fused_stack
+from regard.attention import fused_stack, fused_step
 from regard.attention.block import Block, BlockOptions, MixingBlock, Stack
 from regard.attention.span import Causal, Lengths, Mask, Shared, Span, Start, is_plain, join, parts_of, share, unshare
 from regard.attention.state import State
@@ -121,7 +121,9 @@ class Decoder(Stack):
         length = state.row["past.0"].length
         if x.ndim != 3 or len(x) != len(length):
             raise ShapeError(f"x: {list(x.shape)} given, expected [rows n width] of the state's {len(length)} rows")
-        start = length.clone()
+        if (fused := fused_step.find_step(self, x, state, span)) is not None:
+            return fused.run(x, state)
+        start = self.position(state)
         if x.shape[-2] > 1:  # one query sees all that its cache holds
             span = join(Causal(start), span)
         shared, across = self.share(span), state.across
@@ -142,3 +144,11 @@ class Decoder(Stack):
                 rows=state.rows,
             )
         return self.final_norm(x)
+
+    # ---- for other parts of Regard
+
+    def position(self, state: State) -> Start:
+        """The position of the next step: a number where it is known on the host and the same for all rows."""
+        past = state.row["past.0"]
+        bounds = past.length_range()
+        return bounds[0] if bounds is not None and bounds[0] == bounds[1] else past.length.clone()

@@ -2,6 +2,7 @@
 
 # b batch · m keys · p width of a projected key · dv value width
 # s sentences · r rows, of a sentence or of all · a heads · t positions · d width of a head
+import functools
 from contextlib import nullcontext
 from dataclasses import dataclass
 
@@ -75,20 +76,8 @@ class Cache(Prepared):
         bounds = self.length_range()
         if bounds is not None and bounds[1] + count > size:
             raise ShapeError(f"cache: row at {bounds[1]} + {count} given, expected at most its size, {size}")
-        pairs = (self.keys, new.keys.detach()), (self.values, new.values.detach())
         with torch.no_grad() if torch.is_grad_enabled() else nullcontext():
-            if bounds is not None and bounds[0] == bounds[1]:
-                for buffer, tensor in pairs:
-                    buffer[..., bounds[0] : bounds[0] + count, :] = tensor
-            else:
-                rows = torch.arange(len(self.length), device=self.length.device)[:, None]
-                index = self.length[:, None] + torch.arange(count, device=self.length.device)
-                index = index.clamp(max=size - 1)  # of rows that are done, and step on with the others of a graph
-                for buffer, tensor in pairs:
-                    buffer.movedim(-2, 1)[rows, index] = tensor.movedim(-2, 1).to(buffer.dtype)
-            self.length += count
-        if bounds is not None and not self.length.is_inference():
-            self.bounds = self.length, self.length._version, (bounds[0] + count, bounds[1] + count)
+            self.write_(new.keys.detach(), new.values.detach(), bounds)
 
     def select_(self, rows: Int[Tensor, " r"]) -> None:
         """Row i becomes what row rows[i] was: a beam reordered in place."""
@@ -129,6 +118,29 @@ class Cache(Prepared):
         return add_spare(Cache(keys, values, self.owner, self.length[rows], private_rows=self.private_rows))
 
     # ---- for other parts of Regard
+
+    def write_(self, keys: Tensor, values: Tensor, bounds: tuple[int, int] | None) -> None:
+        """Write what `extend` has checked behind the keys and values that there are."""
+        assert self.length is not None
+        count = keys.shape[-2]
+        pairs = (self.keys, keys), (self.values, values)
+        if bounds is not None and bounds[0] == bounds[1]:
+            for buffer, tensor in pairs:
+                buffer.narrow(-2, bounds[0], count).copy_(tensor)
+        else:
+            rows = torch.arange(len(self.length), device=self.length.device)[:, None]
+            index = self.length[:, None] + torch.arange(count, device=self.length.device)
+            index = index.clamp(max=self.keys.shape[-2] - 1)  # of rows that are done, and step on with the others
+            for buffer, tensor in pairs:
+                buffer.movedim(-2, 1)[rows, index] = tensor.movedim(-2, 1).to(buffer.dtype)
+        self.advance(count, bounds)
+
+    def advance(self, count: int, bounds: tuple[int, int] | None) -> None:
+        """Note that every row has so many keys more."""
+        assert self.length is not None
+        self.length += count
+        if bounds is not None and not self.length.is_inference():
+            self.bounds = self.length, self.length._version, (bounds[0] + count, bounds[1] + count)
 
     def length_range(self) -> tuple[int, int] | None:
         """Return the fewest and the most keys of any row, if reading them is free."""
@@ -247,7 +259,8 @@ class SharedBeamCache(Cache):
             buffers.append(wide)
         lineage = torch.zeros(count, rows, slots, dtype=torch.bool)
         lineage[..., :used] = True
-        length = cache.length.repeat_interleave(rows)
+        with torch.inference_mode(False):  # it has a version, as that of `empty_cache`
+            length = cache.length.repeat_interleave(rows)
         return cls(buffers[0], buffers[1], cache.owner, length, rows=rows, used=used, lineage=lineage)
 
     def extend(self, new: Prepared) -> None:
@@ -260,20 +273,23 @@ class SharedBeamCache(Cache):
             raise ShapeError(f"keys: {list(new.keys.shape)} given, expected one per row for a beam")
         if self.used + self.rows > self.keys.shape[-2]:
             raise ShapeError(f"cache: {self.used} of {self.keys.shape[-2]} slots used, and {self.rows} more given")
-        place = slice(self.used, self.used + self.rows)
-        for buffer, entries in ((self.keys, new.keys), (self.values, new.values)):
-            buffer[..., place, :] = entries[..., 0, :].unflatten(0, (-1, self.rows)).movedim(1, -2)
-        self.lineage[..., place] = torch.eye(self.rows, dtype=torch.bool)
+        self.write_(new.keys, new.values, self.length_range())
+
+    def write_(self, keys: Tensor, values: Tensor, bounds: tuple[int, int] | None) -> None:
+        """Write the next key and value of every row into slots of their own."""
+        assert self.lineage is not None
+        for buffer, entries in ((self.keys, keys), (self.values, values)):
+            slots = buffer.narrow(-2, self.used, self.rows)
+            slots.copy_(entries[..., 0, :].unflatten(0, (-1, self.rows)).movedim(1, -2))
+        self.lineage.narrow(-1, self.used, self.rows).copy_(identity(self.rows))
         self.used += self.rows
-        self.length += 1
+        self.advance(1, bounds)
 
     def select_(self, rows: Int[Tensor, " r"]) -> None:
         """Row i descends from what row rows[i] did."""
         assert self.lineage is not None
-        assert self.length is not None
-        used = self.lineage[..., : self.used]
-        used.copy_(used.flatten(0, 1)[rows].view_as(used))
-        self.length.copy_(self.length[rows])
+        used = self.lineage[..., : self.used]  # the rows of a sentence are equally far: their lengths stay
+        used.copy_(used.flatten(0, 1).index_select(0, rows).view_as(used))
 
     def take(self, rows: Int[Tensor, " r"]) -> "SharedBeamCache":
         """Return a cache of some rows alone: all rows of some sentences."""
@@ -340,6 +356,13 @@ class SharedBeamCache(Cache):
         """The slots that each row descends from."""
         assert self.lineage is not None
         return self.lineage[..., : self.used]
+
+
+@functools.cache
+def identity(rows: int) -> Bool[Tensor, "r r"]:
+    """Every row's own new slot."""
+    with torch.inference_mode(False):
+        return torch.eye(rows, dtype=torch.bool)
 
 
 @dataclass(eq=False)

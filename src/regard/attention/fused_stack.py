@@ -25,6 +25,7 @@ from regard.kernels import Linear, backends, features, mixed_precision, residual
 
 LONGEST, WIDTHS = 128, (16, 32, 64, 128)  # keys of a sequence, and the width of a head
 MEMORY = "a memory"
+ROTARY = "rotary positions (model.positions)"
 KNOWN_FEEDS = [[Linear, activation, Linear] for activation in ACTIVATIONS.values()]
 
 Work = Callable[[Tensor], tuple[Tensor, Tensor]]
@@ -134,15 +135,15 @@ def block_features(block: nn.Module) -> Iterator[str]:
         yield "parameters that are not float32"
 
 
-def heads_features(heads: nn.Module) -> Iterator[str]:
+def heads_features(heads: nn.Module, any_width: bool = False) -> Iterator[str]:
     """What heads need beside scaled dot products under a softmax, with a projection that is one matrix."""
     if type(heads) is not Heads or not is_linear(heads.projection) or not is_linear(heads.output):
         yield "heads with projections of their own kind"
         return
     inner = heads.attention
     if heads.rotary is not None:
-        yield "rotary positions (model.positions)"
-    if heads.query_size != heads.value_size or heads.width not in WIDTHS:
+        yield ROTARY
+    if not any_width and (heads.query_size != heads.value_size or heads.width not in WIDTHS):
         widths = ", ".join(map(str, WIDTHS[:-1]))
         yield f"heads of width {heads.width}, not {widths} or {WIDTHS[-1]} (model.size, model.heads, model.depth)"
     if type(inner) is not Attention or inner.span is not None or inner.query is not None:

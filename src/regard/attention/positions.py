@@ -48,8 +48,10 @@ class Sinusoidal(nn.Module):
         self, x: Float[Tensor, "*b n d"], start: Start = 0, span: Span | None = None
     ) -> Float[Tensor, "*b n e"]:
         """x with its positions."""
+        packed, last = split_packed(span)[0], start + x.shape[-2] if isinstance(start, int) else NEAR + 1
+        if packed is None and isinstance(start, int) and 0 <= start <= last <= NEAR and x.device.type == "cpu":
+            return join_encoding(x, near_sinusoids(self.size, self.sines, self.first)[start:last], self.join)
         index = position_index(x.shape[-2], x.device, start, span)
-        packed, _ = split_packed(span)
         if packed is None or not isinstance(start, int) or x.shape[-2] <= start + packed.longest:
             return join_encoding(x, sinusoids(index, self.size, self.sines, self.first), self.join)
         # Sequences end to end have the same few positions over and over.
@@ -141,6 +143,21 @@ def near_turns(size: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     with torch.inference_mode(False), torch.no_grad():
         angle = angles(torch.arange(NEAR, device="cpu"), size, torch.promote_types(dtype, torch.float32))
         return angle.sin().to(dtype), angle.cos().to(dtype)
+
+
+@cache
+def near_pairs(size: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """Cosine and signed sine for each number of a pair: x cos + (its neighbour) sin is x, turned."""
+    sin, cos = near_turns(size, dtype)
+    with torch.inference_mode(False), torch.no_grad():
+        return cos.repeat_interleave(2, -1), torch.stack((-sin, sin), -1).flatten(-2)
+
+
+@cache
+def near_sinusoids(size: int, sines: Sines, first: int) -> Tensor:
+    """The encodings of the first positions on a CPU, in float64."""
+    with torch.inference_mode(False), torch.no_grad():
+        return sinusoids(torch.arange(NEAR, device="cpu"), size, sines, first)
 
 
 class Sinusoidal2D(nn.Module):

@@ -2,7 +2,7 @@
 
 # s sentences · r rows, one per hypothesis · n queries · m keys · d width
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from jaxtyping import Float, Int
@@ -12,6 +12,9 @@ from regard.attention.cache import Cache, Prepared, SharedBeamCache
 from regard.attention.call_records import has_forward_hooks
 from regard.attention.span import Span
 from regard.errors import ArgumentError, ShapeError
+
+if TYPE_CHECKING:
+    from regard.attention.fused_step import FusedStep
 
 
 @dataclass(eq=False)
@@ -28,6 +31,9 @@ class State:
     rows: int = 1
     # The memory's span as all steps on a CPU ask it, until other sentences take a place.
     across: Span | None = field(default=None, init=False, repr=False)
+    # The decoder's step on a CPU (`fused_step`) with the mask of its memory; False where the blocks take the steps.
+    fused: "FusedStep | Literal[False] | None" = field(default=None, init=False, repr=False)
+    memory_mask: Tensor | None = field(default=None, init=False, repr=False)
 
     def select_(self, rows: Int[Tensor, " r"]) -> None:
         """Row i becomes what row rows[i] was, a row of the same sentence: a beam reordered in place."""
@@ -46,7 +52,7 @@ class State:
         """
         if other.rows != self.rows or other.row.keys() != self.row.keys():
             raise ArgumentError(f"other: a state of {other.rows} rows per sentence given, expected {self.rows}")
-        self.across = None
+        self.across = self.fused = None
         for mine, theirs, index in (
             (self.sentence, other.sentence, rows),
             (self.row, other.row, self.rows_of(rows)),

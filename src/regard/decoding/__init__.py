@@ -14,15 +14,14 @@ if TYPE_CHECKING:
     from regard.decoding import translate_file as file_translation
     from regard.decoding.device_search import Hypotheses
     from regard.decoding.ensemble import Ensemble, first_model
-    from regard.decoding.half_precision import to_bfloat16
     from regard.decoding.limits import ROOM, check_prefix, output_limit
     from regard.decoding.options import GREEDY, Options
     from regard.decoding.outputs import Output, SearchResult, check_outputs
-    from regard.decoding.processes import Processes
-    from regard.decoding.replay import Replay, host_features, length_class
+    from regard.decoding.replay import Replay, host_features, length_class, to_bfloat16
     from regard.decoding.scoring import check_finite, length_penalty
     from regard.decoding.sentence_search import SentenceSearch, StepSearch, search
     from regard.decoding.sources import documents_of, source_of, tokens_of
+    from regard.decoding.translate_file import Processes
 
 __all__ = [
     "Ensemble",

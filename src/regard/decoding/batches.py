@@ -7,7 +7,6 @@ Sentences and documents of like length go together, so that little is padded; pi
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import nullcontext
 from typing import NamedTuple
 
 import numpy as np
@@ -22,7 +21,7 @@ from regard.decoding.options import Options
 from regard.decoding.outputs import Output, SearchResult
 from regard.decoding.replay import SEARCH, Replay, describe, select_prefixes
 from regard.decoding.scoring import check_finite
-from regard.decoding.sentence_search import PACK, search
+from regard.decoding.sentence_search import search
 from regard.decoding.sources import source_of, tokens_of
 from regard.errors import ArgumentError
 from regard.kernels import pack_weights
@@ -64,7 +63,7 @@ def search_in_batches(
     there = [i for i, source in enumerate(sources) if len(source)]
     sizes = [len(sources[i]) + 1 for i in there]
     rows = options.nbest if options.sample else options.beam
-    with pack_weights() if len(there) * rows >= PACK else nullcontext():
+    with pack_weights(len(there) * rows):
         # The caches have room for the limit, which may be more than the source.
         for places in batches_of_like_size(sizes, budget // rows, (options.longest or 0) + 1):
             chunk = [there[place] for place in places]

@@ -28,7 +28,7 @@ sentence says when it began.
 import math
 import zlib
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import NamedTuple
@@ -58,7 +58,7 @@ from regard.kernels import pack_weights
 from regard.models import Model, Pictures, Tokens
 
 NONE = -1  # no token, and no row
-PACK = 16  # rows from which weights are worth packing for the steps to come, and a second thread is worth waking
+THREADED = 16  # rows from which a second thread is worth waking
 MANY = 512  # rows from which, on a CPU, it is worth to ask what they take
 FAR = 4096  # steps from which it is worth to ask what they take before they are there
 CROWD = 8  # when one in this many sentences is done, they leave the batch: each time all that stays is copied
@@ -79,7 +79,7 @@ def search(
     if not len(source.lengths):
         return []
     rows = len(source.lengths) * (options.nbest if options.sample else options.beam)
-    with without_gradients(model, numbers_of(source).device), pack_weights() if rows >= PACK else nullcontext():
+    with without_gradients(model, numbers_of(source).device), pack_weights(rows):
         return StepSearch(model, source, options, prefixes, trace).run()
 
 
@@ -110,7 +110,7 @@ def without_gradients(model: Model, device: torch.device) -> AbstractContextMana
 def threads_for(rows: int, device: torch.device) -> Iterator[None]:
     """Compute a few rows on this thread alone: to wake another takes longer than its share of such small work."""
     threads = torch.get_num_threads()
-    if rows >= PACK or threads == 1 or device.type != "cpu" or not can_change_threads():
+    if rows >= THREADED or threads == 1 or device.type != "cpu" or not can_change_threads():
         yield
         return
     torch.set_num_threads(1)
@@ -255,6 +255,8 @@ class StepSearch:
         count = self.count if rows > 1 else candidate_count(1)
         best, tokens = top_tokens(scores, min(count + (groups - 1) * rows, scores.shape[-1]))
         best = add_log_probs(best, self.total, norm)
+        if self.rows == 1 and not self.trace:
+            return self.choose_top(best[..., 0], tokens[..., 0], step)
         choices: list[Choice] = []
         for group in range(groups):
             first, last = (group * rows, (group + 1) * rows) if best.shape[1] > 1 else (0, 1)
@@ -267,6 +269,14 @@ class StepSearch:
             candidates, rank = rank_candidates(totals, each, paid, count, first)
             choices.append(self.select_next(candidates, rank, rows, group, step))
         return choices[0] if groups == 1 else Choice(*(torch.cat(part, 1) for part in zip(*choices, strict=True)))
+
+    def choose_top(self, total: Float[Tensor, "s 1"], tokens: Int[Tensor, "s 1"], step: int) -> Choice:
+        """Continue each sentence by its likeliest token, or end it: `select_next` for one hypothesis per sentence."""
+        choice, ends = Choice(torch.zeros_like(tokens), tokens, total), tokens == END
+        if not bool(ends.any()):
+            return choice
+        self.finish(choice, ends & (total > -torch.inf), 0, step)
+        return choice._replace(total=total.masked_fill(ends, -torch.inf))
 
     def select_next(self, candidates: Choice, rank: Float[Tensor, "s k"], rows: int, group: int, step: int) -> Choice:
         """Select in order: candidates that end and have a place are finished, the first `rows` others go on."""

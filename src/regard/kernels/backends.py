@@ -1,11 +1,10 @@
 """The one table of who serves an attention call.
 
-`describe` puts a call into plain data; each `Backend` lists what it serves, and refuses what it does not list (see
-`kernels/table.py`). `use_backend` forces one, and one that cannot serve is an error, never a silent fallback. `dense`,
-the specification, serves everything.
+`features.describe` puts a call into plain data; each `Backend` lists what it serves, and refuses what it does not list
+(see `kernels/table.py`). `use_backend` forces one, and one that cannot serve is an error, never a silent fallback.
+`dense`, the specification, serves everything.
 """
 
-import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -15,24 +14,15 @@ from torch import Tensor
 
 from regard.errors import ArgumentError
 from regard.kernels import reference
-from regard.kernels.additive import chunked
-from regard.kernels.additive import few_queries as few_queries_additive
-from regard.kernels.additive import triton as additive_triton
-from regard.kernels.dot import flex, sdpa
 from regard.kernels.features import (
     ADDITIVE,
     ALIBI,
     ALIBI_FROM,
-    ALIBI_ROWS,
-    ALIBIS,
-    BESIDE_PACKED,
-    BIAS,
     BIAS_GRADIENT,
     BIASED,
     BILINEAR,
     CAUSAL,
     CAUSAL_FROM,
-    CAUSAL_ROWS,
     CAUSALITY,
     CENTRES,
     DROPOUT,
@@ -47,95 +37,15 @@ from regard.kernels.features import (
     OTHER_WEIGHTS,
     PACKED,
     PACKED_KEYS,
-    SCORES,
     SOFTMAX,
     TEMPERATURE,
     WEIGHTS,
     WINDOW,
     WINDOW_FROM,
-    WINDOW_ROWS,
-    WINDOWS,
 )
+from regard.kernels.operations import additive, dot, window
 from regard.kernels.reference import Call
-from regard.kernels.span_limits import broadcast
 from regard.kernels.table import HALF, NEEDS_TRITON, SINGLE_OR_HALF, Condition, Request, Row, Table
-from regard.kernels.window import cpu as window_cpu
-from regard.kernels.window import triton as window_triton
-
-# ---- a call in plain data
-
-
-def describe(call: Call) -> Request:
-    """Put a call into plain data, for the table."""
-    limits, window, layout = call.limits, call.limits.window, call.limits.layout
-    features = [SCORES.get(call.score, OTHER_SCORES), WEIGHTS.get(call.weighting, OTHER_WEIGHTS)]
-    if call.temperature != 1.0:
-        features.append(TEMPERATURE)
-    if call.dropout > 0:
-        features.append(DROPOUT)
-    if torch.is_grad_enabled() and (
-        call.query.requires_grad
-        or call.keys.requires_grad
-        or call.values.requires_grad
-        or (call.vector is not None and call.vector.requires_grad)
-    ):
-        features.append(GRADIENT)
-    if limits.lengths is not None:
-        features.append(LENGTHS)
-    if limits.causal is not None:
-        if isinstance(limits.causal, int) and limits.causal == 0:
-            features.append(CAUSAL)
-        else:
-            features += start_features(limits.causal, CAUSAL, CAUSAL_FROM, CAUSAL_ROWS)
-    if window is not None:
-        features += (
-            (WINDOW, CENTRES)
-            if window.centre is not None
-            else start_features(window.start, WINDOW, WINDOW_FROM, WINDOW_ROWS)
-        )
-        if any(one.sigma is not None for one in limits.all_windows):
-            features.append(GAUSSIAN)
-    # len, not bool: torch 2.11 cannot trace the bool of a tuple
-    if len(limits.windows) > 0:
-        features.append(WINDOWS)
-    if len(limits.slopes) > 0:
-        features += (
-            (ALIBI, ALIBIS)
-            if len(limits.slopes) > 1
-            else start_features(limits.slopes[0][1], ALIBI, ALIBI_FROM, ALIBI_ROWS)
-        )
-    if len(limits.masks) > 0:
-        features.append(MASK)
-    if len(limits.biases) > 0:
-        features.append(BIAS)
-        if any(bias.requires_grad for bias in limits.biases):
-            features.append(BIAS_GRADIENT)
-    if len(limits.gates) > 0:
-        features.append(GATE)
-    if layout is not None:
-        features.append(PACKED)
-        if layout.key_offsets is not layout.offsets:
-            features.append(PACKED_KEYS)
-        if limits.incomplete:
-            features.append(BESIDE_PACKED)
-    batch = call.query.shape[:-2]
-    sizes = {
-        "rows": math.prod(batch if batch == call.keys.shape[:-2] else broadcast(batch, call.keys.shape[:-2])),
-        "queries": limits.queries if layout is None else layout.longest,
-        "keys": limits.keys if layout is None else layout.longest_key,
-        "width": call.keys.shape[-1],
-        "value width": call.values.shape[-1],
-        "radius": 0 if window is None else window.radius,
-    }
-    return Request(call.query.device.type, (call.query.dtype,), tuple(features), sizes)
-
-
-def start_features(start: int | Tensor, plainly: str, number: str, rows: str) -> tuple[str, ...]:
-    """The features of something that counts from a start: 0, another number, or one per row."""
-    if isinstance(start, Tensor):
-        return plainly, rows
-    return (plainly, number) if start else (plainly,)
-
 
 # ---- conditions that join several features or sizes
 
@@ -161,10 +71,13 @@ def fits_predicted_window(request: Request) -> bool:
     """Return whether the kernel of predicted centres, where it would be the one, takes the rest of the call."""
     if CENTRES not in request.features:
         return GAUSSIAN not in request.features
-    return MASK not in request.features and request.sizes["radius"] <= window_triton.RADIUS
+    return MASK not in request.features and request.sizes["radius"] <= PREDICTED_RADIUS
 
 
+# The largest sizes of the kernels in `triton/`, which is loaded when a kernel is first asked for.
 DECODE_STEP, DECODE_STEP_WIDTH = 16, 256
+FEW_ADDITIVE = 16
+PREDICTED_RADIUS = 126  # the window of a query must fit one program
 ONE_TILE, ONE_TILE_WIDTH = 128, 128
 VARLEN_WIDTH = 256
 FLEX_WIDTHS = (16, 32, 64, 128, 256)
@@ -191,12 +104,13 @@ TRITON_SCORES = Condition(
 PREDICTED_WINDOW = Condition(
     fits_predicted_window,
     "it serves a Gaussian around predicted centres only, and these without a mask, up to a radius of "
-    f"{window_triton.RADIUS}",
+    f"{PREDICTED_RADIUS}",
 )
 NOT_PREDICTED = Condition(lambda request: CENTRES not in request.features, "it serves no predicted centres")
 
 # ---- where a backend wins over those behind it in the table
 
+ADDITIVE_TILE = 64
 FEW, FEW_KEYS = 16, 512
 SPARSE = 16  # how much padding the kernel may carry and still be faster than the plain expression
 LARGE = 1 << 20  # numbers of [b n m h] from which recomputing them is worth its overhead
@@ -224,7 +138,7 @@ def triton_wins(request: Request) -> bool:
     """
     if CENTRES in request.features:
         return True
-    tile, queries, keys = additive_triton.BLOCK, request.sizes["queries"], request.sizes["keys"]
+    tile, queries, keys = ADDITIVE_TILE, request.sizes["queries"], request.sizes["keys"]
     fill = queries * keys * SPARSE >= -(-queries // tile) * -(-keys // tile) * tile**2
     return fill and not FEW_QUERIES_ADDITIVE.serves(request)
 
@@ -234,7 +148,7 @@ def window_wins(request: Request) -> bool:
 
     Many queries of a bilinear score have a fused kernel for a rival, and share slices that are wider than a window.
     """
-    sizes, tile = request.sizes, window_cpu.TILE
+    sizes, tile = request.sizes, window.TILE
     width = 2 * sizes["radius"] + 1
     if BILINEAR in request.features and CENTRES not in request.features and sizes["queries"] > tile:
         return 4 * (width + tile) <= sizes["keys"]
@@ -267,24 +181,42 @@ def on_its_device(attend: Callable[[Call], Tensor]) -> Callable[[Call], Tensor]:
     return attend_there
 
 
+# Triton need not be there, so that a kernel is loaded when it is first asked for. A compiler traces these imports.
+
+
 def attend_decode_step(call: Call) -> Tensor:
-    """Load the kernel when it is first asked for: Triton need not be there."""
-    from regard.kernels.dot import decode_step
+    """Attend from the query of a decoding step."""
+    from regard.kernels.triton import decode_step
 
     return decode_step.attend(call)
 
 
 def attend_one_tile(call: Call) -> Tensor:
-    """Load the kernel when it is first asked for: Triton need not be there."""
-    from regard.kernels.dot import one_tile
+    """Attend over short sequences."""
+    from regard.kernels.triton import one_tile
 
     return one_tile.attend(call)
 
 
-def attend_chunked(call: Call) -> Tensor:
-    """Attend as the reference does, with scores computed in chunks."""
-    assert call.vector is not None
-    return reference.sum_values(chunked.scores(call.query, call.keys, call.vector), call)
+def attend_additively(call: Call) -> Tensor:
+    """Attend with an additive score."""
+    from regard.kernels.triton import additive
+
+    return additive.attend(call)
+
+
+def attend_few_additively(call: Call) -> Tensor:
+    """Attend with an additive score from a few queries, without a gradient."""
+    from regard.kernels.triton import few_queries
+
+    return few_queries.attend(call)
+
+
+def attend_predicted(call: Call) -> Tensor:
+    """Attend to windows around predicted centres."""
+    from regard.kernels.triton import window
+
+    return window.attend(call)
 
 
 # ---- the table
@@ -299,18 +231,18 @@ class Backend(Row):
 
 FEW_QUERIES_ADDITIVE = Backend(
     name="few-queries-additive",
-    attend=on_its_device(few_queries_additive.attend),
+    attend=on_its_device(attend_few_additively),
     devices=("cuda",),
     dtypes=SINGLE_OR_HALF,
     features=frozenset({ADDITIVE, SOFTMAX, TEMPERATURE, LENGTHS}),
-    most={"queries": few_queries_additive.FEW},
+    most={"queries": FEW_ADDITIVE},
     conditions=(NEEDS_TRITON,),
 )
 
 # One name, two kernels: that of predicted centres stands last and refuses for both.
 TRITON = Backend(
     name="triton",
-    attend=on_its_device(window_triton.attend),
+    attend=on_its_device(attend_predicted),
     devices=("cuda",),
     dtypes=SINGLE_OR_HALF,
     features=frozenset({BILINEAR, ADDITIVE, SOFTMAX, TEMPERATURE, GRADIENT, LENGTHS, MASK, GAUSSIAN})
@@ -352,7 +284,7 @@ BACKENDS = Table(
     ),
     Backend(
         name="varlen",
-        attend=sdpa.attend_packed,
+        attend=dot.attend_packed,
         devices=("cuda",),
         dtypes=HALF,
         features=frozenset({BILINEAR, SOFTMAX, TEMPERATURE, GRADIENT, CAUSAL, PACKED, PACKED_KEYS}),
@@ -361,7 +293,7 @@ BACKENDS = Table(
     ),
     Backend(
         name="flex",
-        attend=flex.attend,
+        attend=dot.attend_flex,
         devices=("cpu", "cuda"),
         features=frozenset(
             {
@@ -381,11 +313,11 @@ BACKENDS = Table(
         conditions=(FLEX_DOUBLE, FLEX_BACKWARD, FLEX_TILES),
         wins=flex_wins,
     ),
-    replace(TRITON, attend=on_its_device(additive_triton.attend), conditions=(*TRITON.conditions, NOT_PREDICTED)),
+    replace(TRITON, attend=on_its_device(attend_additively), conditions=(*TRITON.conditions, NOT_PREDICTED)),
     TRITON,
     Backend(
         name="window",
-        attend=window_cpu.attend,
+        attend=window.attend,
         features=frozenset({BILINEAR, ADDITIVE, SOFTMAX, TEMPERATURE, DROPOUT, GRADIENT, LENGTHS, GAUSSIAN})
         | CAUSALITY
         | ONE_WINDOW,
@@ -394,19 +326,19 @@ BACKENDS = Table(
     ),
     Backend(
         name="few-queries",
-        attend=sdpa.attend_few_queries,
+        attend=dot.attend_few_queries,
         features=frozenset({BILINEAR, SOFTMAX, TEMPERATURE, BIAS_GRADIENT}) | MASKED | BIASED,
         wins=few_queries_win,
     ),
     FEW_QUERIES_ADDITIVE,
     Backend(
         name="sdpa",
-        attend=sdpa.attend,
+        attend=dot.attend,
         features=frozenset({BILINEAR, SOFTMAX, TEMPERATURE, DROPOUT, GRADIENT}) | MASKED | BIASED,
     ),
     Backend(
         name="chunked",
-        attend=attend_chunked,
+        attend=additive.attend,
         features=frozenset({ADDITIVE, OTHER_WEIGHTS, *WEIGHTS.values(), TEMPERATURE, DROPOUT, GRADIENT})
         | frozenset({BIAS_GRADIENT, GATE, GAUSSIAN})
         | MASKED

@@ -218,6 +218,14 @@ def broadcast(*shapes: Sequence[int]) -> tuple[int, ...]:
     return tuple(size.pop() if size else 1 for size in sizes)
 
 
+def merge_batch(x: Tensor, batch: Sequence[int], tail: int = 2) -> Tensor:
+    """Expand the leading dimensions of x to `batch` and merge them into one, before the `tail` last ones."""
+    shape = (*batch, *x.shape[x.ndim - tail :])
+    if len(batch) == 1 and x.shape == shape:
+        return x
+    return x.expand(shape).reshape(math.prod(batch), *shape[len(batch) :])
+
+
 def key_indices(last: int, device: torch.device, first: int = 0) -> Tensor:
     """Return the indices of keys first … last."""
     return torch.arange(first, last, device=device)

@@ -44,7 +44,7 @@ class Condition:
     refusal: str
 
 
-NEEDS_TRITON = Condition(lambda request: triton.installed(), "Triton is not installed")
+NEEDS_TRITON = Condition(lambda request: triton.INSTALLED, "Triton is not installed")
 
 
 def always(request: Request) -> bool:

@@ -24,7 +24,7 @@ Dropout falls on embeddings, between layers and before the readout, never on wha
 start unit-normal, the readout with deviation 3/√d, as h is small; cells as `cells` says.
 
 What deep fusion reads depends on words and on what it read before, never on the decoder's tapes. So, teacher forced, it
-has two recurrences that do not need each other. `kernels/recurrence/lstmn_cpu.py` has both with a backward pass of
+has two recurrences that do not need each other. `kernels/operations/lstmn.py` has both with a backward pass of
 their own; whoever watches or hooks a part gets the plain loops of this file. In shallow fusion all h_t are there before
 one of them asks.
 """

@@ -35,7 +35,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.attention import Additive, Attention, Dot, General, Prepared, Score, Softmax, Span, State, Weighting
-from regard.kernels import Linear, backends, cell_layer, dropout, linear, table
+from regard.kernels import Linear, backends, dropout, linear, table
 from regard.models.config import Cell
 from regard.models.contract import Memory, Model
 
@@ -316,6 +316,8 @@ def run_both_directions(
     x: Float[Tensor, "b n e"], lengths: Int[Tensor, " b"], forwards: Layer, backwards: Layer
 ) -> Float[Tensor, "b n dd"]:
     """Compute [h→; h←] on a GPU, step by step for both directions at once."""
+    from regard.kernels import cell_layer
+
     nets = forwards.net, backwards.net
     weight = torch.cat([net.weight_ih_l0 for net in nets])
     bias = torch.cat([net.bias_ih_l0 for net in nets])

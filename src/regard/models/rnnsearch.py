@@ -19,7 +19,8 @@ Embeddings start normal with deviation 1, the readout with 1/√d; cells as `cel
 
 Teacher forced, all that does not depend on the state is computed for all steps at once: the words' part of the cell's
 input before the recurrence, and the deep output after it. The recurrence of a GRU or an LSTM has a backward pass of its
-own (in `kernels/recurrence`); everything else, and whoever watches or hooks the attention, gets the plain loop.
+own (`kernels/operations/rnnsearch.py`); everything else, and whoever watches or hooks the attention, gets the plain
+loop.
 """
 
 # b sentences · m source positions · n target positions · d width · g gates · p parts of a state · r rows · v vocabulary
@@ -30,7 +31,6 @@ from torch import Tensor, nn
 from regard.attention import Additive, Attention, Prepared, State
 from regard.kernels import linear, table
 from regard.kernels import rnnsearch_cpu as cpu
-from regard.kernels import rnnsearch_triton as triton
 from regard.models.config import RNNSearchConfig
 from regard.models.contract import Memory, Notation, Reading, Tokens, name_additive_stages
 from regard.models.encoders import make_encoder
@@ -157,6 +157,8 @@ class RNNSearchModel(RecurrentModel):
         self, words: Float[Tensor, "b n e"], keys: Prepared, start: Float[Tensor, "b p d"]
     ) -> tuple[Float[Tensor, "b n d"], Float[Tensor, "b n dv"], dict[str, Tensor]]:
         """Run the recurrence on a GPU by Triton kernels, its products in the words' dtype, or autocast's."""
+        from regard.kernels import rnnsearch_triton as triton
+
         assert keys.length is not None
         net, matrices = self.cell.net, self.matrices()
         bias = net.bias_ih_l0 + net.bias_hh_l0 if self.config.cell == "lstm" else net.bias_ih_l0

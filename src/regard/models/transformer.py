@@ -128,7 +128,7 @@ class TransformerModel(Model):
 
     def step(self, tokens: Int[Tensor, " r"], state: State) -> tuple[Float[Tensor, "r v"], State]:
         """Take one step: one query a row over the caches."""
-        start = state.row["past.0"].length.clone()
+        start = self.decoder.position(state)
         ids = tokens[:, None]
         x = self.target(self.read_ids(ids) if self.config.start_as_end else ids, None, start)
         bias = self.bias(start) if self.config.positions == "alibi" else None

@@ -22,7 +22,7 @@ from regard.decoding import (
     output_limit,
     tokens_of,
 )
-from regard.kernels import pause_garbage_collection
+from regard.machine import pause_garbage_collection
 from regard.models import Model, Pictures, Tokens
 from regard.serving.jobs import Job, Outcome
 

@@ -32,7 +32,7 @@ import torch
 
 from regard.decoding import Output, SearchResult
 from regard.errors import RegardError
-from regard.kernels import settle_memory
+from regard.machine import settle_memory
 from regard.run import Run
 from regard.serving.engine import BatchEngine, Engine
 from regard.serving.jobs import Job, Update

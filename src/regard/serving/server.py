@@ -17,7 +17,7 @@ from typing import Any
 
 import uvicorn
 
-from regard.kernels import settle_memory
+from regard.machine import settle_memory
 from regard.serving.app import make_app
 from regard.serving.connection import Connection, Listener, bind, fit_descriptors
 from regard.serving.libretranslate.language_pairs import LanguageTable

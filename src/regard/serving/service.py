@@ -397,10 +397,10 @@ class Service:
         """Score given translations, or the texts of a language model."""
         model, texts, targets = self.pick(request.model, "translate", "sample"), request.texts, request.targets
         model.run_between(request.languages)
-        alone = model.run.settings.row.alone
-        if alone and targets:
+        has_source = model.run.settings.row.has_source
+        if targets and not has_source:
             raise InvalidValueError("targets: given to a language model, expected only texts", "targets")
-        if not alone:
+        if has_source:
             check_pairs(texts, targets)
         self.admit(model, 1)
         given = {"sources": texts, "targets": targets} if targets else {"sources": texts}

@@ -12,10 +12,9 @@ from regard.door import door
 
 if TYPE_CHECKING:
     from regard.tasks import baseline, caption, classify, evaluation, language_model, translate
-    from regard.tasks.data_check import check_data, missing_files
-    from regard.tasks.dry_run_report import dry_run
     from regard.tasks.forcing import Candidate, ForcedExample, Item, Side, Tree
-    from regard.tasks.run_start import Started, labels_of, start, tokenizers_of, write_config
+    from regard.tasks.plan import labels_of, tokenizers_of
+    from regard.tasks.run_start import Started, check_data, dry_run, missing_files, start, write_config
     from regard.tasks.settings import (
         Settings,
         base_table,

@@ -72,7 +72,7 @@ def measure_baselines(task: "RunTask") -> Baselines | None:
 def measure_pair_baselines(task: "RunTask") -> Baselines | None:
     """Measure copies of the sources, and the targets of the nearest sources of training."""
     from regard.evaluation import measure
-    from regard.tasks.defaults import translation_metric
+    from regard.tasks.translate import translation_metric
 
     prepared, settings = task.prepared, task.settings
     rows = min(settings.training.validate_rows, len(prepared.valid_pairs), len(prepared.valid))

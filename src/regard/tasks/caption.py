@@ -32,15 +32,23 @@ from regard.errors import DataError
 from regard.evaluation import caption_scores, finite, measure_bleu_n, measure_cider, measure_rouge, text_scores
 from regard.models import Model, Pictures, Reinforcement, Tokens
 from regard.tasks import forcing
-from regard.tasks.defaults import PICTURES, caption_metric
 from regard.tasks.evaluation import EvaluationReport, Table, describe_search
 from regard.tasks.forcing import ForcedExample, Item
-from regard.tasks.next_token import NextToken
 from regard.tasks.settings import Settings
-from regard.tasks.task import TrainedRun, Translation, halve, spread_out, to_translation
-from regard.training import Loss, next_token, validation_samples
+from regard.tasks.task import (
+    PICTURES,
+    NextToken,
+    TrainedRun,
+    Translation,
+    halve,
+    spread_out,
+    to_translation,
+    without_bleu,
+)
+from regard.training import Loss, Sample, nearest, next_token
 
 OLD, NEW = 0.9, 0.1  # of the baseline
+CIDER = 50  # pictures: it weighs words by how few of them they speak of
 
 
 class Captioning(nn.Module):
@@ -155,7 +163,7 @@ class Caption(NextToken):
         plans = data.Order(valid.lengths, self.order.budget, rows=self.order.rows).epoch(0)
         return (self.load(valid, plan, train=False) for plan in plans)
 
-    def write(self, rows: int) -> tuple[list[validation_samples.Sample], dict[str, float]]:
+    def write(self, rows: int) -> tuple[list[Sample], dict[str, float]]:
         """Write captions and compare each with all references of its picture; the nearest is shown beside it."""
         caption_sets, valid = self.prepared.references[:rows], self.prepared.valid
         references = [[self.tokenizer.normalise(each) for each in captions] for captions in caption_sets]
@@ -164,11 +172,11 @@ class Caption(NextToken):
         results = batches.search_pictures(self.model, pixels, GREEDY, device=self.device, rows=PICTURES)
         outputs = [self.tokenizer.decode(each.outputs[0].tokens) for each in results]
         names = [name for name, _ in self.prepared.valid_pairs[:rows]]
-        closest = [validation_samples.nearest(output, each) for output, each in zip(outputs, references, strict=True)]
+        closest = [nearest(output, each) for output, each in zip(outputs, references, strict=True)]
         samples = zip(names, closest, outputs, strict=True)
-        return [validation_samples.Sample(*each) for each in samples], caption_scores(outputs, references)
+        return [Sample(*each) for each in samples], caption_scores(outputs, references)
 
-    def samples(self) -> list[validation_samples.Sample]:
+    def samples(self) -> list[Sample]:
         """Return three captions of the last validation, of the same three pictures every time."""
         return [self.validation_samples[i] for i in spread_out(range(len(self.validation_samples)))]
 
@@ -251,6 +259,12 @@ class Caption(NextToken):
             each.name: {"value": finite(each.value), "signature": each.signature, "shown": str(each)} for each in scores
         }
         return EvaluationReport(heading, [Table.of_scores(scores)], {**facts, "scores": rows}, outputs, notes)
+
+
+def caption_metric(references: Sequence[Sequence[str]]) -> str:
+    """Choose CIDEr for enough captions of several words; exact match for one or two words; else chrF."""
+    shape = data.TextProfile.of([text for texts in references for text in texts])
+    return without_bleu(shape) or ("cider" if len(references) >= CIDER else "chrf")
 
 
 def caption(run: TrainedRun, pictures: Iterable[Item], **options: Any) -> Iterator[list[Translation]]:

@@ -1,6 +1,7 @@
 """Classification: documents or pictures to one of a few labels."""
 
 # b documents or pictures · k labels · h w height and width
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -32,15 +33,15 @@ from regard.evaluation import measure_labels
 from regard.models import KINDS, Documents, Model, Pictures, Source, Tokens
 from regard.tasks import forcing
 from regard.tasks.baseline import labels_of
-from regard.tasks.defaults import PICTURES, label_metric
 from regard.tasks.evaluation import EvaluationReport, Table
 from regard.tasks.forcing import ForcedExample, Item
 from regard.tasks.settings import Settings
-from regard.tasks.task import Classified, RunTask, TrainedRun, build_model, halve, spread_out
-from regard.training import Loss, validation_samples
+from regard.tasks.task import PICTURES, Classified, RunTask, TrainedRun, build_model, halve, spread_out
+from regard.training import Loss, Sample
 
 SHOWN = 240  # characters of a document that is shown
-MOST = 12  # labels of a table across
+WIDEST = 12  # labels of a table across
+MAJORITY = 0.8  # share of the most frequent label, from which calling everything by it looks good
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,7 +119,7 @@ class Classify(RunTask):
     actions = ("classify",)
 
     objective: Classification
-    unit, ahead = "examples", True
+    unit, can_prefetch = "examples", True
 
     def __init__(self, settings: Settings, prepared: Prepared, budget: int):
         self.settings, self.prepared = settings, prepared
@@ -196,12 +197,12 @@ class Classify(RunTask):
         report = measure_labels(self.predictions, [labels[i] for i in right], labels)
         return {"loss": total / len(valid), "accuracy": report.accuracy, "f1": report.macro_f1}
 
-    def samples(self) -> list[validation_samples.Sample]:
+    def samples(self) -> list[Sample]:
         """Return three documents or pictures of the last validation, always the same three, of different lengths."""
         rows = list(zip(self.prepared.valid_pairs, self.predictions, strict=False))
         by_length = sorted(range(len(rows)), key=lambda i: (len(rows[i][0][0]), i))
         chosen = [(*rows[i][0], rows[i][1]) for i in spread_out(by_length)]
-        return [validation_samples.Sample(beginning(text), label, output, label=True) for text, label, output in chosen]
+        return [Sample(beginning(text), label, output, label=True) for text, label, output in chosen]
 
     def facts(self) -> list[tuple[str, str]]:
         """Model, data and labels."""
@@ -277,6 +278,14 @@ class Classify(RunTask):
         if images is None:
             raise ArgumentError("documents: missing, expected a file of labelled documents, or a folder of images")
         return evaluate_pictures(run, images, labels)
+
+
+def label_metric(labels: Sequence[int]) -> str:
+    """Choose accuracy; macro-F1 where one label dominates; the loss where all have the same label."""
+    counts = Counter(labels)
+    if len(counts) < 2:
+        return "loss"
+    return "f1" if max(counts.values()) >= MAJORITY * len(labels) else "accuracy"
 
 
 def classify(
@@ -366,7 +375,7 @@ def compare_labels(
     if run.settings.training.metric == "f1":
         shares.reverse()  # first that by which the best checkpoint was chosen
     tables = [Table(", ".join(shares), ("label", what, "precision", "recall", "F1"), each, blank_line=True)]
-    if len(each) <= MOST:
+    if len(each) <= WIDEST:
         counts = zip(run.labels, facts["confusion"], strict=True)
         rows = [(name, *(f"{count:,}" for count in row)) for name, row in counts]
         tables.append(Table("predicted label (across) for each true label (down)", ("", *run.labels), rows))

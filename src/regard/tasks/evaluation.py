@@ -142,7 +142,7 @@ class TextTest:
     ) -> EvaluationReport:
         """Translate with the run where the outputs are not known, and compare; `keep` is given lines of outputs."""
         items, outputs = self.items, self.outputs
-        if run is not None and items.sources is None and not run.settings.row.alone:
+        if run is not None and items.sources is None and run.settings.row.has_source:
             raise ArgumentError(f"source: missing, expected the text that {run.folder} is to translate")
         if run is not None and outputs is None and (keep is not None or self.keys != ["perplexity"]):
             outputs = translate_sources(run, items.sources or [], batch_tokens, say, watch, **search)
@@ -225,7 +225,7 @@ def score_references(
     run: "TrainedRun", pairs: Sequence[tuple[str, str]], say: Say = ignore, watch: Watch[Any] = watch_nothing
 ) -> Iterator[list[float]]:
     """Compute the log-probabilities of each reference's tokens, except for pairs that are too long for the model."""
-    alone, most, too_long = run.settings.row.alone, run.model.limit, 0
+    has_source, most, too_long = run.settings.row.has_source, run.model.limit, 0
     starts = range(0, len(pairs), CHUNK)
     for start in watch(starts, len(starts), f"scoring references with {run.folder}"):
         chunk = pairs[start : start + CHUNK]
@@ -234,7 +234,7 @@ def score_references(
             fitting = [pair for pair in chunk if max(len(source.encode(pair[0])), len(target.encode(pair[1]))) < most]
             too_long, chunk = too_long + len(chunk) - len(fitting), fitting
         sources, references = [source for source, _ in chunk], [reference for _, reference in chunk]
-        yield from (each.tokens for each in (run.score(references) if alone else run.score(sources, references)))
+        yield from (each.tokens for each in (run.score(sources, references) if has_source else run.score(references)))
     if too_long:
         say(f"perplexity: {too_long:,} pairs longer than the {most:,} tokens that {run.folder} takes are skipped")
 

@@ -96,10 +96,10 @@ def find_tables(
     before, row = extension.before, settings.row
     sizes = vocabulary_sizes(settings, before, labels)
     shapes = shapes_of(settings, *sizes)
-    more = 0 if row.alone or not sizes[0] else STEP, 0 if row.labels else STEP  # labels are no pieces
+    more = STEP if row.has_source and sizes[0] else 0, 0 if row.labels else STEP  # labels are no pieces
 
     def grown(source: int, target: int) -> list[str]:
-        size = (sizes[0] + target, sizes[1] + target) if row.alone else (sizes[0] + source, sizes[1] + target)
+        size = sizes[0] + (source if row.has_source else target), sizes[1] + target
         return compare(shapes, shapes_of(settings, *size), settings.kind)
 
     if all(more) and not before.joint:

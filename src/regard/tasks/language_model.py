@@ -11,8 +11,7 @@ from regard.decoding import Options, batches, tokens_of
 from regard.errors import ArgumentError
 from regard.tasks import forcing
 from regard.tasks.forcing import ForcedExample, Item
-from regard.tasks.next_token import TextPairs
-from regard.tasks.task import TrainedRun, Translation, to_translation
+from regard.tasks.task import TextPairs, TrainedRun, Translation, to_translation
 
 SAMPLE = 100  # tokens of a text at most, unless another number is asked for
 

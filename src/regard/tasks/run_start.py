@@ -1,18 +1,26 @@
-"""Starting a run: from settings to prepared data, a task, a run folder and the loop.
+"""Starting a run, from settings to a run folder and the loop; and a dry run, which takes a few steps of the real thing.
 
-The files that it was trained on are recorded by their hashes, so that one which has changed is named when the run is
-resumed. With rehearsal, fine-tuning sees a share of the earlier corpora again, so that it forgets less of them. Robins
-1995, "Catastrophic forgetting, rehearsal and pseudorehearsal"; in translation it is called mixed fine-tuning (Chu et
-al. 2017, arXiv:1701.03214).
+What is wrong with the data is said before the first step: what cannot teach is refused, the rest is reported. The files
+of training and validation are checked by `regard.data.check`; what a built-in corpus generates is not. With `anyway`,
+what would be refused is reported, too. The files that a run was trained on are recorded by their hashes, so that one
+which has changed is named when the run is resumed.
+
+The steps of a dry run are taken in a process of its own, so that its memory is that of a training and of nothing else,
+on the data that are prepared by then, into a folder that is removed. The largest batches come first: they need the most
+memory, and they are a warm-up that is not timed. The steps behind them are timed on batches as they come.
 """
 
 import contextlib
-import hashlib
+import itertools
 import json
+import math
+import multiprocessing
 import os
+import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -20,25 +28,34 @@ import tomli_w
 import torch
 
 from regard import training
-from regard.config import parse, read
-from regard.data import DataSettings, Prepared, Tokenizers, cache, language_profile, tokenizer_checks, unknown_words
-from regard.data import sentence_shares as sentence_share
-from regard.errors import CheckpointError, ConfigError, TrainingError
-from regard.io import disk, reading
-from regard.machine import MPS, most_threads
-from regard.tasks import defaults
-from regard.tasks.data_check import check_data
-from regard.tasks.extension import describe_extension, extend_rows, extend_run, find_tables
-from regard.tasks.settings import Settings, complete_run_table, leave_open, read_settings
-from regard.tasks.sizes import check_batches, check_run_sizes, check_weights, token_budget
-from regard.tasks.task import RunTask, prepare_data, vocabulary_sizes
+from regard.data import (
+    CorpusSettings,
+    DataSettings,
+    Position,
+    cache,
+    caption_files,
+    data_report,
+    language_profile,
+    pairs,
+    sentence_shares,
+    unknown_words,
+)
+from regard.errors import CommandError, ConfigError, DataError, RegardError, TrainingError
+from regard.io import disk
+from regard.machine import most_threads, peak_memory
+from regard.tasks.plan import SOURCES, PlannedRun, data_files, plan_run, take_edition
+from regard.tasks.settings import Settings, read_settings
+from regard.tasks.task import RunTask
 
-SOURCES = "sources.json"  # in a run folder: the hashes of the files that it was trained on
-# Keys of [data] that name a file, or a folder.
-PATHS = ["source", "target", "alignment", "valid_source", "valid_target"]
-PATHS += ["documents", "valid_documents", "images", "captions", "valid_captions", "labels", "train_list", "valid_list"]
-LARGEST = 2**20  # bytes of the record that is read
-REHEARSAL = "data.rehearsal"
+FEW = {"pairs": 3_000, "names": 500, "documents": 200}  # examples from which hardly anything is learned
+PAIR_WORDS = 4  # of a target, from which pairs are sentences, and no names
+INSIST = "--anyway trains all the same"
+MINUTES = 0.3  # of measured steps and validations
+STEPS = 64  # of them at most
+EVERY = 16  # steps between two validations: what they leave in memory grows with the first few
+LARGEST = 4  # batches that come first
+PLANS = 4000  # batches among which the largest are searched for
+Finish = Callable[[Path, "Started"], object]  # what a training does at its end: its report
 
 
 @dataclass(frozen=True)
@@ -48,16 +65,6 @@ class Started:
     result: training.Result
     task: RunTask
     settings: Settings
-    facts: list[tuple[str, str]]
-
-
-@dataclass(frozen=True)
-class PlannedRun:
-    """A run before its first step: everything is decided, and the data are prepared."""
-
-    settings: Settings
-    prepared: Prepared
-    task: RunTask
     facts: list[tuple[str, str]]
 
 
@@ -117,94 +124,6 @@ def open_group(given: training.TrainingSettings) -> Iterator[training.Group]:
         group.leave()
 
 
-def plan_run(
-    settings: Settings,
-    group: training.Group,
-    progress: training.Progress,
-    *,
-    resumed: Path | None = None,
-    base: Path | None = None,
-    choose: bool = False,
-) -> PlannedRun:
-    """Prepare the data and decide everything that is left open, up to the first step; only the cache is written.
-
-    `resumed` is the folder of a run that is continued.
-    """
-    if group.automatic and group.device.type == "mps":
-        progress.say(MPS)
-    settings = choose_earlier(settings, base)
-    if resumed is None:
-        settings = leave_open(settings)
-    check_adapter(settings, base is not None or resumed is not None)
-    if choose:
-        settings = defaults.data_defaults(settings)
-    last = None if resumed is None else training.Checkpoints(resumed).find("last")
-    run, begin = base or resumed, last if base is None else best_of(base)
-    manifest = {} if begin is None else training.read_manifest(begin)
-    tokenizers = None if run is None else tokenizers_of(run, manifest)
-    extension = None
-    if settings.tokenizer.extend or settings.tokenizer.extend_words:
-        extension = extend_run(settings, tokenizers, based=base is not None)
-        progress.say(describe_extension(extension))
-        tokenizers = extension.after
-        # From now on it is in the vocabulary, and not added again by a run that resumes this one, or begins with it.
-        settings = settings.decide(tokenizer={"extend": (), "extend_words": 0})
-    check_weights(settings, group.device, processes=group.world)  # before the corpus is read, as small as it can be
-    prepared = prepare_shared(settings, tokenizers, labels_of(manifest), group, progress)
-    if base is not None and not (base / unknown_words.FILE).is_file():
-        prepared = replace(prepared, words=None, target_words=None)  # the run knows more than it is trained on now
-    settings = decide_pieces(settings, prepared)
-    if choose:
-        settings = defaults.picture_defaults(settings, prepared.references)
-    if choose and base is None:  # whose model it is otherwise
-        settings, line = defaults.drop_attention_dropout(settings, group.device.type, prepared.train.lengths)
-        if line is not None:
-            progress.say(line)
-        settings = defaults.model_defaults(settings, defaults.Corpus.of(prepared), group.device.type)
-    check_lengths(settings, prepared)
-    if run is not None:
-        theirs = prepared if extension is None else replace(prepared, tokenizers=extension.before)
-        check_run_sizes(settings, theirs, run, last or best_of(run), resumed=last is not None)
-    sizes = vocabulary_sizes(settings, prepared.tokenizers, prepared.labels)
-    weight_bytes = check_weights(settings, group.device, *sizes, processes=group.world)
-    budget = token_budget(settings, prepared, group)
-    check_batches(settings, group.device, prepared, budget, weight_bytes)
-    if choose:
-        lengths, device = prepared.train.lengths, group.device.type
-        settings = defaults.training_defaults(settings, lengths, budget, group.world, device, base is not None)
-        progress.say(defaults.chosen_words(settings))
-    settings = replace(settings, data=absolute(settings.data)).decide(training={"batch_tokens": budget})
-    task = settings.row.load()(settings, prepared, budget)
-    settings = settings.decide(training={"metric": task.metric})
-    if base is None and resumed is None:
-        task.model.load_pretrained()
-    if base is not None:
-        checkpoint = training.read_checkpoint(best_of(base), trainer=False)
-        weights = checkpoint.model
-        if extension is not None:
-            weights = extend_rows(weights, find_tables(settings, extension, prepared.labels))
-        training.weight_files.load_weights(task.objective, weights, str(checkpoint.folder))
-    elif last is not None and "base" in manifest:
-        training.weight_files.load_weights(
-            task.objective,
-            training.checkpoint_files.read_base(last, manifest),
-            str(training.plain_weights_file(last, manifest)),
-        )
-    frozen = training.adapters.freeze_parts(task.model, settings.training.freeze)
-    if rank := settings.model.adapter_rank():
-        training.adapters.add_adapters(task.model, rank, settings.training.seed)
-    if resumed is not None and last is not None:  # before the run's own configuration is written over
-        trained_on = manifest.get("task", {}).get("data")
-        check_unchanged(resumed, settings.data, trained_on, prepared.hash, last)
-        training.trainer_state.check_fits(task, manifest, last)
-        check_best(resumed, progress)
-    bf16 = training.uses_bf16(settings.training, group.device)
-    device_fact = ("device", training.describe_device(group.device, group.world, bf16))
-    frozen_fact = [("frozen", f"{frozen:,} weights ({', '.join(settings.training.freeze)})")] if frozen else []
-    facts = [*task.facts(), *frozen_fact, *training.adapters.describe_adapters(task.model), device_fact]
-    return PlannedRun(settings, prepared, task, facts)
-
-
 def train_planned(
     planned: PlannedRun,
     out: Path,
@@ -221,7 +140,7 @@ def train_planned(
         write_config(out / "config.toml", settings)
         if prepared.tokenizers is not None:
             save_whole(out / "tokenizer.json", prepared.tokenizers.dumps())
-        words = prepared.target_words if settings.row.alone else prepared.words
+        words = prepared.words if settings.row.has_source else prepared.target_words
         save_whole(out / unknown_words.FILE, None if words is None else unknown_words.format_words(words))
         record_sources(out, settings.data)
         if "translate" in planned.task.actions:
@@ -230,124 +149,13 @@ def train_planned(
             languages = language_profile.profile_corpus(prepared.train, prepared.tokenizers, tags)
             has_letters = languages.source is not None or languages.targets
             save_whole(out / language_profile.FILE, languages.dumps() if has_letters else None)
-            share = sentence_share.count_sentences(prepared.train, prepared.tokenizers.source, tags)
-            save_whole(out / sentence_share.FILE, share.dumps())
+            share = sentence_shares.count_sentences(prepared.train, prepared.tokenizers.source, tags)
+            save_whole(out / sentence_shares.FILE, share.dumps())
 
     how: dict[str, Any] = {"progress": progress, "resume": resume, "group": group, "claimed": True, "ready": ready}
     result = training.train(planned.task, settings.training, out, **how, began=began)
     training.adapters.fold_adapters(planned.task.model)
     return Started(result, planned.task, settings, planned.facts)
-
-
-def check_adapter(settings: Settings, has_base: bool) -> None:
-    """Refuse adapters without weights that they change, or with weights that are in parts."""
-    rank = settings.model.adapter_rank()
-    if rank and not has_base:
-        raise ConfigError("model.adapter", f"{rank} given without a run whose weights it adapts; give one with --from")
-    if rank and settings.training.shard:
-        raise ConfigError(
-            "training.shard", f"true given with model.adapter = {rank}, expected false: it cannot be sharded"
-        )
-
-
-def take_edition(settings: Settings, path: Path) -> Settings:
-    """Return the settings with the edition of the resumed run, where none was given."""
-    if "builtin_edition" in settings.overrides.get("data", {}) or not path.is_file():
-        return settings
-    edition = complete_run_table(read(path))["data"]["builtin_edition"]
-    return settings.decide(data={"builtin_edition": edition})
-
-
-def check_best(out: Path, progress: training.Progress) -> None:
-    """Refuse a damaged record of the best checkpoint; report where the best one is missing."""
-    training.Checkpoints(out).best_record()
-    try:
-        training.Checkpoints(out).best()
-    except CheckpointError as error:
-        progress.say(f"{error}. Training resumes from the last checkpoint; a better one takes its place")
-
-
-def prepare_shared(
-    settings: Settings,
-    tokenizers: Tokenizers | None,
-    labels: Sequence[str],
-    group: training.Group,
-    progress: training.Progress,
-) -> Prepared:
-    """Prepare the data: the first process encodes them, the others find them in the cache."""
-    how: dict[str, Any] = {"tokenizers": tokenizers, "labels": labels}
-    prepared = group.in_first(lambda: prepare_data(settings, say=progress.say, **how))
-    return prepared or prepare_data(settings, **how)
-
-
-def decide_pieces(settings: Settings, prepared: Prepared) -> Settings:
-    """Return the settings with the kind and number of pieces that the corpus decided."""
-    tokenizers = prepared.tokenizers
-    if tokenizers is None or settings.tokenizer.has_file:
-        return settings
-    kinds = {tokenizers.source.kind, tokenizers.target.kind}
-    decided = {"kind": kinds.pop() if len(kinds) == 1 else "auto", "joint": tokenizers.joint}
-    left_open = {key: value for key, value in decided.items() if getattr(settings.tokenizer, key) == "auto"}
-    return settings.decide(tokenizer=left_open)
-
-
-def check_lengths(settings: Settings, prepared: Prepared) -> None:
-    """Refuse a model that knows fewer positions than a sentence may have."""
-    model, longest = settings.model, int(prepared.train.lengths.max(initial=0)) + 1
-    if settings.tokenizer.dropout:  # pieces that are cut anew are more
-        longest = settings.data.longest + 1
-    positions = model.known_positions()
-    if positions is not None and positions < longest:
-        raise ConfigError(
-            "model.length", f"{positions} given, expected at least {longest}, the tokens of the longest sentence"
-        )
-
-
-def absolute(data: DataSettings) -> DataSettings:
-    """Make paths absolute, so that a later command finds the files wherever it is run."""
-
-    def whole(path: str | None) -> str | None:
-        return None if path is None else os.path.abspath(path)
-
-    def corpora(entries: Any) -> Any:
-        names = ("source", "target", "file", "alignment")
-        return tuple(replace(each, **{name: whole(getattr(each, name)) for name in names}) for each in entries)
-
-    files: dict[str, Any] = {name: whole(getattr(data, name)) for name in PATHS}
-    if data.builtin:
-        files["alignment"] = data.alignment  # of the corpus itself
-    lists = {name: corpora(getattr(data, name)) for name in ("corpora", "earlier", "valid")}
-    return replace(data, **lists, **files)
-
-
-def labels_of(manifest: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the labels of a run's classifier, in the order of its scores."""
-    return tuple(manifest.get("task", {}).get("labels", ()))
-
-
-def tokenizers_of(run: Path, manifest: Mapping[str, Any]) -> Tokenizers | None:
-    """Load a run's tokenizers, checked to be those of its checkpoint; None where it reads no text."""
-    if manifest.get("task", {}).get("tokenizer", "") is None:
-        return None
-    path = run / "tokenizer.json"
-    try:
-        content = reading.read_bytes(path, tokenizer_checks.LARGEST)
-    except OSError as error:
-        raise CheckpointError(f"{path}: {error.strerror}") from None
-    except reading.Unreadable as error:
-        raise CheckpointError(f"{path}: {error}") from None
-    # Before it is read: a changed byte may be no tokenizer any more, in any way.
-    if hashlib.sha256(content).hexdigest() != manifest.get("task", {}).get("tokenizer"):
-        raise CheckpointError(f"{path}: damaged, or not the tokenizer that {run} was trained with")
-    return Tokenizers.load(path)
-
-
-def best_of(run: Path) -> Path:
-    """Find the best checkpoint of a run folder."""
-    best = training.Checkpoints(run).best()
-    if best is None:
-        raise CheckpointError(f"{run}: not a run folder with a checkpoint in it")
-    return best
 
 
 def write_config(path: Path, settings: Settings) -> None:
@@ -366,18 +174,6 @@ def save_whole(path: Path, content: str | None) -> None:
         raise TrainingError(f"{path}: not written, {disk.reason(error)}") from error
 
 
-# ---- the files that it is trained on
-
-
-def data_files(data: DataSettings) -> Iterator[Path]:
-    """List the files of the data; pictures, of which there are many, are not among them."""
-    names = [getattr(data, key) for key in PATHS if key not in ("alignment", "images")]
-    names += [None if data.builtin else data.alignment]
-    for corpus in (*data.corpora, *data.earlier, *data.valid):
-        names += [*corpus.files, corpus.alignment]
-    return (path for path in dict.fromkeys(Path(name) for name in names if name) if path.is_file())
-
-
 def record_sources(run: Path, data: DataSettings) -> None:
     """Write the hash of every file of the data into a run folder."""
     path = run / SOURCES
@@ -388,62 +184,319 @@ def record_sources(run: Path, data: DataSettings) -> None:
         raise TrainingError(f"{path}: not written, {disk.reason(error)}") from error
 
 
-def changed_files(run: Path, data: DataSettings, last: Path) -> list[str]:
-    """List the files that have changed since a run was trained on them.
+# ---- what is wrong with the data
 
-    A run of an earlier version has no hashes; there it is the files that are newer than its last checkpoint.
+
+def check_data(settings: Settings, *, based: bool = False, anyway: bool = False) -> list[str]:
+    """Check the files of a run; return a line for each thing that is wrong, or raise a DataError for what cannot teach.
+
+    `based` says that training starts from another run, which makes few examples enough; with `anyway` nothing is
+    refused.
     """
-    try:
-        hashes = reading.parse_json(reading.read_bytes(run / SOURCES, LARGEST))
-    except (OSError, reading.Unreadable):
-        hashes = None
-    changed = list[str]()
-    for path in data_files(data):
-        try:
-            if isinstance(hashes, dict):
-                before = hashes.get(str(path.absolute()))
-                differs = isinstance(before, str) and before != cache.digest(path)
-            else:
-                differs = path.stat().st_mtime > (last / "manifest.json").stat().st_mtime
-        except OSError:
-            continue
-        changed += [str(path)] * differs
-    return changed
+    lines = list[str]()
+    for number, (files, report) in enumerate(report_data(settings)):
+        fatal = report.fatal
+        if fatal is not None and not anyway:
+            raise DataError(f"{files}: {fatal.text}; {INSIST}")
+        lines += [f"{files}: {finding.text}" for finding in report.findings]
+        if number == 0 and not based and not settings.data.builtin:  # the first that is trained on
+            lines += describe_few(settings, files, report)
+    return lines
 
 
-def check_unchanged(run: Path, data: DataSettings, stored: object, prepared: str, last: Path) -> None:
-    """Refuse to resume a run on files that have changed, by their names; the hashes of all data are given."""
-    if stored is None or stored == prepared:
-        return
-    if changed := changed_files(run, data, last):
-        verb, old = ("has", "the old one") if len(changed) == 1 else ("have", "the old ones")
-        raise CheckpointError(
-            f"{', '.join(changed)}: {verb} changed since {run} was trained; put {old} back, or train another run on "
-            "the new data, with --from and --out"
-        )
+def missing_files(data: DataSettings) -> list[str]:
+    """Return the files of the data that are not there."""
+    files = [path for corpus in (*data.training, *data.validation) for path in corpus.files]
+    files += filter(None, (data.documents, data.valid_documents, data.labels, data.captions, data.valid_captions))
+    return [path for path in files if not Path(path).exists()]
 
 
-def choose_earlier(settings: Settings, base: Path | None) -> Settings:
-    """Return the settings with the corpora to rehearse: those that were given, or those of the base run."""
+def report_data(settings: Settings) -> Iterator[tuple[str, data_report.DataReport]]:
+    """Yield the files of each corpus that is trained on or validated on, with the report on it."""
     data = settings.data
-    if not data.rehearsal:
-        return settings
-    given = f"{data.rehearsal:g} given"
-    if data.reads != "text":
-        raise ConfigError(REHEARSAL, f"{given} with data that is {data.reads}, expected pairs of texts")
-    if data.earlier:
-        return settings
-    if base is None:
-        raise ConfigError(
-            REHEARSAL, f"{given}, but nothing to rehearse; start from a run with --from, or set data.earlier"
-        )
-    theirs = parse(DataSettings, complete_run_table(read(base / "config.toml")).get("data", {}), "data")
-    if theirs.builtin:
-        raise ConfigError(
-            REHEARSAL,
-            f"{given}, but {base} was trained on the built-in corpus {theirs.builtin}; write it into files with "
-            "regard data, and name them in data.earlier",
-        )
-    if not theirs.training:
-        raise ConfigError(REHEARSAL, f"{given}, but {base} names no training pairs; set data.earlier")
-    return settings.decide(data={"earlier": (*theirs.training, *theirs.rehearsed)})
+    if data.reads == "documents":
+        paths = [] if data.builtin else [data.documents, data.valid_documents]
+        for path in filter(None, paths):
+            corpus = data.labelled(path)
+            text, label = corpus.target_column, corpus.source_column
+            swap = f"--set data.label_column={label} --set data.text_column={text}"
+            yield path, data_report.check_documents(pairs(corpus, labelled=True), swap)
+    elif data.reads == "pictures":
+        if data.labels:
+            labels = caption_files.read_labels(data.encoded(data.labels))
+            rows = ((picture.strip(), label.strip()) for picture, label in labels.items())
+            yield data.labels, data_report.check_documents(rows, "put the picture first and its label behind it")
+        for path in filter(None, (data.captions, data.valid_captions)):
+            captions = itertools.chain.from_iterable(caption_files.read_captions(data.encoded(path)).captions.values())
+            yield path, data_report.check_texts(captions, "caption", "captions")
+    else:
+        for corpus in (*data.training, *data.validation):
+            files = " and ".join(dict.fromkeys(corpus.files))
+            if settings.row.has_source:
+                yield files, data_report.check_pairs(pairs(corpus), *side_names(corpus))
+            else:
+                yield files, data_report.check_texts(target for _, target in pairs(corpus))
+
+
+def side_names(corpus: CorpusSettings) -> list[tuple[str, str]]:
+    """Return the names of the files of the two sides, as short as they can be told apart; none where there is one."""
+    if corpus.source is None or corpus.target is None or corpus.source == corpus.target:
+        return []
+    short = Path(corpus.source).name, Path(corpus.target).name
+    return [short if short[0] != short[1] else (corpus.source, corpus.target)]
+
+
+def describe_few(settings: Settings, files: str, report: data_report.DataReport) -> list[str]:
+    """Describe what can be expected of few examples, and what to do instead."""
+    if settings.data.reads == "documents":
+        if report.rows >= FEW["documents"]:
+            return []
+        return [
+            f"{files}: {report.rows:,} documents are few; compare the score with the baselines at the end of training, "
+            "and label more if it is no better"
+        ]
+    if settings.data.reads == "pictures" or not settings.row.has_source:
+        return []
+    kind = "pairs" if report.words >= PAIR_WORDS else "names"
+    if report.rows >= FEW[kind]:
+        return []
+    what = "most new sentences come out wrong" if kind == "pairs" else "many new ones come out wrong"
+    return [
+        f"{files}: {report.rows:,} pairs are few to learn from alone, and {what}; start from a trained model (regard "
+        "import FOLDER --out RUN, then add --from RUN), or give more pairs"
+    ]
+
+
+# ---- a dry run
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """The time and memory of the measured steps."""
+
+    memory: int | None  # bytes at most: of the process, or of the GPU that it trains on
+    step: float  # seconds of a step of average size
+    validation: float  # seconds of a validation of a trained model, and of the checkpoint behind it
+    steps: int  # that were timed
+
+
+@dataclass(frozen=True)
+class DryRun:
+    """The plan of a training run, with its estimated memory and time."""
+
+    settings: Settings
+    facts: list[tuple[str, str]]
+    measured: Measurement
+    steps: int  # that are left to take
+
+    every: int  # of them there is a validation
+
+    @property
+    def validations(self) -> int:
+        """Count the validations in these steps."""
+        return math.ceil(self.steps / self.every)
+
+    @property
+    def seconds(self) -> float:
+        """Estimate how long the training takes from its first step to its last, if it is not stopped early."""
+        whole = self.steps * self.measured.step + self.validations * self.measured.validation
+        minutes = self.settings.training.minutes
+        return whole if minutes is None else min(whole, 60 * minutes)
+
+
+def dry_run(
+    settings: Settings,
+    progress: training.Progress,
+    finish: Finish,
+    *,
+    resumed: Path | None = None,
+    base: Path | None = None,
+    choose: bool = False,
+    anyway: bool = False,
+) -> DryRun:
+    """Plan a run, and measure a few steps of it; `finish` is the work at the end of a training.
+
+    Of a run that would be `resumed` the weights are those of its best checkpoint, and the steps those that are left.
+    `anyway` measures on data that cannot teach.
+    """
+    start = resumed or base
+    with open_group(settings.training) as group:
+        if group.world > 1:
+            raise CommandError(f"--dry-run: {group.world} processes given, expected one; leave torchrun out")
+        remarks = [] if resumed is not None else check_data(settings, based=base is not None, anyway=anyway)
+        planned = plan_run(settings, group, progress, base=start, choose=choose)
+    for remark in remarks:
+        progress.say(remark)
+    steps = planned.settings.training.steps
+    if resumed is not None:
+        steps = max(0, steps - int(training.read_manifest(training.Checkpoints(resumed).find("last"))["step"]))
+    measured = measure_apart(settings, start, choose, finish)
+    steps, every = fit_steps(planned.settings.training, measured, steps)
+    return DryRun(planned.settings, planned.facts, measured, steps, every)
+
+
+def fit_steps(given: training.TrainingSettings, measured: Measurement, steps: int) -> tuple[int, int]:
+    """Return how many of the steps fit into a time limit, where there is one, and the steps between validations."""
+    if given.minutes is None:
+        return steps, given.validate_every
+    timetable = training.Timetable(given)
+    timetable.pace, timetable.validation = measured.step, measured.validation
+    fitted = timetable.fit(training.Counters())
+    return (fitted.steps if timetable.is_open else min(steps, fitted.steps)), fitted.validate_every
+
+
+def measure_apart(settings: Settings, base: Path | None, choose: bool, finish: Finish) -> Measurement:
+    """Measure a few steps in a new process, which finds the prepared data in the cache."""
+    context = multiprocessing.get_context("spawn")
+    receiver, sender = context.Pipe(duplex=False)
+    process = context.Process(target=measure_and_send, args=(sender, settings, base, choose, finish), daemon=True)
+    process.start()
+    sender.close()
+    try:
+        answer = receiver.recv()
+    except EOFError:
+        process.join()
+        raise TrainingError(
+            f"the measured steps ended with status {process.exitcode} and without a result, perhaps out of memory; "
+            "make training.batch_tokens or the model smaller"
+        ) from None
+    process.join()
+    if isinstance(answer, str):
+        raise TrainingError(answer)
+    measured: Measurement = answer
+    return measured
+
+
+def measure_and_send(sender: Connection, settings: Settings, base: Path | None, choose: bool, finish: Finish) -> None:
+    """Measure a few steps in this process, and send the result, or one sentence about what is wrong."""
+    try:
+        sender.send(measure(settings, base, choose, finish))
+    except RegardError as error:
+        sender.send(str(error))
+
+
+def measure(settings: Settings, base: Path | None, choose: bool, finish: Finish) -> Measurement:
+    """Take a few steps of a run into a folder that is removed, with one validation, a checkpoint and a report."""
+    with tempfile.TemporaryDirectory(prefix="regard-") as folder, open_group(settings.training) as group:
+        planned = plan_run(settings, group, training.Progress(), base=base, choose=choose)
+        task, watch = planned.task, Stopwatch(group.device)
+        mean, sizes = put_largest_first(task)
+        write_seconds = time_writing(task)
+        out = Path(folder) / "run"
+        out.mkdir()
+        started = train_planned(shorten(planned), out, group, watch)
+        validation = watch.now() - watch.last
+        finish(out, started)
+        timed, each = watch.timed(), started.settings.training.accumulate
+        own = [size for number in timed for size in sizes[number * each : (number + 1) * each]]
+        # To the size of an average batch, as a few may be smaller or larger than most.
+        step = sum(timed.values()) / len(timed) * mean * len(own) / sum(own)
+        validation -= sum(write_seconds[-1:]) * (1 - trained_share(task))
+        memory = peak_memory()
+        if group.device.type == "cuda":
+            memory = torch.cuda.max_memory_reserved(group.device)
+        return Measurement(memory, step, validation, len(timed))
+
+
+def shorten(planned: PlannedRun) -> PlannedRun:
+    """Plan the same run for a few steps, each of them recorded, with a validation at the end."""
+    few: dict[str, Any] = {
+        "steps": STEPS,
+        "minutes": MINUTES,
+        "fit": (),
+        "validate_every": EVERY,
+        "log_every": 1,
+        "average": 0,
+        "track": (),
+    }
+    return replace(planned, settings=planned.settings.decide(training={**few, "patience": 0}))
+
+
+class Stopwatch(training.Progress):
+    """A stopwatch that notes how long each step took, except for one after a validation."""
+
+    def __init__(self, device: torch.device):
+        self.device = device
+        self.last = 0.0  # when the last step was done
+        self.validated = False  # since then
+        self.seconds: list[float | None] = []
+
+    def begin(self, title: str, facts: Any, steps: int | None) -> None:
+        self.last = self.now()
+
+    def step(self, record: Mapping[str, Any]) -> None:
+        before, self.last = self.last, self.now()
+        self.seconds.append(None if self.validated else self.last - before)
+        self.validated = False
+
+    def valid(self, record: Mapping[str, Any]) -> None:
+        self.validated = True
+
+    def now(self) -> float:
+        """Return the current time, after all work that was begun is done."""
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+        return time.monotonic()
+
+    def timed(self) -> dict[int, float]:
+        """Return the seconds of each step, by its number from 0, except for those of the largest batches."""
+        timed = {number: seconds for number, seconds in enumerate(self.seconds) if seconds is not None}
+        return {number: seconds for number, seconds in timed.items() if number >= LARGEST} or timed
+
+
+def put_largest_first(task: RunTask) -> tuple[float, list[float]]:
+    """Make the stream of a task begin with its largest batches.
+
+    Return the mean size of batches over an epoch, in padded tokens, and a list that gets the size of each one taken.
+    """
+    first = list(itertools.islice(task.stream(Position()), PLANS))
+    epoch = [plan for position, plan in first if position.epoch == 0]
+    largest = sorted(epoch, key=lambda plan: batch_size(task, plan), reverse=True)[: LARGEST - 1]
+    largest.append(max(epoch, key=lambda plan: int(task.prepared.train.lengths[plan].max())))  # the longest
+    largest = (largest * LARGEST)[:LARGEST]
+    mean, sizes, original = sum(batch_size(task, plan) for plan in epoch) / len(epoch), list[float](), task.stream
+
+    def stream(position: Position) -> Iterator[tuple[Position, Any]]:
+        for place, plan in itertools.chain(((Position(), plan) for plan in largest), original(position)):
+            sizes.append(batch_size(task, plan))
+            yield place, plan
+
+    task.stream = stream  # type: ignore[method-assign]
+    return mean, sizes
+
+
+def batch_size(task: RunTask, plan: Any) -> float:
+    """Return how large a batch is, both sides padded to their longest."""
+    lengths = task.prepared.train.lengths[plan]
+    return float(len(lengths) * (lengths.max(axis=0).sum() + 2))
+
+
+def time_writing(task: RunTask) -> list[float]:
+    """Make a task that writes texts in its validation note how long that takes."""
+    seconds: list[float] = []
+    write = getattr(task, "write", None)
+    if write is None:
+        return seconds
+
+    def timed(*arguments: Any) -> Any:
+        began = time.monotonic()
+        result = write(*arguments)
+        seconds.append(time.monotonic() - began)
+        return result
+
+    task.write = timed  # type: ignore[attr-defined]
+    return seconds
+
+
+def trained_share(task: RunTask) -> float:
+    """Return the share of the writing time that a trained model needs, whose outputs are as long as the references.
+
+    A model that has learned nothing writes until it is stopped, or stops at once.
+    """
+    samples = getattr(task, "validation_samples", [])
+    tokenizers = task.prepared.tokenizers
+    if not samples or tokenizers is None:
+        return 1.0
+    outputs = tokenizers.target.encode_batch([each.output for each in samples])
+    references = tokenizers.target.encode_batch([each.reference for each in samples])
+    return sum(len(each) + 1 for each in references) / sum(len(each) + 1 for each in outputs)

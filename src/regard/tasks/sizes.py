@@ -27,9 +27,8 @@ from regard.data import UNKNOWN, Batch, Prepared, collate
 from regard.errors import CheckpointError, ConfigError
 from regard.machine import amount, is_out_of_memory, memory
 from regard.models import ModelConfig, build
-from regard.tasks.defaults import PICTURES
 from regard.tasks.settings import Settings
-from regard.tasks.task import build_model
+from regard.tasks.task import PICTURES, build_model
 
 M = TypeVar("M", bound=nn.Module)
 LARGE = 2**20  # from here on an option must be borne out by the weights
@@ -46,7 +45,7 @@ DEEP = ("size", "embedding", "hidden", "layers", "decoder_layers", "length", "ma
 CPU_TOKENS = 4096
 DOCUMENT_TOKENS = 8192
 PICTURE_TOKENS = 65_536  # of which there are so many rows (training.batch_rows)
-LEAST, MOST = 1024, 2**17
+LEAST_TOKENS, MOST_TOKENS = 1024, 2**17  # of a batch, per side
 EPOCH = {"cuda": 50, "cpu": 200}  # batches that an epoch should have: a small corpus learns little from large steps
 SHARE = 0.7  # of the device's memory: other lengths than those tried need other amounts
 
@@ -234,12 +233,12 @@ def token_budget(settings: Settings, prepared: Prepared, group: training.Group) 
 
 def tried(settings: Settings, prepared: Prepared, device: torch.device) -> int:
     """Find the largest power of two whose step fits into its share of the device's memory."""
-    objective = settings.row.load()(settings, prepared, LEAST).objective.to(device)
+    objective = settings.row.load()(settings, prepared, LEAST_TOKENS).objective.to(device)
     # The optimiser's two tensors and the averages are not there yet.
     later = 3 * sum(parameter.numel() * parameter.element_size() for parameter in objective.parameters())
     room = SHARE * torch.cuda.mem_get_info(device)[0] - later
     longest = int(prepared.train.lengths.max()) + 1
-    budget, most = LEAST, most_of(prepared, settings.data.reads, device.type)
+    budget, most = LEAST_TOKENS, most_of(prepared, settings.data.reads, device.type)
     while 2 * budget <= most and fits(objective, worst(2 * budget, longest).to(device), room, settings):
         budget *= 2
     del objective
@@ -251,7 +250,7 @@ def most_of(prepared: Prepared, reads: str | None, device: str) -> int:
     """Choose the largest budget, a power of two, with which an epoch still has enough batches."""
     lengths = prepared.train.lengths[:, 0 if reads == "documents" else 1]
     share = int(lengths.sum(dtype="int64") + len(lengths)) // EPOCH["cuda" if device == "cuda" else "cpu"]
-    return max(LEAST, min(MOST, 2 ** (max(1, share).bit_length() - 1)))
+    return max(LEAST_TOKENS, min(MOST_TOKENS, 2 ** (max(1, share).bit_length() - 1)))
 
 
 def fits(objective: torch.nn.Module, batch: Batch, room: float, settings: Settings) -> bool:

@@ -4,7 +4,9 @@ A task's own file has the rest: its data, objective, metrics, what a trained run
 shown (`regard.tasks.task.RunTask`).
 """
 
-from collections.abc import Mapping, MutableMapping, Sequence
+import functools
+import warnings
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -31,11 +33,11 @@ class TaskRow:
     measured_on: tuple[str, ...] = ("source", "reference")  # files that `Run.evaluate` takes
     searched: tuple[str, ...] = ()  # those of the metrics that compare what a search wrote
     picture: str = "What the model attended to."  # under the picture in a run's report; {output} is what was written
-    alone: bool = False  # it has no source: it reads what it writes
+    has_source: bool = True  # otherwise it reads what it writes
     labels: bool = False  # it says one of a few labels, and writes no text
     linked: bool = False  # its pairs may have word links (data.alignment), by which a head is guided
-    like: str = ""  # of a task of one's own: the task whose kinds of model serve it, where it cannot be seen by itself
-    defaults: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # by table, for its data (defaults.py)
+    same_models_as: str = ""  # of a task of one's own: the task whose kinds of model serve it, where it is not obvious
+    defaults: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # by table, for its data (plan.py)
 
     def served_as(self, tasks: Sequence[str]) -> str | None:
         """Find the task served by a kind of model that is, for the model, the same as this one; None if there is none.
@@ -45,10 +47,10 @@ class TaskRow:
         """
         if self.name in tasks:
             return self.name
-        if self.like:
-            return self.like if self.like in tasks else None
+        if self.same_models_as:
+            return self.same_models_as if self.same_models_as in tasks else None
         rows = (TASKS[name] for name in tasks if name in TASKS)
-        alike = (row for row in rows if (self.alone, self.labels) == (row.alone, row.labels))
+        alike = (row for row in rows if (self.has_source, self.labels) == (row.has_source, row.labels))
         return next((row.name for row in alike if {*self.reads} <= {*row.reads}), None)
 
     def all_metrics(self) -> tuple[str, ...]:
@@ -58,7 +60,7 @@ class TaskRow:
     @property
     def surrounded(self) -> bool:
         """Return whether pieces may stand around its texts (tokenizer.before, after and first)."""
-        return "text" in self.reads and not self.alone and not self.labels
+        return "text" in self.reads and self.has_source and not self.labels
 
     @property
     def reads(self) -> tuple[str, ...]:
@@ -75,6 +77,22 @@ class TaskRow:
         return task
 
 
+def accept_older_names(init: Callable[..., None]) -> Callable[..., None]:
+    """Let rows of earlier versions be made with `alone`, now not `has_source`, and `like`, now `same_models_as`."""
+
+    @functools.wraps(init)
+    def renamed(self: TaskRow, *arguments: Any, **options: Any) -> None:
+        for old, new in (("alone", "has_source"), ("like", "same_models_as")):
+            if old in options:
+                warnings.warn(f"TaskRow.{old} is now called {new}", DeprecationWarning, stacklevel=2)
+                value = options.pop(old)
+                options[new] = not value if old == "alone" else value
+        init(self, *arguments, **options)
+
+    return renamed
+
+
+TaskRow.__init__ = accept_older_names(TaskRow.__init__)  # type: ignore[method-assign]
 TASKS: MutableMapping[str, TaskRow] = table("task")
 for each in [
     TaskRow(
@@ -95,7 +113,7 @@ for each in [
         {"text": "encoder"},
         ("loss",),
         "regard sample",
-        alone=True,
+        has_source=False,
     ),
     TaskRow(
         "caption",

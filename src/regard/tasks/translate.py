@@ -14,22 +14,21 @@ from torch import Tensor
 from regard.alignment import extraction
 from regard.attention import Heads, watch
 from regard.config import parse
-from regard.data import UNKNOWN, Batch, Links, PackedBatch, TableTexts, sentence_shares
+from regard.data import UNKNOWN, Batch, Links, PackedBatch, TableTexts, TextProfile, sentence_shares
 from regard.decoding import GREEDY, Options, Output, Processes, batches, file_translation, first_model, tokens_of
 from regard.errors import ArgumentError, ConfigError
 from regard.evaluation import measure
 from regard.io import CHUNK, CHUNK_CUDA, GivenText, Say, SourceLines, UntranslatedReport, formats, ignore, is_keyboard
 from regard.models import KINDS, Memory, Model, Tokens
 from regard.tasks import forcing
-from regard.tasks.defaults import translation_metric
 from regard.tasks.forcing import ForcedExample, Item
-from regard.tasks.next_token import TextPairs
-from regard.tasks.task import Aligned, TrainedRun, Translation, to_translation
-from regard.training import Loss, Prediction, TrainingSettings, inputs, validation_samples
+from regard.tasks.task import Aligned, TextPairs, TrainedRun, Translation, to_translation, without_bleu
+from regard.training import Loss, Prediction, Sample, TrainingSettings, inputs
 
 __all__ = ["Translate", "align", "link_pairs", "score", "translate"]
 
 PAIRS = 8192  # pairs that are aligned together
+SPELLED = 30  # symbols of a line: of more, hardly one is right to the last
 
 
 class Translate(TextPairs):
@@ -53,13 +52,13 @@ class Translate(TextPairs):
             )
         return Guided(self.model, training.smoothing, training.guided, *guided_at(self.model, training))
 
-    def write(self, rows: int) -> tuple[list[validation_samples.Sample], dict[str, float]]:
+    def write(self, rows: int) -> tuple[list[Sample], dict[str, float]]:
         """Translate; references are rewritten by the tokenizer, as outputs are."""
         pairs = self.prepared.valid_pairs[:rows]
         sources, references = [one for one, _ in pairs], [self.tokenizer.normalise(two) for _, two in pairs]
         outputs = self.translate(sources)
         scores = {key: measure(key, outputs, references).score().value for key in ("bleu", "chrf", "exact")}
-        return [validation_samples.Sample(*each) for each in zip(sources, references, outputs, strict=True)], scores
+        return [Sample(*each) for each in zip(sources, references, outputs, strict=True)], scores
 
     def translate(self, texts: Sequence[str]) -> list[str]:
         """Translate texts by greedy search."""
@@ -90,6 +89,14 @@ class Translate(TextPairs):
         }
         source = tokens_of([ids], run.device)
         return ForcedExample(source, sides, text, tokenizers.target.decode(output), tuple(output), tree=beam_tree)
+
+
+def translation_metric(references: Sequence[str]) -> str:
+    """Choose BLEU for sentences; exact match for words, names and symbols; chrF for scripts without spaces."""
+    shape = TextProfile.of(references)
+    if shape.spelled and shape.words > SPELLED:
+        return "chrf"
+    return without_bleu(shape) or ("exact" if shape.spelled else "bleu")
 
 
 def translate(

@@ -12,19 +12,24 @@ if TYPE_CHECKING:
     from regard.training import adapters, metrics, trainer_state
     from regard.training import checkpoint as checkpoint_files
     from regard.training import folder as run_folder
-    from regard.training import sample as validation_samples
     from regard.training import weights as weight_files
-    from regard.training.checkpoint import Checkpoints, read_checkpoint
+    from regard.training.checkpoint import (
+        BASE,
+        NAME,
+        Checkpoints,
+        plain_weights_file,
+        read_checkpoint,
+        read_manifest,
+    )
     from regard.training.display import Display, open_progress
     from regard.training.distributed import Group, describe_device, uses_bf16
     from regard.training.loop import Result, Trainer, train
-    from regard.training.manifest import BASE, NAME, plain_weights_file, read_manifest
+    from regard.training.metrics import TrackerRow, check_trackers
     from regard.training.objective import Prediction, inputs, next_token
-    from regard.training.progress import Progress
+    from regard.training.progress import MISSING, Progress, Sample, bracketed, legible, nearest
+    from regard.training.schedule import Timetable
     from regard.training.settings import FITTED, TrainingSettings
     from regard.training.task import Loss, Task
-    from regard.training.timetable import Timetable
-    from regard.training.trackers import TrackerRow, check_trackers
     from regard.training.trainer_state import Counters
 
 __all__ = [
@@ -35,21 +40,26 @@ __all__ = [
     "FITTED",
     "Group",
     "Loss",
+    "MISSING",
     "NAME",
     "Prediction",
     "Progress",
     "Result",
+    "Sample",
     "Task",
     "Timetable",
     "TrackerRow",
     "Trainer",
     "TrainingSettings",
     "adapters",
+    "bracketed",
     "check_trackers",
     "checkpoint_files",
     "describe_device",
     "inputs",
+    "legible",
     "metrics",
+    "nearest",
     "next_token",
     "open_progress",
     "plain_weights_file",
@@ -59,7 +69,6 @@ __all__ = [
     "train",
     "trainer_state",
     "uses_bf16",
-    "validation_samples",
     "weight_files",
 ]
 

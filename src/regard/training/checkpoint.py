@@ -8,39 +8,34 @@ A folder is written under another name, synced, and renamed; the manifest holds 
 and is itself written in one canonical form. `best.json` names the best checkpoint and the SHA-256 of its manifest. The
 links are for people, and made where the system allows it: nothing here follows them where there is a best.json, so that
 a copy by any tool loads the same model. Nothing that is loaded runs code: tensors are safetensors, the rest JSON.
+
+A checksum shows that a file is as it was written, not who wrote it: a manifest may come from somebody else, and every
+value is checked before it is used. Torch is imported where tensors are read or written, and not by who reads manifests.
 """
 
 import contextlib
 import hashlib
+import json
 import os
+import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from safetensors.torch import save
-from torch import Tensor
-
+from regard.config import show_value
 from regard.errors import CheckpointError, TrainingError
 from regard.io import disk, packs, reading
-from regard.training.adapters import merge_weights
-from regard.training.manifest import (
-    BASE,
-    FILES,
-    FORMAT,
-    NAME,
-    canonical,
-    check_key,
-    is_count,
-    is_number,
-    is_table,
-    is_text,
-    plain_weights_file,
-    read_canonical,
-    read_manifest,
-)
-from regard.training.weights import read_tensors
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+FORMAT = 1
+FILES = ("model.safetensors", "trainer.safetensors")
+BASE = "base.safetensors"  # in the run folder: the weights that adapters change
+COUNT = 2**63  # more than anything is counted to
+NAME = re.compile(r"step-(?P<step>[0-9]{6}|[1-9][0-9]{6,17})|average")  # of a checkpoint's folder
 
 
 @dataclass(frozen=True)
@@ -49,8 +44,8 @@ class Checkpoint:
 
     folder: Path
     manifest: dict[str, Any]
-    model: dict[str, Tensor]
-    trainer: dict[str, Tensor]
+    model: "dict[str, Tensor]"
+    trainer: "dict[str, Tensor]"
 
     @property
     def step(self) -> int:
@@ -132,7 +127,13 @@ class Checkpoints:
         except CheckpointError as error:
             raise CheckpointError(f"{error}; remove it, and the best checkpoint is found from the manifests") from None
         where = str(path)
-        name = check_key(table, "checkpoint", is_name, "a name such as step-000500, or average", where)
+        name = check_key(
+            table,
+            "checkpoint",
+            lambda name: is_text(name) and NAME.fullmatch(name),
+            "a name such as step-000500, or average",
+            where,
+        )
         manifest = check_key(table, "manifest", is_text, "a checksum", where)
         return BestRecord(name, manifest, parse_score(check_key(table, "counters", is_table, "a table", where), where))
 
@@ -189,9 +190,11 @@ class Checkpoints:
         disk.remove_leftovers(self.folder, ["best.json"])
 
     def write(
-        self, name: str, model: Mapping[str, Tensor], trainer: Mapping[str, Tensor], manifest: Mapping[str, Any]
+        self, name: str, model: "Mapping[str, Tensor]", trainer: "Mapping[str, Tensor]", manifest: Mapping[str, Any]
     ) -> Path:
         """Write a new checkpoint folder, whole or not at all."""
+        from safetensors.torch import save
+
         target, writing, old = (self.folder / f"{prefix}{name}" for prefix in ("", ".writing-", ".old-"))
         try:
             disk.make_folder(self.folder)
@@ -251,7 +254,7 @@ class Checkpoints:
                 with contextlib.suppress(OSError):
                     each.unlink(missing_ok=True)
 
-    def mend(self, last: str) -> None:
+    def repair(self, last: str) -> None:
         """Repair best.json and the links after a kill that came between a checkpoint and them."""
         if self.linked("last") != last:
             self.point("last", last)
@@ -298,11 +301,6 @@ def best_json(folder: Path) -> bytes:
     counters = {key: manifest.get("counters", {}).get(key) for key in ("best", "best_step", "best_loss")}
     record = {"checkpoint": folder.name, "counters": counters, "step": manifest["step"]}
     return canonical({"format": FORMAT, **record, "manifest": digest(folder / "manifest.json")})
-
-
-def is_name(value: object) -> bool:
-    """Return whether a name is a checkpoint's."""
-    return isinstance(value, str) and NAME.fullmatch(value) is not None
 
 
 def step_name(step: int) -> str:
@@ -356,6 +354,9 @@ def read_checkpoint(folder: Path, trainer: bool = True, merge: bool = True) -> C
 
     With `merge`, what adapters change is put into the weights, which are those of a plain model then.
     """
+    from regard.training.adapters import merge_weights
+    from regard.training.weights import read_tensors
+
     manifest = read_manifest(folder)
     model = read_tensors(folder / FILES[0], manifest["files"])
     if merge and "base" in manifest:
@@ -363,8 +364,10 @@ def read_checkpoint(folder: Path, trainer: bool = True, merge: bool = True) -> C
     return Checkpoint(folder, manifest, model, read_tensors(folder / FILES[1], manifest["files"]) if trainer else {})
 
 
-def read_base(folder: Path, manifest: Mapping[str, Any]) -> dict[str, Tensor]:
+def read_base(folder: Path, manifest: Mapping[str, Any]) -> "dict[str, Tensor]":
     """Read the weights that the adapters of a checkpoint change, which must be those that it was trained beside."""
+    from regard.training.weights import read_tensors
+
     path = plain_weights_file(folder, manifest)
     if not packs.is_file(path):
         raise CheckpointError(f"{path}: missing, the weights that the adapters of {folder.name} change; put it back")
@@ -385,3 +388,107 @@ def write_synced(path: Path, content: bytes) -> None:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())
+
+
+# ---- manifests
+
+
+def read_manifest(folder: Path) -> dict[str, Any]:
+    """Read a checkpoint's manifest, checked; a folder of a step holds that step."""
+    path = folder / "manifest.json"
+    manifest = read_canonical(path, "a checkpoint's manifest")
+    check_manifest(manifest, str(path))
+    match = NAME.fullmatch(folder.name.removeprefix(".old-"))
+    if match and match["step"] and manifest["step"] != int(match["step"]):
+        raise CheckpointError(
+            f"{path}: from step {manifest['step']}; the folder {folder.name} was renamed or exchanged; give it its own "
+            "name back"
+        )
+    return manifest
+
+
+def plain_weights_file(folder: Path, manifest: Mapping[str, Any]) -> Path:
+    """Return the file whose tensors have the names and shapes of a plain model's, for a checkpoint of any sort."""
+    return folder.parent.parent / BASE if "base" in manifest else folder / FILES[0]
+
+
+def read_canonical(path: Path, what: str) -> dict[str, Any]:
+    """Read and check a file in the form that `canonical` writes."""
+    try:
+        raw = reading.read_bytes(path)
+        table = reading.parse_json(raw)
+        if not isinstance(table, dict) or canonical({k: v for k, v in table.items() if k != "sha256"}) != raw:
+            raise ValueError
+        version = table["format"]
+    except OSError as error:
+        raise CheckpointError(f"{path}: {error.strerror}, expected {what}") from None
+    except reading.Unreadable as error:
+        raise CheckpointError(f"{path}: damaged, {error}") from None
+    except (ValueError, KeyError, RecursionError):
+        raise CheckpointError(f"{path}: damaged, its contents do not match its own checksum") from None
+    if version != FORMAT or not is_count(version):
+        raise CheckpointError(f"{path}: format {show_value(version)} given, this version of regard reads {FORMAT}")
+    return table
+
+
+def canonical(manifest: Mapping[str, Any]) -> bytes:
+    """Write a manifest in its one form: sorted, with its own checksum."""
+    body = json.dumps(manifest, indent=1, sort_keys=True, ensure_ascii=False, allow_nan=True)
+    checksum = hashlib.sha256(body.encode()).hexdigest()
+    return (json.dumps({**manifest, "sha256": checksum}, indent=1, sort_keys=True, ensure_ascii=False) + "\n").encode()
+
+
+def check_manifest(manifest: Mapping[str, Any], where: str) -> None:
+    """Refuse a manifest with values of the wrong type or range."""
+    check_key(manifest, "step", is_count, "a number of steps", where)
+    check_key(manifest, "files", is_table, "a table of files", where)
+    files = [(manifest["files"], name, "files.") for name in FILES]
+    for table, name, path in [*files, (manifest, "base", "")] if "base" in manifest else files:
+        check_key(table, name, is_table, "a table with bytes and sha256", where, path)
+        check_key(table[name], "bytes", is_count, "a number of bytes", where, f"{path}{name}.")
+        check_key(table[name], "sha256", is_text, "a checksum", where, f"{path}{name}.")
+    if "counters" in manifest:
+        check_key(manifest, "counters", is_table, "a table", where)
+    if "task" not in manifest:
+        return
+    check_key(manifest, "task", is_table, "a table", where)
+    for key, right, expected in (
+        ("model", is_table, "a table of options"),
+        ("tokenizer", lambda value: value is None or is_text(value), "a checksum, or null"),
+        ("labels", is_labels, "a list of different texts"),
+    ):
+        if key in manifest["task"]:
+            check_key(manifest["task"], key, right, expected, where, "task.")
+
+
+def check_key(
+    table: Mapping[str, Any], key: str, right: Callable[[Any], bool], expected: str, where: str, path: str = ""
+) -> Any:
+    """Return the value of a key, or raise a CheckpointError that says what was expected."""
+    if key not in table:
+        raise CheckpointError(f"{where}: {path}{key} is missing, expected {expected}")
+    if not right(table[key]):
+        raise CheckpointError(f"{where}: {path}{key} is {show_value(table[key])}, expected {expected}")
+    return table[key]
+
+
+def is_count(value: object) -> bool:
+    """Return whether a value is a whole number from 0 on."""
+    return type(value) is int and 0 <= value < COUNT
+
+
+def is_number(value: object) -> bool:
+    """Return whether a value is a number."""
+    return type(value) is float or (type(value) is int and abs(value) < COUNT)
+
+
+def is_table(value: object) -> bool:
+    return isinstance(value, dict)
+
+
+def is_text(value: object) -> bool:
+    return isinstance(value, str)
+
+
+def is_labels(value: object) -> bool:
+    return isinstance(value, list) and all(map(is_text, value)) and len(set(value)) == len(value) > 0

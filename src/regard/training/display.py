@@ -27,16 +27,17 @@ from rich.text import Text
 from regard.io import disk
 from regard.training.metrics import format_clock
 from regard.training.progress import (
+    MISSING,
     CurrentFigures,
     JsonProgress,
     PlainProgress,
     Progress,
     ProgressGroup,
     SafeStream,
-    Stream,
+    Sample,
     format_scores,
+    legible,
 )
-from regard.training.sample import MISSING, Sample, legible
 
 Display = Literal["usual", "quiet", "json"]
 REFRESH = 0.4  # seconds between two drawings, at least
@@ -75,7 +76,7 @@ class LiveProgress(Progress):
 
     def __init__(
         self,
-        stream: Stream | None = None,
+        stream: SafeStream | None = None,
         *,
         console: Console | None = None,
         clock: Callable[[], float] = time.monotonic,
@@ -238,7 +239,7 @@ class LiveProgress(Progress):
         """Format the time so far and the time left, which also move between two steps."""
         since = self._clock() - self._last_step_at
         times = [f"{format_clock(self._course.last.get('seconds', 0.0) + since)} so far"]
-        left = self._course.seconds_left_after(since)
+        left = self._course.seconds_left(since)
         return [*times, f"{format_clock(left)} left"] if left else times
 
 

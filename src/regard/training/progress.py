@@ -1,30 +1,117 @@
-"""Progress: the receiver of the loop's reports while a model trains, and its plain form as lines.
+"""Progress: the receiver of the loop's reports while a model trains, its plain form as lines, and samples of outputs.
 
 The loop knows only `Progress`; `regard.training.display` chooses what a person sees. A display that breaks (a closed
 pipe, a narrow encoding) never stops training.
 """
 
 import contextlib
+import difflib
 import json
 import math
 import os
 import time
+import unicodedata
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol, Self, runtime_checkable
+from typing import Any, NamedTuple, Self, TextIO
+
+from rich.cells import cell_len, set_cell_size
 
 from regard.training.metrics import format_duration, format_value, metric_name, plain_number
-from regard.training.sample import Sample, bracketed, clip, legible
 
 WIDTH = 120  # columns of a sample's line in a log
+MISSING = "‸"
+ALIKE = 0.6  # of one word's letters and another's, above which their letters are compared: not of two labels
+# Unbalanced, these turn the rest of a line around; they carry no text of their own.
+TURNS = {*range(0x202A, 0x202F), *range(0x2066, 0x206A)}
 
 
-@runtime_checkable
-class Stream(Protocol):
-    """A stream that lines go to."""
+# ---- a sample: an output beside its reference, and where the two differ
 
-    def write(self, text: str, /) -> int: ...
-    def flush(self) -> None: ...
-    def close(self) -> None: ...
+
+class Sample(NamedTuple):
+    """One held-out example: what was read, what was expected, and what the model wrote."""
+
+    source: str
+    reference: str
+    output: str
+    label: bool = False  # the output is one of a few labels: it is right or wrong as a whole
+
+    def map(self, change: Callable[[str], str]) -> "Sample":
+        """Return the sample with each of its texts changed."""
+        return Sample(change(self.source), change(self.reference), change(self.output), self.label)
+
+    def record(self) -> dict[str, Any]:
+        """Return the sample as records hold it."""
+        texts = {"source": self.source, "reference": self.reference, "output": self.output}
+        return {**texts, "label": True} if self.label else texts
+
+    @property
+    def pieces(self) -> list[tuple[str, bool]]:
+        """Split the output into pieces, each with whether the reference differs there."""
+        return [(self.output, self.output != self.reference)] if self.label else differing(self.output, self.reference)
+
+
+def differing(output: str, reference: str) -> list[tuple[str, bool]]:
+    """Split the output into pieces, each with whether the reference differs there.
+
+    A piece that is empty and differs stands where words of the reference are missing. Words are compared; where neither
+    text has a space and most of their letters are the same, as in Chinese or in a date, letters are. White space counts
+    as one space.
+    """
+    ours, theirs = output.split(), reference.split()
+    gap = " "
+    if len(ours) <= 1 and len(theirs) <= 1:
+        each = letters("".join(ours)), letters("".join(theirs))
+        if difflib.SequenceMatcher(None, *each, autojunk=False).ratio() > ALIKE:
+            ours, theirs, gap = *each, ""
+    pieces: list[tuple[str, bool]] = []
+    for kind, i, j, _, _ in difflib.SequenceMatcher(None, ours, theirs, autojunk=False).get_opcodes():
+        if pieces and gap:
+            pieces.append((gap, False))
+        pieces.append((gap.join(ours[i:j]), kind != "equal"))
+    return pieces
+
+
+def bracketed(output: str, reference: str, label: bool = False) -> str:
+    """Format the output as plain text, with differences in [brackets] and gaps as ‸."""
+    pieces = Sample("", reference, output, label).pieces
+    return "".join(f"[{text}]" if differs and text else text or MISSING for text, differs in pieces)
+
+
+def nearest(output: str, references: Sequence[str]) -> str:
+    """Return the reference that an output has most in common with, by words; the first of those alike."""
+
+    def likeness(reference: str) -> float:
+        return difflib.SequenceMatcher(None, output.split(), reference.split(), autojunk=False).ratio()
+
+    return max(references, key=likeness)
+
+
+def clip(text: str, width: int) -> str:
+    """Cut a line where a screen of this width ends; letters of Chinese, Japanese and Korean take two columns."""
+    return text if cell_len(text) <= width else f"{set_cell_size(text, width - 2).rstrip()} …"
+
+
+def letters(word: str) -> list[str]:
+    """Split a word into letters, each with the marks that combine with it."""
+    clusters: list[str] = []
+    for letter in word:
+        if clusters and (unicodedata.combining(letter) or letter in "\u200d\ufe0f" or clusters[-1].endswith("\u200d")):
+            clusters[-1] += letter
+        else:
+            clusters.append(letter)
+    return clusters
+
+
+def legible(text: str) -> str:
+    """Put text on one line, without characters that could control a terminal."""
+    text = " ".join(text.split())
+    return "".join(
+        "�" if unicodedata.category(letter) == "Cc" else letter for letter in text if ord(letter) not in TURNS
+    )
+
+
+# ---- reports
 
 
 class Progress:
@@ -116,17 +203,17 @@ class CurrentFigures:
         """Return the smoothed loss; None before there was a finite one."""
         return self._sum / self._weight if self._weight else None
 
-    @property
-    def seconds_left(self) -> float | None:
-        """Return the seconds left: to the time limit or, without one, at the pace since the first record; None where
-        that is unknown.
+    def seconds_left(self, since: float = 0.0) -> float | None:
+        """Return the seconds left `since` seconds after the last step: to the time limit or, without one, at the pace
+        since the first record, and at least those of the steps after the next; None where that is unknown.
         """
         if self.limit is not None and "seconds" in self.last:
-            return float(max(0.0, self.limit - self.last["seconds"]))
-        if self.steps is None:
-            return None
+            return float(max(0.0, self.limit - self.last["seconds"] - since))
         pace = self._pace()
-        return None if pace is None else max(0, self.steps - self.last["step"]) * pace
+        if self.steps is None or pace is None:
+            return None
+        left = max(0, self.steps - self.last["step"]) * pace
+        return max(left - since, left - pace, 0.0)
 
     def _pace(self) -> float | None:
         """Return the seconds per step since the first record; None where there is no other yet."""
@@ -134,13 +221,6 @@ class CurrentFigures:
             return None
         steps, seconds = self.last["step"] - self.first["step"], self.last["seconds"] - self.first["seconds"]
         return seconds / steps if steps > 0 and seconds > 0 else None
-
-    def seconds_left_after(self, since: float) -> float | None:
-        """Return the seconds left `since` seconds after the last step: at least those of the steps after the next."""
-        left, pace = self.seconds_left, self._pace()
-        if self.limit is not None and left is not None:
-            return max(left - since, 0.0)
-        return None if left is None or pace is None else max(left - since, left - pace, 0.0)
 
     def place(self) -> str:
         """Return the step as `step 500/8,000`."""
@@ -151,13 +231,11 @@ class CurrentFigures:
         """Format the loss, the rate and the pace of the last record in words."""
         record, parts = self.last, []
         if "loss" in record:
-            now = record["loss"]
-            if now is None or not math.isfinite(now):
-                parts.append(
-                    "loss not finite" + (f" (was {format_value('loss', self.loss)})" if self.loss is not None else "")
-                )
+            now, smooth = record["loss"], format_value("loss", self.loss)
+            if now is not None and math.isfinite(now):
+                parts.append(f"loss {smooth}")
             else:
-                parts.append(f"loss {format_value('loss', self.loss)}")
+                parts.append("loss not finite" + (f" (was {smooth})" if self.loss is not None else ""))
         if "rate" in record:
             parts.append(f"rate {format_value('rate', float(record['rate']))}")
         pace = record.get("tokens_per_second")
@@ -169,8 +247,8 @@ class CurrentFigures:
 
     def times(self) -> list[str]:
         """Format the time left or, where that is unknown, the time so far."""
-        if self.seconds_left:
-            return [f"{format_duration(self.seconds_left)} left"]
+        if left := self.seconds_left():
+            return [f"{format_duration(left)} left"]
         if self.steps is None and "seconds" in self.last:
             return [f"{format_duration(self.last['seconds'])} so far"]
         return []
@@ -183,10 +261,10 @@ def format_scores(record: Mapping[str, Any]) -> list[str]:
     return [f"{metric_name(key)} {format_value(key, record[key])}" for key in keys]
 
 
-def screen_width(stream: Stream) -> int:
+def screen_width(stream: "TextIO | SafeStream") -> int:
     """Return the columns of the terminal that a stream is, or of a page to read, whichever is narrower."""
     try:
-        return min(WIDTH, os.get_terminal_size(stream.fileno()).columns) or WIDTH  # type: ignore[attr-defined]
+        return min(WIDTH, os.get_terminal_size(stream.fileno()).columns) or WIDTH
     except (AttributeError, OSError, ValueError):
         return WIDTH
 
@@ -198,7 +276,9 @@ class PlainProgress(Progress):
     hundred steps and one second; every validation, sample and saying. `stamp` puts the time before each line.
     """
 
-    def __init__(self, stream: Stream, *, stamp: bool = False, clock: Callable[[], float] = time.monotonic):
+    def __init__(
+        self, stream: "TextIO | SafeStream", *, stamp: bool = False, clock: Callable[[], float] = time.monotonic
+    ):
         self._stream, self._stamp, self._clock = stream, stamp, clock
         self._course = CurrentFigures()
         self._last_line: tuple[float, int] | None = None
@@ -255,7 +335,7 @@ class PlainProgress(Progress):
 class JsonProgress(Progress):
     """Progress as a JSON object per line, for programs: the start, each record, each message, and the end."""
 
-    def __init__(self, stream: Stream):
+    def __init__(self, stream: "TextIO | SafeStream"):
         self._stream = stream
 
     def begin(self, title: str, facts: Sequence[tuple[str, str]], steps: int | None) -> None:
@@ -288,7 +368,7 @@ class SafeStream:
 
     PLAINER = str.maketrans({"·": "-", "−": "-", "…": "~", "‸": "^", "–": "-", "→": ">", "∞": "inf", "�": "?"})
 
-    def __init__(self, stream: Stream):
+    def __init__(self, stream: TextIO):
         self._stream = stream
 
     def write(self, text: str) -> int:
@@ -315,9 +395,6 @@ class SafeStream:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
-
-
-# ---- several displays
 
 
 class ProgressGroup(Progress):

@@ -14,33 +14,58 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import fields, is_dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from regard.kernels import pause_garbage_collection
-from regard.machine import is_out_of_memory
+from regard.attention import Stack, stack_features
+from regard.kernels import Plan, table
+from regard.machine import is_out_of_memory, pause_garbage_collection
 
 OFTEN = 2  # the coming of a shape at which it is captured
-MOST = 96  # graphs; batches of other shapes are trained on eagerly
+MOST_GRAPHS = 96  # batches of other shapes are trained on eagerly
 
 
-class Replayable(Protocol):
-    """A captured update on batches of one shape."""
-
-    def replay(self, batch: Any) -> None:
-        """Run the update on this batch, which is still on the host."""
+# ---- whether updates are replayed
 
 
-class Capture(Protocol):
-    """A function that captures an update, without running it."""
+UPDATE = table.Table("update", table.Row(name="replayed", devices=("cuda",)), table.Row(name="eager", features=None))
 
-    def __call__(self, batch: Any) -> Replayable:
-        """Capture the update on batches of this one's shape, or raise a CaptureError."""
 
-    def mend(self) -> None:
-        """Clean up after a capture that did not end in order; called when no graph is held any more."""
+def plan_updates(device: torch.device, world: int, accumulate: int, objective: object) -> Plan:
+    """Return how the updates of a run can be made, and why not faster."""
+    needs = []
+    if world > 1:
+        needs.append(f"updates of {world} processes")
+    if accumulate > 1:
+        needs.append(f"updates with training.accumulate = {accumulate}")
+    if not getattr(objective, "replays", False):
+        needs.append("the updates of an objective that does not set `replays`")
+    return UPDATE.plan(table.Request(device.type, (), tuple(needs)))
+
+
+def not_replayed(plan: Plan) -> str:
+    """Name what keeps updates from being replayed."""
+    if plan.request.device != "cuda":
+        return "updates on a CPU or an Apple GPU"
+    return table.listing(UPDATE.rows[0].missing(plan.request))
+
+
+def describe_path(plan: Plan, form: str | None, objective: nn.Module, replayed: bool, compiled: bool) -> str:
+    """Describe updates in one line: how batches lie, whether stacks are fused and updates replayed, and why not."""
+    parts = [form or "padded"]
+    if form == "packed" and any(isinstance(module, Stack) for module in objective.modules()):
+        why = stack_features(objective)
+        parts.append(f"block by block, because of {table.listing(why)}" if why else "fused")
+    if replayed:
+        parts.append("replayed")
+    elif plan.request.device == "cuda":
+        eager = "training.replay is false" if plan.name == "replayed" else f"{not_replayed(plan)} are not replayed"
+        parts.append(f"eager ({eager})")
+    else:
+        parts.append("eager")
+    return ", ".join([*parts, "compiled"] if compiled else parts)
 
 
 class CaptureError(Exception):
@@ -54,9 +79,9 @@ class CaptureError(Exception):
 class Replay:
     """The captured updates of a run, one for each shape of batch that came often enough."""
 
-    def __init__(self, capture: Capture, most: int = MOST, often: int = OFTEN):
+    def __init__(self, capture: "CudaCapture", most: int = MOST_GRAPHS, often: int = OFTEN):
         self.capture, self.most, self.often = capture, most, often
-        self.graphs: dict[Any, Replayable] = {}
+        self.graphs: dict[Any, CudaGraph] = {}
         self.counts: Counter[Any] = Counter()  # how often a shape came before it was captured
         self.on = True
         self.problem: BaseException | None = None  # why a capture failed
@@ -87,7 +112,7 @@ class Replay:
         self.problem = problem
         self.forget()
         if not ended:
-            self.capture.mend()
+            self.capture.repair()
         return False
 
     def forget(self) -> None:
@@ -159,7 +184,7 @@ class CudaCapture:
             raise CaptureError(problem, ended)
         return CudaGraph(graph, there)
 
-    def mend(self) -> None:
+    def repair(self) -> None:
         """Tell torch's generator and its allocator that the capture is over, which a failed one does not.
 
         The generator gets a new state, equal to the old one. A graph would still read the old one: there must be none.

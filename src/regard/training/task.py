@@ -10,6 +10,7 @@ A batch is a plan as it is, here 16 numbers, unless `batch` is overridden.
 """
 
 import itertools
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -18,7 +19,7 @@ from torch import Tensor, nn
 
 from regard.data import Position
 from regard.errors import TrainingError
-from regard.training.sample import Sample
+from regard.training.progress import Sample
 
 __all__ = ["Loss", "Position", "Sample", "Task"]
 
@@ -30,6 +31,9 @@ class Loss(NamedTuple):
     parts: dict[str, Tensor] = {}  # noqa: RUF012
 
 
+RENAMED = {"few_shapes": "limit_shapes", "ahead": "can_prefetch"}  # what tasks of earlier versions may define
+
+
 class Task:
     """A task to learn: its objective, its batches, how it is measured.
 
@@ -39,8 +43,19 @@ class Task:
 
     objective: nn.Module  # a module around the model: objective(batch) -> Loss
     unit: str = "tokens"  # what `count` counts
-    ahead: bool = False  # batches may be loaded before their step: `batch` is a function of its arguments alone
+    can_prefetch: bool = False  # batches before their step: `batch` is a function of its arguments alone
     metric: str = "loss"  # of what `validate` gives, the one that says which checkpoint is best
+
+    def __init_subclass__(cls, **arguments: Any) -> None:
+        """Take over what a class defines under an older name, and give what it defines that name, too."""
+        super().__init_subclass__(**arguments)
+        for old, new in RENAMED.items():
+            if old in vars(cls):
+                message = f"{cls.__name__}.{old} is now called {new}: rename it"
+                warnings.warn(message, DeprecationWarning, stacklevel=2)
+                setattr(cls, new, vars(cls)[old])
+            elif new in vars(cls):
+                setattr(cls, old, vars(cls)[new])
 
     def epoch(self, number: int) -> Iterable[Any]:
         """Yield the plans of an epoch, a function of its number alone."""
@@ -66,7 +81,7 @@ class Task:
         """Load the tensors of a plan, on the host."""
         return plan
 
-    def few_shapes(self, half: bool) -> None:
+    def limit_shapes(self, half: bool) -> None:
         """Keep the number of batch shapes small; called before the first batch where each shape costs preparation.
 
         `half`: matrix products are in half precision.
@@ -99,3 +114,5 @@ class Task:
     def fingerprint(self) -> dict[str, Any]:
         """Return what must be equal for a checkpoint to fit; it is stored in the manifest and compared on loading."""
         return {}
+
+    few_shapes, ahead = limit_shapes, can_prefetch

@@ -12,7 +12,8 @@ from pretrained import TEXTS, marian_folder
 from regard import load
 from regard.config import read
 from regard.tasks import base_table, read_settings
-from regard.tasks.run_start import open_group, plan_run
+from regard.tasks.plan import plan_run
+from regard.tasks.run_start import open_group
 from regard.training import Progress
 
 pytest.importorskip("transformers")

@@ -160,7 +160,7 @@ def test_pairs_of_one_file_are_trained_on(tmp_path, monkeypatch):
 
 
 def test_a_dry_run_says_what_would_be_trained(tmp_path, config, monkeypatch):
-    fork_for_spawn(monkeypatch)  # tests/tasks/test_dry_run_report.py starts a new one
+    fork_for_spawn(monkeypatch)  # tests/tasks/test_run_start.py starts a new one
     shown = typed(config, "--dry-run", "--steps", 6)
     assert shown.exit_code == 0, shown.output
     rows = dict(line.split(maxsplit=1) for line in shown.stdout.splitlines())

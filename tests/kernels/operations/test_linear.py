@@ -5,7 +5,7 @@ import threading
 import pytest
 import torch
 
-from regard.kernels.operations import reference
+from regard.kernels import reference
 from regard.kernels.operations.linear import (
     LARGE,
     LINEAR,

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from regard.kernels.operations import reference
+from regard.kernels import reference
 from regard.kernels.operations.mixed_precision import (
     HalfCopies,
     half_linear,

@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from torch.autograd import gradcheck
 
 from regard.errors import ArgumentError, ShapeError
-from regard.kernels.operations import reference
+from regard.kernels import reference
 from regard.kernels.operations.projection_loss import PROJECTION_LOSS, describe, projection_loss
 from regard.kernels.table import COMPILING, Request
 

@@ -124,7 +124,7 @@ def collect_outputs(
 
 def print_comparison(comparison: "Comparison") -> None:
     """Print a comparison for people: the metrics, what they mean, and sentences that differ most."""
-    from regard.training import validation_samples
+    from regard.training import bracketed, legible
 
     print(f"{comparison.sentences:,} sentences, {comparison.same:,} of them identical in both\n")
     rows, differences = [], list(comparison.differences.values())
@@ -141,11 +141,11 @@ def print_comparison(comparison: "Comparison") -> None:
         print_text("Where they differ most, by chrF; [brackets] differ from the reference, ‸ marks missing words")
     for name, contrasts in zip("AB", comparison.contrasts, strict=True):
         for contrast in contrasts:
-            reference = validation_samples.legible(contrast.reference)
+            reference = legible(contrast.reference)
             print(f"\n  {name} is better in sentence {contrast.number:,}")
-            print_text(f"  source     {validation_samples.legible(contrast.source)}", 13)
+            print_text(f"  source     {legible(contrast.source)}", 13)
             print_text(f"  reference  {reference}", 13)
-            text = validation_samples.bracketed(validation_samples.legible(contrast.a), reference)
+            text = bracketed(legible(contrast.a), reference)
             print_text(f"  A {contrast.a_chrf:6.1f}   {text}", 13)
-            text = validation_samples.bracketed(validation_samples.legible(contrast.b), reference)
+            text = bracketed(legible(contrast.b), reference)
             print_text(f"  B {contrast.b_chrf:6.1f}   {text}", 13)

@@ -156,7 +156,7 @@ def measure_texts(
         run = open_run(*runs, **opening)
         check_served(run, search)
         warn_of_lowercase(run, how["lowercase"])
-        if texts["source"] is None and not run.settings.row.alone:
+        if texts["source"] is None and run.settings.row.has_source:
             raise CommandError(f"--source: missing, expected the text that {run.folder} is to translate")
         options: dict[str, Any] = {"search": search, "batch_tokens": batch_tokens, "say": print_message}
         options |= {"watch": show_progress, "keep": keep if out is not None else None}

@@ -55,7 +55,7 @@ def score(
     from regard.io import progress_bar
 
     run = open_run(*runs, checkpoint=checkpoint, device=device, languages=languages)
-    line_pairs.check(str(run.folder), run.settings.row.alone, run.settings.row.reads)
+    line_pairs.check(str(run.folder), not run.settings.row.has_source, run.settings.row.reads)
     read_tables(line_pairs, run.settings.data, print_message)
     limit, pairs, count, total = run.model.limit, 0, 0, 0.0
     with open_output(out) as write, progress_bar(line_pairs.total, out is not None) as advance:

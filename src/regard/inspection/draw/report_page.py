@@ -20,7 +20,7 @@ from regard.inspection.draw.graph import STATIC
 from regard.inspection.draw.html import document, figure_element, svg_element, table_element
 from regard.inspection.draw.table import Table
 from regard.io import disk, reading
-from regard.training import metrics, validation_samples
+from regard.training import MISSING, Sample, metrics
 
 LONG = 12  # validations; a longer table is folded away
 ONSETS = {"fl", "fr", "rh", "sc", "sh", "sk", "sl", "sm", "sn", "sp", "sq", "st", "sw"}  # with which a word may begin
@@ -194,13 +194,13 @@ def _table(config: dict[str, Any], key: str) -> dict[str, Any]:
     return section if isinstance(section, dict) else {}
 
 
-def _recorded(valids: Sequence[dict[str, Any]]) -> list[validation_samples.Sample]:
+def _recorded(valids: Sequence[dict[str, Any]]) -> list[Sample]:
     """The samples of the last validation that kept any."""
     for record in reversed(valids):
         samples = record.get("samples")
         if isinstance(samples, list) and samples:
             return [
-                validation_samples.Sample(
+                Sample(
                     source=str(each.get("source", "")),
                     reference=str(each.get("reference", "")),
                     output=str(each.get("output", "")),
@@ -222,10 +222,10 @@ def _curves(steps: Sequence[dict[str, Any]], valids: Sequence[dict[str, Any]]) -
     return f'<div class="curves">{figures}</div><p class="note">Steps run to the right.{ring}</p>'
 
 
-def _samples(samples: Sequence[validation_samples.Sample]) -> list[str]:
+def _samples(samples: Sequence[Sample]) -> list[str]:
     if not samples:
         return []
-    elements, missing = [], validation_samples.MISSING
+    elements, missing = [], MISSING
 
     def marked(text: str, differs: bool) -> str:
         if differs and not text:

@@ -1,6 +1,7 @@
-"""Dropout: a mask drawn here on a CPU, torch's own dropout elsewhere and while torch.compile traces.
+"""Dropout, and the residual behind it: a mask drawn here on a CPU, torch's own dropout elsewhere and in a trace.
 
-A GPU's fused steps call `dropout_triton` themselves, with a seed that stays on the device.
+A GPU's fused steps call `triton/dropout.py` themselves, with a seed that stays on the device. x + dropout(y + bias) and
+its layer norm are one pass over memory where Triton serves.
 
 On a CPU it costs little: sixteen random bits per number, a mask of one byte, few passes over memory. torch's
 `bernoulli_` takes 6 ns a number, a fifth of a training step on two cores. A mask drawn here takes a tenth of that;
@@ -15,9 +16,11 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F
+from jaxtyping import Float, Int
 from torch import Tensor
 
-from regard.kernels.table import Kinds, Request, Row, Table, compiling
+from regard.errors import ShapeError
+from regard.kernels.table import NEEDS_TRITON, SINGLE_OR_HALF, Kinds, Request, Row, Table, compiling
 
 DROPOUT = Table("dropout", Row(name="cpu", devices=("cpu",)), Row(name="torch", features=None))
 
@@ -140,3 +143,57 @@ class ReluDropout(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
         (result,) = ctx.saved_tensors
         return torch.ops.aten.threshold_backward(grad, result, 0).mul_(1 / ctx.keep_probability), None, None
+
+
+# ---- the residual
+
+
+WIDEST = 8192  # a row stands in the registers of one program
+
+RESIDUAL = Table(
+    "residual",
+    Row(
+        name="triton",
+        devices=("cuda",),
+        dtypes=SINGLE_OR_HALF,
+        most={"width": WIDEST},
+        conditions=(NEEDS_TRITON,),
+    ),
+    Row(name="torch", features=None),
+    steps={"width": (WIDEST,)},
+)
+
+
+def residual(
+    x: Float[Tensor, "*b d"],
+    y: Float[Tensor, "*b d"],
+    bias: Float[Tensor, " d"] | None,
+    p: float,
+    norm_weight: Float[Tensor, " d"] | None,
+    norm_bias: Float[Tensor, " d"] | None,
+    eps: float = 1e-5,
+    *,
+    seed: Int[Tensor, "1"] | None = None,
+    dtype: torch.dtype | None = None,
+) -> tuple[Float[Tensor, "*b d"], Float[Tensor, "*b d"] | None]:
+    """Compute x + dropout(y + bias) and, given a `norm_weight`, its layer norm.
+
+    `bias` is that of the linear layer which made y, left to this function. The sum has x's dtype, the norm `dtype`, or
+    y's. `seed` is `triton.dropout.draw_seed`'s; one is drawn where none is given. On a CPU it is not asked for.
+    """
+    if x.shape != y.shape:
+        raise ShapeError(f"y: {list(y.shape)} given, expected x's {list(x.shape)}")
+    if RESIDUAL.choose(describe_residual(x, y)).name == "triton":
+        from regard.kernels.triton import residual as triton
+
+        return triton.residual(x, y, bias, p, norm_weight, norm_bias, eps, seed=seed, dtype=dtype)
+    together = dropout_add(x, (y if bias is None else y + bias).to(x.dtype), p)
+    if norm_weight is None:
+        return together, None
+    normed = F.layer_norm(together.to(norm_weight.dtype), together.shape[-1:], norm_weight, norm_bias, eps)
+    return together, normed.to(dtype or y.dtype)
+
+
+def describe_residual(x: Tensor, y: Tensor) -> Request:
+    """Put a call into plain data."""
+    return Request(x.device.type, (x.dtype, y.dtype), compiling(), {"width": x.shape[-1]})

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from regard.kernels.table import AUTOCAST, Kinds, Request, Row, Table, compiling
 
 LARGE, WORK = 1 << 16, 1 << 18  # numbers of W, and products of numbers in a call, from which packing pays
+FEW, ONCE = 16, 1 << 19  # rows up to which, in the few steps of a sentence, only weights of so many numbers pay
 
 
 LINEAR = Table(
@@ -33,7 +34,7 @@ class Linear(nn.Linear):
     def forward(self, x: Float[Tensor, "*b e"]) -> Float[Tensor, "*b d"]:
         """Compute x Wᵀ + b."""
         weight = self.weight
-        plainly = store.weights is None or weight.numel() < LARGE
+        plainly = store.weights is None or weight.numel() < store.least
         return F.linear(x, weight, self.bias) if plainly else linear(x, weight, self.bias)
 
 
@@ -41,7 +42,7 @@ def linear(
     x: Float[Tensor, "*b e"], weight: Float[Tensor, "d e"], bias: Float[Tensor, " d"] | None = None
 ) -> Float[Tensor, "*b d"]:
     """Compute x Wᵀ + b."""
-    packed = store.weights is not None and weight.numel() >= LARGE and x.numel() * len(weight) >= WORK
+    packed = store.weights is not None and weight.numel() >= store.least and x.numel() * len(weight) >= WORK
     if packed and is_packed(x, weight):
         return linear_packed(x, weight, bias)
     return F.linear(x, weight, bias)
@@ -79,21 +80,23 @@ class Store(threading.local):
     """
 
     weights: dict[tuple[int, torch.Size, tuple[int, ...]], tuple[Tensor, Tensor]] | None = None
+    least: int = LARGE  # numbers of a weight that is packed
 
 
 store = Store()
 
 
 @contextmanager
-def pack_weights() -> Iterator[None]:
+def pack_weights(rows: int = FEW) -> Iterator[None]:
     """Pack weights when they are first used inside the block, in this thread; they must not change meanwhile.
 
-    Where torch has no oneDNN, nothing is packed.
+    For so many `rows` in all: of FEW rows the largest weights alone are worth it, of one row none. Where torch has no
+    oneDNN, nothing is packed.
     """
-    if store.weights is not None or not has_onednn():  # an outer block has begun already
+    if store.weights is not None or rows == 1 or not has_onednn():  # an outer block has begun already
         yield
         return
-    store.weights = {}
+    store.weights, store.least = {}, LARGE if rows >= FEW else ONCE
     try:
         yield
     finally:

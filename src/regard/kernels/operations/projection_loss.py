@@ -4,7 +4,7 @@ In chunks of tokens the logits of a whole batch never stand in memory. The gradi
 smoothed target: it is known as soon as a chunk's logits are. So the forward pass turns them into it in place and adds
 its share to the gradients of hidden, weight and bias; the backward pass has only to multiply these by the gradient of
 the sum. No log-softmax is kept, and none is computed twice. On a CUDA device one kernel does what lies between the
-products of a chunk; see `projection_loss_triton`.
+products of a chunk; see `triton/projection_loss.py`.
 """
 
 # t tokens · c tokens of a chunk · d width · v classes
@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from regard.errors import ArgumentError, ShapeError
-from regard.kernels.operations import reference
+from regard.kernels import reference
 from regard.kernels.table import NEEDS_TRITON, SINGLE_OR_HALF, Kinds, Request, Row, Table, compiling
 from regard.machine import wide_dtype
 
@@ -60,7 +60,7 @@ def projection_loss(
     if row.name == "reference":
         return reference.projection_loss(hidden, weight, bias, targets, smoothing)
     if row.name == "triton":
-        from regard.kernels.operations import projection_loss_triton as triton
+        from regard.kernels.triton import projection_loss as triton
 
         total, plain = triton.ProjectionLoss.apply(hidden, weight, bias, targets, smoothing, chunk, training, narrow)
         return total, plain

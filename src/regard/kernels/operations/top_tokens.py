@@ -5,7 +5,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from regard.kernels.operations import reference
+from regard.kernels import reference
 from regard.kernels.table import COMPILING, NEEDS_TRITON, SINGLE_OR_HALF, Condition, Request, Row, Table, compiling
 
 MOST = 32  # tokens that the kernel finds
@@ -39,7 +39,7 @@ def top_tokens(
     The tokens of `never` may not come, `end` not where it is too `early`; a `forced` token (-1: none) is the only one.
     """
     if TOP_TOKENS.choose(describe(scores, count)).name == "triton":
-        from regard.kernels.operations import top_tokens_triton as triton
+        from regard.kernels.triton import top_tokens as triton
 
         with torch.cuda.device_of(scores):  # which need not be the current one
             return triton.top_tokens(scores, count, never, end, early, forced)

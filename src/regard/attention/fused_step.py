@@ -1,0 +1,313 @@
+"""A step of a decoder for a few rows on a CPU, as one run of products.
+
+`Block.forward` is the specification. The step of one sentence is so little arithmetic that most of its time passes
+between the products: in modules, spans, views of weights. What stays the same from step to step is looked up here once
+for a state, and a step is left with the products, the norms and the attentions themselves.
+"""
+
+# r rows · s sentences · a heads · d width of the model · w width of a head · m source positions · t steps so far
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+from torch.nn.modules.module import _has_any_global_hook
+from torch.nn.utils.parametrize import ParametrizationList, type_before_parametrizations
+
+from regard.attention.attention import Attention
+from regard.attention.block import Block, GELUDropout, ReLUDropout, SiLUDropout, Stack
+from regard.attention.cache import Cache, Prepared, SharedBeamCache
+from regard.attention.fused_stack import KNOWN_FEEDS, ROTARY, heads_features
+from regard.attention.heads import Heads, are_original
+from regard.attention.positions import near_pairs
+from regard.attention.score import Dot
+from regard.attention.span import Span
+from regard.attention.state import State
+from regard.kernels import backends, linear, table
+
+LARGE = 1 << 19  # numbers of a weight that may be packed for the steps of several rows
+ROWS = 15  # from here on the time between the products is little beside theirs
+KNOWN = frozenset({ROTARY, "no residuals (model.residual)"})
+STEP = table.Table(
+    "a decoder's step",
+    table.Row(
+        name="fused",
+        devices=("cpu",),
+        dtypes=table.FULL,
+        features=KNOWN,
+        most={"rows": ROWS, "queries": 1},
+    ),
+    table.Row(name="block by block", features=None),
+    steps={"rows": (ROWS,), "queries": (1,)},
+)
+ACTIVATIONS: dict[type[nn.Module], Callable[[Tensor], Tensor]] = {
+    ReLUDropout: torch.relu_,
+    GELUDropout: F.gelu,
+    SiLUDropout: F.silu,
+}
+
+Function = Callable[[Tensor], Tensor]
+
+
+class Parts(NamedTuple):
+    """What a block computes with: functions of tensors, each of which was looked up once."""
+
+    norms: tuple[Function, Function, Function]
+    heads: int
+    depth: int  # of the queries of all heads
+    scale: float
+    turns: tuple[Tensor, Tensor] | None  # cosine and sine of the angle that each number turns by, for each position
+    project: Function  # queries, keys and values side by side
+    merge: Function
+    query: Function  # of the attention to the memory
+    memory_scale: float
+    merge_memory: Function
+    feed: Function | None
+
+
+class FusedStep:
+    """The step of a decoder, until something in it is replaced; of nobody's but this process, which looks it up."""
+
+    def __init__(self, decoder: Stack):
+        blocks = list[Any](decoder.blocks)
+        self.modules = list(decoder.modules())
+        self.hooks = [hooks for each in self.modules for hooks in (each._forward_hooks, each._forward_pre_hooks)]
+        self.fingerprint = take_fingerprint(self.modules)
+        self.features = (
+            *norm_features(decoder.final_norm),
+            *(each for block in blocks for each in block_features(block)),
+        )
+        self.dtypes = tuple({parameter.dtype for parameter in decoder.parameters()})
+        self.parts: list[Parts] = []
+        if KNOWN.issuperset(self.features):
+            self.pre, self.residual = blocks[0].norm == "pre", blocks[0].has_residual
+            self.parts = [look_up(block) for block in blocks]
+            self.final_norm = norm_function(decoder.final_norm)
+
+    def is_current(self) -> bool:
+        """Return whether the decoder still has the parts that were looked up."""
+        return self.fingerprint == take_fingerprint(self.modules)
+
+    def is_free(self) -> bool:
+        """Return whether nothing has come between since the state began: a hook, a gradient, a backend."""
+        if _has_any_global_hook() or any(self.hooks) or self.modules[0].training or torch.is_grad_enabled():
+            return False
+        return backends.forced_backend() is None and not torch.is_autocast_enabled("cpu")
+
+    def run(self, x: Float[Tensor, "r 1 d"], state: State) -> Float[Tensor, "r 1 d"]:
+        """Take the next step of every row; the caches advance in place."""
+        x, row = x[:, 0], state.row
+        count, pre = len(x), self.pre
+        first: Cache = row["past.0"]
+        bounds = first.length_range()
+        assert bounds is not None
+        together = isinstance(first, SharedBeamCache)
+        place = bounds[0] if bounds[0] == bounds[1] else first.length
+        mask: Tensor | None = None
+        angle: tuple[Tensor, Tensor] | None = None
+        for i, part in enumerate(self.parts):
+            cache: Cache = row[f"past.{i}"]
+            projected = part.project(part.norms[0](x) if pre else x)
+            both = projected[:, : 2 * part.depth].view(count, 2 * part.heads, 1, -1)
+            if part.turns is not None:  # queries and keys lie side by side, and turn by the same angles
+                if angle is None:
+                    angle = turns_at(part.turns, place)
+                neighbours = both.view(count, 2 * part.heads, 1, -1, 2).flip(-1).view_as(both)
+                both = torch.addcmul(both * angle[0], neighbours, angle[1])
+            query, keys = both[:, : part.heads], both[:, part.heads :]
+            cache.write_(keys, projected[:, 2 * part.depth :].view(count, part.heads, 1, -1), bounds)
+            if mask is None and (together or bounds[0] != bounds[1]):
+                mask = mask_past(cache, bounds[1] + 1, query.dtype)
+            filled = cache.used if isinstance(cache, SharedBeamCache) else bounds[1] + 1
+            past = cache.keys[:, :, :filled], cache.values[:, :, :filled]
+            if together:  # the rows of a sentence look at what they share together: [r a 1 w] -> [s a r w]
+                query = query.view(-1, state.rows, part.heads, query.shape[-1]).transpose(1, 2)
+            context = F.scaled_dot_product_attention(query, *past, attn_mask=mask, scale=part.scale)
+            context = context.transpose(1, 2) if together else context
+            x = self.add(x, part.merge(context.reshape(count, -1)), part.norms[0])
+            query = part.query(part.norms[1](x) if pre else x)
+            query = query.view(-1, state.rows, part.heads, query.shape[-1] // part.heads).transpose(1, 2)
+            memory: Prepared = state.sentence[f"memory.{i}"]
+            context = F.scaled_dot_product_attention(
+                query, memory.keys, memory.values, attn_mask=state.memory_mask, scale=part.memory_scale
+            )
+            x = self.add(x, part.merge_memory(context.transpose(1, 2).reshape(count, -1)), part.norms[1])
+            if part.feed is not None:
+                x = self.add(x, part.feed(part.norms[2](x) if pre else x), part.norms[2])
+        return self.final_norm(x)[:, None]
+
+    def add(self, x: Tensor, y: Tensor, norm: Function) -> Tensor:
+        """Add a part's output, which is its own tensor, to what it read; a norm behind it where norms stand there."""
+        y = y.add_(x) if self.residual else y
+        return y if self.pre else norm(y)
+
+
+STEPS: WeakKeyDictionary[Stack, FusedStep] = WeakKeyDictionary()  # beside the decoders, which are copied and pickled
+
+
+def find_step(decoder: Stack, x: Float[Tensor, "r n d"], state: State, span: Span | None) -> FusedStep | None:
+    """Return the fused step of a decoder, if it serves this one; None where the blocks have to."""
+    if x.device.type != "cpu" or len(x) > ROWS or span is not None or torch.compiler.is_compiling():
+        return None  # to look at every block would be for nothing
+    if state.fused is None:
+        step = STEPS.get(decoder)
+        if step is None or not step.is_current():
+            step = STEPS[decoder] = FusedStep(decoder)
+        serves = STEP.choose(describe(step, x, state, span)).name == "fused"
+        state.fused = step if serves else False
+        visible = visible_memory(state) if serves else None
+        state.memory_mask = None if visible is None else forbid(~visible[:, None], x.dtype)
+    fused = state.fused
+    return fused if isinstance(fused, FusedStep) and x.shape[1] == 1 and fused.is_free() else None
+
+
+def describe(step: FusedStep, x: Tensor, state: State, span: Span | None) -> table.Request:
+    """Put a step of a state into plain data."""
+    needs, first = [*table.compiling(), *step.features], state.row["past.0"]
+    caches = [part for name, part in state.row.items() if name != "coverage"]
+    if any(type(cache) not in (Cache, SharedBeamCache) or type(cache) is not type(first) for cache in caches):
+        needs.append("a cache of another kind")
+    if span is not None:
+        needs.append("a span beside the past")
+    if "coverage" in state.row:
+        needs.append("coverage")
+    if step.modules[0].training or torch.is_grad_enabled():
+        needs.append("training")
+    if torch.is_autocast_enabled(x.device.type):
+        needs.append(table.AUTOCAST)
+    if backends.forced_backend() is not None:
+        needs.append(f"use_backend({backends.forced_backend()!r})")
+    if any(step.hooks) or _has_any_global_hook():
+        needs.append(table.HOOKS)
+    visible = visible_memory(state)
+    if visible is not None and not bool(visible.any(-1).all()):
+        needs.append("a memory of nothing")
+    dtypes = tuple({x.dtype: None, **dict.fromkeys(step.dtypes), **{cache.keys.dtype: None for cache in caches}})
+    return table.Request(x.device.type, dtypes, tuple(needs), {"rows": len(x), "queries": x.shape[1]})
+
+
+def take_fingerprint(modules: list[nn.Module]) -> list[object]:
+    """What tells whether a part, a weight or an option was replaced; a weight that is computed is always another."""
+    found = list[object]()
+    for module in modules:
+        found += map(id, module._modules.values())
+        found += [None if each is None else each.data_ptr() for each in module._parameters.values()]
+        if isinstance(module, Block):
+            found += (module.norm, module.has_residual)
+        elif type(module) is Heads and type(module.attention) is Attention and type(module.attention.score) is Dot:
+            found.append(scale_of(module))
+        elif isinstance(module, ParametrizationList):
+            found.append(object())
+    return found
+
+
+def block_features(block: nn.Module) -> Iterator[str]:
+    """What a block needs that is named in the table, or is not known here at all."""
+    if type(block) is not Block or block.cross is None:
+        yield f"a block of its own kind ({type(block).__name__})"
+        return
+    for heads in (block.attention, block.cross):
+        yield from heads_features(heads, any_width=True)
+        if type(heads) is Heads and not are_original(heads.query, heads.key, heads.value):
+            yield "heads with projections of their own kind"
+    if not block.has_residual:
+        yield "no residuals (model.residual)"
+    for norm in (block.attention_norm, block.cross_norm, block.feed_norm):
+        yield from norm_features(norm)
+    feed = block.feed
+    if feed is not None and (
+        type(feed) is not nn.Sequential or [type_before_parametrizations(part) for part in feed] not in KNOWN_FEEDS
+    ):
+        yield "a feed-forward net of its own kind"
+
+
+def norm_features(norm: nn.Module | None) -> Iterator[str]:
+    """What a norm needs: nothing if it is a layer norm, or none."""
+    if norm is not None and type(norm) not in (nn.LayerNorm, nn.Identity):
+        yield f"a norm of its own kind ({type(norm).__name__})"
+
+
+def look_up(block: Any) -> Parts:
+    """Look up what a block computes with."""
+    itself, across, deep = block.attention, block.cross, block.cross.query_size
+    rotary = itself.rotary
+    return Parts(
+        (norm_function(block.attention_norm), norm_function(block.cross_norm), norm_function(block.feed_norm)),
+        itself.heads,
+        itself.query_size,
+        scale_of(itself),
+        None if rotary is None else near_pairs(rotary.size, itself.projection.weight.dtype),
+        linear_function(itself.projection),
+        linear_function(itself.output),
+        linear_function(across.projection, deep),
+        scale_of(across),
+        linear_function(across.output),
+        None if block.feed is None else feed_function(*block.feed),
+    )
+
+
+def scale_of(heads: Heads) -> Any:
+    """Return what products of queries and keys are multiplied by."""
+    inner = heads.attention
+    return inner.score.scale(heads.width) / inner.weighting.temperature
+
+
+def linear_function(module: Any, rows: int | None = None) -> Function:
+    """The product x Wᵀ + b of a module, or of the first rows of its matrix; its result is a tensor of its own."""
+    weight, bias = module.weight[:rows], None if module.bias is None else module.bias[:rows]
+    if weight.numel() >= LARGE:
+        return lambda x: linear(x, weight, bias)
+    turned = weight.t()
+    return (lambda x: x @ turned) if bias is None else lambda x: torch.addmm(bias, x, turned)
+
+
+def feed_function(inner: nn.Module, active: nn.Module, outer: nn.Module) -> Function:
+    """The feed-forward net; its activation may write over what it reads."""
+    first, middle, last = linear_function(inner), ACTIVATIONS[type(active)], linear_function(outer)
+    return lambda x: last(middle(first(x)))
+
+
+def norm_function(module: nn.Module | None) -> Function:
+    """The layer norm of a module, or nothing."""
+    if not isinstance(module, nn.LayerNorm):
+        return lambda x: x
+    shape, weight, bias = list(module.normalized_shape), module.weight, module.bias
+    return lambda x: torch.layer_norm(x, shape, weight, bias, module.eps)
+
+
+def turns_at(turns: tuple[Tensor, Tensor], place: int | Tensor | None) -> tuple[Tensor, Tensor]:
+    """The turns of one position, or of one per row beside its heads."""
+    if isinstance(place, int):
+        return turns[0][place], turns[1][place]
+    return turns[0][place, None, None], turns[1][place, None, None]
+
+
+def mask_past(cache: Cache, filled: int, dtype: torch.dtype) -> Float[Tensor, "r 1 _ t"]:
+    """What each row may look at, as numbers that are added to the scores: the slots that it descends from, or its own
+    keys where rows are not equally far.
+    """
+    if isinstance(cache, SharedBeamCache):
+        hidden = ~cache.visible_slots()[:, None]
+    else:
+        assert cache.length is not None
+        hidden = (torch.arange(filled) >= cache.length[:, None])[:, None, None]
+    return forbid(hidden, dtype)
+
+
+def forbid(hidden: Bool[Tensor, "*b"], dtype: torch.dtype) -> Float[Tensor, "*b"]:
+    """Numbers that forbid what is hidden when they are added to scores."""
+    return torch.zeros(hidden.shape, dtype=dtype).masked_fill_(hidden, -torch.inf)
+
+
+def visible_memory(state: State) -> Bool[Tensor, "s 1 m"] | None:
+    """The source positions that each sentence has; None where all of them are there."""
+    lengths, visible = state.sentence.get("lengths"), state.sentence.get("mask")
+    if lengths is not None:
+        count = state.sentence["memory.0"].keys.shape[-2]
+        if min(lengths.tolist(), default=count) < count:
+            there = torch.arange(count) < lengths[:, None, None]
+            visible = there if visible is None else visible & there
+    return visible

@@ -1,1 +1,0 @@
-"""Additive scores: v·tanh(Wq + Uk + b)."""

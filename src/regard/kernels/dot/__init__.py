@@ -1,1 +1,0 @@
-"""Bilinear scores: dot, scaled dot, general and cosine are one product of transformed queries and keys."""

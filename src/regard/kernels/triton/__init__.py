@@ -1,0 +1,74 @@
+"""Kernels in Triton, a file each, loaded when it is first used; here whether Triton is there, and how one is called.
+
+It comes with torch for CUDA, and Regard runs without it.
+"""
+
+import importlib.util
+import os
+from collections.abc import Callable
+from functools import cache, partial
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+INSTALLED = importlib.util.find_spec("triton") is not None  # a constant: torch.compile looks behind a cache, and warns
+
+
+@cache
+def interpreted() -> bool:
+    """Return whether kernels are interpreted on a CPU: slow, for tests; there is no inline assembly."""
+    return os.environ.get("TRITON_INTERPRET") == "1"
+
+
+def operation(
+    name: str,
+    compute: Callable[..., tuple[Tensor, ...]],
+    compute_backward: Callable[..., tuple[Tensor, ...]],
+    shapes: tuple[Callable[..., Any], Callable[..., Any]],
+    keep: Callable[..., None],
+    gradients: Callable[..., tuple[Tensor | None, ...]],
+) -> tuple[Any, type[torch.autograd.Function]]:
+    """Return `compute` with its gradients as an operator for torch.compile, and as a function for eager calls.
+
+    `shapes` return empty tensors in place of what the two functions compute; `keep(ctx, inputs, output)` saves what
+    backward needs; `gradients(ctx, grad, backward)` returns the gradients of all inputs.
+    """
+    forward, backward = (
+        torch.library.custom_op(f"regard::{name}{suffix}", mutates_args=())(function)
+        for suffix, function in (("", compute), ("_backward", compute_backward))
+    )
+    forward.register_fake(shapes[0])
+    backward.register_fake(shapes[1])
+    forward.register_autograd(lambda ctx, grad, *unused: gradients(ctx, grad, backward), setup_context=keep)
+    return forward, eager_function(compute, keep, partial(gradients, backward=compute_backward))
+
+
+def eager_function(
+    compute: Callable[..., tuple[Tensor, ...]],
+    keep: Callable[..., None],
+    gradients: Callable[..., tuple[Tensor | None, ...]],
+) -> type[torch.autograd.Function]:
+    """Build an autograd function for eager calls, without the dispatcher's ceremony, which only a compiler needs.
+
+    `compute(*inputs)` returns the result and what backward needs; `keep(ctx, inputs, output)` saves that for backward;
+    `gradients(ctx, grad)` returns the gradients of all inputs. Only the first output has a gradient.
+    """
+
+    class Eager(torch.autograd.Function):
+        """The forward and the backward pass as an autograd function."""
+
+        @staticmethod
+        def forward(ctx: Any, *inputs: Any) -> Any:
+            output = compute(*inputs)
+            keep(ctx, inputs, output)
+            ctx.mark_non_differentiable(*output[1:])
+            return output
+
+        @staticmethod
+        @once_differentiable
+        def backward(ctx: Any, grad: Tensor, *unused: Any) -> Any:
+            return gradients(ctx, grad)
+
+    return Eager

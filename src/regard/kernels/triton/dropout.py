@@ -1,0 +1,342 @@
+"""Dropout on a GPU whose mask is never stored: Philox draws it again in the backward pass.
+
+The mask depends only on the seed and the place in [rows, width], not on the size of a tile. A seed is a tensor on the
+device: nobody waits for it, and a captured CUDA graph draws another at each replay. What lies beside the mask is in
+the same pass: an activation, or an embedding.
+
+Sixteen bits decide about a number, as on a CPU, so one draw of Philox's four words serves eight of them: those of one
+column in eight rows, which lie in the registers of one thread. Seven rounds pass BigCrush (Salmon et al. 2011,
+table 2). Arithmetic is in float32. Needs Triton.
+"""
+
+# t tokens, or rows · c width · v rows of an embedding · n positions
+from typing import Any, Literal, no_type_check
+
+import torch
+import triton
+import triton.language as tl
+from jaxtyping import Float, Int
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from regard.kernels.triton.sums import processors, row_sums, total
+
+STEPS = 1 << 16  # what sixteen bits can say
+
+
+def draw_seed(device: torch.device | str, count: int = 1) -> Int[Tensor, " {count}"]:
+    """Draw seeds from torch's generator for that device, so that `torch.manual_seed` repeats what is dropped.
+
+    A step that drops in many places can draw all its seeds at once: `seeds[i : i + 1]` is one.
+    """
+    return torch.randint(0, 2**63 - 1, (count,), dtype=torch.int64, device=device)
+
+
+def odds(p: float) -> tuple[int, float]:
+    """Return the sixteen-bit number below which a draw drops, and the factor for the numbers that stay."""
+    limit = round(p * STEPS)
+    return limit, STEPS / max(1, STEPS - limit)
+
+
+def dropout(x: Float[Tensor, "*b c"], p: float, seed: Int[Tensor, "1"]) -> Float[Tensor, "*b c"]:
+    """Set a share p of the numbers of x to zero, and divide the others by 1 - p."""
+    if p == 0.0:
+        return x
+    dropped: Tensor = Dropout.apply(x, p, seed)
+    return dropped
+
+
+def activation_dropout(
+    x: Float[Tensor, "*b c"],
+    bias: Float[Tensor, " c"] | None,
+    p: float,
+    seed: Int[Tensor, "1"] | None,
+    name: Literal["relu", "gelu", "silu"],
+) -> Float[Tensor, "*b c"]:
+    """Compute dropout(f(x + bias)), f of this name, GELU in its exact form.
+
+    x is a linear layer's product without its bias, whose gradient costs no pass of its own here. Of a ReLU only the
+    result is kept for the backward pass, of the others x.
+    """
+    dropped: Tensor = ActivationDropout.apply(x, bias, p, seed, name)
+    return dropped
+
+
+def embed(
+    ids: Int[Tensor, "*b"],
+    weight: Float[Tensor, "v c"],
+    scale: float,
+    positions: Int[Tensor, "*b"],
+    p: float,
+    seed: Int[Tensor, "1"] | None,
+    *,
+    table: Float[Tensor, "n c"],
+    dtype: torch.dtype | None = None,
+) -> Float[Tensor, "*b c"]:
+    """Compute dropout(weight[ids] · scale + table[positions]), in `dtype` or the weight's; the table has no gradient.
+
+    The weight's gradient has the weight's own dtype and adds a token's rows in the same order each time.
+    """
+    embedded: Tensor = Embed.apply(ids, weight, scale, positions, p, seed, table, dtype or weight.dtype)
+    return embedded
+
+
+class Dropout(torch.autograd.Function):
+    """Dropout as x ∘ keep / P(keep); the backward pass is the same with the same seed."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, p: float, seed: Tensor) -> Tensor:
+        ctx.save_for_backward(seed)
+        ctx.p = p
+        return apply_mask(x, p, seed, odds(p)[1])
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        (seed,) = ctx.saved_tensors
+        return Dropout.apply(grad, ctx.p, seed), None, None
+
+
+class ActivationDropout(torch.autograd.Function):
+    """An activation and dropout as f(x + bias) ∘ keep / P(keep).
+
+    Of GELU and SiLU only the input tells the slope, which is computed again for backward, with the mask. A ReLU's
+    result tells both: the gradient passes only where it is positive.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, bias: Tensor | None, p: float, seed: Tensor | None, name: str) -> Tensor:
+        x = x.contiguous()
+        width, result = x.shape[-1], torch.empty_like(x)
+        rows, (limit, scale) = x.numel() // max(1, width), odds(p)
+        if x.numel():
+            tile, warps = across(width)
+            activation_forward[(triton.cdiv(rows, 8), triton.cdiv(width, tile))](
+                x, bias, seed, result, rows, limit, scale, width, tile, bias is not None, p > 0.0, name, num_warps=warps
+            )
+        ctx.save_for_backward(result if name == "relu" else x, bias, seed)
+        ctx.constants = p, name
+        return result
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        x, bias, seed = ctx.saved_tensors
+        p, name = ctx.constants
+        grad, (limit, scale) = grad.contiguous(), odds(p)
+        width, d_x = grad.shape[-1], torch.empty_like(x)
+        rows = grad.numel() // max(1, width)
+        add = bias is not None and ctx.needs_input_grad[1]
+        tile, warps = across(width)
+        blocks, groups = triton.cdiv(width, tile), triton.cdiv(rows, 8)
+        shares = max(1, min(groups, 4 * processors(grad.device) // blocks))
+        partial = grad.new_empty((shares, width), dtype=torch.float32) if add else None
+        activation_backward[(shares, blocks)](
+            grad, x, bias, seed, d_x, partial, rows, limit, scale, width, tile, bias is not None, p > 0.0, add, name,
+            num_warps=warps,
+        )  # fmt: skip
+        return d_x, None if partial is None else total(partial).to(bias.dtype), None, None, None
+
+
+class Embed(torch.autograd.Function):
+    """An embedding, its position and dropout."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        ids: Tensor,
+        weight: Tensor,
+        scale: float,
+        positions: Tensor,
+        p: float,
+        seed: Tensor | None,
+        table: Tensor,
+        dtype: torch.dtype,
+    ) -> Tensor:
+        ids, positions, width = ids.contiguous(), positions.contiguous(), weight.shape[1]
+        result = weight.new_empty((*ids.shape, width), dtype=dtype)
+        limit, kept_scale = odds(p)
+        if result.numel():
+            tile, warps = across(width)
+            embed_forward[(triton.cdiv(ids.numel(), 8), triton.cdiv(width, tile))](
+                ids, weight.contiguous(), positions, table.contiguous(), seed, result, ids.numel(), len(weight),
+                len(table), scale, limit, kept_scale, width, tile, p > 0.0,
+                num_warps=warps,
+            )  # fmt: skip
+        ctx.save_for_backward(ids, seed)
+        ctx.constants = scale, p, len(weight), weight.dtype
+        return result
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        ids, seed = ctx.saved_tensors
+        scale, p, count, dtype = ctx.constants
+        _, kept_scale = odds(p)
+        if p:
+            grad = apply_mask(grad, p, seed, 1.0)
+        sums = row_sums(grad.reshape(-1, grad.shape[-1]), ids.view(-1), count, scale * kept_scale)
+        return None, sums.to(dtype), None, None, None, None, None, None
+
+
+def apply_mask(x: Tensor, p: float, seed: Tensor | None, scale: float) -> Tensor:
+    """Compute x ∘ keep · scale."""
+    x = x.contiguous()
+    result = torch.empty_like(x)
+    if not x.numel():
+        return result
+    width = x.shape[-1] if x.ndim else 1
+    rows, (limit, _) = x.numel() // width, odds(p)
+    tile, warps = across(width)
+    mask[(triton.cdiv(rows, 8), triton.cdiv(width, tile))](
+        x, seed, result, rows, limit, scale, width, tile, num_warps=warps
+    )
+    return result
+
+
+def across(width: int) -> tuple[int, int]:
+    """Choose the width of a tile of eight rows, and how many warps share it: each thread has eight columns."""
+    tile = min(512, max(16, triton.next_power_of_2(width)))
+    return tile, max(1, tile // 256)
+
+
+# ---- kernels
+
+
+GROUP = tl.constexpr(8)  # rows that share a draw
+ROUNDS = tl.constexpr(7)
+
+
+@triton.jit
+@no_type_check
+def words(seed, group, column, width):
+    """Draw four random words, 128 bits used nowhere else, for eight rows of these columns."""
+    return tl.randint4x(tl.load(seed), group * width + column, n_rounds=ROUNDS)
+
+
+@triton.jit
+@no_type_check
+def is_kept(first, second, third, fourth, k, limit):
+    """Return whether the numbers of row k of a group stay: by the lower or the upper half of one of the words."""
+    word = tl.where(k < 4, tl.where(k < 2, first, second), tl.where(k < 6, third, fourth))
+    return ((word >> (k % 2) * 16) & 0xFFFF).to(tl.int32) >= limit
+
+
+@triton.jit
+@no_type_check
+def stays(seed, group, k, column, width, limit):
+    """Return whether the numbers of a group's tile stay."""
+    first, second, third, fourth = words(seed, group, column, width)
+    return is_kept(first[None, :], second[None, :], third[None, :], fourth[None, :], k, limit)
+
+
+@triton.jit
+@no_type_check
+def place(group, rows, width, BLOCK: tl.constexpr):
+    """Return a group's tile: rows within it, columns, offsets and whether they are inside."""
+    k = tl.arange(0, GROUP)[:, None]
+    column = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    row = (group * GROUP + k).to(tl.int64)
+    return k, column, row * width + column[None, :], (row < rows) & (column < width)[None, :]
+
+
+@triton.jit(do_not_specialize=["rows", "limit"], do_not_specialize_on_alignment=["seed"])
+@no_type_check
+def mask(x, seed, result, rows, limit, scale, width: tl.constexpr, BLOCK: tl.constexpr):
+    group = tl.program_id(0)
+    k, column, offset, inside = place(group, rows, width, BLOCK)
+    value = tl.load(x + offset, mask=inside, other=0.0).to(tl.float32) * scale
+    value = tl.where(stays(seed, group, k, column, width, limit), value, 0.0)
+    tl.store(result + offset, value.to(result.dtype.element_ty), mask=inside)
+
+
+@triton.jit
+@no_type_check
+def smooth(value, NAME: tl.constexpr):
+    """Return GELU's or SiLU's result and its slope."""
+    if NAME == "gelu":
+        share = 0.5 * (1.0 + tl.erf(value * 0.7071067811865476))
+        slope = share + value * tl.exp(-0.5 * value * value) * 0.3989422804014327
+    else:
+        small = tl.exp(-tl.abs(value))  # which never overflows
+        share = tl.where(value >= 0.0, 1.0, small) / (1.0 + small)
+        slope = share * (1.0 + value * (1.0 - share))
+    return value * share, slope
+
+
+@triton.jit(do_not_specialize=["rows", "limit"], do_not_specialize_on_alignment=["seed"])
+@no_type_check
+def activation_forward(
+    x, bias, seed, result, rows, limit, scale,
+    width: tl.constexpr, BLOCK: tl.constexpr, BIAS: tl.constexpr, DROP: tl.constexpr, NAME: tl.constexpr,
+):  # fmt: skip
+    group = tl.program_id(0)
+    k, column, offset, inside = place(group, rows, width, BLOCK)
+    value = tl.load(x + offset, mask=inside, other=0.0).to(tl.float32)
+    if BIAS:
+        value += tl.load(bias + column, mask=column < width, other=0.0).to(tl.float32)[None, :]
+    if NAME == "relu":
+        value = tl.where(value <= 0.0, 0.0, value)  # what is not a number stays none
+    else:
+        value, _ = smooth(value, NAME)
+    if DROP:
+        value = tl.where(stays(seed, group, k, column, width, limit), value * scale, 0.0)
+    tl.store(result + offset, value.to(result.dtype.element_ty), mask=inside)
+
+
+@triton.jit(do_not_specialize=["rows", "limit"], do_not_specialize_on_alignment=["seed"])
+@no_type_check
+def activation_backward(
+    grad, x, bias, seed, d_x, partial, rows, limit, scale,
+    width: tl.constexpr, BLOCK: tl.constexpr, BIAS: tl.constexpr, DROP: tl.constexpr, ADD: tl.constexpr,
+    NAME: tl.constexpr,
+):  # fmt: skip
+    """Compute the gradient of an activation and dropout; each program walks groups of rows and sums its columns.
+
+    `x` is the input, or a ReLU's result.
+    """
+    share, shares = tl.program_id(0), tl.num_programs(0)
+    groups = tl.cdiv(rows, GROUP)
+    sums = tl.zeros((BLOCK,), tl.float32)
+    group = share
+    while group < groups:
+        k, column, offset, inside = place(group, rows, width, BLOCK)
+        if NAME == "relu":
+            passed = tl.load(grad + offset, mask=inside, other=0.0).to(tl.float32) * scale
+            closed = tl.load(x + offset, mask=inside, other=0.0).to(tl.float32) <= 0.0
+            passed = tl.where(closed, 0.0, passed)
+        else:
+            value = tl.load(x + offset, mask=inside, other=0.0).to(tl.float32)
+            if BIAS:
+                value += tl.load(bias + column, mask=column < width, other=0.0).to(tl.float32)[None, :]
+            _, slope = smooth(value, NAME)
+            passed = tl.load(grad + offset, mask=inside, other=0.0).to(tl.float32) * slope
+            if DROP:
+                passed = tl.where(stays(seed, group, k, column, width, limit), passed * scale, 0.0)
+        tl.store(d_x + offset, passed.to(d_x.dtype.element_ty), mask=inside)
+        if ADD:
+            sums += tl.sum(passed, 0)
+        group += shares
+    if ADD:
+        column = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+        tl.store(partial + share.to(tl.int64) * width + column, sums, mask=column < width)
+
+
+@triton.jit(do_not_specialize=["rows", "tokens", "position_count", "limit"], do_not_specialize_on_alignment=["seed"])
+@no_type_check
+def embed_forward(
+    ids, weight, positions, table, seed, result, rows, tokens, position_count, factor, limit, scale,
+    width: tl.constexpr, BLOCK: tl.constexpr, DROP: tl.constexpr,
+):  # fmt: skip
+    """Look up embeddings and positions; a token or a position that is not in its table gives NaN."""
+    group = tl.program_id(0)
+    k, column, offset, inside = place(group, rows, width, BLOCK)
+    row = group.to(tl.int64) * GROUP + k
+    token = tl.load(ids + row, mask=row < rows, other=0).to(tl.int64)
+    position = tl.load(positions + row, mask=row < rows, other=0).to(tl.int64)
+    in_tables = inside & (token >= 0) & (token < tokens) & (position >= 0) & (position < position_count)
+    nothing = float("nan")
+    value = tl.load(weight + token * width + column[None, :], mask=in_tables, other=nothing).to(tl.float32) * factor
+    value += tl.load(table + position * width + column[None, :], mask=in_tables, other=nothing).to(tl.float32)
+    if DROP:
+        value = tl.where(stays(seed, group, k, column, width, limit), value * scale, 0.0)
+    tl.store(result + offset, value.to(result.dtype.element_ty), mask=inside)

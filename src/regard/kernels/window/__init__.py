@@ -1,1 +1,0 @@
-"""Local attention: only the keys inside each query's window are touched."""

@@ -1,0 +1,513 @@
+"""All that is decided before the first step of a run: data, pieces, model, schedule, and what is refused.
+
+Defaults are chosen from the corpus when a command names only the data, and printed before training starts. Data first
+(how much is held out, which pieces), then the model from the number of tokens, then how long it is trained. What a
+person has set is never changed, whatever is chosen beside it. The metric that decides the best checkpoint is the
+task's choice.
+
+With rehearsal, fine-tuning sees a share of the earlier corpora again, so that it forgets less of them. Robins 1995,
+"Catastrophic forgetting, rehearsal and pseudorehearsal"; in translation it is called mixed fine-tuning (Chu et al.
+2017, arXiv:1701.03214).
+"""
+
+import hashlib
+import math
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Int
+
+from regard import training
+from regard.config import parse, read, show_value
+from regard.data import DataSettings, Prepared, Tokenizers, cache, tokenizer_checks, unknown_words
+from regard.errors import CheckpointError, ConfigError
+from regard.io import reading
+from regard.machine import MPS
+from regard.models import KINDS
+from regard.tasks.extension import describe_extension, extend_rows, extend_run, find_tables
+from regard.tasks.settings import Settings, complete_run_table, leave_open
+from regard.tasks.sizes import check_batches, check_run_sizes, check_weights, token_budget
+from regard.tasks.task import PICTURES, RunTask, prepare_data, vocabulary_sizes
+
+HELD_OUT = 0.05  # of built-in documents and pictures: a label is less than a text
+LONGEST_TOKENS = 1000  # tokens of a sentence: lines of a few hundred words are kept
+LONG = 60  # tokens of a target, on average
+SMALL_TOKENS = {"cuda": 50_000, "cpu": 150_000}  # target tokens from which a small model is chosen, and no tiny one
+BASE_TOKENS = 4_000_000  # and from which, on a GPU, a base one
+SIDES = re.compile(r"\b(left|right|link[es]n?|rechts|rechten?|gauche|droite|izquierda|derecha|sinistra|destra)\b", re.I)
+NAMED = 0.02  # share of captions that may name a side where pictures are mirrored
+WIDTHS = ("size", "heads", "hidden", "layers", "embedding", "depth")  # that a preset sets together, or that divide them
+LONG_SIDE = 128  # tokens of a side above which attention dropout is slow on a GPU
+LONG_SHARE = 0.01  # of the training pairs that may have a longer one
+SOURCES = "sources.json"  # in a run folder: the hashes of the files that it was trained on
+# Keys of [data] that name a file, or a folder.
+PATHS = ["source", "target", "alignment", "valid_source", "valid_target"]
+PATHS += ["documents", "valid_documents", "images", "captions", "valid_captions", "labels", "train_list", "valid_list"]
+LARGEST_RECORD = 2**20  # bytes of the record that is read
+REHEARSAL = "data.rehearsal"
+
+
+@dataclass(frozen=True)
+class PlannedRun:
+    """A run before its first step: everything is decided, and the data are prepared."""
+
+    settings: Settings
+    prepared: Prepared
+    task: RunTask
+    facts: list[tuple[str, str]]
+
+
+def plan_run(
+    settings: Settings,
+    group: training.Group,
+    progress: training.Progress,
+    *,
+    resumed: Path | None = None,
+    base: Path | None = None,
+    choose: bool = False,
+) -> PlannedRun:
+    """Prepare the data and decide everything that is left open, up to the first step; only the cache is written.
+
+    `resumed` is the folder of a run that is continued.
+    """
+    if group.automatic and group.device.type == "mps":
+        progress.say(MPS)
+    settings = choose_earlier(settings, base)
+    if resumed is None:
+        settings = leave_open(settings)
+    check_adapter(settings, base is not None or resumed is not None)
+    if choose:
+        settings = data_defaults(settings)
+    last = None if resumed is None else training.Checkpoints(resumed).find("last")
+    run, begin = base or resumed, last if base is None else best_of(base)
+    manifest = {} if begin is None else training.read_manifest(begin)
+    tokenizers = None if run is None else tokenizers_of(run, manifest)
+    extension = None
+    if settings.tokenizer.extend or settings.tokenizer.extend_words:
+        extension = extend_run(settings, tokenizers, based=base is not None)
+        progress.say(describe_extension(extension))
+        tokenizers = extension.after
+        # From now on it is in the vocabulary, and not added again by a run that resumes this one, or begins with it.
+        settings = settings.decide(tokenizer={"extend": (), "extend_words": 0})
+    check_weights(settings, group.device, processes=group.world)  # before the corpus is read, as small as it can be
+    prepared = prepare_shared(settings, tokenizers, labels_of(manifest), group, progress)
+    if base is not None and not (base / unknown_words.FILE).is_file():
+        prepared = replace(prepared, words=None, target_words=None)  # the run knows more than it is trained on now
+    settings = decide_pieces(settings, prepared)
+    if choose:
+        settings = picture_defaults(settings, prepared.references)
+    if choose and base is None:  # whose model it is otherwise
+        settings, line = drop_attention_dropout(settings, group.device.type, prepared.train.lengths)
+        if line is not None:
+            progress.say(line)
+        settings = model_defaults(settings, Corpus.of(prepared), group.device.type)
+    check_lengths(settings, prepared)
+    if run is not None:
+        theirs = prepared if extension is None else replace(prepared, tokenizers=extension.before)
+        check_run_sizes(settings, theirs, run, last or best_of(run), resumed=last is not None)
+    sizes = vocabulary_sizes(settings, prepared.tokenizers, prepared.labels)
+    weight_bytes = check_weights(settings, group.device, *sizes, processes=group.world)
+    budget = token_budget(settings, prepared, group)
+    check_batches(settings, group.device, prepared, budget, weight_bytes)
+    if choose:
+        lengths, device = prepared.train.lengths, group.device.type
+        settings = training_defaults(settings, lengths, budget, group.world, device, base is not None)
+        progress.say(chosen_words(settings))
+    settings = replace(settings, data=absolute(settings.data)).decide(training={"batch_tokens": budget})
+    task = settings.row.load()(settings, prepared, budget)
+    settings = settings.decide(training={"metric": task.metric})
+    if base is None and resumed is None:
+        task.model.load_pretrained()
+    if base is not None:
+        checkpoint = training.read_checkpoint(best_of(base), trainer=False)
+        weights = checkpoint.model
+        if extension is not None:
+            weights = extend_rows(weights, find_tables(settings, extension, prepared.labels))
+        training.weight_files.load_weights(task.objective, weights, str(checkpoint.folder))
+    elif last is not None and "base" in manifest:
+        training.weight_files.load_weights(
+            task.objective,
+            training.checkpoint_files.read_base(last, manifest),
+            str(training.plain_weights_file(last, manifest)),
+        )
+    frozen = training.adapters.freeze_parts(task.model, settings.training.freeze)
+    if rank := settings.model.adapter_rank():
+        training.adapters.add_adapters(task.model, rank, settings.training.seed)
+    if resumed is not None and last is not None:  # before the run's own configuration is written over
+        trained_on = manifest.get("task", {}).get("data")
+        check_unchanged(resumed, settings.data, trained_on, prepared.hash, last)
+        training.trainer_state.check_fits(task, manifest, last)
+        check_best(resumed, progress)
+    bf16 = training.uses_bf16(settings.training, group.device)
+    device_fact = ("device", training.describe_device(group.device, group.world, bf16))
+    frozen_fact = [("frozen", f"{frozen:,} weights ({', '.join(settings.training.freeze)})")] if frozen else []
+    facts = [*task.facts(), *frozen_fact, *training.adapters.describe_adapters(task.model), device_fact]
+    return PlannedRun(settings, prepared, task, facts)
+
+
+def check_adapter(settings: Settings, has_base: bool) -> None:
+    """Refuse adapters without weights that they change, or with weights that are in parts."""
+    rank = settings.model.adapter_rank()
+    if rank and not has_base:
+        raise ConfigError("model.adapter", f"{rank} given without a run whose weights it adapts; give one with --from")
+    if rank and settings.training.shard:
+        raise ConfigError(
+            "training.shard", f"true given with model.adapter = {rank}, expected false: it cannot be sharded"
+        )
+
+
+def take_edition(settings: Settings, path: Path) -> Settings:
+    """Return the settings with the edition of the resumed run, where none was given."""
+    if "builtin_edition" in settings.overrides.get("data", {}) or not path.is_file():
+        return settings
+    edition = complete_run_table(read(path))["data"]["builtin_edition"]
+    return settings.decide(data={"builtin_edition": edition})
+
+
+def check_best(out: Path, progress: training.Progress) -> None:
+    """Refuse a damaged record of the best checkpoint; report where the best one is missing."""
+    training.Checkpoints(out).best_record()
+    try:
+        training.Checkpoints(out).best()
+    except CheckpointError as error:
+        progress.say(f"{error}. Training resumes from the last checkpoint; a better one takes its place")
+
+
+def prepare_shared(
+    settings: Settings,
+    tokenizers: Tokenizers | None,
+    labels: Sequence[str],
+    group: training.Group,
+    progress: training.Progress,
+) -> Prepared:
+    """Prepare the data: the first process encodes them, the others find them in the cache."""
+    how: dict[str, Any] = {"tokenizers": tokenizers, "labels": labels}
+    prepared = group.in_first(lambda: prepare_data(settings, say=progress.say, **how))
+    return prepared or prepare_data(settings, **how)
+
+
+def decide_pieces(settings: Settings, prepared: Prepared) -> Settings:
+    """Return the settings with the kind and number of pieces that the corpus decided."""
+    tokenizers = prepared.tokenizers
+    if tokenizers is None or settings.tokenizer.has_file:
+        return settings
+    kinds = {tokenizers.source.kind, tokenizers.target.kind}
+    decided = {"kind": kinds.pop() if len(kinds) == 1 else "auto", "joint": tokenizers.joint}
+    left_open = {key: value for key, value in decided.items() if getattr(settings.tokenizer, key) == "auto"}
+    return settings.decide(tokenizer=left_open)
+
+
+def check_lengths(settings: Settings, prepared: Prepared) -> None:
+    """Refuse a model that knows fewer positions than a sentence may have."""
+    model, longest = settings.model, int(prepared.train.lengths.max(initial=0)) + 1
+    if settings.tokenizer.dropout:  # pieces that are cut anew are more
+        longest = settings.data.longest + 1
+    positions = model.known_positions()
+    if positions is not None and positions < longest:
+        raise ConfigError(
+            "model.length", f"{positions} given, expected at least {longest}, the tokens of the longest sentence"
+        )
+
+
+def absolute(data: DataSettings) -> DataSettings:
+    """Make paths absolute, so that a later command finds the files wherever it is run."""
+
+    def whole(path: str | None) -> str | None:
+        return None if path is None else os.path.abspath(path)
+
+    def corpora(entries: Any) -> Any:
+        names = ("source", "target", "file", "alignment")
+        return tuple(replace(each, **{name: whole(getattr(each, name)) for name in names}) for each in entries)
+
+    files: dict[str, Any] = {name: whole(getattr(data, name)) for name in PATHS}
+    if data.builtin:
+        files["alignment"] = data.alignment  # of the corpus itself
+    lists = {name: corpora(getattr(data, name)) for name in ("corpora", "earlier", "valid")}
+    return replace(data, **lists, **files)
+
+
+def labels_of(manifest: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the labels of a run's classifier, in the order of its scores."""
+    return tuple(manifest.get("task", {}).get("labels", ()))
+
+
+def tokenizers_of(run: Path, manifest: Mapping[str, Any]) -> Tokenizers | None:
+    """Load a run's tokenizers, checked to be those of its checkpoint; None where it reads no text."""
+    if manifest.get("task", {}).get("tokenizer", "") is None:
+        return None
+    path = run / "tokenizer.json"
+    try:
+        content = reading.read_bytes(path, tokenizer_checks.LARGEST)
+    except OSError as error:
+        raise CheckpointError(f"{path}: {error.strerror}") from None
+    except reading.Unreadable as error:
+        raise CheckpointError(f"{path}: {error}") from None
+    # Before it is read: a changed byte may be no tokenizer any more, in any way.
+    if hashlib.sha256(content).hexdigest() != manifest.get("task", {}).get("tokenizer"):
+        raise CheckpointError(f"{path}: damaged, or not the tokenizer that {run} was trained with")
+    return Tokenizers.load(path)
+
+
+def best_of(run: Path) -> Path:
+    """Find the best checkpoint of a run folder."""
+    best = training.Checkpoints(run).best()
+    if best is None:
+        raise CheckpointError(f"{run}: not a run folder with a checkpoint in it")
+    return best
+
+
+# ---- the files that it is trained on
+
+
+def data_files(data: DataSettings) -> Iterator[Path]:
+    """List the files of the data; pictures, of which there are many, are not among them."""
+    names = [getattr(data, key) for key in PATHS if key not in ("alignment", "images")]
+    names += [None if data.builtin else data.alignment]
+    for corpus in (*data.corpora, *data.earlier, *data.valid):
+        names += [*corpus.files, corpus.alignment]
+    return (path for path in dict.fromkeys(Path(name) for name in names if name) if path.is_file())
+
+
+def changed_files(run: Path, data: DataSettings, last: Path) -> list[str]:
+    """List the files that have changed since a run was trained on them.
+
+    A run of an earlier version has no hashes; there it is the files that are newer than its last checkpoint.
+    """
+    try:
+        hashes = reading.parse_json(reading.read_bytes(run / SOURCES, LARGEST_RECORD))
+    except (OSError, reading.Unreadable):
+        hashes = None
+    changed = list[str]()
+    for path in data_files(data):
+        try:
+            if isinstance(hashes, dict):
+                before = hashes.get(str(path.absolute()))
+                differs = isinstance(before, str) and before != cache.digest(path)
+            else:
+                differs = path.stat().st_mtime > (last / "manifest.json").stat().st_mtime
+        except OSError:
+            continue
+        changed += [str(path)] * differs
+    return changed
+
+
+def check_unchanged(run: Path, data: DataSettings, stored: object, prepared: str, last: Path) -> None:
+    """Refuse to resume a run on files that have changed, by their names; the hashes of all data are given."""
+    if stored is None or stored == prepared:
+        return
+    if changed := changed_files(run, data, last):
+        verb, old = ("has", "the old one") if len(changed) == 1 else ("have", "the old ones")
+        raise CheckpointError(
+            f"{', '.join(changed)}: {verb} changed since {run} was trained; put {old} back, or train another run on "
+            "the new data, with --from and --out"
+        )
+
+
+def choose_earlier(settings: Settings, base: Path | None) -> Settings:
+    """Return the settings with the corpora to rehearse: those that were given, or those of the base run."""
+    data = settings.data
+    if not data.rehearsal:
+        return settings
+    given = f"{data.rehearsal:g} given"
+    if data.reads != "text":
+        raise ConfigError(REHEARSAL, f"{given} with data that is {data.reads}, expected pairs of texts")
+    if data.earlier:
+        return settings
+    if base is None:
+        raise ConfigError(
+            REHEARSAL, f"{given}, but nothing to rehearse; start from a run with --from, or set data.earlier"
+        )
+    theirs = parse(DataSettings, complete_run_table(read(base / "config.toml")).get("data", {}), "data")
+    if theirs.builtin:
+        raise ConfigError(
+            REHEARSAL,
+            f"{given}, but {base} was trained on the built-in corpus {theirs.builtin}; write it into files with "
+            "regard data, and name them in data.earlier",
+        )
+    if not theirs.training:
+        raise ConfigError(REHEARSAL, f"{given}, but {base} names no training pairs; set data.earlier")
+    return settings.decide(data={"earlier": (*theirs.training, *theirs.rehearsed)})
+
+
+# ---- defaults from the corpus
+
+
+def data_defaults(settings: Settings) -> Settings:
+    """Return the settings with held-out size and pieces to be chosen from the corpus."""
+    data: dict[str, Any] = {}
+    tokenizer: dict[str, Any] = {}
+    if settings.data.builtin:  # it generates as many for validation as it is asked for
+        if settings.data.reads in ("documents", "pictures"):
+            data["held_out"] = HELD_OUT
+    else:
+        data["held_out"] = "auto"
+        if settings.data.reads == "text":
+            data["longest"] = LONGEST_TOKENS
+        if settings.data.reads == "pictures":
+            data["crop"] = 0.1
+    if not settings.tokenizer.has_file:
+        tokenizer["kind"] = "auto"
+        # One vocabulary, where the model needs it.
+        if not KINDS[settings.kind].shares_vocabulary and not settings.model.ties_both_sides():
+            tokenizer |= settings.row.defaults.get("tokenizer", {})
+    return settings.suggest(data=data, tokenizer=tokenizer)
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """The properties of a corpus that a model is chosen by."""
+
+    examples: int
+    tokens: int  # of all targets, the END of each among them
+    spelled: bool  # targets are spelled in characters, or in symbols of a small inventory
+
+    @classmethod
+    def of(cls, prepared: Prepared) -> "Corpus":
+        """Describe the prepared corpus."""
+        lengths, tokenizers = prepared.train.lengths, prepared.tokenizers
+        tokens = int(lengths[:, 1].sum(dtype="int64")) + len(lengths)
+        return cls(len(lengths), tokens, tokenizers is not None and tokenizers.target.kind in ("word", "character"))
+
+
+def model_defaults(settings: Settings, corpus: Corpus, device: str) -> Settings:
+    """Choose a model for the corpus: every option of it that nobody set."""
+    model: dict[str, Any] = {}
+    reads, few, gpu = settings.data.reads, corpus.examples < 2_000, device == "cuda"
+    if reads == "pictures":
+        model["preset"] = "tiny" if few else "base" if gpu else "small"
+        model["dropout"] = 0.2
+    elif reads == "documents":
+        model |= {"preset": "tiny" if few else "small", "dropout": 0.5}
+    else:
+        small = corpus.tokens >= SMALL_TOKENS["cuda" if gpu else "cpu"] and not few
+        model["preset"] = "base" if gpu and corpus.tokens >= BASE_TOKENS else "small" if small else "tiny"
+        # Symbols leave little to guess by heart, and large corpora too.
+        model["dropout"] = 0.1 if corpus.spelled or corpus.tokens >= 2 * BASE_TOKENS else 0.3
+        model |= settings.model.choose(corpus.tokens > LONG * corpus.examples, bool(settings.tokenizer.joint))
+    if model["preset"] not in KINDS[settings.kind].presets:  # a kind of one's own may have none
+        del model["preset"]
+    return choose_model(settings, {**model, **settings.row.defaults.get("model", {})})
+
+
+def training_defaults(
+    settings: Settings,
+    lengths: Int[np.ndarray, "n 2"],
+    budget: int,
+    processes: int,
+    device: str = "cpu",
+    base: bool = False,
+) -> Settings:
+    """Choose the training settings that are left open from the corpus: the tokens of each source and target.
+
+    `base`: a run's weights are the beginning, and are changed more gently.
+    """
+    examples, tokens = len(lengths), int(lengths[:, 1].sum(dtype="int64")) + len(lengths)
+    training = dict(settings.overrides.get("training", {}))
+    reads = settings.data.reads
+    least = 1_000
+    if base:  # trained weights are changed gently; the few numbers of adapters may move further
+        training.setdefault("rate", 1e-3 if settings.model.adapter_rank() else 3e-4)
+    if reads == "pictures":
+        many = device == "cuda" and examples >= 4_000
+        batches = examples / training.setdefault("batch_rows", 2 * PICTURES if many else PICTURES)
+        epochs = 40 if examples < 100_000 else 20
+        training.setdefault("weight_decay", 0.05)
+    elif reads == "documents":  # a label is learned from a document with fewer looks than a translation
+        batches = int(lengths[:, 0].sum(dtype="int64")) / budget
+        epochs, least = 20 if examples < 10_000 else 8 if examples < 100_000 else 4, 300
+        training.setdefault("rate", 2e-3)
+    else:
+        batches = tokens / budget
+        # On a GPU a pass is cheap, and a small corpus gains from twice as many.
+        epochs = 60 if tokens < 100_000 else 40 if tokens < 2_000_000 else 20 if tokens < 20_000_000 else 8
+        epochs *= 2 if device == "cuda" and tokens < 2_000_000 else 1
+        if (rate := settings.model.suitable_rate()) is not None:
+            training.setdefault("rate", rate)
+    updates = epochs * batches / (processes * training.get("accumulate", 1))
+    steps = training.setdefault("steps", min(100_000, max(least, math.ceil(updates / 100) * 100)))
+    training.setdefault("schedule", "cosine")
+    training.setdefault("warmup", max(1, min(4_000, steps // 10)))
+    training.setdefault("ema", 0.999)
+    training.setdefault("validate_every", max(min(50, steps), min(1_000, steps // 20)))
+    training.setdefault("patience", 8)
+    return settings.suggest(training=training)
+
+
+def picture_defaults(settings: Settings, captions: Iterable[Sequence[str]]) -> Settings:
+    """Choose whether to mirror pictures in training: only if their captions hardly ever name a side."""
+    texts = [text for each in captions for text in each]
+    return settings.suggest(data={"flip": mirrored(texts)}) if texts else settings
+
+
+def mirrored(texts: Sequence[str]) -> bool:
+    """Return whether these captions are also true of the mirrored picture."""
+    return sum(SIDES.search(text) is not None for text in texts) <= NAMED * len(texts)
+
+
+def chosen_words(settings: Settings) -> str:
+    """Describe the chosen settings in one line."""
+    training, model = settings.training, settings.model
+    size = f"width {model.size}, " if hasattr(model, "size") else ""
+    layers = f"{model.layers} layer{'s' * (model.layers != 1)}, " if hasattr(model, "layers") else ""
+    steps = f"up to {training.steps:,} steps"
+    if training.fit:
+        steps = f"as many steps as fit into {training.minutes:g} minutes"
+    return (
+        f"chosen from the corpus: {settings.kind}, {size}{layers}dropout {model.dropout:g}; {steps}, "
+        f"rate {training.rate:g}, {training.schedule} schedule (change any with --set)"
+    )
+
+
+def choose_model(settings: Settings, chosen: Mapping[str, Any]) -> Settings:
+    """Fill in the chosen options that nobody set.
+
+    One that does not go with what was set gives way to its default: positions that cannot be concatenated, where they
+    are to be. Sizes do not: they come from the chosen preset, and what was set has to fit them.
+    """
+    own = {key: value for key, value in settings.overrides.get("model", {}).items() if key not in ("kind", "preset")}
+    try:
+        return settings.suggest(model=chosen)
+    except ConfigError as error:
+        first = error
+    others = [key for key in chosen if key != "preset" and key not in own]
+    for left_out in [*([key] for key in others), others]:
+        try:
+            return settings.suggest(model={key: value for key, value in chosen.items() if key not in left_out})
+        except ConfigError:
+            continue
+    key = next((key for key in WIDTHS if key in own), next(iter(own), ""))
+    if not key or first.key == f"model.{key}":
+        raise first
+    preset = settings.overrides["model"].get("preset", chosen.get("preset"))
+    option = first.key.removeprefix("model.")
+    raise ConfigError(
+        f"model.{key}",
+        f'{show_value(own[key])} given, which does not go with model.{option} of the preset "{preset}" '
+        f"({first.problem}); set model.{option}, too, or another model.{key}",
+    )
+
+
+def drop_attention_dropout(
+    settings: Settings, device: str, lengths: Int[np.ndarray, "n 2"]
+) -> tuple[Settings, str | None]:
+    """Choose no attention dropout for long pairs on a GPU, where it is many times slower; and a line that says so.
+
+    `lengths` are the tokens of both sides of the training pairs. A value that somebody set stays.
+    """
+    usual = settings.model.choose(False, False).get("attention_dropout")
+    by_hand = "attention_dropout" in settings.overrides.get("model", {})
+    if device != "cuda" or by_hand or not usual or settings.data.reads != "text" or not len(lengths):
+        return settings, None
+    share = float((lengths.max(axis=1) > LONG_SIDE).mean())
+    if share <= LONG_SHARE:
+        return settings, None
+    return settings.suggest(model={"attention_dropout": 0.0}), (
+        f"chosen for long lines: attention dropout 0 rather than {usual:g}, which is slow for them on a GPU: "
+        f"{share:.1%} of the training pairs have a side of over {LONG_SIDE} tokens (change it with --set "
+        f"model.attention_dropout={usual:g})"
+    )

@@ -1,0 +1,257 @@
+"""A decoder's step in one run: what the blocks compute, whoever asks, and whatever was put in a part's place."""
+
+import copy
+import pickle
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.utils import parametrize
+
+from regard.attention import Decoder, Lengths, Mask, use_backend
+from regard.attention.fused_step import ROWS, STEP, STEPS, FusedStep, describe, find_step
+
+OPTIONS = [
+    {},
+    {"rotary": True},
+    {"norm": "post", "rotary": True},
+    {"norm": "none", "feed_forward": False},
+    {"residual": False, "norm": "post"},
+    {"depth": 6, "rotary": True, "activation": "gelu"},
+    {"activation": "silu", "dropout": 0.3, "attention_dropout": 0.2},
+]
+
+
+def make(size=12, heads=2, layers=2, dtype=torch.float32, **options):
+    decoder = Decoder(size, heads, layers, 20, **options).eval().to(dtype)
+    for parameter in decoder.parameters():  # biases and norms too
+        nn.init.normal_(parameter, std=0.4)
+    return decoder
+
+
+def steps(decoder, x, memory, lengths=None, size=None):
+    """Every position, one step after the other, with the names of who took them."""
+    span = None if lengths is None else Lengths(lengths)
+    outputs, names = [], []
+    with torch.inference_mode():
+        state = decoder.start(memory, size or x.shape[1], span)
+        for t in range(x.shape[1]):
+            outputs.append(decoder.step(x[:, t : t + 1], state))
+            names.append("fused" if isinstance(state.fused, FusedStep) else "block by block")
+    return torch.cat(outputs, 1), set(names)
+
+
+def forward(decoder, x, memory, lengths=None):
+    with torch.inference_mode():
+        return decoder(x, memory, memory_span=None if lengths is None else Lengths(lengths))
+
+
+def close(one, other):
+    torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=lambda each: "-".join(each) or "defaults")
+@pytest.mark.parametrize("rows", [1, 3, ROWS])
+def test_it_computes_what_the_blocks_do(options, rows):
+    decoder, x, memory = make(**options), torch.randn(rows, 7, 12), torch.randn(rows, 5, 12)
+    lengths = torch.randint(1, 6, (rows,))
+    for given in (None, lengths):
+        output, names = steps(decoder, x, memory, given)
+        assert names == {"fused"}
+        close(output, forward(decoder, x, memory, given))
+
+
+def test_in_double_precision_it_is_exact():
+    decoder = make(dtype=torch.float64, rotary=True)
+    x, memory = torch.randn(2, 9, 12).double(), torch.randn(2, 4, 12).double()
+    output, _ = steps(decoder, x, memory, torch.tensor([4, 1]))
+    torch.testing.assert_close(output, forward(decoder, x, memory, torch.tensor([4, 1])), rtol=1e-12, atol=1e-12)
+
+
+def test_weights_that_may_be_packed():
+    decoder = Decoder(256, 4, 1, 2048, rotary=True).eval()
+    x, memory = torch.randn(3, 3, 256), torch.randn(3, 4, 256)
+    close(steps(decoder, x, memory)[0], forward(decoder, x, memory))
+
+
+@pytest.mark.parametrize("rows", [2, 5, 10])
+def test_a_beam_that_forks(rows):
+    """Rows descend from each other at random; each computes what it would with a past of its own."""
+    decoder, memory = make(rotary=True), torch.randn(1, 5, 12)
+    x, descent = torch.randn(6, rows, 12), torch.randint(0, rows, (6, rows))
+    with torch.inference_mode():
+        state = decoder.start(memory, 8)
+        decoder.step(x[:1, :1], state)
+        state = state.spread(rows)
+        pasts = [[x[0, 0]] for _ in range(rows)]
+        for t in range(1, 6):
+            output = decoder.step(x[t][:, None], state)
+            assert isinstance(state.fused, FusedStep)
+            pasts = [[*past, x[t, r]] for r, past in enumerate(pasts)]
+            whole = torch.stack([torch.stack(past) for past in pasts])
+            close(output[:, 0], decoder(whole, memory.expand(rows, -1, -1))[:, -1])
+            state.select_(descent[t])
+            pasts = [list(pasts[i]) for i in descent[t].tolist()]
+
+
+def test_rows_that_are_not_equally_far():
+    decoder, memory, x = make(rotary=True), torch.randn(2, 5, 12), torch.randn(2, 7, 12)
+    with torch.inference_mode():
+        ahead, behind = (decoder.start(memory[i : i + 1], 7) for i in range(2))
+        for t in range(3):
+            decoder.step(x[:1, t : t + 1], ahead)
+        decoder.step(x[1:, :1], behind)
+        state = ahead.join(behind, 4)
+        places = torch.tensor([3, 1])
+        for _ in range(3):
+            output = decoder.step(x[torch.arange(2), places][:, None], state)
+            assert isinstance(state.fused, FusedStep)
+            whole = decoder(x, memory)
+            close(output[:, 0], whole[torch.arange(2), places])
+            places += 1
+        close(decoder.step(x[:1, 6:], state.take(torch.tensor([0])))[:, 0], whole[:1, 6])
+
+
+# ---- what the blocks have to do
+
+
+def refusal(decoder, rows=1, memory_span=None):
+    x, memory = torch.randn(rows, 1, 12), torch.randn(rows, 3, 12)
+    with torch.inference_mode():
+        state = decoder.start(memory, 4, memory_span)
+        assert find_step(decoder, x, state, None) is None
+        assert torch.isfinite(decoder.step(x, state)).all()
+        return STEP.plan(describe(FusedStep(decoder), x, state, None)).reasons["fused"]
+
+
+def test_what_it_does_not_know_it_leaves_to_the_blocks():
+    assert refusal(make(), rows=ROWS + 1) == f"rows: {ROWS + 1} given, expected at most {ROWS}"
+    assert "a memory of nothing" in refusal(make(), memory_span=Lengths(torch.tensor([0])))
+    assert "a memory of nothing" in refusal(make(), memory_span=Mask(torch.zeros(1, 1, 3, dtype=torch.bool)))
+    decoder = make()
+    decoder.blocks[1].feed = nn.Sequential(nn.Linear(12, 12), nn.Tanh())
+    assert "a feed-forward net of its own kind" in refusal(decoder)
+    decoder = make()
+    decoder.blocks[0].cross_norm = nn.RMSNorm(12)
+    assert "a norm of its own kind (RMSNorm)" in refusal(decoder)
+    decoder = make()
+    decoder.blocks[0].attention.query = nn.Linear(12, 12)
+    assert "heads with projections of their own kind" in refusal(decoder)
+    assert "training" in refusal(make().train())
+    with use_backend("dense"):
+        assert "use_backend('dense')" in refusal(make())
+
+
+def test_gradients_are_the_blocks():
+    decoder, x = make(), torch.randn(1, 1, 12, requires_grad=True)
+    decoder.step(x, decoder.start(torch.randn(1, 3, 12), 2)).sum().backward()
+    assert x.grad is not None
+
+
+def test_who_begins_to_listen_is_called_from_the_next_step_on():
+    decoder, x, memory = make(), torch.randn(1, 6, 12), torch.randn(1, 3, 12)
+    heard = []
+    with torch.inference_mode():
+        state, outputs = decoder.start(memory, 6), []
+        for t in range(6):
+            if t == 2:
+                hook = decoder.blocks[1].feed[0].register_forward_hook(lambda *_: heard.append(len(outputs)))
+            if t == 4:
+                hook.remove()
+            outputs.append(decoder.step(x[:, t : t + 1], state))
+    assert heard == [2, 3]
+    close(torch.cat(outputs, 1), forward(decoder, x, memory))
+
+
+# ---- what was replaced
+
+
+def assign(decoder):
+    decoder.blocks[0].feed = copy.deepcopy(decoder.blocks[1].feed)
+
+
+def put_into_sequential(decoder):
+    decoder.blocks[0].feed[2] = copy.deepcopy(decoder.blocks[1].feed[2])
+
+
+def assign_weight(decoder):
+    decoder.blocks[1].cross.output.weight = nn.Parameter(torch.randn(12, 12))
+
+
+def load(decoder):
+    weights = {name: torch.randn_like(tensor) for name, tensor in decoder.state_dict().items()}
+    decoder.load_state_dict(weights, assign=True)
+
+
+def set_scale(decoder):
+    decoder.blocks[0].attention.attention.score.scaled = False
+
+
+def set_temperature(decoder):
+    decoder.blocks[0].cross.attention.weighting.temperature = 0.5
+
+
+def set_residual(decoder):
+    for block in decoder.blocks:
+        block.has_residual = False
+
+
+class Scaled(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.factor = nn.Parameter(torch.tensor(0.7))
+
+    def forward(self, weight):
+        return weight * self.factor
+
+
+def adapt(decoder):
+    parametrize.register_parametrization(decoder.blocks[0].attention.output, "weight", Scaled())
+
+
+def train_adapter(decoder):
+    adapt(decoder)
+    steps(decoder, torch.randn(1, 2, 12), torch.randn(1, 3, 12))
+    with torch.no_grad():
+        decoder.blocks[0].attention.output.parametrizations.weight[0].factor.fill_(-1.3)
+
+
+def write_in_place(decoder):
+    with torch.no_grad():
+        for parameter in decoder.parameters():
+            parameter.mul_(-0.8)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        assign, put_into_sequential, assign_weight, load, set_scale, set_temperature, set_residual, adapt,
+        train_adapter, write_in_place,
+    ],
+)  # fmt: skip
+def test_what_is_replaced_is_looked_up_anew(change):
+    decoder, x, memory = make(rotary=True), torch.randn(2, 4, 12), torch.randn(2, 3, 12)
+    before, _ = steps(decoder, x, memory)
+    change(decoder)
+    output, names = steps(decoder, x, memory)
+    assert names == {"fused"}
+    assert not torch.allclose(output, before)
+    close(output, forward(decoder, x, memory))
+
+
+def test_another_dtype():
+    decoder, x, memory = make(), torch.randn(2, 4, 12), torch.randn(2, 3, 12)
+    steps(decoder, x, memory)
+    output, names = steps(decoder.double(), x.double(), memory.double())
+    assert names == {"fused"}
+    torch.testing.assert_close(output, forward(decoder, x.double(), memory.double()), rtol=1e-12, atol=1e-12)
+    output, names = steps(decoder.half(), x.half(), memory.half())
+    assert names == {"block by block"}
+
+
+def test_a_decoder_is_copied_and_pickled_without_it():
+    decoder, x, memory = make(), torch.randn(1, 3, 12), torch.randn(1, 3, 12)
+    expected, _ = steps(decoder, x, memory)
+    for other in (copy.deepcopy(decoder), pickle.loads(pickle.dumps(decoder))):
+        assert other not in STEPS
+        close(steps(other, x, memory)[0], expected)
