@@ -113,12 +113,12 @@ def test_rows_are_reordered_replaced_and_taken(name):
 
 @with_captioners
 @without_gradients
-def test_a_state_can_be_spread(name):
+def test_rows_of_a_state_can_be_repeated(name):
     """A search begins with a row a sentence and goes on with many."""
     rows = Rows(any_model(name), any_source(name, [5, 1, 3]), rows=1)
     rows.step()
     rows.step()
-    rows.rows, rows.state = 4, rows.state.spread(4)
+    rows.rows, rows.state = 4, rows.state.repeat_rows(4)
     rows.read = [list(read) for read in rows.read for _ in range(4)]
     for _ in range(3):
         rows.step()
