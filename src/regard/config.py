@@ -20,7 +20,7 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 
 from regard.errors import ConfigError
 from regard.io import reading
-from regard.messages import likely_meaning, show_name, show_value, suggestion, visible
+from regard.messages import did_you_mean, show_name, show_value, suggestion, visible
 
 __all__ = ["assign", "option", "parse", "plain", "read", "show_value", "suggestion", "visible"]
 
@@ -94,7 +94,7 @@ def value_of(hint: Any, value: Any, path: str, limits: Mapping[str, Any]) -> Any
         if isinstance(value, str) and value in more:
             return value
         arguments += more
-        guess = likely_meaning(value, [c for c in arguments if isinstance(c, str)]) if isinstance(value, str) else ""
+        guess = did_you_mean(value, [each for each in arguments if isinstance(each, str)])
         raise wrong_value(path, value, f"{choices(arguments)}{guess}")
     if origin is tuple:
         if not isinstance(value, list | tuple):

@@ -91,19 +91,21 @@ def resolve(value: Any) -> Any:
 
 
 def renamed_fields(**names: str) -> Callable[[type[Row]], type[Row]]:
-    """Let a row's fields go by their old names too, as arguments and as attributes: with one DeprecationWarning each.
+    """Let a row's fields go by their old names too, as arguments and as attributes, with one DeprecationWarning each.
 
-    @renamed_fields(what="summary")
+    @renamed_fields(like="same_models_as", alone="not has_source")
     @dataclass(frozen=True)
-    class Kind: …
+    class TaskRow: …
     """
     warned: set[str] = set()
 
     def warn(cls: type, old: str) -> None:
         if old not in warned:
             warned.add(old)
-            message = f"{cls.__name__}.{old} is now {cls.__name__}.{names[old]}"
-            warnings.warn(message, DeprecationWarning, stacklevel=3)
+            warnings.warn(f"{cls.__name__}.{old} is now called {names[old]}", DeprecationWarning, stacklevel=3)
+
+    def translate(old: str, value: Any) -> Any:
+        return not value if names[old].startswith("not ") else value
 
     def decorate(cls: type[Row]) -> type[Row]:
         made: Callable[..., None] = cls.__init__
@@ -112,13 +114,13 @@ def renamed_fields(**names: str) -> Callable[[type[Row]], type[Row]]:
         def init(self: Row, *values: Any, **fields: Any) -> None:
             for old in names.keys() & fields.keys():
                 warn(cls, old)
-                fields[names[old]] = fields.pop(old)
+                fields[names[old].removeprefix("not ")] = translate(old, fields.pop(old))
             made(self, *values, **fields)
 
         def read(old: str) -> property:
             def value(self: Row) -> Any:
                 warn(cls, old)
-                return getattr(self, names[old])
+                return translate(old, getattr(self, names[old].removeprefix("not ")))
 
             return property(value)
 

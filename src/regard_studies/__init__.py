@@ -9,13 +9,13 @@ What a page is made of: `Page`, `Part`, `Table`, `Plot`, `Verdict`, `signed`, `s
 `train_all`, `group_by_name`, and `over_seeds` for means and deviations. All pages of a folder: `write_index`.
 """
 
-import difflib
 from collections.abc import Callable, MutableMapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from regard import plugins
 from regard.door import door
 from regard.errors import CommandError
+from regard.messages import did_you_mean
 
 if TYPE_CHECKING:
     from regard_studies.index import write_index
@@ -130,9 +130,7 @@ def run(name: str, *, seed: int = 0, quick: bool = False, setting: "Setting | No
     Without a setting a study that measures without training, too, does only that.
     """
     if name not in STUDIES:
-        near = difflib.get_close_matches(name, STUDIES, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
-        raise CommandError(f"there is no study {name!r}{hint} (there are {', '.join(STUDIES)})")
+        raise CommandError(f"there is no study {name!r}{did_you_mean(name, STUDIES)} (there are {', '.join(STUDIES)})")
     study = STUDIES[name]
     if study.trained:
         from regard_studies.setting import Setting

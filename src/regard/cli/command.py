@@ -1,7 +1,6 @@
 """The commands as typer runs them: help in sections with examples, old names of options, mistakes in one sentence."""
 
 import copy
-import difflib
 import re
 import sys
 from collections.abc import Sequence
@@ -11,6 +10,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from regard.cli.messages import print_message, shorten
 from regard.errors import RegardError
+from regard.messages import did_you_mean
 
 SECTIONS = {  # of `regard --help`, in the order of a person's work
     "Train": ("demo", "train"),
@@ -136,5 +136,4 @@ def suggest(name: str, error: Any) -> str:
         known = [flag for each in context.command.params for flag in each.opts if not each.hidden] if context else []
     else:
         known = [each for names in SECTIONS.values() for each in names]
-    close = difflib.get_close_matches(name, known, n=1, cutoff=0.75)
-    return f"; did you mean {close[0]}?" if close else ""
+    return did_you_mean(name, known, quoted=False)

@@ -14,7 +14,6 @@ a run that was trained on it can be resumed; the second is text as people type i
 """
 
 import dataclasses
-import difflib
 import hashlib
 import importlib
 import inspect
@@ -26,6 +25,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, get_args, 
 from regard import plugins
 from regard.config import show_value
 from regard.errors import ArgumentError
+from regard.messages import nearest_word
 
 if TYPE_CHECKING:
     import numpy as np
@@ -197,8 +197,8 @@ def corpus(name: str) -> Corpus:
 
 def suggest_names(names: tuple[str, ...], wrong: object) -> str:
     """Suggest the names that a person may have meant."""
-    near = difflib.get_close_matches(str(wrong), names, n=1)
-    return (f"did you mean {near[0]!r}? " if near else "") + f"there are {', '.join(names)}"
+    near = nearest_word(wrong, names)
+    return (f"did you mean {near!r}? " if near else "") + f"there are {', '.join(names)}"
 
 
 def _hash(source: str) -> int:

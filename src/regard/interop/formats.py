@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from regard.config import show_value, suggestion
+from regard.config import show_value
 from regard.errors import CommandError, DataError, MissingExtraError
 from regard.io import reading
+from regard.messages import no_such
 from regard.plugins import register, resolve, table
 
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ def names(side: str) -> str:
 def find_format(name: str, flag: str) -> Format:
     """Find a format by the name that was given with a flag."""
     if name not in FORMATS:
-        raise CommandError(f"{flag}: {show_value(name)} given, no such format{suggestion(name, FORMATS)}")
+        raise CommandError(f"{flag}: {no_such('format', name, FORMATS)}")
     return FORMATS[name]
 
 

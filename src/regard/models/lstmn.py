@@ -377,7 +377,7 @@ def make_notation(config: LSTMNConfig) -> Notation:
     boxes: dict[str, str] = {}
     if not config.intra:
         boxes["cell Layer"] = "W [h^{(ℓ)}_{t−1}; h^{(ℓ−1)}_t]"
-    if config.job == "translate":
+    if config.reads_source and config.writes:
         boxes[r"encoder\.layers\.\d+ step_lstm$"] = "[h^{(ℓ)}_t; c^{(ℓ)}_t]‖[γ_t; α_t] = [h_t; c_t]"
         boxes["decoder: softmax$"] = "p(y_t | y_{<t}, x)"
     if config.fusion == "deep":
