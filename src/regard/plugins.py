@@ -24,13 +24,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from regard.errors import ArgumentError, CommandError
+from regard.errors import ArgumentError, CommandError, MissingExtraError
 
 __all__ = [
     "Table",
     "added",
     "check_loaded",
     "home",
+    "import_extra",
     "is_own",
     "load",
     "load_environment",
@@ -88,6 +89,17 @@ def resolve(value: Any) -> Any:
         return value
     module, _, name = value.rpartition(".")
     return getattr(importlib.import_module(module), name)
+
+
+def import_extra(module: str, extra: str) -> Any:
+    """Import a module of an optional package, or raise an error that names the extra to install."""
+    package = module.partition(".")[0]
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name != package:  # it is there, and lacks something itself
+            raise
+        raise MissingExtraError(package, extra) from None
 
 
 def renamed_fields(**names: str) -> Callable[[type[Row]], type[Row]]:

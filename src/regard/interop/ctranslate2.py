@@ -9,7 +9,6 @@ output that reads them, trade places with others, which changes no result.
 """
 
 # d width · n positions
-import importlib
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,9 +22,10 @@ from regard.alignment import settings as alignment_settings
 from regard.attention import Heads
 from regard.data import END, START, UNKNOWN, Tokenizer, language_tags, unknown_words
 from regard.decoding import ROOM
-from regard.errors import ArgumentError, CommandError, MissingExtraError
+from regard.errors import ArgumentError, CommandError
 from regard.io import packs, reading
 from regard.models import Model, TransformerConfig, TransformerModel
+from regard.plugins import import_extra
 from regard.run import Run
 
 COMPUTE_TYPES = ("float32", "float16", "int8", "int8_float16")
@@ -99,10 +99,7 @@ def pieces_of(tokenizer: Tokenizer) -> list[str]:
 
 def library(module: str = "ctranslate2") -> Any:
     """Import CTranslate2, or say which extra brings it."""
-    try:
-        return importlib.import_module(module)
-    except ModuleNotFoundError:
-        raise MissingExtraError("ctranslate2", "export") from None
+    return import_extra(module, "export")
 
 
 def check_model(model: Model, place: str = "") -> TransformerModel:

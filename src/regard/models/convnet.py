@@ -24,9 +24,8 @@ one place among many says is hardly heard.
 """
 
 # b pictures · c channels · H W height and width of a picture · h w of the grid · v labels
-import importlib
 from collections import OrderedDict
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
@@ -35,9 +34,10 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from regard.attention import GridSelfAttention, Lengths, check_positive
-from regard.errors import ArgumentError, ConfigError, MissingExtraError, ShapeError
+from regard.errors import ArgumentError, ConfigError, ShapeError
 from regard.models.config import CaptionerConfig, ConvNetConfig
 from regard.models.contract import Memory, Model, Notation, Pictures, Reading
+from regard.plugins import import_extra
 
 STRIDE = 16
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of ImageNet, which such networks are trained on
@@ -178,7 +178,7 @@ class Backbone(nn.Module):
 
 def from_timm(name: str) -> tuple[nn.Module, int]:
     """Load the stages of a timm network, and return them with their width."""
-    timm = import_library("timm")
+    timm = import_extra("timm", "backbones")
     if name not in timm.list_models():
         raise ConfigError("model.backbone", f'"timm:{name}" given, which this timm does not have')
     try:
@@ -195,7 +195,7 @@ def from_timm(name: str) -> tuple[nn.Module, int]:
 
 def from_torchvision(name: str) -> tuple[nn.Module, int]:
     """Load the stages of a torchvision network, and return them with their width."""
-    models = import_library("torchvision").models
+    models = import_extra("torchvision", "backbones").models
     if name not in models.list_models(module=models):
         raise ConfigError("model.backbone", f'"torchvision:{name}" given, which this torchvision does not have')
     network = models.get_model(name, weights=None)
@@ -235,16 +235,6 @@ class Stages(nn.Module):
         for name in self.names:
             x = self.get_submodule(name)(x)
         return x
-
-
-def import_library(package: str) -> Any:
-    """Import an optional library, or raise an error that names the extra to install."""
-    try:
-        return importlib.import_module(package)
-    except ModuleNotFoundError as error:
-        if error.name != package:  # it is there, and lacks something itself
-            raise
-        raise MissingExtraError(package, "backbones") from None
 
 
 class ConvNetModel(Model):
