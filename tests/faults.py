@@ -237,9 +237,9 @@ OTHERS = [
         "alignment/test_symmetrisation.py",
     ),
     Fault(
-        "inspection/collect/sides.py",
-        "minlength=i).clamp(min=1)",
-        "minlength=i).clamp(max=1)",
+        "alignment/extraction.py",
+        "pieces.clamp(min=1)",
+        "pieces.clamp(max=1)",
         "inspection/collect/test_sides.py",
     ),
     Fault(
@@ -254,7 +254,7 @@ OTHERS = [
         "statistics.pstdev(self.values)",
         "studies/test_seed_statistics.py",
     ),
-    Fault("io/formats.py", 'f"{source}-{target}"', 'f"{target}-{source}"', "io/test_formats.py"),
+    Fault("io/output.py", 'f"{source}-{target}"', 'f"{target}-{source}"', "io/test_output.py"),
     Fault(
         "cli/program.py",
         "        sys.exit(130)",
@@ -268,16 +268,19 @@ ENGINE = "serving/test_engine.py"
 SERVING = [
     Fault(
         "serving/engine.py",
-        "sorted(self.busy, key=lambda lane: lane.time)",
-        "sorted(self.busy, key=lambda lane: -lane.time)",
+        "sorted(self.busy, key=lambda batch: batch.time)",
+        "sorted(self.busy, key=lambda batch: -batch.time)",
         ENGINE,
     ),
     Fault("serving/engine.py", "options.beam > BEAMS[-1]:", "options.beam >= BEAMS[-1]:", ENGINE),
     Fault(
-        "serving/lanes.py", "hypotheses.results([job.options.nbest for job in jobs])", "hypotheses.results(5)", ENGINE
+        "serving/running_batches.py",
+        "hypotheses.results([job.options.nbest for job in jobs])",
+        "hypotheses.results(5)",
+        ENGINE,
     ),
-    Fault("serving/lanes.py", "if under_way in self.alone or len(jobs) == 1:", "if True:", ENGINE),
-    Fault("serving/jobs.py", "line[request] = own  # behind the others", "pass", "serving/test_jobs.py"),
+    Fault("serving/running_batches.py", "if under_way in self.alone or len(jobs) == 1:", "if True:", ENGINE),
+    Fault("serving/jobs.py", "queue[request] = own  # behind the others", "pass", "serving/test_jobs.py"),
     Fault(
         "decoding/joining.py",
         "shift(other, max(0, ahead))",
@@ -291,13 +294,13 @@ SERVING = [
         "decoding/test_bursts.py",
     ),
     Fault(
-        "serving/lanes.py",
+        "serving/running_batches.py",
         "and self.first[slot] <= number]",
         "]",
-        "serving/test_lanes.py",
+        "serving/test_running_batches.py",
     ),
     Fault(
-        "serving/lanes.py",
+        "serving/running_batches.py",
         "len(self.ordered) < self.slots.depth and self.active",
         "len(self.ordered) < self.slots.depth",
         "serving/test_engine.py",
@@ -321,10 +324,10 @@ INTEROP = [
     Fault("io/packs.py", "if start + entry.file_size > size:", "if start > size:", "io/test_packs.py"),
     Fault("io/packs.py", "if known is None or known[0] != version:", "if known is None:", "io/test_packs.py"),
     Fault(
-        "interop/sentencepiece.py",
+        "data/sentencepiece.py",
         '4: section["squeeze"]',
         '4: section["prefix"]',
-        "interop/test_sentencepiece.py",
+        "data/test_sentencepiece.py",
     ),
     Fault(
         "interop/m2m100.py",

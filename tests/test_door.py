@@ -1,7 +1,6 @@
 """Doors: names come from their modules when they are used, and old paths forward."""
 
 import importlib
-import subprocess
 import sys
 import warnings
 
@@ -67,20 +66,6 @@ def test_an_old_path_forwards_with_one_warning(shop):
     assert [str(each.message) for each in caught] == ["old is now shop.fruit: import Apple from there"]
     assert caught[0].category is DeprecationWarning
     assert caught[0].filename == __file__
-
-
-@pytest.mark.parametrize(
-    ("line", "new"),
-    [
-        ("from regard.studies.page import Page, Plot, Table, Verdict, signed", "regard_studies.page"),
-        ("from regard.studies import Study, STUDIES", "regard_studies"),
-    ],
-)
-def test_studies_are_found_where_older_plugins_look(line, new):
-    code = f"{line}\nprint([each for each in dir() if each[0] != '_'])"
-    shown = subprocess.run([sys.executable, "-W", "always", "-c", code], capture_output=True, text=True, check=True)
-    assert shown.stderr.count("DeprecationWarning") == 1
-    assert f"is now {new}" in shown.stderr
 
 
 PATHS = {  # that plugins import, and what from each

@@ -5,7 +5,7 @@ import os
 import time
 from pathlib import Path
 
-from regard.data.images.pixels import Picture
+from regard.data.pixels import Picture
 
 
 def decoded_by(folder, names, side):

@@ -17,7 +17,7 @@ import torch
 from regard import plugins, tasks
 from regard.alignment import AlignmentSettings, extraction
 from regard.config import read
-from regard.data import Tokenizer, Tokenizers, language_pieces, sentence_shares, unknown_words
+from regard.data import Tokenizer, Tokenizers, run_languages, sentence_split, unknown_words
 from regard.decoding import Ensemble, Options, Replay, batches, first_model
 from regard.errors import ArgumentError, CheckpointError, ConfigError
 from regard.io import Say
@@ -78,7 +78,7 @@ class Run:
         if source is None and target is None:
             return
         self.require("translate")
-        self._surround(language_pieces.choose_languages(self.tokenizers, source, target))
+        self._surround(run_languages.choose_languages(self.tokenizers, source, target))
 
     @functools.cached_property
     def unknown(self) -> unknown_words.UnknownWords:
@@ -210,11 +210,11 @@ class Run:
 
     def _watch_sentences(self, texts: Iterable[str]) -> Iterator[str]:
         """Pass texts on, and report in the end how many have several sentences."""
-        counter = sentence_shares.SentenceCounter([corpus.tag for corpus in self.settings.data.corpora if corpus.tag])
+        counter = sentence_split.SentenceCounter([corpus.tag for corpus in self.settings.data.corpora if corpus.tag])
         yield from counter.watch(texts)
         if counter.several:
             say, hint = self._warn or print_to_stderr, "split=True, or --split on the command line, translates each"
-            say(sentence_shares.describe_several(counter, "texts", hint))
+            say(sentence_split.describe_several(counter, "texts", hint))
 
     @property
     def engine(self) -> tasks.Engine:
@@ -255,9 +255,9 @@ class Run:
     # ---- for other parts of Regard
 
     @functools.cached_property
-    def sentence_share(self) -> sentence_shares.SentenceShare:
+    def sentence_share(self) -> sentence_split.SentenceShare:
         """How many of the sources that it was trained on have several sentences; of an ensemble, those of the first."""
-        return sentence_shares.SentenceShare.read(self.folder)
+        return sentence_split.SentenceShare.read(self.folder)
 
 
 def surround_run(run: Run, around: Mapping[str, tuple[str, ...]]) -> Run:

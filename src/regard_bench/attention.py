@@ -1,24 +1,57 @@
-"""Benchmarks of attention: heads beside torch's own, additive scores beside the plain expression, windows, watching."""
+"""Benchmarks of attention: heads beside torch's own, additive scores beside the plain expression, windows, watching.
 
-# b batch · n queries · m keys
-from collections.abc import Iterator
+On a GPU additive attention stands beside the plain expression, eager and compiled (B 32, N = M = 512, hidden 256,
+values 256, the size at which public code has no fused kernel), and short sequences beside torch's kernels (B 256, 16
+heads of 64, N 64, where translation lives). Times there are the card's, by its own clock, of captured graphs, as
+training and search have them; beside them those of calls from Python, one after the other. Results are compared with
+float64 before any of them is printed.
+"""
+
+# b batch · n queries · m keys · h hidden · d width
+from collections.abc import Callable, Iterator
 from functools import partial
+from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from regard.attention import Additive, Attention, Dot, Heads, Monotonic, Predictive, use_backend, watch
-from regard_bench.measure import Result, agree, peak_memory, time_interleaved
+from regard.attention import (
+    Additive,
+    Attention,
+    Causal,
+    Dot,
+    Heads,
+    Monotonic,
+    Predictive,
+    Prepared,
+    use_backend,
+    watch,
+)
+from regard.errors import RegardError
+from regard.machine import pause_garbage_collection
+from regard_bench.measure import Result, agree, ceilings, compare_times, peak_memory, time_call, time_interleaved
 
 MIB = 1024 * 1024
+# On a GPU.
+ROWS, LENGTH, HIDDEN = 32, 512, 256
+GOALS = {"forward": 0.45e-3, "backward": 2.5e-3}  # seconds
+MEMORY = 256 * MIB
+CLOSE = 2e-3
+TIMES = 10  # calls in a row
+SHORT = (256, 16, 64, 64)  # rows, heads, positions, width
+FUSED = {
+    "flash": SDPBackend.FLASH_ATTENTION,
+    "cuDNN": SDPBackend.CUDNN_ATTENTION,
+    "memory-efficient": SDPBackend.EFFICIENT_ATTENTION,
+}
 
 
 def run(rounds: int = 9, seed: int = 0, device: str = "cpu") -> Iterator[Result]:
     """Every comparison, one after the other, on this machine's CPU in float32, or those of a GPU."""
     if device == "cuda":
-        from regard_bench import attention_cuda
-
-        yield from attention_cuda.run(rounds, seed)
+        yield from run_cuda(rounds, seed)
         return
     torch.manual_seed(seed)
     yield heads_beside_torch(rounds)
@@ -44,16 +77,12 @@ def heads_beside_torch(rounds: int) -> Result:
     def train_peer() -> None:
         peer(x, x, x, need_weights=False)[0].backward(gradient)
 
-    mine, theirs = time_interleaved([train_ours, train_peer], rounds)
-    ratio = mine.median / theirs.median
-    return Result(
+    return compare_times(
         "Heads(512, heads=8) on [8, 512, 512], forward and backward",
-        f"Heads {mine}",
-        f"nn.MultiheadAttention {theirs}",
-        ratio,
+        ("Heads", "nn.MultiheadAttention"),
+        time_interleaved([train_ours, train_peer], rounds),
         "at most 1.05 × its time",
-        ratio <= 1.05,
-        {"ours_s": mine.median, "peer_s": theirs.median},
+        most=1.05,
     )
 
 
@@ -91,12 +120,9 @@ def additive_beside_plain(rounds: int) -> Iterator[Result]:
     assert attention.backend(query, keys, values) == "chunked"
     for ours, plain in zip(train(), train_densely(), strict=True):
         agree("additive", ours, plain, 1e-4)
-    mine, theirs = time_interleaved([train, train_densely], max(3, rounds // 3))
-    what, ratio = "additive, B 4, N = M 512, hidden 256, forward and backward", mine.median / theirs.median
-    seconds = {"ours_s": mine.median, "peer_s": theirs.median}
-    yield Result(
-        f"{what}: time", f"in chunks {mine}", f"plain {theirs}", ratio, "at most its time", ratio <= 1, seconds
-    )
+    what = "additive, B 4, N = M 512, hidden 256, forward and backward"
+    timings = time_interleaved([train, train_densely], max(3, rounds // 3))
+    yield compare_times(f"{what}: time", ("in chunks", "plain"), timings, "at most its time", most=1)
     small, large = peak_memory(train_chunked), peak_memory(train_plain)
     ratio = small / large
     yield Result(
@@ -132,17 +158,13 @@ def windows_beside_global(rounds: int) -> Iterator[Result]:
 
         gradient = torch.randn_like(context) if backward else None
         calls = [partial(attend, model, [query, keys, values], gradient) for model in (local, whole)]
-        mine, theirs = time_interleaved(calls, rounds)
-        ratio = theirs.median / mine.median
         passes = "forward and backward" if backward else "forward"
-        yield Result(
+        yield compare_times(
             f"{name}, radius 10, scaled dot, B {b}, N {n}, M {m}, width {d}, {passes}",
-            f"window {mine}",
-            f"global {theirs}",
-            ratio,
+            ("window", "global"),
+            time_interleaved(calls, rounds),
             "at least 5 × faster",
-            ratio >= 5,
-            {"ours_s": mine.median, "peer_s": theirs.median},
+            least=5,
         )
 
 
@@ -190,3 +212,237 @@ def watching(rounds: int) -> Iterator[Result]:
     ratio = on.median / never.median
     what = "watch on, nothing asked for (asked for: " + f"{weighed.median / never.median:.2f} ×)"
     yield Result(what, f"{on}", f"never watched {never}", ratio, "within 1.25", ratio <= 1.25, seconds)
+
+
+# ---- on a GPU
+
+
+def run_cuda(rounds: int, seed: int) -> Iterator[Result]:
+    """Every comparison on a GPU, one after the other."""
+    if not torch.cuda.is_available():
+        raise RegardError("bench: --device cuda given, but torch finds no CUDA device")
+    torch.manual_seed(seed)
+    for dtype in (torch.float32, torch.bfloat16):
+        yield from additive(rounds, dtype)
+    for causal in (False, True):
+        yield from short(rounds, causal)
+
+
+class Sides:
+    """Projected queries and keys, values, and v: an additive attention with its inputs, in one dtype."""
+
+    def __init__(self, dtype: torch.dtype):
+        self.attention = Attention(Additive(HIDDEN, HIDDEN, hidden=HIDDEN)).to("cuda", dtype)
+        self.inputs = [
+            torch.randn(ROWS, LENGTH, HIDDEN, device="cuda", dtype=dtype, requires_grad=True) for _ in range(3)
+        ]
+        self.gradient = torch.randn(ROWS, LENGTH, HIDDEN, device="cuda", dtype=dtype)
+        with torch.no_grad():
+            projected = self.attention.score.ask(self.inputs[0])
+            self.prepared = self.attention.prepare(*self.inputs[1:])
+        self.leaves = [x.detach().requires_grad_() for x in (projected, self.prepared.keys, self.inputs[2])]
+        vector = self.attention.score.vector
+        assert vector is not None
+        self.leaves.append(vector)
+
+    def ours(self) -> Tensor:
+        """Behind the projections, as every backend is given them."""
+        projected, keys, values, _ = self.leaves
+        return self.attention.attend_projected(projected, Prepared(keys, values, self.attention), self.inputs[0], None)
+
+    def by(self, call: Callable[..., Tensor]) -> Tensor:
+        """The formula, by whoever computes it."""
+        return call(*self.leaves)
+
+
+def plain(projected: Tensor, keys: Tensor, values: Tensor, vector: Tensor) -> Tensor:
+    """The formula."""
+    scores = torch.tanh(projected[:, :, None] + keys[:, None]) @ vector
+    return scores.softmax(-1) @ values
+
+
+def additive(rounds: int, dtype: torch.dtype) -> Iterator[Result]:
+    """Forward, backward and memory."""
+    products, copies = ceilings()
+    card = f"card: {products:.0f} TFLOP/s, {copies:.2f} TB/s"
+    what = f"additive attention, [{ROWS}, {LENGTH}, {LENGTH}], hidden {HIDDEN}, values {HIDDEN}"
+    what = f"{what}, {str(dtype).removeprefix('torch.')}"
+    sides = Sides(dtype)
+    error = errors(sides.ours, sides.leaves, sides.gradient)
+    bound = CLOSE
+    if dtype != torch.float32:  # no worse than the formula in the same precision
+        bound = errors(partial(sides.by, plain), sides.leaves, sides.gradient)
+    if not error <= bound:
+        raise RegardError(f"bench: {what}: an error of {error:.1e}, expected {bound:.1e}, so no speed is compared")
+    compiled = torch.compile(plain)
+    called = both(sides.ours, sides, rounds)
+    ours = time_call(capture_graph(without_gradients(sides.ours)).replay, rounds) / TIMES, called[1]
+    theirs = {
+        name: both(partial(sides.by, call), sides, 3) for name, call in (("eager", plain), ("compiled", compiled))
+    }
+    for i, direction in enumerate(("forward", "backward")):
+        text = f"Regard ({name_backend(sides)}) {ours[i] * 1e3:.3f} ms, error {error:.1e}"
+        if i == 0:
+            text += f" ({called[i] * 1e3:.3f} ms called by Python)"
+        beside = ", ".join(f"{key} {value[i] * 1e3:.2f} ms" for key, value in theirs.items()) + f" ({card})"
+        goal = GOALS[direction]
+        details = {"ours_s": ours[i], "called_s": called[i], "error": error}
+        details |= {f"{key}_s": value[i] for key, value in theirs.items()}
+        ratio = ours[i] / theirs["compiled"][i]
+        yield Result(
+            f"{what}, {direction}", text, beside, ratio, f"at most {goal * 1e3:g} ms", ours[i] <= goal, details
+        )
+    peak = memory(sides.ours, sides.gradient)
+    other = memory(partial(sides.by, compiled), sides.gradient)
+    yield Result(
+        f"{what}, peak extra memory, forward and backward",
+        f"Regard {peak / MIB:,.0f} MiB",
+        f"compiled {other / MIB:,.0f} MiB",
+        peak / other,
+        f"at most {MEMORY // MIB} MiB",
+        peak <= MEMORY,
+        {"ours_bytes": float(peak), "compiled_bytes": float(other)},
+    )
+
+
+def name_backend(sides: Sides) -> str:
+    """Name the backend that serves this call."""
+    return sides.attention.plan_projected(sides.leaves[0], sides.prepared, sides.inputs[0], None).name
+
+
+def errors(call: Callable[[], Tensor], leaves: list[Tensor], gradient: Tensor, rows: int = 2) -> float:
+    """The largest relative error, by norm, of the result and every gradient but v's, against float64 on some rows."""
+    outputs = call()
+    gradients = torch.autograd.grad(outputs, leaves[:3], gradient)
+    wide = [leaf.detach()[:rows].double().requires_grad_() for leaf in leaves[:3]]
+    exact = plain(wide[0], wide[1], wide[2], leaves[3].detach().double())
+    expected = torch.autograd.grad(exact, wide, gradient[:rows].double())
+    pairs = zip((outputs, *gradients), (exact, *expected), strict=True)
+    return max(float((one[:rows].double() - other).norm() / other.norm()) for one, other in pairs)
+
+
+def both(call: Callable[[], Tensor], sides: Sides, rounds: int) -> tuple[float, float]:
+    """Seconds of a forward without and of a backward with gradients: calls one after the other, by the card's clock."""
+
+    def backward() -> None:
+        torch.autograd.grad(outputs, sides.leaves, sides.gradient, retain_graph=True)
+
+    ahead = time_in_a_row(without_gradients(call), rounds)
+    outputs = call()
+    return ahead, time_in_a_row(backward, rounds)
+
+
+def time_in_a_row(call: Callable[[], object], rounds: int) -> float:
+    """Seconds a call, of several in a row: what the host does for one it does while the card works on another."""
+
+    def several() -> None:
+        for _ in range(TIMES):
+            call()
+
+    return time_call(several, rounds) / TIMES
+
+
+def without_gradients(call: Callable[[], Tensor]) -> Callable[[], Tensor]:
+    """The call as search and measurement make it."""
+
+    def forward() -> Tensor:
+        with torch.no_grad():
+            return call()
+
+    return forward
+
+
+def capture_graph(call: Callable[[], object]) -> torch.cuda.CUDAGraph:
+    """Several calls as a graph: what the card needs for them, whatever the host needs."""
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(3):
+            call()
+    torch.cuda.current_stream().wait_stream(side)
+    torch.cuda.synchronize()
+    for last in (False, True):
+        graph = torch.cuda.CUDAGraph()
+        try:
+            with pause_garbage_collection(), torch.cuda.graph(graph):
+                for _ in range(TIMES):
+                    call()
+        except RuntimeError:  # the first capture of a process has failed, for no reason that was found
+            if last:
+                raise
+            torch.cuda.synchronize()
+            continue
+        break
+    return graph
+
+
+def memory(call: Callable[[], Tensor], gradient: Tensor) -> int:
+    """Bytes at the peak of a forward and a backward beyond what stood before."""
+    for _ in range(2):  # the first may compile
+        torch.cuda.synchronize()
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated()
+        output = call()
+        output.backward(gradient)
+        torch.cuda.synchronize()
+        peak = torch.cuda.max_memory_allocated() - before
+        del output
+    return int(peak)
+
+
+def short(rounds: int, causal: bool) -> Iterator[Result]:
+    """Scaled dot products over few positions, beside the kernels that torch has."""
+    rows, heads, n, d = SHORT
+    attention = Attention(Dot(scaled=True))
+    query, keys, values = (
+        torch.randn(rows, heads, n, d, device="cuda", dtype=torch.bfloat16, requires_grad=True) for _ in range(3)
+    )
+    gradient = torch.randn_like(query)
+    span = Causal() if causal else None
+
+    def ours() -> Tensor:
+        return attention.attend_projected(query, Prepared(keys, values, attention), query, span)
+
+    wide = [x.detach()[:4].double() for x in (query, keys, values)]
+    exact = F.scaled_dot_product_attention(wide[0], wide[1], wide[2], is_causal=causal)
+    error = float((ours()[:4].double() - exact).norm() / exact.norm())
+    backend = attention.plan_projected(query, Prepared(keys, values, attention), query, span).name
+    times: dict[str, tuple[float, float]] = {
+        f"Regard ({backend})": timings(ours, (query, keys, values), gradient, rounds)
+    }
+    errors_of = {}
+    for name, kernel in FUSED.items():
+
+        def theirs(kernel: Any = kernel) -> Tensor:
+            with sdpa_kernel(kernel):
+                return F.scaled_dot_product_attention(query, keys, values, is_causal=causal)
+
+        errors_of[name] = float((theirs()[:4].double() - exact).norm() / exact.norm())
+        times[name] = timings(theirs, (query, keys, values), gradient, rounds)
+    if not error <= 1.5 * max(errors_of.values()):
+        raise RegardError(f"bench: short sequences: an error of {error:.1e}, so no speed is compared")
+    work = 4 * rows * heads * n * n * d * (0.5 if causal else 1.0)
+    mine, *others = times
+    for i, (direction, factor) in enumerate((("forward", 1.0), ("backward", 2.5))):
+        rates = {name: work * factor / seconds[i] / 1e12 for name, seconds in times.items()}
+        best = max(rates[name] for name in others)
+        yield Result(
+            f"B {rows}, {heads} heads of {d}, N {n}{', causal' if causal else ''}, bf16, {direction}",
+            f"{mine} {rates[mine]:.0f} TFLOP/s, error {error:.1e}",
+            ", ".join(f"{name} {rates[name]:.0f}" for name in others) + " TFLOP/s",
+            rates[mine] / best,
+            "above the best of torch's",
+            rates[mine] > best,
+            {"ours_tflops": rates[mine], **{f"{name}_tflops": rates[name] for name in others}},
+        )
+
+
+def timings(
+    call: Callable[[], Tensor], leaves: tuple[Tensor, ...], gradient: Tensor, rounds: int
+) -> tuple[float, float]:
+    """Seconds of a forward and of a backward, of replayed graphs: the host would be slower than the card."""
+    forward, whole = (
+        time_call(capture_graph(each).replay, rounds) / TIMES
+        for each in (without_gradients(call), lambda: torch.autograd.grad(call(), leaves, gradient))
+    )
+    return forward, whole - forward

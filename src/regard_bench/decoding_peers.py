@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.attention import Heads
@@ -160,13 +159,6 @@ def copy_to_marian(model: TransformerModel, net: Any) -> None:
     left = [name for name in missing if "embed_positions" not in name and name != "lm_head.weight"]  # fixed, and tied
     if left:
         raise ArgumentError(f"model: no weights for {left[0]} of Marian")
-
-
-def fill(projections: Iterable[Any], heads: Heads) -> None:
-    """Give a peer's projections of queries, keys, values and output the weights of a Heads."""
-    for linear, (weight, bias) in zip(projections, parts(heads), strict=True):
-        linear.weight.copy_(weight)
-        linear.bias.copy_(bias)
 
 
 # ---- JoeyNMT
@@ -319,37 +311,20 @@ class ExportDecoder(Decoder):
 # ---- what the copies share
 
 
-def parts(heads: Heads) -> list[tuple[Tensor, Tensor]]:
-    """Weight and bias of the projections of queries, keys and values, and of the output."""
+def fill(projections: Iterable[Any], heads: Heads) -> None:
+    """Give a peer's projections of queries, keys, values and output the weights of a Heads."""
     assert heads.projection is not None
     assert heads.output is not None
     sizes = (heads.query_size, heads.query_size, heads.value_size)
     split = zip(heads.projection.weight.split(sizes), heads.projection.bias.split(sizes), strict=True)
-    return [*split, (heads.output.weight, heads.output.bias)]
-
-
-def table(embedding: Any, length: int) -> Float[Tensor, "n d"]:
-    """Return the vectors that the first positions add to an embedding."""
-    return embedding.positions(embedding.tokens.weight.new_zeros(1, length, embedding.tokens.embedding_dim))[0]
-
-
-def check_positions(model: TransformerModel) -> None:
-    """Refuse positions that are not a table of what is added, and options that the copies do not carry over."""
-    config = model.config
-    if config.positions not in ("sinusoidal", "learned") or config.join != "add":
-        options = f"{config.positions} positions, joined by {config.join},"
-        raise ArgumentError(f"model: {options} given, expected sinusoidal or learned ones that are added")
-    plain = config.scale_embeddings and config.output_bias and not config.start_as_end
-    if config.activation != "relu" or not plain:
-        raise ArgumentError(
-            "model: activation, scale_embeddings, output_bias or start_as_end given, expected their defaults, which "
-            "the copies have"
-        )
+    pairs = [*split, (heads.output.weight, heads.output.bias)]
+    for linear, (weight, bias) in zip(projections, pairs, strict=True):
+        linear.weight.copy_(weight)
+        linear.bias.copy_(bias)
 
 
 def check_sinusoidal(model: TransformerModel, norm: str) -> None:
     """Refuse what a peer's Transformer cannot be."""
-    check_positions(model)
     config = model.config
     if (config.positions, config.norm, config.tied) != ("sinusoidal", norm, "output"):
         options = f"{config.positions} positions, {config.norm}-norm, tied {config.tied}"

@@ -1,7 +1,6 @@
-"""Do the defaults hold up? The plain command, no other flag, on real corpora and on made ones.
+"""Do the defaults hold up? The plain command, no other flag, on real corpora.
 
 python -m regard_bench.defaults prepare FOLDER data/defaults     real corpora, as the plain command takes them
-python -m regard_bench.defaults make data/defaults               six made corpora: small, long, odd scripts
 python -m regard_bench.defaults train --device cuda              train each with `regard train`, and test it
 python -m regard_bench.defaults test NAME RUN                    test one run again
 
@@ -13,14 +12,13 @@ there already is not trained again.
 import argparse
 import collections
 import json
-import random
 import re
 import shutil
 import subprocess
 import sys
 import tarfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,44 +26,31 @@ from typing import Any
 
 from regard_bench.quality import inflection, lines
 
-Pairs = list[tuple[str, str]]
-
 
 @dataclass(frozen=True)
 class Corpus:
     """A corpus, what is trained on it, and how the result is judged."""
 
     metric: str  # BLEU, exact, accuracy or CIDEr
-    shipped: str | None = None  # the configuration that it is compared with
     lowercase: bool = False
     longest: int | None = None
     reads: str = "text"
-    device: str = "cuda"
 
 
-REAL = {
-    "multi30k-en-de": Corpus("BLEU", "multi30k", lowercase=True),
-    "multi30k-de-en": Corpus("BLEU", "multi30k", lowercase=True),
-    "cmudict": Corpus("exact", "cmudict"),
-    "inflection": Corpus("exact", "inflection"),
-    "scan": Corpus("exact", "scan", longest=100),
-    "scan-length": Corpus("exact", "scan", longest=100),
-    "imdb": Corpus("accuracy", "imdb", reads="documents"),
-    "flickr8k": Corpus("CIDEr", "flickr8k", reads="pictures"),
+CORPORA = {
+    "multi30k-en-de": Corpus("BLEU", lowercase=True),
+    "multi30k-de-en": Corpus("BLEU", lowercase=True),
+    "cmudict": Corpus("exact"),
+    "inflection": Corpus("exact"),
+    "scan": Corpus("exact", longest=100),
+    "scan-length": Corpus("exact", longest=100),
+    "imdb": Corpus("accuracy", reads="documents"),
+    "flickr8k": Corpus("CIDEr", reads="pictures"),
     "europarl": Corpus("BLEU"),
 }
-MADE = {
-    "pairs-1000": Corpus("BLEU", device="cpu"),
-    "pairs-100": Corpus("BLEU", device="cpu"),
-    "one-word": Corpus("exact", device="cpu"),
-    "no-spaces": Corpus("exact", device="cpu"),
-    "right-to-left": Corpus("BLEU", device="cpu"),
-    "long-lines": Corpus("BLEU", device="cpu"),
-}
-CORPORA = REAL | MADE
 
 
-# ---- real corpora
+# ---- data
 
 
 def put(folder: Path, name: str, pairs: Iterable[Sequence[str]]) -> None:
@@ -121,118 +106,6 @@ def flickr(folder: Path, out: Path) -> None:
                 (out / part / name).write_bytes(content.read())
             rows = "".join(f"{name}\t{caption}\n" for name in names for caption in captions[name])
             (out / f"{part}.tsv").write_text(rows, encoding="utf-8", newline="\n")
-
-
-# ---- made corpora
-
-
-def make(out: Path) -> None:
-    """Six corpora from nothing: few pairs, one word, no spaces, right to left, long lines."""
-    from regard.data import generate
-
-    def phrasebook(count: int, seed: int) -> Pairs:
-        return [(each.source, each.target) for each in generate("phrasebook", count, seed=seed, edition=1)]
-
-    def write_pairs(name: str, pairs: Pairs, test: int) -> None:
-        """Train and test without a pair in common."""
-        training = set(pairs[test:])
-        put(out / name, "train", pairs[test:])
-        put(out / name, "test", [pair for pair in pairs[:test] if pair not in training])
-
-    write_pairs("pairs-1000", phrasebook(1_500, 11), 500)
-    write_pairs("pairs-100", phrasebook(600, 12), 500)
-    draw = random.Random(13)
-    write_pairs("one-word", unique(lambda: draw_transliteration(draw), 6_000), 500)
-    write_pairs("no-spaces", unique(lambda: chinese_date(draw), 4_000), 500)
-    write_pairs("right-to-left", unique(lambda: hebrew(draw), 3_000), 300)
-    sentences = iter(phrasebook(40_000, 14))
-    write_pairs("long-lines", [long_pair(sentences) for _ in range(1_600)], 100)
-
-
-def unique(one: Callable[[], tuple[str, str]], count: int) -> Pairs:
-    """Draw pairs until `count` different ones are there, in the order they were drawn."""
-    pairs: dict[tuple[str, str], None] = {}
-    while len(pairs) < count:
-        pairs[one()] = None
-    return [*pairs]
-
-
-LETTERS = dict(zip("abcdefghijklmnopqrstuvwxyz", "абкдефгхийклмнопкрстуввхиз", strict=True))
-SOUNDS = {"sh": "ш", "ch": "ч", "th": "т", "ph": "ф", "ts": "ц", "ya": "я", "yu": "ю", "zh": "ж", "oo": "у", "ee": "и"}
-
-
-def draw_transliteration(draw: random.Random) -> tuple[str, str]:
-    """A name in Latin letters, and in Cyrillic ones; some sounds take two letters."""
-    onsets = ["b", "d", "f", "g", "k", "l", "m", "n", "p", "r", "s", "t", "v", "z", *list(SOUNDS)[:5], "zh"]
-    vowels = ["a", "e", "i", "o", "u", "oo", "ee", "ya", "yu"]
-    name = "".join(draw.choice(onsets) + draw.choice(vowels) for _ in range(draw.randint(2, 4)))
-    name += draw.choice(["", "n", "s", "r", "k"])
-    pattern = re.compile("|".join([*SOUNDS, "."]))
-    return name.title(), pattern.sub(lambda m: SOUNDS.get(m[0]) or LETTERS[m[0]], name).title()
-
-
-MONTHS = [
-    "January",
-    "February",
-    "March",
-    "April",
-    "May",
-    "June",
-    "July",
-    "August",
-    "September",
-    "October",
-    "November",
-    "December",
-]
-DIGITS = "〇一二三四五六七八九"
-
-
-def chinese_date(draw: random.Random) -> tuple[str, str]:
-    """An English date, and a Chinese one without spaces."""
-    year, month, day = draw.randint(1900, 2060), draw.randint(1, 12), draw.randint(1, 28)
-
-    def number(value: int) -> str:
-        tens, ones = divmod(value, 10)
-        return ("" if tens == 0 else "十" if tens == 1 else DIGITS[tens] + "十") + (DIGITS[ones] if ones else "")
-
-    where = draw.choice([("in Beijing", "在北京"), ("in Shanghai", "在上海"), ("at home", "在家里"), ("", "")])
-    who = draw.choice(
-        [("We met", "我们见面了"), ("She arrived", "她到了"), ("He was born", "他出生了"), ("It rained", "下雨了")]
-    )
-    what = f"{who[0]} {where[0]} on {MONTHS[month - 1]} {day}, {year}".replace("  ", " ")
-    return what, "".join(DIGITS[int(d)] for d in str(year)) + f"年{number(month)}月{number(day)}日{where[1]}{who[1]}。"
-
-
-PEOPLE = {"the boy": "הילד", "the teacher": "המורה", "the king": "המלך", "the doctor": "הרופא", "my brother": "אחי"}
-VERBS = {"saw": "ראה", "found": "מצא", "bought": "קנה", "sold": "מכר", "lost": "איבד", "wanted": "רצה"}
-NOUNS = {"house": "בית", "book": "ספר", "horse": "סוס", "garden": "גן", "bread": "לחם", "door": "דלת", "song": "שיר"}
-ADJECTIVES = {"big": "גדול", "small": "קטן", "new": "חדש", "old": "ישן", "good": "טוב", "white": "לבן"}
-TIMES = {"yesterday": "אתמול", "today": "היום", "in the morning": "בבוקר", "in the evening": "בערב", "": ""}
-
-
-def hebrew(draw: random.Random) -> tuple[str, str]:
-    """An English sentence, and a Hebrew one: the adjective comes after its noun, the time first."""
-    person, verb, when = (draw.choice([*table]) for table in (PEOPLE, VERBS, TIMES))
-    things = []
-    for _ in range(draw.choice([1, 1, 2])):
-        noun, adjective = draw.choice([*NOUNS]), draw.choice(["", *ADJECTIVES])
-        things.append(
-            (f"a {adjective} {noun}".replace("  ", " "), f"{NOUNS[noun]} {ADJECTIVES.get(adjective, '')}".strip())
-        )
-    english = f"{person} {verb} {' and '.join(thing[0] for thing in things)} {when}".strip()
-    target = f"{TIMES[when]} {PEOPLE[person]} {VERBS[verb]} {' ו'.join(thing[1] for thing in things)}".strip()
-    return english + " .", target + " ."
-
-
-def long_pair(sentences: Iterator[tuple[str, str]]) -> tuple[str, str]:
-    """Sentences one after the other, until there are 150 words."""
-    source, target = list[str](), list[str]()
-    while len(source) < 150:
-        one = next(sentences)
-        source += one[0].split()
-        target += one[1].split()
-    return " ".join(source), " ".join(target)
 
 
 # ---- runs
@@ -301,8 +174,7 @@ def one(name: str, data: Path, runs: Path, device: str, settings: Sequence[str],
     run = runs / f"{name}{label}"
     log = run.with_suffix(".log")
     runs.mkdir(parents=True, exist_ok=True)
-    where = "cpu" if CORPORA[name].device == "cpu" else device
-    extra = [part for each in (*settings, f"training.device={where}") for part in ("--set", each)]
+    extra = [part for each in (*settings, f"training.device={device}") for part in ("--set", each)]
     command = [sys.executable, "-m", "regard", "train", *plain(name, data), "--out", str(run), *extra]
     began = time.monotonic()
     if not (run / "report.html").exists():
@@ -312,23 +184,12 @@ def one(name: str, data: Path, runs: Path, device: str, settings: Sequence[str],
                 return {"name": name + label, "failed": log.read_text(encoding="utf-8")[-300:]}
     seconds = time.monotonic() - began
     # In a process of its own: captured graphs of several threads get in each other's way.
-    tester = [
-        sys.executable,
-        "-m",
-        "regard_bench.defaults",
-        "test",
-        name,
-        str(run),
-        "--data",
-        str(data),
-        "--device",
-        where,
-    ]
-    output = subprocess.run(tester, check=True, capture_output=True, encoding="utf-8").stdout
+    test = ["-m", "regard_bench.defaults", "test", name, str(run), "--data", str(data), "--device", device]
+    output = subprocess.run([sys.executable, *test], check=True, capture_output=True, encoding="utf-8").stdout
     scores = json.loads(output.splitlines()[-1])
     records = [json.loads(row) for row in (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
     steps = max(row["step"] for row in records)
-    return {"name": name + label, **scores, "seconds": round(seconds), "steps": steps, "device": where,
+    return {"name": name + label, **scores, "seconds": round(seconds), "steps": steps, "device": device,
             "metric": CORPORA[name].metric}  # fmt: skip
 
 
@@ -356,8 +217,6 @@ def main() -> None:
     verb = verbs.add_parser("prepare")
     verb.add_argument("folder", type=Path)
     verb.add_argument("out", type=Path)
-    verb = verbs.add_parser("make")
-    verb.add_argument("out", type=Path)
     verb = verbs.add_parser("train")
     verb.add_argument(
         "names", nargs="*", default=[*CORPORA], help=f"corpora to train on: {', '.join(CORPORA)}; default: all"
@@ -365,9 +224,7 @@ def main() -> None:
     verb.add_argument("--data", type=Path, default=Path("data/defaults"))
     verb.add_argument("--runs", type=Path, default=Path("runs/defaults"))
     verb.add_argument("--together", type=int, default=1, help="number of trainings to run at the same time")
-    verb.add_argument(
-        "--device", default="auto", help="device for the real corpora; generated ones are trained on a CPU"
-    )
+    verb.add_argument("--device", default="auto", help="device to train on")
     verb.add_argument("--set", nargs="*", default=[], help="KEY=VALUE for every training, to compare with the defaults")
     verb.add_argument("--label", default="", help="suffix of each run's name")
     verb = verbs.add_parser("test")
@@ -378,8 +235,6 @@ def main() -> None:
     options = parser.parse_args()
     if options.verb == "prepare":
         prepare(options.folder, options.out)
-    elif options.verb == "make":
-        make(options.out)
     elif options.verb == "test":
         print(json.dumps(evaluate_run(options.name, options.data, options.run, options.device)))
     else:

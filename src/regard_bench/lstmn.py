@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from regard.attention import Cache, use_backend
 from regard.models import Tapes
-from regard_bench.measure import Result, Timing, agree, time_interleaved
+from regard_bench.measure import Result, Timing, agree, compare_times, time_interleaved
 
 ROWS, STEPS, WIDTH = 64, 50, 256
 MOST = 3.0
@@ -89,14 +89,5 @@ def repeat_call(call: Callable[[], object]) -> Callable[[], None]:
 
 def compare_layers(what: str, timings: list[Timing], times: int = 1) -> Result:
     """One line, from the timings of both, so many times over."""
-    mine, theirs = (Timing(each.median / times, each.low / times, each.high / times) for each in timings)
-    ratio = mine.median / theirs.median
-    return Result(
-        what,
-        f"LSTMN {mine}",
-        f"nn.LSTMCell {theirs}",
-        ratio,
-        f"at most {MOST:g} × its time",
-        ratio <= MOST,
-        {"ours_s": mine.median, "peer_s": theirs.median},
-    )
+    each = [Timing(one.median / times, one.low / times, one.high / times) for one in timings]
+    return compare_times(what, ("LSTMN", "nn.LSTMCell"), each, f"at most {MOST:g} × its time", most=MOST)

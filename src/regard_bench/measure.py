@@ -58,6 +58,17 @@ class Result:
     details: dict[str, float] = field(default_factory=dict)
 
 
+def compare_times(
+    what: str, names: tuple[str, str], timings: Sequence[Timing], goal: str, *, most: float = 0.0, least: float = 0.0
+) -> Result:
+    """Set a time beside a peer's: the ratio is `most` of the peer's time or, where `least` is given, × its speed."""
+    ours, peer = timings
+    ratio = peer.median / ours.median if least else ours.median / peer.median
+    reached = ratio >= least if least else ratio <= most
+    details = {"ours_s": ours.median, "peer_s": peer.median}
+    return Result(what, f"{names[0]} {ours}", f"{names[1]} {peer}", ratio, goal, reached, details)
+
+
 def time_interleaved(calls: Sequence[Callable[[], object]], rounds: int) -> list[Timing]:
     """Each call in turn, round after round, so that a machine that drifts drifts for all of them alike."""
     for call in calls:  # twice: the first pays for allocation, the second for caches

@@ -22,7 +22,7 @@ import numpy as np
 import torch
 from torch.nn.utils import clip_grad_norm_
 
-from regard.data import Batch, Order, Position, collate, packing
+from regard.data import Batch, Order, Position, batching, collate
 from regard.errors import RegardError
 from regard.models import Model, RNNSearchConfig, TransformerConfig, TransformerModel, kinds
 from regard.training import Group, Prediction, Progress, Task, Trainer, TrainingSettings
@@ -84,8 +84,8 @@ class PairTask(Task):
         some = [self.pairs[i] for i in self.plans[plan]]
         if self.form == "packed":
             sides = [np.concatenate([pair[side] for pair in some]) for side in (0, 1)]
-            return packing.pack(sides[0], sides[1], self.lengths[self.plans[plan]], packing.step_of(self.budget))
-        return collate(some) if self.form is None else packing.pad_up(collate(some))
+            return batching.pack(sides[0], sides[1], self.lengths[self.plans[plan]], batching.step_of(self.budget))
+        return collate(some) if self.form is None else batching.pad_up(collate(some))
 
     def limit_shapes(self, half: bool) -> None:
         """Limit batches to few shapes, as a translation task does."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from regard.data import BuiltIn
 from regard.door import door
 from regard.plugins import register
+from regard_corpora import sequences
 
 if TYPE_CHECKING:
     from regard_corpora.demo import BINS, LONGEST, MODELS, STEPS, compare, demonstrate, remove_earlier
@@ -41,9 +42,9 @@ for row_name, row in {
     ),
     "numbers": BuiltIn("written numerals to digits, or back; English, German, French", "regard_corpora.numbers"),
     "dates": BuiltIn("dates in many written forms to ISO 8601, or back", "regard_corpora.dates"),
-    "reverse": BuiltIn("sequences of symbols, reversed", "regard_corpora.reverse"),
-    "sort": BuiltIn("sequences of numbers, sorted", "regard_corpora.sort"),
-    "copy": BuiltIn("sequences of symbols, copied", "regard_corpora.copy"),
+    "reverse": BuiltIn("sequences of symbols, reversed", sequences.REVERSE),
+    "sort": BuiltIn("sequences of numbers, sorted", sequences.SORT),
+    "copy": BuiltIn("sequences of symbols, copied", sequences.COPY),
     "scenes": BuiltIn(
         "drawn shapes with captions, or questions about two places of a picture",
         "regard_corpora.scenes",

@@ -1,4 +1,7 @@
-"""Sequences of symbols, for `reverse`, `sort` and `copy`.
+"""Sequences of symbols: copied, reversed or sorted; where each symbol of the target comes from is known exactly.
+
+Symbols of `copy` and `reverse` are letters: a to z, then aa, ab and so on; those of `sort` are numbers, sorted as such,
+9 before 10, and equal ones keep their order. Copying is the plainest test of a memory.
 
 Options: `shortest` and `longest` in symbols, every length equally likely; `symbols`, how many different ones there are.
 """
@@ -8,10 +11,12 @@ import functools
 import itertools
 import string
 from collections.abc import Callable, Iterator, Sequence
+from types import SimpleNamespace
+from typing import Any
 
 from regard.data import Example, builtin
 
-__all__ = ["Options", "corpus", "letters"]
+__all__ = ["COPY", "REVERSE", "SORT", "Options", "letters"]
 
 Solve = Callable[[Sequence[int]], list[int]]  # where each symbol of the target stands in the source
 SYMBOLS = 1_000_000
@@ -38,10 +43,8 @@ def letters(count: int) -> tuple[str, ...]:
     return tuple(itertools.islice(names, count))
 
 
-def corpus(
-    solve: Solve, name_symbols: Callable[[int], Sequence[str]] = letters
-) -> tuple[Callable[..., Iterator[Example | None]], Callable[..., Iterator[Example | None]]]:
-    """Make `draw` and `every` of a corpus from its solution and the names of so many symbols."""
+def corpus(solve: Solve, name_symbols: Callable[[int], Sequence[str]] = letters) -> Any:
+    """Make a corpus from its solution and the names of so many symbols."""
 
     def make(sequence: Sequence[int], accept: builtin.SourceFilter, names: Sequence[str]) -> Example | None:
         source = [names[symbol] for symbol in sequence]
@@ -66,4 +69,11 @@ def corpus(
             for sequence in itertools.product(range(options.symbols), repeat=length):
                 yield make(sequence, accept, names)
 
-    return draw, every
+    return SimpleNamespace(__name__=__name__, Options=Options, draw=draw, every=every)
+
+
+COPY = corpus(lambda sequence: list(range(len(sequence))))
+REVERSE = corpus(lambda sequence: list(range(len(sequence) - 1, -1, -1)))
+SORT = corpus(
+    lambda sequence: sorted(range(len(sequence)), key=sequence.__getitem__), lambda count: list(map(str, range(count)))
+)

@@ -10,18 +10,19 @@ What a page is made of: `Page`, `Part`, `Table`, `Plot`, `Verdict`, `signed`, `s
 """
 
 from collections.abc import Callable, MutableMapping
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from regard import plugins
 from regard.door import door
 from regard.errors import CommandError
+from regard.machine import auto_device
 from regard.messages import did_you_mean
 
 if TYPE_CHECKING:
-    from regard_studies.index import write_index
-    from regard_studies.page import Page, Part, Plot, Table, Verdict, signed, signed_training
+    from regard_studies.page import Page, Part, Plot, Table, Verdict, signed, signed_training, write_index
     from regard_studies.seed_statistics import over_seeds
-    from regard_studies.setting import Setting
     from regard_studies.systems import group_by_name, train_all
 
 __all__ = [
@@ -43,6 +44,29 @@ __all__ = [
 ]
 
 __getattr__, __dir__ = door(__name__)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Seeds, a device, a folder for what is trained, and one of real corpora."""
+
+    seeds: tuple[int, ...] = (0,)
+    quick: bool = False
+    device: str = "auto"
+    out: Path = Path("studies")
+    say: Callable[[str], None] = lambda text: None
+    data: Path | None = None  # real corpora, a folder each; without it what is built in is taken
+    jobs: int = 1  # systems that are trained at the same time, a process each
+
+    @property
+    def where(self) -> str:
+        """Return the device itself: a GPU where there is one, unless the setting names another."""
+        return self.device if self.device != "auto" else auto_device()
+
+    @property
+    def corpora(self) -> Path | None:
+        """Return the folder of real corpora, or None for a first look, which does not use them."""
+        return None if self.quick else self.data
 
 
 class Study(NamedTuple):
@@ -124,7 +148,7 @@ for row_name, row in {
     plugins.register(row_name, study=row)
 
 
-def run(name: str, *, seed: int = 0, quick: bool = False, setting: "Setting | None" = None) -> "Page":
+def run(name: str, *, seed: int = 0, quick: bool = False, setting: Setting | None = None) -> "Page":
     """Run the study called `name`; what it trains takes seeds, device and folder from the setting.
 
     Without a setting a study that measures without training, too, does only that.
@@ -133,8 +157,6 @@ def run(name: str, *, seed: int = 0, quick: bool = False, setting: "Setting | No
         raise CommandError(f"there is no study {name!r}{did_you_mean(name, STUDIES)} (there are {', '.join(STUDIES)})")
     study = STUDIES[name]
     if study.trained:
-        from regard_studies.setting import Setting
-
         page: Page = plugins.resolve(study.run)(setting or Setting(seeds=(seed,), quick=quick))
         return page
     page = plugins.resolve(study.run)(seed=seed, quick=quick)

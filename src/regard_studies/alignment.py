@@ -12,15 +12,22 @@ from typing import Any
 
 from regard.alignment import selection
 from regard.evaluation import measure_links
-from regard.inspection import Cell, colours, plot
+from regard.inspection import Cell, plot
 from regard.run import load
 from regard.training import metrics
+from regard_studies import Setting
 from regard_studies.corpora import AlignedPairs, Pairs, aligned_texts
 from regard_studies.page import Page, Plot, Table, Verdict, show, signed_training
 from regard_studies.seed_statistics import SeedStatistics, over_seeds
-from regard_studies.setting import Setting
-from regard_studies.systems import TrainedSystem, group_by_name, train_all, training_settings
-from regard_studies.translation import error_rates, perplexity, score_heads
+from regard_studies.systems import (
+    TrainedSystem,
+    error_rates,
+    group_by_name,
+    perplexity,
+    score_heads,
+    train_all,
+    training_settings,
+)
 
 Curve = Sequence[tuple[int, float, float]]  # step, BLEU, AER in percent
 COLOURS = {
@@ -198,21 +205,21 @@ def heat_map(readings: Sequence[selection.Reading]) -> Plot:
     low = min(value for each in rates.values() for row in each for value in row)
     figure, axes = plot.panels(2, titles=[f"AER of {word}, %" for word in WORDS.values()], height=2.6)
     for panel, grid in zip(axes, rates.values(), strict=True):
-        panel.imshow(grid, cmap=colours.SEQUENTIAL.reversed(), vmin=low, vmax=high + 0.15 * (high - low), aspect="auto")
+        panel.imshow(grid, cmap=plot.SEQUENTIAL.reversed(), vmin=low, vmax=high + 0.15 * (high - low), aspect="auto")
         panel.grid(False)
         for spine in panel.spines.values():
             spine.set_visible(False)
         for y, row in enumerate(grid):
             for x, value in enumerate(row):
-                ink = "#ffffff" if value < low + 0.45 * (high - low) else colours.INK
+                ink = "#ffffff" if value < low + 0.45 * (high - low) else plot.INK
                 panel.text(x, y, f"{value:.0f}", ha="center", va="center", fontsize=8, color=ink)
-        panel.axvline(len(grid[0]) - 1.5, color=colours.FAINT, linewidth=0.8)
+        panel.axvline(len(grid[0]) - 1.5, color=plot.FAINT, linewidth=0.8)
         panel.set_xticks(range(len(grid[0])), [*map(str, range(1, len(grid[0]))), "mean"])
         panel.set_yticks(range(len(grid)), [str(layer) for layer in range(1, len(grid) + 1)])
         panel.set_xlabel("head")
     axes[0].set_ylabel("layer")
-    scale = colours.Scale(colours.SEQUENTIAL.reversed(), low, high + 0.15 * (high - low), "AER, %")
-    colours.draw_bar(figure, scale, axes, (6.5, 1.8))
+    scale = plot.Scale(plot.SEQUENTIAL.reversed(), low, high + 0.15 * (high - low), "AER, %")
+    plot.draw_bar(figure, scale, axes, (6.5, 1.8))
     return Plot(
         "heads",
         figure,
@@ -311,7 +318,6 @@ def run(setting: Setting) -> Page:
         signature = clock.signature()
     even = diagonal_error(aligned)
     training = configs["transformer"]["training"]
-    judged = Findings(figures, even)
     return Page(
         name="alignment",
         title="What attention aligns",
@@ -335,7 +341,7 @@ def run(setting: Setting) -> Page:
             step_table(figures),
         ],
         plots=[heat_map(figures["transformer"].readings), curves(figures, even)],
-        verdicts=verdicts(judged),
+        verdicts=verdicts(figures, even),
         caveats=caveats(aligned, setting),
         signature=signature,
     )
@@ -370,14 +376,6 @@ def caveats(aligned: AlignedPairs, setting: Setting) -> list[str]:
     return [*remarks, "The phrasebook's sentences are made by a grammar: short, regular, and easy to align."]
 
 
-@dataclass(frozen=True)
-class Findings:
-    """All systems, and the error of the diagonal."""
-
-    systems: Mapping[str, SystemFigures]
-    diagonal: float
-
-
 def layer_means(readings: Sequence[selection.Reading], offset: int) -> list[float]:
     """Return the AER, in percent, of the mean of each layer's heads, from the first layer on."""
     return [100 * each.aer for each in readings if each.head is None and each.offset == offset]
@@ -388,9 +386,8 @@ def is_lower(one: SeedStatistics, other: SeedStatistics) -> bool:
     return other.mean - one.mean > max(ERRORS, one.deviation + other.deviation)
 
 
-def verdicts(figures: Findings) -> list[Verdict]:
-    """Judge the papers' claims."""
-    systems = figures.systems
+def verdicts(systems: Mapping[str, SystemFigures], diagonal: float) -> list[Verdict]:
+    """Judge the papers' claims, beside the error of the diagonal."""
     recurrent = [name for name in systems if name != "transformer"]
     transformer = systems["transformer"]
     heads = [100 * each.aer for each in transformer.readings if each.head is not None and each.offset == 0]
@@ -403,7 +400,7 @@ def verdicts(figures: Findings) -> list[Verdict]:
             "recurrent attention aligns words, with an AER of 39 % or less, as Luong's systems have",
             all(systems[name].plain.mean <= LUONGS for name in recurrent),
             f"AER: {', '.join(f'{LABELS[name]} {systems[name].plain.as_text()}' for name in recurrent)}; along the "
-            f"diagonal {show(figures.diagonal, '.1f')}",
+            f"diagonal {show(diagonal, '.1f')}",
         ),
         Verdict(
             "Bahdanau's weights are of the word that a step writes, Luong's of the word that it reads",

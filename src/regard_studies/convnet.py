@@ -23,9 +23,9 @@ from regard.data import generate
 from regard.inspection import Cell, plot, word_grounding
 from regard.models import ConvNetModel, Model, Pictures
 from regard_corpora import Pictured
+from regard_studies import Setting
 from regard_studies.page import Page, Plot, Table, Verdict, show, signed
 from regard_studies.seed_statistics import SeedStatistics, over_figures
-from regard_studies.setting import Setting
 from regard_studies.systems import TrainedSystem, group_by_name, train_all, training_settings
 
 Figures = Mapping[str, SeedStatistics]

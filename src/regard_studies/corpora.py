@@ -15,12 +15,12 @@ from typing import Any, cast
 
 import numpy as np
 
-from regard.data import DataSettings, caption_files, generate, pairs, picture_batches
+from regard.data import DataSettings, caption_files, generate, pairs, picture_pixels
 from regard.errors import CommandError
 from regard.evaluation import Gold, read_links, read_texts, text_scores
 from regard.io import open_destination, read_chunks
 from regard_corpora import Pictured
-from regard_studies.setting import Setting
+from regard_studies import Setting
 
 ALIGNED_WORDS = 40  # of a test sentence's longer side: what is longer has hardly been seen in training
 ALIGNED_TESTS = 1500
@@ -343,7 +343,7 @@ def flickr8k(setting: Setting, *, side: int = 96) -> Gallery:
     data |= {"image_size": side, "lowercase": True, "flip": True, "crop": 0.15}
     names = caption_files.read_list(find_file(setting.data, "flickr8k/Flickr_8k.testImages.txt"))
     captions_of = {name: each for name, each in caption_files.read_captions(captions).captions.items() if name in names}
-    pixels = [picture_batches.read_for(DataSettings(**data), images / name) for name in captions_of]
+    pixels = [picture_pixels.read_for(DataSettings(**data), images / name) for name in captions_of]
     return Gallery("Flickr8k, official split", data, pixels, list(captions_of.values()))
 
 

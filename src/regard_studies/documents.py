@@ -22,10 +22,10 @@ from regard.decoding import batches
 from regard.evaluation import measure_labels
 from regard.inspection import Cell, WeighedSentence, plot, weigh
 from regard.models import KINDS
+from regard_studies import Setting
 from regard_studies.corpora import Reviews, built_in_reviews, imdb
 from regard_studies.page import Page, Plot, Table, Verdict, signed_training
 from regard_studies.seed_statistics import MeanDifference, SeedStatistics, mean_difference, over_seeds
-from regard_studies.setting import Setting
 from regard_studies.systems import TrainedSystem, group_by_name, train_all, training_settings
 
 Encode = Callable[[TrainedSystem], Sequence[Sequence[int]]]

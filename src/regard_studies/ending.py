@@ -18,11 +18,11 @@ import torch
 from jaxtyping import Float
 
 from regard.data import END, START, generate
-from regard.inspection import Cell, colours, plot
+from regard.inspection import Cell, plot
 from regard.models import Tokens
 from regard.run import Run
+from regard_studies import Setting
 from regard_studies.page import Page, Plot, Table, Verdict, show, signed_training
-from regard_studies.setting import Setting
 from regard_studies.systems import TrainedSystem, group_by_name, train_all, training_settings
 
 LABELS = {"sinusoidal": "sinusoidal", "rotary": "rotary", "none": "no positions"}
@@ -135,7 +135,7 @@ def ending_plot(figures: Mapping[str, Mapping[str, Endings]], truth: Truth, name
     titles = [names[corpus][0].upper() + names[corpus][1:] for corpus in figures]
     figure, axes = plot.panels(len(figures), titles=titles, height=3.2, width=7.6)
     for panel, (corpus, systems) in zip(axes, figures.items(), strict=True):
-        panel.plot(100 * truth[corpus], color=colours.FAINT, linestyle="--", linewidth=1.6, label="the true share")
+        panel.plot(100 * truth[corpus], color=plot.FAINT, linestyle="--", linewidth=1.6, label="the true share")
         for name, each in systems.items():
             panel.plot(100 * each.anywhere, color=COLOURS[name], marker="o", markersize=3, label=LABELS[name])
         panel.set_xlabel("words before it")

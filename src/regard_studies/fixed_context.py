@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 from regard.evaluation import text_scores
 from regard.inspection import Cell, plot
 from regard_corpora import BINS, LONGEST
+from regard_studies import Setting
 from regard_studies.corpora import Pairs, europarl, paragraphs, phrasebook
 from regard_studies.page import Page, Plot, Table, Verdict, show, signed_training
 from regard_studies.seed_statistics import SeedStatistics, over_seeds
-from regard_studies.setting import Setting
 from regard_studies.systems import TrainedSystem, group_by_name, train_all, training_settings
 
 Figures = Mapping[str, list[float]]  # exact and bleu: one a bin, then all; seconds: one

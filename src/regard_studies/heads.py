@@ -13,20 +13,21 @@ from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple
 
 from regard.attention import Heads, call_records
-from regard.inspection import Cell, colours, plot, silence_head
+from regard.inspection import Cell, plot, silence_head
 from regard.models import Model
 from regard.run import Run
+from regard_studies import Setting
 from regard_studies.corpora import Pairs, english_german
 from regard_studies.page import Page, Plot, Table, Verdict, show, signed_training
 from regard_studies.seed_statistics import SeedStatistics, margin
-from regard_studies.setting import Setting
-from regard_studies.systems import group_by_name, train_all
-from regard_studies.translation import (
+from regard_studies.systems import (
     COLUMNS,
     FORMATS,
     TranslationFigures,
+    group_by_name,
     log_probs,
     measure_translations,
+    train_all,
     translator_training,
 )
 
@@ -177,9 +178,7 @@ def heads_plot(figures: Mapping[str, TranslationFigures]) -> Plot:
         axes.set_xticks([width[name] for name in names], [str(width[name]) for name in names])
     sliced = next(name for name in figures if name.startswith("input-"))
     left.plot(width[sliced], figures[sliced].bleu.mean, "s", color=plot.RED, ms=5, label="sliced input")
-    right.axhline(
-        figures["heads-4"].bleu.mean, color=colours.FAINT, lw=1, linestyle=(0, (2, 2)), label="d_k = size / 4"
-    )
+    right.axhline(figures["heads-4"].bleu.mean, color=plot.FAINT, lw=1, linestyle=(0, (2, 2)), label="d_k = size / 4")
     left.set(xlabel="heads", ylabel="BLEU")
     right.set(xlabel="d_k")
     for axes in (left, right):

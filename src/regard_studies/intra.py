@@ -19,14 +19,14 @@ from jaxtyping import Float, Int
 
 from regard.attention import watch
 from regard.data import START
-from regard.inspection import Cell, colours, plot, show
+from regard.inspection import Cell, plot, show
 from regard.models import Tokens, build, read_model_config
 from regard.training import metrics
+from regard_studies import Setting
 from regard_studies.corpora import Reviews, Sentences, built_in_reviews, english_europarl, english_multi30k, german
 from regard_studies.documents import COLUMNS, FORMATS, ClassifierFigures, encode_once, group_lines, measure_classifiers
 from regard_studies.page import Page, Plot, Table, Verdict, signed_training
 from regard_studies.seed_statistics import MeanDifference, SeedStatistics, mean_difference, over_seeds
-from regard_studies.setting import Setting
 from regard_studies.systems import TrainedSystem, group_by_name, train_all, training_settings
 
 DISTANCES = ((1, 1), (2, 2), (3, 5), (6, 10), (11, 200))  # steps back; 1 is all that an LSTM has
@@ -234,7 +234,7 @@ def perplexity_plot(corpora: Mapping[str, Sentences], figures: LikelihoodByCorpu
     figure, axes = plot.panels(len(figures), titles=titles, height=3.2, width=7.2 if len(figures) > 1 else 4.8)
     for panel, systems in zip(axes, figures.values(), strict=True):
         filled = systems["lstm"].filled
-        panel.axhline(0, color=colours.FAINT, linewidth=1.0)
+        panel.axhline(0, color=plot.FAINT, linewidth=1.0)
         lines = {}
         for name, colour in COLOURS.items():
             gains = [systems[name].gain(systems["lstm"], group) for group in filled]

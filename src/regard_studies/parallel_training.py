@@ -29,10 +29,10 @@ from regard.io import disk
 from regard.models import Model, Tokens, build
 from regard.run import Run, load
 from regard.training import metrics
+from regard_studies import Setting
 from regard_studies.corpora import Pairs, multi30k, phrasebook
 from regard_studies.page import Part, Plot, Table, Verdict, show, signed_training
 from regard_studies.seed_statistics import SeedStatistics, over_seeds
-from regard_studies.setting import Setting
 from regard_studies.systems import TrainedSystem, group_by_name, train_all, training_settings
 
 PAIRS = 8000  # of the training set, that updates are timed on

@@ -34,7 +34,7 @@ from regard.attention import (
     Rotary,
     Sinusoidal,
 )
-from regard.inspection import colours, plot
+from regard.inspection import plot
 from regard_studies.page import Page, Plot, Table, Verdict, precision, show, signed
 
 LENGTH, WIDTH, HEADS = 24, 64, 4
@@ -182,11 +182,11 @@ def error_plot(blind: dict[str, list[float]], seeing: dict[str, list[float]]) ->
         visible = [max(error, 1e-18) for error in errors]
         axes.plot([min(visible), max(visible)], [row, row], color=colour, lw=1.2, alpha=0.5)
         axes.plot(median(visible), row, "o" if name in blind else "s", color=colour, ms=5)
-    axes.axhline(len(blind) - 0.5, color=colours.FAINT, lw=0.6)
-    axes.text(1e-8, len(blind) - 0.7, "nothing tells positions apart", fontsize=8, color=colours.FAINT, ha="center")
-    axes.text(1e-8, len(blind) - 0.1, "something does", fontsize=8, color=colours.FAINT, ha="center")
+    axes.axhline(len(blind) - 0.5, color=plot.FAINT, lw=0.6)
+    axes.text(1e-8, len(blind) - 0.7, "nothing tells positions apart", fontsize=8, color=plot.FAINT, ha="center")
+    axes.text(1e-8, len(blind) - 0.1, "something does", fontsize=8, color=plot.FAINT, ha="center")
     axes.set_yticks(range(len(names)), labels=names)
-    axes.tick_params(axis="y", colors=colours.INK, length=0)
+    axes.tick_params(axis="y", colors=plot.INK, length=0)
     axes.set(xscale="log", xlim=(2e-19, 10))
     axes.invert_yaxis()
     return Plot(
@@ -201,11 +201,11 @@ def error_plot(blind: dict[str, list[float]], seeing: dict[str, list[float]]) ->
 def wave_plot(waves: Tensor) -> Plot:
     titles = ["Sinusoidal table", "Dot product by distance"]
     figure, (left, right) = plot.panels(2, titles=titles, height=3.2)
-    scale = colours.own_scale(-1.0, 1.0)
+    scale = plot.own_scale(-1.0, 1.0)
     left.imshow(
         waves.numpy(), aspect="auto", cmap=scale.colours, vmin=scale.low, vmax=scale.high, interpolation="nearest"
     )
-    colours.draw_bar(figure, scale, [left], (3.0, 2.4))
+    plot.draw_bar(figure, scale, [left], (3.0, 2.4))
     left.grid(visible=False)
     left.set(xlabel="dimension", ylabel="position")
     curve = product_by_distance(waves)

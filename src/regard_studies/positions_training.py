@@ -14,17 +14,19 @@ from typing import Any
 from regard.data import Example, generate
 from regard.inspection import Cell, plot
 from regard.run import Run
+from regard_studies import Setting
 from regard_studies.corpora import Pairs, english_german
 from regard_studies.page import Part, Plot, Table, Verdict, show, signed_training
 from regard_studies.seed_statistics import FLOOR, SeedStatistics, margin
-from regard_studies.setting import Setting
-from regard_studies.systems import TrainedSystem, group_by_name, train_all
-from regard_studies.translation import (
+from regard_studies.systems import (
     COLUMNS,
     FORMATS,
+    TrainedSystem,
     TranslationFigures,
+    group_by_name,
     log_probs,
     measure_translations,
+    train_all,
     translator_training,
 )
 

@@ -27,9 +27,9 @@ from regard.run import Run
 from regard.tasks import build_model
 from regard.training import Checkpoints, Prediction, read_checkpoint, weight_files
 from regard_corpora import RELATIONS, name_relations
+from regard_studies import Setting
 from regard_studies.page import Page, Plot, Table, Verdict, show, signed_training
 from regard_studies.seed_statistics import SeedStatistics, margin, over_seeds
-from regard_studies.setting import Setting
 from regard_studies.systems import TrainedSystem, train_all, training_settings
 
 FEWEST = 40  # words of a relation that a share is told of

@@ -18,13 +18,21 @@ from regard.attention import Block, watch
 from regard.data import collate
 from regard.inspection import Cell, plot
 from regard.models import Model, Tokens, build
+from regard_studies import Setting
 from regard_studies.corpora import Pairs, english_german
 from regard_studies.page import Part, Plot, Table, Verdict, show, signed_training
 from regard_studies.scaling import jacobian_norm
 from regard_studies.seed_statistics import SeedStatistics, are_alike, margin, over_seeds
-from regard_studies.setting import Setting
-from regard_studies.systems import TrainedSystem, group_by_name, train_all
-from regard_studies.translation import COLUMNS, FORMATS, TranslationFigures, measure_translations, translator_training
+from regard_studies.systems import (
+    COLUMNS,
+    FORMATS,
+    TrainedSystem,
+    TranslationFigures,
+    group_by_name,
+    measure_translations,
+    train_all,
+    translator_training,
+)
 
 LOOKED = 32  # sentences whose weights are looked at
 NAMES = {"scaled": "q·k/√d", "dot": "q·k", "additive": "additive"}

@@ -17,12 +17,12 @@ from torch import Tensor
 
 from regard.data import Tokenizer
 from regard.evaluation import measure_bleu_n, measure_cider, text_scores
-from regard.inspection import Cell, colours, plot, word_grounding
+from regard.inspection import Cell, plot, word_grounding
 from regard.models import Model
+from regard_studies import Setting
 from regard_studies.corpora import Gallery, flickr8k, scenes
 from regard_studies.page import Page, Plot, Signature, Table, Verdict, signed_training
 from regard_studies.seed_statistics import SeedStatistics, over_figures, over_seeds
-from regard_studies.setting import Setting
 from regard_studies.systems import TrainedSystem, group_by_name, train_all, training_settings
 
 BEAM = 5
@@ -140,12 +140,10 @@ def scores_plot(results: Mapping[str, Figures]) -> Plot:
     names = list(results)
     for i, name in enumerate(names):
         one = results[name]["bleu-4"]
-        left.barh(i, one.mean, xerr=one.deviation or None, color=COLOURS[name], height=0.6, ecolor=colours.INK)
+        left.barh(i, one.mean, xerr=one.deviation or None, color=COLOURS[name], height=0.6, ecolor=plot.INK)
         if "entropy" in results[name]:
             spread = results[name]["entropy"]
-            right.barh(
-                i, spread.mean, xerr=spread.deviation or None, color=COLOURS[name], height=0.6, ecolor=colours.INK
-            )
+            right.barh(i, spread.mean, xerr=spread.deviation or None, color=COLOURS[name], height=0.6, ecolor=plot.INK)
     for axes in (left, right):
         axes.set_ylim(len(names) - 0.5, -0.5)
         axes.grid(visible=False, axis="y")

@@ -6,9 +6,8 @@ import pytest
 import torch
 from alignment.planted import TOKENIZERS, Planted, pairs
 
-from regard.alignment.extraction import link_words
+from regard.alignment.extraction import AlignmentSettings, link_words
 from regard.alignment.selection import choose_by_agreement, choose_by_gold, score_heads
-from regard.alignment.settings import AlignmentSettings
 from regard.errors import ArgumentError
 from regard.evaluation import Gold, measure_links
 

@@ -1,7 +1,10 @@
 """The benchmark runs: results agree first, then come ratios. Times themselves are not tested."""
 
 import pytest
+import torch
 
+from regard.attention import Additive, Attention
+from regard.errors import RegardError
 from regard_bench import attention
 
 
@@ -17,3 +20,22 @@ def test_the_whole_benchmark_runs_and_memory_is_within_its_goal():
     memory = next(result for result in results if "memory" in result.what)
     assert memory.reached, memory
     assert len(results) == 11
+
+
+# ---- the GPU's benchmark of attention: the formula beside which it stands is additive attention
+
+
+@pytest.mark.parametrize(("n", "m"), [(1, 1), (3, 7)])
+def test_the_formula_is_additive_attention(n, m):
+    torch.manual_seed(0)
+    module = Attention(Additive(5, 6, hidden=4)).double()
+    query, keys, values = (torch.randn(2, *shape, dtype=torch.float64) for shape in ((n, 5), (m, 6), (m, 3)))
+    projected, prepared = module.score.ask(query), module.prepare(keys, values)
+    made = attention.plain(projected, prepared.keys, values, module.score.vector)
+    torch.testing.assert_close(made, module(query, keys, values))
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is one")
+def test_without_a_gpu_nothing_is_measured():
+    with pytest.raises(RegardError, match="torch finds no CUDA device"):
+        next(attention.run(device="cuda"))

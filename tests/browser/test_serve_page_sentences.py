@@ -7,7 +7,7 @@ from browser.served_pages import open_served
 from serving.served import STORED, serve_process
 
 from regard import load
-from regard.data import sentence_shares
+from regard.data import sentence_split
 
 pytestmark = pytest.mark.browser
 TEXTS = {  # and their sentences
@@ -20,7 +20,7 @@ TEXTS = {  # and their sentences
 def server(tmp_path_factory):
     folder = tmp_path_factory.mktemp("server")
     shutil.copytree(STORED / "luong", folder / "stories")
-    (folder / "stories" / sentence_shares.FILE).write_text(sentence_shares.SentenceShare(100, 50).dumps())
+    (folder / "stories" / sentence_split.FILE).write_text(sentence_split.SentenceShare(100, 50).dumps())
     with serve_process(str(STORED / "luong"), str(folder / "stories"), folder=folder) as process:
         yield process
 

@@ -6,7 +6,7 @@ import inspect
 import pkgutil
 import typing
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import pytest
 import typer
@@ -16,14 +16,14 @@ from typer.testing import CliRunner
 import regard.cli.commands
 from regard.cli import options
 from regard.cli.options import (
-    SEARCH,
     check_search,
+    field_option,
     number_option,
     read_number,
-    search_option,
     with_options,
     with_search,
 )
+from regard.config import option
 from regard.decoding import Options
 from regard.errors import CommandError
 
@@ -71,9 +71,34 @@ def test_help_names_the_limits():
     assert number_option("A seed.", least=0, most=options.SEED).help == "A seed. [from 0]"
 
 
-def test_the_search_has_its_own_words():
-    assert search_option("beam").help.startswith("Number of hypotheses (beam size)")
-    assert set(SEARCH) == {field.name for field in dataclasses.fields(Options)}
+@dataclasses.dataclass(frozen=True)
+class Oven:
+    heat: int = option(180, "degrees", least=50, most=300)
+    minutes: float | None = option(None, "time to bake", above=0, most=600)
+    fan: bool = option(False, "use the fan")
+    mode: Literal["bake", "grill"] = option("bake", "how it heats")
+    shelves: tuple[str, ...] = option((), "shelves to use")
+
+
+@pytest.mark.parametrize(
+    ("name", "default", "help", "shown", "hint"),
+    [
+        ("heat", ..., "Degrees. [50 to 300]", True, int),
+        ("heat", None, "Degrees. [50 to 300]", "180", int | None),
+        ("minutes", ..., "Time to bake. [above 0 to 600]", False, float | None),
+        ("fan", ..., "Use the fan.", True, bool),
+        ("mode", ..., "How it heats. [bake or grill]", True, str),
+        ("mode", None, "How it heats. [bake or grill]", "bake", str | None),
+        ("shelves", None, "Shelves to use; may be repeated.", False, list[str] | None),
+    ],
+)
+def test_an_option_has_help_limits_and_type_of_the_field_that_it_sets(name, default, help, shown, hint):
+    annotation, value = field_option(Oven, name, default=default)
+    (declared,) = annotation.__metadata__
+    assert (typing.get_args(annotation)[0], declared.help, declared.show_default) == (hint, help, shown)
+    assert value == (getattr(Oven, name) if default is ... else None)
+    assert f"--{name}" in (declared.default, *declared.param_decls)
+    assert field_option(Oven, name, "Other words.")[0].__metadata__[0].help.startswith("Other words.")
 
 
 def test_an_option_of_the_search_has_one_help_in_all_commands():
@@ -85,6 +110,9 @@ def test_an_option_of_the_search_has_one_help_in_all_commands():
                 helps.setdefault(name, set()).add(hint.__metadata__[0].help)
     assert {name: len(texts) for name, texts in helps.items()} == dict.fromkeys(helps, 1)
     assert len(helps) == 5
+
+
+SEARCH = [field.name for field in dataclasses.fields(Options)]
 
 
 def search_app(*names, **words):

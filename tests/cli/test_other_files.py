@@ -36,8 +36,7 @@ def write_csv(path, rows, header=None, separator=",", encoding="utf-8"):
 
 def corpus_of(*arguments, name="run"):
     """The training pairs and held-out ones of a run."""
-    shown = TRAIN.typed(*arguments, *SHORT, "--out", name)
-    assert shown.exit_code == 0, shown.output
+    TRAIN.right(*arguments, *SHORT, "--out", name)
     prepared = load(name).settings.row.load().prepare(load(name).settings)
     return sorted(prepared.valid_pairs), prepared.counts["pairs"]
 
@@ -73,8 +72,7 @@ def test_documents_and_captions_in_csv(tmp_path):
     classified = Command("classify").typed("run", path)
     assert len(classified.stdout.splitlines()) == 80
     assert "reading the documents in column 1" in classified.stderr
-    measured = Command("eval").typed("run", "--documents", path)
-    assert measured.exit_code == 0, measured.output
+    Command("eval").right("run", "--documents", path)
     home = write_pictures(tmp_path / "album")
     captions = next(each for each in home.iterdir() if each.suffix == ".tsv")
     cells = [line.split("\t") for line in captions.read_text(encoding="utf-8").splitlines()]
@@ -110,8 +108,7 @@ def test_the_line_to_type_is_named_and_works(tmp_path, encoding):
     sentence = TRAIN.refused(*files, "--out", "x")
     assert f"add --encoding {encoding}" in sentence
     option = shlex.split(sentence.split("add ")[1].split(" (")[0])
-    shown = TRAIN.typed(*files, *option, *SHORT, "--out", "run")
-    assert shown.exit_code == 0, shown.output
+    TRAIN.right(*files, *option, *SHORT, "--out", "run")
     assert load("run").settings.data.encoding == encoding
     resumed = TRAIN.typed("--resume", "run", "--steps", "2")  # the run knows
     assert resumed.exit_code == 0, resumed.output
@@ -119,8 +116,7 @@ def test_the_line_to_type_is_named_and_works(tmp_path, encoding):
     assert len(translated.stdout.splitlines()) == 80
     assert "--encoding" in TRANSLATE.typed("run", files[1]).stderr
     for command, names in (("score", ("--source", "--target")), ("eval", ("--source", "--reference"))):
-        shown = Command(command).typed("run", names[0], files[1], names[1], files[3], *option)
-        assert shown.exit_code == 0, shown.output
+        Command(command).right("run", names[0], files[1], names[1], files[3], *option)
 
 
 def test_an_encoding_that_is_none_is_refused(tmp_path):

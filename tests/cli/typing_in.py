@@ -19,6 +19,18 @@ class Command:
             raise shown.exception
         return shown
 
+    def right(self, *arguments, stdin: str | bytes | None = None) -> Result:
+        """What came of it, where all went well."""
+        shown = self.typed(*arguments, stdin=stdin)
+        assert shown.exit_code == 0, shown.output
+        return shown
+
+    def said(self, *arguments, stdin: str | bytes | None = None, silent: bool = False) -> list[str]:
+        """The lines on standard output, where all went well; and if it is to be silent, without a message."""
+        shown = self.right(*arguments, stdin=stdin)
+        assert not (silent and shown.stderr), shown.stderr
+        return shown.stdout.splitlines()
+
     def refused(self, *arguments, stdin: str | bytes | None = None) -> str:
         """The one sentence on standard error."""
         shown = self.typed(*arguments, stdin=stdin)

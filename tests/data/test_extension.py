@@ -10,11 +10,11 @@ from interop.pieces import train as train_sentencepiece
 
 from regard.data.bpe_dropout import BpeDropout
 from regard.data.extension import extend_tokenizers, frequent_words
+from regard.data.sentencepiece import convert
 from regard.data.special_pieces import is_filler
 from regard.data.tokenizer import Tokenizers, open_tokenizer
 from regard.data.vocabulary import train
 from regard.errors import ConfigError
-from regard.interop.sentencepiece import convert
 
 TEXTS = ["the old man, and the dog.", "Grüße an alle (und dich)", "ein Hund sieht ihn 12 mal", "how are you? fine!"] * 5
 NEW = ["Grüezi", "COVID-19", "z.B."]

@@ -7,7 +7,7 @@ import time
 import numpy as np
 import pytest
 
-from regard.data import batching, rows, tokenizer
+from regard.data import batching, preparation, tokenizer
 from regard.data.batching import Order, load
 from regard.data.preparation import prepare
 from regard.data.settings import DataSettings
@@ -68,7 +68,7 @@ def taken(folder, count):
 
 def test_five_times_the_pairs_take_no_more_memory(tmp_path, monkeypatch):
     """The short form: sample, words and windows are small, so that few pairs fill them."""
-    monkeypatch.setattr(rows, "SAMPLE", 100_000)
+    monkeypatch.setattr(preparation, "SAMPLE", 100_000)
     monkeypatch.setattr(tokenizer, "REMEMBERED", 5_000)
     monkeypatch.setattr(batching, "WINDOW", 2_000)
     few, many = taken(tmp_path, 8_000), taken(tmp_path, 40_000)

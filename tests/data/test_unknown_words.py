@@ -31,7 +31,7 @@ def test_words_of_a_corpus_are_letters_in_lower_case():
 
 
 def test_too_many_words_are_not_kept(monkeypatch):
-    monkeypatch.setattr("regard.data.unknown_words.MOST", 3)
+    monkeypatch.setattr("regard.data.unknown_words.MAX_WORDS", 3)
     collector = WordCollector()
     collector.add(["a b c d"])
     assert collector.words is None

@@ -152,7 +152,9 @@ def test_a_new_name_is_there():
 
 
 def test_where_each_thing_is():
-    rows = re.findall(r"^\| (\d+) \| .+ \| `(\S+)` \| `(\w+)` \|$", (HOME / "where.md").read_text("utf-8"), re.MULTILINE)
+    rows = re.findall(
+        r"^\| (\d+) \| .+ \| `(\S+)` \| `(\w+)` \|$", (HOME / "where.md").read_text("utf-8"), re.MULTILINE
+    )
     assert [int(number) for number, _, _ in rows] == list(range(1, 26))
     for _, path, name in rows:
         text = (Path(regard.__file__).parent / path).read_text("utf-8")

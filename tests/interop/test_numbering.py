@@ -8,6 +8,7 @@ from interop.pieces import draw_texts, train
 
 from regard.data import UNKNOWN, Tokenizers, open_tokenizer, special_pieces
 from regard.data import train as train_vocabulary
+from regard.data.sentencepiece import read_model
 from regard.errors import DataError
 from regard.interop.numbering import (
     LANGUAGES,
@@ -21,7 +22,6 @@ from regard.interop.numbering import (
     renumber,
     round_up,
 )
-from regard.interop.sentencepiece import read_model
 
 TEXTS = [text for text in draw_texts(11, 60) if not any(piece in text for piece in (*special_pieces.SPECIAL, "<mask>"))]
 PLAIN = ["the quick brown fox jumps over a lazy dog", "hello world, 22 tests!!", "", "Ärger über Straße", "dog fox"]

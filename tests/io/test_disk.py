@@ -11,7 +11,7 @@ import time
 import pytest
 
 from regard.io import disk
-from regard.io.disk import hold, lock, make_folder, outward_link, remove_leftovers, replacing, sync, write_whole
+from regard.io.disk import lock, make_folder, outward_link, remove_leftovers, replacing, sync, try_lock, write_whole
 
 WRITING = """
 import sys, time
@@ -147,7 +147,7 @@ def test_a_lock_that_was_removed_meanwhile_is_not_taken(tmp_path, monkeypatch):
 
     monkeypatch.setattr(disk, "open_lock", open_lock)
     with lock(path), open(path, "r+b") as file:
-        assert hold(file) is False  # it is the one that is there which is held
+        assert try_lock(file) is False  # it is the one that is there which is held
 
 
 # ---- folders

@@ -1,9 +1,11 @@
-"""Lines as they come: what ends one, what is none, and that nobody waits for the next."""
+"""Lines as they come: what ends one, what is none, that nobody waits for the next; and CSV as lines of a TSV."""
 
+import csv
 import gzip
 import io
 import os
 import random
+import re
 import threading
 import time
 
@@ -18,10 +20,15 @@ from regard.io.lines import (
     LONGEST,
     check_unchanged,
     count_lines,
+    csv_rows,
     decompress,
+    find_header,
     gather_chunks,
+    is_csv,
     is_pipe,
+    locate_column,
     read_chunks,
+    separator_of,
 )
 
 ANY = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0\n"), max_size=12)
@@ -163,3 +170,83 @@ def test_nobody_waits_for_the_next_line(tmp_path):
     writer.join()
     assert found == [["one"], ["two", "three"], ["four"]]
     assert is_pipe(tmp_path / "pipe")
+
+
+# ---- CSV
+
+
+CELLS = st.text(st.characters(blacklist_categories=["Cs", "Cc"]) | st.sampled_from('",;\n '), max_size=8)
+
+
+def read(text: str, header: bool | None = None) -> list[tuple[int, str]]:
+    return list(csv_rows(text.split("\n")[: -1 if text.endswith("\n") else None], "a.csv", header))
+
+
+@given(st.lists(st.lists(CELLS, min_size=2, max_size=3), min_size=1, max_size=5))
+def test_what_is_written_is_read(rows):
+    file = io.StringIO()
+    csv.writer(file, lineterminator="\n", quoting=csv.QUOTE_ALL).writerows(rows)
+    found = read(file.getvalue(), header=False)
+    expected = ["\t".join(re.sub(r"\n+", " ", cell) for cell in row) for row in rows]
+    assert [row for _, row in found] == expected
+    lines = file.getvalue().split("\n")
+    assert all(lines[number - 1].startswith('"') for number, _ in found[:1])
+    assert [number for number, _ in found] == sorted({number for number, _ in found})
+
+
+def test_quotes_commas_and_line_breaks():
+    text = 'source,target\n"a, b","he said ""no"""\n"two\nlines",x\n\ny,"tab\there"\n'
+    assert read(text) == [(2, 'a, b\the said "no"'), (3, "two lines\tx"), (5, ""), (6, "y\ttab here")]
+
+
+@pytest.mark.parametrize(
+    ("first", "header", "separator"),
+    [
+        ("source,target", True, ","),
+        ("Source;Target", True, ";"),
+        ("label;text, in words", False, ","),
+        ("en,de", True, ","),
+        ("english,deutsch", True, ","),
+        ("id,text,label", True, ","),
+        ("file_name,caption", True, ","),
+        ("A dog runs.,Ein Hund läuft.", False, ","),
+        ("A dog runs.;Ein Hund läuft.", False, ";"),
+        ('"one; two","eins; zwei"', False, ","),
+        ("good,The text is good.", False, ","),
+        ("text,", False, ","),
+        ("text,text", False, ","),
+        ("", False, ","),
+    ],
+)
+def test_headers_and_separators(first, header, separator):
+    assert find_header([first, "a,b"], "a.csv")[1] == header
+    assert separator_of(first) == separator
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('a,b\n"c,d\ne,f\n', "a.csv, line 2: a quotation mark that opens a text here is not closed"),
+        ('a,b\n\n"c"d,e\n', "a.csv, line 3: text behind a closing quotation mark"),
+    ],
+)
+def test_quotation_marks_that_do_not_fit_are_named_with_their_line(text, message):
+    with pytest.raises(DataError) as caught:
+        read(text)
+    assert str(caught.value).startswith(message)
+
+
+def test_columns_are_found_by_name_alias_or_number():
+    cells = ["ID", "Text", "Category"]
+    assert locate_column(cells, True, "label", "a.csv") == (3, True)
+    assert locate_column(cells, True, "text", "a.csv") == (2, True)
+    assert locate_column(cells, True, 1, "a.csv") == (1, True)
+    assert locate_column(["Frage", "Antwort"], False, "antwort", "a.csv") == (2, True)
+    assert locate_column(["x", "y"], False, "label", "a.csv") == (1, False)
+    with pytest.raises(DataError, match="a.csv, line 1: no column 'question'; it has 'ID', 'Text', 'Category'"):
+        locate_column(cells, True, "question", "a.csv")
+
+
+def test_files_are_known_by_their_names():
+    assert [is_csv(name) for name in ("a.csv", "a.CSV", "a.csv.gz", "a.tsv", "csv", "-")] == [True] * 3 + [False] * 3
+    assert list(csv_rows([], "a.csv")) == []

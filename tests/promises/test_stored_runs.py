@@ -1,8 +1,8 @@
 """A run that an earlier version wrote loads, answers as it did then, and resumes.
 
 `tests/stored_runs/` holds a tiny run of each kind and task as the code of 8ff4b59 wrote it, with what that code
-answered beside it: tokens, labels and links must be the same everywhere, and numbers to 1e-5; those of a resumed training bit
-by bit, where torch and the processor are the same.
+answered beside it: tokens, labels and links must be the same everywhere, and numbers to 1e-5; those of a resumed
+training bit by bit, where torch and the processor are the same.
 """
 
 import json

@@ -16,7 +16,7 @@ from cli.typing_in import Command
 from serving.served import serve
 
 from regard import load
-from regard.data import sentence_shares
+from regard.data import sentence_split
 
 pytestmark = pytest.mark.unchecked  # typer's own classes are not those it documents
 COMMAND = Command("translate")
@@ -30,7 +30,7 @@ NOTE = (
 def desk(furnish):
     """A run of sentences, one of digits, one with tags, and one that was trained on several sentences at a time."""
     home = furnish(book="phrasebook", tagged="tagged", stories="phrasebook")
-    (home / "stories" / sentence_shares.FILE).write_text(sentence_shares.SentenceShare(10_000, 501).dumps())
+    (home / "stories" / sentence_split.FILE).write_text(sentence_split.SentenceShare(10_000, 501).dumps())
     return home
 
 

@@ -157,7 +157,7 @@ def test_a_request_that_takes_too_long_is_answered_with_504():
 
         async def wait_until_free():
             model = found.service.models["transformer"]
-            while model.places or model.line.waiting:
+            while model.under_way or model.queue.waiting:
                 await asyncio.sleep(0.01)
 
         found.call(wait_until_free())

@@ -3,7 +3,6 @@
 import random
 from dataclasses import dataclass, field
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 import torch
@@ -13,9 +12,9 @@ from serving.served import Served, stored
 from regard.data import PAD
 from regard.decoding import Options, Output, SearchResult, bursts, search, tokens_of
 from regard.errors import ArgumentError, CommandError, NotFiniteError
-from regard.serving.engine import CREDIT, SLACK, BatchEngine, Engine
+from regard.serving.engine import CREDIT, SLACK, Engine
 from regard.serving.jobs import Job
-from regard.serving.lanes import HostLane, SlotLane, share_prefix
+from regard.serving.running_batches import HostBatch, SlotBatch, share_prefix
 
 VARIED = (
     {"beam": 1},
@@ -34,7 +33,7 @@ def slots_of(model, classes=(16,), beams=(1, 5), counts=(2, 5)):
     """Slots as a GPU has them, stepped plainly."""
     return {
         (keys, beam): [
-            SlotLane(bursts.BurstSearch(model, count, keys, 2 * keys + 21, beam, 8, together=2, depth=1 + count // 5))
+            SlotBatch(bursts.BurstSearch(model, count, keys, 2 * keys + 21, beam, 8, together=2, depth=1 + count // 5))
             for count in counts
         ]
         for keys in classes
@@ -84,11 +83,47 @@ def test_answers_are_those_of_a_search_alone(kind, slots):
         engine.add(waiting[:some])
         waiting = waiting[some:]
         found |= dict(engine.advance())
-    assert len(engine.lanes) == 0
+    assert len(engine.batches) == 0
     assert engine.costs == {False: 0, True: 0}
     assert engine.host == engine.busy == {}
     for job in jobs:
         same(found[job], expect(model, job))
+
+
+def test_searches_are_in_the_context_of_the_library_settled_once():
+    """Inference mode for modules of its own; somebody's own module may keep a tensor for training."""
+
+    class Own(torch.nn.Linear):
+        pass
+
+    options = Options(shortest=9, longest=9)
+    for own in (False, True):
+        model = small("transformer")
+        if own:
+            model.kept = Own(2, 2)
+        engine, seen = engine_of(model), []
+        step = model.step
+        model.step = lambda *given, step=step, seen=seen: (
+            seen.append(torch.is_inference_mode_enabled()),
+            step(*given),
+        )[1]
+        first, late, left = (Job(source, options, request=number) for number, source in enumerate(sentences(3, 5)))
+        engine.add([first, left])
+        engine.advance()
+        engine.add([late])
+        engine.advance()
+        engine.cancel(left)
+        found = {}
+        while engine.active:
+            found |= dict(engine.advance())
+        assert set(seen) == {not own}
+        assert set(found) == {first, late}
+        model.step = step
+        for job in found:
+            same(found[job], expect(model, job))
+    with torch.enable_grad():  # and the model is as it was for whoever trains it
+        logits, _ = model.step(torch.tensor([3]), model.start(model.encode(tokens_of([[3, 4]])), 1, 4))
+        logits.sum().backward()
 
 
 @pytest.mark.parametrize("slots", [False, True])
@@ -126,7 +161,7 @@ def test_a_cancelled_job_frees_its_place_and_the_others_go_on(slots):
         found |= dict(engine.advance())
         engine.cancel(jobs[turn])
         engine.cancel(jobs[turn])  # twice is once
-    assert len(engine.lanes) == 6 - len(found)
+    assert len(engine.batches) == 6 - len(found)
     while engine.active:
         found |= dict(engine.advance())
     assert set(found) == set(jobs[3:])
@@ -164,15 +199,15 @@ def test_an_empty_source_has_an_empty_output():
     assert not engine.active
 
 
-def test_lanes_take_turns_by_time(monkeypatch):
+def test_batches_take_turns_by_time(monkeypatch):
     """A short request beside a long one has half of the time: more turns, as each of them is shorter."""
-    clock, advance = [0.0], HostLane.advance
+    clock, advance = [0.0], HostBatch.advance
 
-    def advance_and_count(lane):
-        clock[0] += len(lane.under_way) or len(lane.waiting)  # seconds, as many as there are sentences
-        return advance(lane)
+    def advance_and_count(batch):
+        clock[0] += len(batch.under_way) or len(batch.waiting)  # seconds, as many as there are sentences
+        return advance(batch)
 
-    monkeypatch.setattr(HostLane, "advance", advance_and_count)
+    monkeypatch.setattr(HostBatch, "advance", advance_and_count)
     monkeypatch.setattr("regard.serving.engine.time", SimpleNamespace(perf_counter=lambda: clock[0]))
     options = Options(beam=5, shortest=30, longest=30)
     engine = engine_of(small("transformer", scale=0.5))
@@ -186,7 +221,7 @@ def test_lanes_take_turns_by_time(monkeypatch):
         turns += 1
         ended += [job for job, _ in engine.advance()]
     assert turns <= 31 + 3  # of forty seconds each the long one had two or three
-    assert len(engine.lanes) == 40
+    assert len(engine.batches) == 40
 
 
 def test_what_slots_serve():
@@ -203,22 +238,22 @@ def test_what_slots_serve():
 
 def test_a_few_sentences_take_the_small_graph():
     engine = engine_of(small("transformer"), slots=True)
-    small_lane, large_lane = engine.slots[16, 5]
+    small_batch, large_batch = engine.slots[16, 5]
     jobs = [Job([3, 4], Options()) for _ in range(4)]
     engine.add(jobs)
-    assert [engine.lanes[job] for job in jobs] == [small_lane, small_lane, large_lane, large_lane]
+    assert [engine.batches[job] for job in jobs] == [small_batch, small_batch, large_batch, large_batch]
     bulk = Job([3], Options(), bulk=True)
     engine.add([bulk])
-    assert engine.lanes[bulk] is large_lane
+    assert engine.batches[bulk] is large_batch
     for job in (*jobs[:2], bulk):
         engine.cancel(job)
     late = Job([3], Options())
     engine.add([late])
-    assert engine.lanes[late] is large_lane  # where others of short requests are
+    assert engine.batches[late] is large_batch  # where others of short requests are
     for job in (late, *jobs[2:]):
         engine.cancel(job)
     engine.add([late])
-    assert engine.lanes[late] is small_lane
+    assert engine.batches[late] is small_batch
 
 
 def test_a_long_request_goes_where_all_of_it_has_room():
@@ -228,8 +263,8 @@ def test_a_long_request_goes_where_all_of_it_has_room():
     few, many = ([Job([3], Options(), request=n, bulk=True) for _ in range(n)] for n in (4, 9))
     engine.add(few)
     engine.add(many)
-    assert {engine.lanes[job].count for job in few} == {5}
-    assert {engine.lanes[job].count for job in many} == {30}
+    assert {engine.batches[job].count for job in few} == {5}
+    assert {engine.batches[job].count for job in many} == {30}
 
 
 def test_greedy_requests_are_searched_beside_many_of_a_beam(monkeypatch):
@@ -239,20 +274,20 @@ def test_greedy_requests_are_searched_beside_many_of_a_beam(monkeypatch):
         engine.slots = slots_of(engine.model, counts=(2, 12))
     own, beams = engine.slots[16, 1][1], engine.slots[16, 5][1]
 
-    def lane_of(beam, bulk=True):
+    def batch_of(beam, bulk=True):
         job = Job([3], Options(beam=beam, longest=6), request=object(), bulk=bulk)
         engine.add([job])
-        return engine.lanes[job]
+        return engine.batches[job]
 
-    assert lane_of(1) is own  # there is nobody else
-    for job in list(engine.lanes):
+    assert batch_of(1) is own  # there is nobody else
+    for job in list(engine.batches):
         engine.cancel(job)
-    assert [lane_of(5) for _ in range(4)] == [beams] * 4
-    assert lane_of(1) is beams
-    assert lane_of(1, bulk=False) is engine.slots[16, 1][0]  # a short request has a quicker graph of its own
-    assert [lane_of(3) for _ in range(7)] == [beams] * 7
-    assert lane_of(1) is own  # there is no room
-    found, jobs = {}, list(engine.lanes)
+    assert [batch_of(5) for _ in range(4)] == [beams] * 4
+    assert batch_of(1) is beams
+    assert batch_of(1, bulk=False) is engine.slots[16, 1][0]  # a short request has a quicker graph of its own
+    assert [batch_of(3) for _ in range(7)] == [beams] * 7
+    assert batch_of(1) is own  # there is no room
+    found, jobs = {}, list(engine.batches)
     while engine.active:
         found |= dict(engine.advance())
     for job in jobs:
@@ -269,9 +304,9 @@ def test_newcomers_come_before_the_next_steps_of_a_long_request():
     long.time = 1.0
     short = Job([3], Options(shortest=2, longest=2), request="short")
     engine.add([short])
-    lane = engine.lanes[short]
-    assert lane is engine.slots[16, 5][0]
-    assert engine.next_turn() == (lane, True)  # although the steps of the other are under way
+    batch = engine.batches[short]
+    assert batch is engine.slots[16, 5][0]
+    assert engine.next_turn() == (batch, True)  # although the steps of the other are under way
     engine.advance()
     steps, order = [], long.slots.order
     long.slots.order = lambda: (steps.append(1), order())
@@ -285,12 +320,12 @@ def test_newcomers_come_before_the_next_steps_of_a_long_request():
 
 
 def test_a_long_request_orders_nothing_between_two_turns_of_a_short_one():
-    """Also where both have had nearly the same time, when lanes of one kind order behind each other."""
+    """Also where both have had nearly the same time, when batches of one kind order behind each other."""
     engine = engine_of(small("transformer"), slots=True)
     short, long = engine.slots[16, 5]
     engine.add([Job([3, 4], Options(shortest=30, longest=30), request="short")])
     engine.add([Job([3, 4], Options(shortest=30, longest=30), request="long", bulk=True) for _ in range(4)])
-    assert set(engine.lanes.values()) == {short, long}
+    assert set(engine.batches.values()) == {short, long}
     short.time, long.time = 1.0, 1.0 + SLACK / 2
     engine.advance()
     assert short.ordered
@@ -300,7 +335,7 @@ def test_a_long_request_orders_nothing_between_two_turns_of_a_short_one():
     engine.advance()
     assert len(long.ordered) == 1 < long.slots.depth
     assert engine.next_turn() == (short, False)  # one burst beside short requests
-    for job in [job for job in engine.lanes if not job.bulk]:
+    for job in [job for job in engine.batches if not job.bulk]:
         engine.cancel(job)
     assert engine.next_turn() == (long, True)  # two without
 
@@ -312,15 +347,15 @@ def test_a_short_request_has_its_credit_each_time():
     for number in range(3):
         job = Job([3], Options(longest=2), request=number)
         engine.add([job])
-        lane = engine.lanes[job]
-        assert lane.time == long.time - CREDIT
-        lane.time += 1.0  # whatever it takes
+        batch = engine.batches[job]
+        assert batch.time == long.time - CREDIT
+        batch.time += 1.0  # whatever it takes
         engine.cancel(job)
     other = Job([3] * 3, Options(beam=1, longest=2), request="another document", bulk=True)
-    lane = engine.lane_of(other)
-    lane.time = long.time + 5.0
+    batch = engine.batch_of(other)
+    batch.time = long.time + 5.0
     engine.add([other])
-    assert lane.time == long.time + 5.0  # a long one does not
+    assert batch.time == long.time + 5.0  # a long one does not
 
 
 def test_a_job_that_is_cancelled_after_its_end_is_not_delivered():
@@ -329,8 +364,8 @@ def test_a_job_that_is_cancelled_after_its_end_is_not_delivered():
     engine.add([one, two])
     engine.advance()
     engine.advance()
-    lane = engine.lanes[one]
-    assert lane.unwritten[0] == [one]
+    batch = engine.batches[one]
+    assert batch.unwritten[0] == [one]
     engine.cancel(one)
     found = {}
     while engine.active:
@@ -339,21 +374,21 @@ def test_a_job_that_is_cancelled_after_its_end_is_not_delivered():
     assert engine.costs == {False: 0, True: 0}
 
 
-def test_a_lane_that_is_done_does_not_keep_others_waiting():
-    """Its last steps were ordered in vain, and nobody has waited for them; another lane has had more time."""
+def test_a_batch_that_is_done_does_not_keep_others_waiting():
+    """Its last steps were ordered in vain, and nobody has waited for them; another batch has had more time."""
     engine = engine_of(small("transformer"), slots=True)
     first = Job([3, 4], Options(shortest=3, longest=3), bulk=True)
     engine.add([first])
-    deep = engine.lanes[first]
+    deep = engine.batches[first]
     assert deep.slots.depth == 2
     found = {}
-    while len(engine.lanes):
+    while len(engine.batches):
         found |= dict(engine.advance())
     assert deep.ordered
     assert engine.active
     other = Job([3, 4], Options(beam=1, shortest=3, longest=3))
     engine.add([other])
-    engine.lanes[other].time = deep.time + 1.0
+    engine.batches[other].time = deep.time + 1.0
     for _ in range(10):
         found |= dict(engine.advance())
     assert set(found) == {first, other}
@@ -418,13 +453,9 @@ def test_what_slots_do_not_serve_is_searched_on_the_host_of_a_gpu(monkeypatch):
 
 @dataclass
 class Echo:
-    """A run whose engine gives back what it reads, and notes the batches that it was given."""
+    """An engine of another library that gives back what it reads, and notes the batches that it was given."""
 
     batches: list[list[list[int]]] = field(default_factory=list)
-
-    @property
-    def engine(self) -> Any:
-        return self
 
     def search(self, sources, options, *, prefixes=None, budget=None):
         self.batches.append(list(sources))
@@ -447,23 +478,23 @@ def all_of(engine):
 
 def test_jobs_of_the_same_options_go_together_and_others_take_turns():
     run = Echo()
-    engine = BatchEngine(run)
+    engine = Engine(small("transformer"), 30, search=run.search)
     one, two = Options(beam=1), Options(beam=2)
     jobs = [Job([i], one if i % 2 else two, bulk=i > 5) for i in range(10)]
     engine.add(jobs)
-    assert len(engine.lanes) == 10
+    assert len(engine.batches) == 10
     assert engine.costs[False]
     room = engine.room(False)
     found = dict(all_of(engine))
     assert {job: outcome.outputs[0].tokens for job, outcome in found.items()} == {job: job.source for job in jobs}
-    assert run.batches == [[[0], [2], [4]], [[1], [3], [5]], [[6], [8]], [[7], [9]]]
+    assert run.batches == [[[1], [3], [5]], [[0], [2], [4]], [[6], [8]], [[7], [9]]]
     assert not engine.costs[False]
     assert engine.room(False) > room
 
 
 def test_batches_are_bounded_and_none_is_left_out():
     run = Echo()
-    engine = BatchEngine(run)
+    engine = Engine(small("transformer"), 30, search=run.search)
     jobs = [Job([4] * 200, Options(beam=5)) for _ in range(7)] + [Job([4] * 3000, Options(beam=5))]
     engine.add(jobs)
     assert len(all_of(engine)) == 8
@@ -472,7 +503,7 @@ def test_batches_are_bounded_and_none_is_left_out():
 
 def test_what_is_cancelled_leaves():
     run = Echo()
-    engine = BatchEngine(run)
+    engine = Engine(small("transformer"), 30, search=run.search)
     jobs = [Job([i], Options()) for i in range(3)]
     engine.add(jobs)
     engine.cancel(jobs[1])
@@ -483,7 +514,7 @@ def test_what_is_cancelled_leaves():
 
 
 def test_one_job_that_is_refused_does_not_spoil_the_others():
-    engine = BatchEngine(Echo())
+    engine = Engine(small("transformer"), 30, search=Echo().search)
     jobs = [Job([12], Options(), prefix=[5]), Job([13], Options()), Job([11], Options())]
     engine.add(jobs)
     found = dict(all_of(engine))

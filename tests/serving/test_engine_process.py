@@ -16,7 +16,8 @@ from regard.errors import ArgumentError, CheckpointError, ConfigError, MissingEx
 from regard.run import Run, load
 from regard.serving.engine import HOST_BUDGET
 from regard.serving.models import open_run
-from regard.serving.process_worker import Order, Plan, Report, portable, serve, watch_parent
+from regard.serving.process_worker import Plan, Report, portable, serve, watch_parent
+from regard.serving.worker import Order
 
 (FOLDER,) = stored("transformer")
 ENDLESS = Options(beam=1, shortest=1000, longest=1000)
@@ -87,7 +88,6 @@ def test_what_comes_back_is_what_a_search_gives(connect):
         assert [output[2] for output in outputs] == pytest.approx([output.score for output in expected], abs=1e-4)
         assert before < begun < time.perf_counter()
     assert ended[13] == (None, [([], 0.0, 0.0, True)])
-    assert {report.captures for report in each} == {0}
     assert 0 < sum(report.seconds for report in each) < time.perf_counter() - before
 
 
@@ -115,12 +115,12 @@ def test_cancelled_jobs_are_reported_and_their_search_ends(connect):
     send(near, row(1, [3, 4], ENDLESS), row(2, [3, 4], ENDLESS))
     send(near, cancelled=[1, 2, 99])  # 99 has ended long ago
     cancelled = []
-    while len(cancelled) < 3:
+    while len(cancelled) < 2:
         assert near.poll(60)
         report = Report(*pickle.loads(near.recv_bytes()))
         assert not report.ended
         cancelled += report.cancelled
-    assert cancelled == [1, 2, 99]
+    assert cancelled == [1, 2]
     assert not near.poll(0.3)  # it rests
 
 

@@ -1,21 +1,21 @@
-"""The line that jobs wait in: requests take turns, within a budget, and nothing is lost."""
+"""The queue that jobs wait in: requests take turns, within a budget, and nothing is lost."""
 
 import threading
 
 import pytest
 
 from regard.decoding import Options
-from regard.serving.jobs import TURN, Job, WaitingLine
+from regard.serving.jobs import TURN, Job, JobQueue
 
 
-def line_of(**counts):
-    """A line with so many jobs of some requests, those with capital letters being long ones."""
+def queue_of(**counts):
+    """A queue with so many jobs of some requests, those with capital letters being long ones."""
     delivered = []
-    line = WaitingLine(delivered.extend)
+    queue = JobQueue(delivered.extend)
     for request, count in counts.items():
         options = Options(beam=1)
-        line.add(Job([3] * 9, options, (), request, i, bulk=request.isupper()) for i in range(count))
-    return line, delivered
+        queue.add(Job([3] * 9, options, (), request, i, bulk=request.isupper()) for i in range(count))
+    return queue, delivered
 
 
 def names(jobs):
@@ -29,92 +29,92 @@ def test_what_a_job_costs():
 
 
 def test_requests_take_turns_and_the_oldest_is_first():
-    line, _ = line_of(a=TURN + 2, b=1, c=TURN + 1)
-    assert names(line.take(False, 10**6, idle=True)) == "a" * TURN + "b" + "c" * TURN + "aa" + "c"
-    assert line.waiting == 0
-    assert line.take(False, 10**6, idle=True) == []
+    queue, _ = queue_of(a=TURN + 2, b=1, c=TURN + 1)
+    assert names(queue.take(False, 10**6, idle=True)) == "a" * TURN + "b" + "c" * TURN + "aa" + "c"
+    assert queue.waiting == 0
+    assert queue.take(False, 10**6, idle=True) == []
 
 
 def test_a_budget_ends_a_turn_and_the_first_stays_first():
-    line, _ = line_of(a=5, b=5)
-    assert names(line.take(False, 35, idle=True)) == "aaa"  # ten each
-    assert line.waiting == 7
-    assert names(line.take(False, 35, idle=False)) == "aab"
-    assert names(line.take(False, 9, idle=False)) == ""
-    assert names(line.take(False, 9, idle=True)) == "b"  # a worker that has nothing takes one that is too large
-    assert line.waiting == 3
+    queue, _ = queue_of(a=5, b=5)
+    assert names(queue.take(False, 35, idle=True)) == "aaa"  # ten each
+    assert queue.waiting == 7
+    assert names(queue.take(False, 35, idle=False)) == "aab"
+    assert names(queue.take(False, 9, idle=False)) == ""
+    assert names(queue.take(False, 9, idle=True)) == "b"  # a worker that has nothing takes one that is too large
+    assert queue.waiting == 3
 
 
 def test_long_requests_have_a_line_of_their_own():
-    line, _ = line_of(A=3, b=2)
-    assert names(line.take(False, 10**6, idle=True)) == "bb"
-    assert names(line.take(True, 10**6, idle=True)) == "AAA"
+    queue, _ = queue_of(A=3, b=2)
+    assert names(queue.take(False, 10**6, idle=True)) == "bb"
+    assert names(queue.take(True, 10**6, idle=True)) == "AAA"
 
 
 def test_those_that_wait_leave_at_once_and_a_worker_is_told_of_the_others():
-    line, _ = line_of(a=3)
-    (first,) = line.take(False, 10, idle=True)
-    rest = list(line.requests[False]["a"])
-    line.cancel([first, rest[0]])
-    assert line.waiting == 1
-    assert line.take_cancelled([first]) == [first]
-    assert line.take_cancelled([first]) == []
-    assert line.take(False, 100, idle=True) == [rest[1]]
-    line.cancel([rest[1]])
-    line.forget([rest[1]])
-    assert line.take_cancelled([rest[1]]) == []
+    queue, _ = queue_of(a=3)
+    (first,) = queue.take(False, 10, idle=True)
+    rest = list(queue.requests[False]["a"])
+    queue.cancel([first, rest[0]])
+    assert queue.waiting == 1
+    assert queue.take_cancelled([first]) == [first]
+    assert queue.take_cancelled([first]) == []
+    assert queue.take(False, 100, idle=True) == [rest[1]]
+    queue.cancel([rest[1]])
+    queue.forget([rest[1]])
+    assert queue.take_cancelled([rest[1]]) == []
 
 
 def test_without_a_worker_everything_is_answered_with_the_error():
-    line, delivered = line_of(a=2, B=1)
-    future = line.call(lambda run: run)
+    queue, delivered = queue_of(a=2, B=1)
+    future = queue.call(lambda run: run)
     error = RuntimeError("gone")
-    line.fail(error)
+    queue.fail(error)
     assert [(job.request, outcome) for job, outcome in delivered] == [("a", error)] * 2 + [("B", error)]
-    assert line.waiting == 0
+    assert queue.waiting == 0
     with pytest.raises(RuntimeError, match="gone"):
         future.result(1)
     late = Job([3], Options(), request="c")  # admitted just before
-    line.add([late])
+    queue.add([late])
     assert delivered[3:] == [(late, error)]
-    assert line.waiting == 0
+    assert queue.waiting == 0
     with pytest.raises(RuntimeError, match="gone"):
-        line.call(len).result(1)
+        queue.call(len).result(1)
 
 
 def test_a_worker_without_room_waits_for_a_newer_version():
     """There is something all the while; what it waits for is a change."""
-    line, _ = line_of(a=1)
-    version = line.version
-    line.wait(60, version - 1)  # there was one since
+    queue, _ = queue_of(a=1)
+    version = queue.version
+    queue.wait(60, version - 1)  # there was one since
     woken = threading.Event()
 
     def wait():
-        line.wait(60, version)
+        queue.wait(60, version)
         woken.set()
 
     threading.Thread(target=wait, daemon=True).start()
     assert not woken.wait(0.05)
-    line.wake()
+    queue.wake()
     assert woken.wait(10)
 
 
 def test_calls_come_in_their_order():
-    line, _ = line_of()
-    futures = [line.call(function) for function in (len, str)]
-    assert [line.take_call() for _ in range(3)] == [(len, futures[0]), (str, futures[1]), None]
+    queue, _ = queue_of()
+    futures = [queue.call(function) for function in (len, str)]
+    assert [queue.take_call() for _ in range(3)] == [(len, futures[0]), (str, futures[1]), None]
 
 
 def test_a_worker_that_waits_is_woken():
-    line, _ = line_of()
-    woken = threading.Event()
+    queue, _ = queue_of()
+    woken, version = threading.Event(), queue.version
 
     def wait():
-        line.wait(60)
+        queue.wait(60, version)
         woken.set()
 
     threading.Thread(target=wait, daemon=True).start()
     assert not woken.wait(0.05)
-    line.add([Job([3], Options(), request="a")])
+    queue.add([Job([3], Options(), request="a")])
     assert woken.wait(10)
-    line.wait(60)  # there is something, so that nobody waits
+    queue.wait(60, version)  # there is something, so that nobody waits

@@ -12,7 +12,7 @@ from regard.run import load
 from regard.serving.jobs import Job
 from regard.serving.models import ServedModel, parse_devices, share_threads, worker_class
 from regard.serving.process_worker import ProcessWorker
-from regard.serving.worker import Worker
+from regard.serving.worker import ThreadWorker
 
 
 def test_devices_are_separated_by_commas():
@@ -64,7 +64,7 @@ def opened():
 
     yield make
     for model in models:
-        model.line.close()
+        model.queue.close()
         for worker in model.workers:
             worker.join(60)
             assert not worker.is_alive()
@@ -89,7 +89,7 @@ def test_what_is_told_of_a_model(opened):
         "longest": 200,
         "devices": ["cpu"],
     }
-    assert (model.ready, model.ready_workers, model.places, model.captures) == (True, 1, 0, 0)
+    assert (model.ready, model.ready_workers, model.under_way, model.captures) == (True, 1, 0, 0)
     classifier, _ = opened("h", *stored("han"))
     assert classifier.card["languages"] is None
     assert classifier.card["labels"] == list(load(*stored("han")).labels)
@@ -98,10 +98,10 @@ def test_what_is_told_of_a_model(opened):
 @pytest.mark.parametrize(
     ("workers", "device", "form"),
     [
-        ("auto", "cpu", Worker),
+        ("auto", "cpu", ThreadWorker),
         ("auto", "cuda:1", ProcessWorker),
-        ("auto", "mps", Worker),
-        ("thread", "cuda:0", Worker),
+        ("auto", "mps", ThreadWorker),
+        ("thread", "cuda:0", ThreadWorker),
         ("process", "cpu", ProcessWorker),
     ],
 )
@@ -111,7 +111,7 @@ def test_workers_are_threads_or_processes(workers, device, form):
 
 def test_there_are_no_processes_on_windows(monkeypatch):
     monkeypatch.setattr("sys.platform", "win32")
-    assert worker_class("auto", "cuda:0") is Worker
+    assert worker_class("auto", "cuda:0") is ThreadWorker
     with pytest.raises(ConfigError, match="workers: process given, expected thread or auto"):
         worker_class("process", "cpu")
 
@@ -123,7 +123,11 @@ def test_a_run_to_compute_nothing_with_takes_no_memory():
     shapes = [(name, each.shape) for name, each in expected.model.named_parameters()]
     assert [(name, each.shape) for name, each in run.model.named_parameters()] == shapes
     assert {each.untyped_storage().nbytes() for each in run.model.parameters()} == {4}
-    assert model.describe(run) == model.describe(expected)
+    cards = []
+    for each in (run, expected):
+        model.settle(each)
+        cards.append(model.card)
+    assert cards[0] == cards[1]
 
 
 def test_a_person_may_say_the_languages(opened):
@@ -139,8 +143,8 @@ def test_an_ensemble_and_several_workers(opened, workers):
     assert model.card["devices"] == ["cpu", "cpu"]
     assert model.card["parameters"] == 2 * sum(each.numel() for each in load(folders[0]).model.parameters())
     assert model.ready_workers == 2
-    model.line.add([Job([3, 4], Options(longest=3), request=i) for i in range(9)])
-    model.line.close()
+    model.queue.add([Job([3, 4], Options(longest=3), request=i) for i in range(9)])
+    model.queue.close()
     for worker in model.workers:  # what waits is done before they end
         worker.join(60)
     assert len(delivered) == 9

@@ -5,7 +5,7 @@ import json
 import pytest
 from serving.served import STORED, serve, stored
 
-from regard.data import picture_batches
+from regard.data import picture_pixels
 from regard.inspection import exhibit_of, page_parts
 from regard.run import load
 
@@ -203,7 +203,7 @@ def test_looking_at_a_picture_that_is_uploaded(served, runs, name, table):
     path = STORED / "0.png"
     answer = served.post("/v1/look", data={"model": name, **table}, files={"pictures": path.read_bytes()})
     assert answer.status_code == 200, answer.text
-    exhibit = exhibit_of(runs[name], picture_batches.read_for(runs[name].settings.data, path), **table)
+    exhibit = exhibit_of(runs[name], picture_pixels.read_for(runs[name].settings.data, path), **table)
     assert answer.json()["page"] == about(json.loads(json.dumps(page_parts.page_data([exhibit]))))
     assert answer.json()["page"]["exhibits"][0]["picture"].startswith("data:image/png")
 

@@ -20,11 +20,11 @@ def test_more_than_may_wait_is_refused_and_what_was_admitted_is_answered():
         table = {"texts": ["the dog"], "beam": 1, "longest": 3, "alignment": True, "scores": True}
 
         async def ask_many():
-            busy = asyncio.wrap_future(model.line.call(lambda run: hold.wait(60)))
-            while model.line.calls:
+            busy = asyncio.wrap_future(model.queue.call(lambda run: hold.wait(60)))
+            while model.queue.calls:
                 await asyncio.sleep(0.01)
             asked = [asyncio.create_task(found.client.post("/v1/translate", json=table)) for _ in range(3)]
-            while model.line.waiting < 3:
+            while model.queue.waiting < 3:
                 await asyncio.sleep(0.01)
             refused = await found.client.post("/v1/translate", json=table)
             scored = await found.client.post("/v1/score", json={"texts": ["a"], "targets": ["b"]})
@@ -72,7 +72,7 @@ def test_a_model_that_was_replaced_serves_those_that_began_with_it(tmp_path):
                     assert service.models["run"] is not old
                     later.enter_context(service.hold())
                     assert await service.call(old, lambda run: run.step) == 100
-                assert old.line.closed  # one that began later does not keep it open
+                assert old.queue.closed  # one that began later does not keep it open
             return await service.reload()
 
         assert found.call(replace_under_way()) == []

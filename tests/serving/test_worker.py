@@ -1,4 +1,4 @@
-"""Workers: a thread that opens a run and works until its line is closed; one that dies leaves nothing unanswered."""
+"""Workers: a thread that opens a run and works until its queue is closed; one that dies leaves nothing unanswered."""
 
 import asyncio
 import functools
@@ -14,10 +14,10 @@ from regard.decoding import Options, Output, SearchResult, search, tokens_of
 from regard.errors import ArgumentError
 from regard.run import load
 from regard.serving import worker as module
-from regard.serving.jobs import Job, WaitingLine
+from regard.serving.jobs import Job, JobQueue
 from regard.serving.worker import (
     Counters,
-    Worker,
+    ThreadWorker,
     WorkerError,
     collect_page,
     list_alignments,
@@ -41,20 +41,20 @@ def stop(run):
 @pytest.fixture
 def start():
     """Start workers that end with the test."""
-    lines = []
+    queues = []
 
     def make(open_run=lambda device: load(FOLDER, device=device), stopped=lambda: None):
         delivered: list = []
-        line = WaitingLine(delivered.extend)
-        lines.append(line)
-        worker = Worker("t", "cpu", open_run, line, Counters(), settings_of(), stopped)
+        queue = JobQueue(delivered.extend)
+        queues.append(queue)
+        worker = ThreadWorker("t", "cpu", open_run, queue, Counters(), settings_of(), stopped)
         worker.start()
         assert worker.started.wait(60)
-        return worker, line, delivered
+        return worker, queue, delivered
 
     yield make
-    for line in lines:
-        line.close()
+    for queue in queues:
+        queue.close()
 
 
 def wait_until(reached):
@@ -65,29 +65,29 @@ def wait_until(reached):
 
 
 def test_jobs_and_calls_are_done(start):
-    worker, line, delivered = start()
+    worker, queue, delivered = start()
     assert worker.ready
-    assert line.call(lambda run: run.step).result(60) == 100
+    assert queue.call(lambda run: run.step).result(60) == 100
     with pytest.raises(ArgumentError, match="wrong"):
-        line.call(lambda run: (_ for _ in ()).throw(ArgumentError("wrong"))).result(60)
-    line.add([Job([3, 4], Options(longest=2), request=number) for number in range(3)])
-    line.close()
+        queue.call(lambda run: (_ for _ in ()).throw(ArgumentError("wrong"))).result(60)
+    queue.add([Job([3, 4], Options(longest=2), request=number) for number in range(3)])
+    queue.close()
     worker.join(60)
     assert not worker.ready
     assert [len(outcome.outputs) for _, outcome in delivered] == [1, 1, 1]
-    assert (worker.counters.sentences, worker.places) == (3, 0)
+    assert (worker.counters.sentences, worker.under_way) == (3, 0)
     assert worker.counters.steps_seconds > 0
 
 
 def test_a_cancelled_job_leaves_its_place(start):
-    worker, line, delivered = start()
+    worker, queue, delivered = start()
     job = Job([3, 4], Options(beam=1, shortest=1000, longest=1000), request="a")
-    line.add([job])
-    wait_until(lambda: worker.places)
-    line.cancel([job])
-    wait_until(lambda: not worker.places)
+    queue.add([job])
+    wait_until(lambda: worker.under_way)
+    queue.cancel([job])
+    wait_until(lambda: not worker.under_way)
     assert delivered == []
-    assert not line.cancelled
+    assert not queue.cancelled
 
 
 def test_a_run_that_cannot_be_opened_is_a_failure_of_its_worker(start, caplog):
@@ -103,11 +103,11 @@ def test_a_run_that_cannot_be_opened_is_a_failure_of_its_worker(start, caplog):
 
 def test_one_that_dies_answers_what_it_had(start, caplog):
     said = threading.Event()
-    worker, line, delivered = start(stopped=said.set)
+    worker, queue, delivered = start(stopped=said.set)
     jobs = [Job([3, 4], Options(beam=1, shortest=1000, longest=1000), request=number) for number in range(3)]
-    line.add(jobs)
-    wait_until(lambda: worker.places == 3)
-    call = line.call(stop)
+    queue.add(jobs)
+    wait_until(lambda: worker.under_way == 3)
+    call = queue.call(stop)
     worker.join(60)
     assert said.is_set()
     assert not worker.ready
@@ -124,9 +124,9 @@ def test_a_server_whose_only_worker_died_says_so(caplog):
 
         async def die_under_way():
             asked = [asyncio.create_task(found.client.post("/v1/translate", json=long)) for _ in range(3)]
-            while model.places < 9:
+            while model.under_way < 9:
                 await asyncio.sleep(0.005)
-            model.line.call(stop)
+            model.queue.call(stop)
             return await asyncio.gather(*asked)
 
         for answer in (*found.call(die_under_way()), found.post("/v1/translate", long)):
@@ -142,7 +142,7 @@ def test_a_server_whose_only_worker_died_says_so(caplog):
 def test_another_worker_goes_on(caplog):
     with serve(FOLDER, device="cpu,cpu") as found:
         model = found.service.models["transformer"]
-        model.line.call(stop)
+        model.queue.call(stop)
         wait_until(lambda: model.ready_workers == 1)
         assert found.post("/v1/translate", {"texts": ["a"], "beam": 1, "longest": 3}).status_code == 200
         assert found.get("/readyz").status_code == 503  # one of two: a person should know

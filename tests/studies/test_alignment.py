@@ -7,10 +7,9 @@ import pytest
 from regard.alignment import selection
 from regard.evaluation import Gold
 from regard.tasks import read_settings
-from regard_studies import alignment, run
+from regard_studies import Setting, alignment, run
 from regard_studies.alignment import (
     LABELS,
-    Findings,
     SystemFigures,
     average_curves,
     best_single_links,
@@ -27,7 +26,6 @@ from regard_studies.alignment import (
 )
 from regard_studies.corpora import AlignedPairs, Pairs, generate_aligned, phrasebook
 from regard_studies.seed_statistics import SeedStatistics
-from regard_studies.setting import Setting
 
 QUICK = Setting((0,), quick=True, device="cpu")
 
@@ -147,7 +145,7 @@ PAPERS = {
 
 
 def test_figures_as_in_the_papers_agree():
-    assert [verdict.agrees for verdict in verdicts(Findings(PAPERS, 60.0))] == [True] * 6
+    assert [verdict.agrees for verdict in verdicts(PAPERS, 60.0)] == [True] * 6
 
 
 @pytest.mark.parametrize(
@@ -168,7 +166,7 @@ def test_figures_as_in_the_papers_agree():
     ],
 )
 def test_each_claim_falls_with_one_figure(name, other, word):
-    found = verdicts(Findings(PAPERS | {name: other}, 60.0))
+    found = verdicts(PAPERS | {name: other}, 60.0)
     assert [word in verdict.claim for verdict in found if not verdict.agrees] == [True]
 
 

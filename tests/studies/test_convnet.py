@@ -7,7 +7,7 @@ from regard.models import Pictures, build
 from regard.tasks import read_settings
 from regard_corpora import Pictured
 from regard_corpora.scenes import Scene, Shape
-from regard_studies import convnet, run
+from regard_studies import Setting, convnet, run
 from regard_studies.convnet import (
     BINS,
     SYSTEMS,
@@ -23,7 +23,6 @@ from regard_studies.convnet import (
 )
 from regard_studies.page import Page
 from regard_studies.seed_statistics import SeedStatistics
-from regard_studies.setting import Setting
 
 
 def scene(x, third="small", size=64, second="large"):

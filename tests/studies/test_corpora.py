@@ -10,6 +10,7 @@ from studies.galleries import SCENES, photographs
 
 from regard.errors import CommandError
 from regard.tasks import read_settings
+from regard_studies import Setting
 from regard_studies.corpora import (
     Pairs,
     built_in_reviews,
@@ -26,7 +27,6 @@ from regard_studies.corpora import (
     tokenise,
     unpack,
 )
-from regard_studies.setting import Setting
 from regard_studies.soft_hard import gallery_of
 
 

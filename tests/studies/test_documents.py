@@ -7,7 +7,7 @@ import pytest
 
 from regard.inspection import WeighedSentence
 from regard.tasks import read_settings
-from regard_studies import documents, run
+from regard_studies import Setting, documents, run
 from regard_studies.corpora import Reviews, built_in_reviews
 from regard_studies.documents import (
     SYSTEMS,
@@ -21,7 +21,6 @@ from regard_studies.documents import (
     verdicts,
 )
 from regard_studies.seed_statistics import SeedStatistics
-from regard_studies.setting import Setting
 
 REAL = Reviews("IMDB", {"data": {"documents": "train.tsv"}, "tokenizer": {"kind": "bpe"}}, ["a b"], ["pos"])
 

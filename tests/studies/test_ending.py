@@ -6,7 +6,7 @@ import pytest
 from regard.data import generate
 from regard.run import load
 from regard.tasks import read_settings
-from regard_studies import ending, run
+from regard_studies import Setting, ending, run
 from regard_studies.ending import (
     CORPORA,
     LONGEST,
@@ -19,7 +19,6 @@ from regard_studies.ending import (
     verdicts,
     wasted,
 )
-from regard_studies.setting import Setting
 
 
 @pytest.mark.parametrize("quick", [True, False])

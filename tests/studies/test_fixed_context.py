@@ -3,7 +3,7 @@
 import pytest
 
 from regard.tasks import read_settings
-from regard_studies import fixed_context, run
+from regard_studies import Setting, fixed_context, run
 from regard_studies.corpora import Pairs, phrasebook
 from regard_studies.fixed_context import (
     BINS,
@@ -17,7 +17,6 @@ from regard_studies.fixed_context import (
     untrained_systems,
     verdicts,
 )
-from regard_studies.setting import Setting
 
 BOOK = phrasebook(300, 12, longest=18)
 FILES = Pairs("files", {"data": {"source": "a", "target": "b"}, "tokenizer": {"kind": "bpe"}}, ["x"], ["y"])

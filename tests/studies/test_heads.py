@@ -8,7 +8,7 @@ from models.cases import model_of, pair
 
 from regard.run import Run
 from regard.tasks import read_settings
-from regard_studies import heads, run
+from regard_studies import Setting, heads, run
 from regard_studies.corpora import phrasebook
 from regard_studies.heads import (
     SHARES,
@@ -24,8 +24,7 @@ from regard_studies.heads import (
     verdicts,
 )
 from regard_studies.seed_statistics import SeedStatistics
-from regard_studies.setting import Setting
-from regard_studies.translation import TranslationFigures
+from regard_studies.systems import TranslationFigures
 
 SETTINGS = [Setting(quick=True), Setting(), Setting(data=Path("corpora"))]
 

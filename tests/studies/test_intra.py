@@ -10,7 +10,7 @@ import pytest
 from regard.models import build, read_model_config
 from regard.run import Run
 from regard.tasks import read_settings
-from regard_studies import intra, run
+from regard_studies import Setting, intra, run
 from regard_studies.corpora import Reviews, Sentences, built_in_reviews, german
 from regard_studies.documents import ClassifierFigures
 from regard_studies.intra import (
@@ -27,7 +27,6 @@ from regard_studies.intra import (
     widen,
 )
 from regard_studies.seed_statistics import SeedStatistics
-from regard_studies.setting import Setting
 from regard_studies.systems import TrainedSystem
 
 FILES = {"data": {"source": "a", "target": "a"}, "tokenizer": {"kind": "bpe", "size": 700}}

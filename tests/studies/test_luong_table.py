@@ -1,32 +1,40 @@
 """The study of Luong's table: its systems, what it measures, a page, and, in full, what it finds."""
 
 import math
+import statistics
 from types import SimpleNamespace
 
 import pytest
 import torch
 
+from regard.attention import use_backend
 from regard.evaluation import measure_links
 from regard.tasks import read_settings
-from regard_studies import luong_table, run
+from regard_studies import Setting, luong_table, run
 from regard_studies.corpora import Pairs, generate_aligned, limit_length, phrasebook
 from regard_studies.luong_table import (
     ERRORS,
     LABELS,
     PAPER,
     POINTS,
+    RADIUS,
     SHARE,
     SYSTEMS,
+    Cost,
     better,
+    cost_plot,
+    cost_table,
+    cost_verdicts,
+    layer,
+    measure_cost,
+    operations,
     quality_plot,
     system_table,
     tables,
     verdicts,
 )
 from regard_studies.seed_statistics import SeedStatistics
-from regard_studies.setting import Setting
-from regard_studies.systems import train_or_load
-from regard_studies.translation import error_rates, perplexity, score_heads
+from regard_studies.systems import error_rates, perplexity, score_heads, train_or_load
 
 QUICK = Setting((0,), quick=True, device="cpu")
 
@@ -102,7 +110,7 @@ def test_a_page_of_a_hardly_trained_study(few, tmp_path, monkeypatch):
         luong_table, "tables", lambda setting, corpus: {name: cut(tables(setting, corpus))[name] for name in kept}
     )
     monkeypatch.setattr(luong_table, "verdicts", lambda found: [])  # those of all are judged in their own test
-    monkeypatch.setattr("regard_studies.luong_window.LENGTHS", (16, 32))
+    monkeypatch.setattr("regard_studies.luong_table.LENGTHS", (16, 32))
     setting = Setting((4,), quick=True, device="cpu", out=tmp_path / "studies")
     page = run("luong-table", setting=setting)
     assert [row[0] for row in page.tables[0].rows] == [LABELS[name] for name in kept]
@@ -114,7 +122,7 @@ def test_real_corpora_are_named_on_the_page(few, tmp_path, monkeypatch):
     stopped = SimpleNamespace(run=SimpleNamespace(device=torch.device("cpu")))
     monkeypatch.setattr(luong_table, "train_all", lambda *given: [])
     monkeypatch.setattr(luong_table, "group_by_name", lambda systems: {name: [stopped] for name in LABELS})
-    monkeypatch.setattr("regard_studies.luong_window.LENGTHS", (16, 32))
+    monkeypatch.setattr("regard_studies.luong_table.LENGTHS", (16, 32))
     monkeypatch.setattr(luong_table, "measure_systems", lambda systems, corpus, aligned: PAPERS["global-dot"])
     page = run("luong-table", setting=Setting((0,), device="cpu", out=tmp_path, data=tmp_path))
     assert page.signature.corpus == few[0].name
@@ -210,3 +218,51 @@ def test_tables_and_plots_have_every_system():
     assert system_table(several).rows[1][2] == "18.6 ± 0"
     panels = quality_plot(several).figure.axes
     assert [text.get_text() for text in panels[0].get_yticklabels()] == list(LABELS.values())[::-1]
+
+
+# ---- what windows save: operations as the formulas have them, results that are the same, and verdicts
+
+
+def test_global_operations_are_those_of_the_formula():
+    width = 12
+    for length in (32, 64):  # a score and a sum a key; annotations have met the matrix already
+        assert operations("global", length, width) == 2 * length * width
+
+
+@pytest.mark.parametrize("span", ["local-m", "local-p"])
+def test_a_window_has_about_as_many_however_long_the_source(span):
+    width = 12
+    # Where windows lie is drawn, and how many of them share what is compared: the mean of some draws.
+    few, many = (statistics.fmean(operations(span, length, width) for _ in range(8)) for length in (256, 1024))
+    assert many < 1.2 * few
+    assert many > 2 * (2 * RADIUS + 1) * width  # what lies in the window is compared, at least
+
+
+@pytest.mark.parametrize("span", ["local-m", "local-p"])
+def test_what_is_counted_is_the_same_sum(span):
+    torch.manual_seed(5)
+    attention, states = layer(span, 12), torch.randn(2, 77, 12)
+    found = []
+    for backend in ("dense", "window"):
+        with use_backend(backend):
+            found.append(attention(states, states))
+    torch.testing.assert_close(*found, rtol=1e-4, atol=1e-5)
+
+
+def cost(windows, seconds):
+    counted = {"global": (100.0, 3200.0), "local-m": windows, "local-p": windows}
+    return Cost((64, 2048), 8, 1, "cpu", counted, {"global": (1.0, 9.0), "local-m": seconds, "local-p": seconds})
+
+
+def test_verdicts_follow_the_figures():
+    assert [each.agrees for each in cost_verdicts(cost((50.0, 52.0), (1.0, 3.0)))] == [True, True]
+    assert [each.agrees for each in cost_verdicts(cost((50.0, 90.0), (1.0, 10.0)))] == [False, False]
+
+
+def test_a_table_and_a_plot(monkeypatch):
+    monkeypatch.setattr("regard_studies.luong_table.LENGTHS", (16, 48))
+    found = measure_cost(torch.device("cpu"), quick=True)
+    table = cost_table(found)
+    assert len(table.columns) == 1 + 2 + 2
+    assert all(value > 0 for row in table.rows for value in row[1:])
+    assert len(cost_plot(found).figure.axes) == 2

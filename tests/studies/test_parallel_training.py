@@ -8,7 +8,7 @@ import torch
 from regard.models import TransformerConfig, build
 from regard.run import Run
 from regard.tasks import read_settings
-from regard_studies import parallel_training
+from regard_studies import Setting, parallel_training
 from regard_studies.corpora import Pairs, phrasebook
 from regard_studies.parallel_training import (
     LABELS,
@@ -26,7 +26,6 @@ from regard_studies.parallel_training import (
     verdicts,
 )
 from regard_studies.seed_statistics import SeedStatistics
-from regard_studies.setting import Setting
 from regard_studies.systems import TrainedSystem
 
 REAL = Pairs("made up", {"data": {"source": "a", "target": "b"}, "tokenizer": {"joint": True}}, [], [])

@@ -10,7 +10,7 @@ from regard.data import generate
 from regard.models import Tokens
 from regard.run import Run
 from regard.tasks import read_settings
-from regard_studies import positions_training, run
+from regard_studies import Setting, positions_training, run
 from regard_studies.corpora import phrasebook
 from regard_studies.positions_training import (
     ENCODINGS,
@@ -22,8 +22,7 @@ from regard_studies.positions_training import (
     verdicts,
 )
 from regard_studies.seed_statistics import SeedStatistics
-from regard_studies.setting import Setting
-from regard_studies.translation import TranslationFigures
+from regard_studies.systems import TranslationFigures
 
 SETTINGS = [Setting(quick=True), Setting(), Setting(data=Path("corpora"))]
 

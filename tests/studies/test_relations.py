@@ -7,7 +7,7 @@ from regard.alignment import dependencies as dependency_links
 from regard.data import Example, generate
 from regard.tasks import build_model, read_settings, start
 from regard_corpora import RELATIONS, name_relations
-from regard_studies import relations
+from regard_studies import Setting, relations
 from regard_studies.relations import (
     ALL,
     FAR,
@@ -25,7 +25,6 @@ from regard_studies.relations import (
     verdicts,
 )
 from regard_studies.seed_statistics import SeedStatistics
-from regard_studies.setting import Setting
 
 
 @pytest.mark.parametrize(

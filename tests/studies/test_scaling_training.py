@@ -11,7 +11,7 @@ from models.cases import model_of
 from regard.data import END
 from regard.run import Run
 from regard.tasks import read_settings
-from regard_studies import run, scaling_training
+from regard_studies import Setting, run, scaling_training
 from regard_studies.corpora import phrasebook
 from regard_studies.scaling_training import (
     ScalingFigures,
@@ -23,8 +23,7 @@ from regard_studies.scaling_training import (
     verdicts,
 )
 from regard_studies.seed_statistics import SeedStatistics
-from regard_studies.setting import Setting
-from regard_studies.translation import TranslationFigures
+from regard_studies.systems import TranslationFigures
 
 SETTINGS = [Setting(quick=True), Setting(), Setting(data=Path("corpora"))]
 PAIRS = [([4, 5, 6], [7, 8]), ([4, 9], [5, 6, 7, 8])]

@@ -8,11 +8,10 @@ from studies.galleries import SCENES, photographs
 from regard.data import generate, train
 from regard.inspection import word_grounding
 from regard.tasks import read_settings
-from regard_studies import run, soft_hard
+from regard_studies import Setting, run, soft_hard
 from regard_studies.corpora import flickr8k
 from regard_studies.page import Table
 from regard_studies.seed_statistics import SeedStatistics
-from regard_studies.setting import Setting
 from regard_studies.soft_hard import (
     SYSTEMS,
     caveats,

@@ -8,8 +8,7 @@ import pytest
 
 from regard import plugins
 from regard.errors import CommandError
-from regard_studies import STUDIES, Study, run
-from regard_studies.setting import Setting
+from regard_studies import STUDIES, Setting, Study, run
 
 
 @pytest.mark.parametrize("name", STUDIES)

@@ -7,8 +7,7 @@ import torch
 from forked import fork_for_spawn
 
 from regard.errors import CommandError, RegardError
-from regard_studies import systems
-from regard_studies.setting import Setting
+from regard_studies import Setting, systems
 from regard_studies.systems import differing_keys, train_all, train_or_load
 
 TABLE = {

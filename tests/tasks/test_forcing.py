@@ -66,7 +66,7 @@ def test_a_text_classifier_reads_the_end_of_each_sentence():
 def test_a_picture_is_read_from_its_file(tmp_path):
     from PIL import Image
 
-    from regard.data import picture_batches
+    from regard.data import picture_pixels
 
     path = tmp_path / "drawn.png"
     Image.fromarray(item_of("captioner").movedim(0, -1).numpy()).save(path)
@@ -74,7 +74,7 @@ def test_a_picture_is_read_from_its_file(tmp_path):
     for given in (path, str(path)):
         exhibit = exhibit_of(run, given, **SHORT)
         assert exhibit.title == "drawn.png"
-        assert torch.equal(exhibit.picture, torch.from_numpy(picture_batches.read_for(run.settings.data, path)))
+        assert torch.equal(exhibit.picture, torch.from_numpy(picture_pixels.read_for(run.settings.data, path)))
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import torch
 from tiny import Line, records, training
 from torch import nn
 
-from regard.data import collate, packing
+from regard.data import batching, collate
 from regard.errors import ConfigError
 from regard.models import build, read_model_config
 from regard.training.adapters import add_adapters, plain_weights
@@ -47,9 +47,9 @@ class Sentences(Task):
 
     def batch(self, plan, position):
         if self.form == "padded":
-            return packing.pad_up(collate(plan), 16)
+            return batching.pad_up(collate(plan), 16)
         lengths = np.array([[len(source), len(target)] for source, target in plan])
-        return packing.pack(*(np.concatenate([np.array(pair[side]) for pair in plan]) for side in (0, 1)), lengths, 64)
+        return batching.pack(*(np.concatenate([np.array(pair[side]) for pair in plan]) for side in (0, 1)), lengths, 64)
 
     def move(self, batch, device):
         return batch.to(device, non_blocking=True)

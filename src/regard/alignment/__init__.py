@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from regard.door import door
 
 if TYPE_CHECKING:
-    from regard.alignment import dependencies, extraction, selection, settings
-    from regard.alignment.settings import AlignmentSettings
+    from regard.alignment import dependencies, extraction, selection
+    from regard.alignment.extraction import AlignmentSettings
     from regard.alignment.symmetrisation import METHODS, flip_links, symmetrise
 
 __all__ = [
@@ -21,7 +21,6 @@ __all__ = [
     "extraction",
     "flip_links",
     "selection",
-    "settings",
     "symmetrise",
 ]
 

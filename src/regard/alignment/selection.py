@@ -17,6 +17,8 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from regard.alignment.extraction import (
+    JOINS,
+    AlignmentSettings,
     Links,
     Pair,
     WatchedBatch,
@@ -24,7 +26,6 @@ from regard.alignment.extraction import (
     pick_links,
     watch_batches,
 )
-from regard.alignment.settings import JOINS, AlignmentSettings
 from regard.data import Tokenizers
 from regard.errors import ArgumentError
 from regard.evaluation import Gold, alignment_scores, measure_links

@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING
 from regard.door import door
 
 if TYPE_CHECKING:
-    from regard.cli.command import SECTIONS
-    from regard.cli.program import app, main
+    from regard.cli.program import SECTIONS, app, main
 
 __all__ = [
     "SECTIONS",

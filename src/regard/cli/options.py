@@ -1,8 +1,9 @@
-"""Options that several commands have, declared once; numbers within limits; and the options of the search."""
+"""Options that several commands have, declared once; numbers within limits; options that set a dataclass."""
 
 import functools
 import inspect
 import re
+import shlex
 import typing
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import fields
@@ -11,16 +12,13 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from regard.config import parse, value_of
+from regard.config import hints_of, parse, value_of
 from regard.decoding import Options
 from regard.errors import CommandError, ConfigError
 
 Command = Callable[..., None]
 SEED = 2**31 - 1  # the largest seed of what several generators are seeded by
 WHOLE = re.compile(r"[+-]?[0-9]{1,4000}")
-LIMITS = {field.name: {k: v for k, v in field.metadata.items() if k != "help"} for field in fields(Options)}
-SEARCH = {field.name: str(field.metadata["help"]) for field in fields(Options)}  # the search's options and their help
-HINTS = typing.get_type_hints(Options)
 
 
 def flag_option(name: str, help: str) -> Any:
@@ -60,7 +58,7 @@ def number_option(
     most: float,
     above: float | None = None,
     kind: Literal["whole", "fraction"] = "whole",
-    show_default: bool = True,
+    show_default: bool | str = True,
     names: Sequence[str] = (),
 ) -> Any:
     """Declare an option that is a number within limits, which its help names."""
@@ -81,16 +79,38 @@ def number_option(
     return typer.Option(*names, metavar=metavar, help=f"{help} [{span}]", parser=parser, show_default=show_default)
 
 
-def search_option(name: str, help: str | None = None) -> Any:
-    """Declare an option of the search, in the words that `Options` has for it where none are given."""
-    text = help or f"{SEARCH[name][0].upper()}{SEARCH[name][1:]}."
-    default, limits = getattr(Options, name), LIMITS[name]
-    if isinstance(default, bool):
-        return flag_option(f"--{name}", text)
-    if not limits:
-        return name_option(text, show_default=default is not None)
-    kind: Any = "fraction" if isinstance(default, float) else "whole"
-    return number_option(text, kind=kind, show_default=default is not None, **limits)
+def field_option(
+    settings: Any, name: str, help: str = "", *, metavar: str = "NAME", default: Any = ..., show_default: bool = True
+) -> tuple[Any, Any]:
+    """Declare an option that sets a field of a dataclass: its annotation and its default.
+
+    Help, limits and type are the field's, unless `help` has other words. With None as `default`, a value that nobody
+    gave can be told from the field's own default, which help names all the same.
+    """
+    field, hint = {each.name: each for each in fields(settings)}[name], hints_of(settings)[name]
+    flag, words, several = f"--{name.replace('_', '-')}", field.metadata["help"], typing.get_origin(hint) is tuple
+    text = help or f"{words[0].upper()}{words[1:]}{'; may be repeated' * several}."
+    own, default = field.default, field.default if default is ... else default
+    if hint is bool:
+        return Annotated[bool if default is not None else bool | None, flag_option(flag, text)], default
+    shown: Any = show_default and own not in (None, ()) and (str(own) if default is None else True)
+    number = next((each for each in (int, float) if each in (hint, *typing.get_args(hint))), None)
+    if number is not None:
+        kind: Any = "whole" if number is int else "fraction"
+        limits: Any = {key: value for key, value in field.metadata.items() if key in ("least", "most", "above")}
+        option = number_option(text, kind=kind, show_default=shown, names=[flag], **limits)
+    else:
+        choices = [choice for each in (hint, *typing.get_args(hint)) for choice in literals(each)]
+        if not all(choice in text for choice in choices):
+            text += f" [{', '.join(choices[:-1])} or {choices[-1]}]"
+        option = name_option(text, flag, metavar=metavar, show_default=shown)
+    shape: Any = number or (list[str] if several else str)
+    return Annotated[shape if default is not None else shape | None, option], default
+
+
+def literals(hint: Any) -> tuple[str, ...]:
+    """Return the choices of a Literal, and none of another type."""
+    return typing.get_args(hint) if typing.get_origin(hint) is Literal else ()
 
 
 def with_search(*names: str, without: Collection[str] = (), **helps: str) -> Callable[[Command], Command]:
@@ -98,12 +118,8 @@ def with_search(*names: str, without: Collection[str] = (), **helps: str) -> Cal
 
     They stand in the place of the command's parameter `search`, which is given their values, checked together.
     """
-    types = {name: str if typing.get_origin(hint) is Literal else hint for name, hint in HINTS.items()}
-    options = {
-        name: (Annotated[types[name], search_option(name, helps.get(name))], getattr(Options, name))
-        for name in names or SEARCH
-        if name not in without
-    }
+    every = [field.name for field in fields(Options) if field.name not in without]
+    options = {name: field_option(Options, name, helps.get(name, "")) for name in names or every}
     return with_options("search", options, check_search)
 
 
@@ -161,6 +177,11 @@ def check_search(values: Mapping[str, Any]) -> dict[str, Any]:
         if not values.get("sample", True) and values[name] != getattr(Options, name):
             raise CommandError(f"--{name.replace('_', '-')}: {values[name]} given without --sample; add --sample")
     return dict(values)
+
+
+def typed_command(context: typer.Context) -> str:
+    """Return the command that runs as a person typed it."""
+    return shlex.join(["regard", *(context.obj or ())])
 
 
 def read_number(text: str, kind: str) -> int | float | str:

@@ -11,6 +11,7 @@ from regard.errors import CommandError, ConfigError
 from regard.io import packs
 
 if TYPE_CHECKING:
+    from regard.decoding import Processes
     from regard.run import Run
 
 ENGINES = ("regard", "ctranslate2")
@@ -23,32 +24,29 @@ def open_run(
     languages: Mapping[str, str | None] | None = None,
     engine: str = "regard",
     quantize: str | None = None,
+    processes: "Processes | None" = None,
 ) -> "Run":
     """Load a run, or several as an ensemble, onto the device that is named; torch is imported here.
 
-    `languages` are those of source and target, of a run that knows several.
+    `languages` are those of source and target, of a run that knows several; `processes` share the devices.
     """
     check_engine(engine, quantize)
     check_folders(*runs, engine=engine)
 
     from regard.decoding import Processes
 
-    run = open_with(engine, *runs, checkpoint=checkpoint, device=Processes().device(device), quantize=quantize)
-    run.set_languages(**(languages or {}))
-    return run
-
-
-def open_with(engine: str, *runs: str | Path, checkpoint: str, device: str, quantize: str | None = None) -> "Run":
-    """Load a run for the engine that searches."""
+    where = (processes or Processes()).device(device)
     if engine == "regard":
         from regard.run import load
 
-        return load(*runs, checkpoint=checkpoint, device=device)
-    from regard.interop import open_engine
+        run = load(*runs, checkpoint=checkpoint, device=where)
+    else:
+        from regard.interop import open_engine
 
-    if device == "mps":
-        device = "cpu"  # CTranslate2 has no other on an Apple machine
-    return open_engine(*runs, checkpoint=checkpoint, device=device, quantize=quantize, say=print_message)
+        where = "cpu" if where == "mps" else where  # CTranslate2 has no other on an Apple machine
+        run = open_engine(*runs, checkpoint=checkpoint, device=where, quantize=quantize, say=print_message)
+    run.set_languages(**(languages or {}))
+    return run
 
 
 def check_engine(engine: str, quantize: str | None) -> None:

@@ -12,10 +12,9 @@ epoch under BPE dropout, and all of them are linked. The weights of a target pie
 b rows · l links · p pieces of all rows · w words of all rows
 """
 
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -23,12 +22,9 @@ from jaxtyping import Bool, Float, Int, Int64
 from torch import Tensor
 
 from regard.data.cache import Encoded
-from regard.data.corpus import read_linked
-from regard.data.rows import Pair, Reading, Rows, content
-from regard.data.settings import CorpusSettings
 from regard.data.tokenizer import Tokenizer, Tokenizers
 from regard.errors import DataError
-from regard.io import Slips, parse_marked_links, parse_pharaoh
+from regard.io import parse_marked_links
 
 
 @dataclass(frozen=True)
@@ -46,10 +42,10 @@ class Links:
     def part(self, first: int, last: int) -> "Links":
         """Return the links of the rows from `first` to before `last`."""
         inside = (self.row >= first) & (self.row < last)
-        links = self.each(lambda tensor: tensor[inside])
+        links = self.map_tensors(lambda tensor: tensor[inside])
         return Links(links.row - first, links.target, links.source, links.weight)
 
-    def each(self, move: Callable[[Tensor], Tensor]) -> "Links":
+    def map_tensors(self, move: Callable[[Tensor], Tensor]) -> "Links":
         """Return a copy with `move` applied to every tensor."""
         return Links(move(self.row), move(self.target), move(self.source), move(self.weight))
 
@@ -150,53 +146,6 @@ class Linking:
     def cuts(self, sides: list[Int[np.ndarray, " _"]], lengths: Int64[np.ndarray, "b 2"]) -> tuple[Cut, Cut]:
         """The words of both sides."""
         return self.source.cut(sides[0], lengths[:, 0]), self.target.cut(sides[1], lengths[:, 1])
-
-
-class LinkedReader(Reading):
-    """A reader of rows of two texts and the links of their words."""
-
-    linked = True
-
-    def rows(self, corpus: CorpusSettings) -> Iterator[Pair]:
-        """Yield every row of a corpus; its links are still text, but checked, and left out where they are wrong."""
-        slips = Slips(str(corpus.alignment or corpus.file))
-        for number, (source, target, text) in enumerate(read_linked(corpus, self.remarks.append), 1):
-            problem = None
-            if text.strip():
-                problem = find_problem(text, len(source.split()), len(target.split()))
-                slips.add(number, problem)
-            yield source, target, "" if problem else text
-        slips.end(self.remarks.append, "the pair is trained on without its links")
-
-    def facts(self) -> dict[str, object]:
-        """Add the links' files to the facts of the others."""
-        if self.data.builtin:
-            return {"alignment": self.data.alignment}
-        corpora = [*self.training, *self.earlier, *self.validation]
-        hashes = [content(corpus.alignment) if corpus.alignment else None for corpus in corpora]
-        return {"alignment": hashes, "columns": [corpus.alignment_column for corpus in corpora]}
-
-    def encode(self, rows: list[Pair], tag: str | None, tokenizers: Tokenizers, counts: Counter[str]) -> Rows:
-        """Encode the rows that are kept, with their links."""
-        encoded = super().encode(rows, tag, tokenizers, counts)
-        before = int(tag is not None)
-        sources = count_words(tokenizers.source, encoded.sources)
-        targets = count_words(tokenizers.target, encoded.targets)
-        links = list[list[tuple[int, int]]]()
-        for (source_text, target_text, text), *words in zip(encoded.texts, sources, targets, strict=True):
-            right = words == [len(source_text.split()), len(target_text.split())]
-            pairs = [(source + before, target) for source, target in sorted(set(parse_pharaoh(text)))]
-            counts["linked"] += bool(pairs and right)
-            counts["unlinked"] += bool(pairs and not right)
-            links.append(pairs if right else [])
-        return Rows(encoded.texts, encoded.sources, encoded.targets, links)
-
-    def beside(self, counts: Mapping[str, int], manifest: Mapping[str, Any]) -> str:
-        """Describe how many pairs have links, and how many lost theirs."""
-        text = f", {counts.get('linked', 0):,} of them with word links"
-        if unlinked := counts.get("unlinked", 0):
-            text += f" ({unlinked:,} lost theirs, because the tokenizer separates words differently from white space)"
-        return text
 
 
 def find_problem(text: str, sources: int, targets: int) -> str | None:

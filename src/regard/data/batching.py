@@ -1,28 +1,44 @@
-"""Batches by a token budget, in an order that is a function of (seed, epoch).
+"""Batches by a token budget, in an order that is a function of (seed, epoch): sentences, padded or packed; pictures.
 
 An epoch visits every pair in a pseudo-random order, window by window (about 100,000 pairs); a window is sorted by
 length, cut into batches that fill the budget, and its batches are shuffled. The order comes from a Feistel network
 over the indices, so that nothing of the corpus' size is held in memory, and from a hash of its own, so that a run can
 be resumed exactly with any version of numpy.
 
-b rows · m source tokens · n target tokens · w pairs of a window
+Packed batches have sentences end to end, filled up to a few fixed counts of tokens, so that few shapes occur. A GPU
+computes nothing for the padding of a rectangle, and what is the same for all batches of a shape is done once for each
+shape. What fills up lies in sentences of its own behind the real ones; nothing is expected of it.
+
+Pictures are pixels as bytes, with their captions or labels. What is cut off and which are mirrored is a function of
+(seed, epoch, picture), so that a run that is resumed sees the same.
+
+b rows or pictures · m source tokens · n target tokens · w pairs of a window
+packed: s source tokens · t target tokens · r1 rows + 1
+pictures: r captions of all of them · k labels, one per picture or none · h w height and width · s side as stored
 """
 
 import itertools
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, NamedTuple, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeVar
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Int, Int64, UInt64
+from jaxtyping import Bool, Int, Int32, Int64, UInt8, UInt64
 from torch import Tensor
 
 from regard.data.alignments import Linking, Links
 from regard.data.bpe_dropout import BpeDropout
 from regard.data.cache import Encoded
+from regard.data.pixels import crop_middle
+from regard.data.settings import DataSettings
 from regard.data.tokenizer import END, PAD, START
 from regard.errors import ArgumentError
+
+if TYPE_CHECKING:
+    from regard.data.preparation import Prepared
+
 
 T = TypeVar("T")
 WINDOW = 100_000
@@ -73,7 +89,7 @@ class Order:
         self.weights, self.times = np.asarray(weights, np.float64), times
         self.bounds = np.cumsum(self.sizes * times)
         self.slots = int(self.bounds[-1])
-        self.plain = bool((self.weights == 1).all())
+        self.unweighted = bool((self.weights == 1).all())
 
     def epoch(self, number: int) -> Iterator[Int64[np.ndarray, " b"]]:
         """Yield the batches of one epoch, as indices of pairs: a function of (seed, number)."""
@@ -110,7 +126,7 @@ class Order:
 
     def indices(self, positions: UInt64[np.ndarray, " w"], key: UInt64[np.ndarray, " 1"]) -> Int64[np.ndarray, " v"]:
         """Return the pairs at places of the epoch; a place may be empty where a pair's weight is not a whole number."""
-        if self.plain:
+        if self.unweighted:
             return positions.astype(np.int64)
         at = positions.astype(np.int64)
         corpus = np.searchsorted(self.bounds, at, side="right")
@@ -197,19 +213,33 @@ class TensorBatch:
         middle = (len(self) + 1) // 2
         return self.part(0, middle), self.part(middle, len(self))
 
-    def each(self, move: Callable[[Tensor], Tensor]) -> Self:
+    def map_tensors(self, move: Callable[[Tensor], Tensor]) -> Self:
         """Return a copy with `move` applied to every tensor."""
-        own = {name: value for name, value in vars(self).items() if isinstance(value, Tensor | Links)}
-        moved = {name: move(value) if isinstance(value, Tensor) else value.each(move) for name, value in own.items()}
-        return replace(self, **moved)
+        moved = {name: move(value) for name, value in vars(self).items() if isinstance(value, Tensor)}
+        linked = {name: value.map_tensors(move) for name, value in vars(self).items() if isinstance(value, Links)}
+        return replace(self, **moved, **linked)
 
     def to(self, device: torch.device | str, non_blocking: bool = False) -> Self:
         """Return a copy on a device."""
-        return self.each(lambda tensor: tensor.to(device, non_blocking=non_blocking))
+        return self.map_tensors(lambda tensor: tensor.to(device, non_blocking=non_blocking))
 
     def pin_memory(self) -> Self:
         """Return a copy in pinned memory, from which a device copies by itself."""
-        return self.each(Tensor.pin_memory)
+        return self.map_tensors(Tensor.pin_memory)
+
+    def each(self, move: Callable[[Tensor], Tensor]) -> Self:
+        """Call `map_tensors`, by its old name."""
+        if type(self).each is not TensorBatch.each:  # a plugin's has come here through super()
+            return TensorBatch.map_tensors(self, move)
+        warnings.warn("each is now called map_tensors", DeprecationWarning, stacklevel=2)
+        return self.map_tensors(move)
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Have a plugin's own `each` called where `map_tensors` is."""
+        super().__init_subclass__(**options)
+        if "each" in vars(cls) and "map_tensors" not in vars(cls):
+            warnings.warn(f"{cls.__name__}.each is now called map_tensors", DeprecationWarning, stacklevel=2)
+            cls.map_tensors = cls.each  # type: ignore[method-assign]
 
 
 @dataclass(frozen=True)
@@ -335,3 +365,224 @@ def pad_pairs(
         torch.from_numpy(predicted),
         int(predicted.sum()),
     )
+
+
+# ---- packed batches
+
+
+NOTHING = -1  # what is expected where nothing is
+PARTS = 24  # a count is rounded up by at most such a part of the budget, and by half of that on average
+LEAST_ROWS, LEAST_LONGEST = 8, 16
+
+
+@dataclass(frozen=True)
+class PackedBatch(TensorBatch):
+    """Sentences end to end. All numbers lie in one piece of memory, so that one copy brings them to a device."""
+
+    numbers: Int32[Tensor, " k"]
+    sizes: tuple[int, int]  # tokens of source and target, those that fill up among them
+    rows: int  # sentences, those that fill up and empty ones among them
+    longest: int  # what no sentence is longer than
+    tokens: int  # to predict
+    real: int  # sentences that are real; they come first
+
+    def __len__(self) -> int:
+        return self.real
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Return the batch's shape; batches of equal shape differ only in their numbers."""
+        return *self.sizes, self.rows, self.longest
+
+    def parts(self) -> tuple[Tensor, ...]:
+        """Split into source, target as it is read, the expected next tokens, and the offsets of source and target."""
+        source, target = self.sizes
+        return self.numbers.split([source, target, target, self.rows + 1, self.rows + 1])
+
+    @property
+    def source(self) -> Int32[Tensor, " s"]:
+        """The source's tokens."""
+        return self.parts()[0]
+
+    @property
+    def target(self) -> Int32[Tensor, " t"]:
+        """The tokens that the decoder reads: START first, without the END."""
+        return self.parts()[1]
+
+    @property
+    def expected(self) -> Int32[Tensor, " t"]:
+        """The token that follows each target token; -1 where nothing counts."""
+        return self.parts()[2]
+
+    def part(self, first: int, last: int) -> "PackedBatch":
+        """Return some of the sentences, on the host only, with little filling, as memory is short by then."""
+        source, _, expected, *offsets = (part.numpy() for part in self.parts())
+        bounds = [offset[first : last + 1].astype(np.int64) for offset in offsets]
+        lengths = np.stack([np.diff(bound) for bound in bounds], 1)
+        lengths[:, 1] -= 1
+        cut = [side[bound[0] : bound[-1]] for side, bound in zip((source, expected), bounds, strict=True)]
+        inside = np.ones(len(cut[1]), bool)
+        inside[np.cumsum(lengths[:, 1] + 1) - 1] = False  # the ENDs
+        return pack(cut[0], cut[1][inside], lengths, 1)
+
+
+def pack(sources: np.ndarray, targets: np.ndarray, lengths: Int64[np.ndarray, "b 2"], step: int) -> PackedBatch:
+    """Pack rows of tokens, which lie end to end without start and end; counts are rounded up to multiples of `step`."""
+    lengths = lengths + np.array([0, 1])
+    real = lengths.sum(0)
+    longest = round_up(int(lengths.max()), LEAST_LONGEST)
+    sizes = -(-real // step) * step
+    # What fills up, in as few sentences as there can be, which are of about equal lengths on each side.
+    filling = int((-(-(sizes - real) // longest)).max())
+    more = np.stack([np.diff(np.linspace(0, gap, filling + 1).astype(np.int64)) for gap in sizes - real], 1)
+    rows = round_up(len(lengths) + filling, LEAST_ROWS)
+    all_lengths = np.zeros((rows + 1, 2), np.int64)
+    all_lengths[1 : len(lengths) + 1] = lengths
+    all_lengths[len(lengths) + 1 : len(lengths) + filling + 1] = more
+    offsets = np.cumsum(all_lengths, 0)
+    source = np.full(sizes[0], PAD)
+    source[: real[0]] = sources
+    read, expected = np.full(sizes[1], PAD), np.full(sizes[1], NOTHING)
+    begins, ends = offsets[: len(lengths), 1], offsets[1 : len(lengths) + 1, 1] - 1
+    first, last = np.ones(real[1], bool), np.ones(real[1], bool)
+    first[begins], last[ends] = False, False
+    read[begins], expected[ends] = START, END
+    read[: real[1]][first] = targets
+    expected[: real[1]][last] = targets
+    numbers = np.concatenate([source, read, expected, offsets[:, 0], offsets[:, 1]]).astype(np.int32)
+    return PackedBatch(
+        torch.from_numpy(numbers), (int(sizes[0]), int(sizes[1])), rows, longest, int(real[1]), len(lengths)
+    )
+
+
+def step_of(budget: int) -> int:
+    """Choose the multiple to which counts of tokens are rounded up: a power of two, a fraction of the budget."""
+    return max(16, 1 << max(0, (budget // PARTS).bit_length() - 1))
+
+
+def round_up(number: int, least: int) -> int:
+    """Round up to a power of two."""
+    return max(least, 1 << (number - 1).bit_length())
+
+
+def pad_up(batch: Batch, columns: int = 4, parts: int = 16) -> Batch:
+    """Pad a batch further: lengths to multiples of `columns`, and rows by at most a given part of them.
+
+    Rows that fill up read one token of padding, and nothing is expected of them.
+    """
+    rows = len(batch)
+    grain = max(8, round_up(rows, 8) // (2 * parts))
+    padded_rows = -(-rows // grain) * grain
+    if batch.links is not None:
+        raise ArgumentError("links: given, expected none: a batch with links cannot be rounded up")
+    m, n = (-(-size // columns) * columns for size in (batch.source.shape[1], batch.target.shape[1] - 1))
+
+    def grown(tensor: Tensor, size: int, filling: int) -> Tensor:
+        result = tensor.new_full((padded_rows, *([size] if tensor.ndim == 2 else [])), filling)
+        result[: len(tensor), ..., : tensor.shape[-1]] = tensor
+        return result
+
+    return Batch(
+        grown(batch.source, m, PAD),
+        torch.cat([batch.source_lengths, batch.source_lengths.new_ones(padded_rows - rows)]),
+        grown(batch.target, n + 1, PAD),
+        torch.cat([batch.target_lengths, batch.target_lengths.new_zeros(padded_rows - rows)]),
+        batch.tokens,
+    )
+
+
+# ---- pictures
+
+
+@dataclass(frozen=True)
+class PictureBatch(TensorBatch):
+    """A batch of pictures, each once, with all their captions, or with their labels."""
+
+    one = "one picture"
+    pixels: UInt8[Tensor, "b 3 h w"]
+    picture: Int64[Tensor, " r"]  # which picture a caption is of, rising
+    target: Int64[Tensor, "r n"]  # START … END
+    target_lengths: Int64[Tensor, " r"]  # the tokens to predict: with END, without START
+    labels: Int64[Tensor, " k"]
+    tokens: int  # to predict: of all captions, or one label a picture
+
+    def __len__(self) -> int:
+        return len(self.pixels)
+
+    def part(self, first: int, last: int) -> "PictureBatch":
+        """Return some of the pictures, reading numbers back from the device."""
+        rows = (self.picture >= first) & (self.picture < last)
+        lengths, labels = self.target_lengths[rows], self.labels[first:last]
+        width = int(lengths.max()) + 1 if len(lengths) else 0
+        tokens = int(lengths.sum()) if len(self.picture) else len(labels)
+        target = self.target[rows, :width]
+        return PictureBatch(self.pixels[first:last], self.picture[rows] - first, target, lengths, labels, tokens)
+
+
+def load_pictures(
+    prepared: "Prepared",
+    encoded: Encoded,
+    indices: Int[np.ndarray, " b"] | Sequence[int],
+    *,
+    train: bool,
+    data: DataSettings,
+    seed: int = 0,
+    epoch: int = 0,
+) -> PictureBatch:
+    """Load a batch of pictures of `encoded`, prepared.train or prepared.valid; equal calls give equal batches.
+
+    With `train`, pictures are cut and mirrored as the settings say; without, the middle of each is taken as it is.
+    """
+    if prepared.pictures is None:
+        raise ArgumentError("prepared: a corpus without pictures given, expected one from prepare_images")
+    indices = np.asarray(indices, np.int64)
+    lengths = np.asarray(encoded.lengths[indices]).astype(np.int64)
+    starts = np.asarray(encoded.offsets[indices])
+    rows = np.asarray(encoded.tokens[starts]).astype(np.int64)
+    targets = np.asarray(encoded.tokens[expand_ranges(starts + 1, lengths[:, 1])]).astype(np.int64)
+    pixels = prepared.pictures[rows]
+    pixels = crop_and_flip(pixels, rows, data, seed, epoch) if train else crop_middle(pixels, data.image_size)
+    images = torch.from_numpy(pixels)
+    none = torch.zeros(0, dtype=torch.long)
+    if prepared.labels:
+        empty = torch.zeros(0, 0, dtype=torch.long)
+        return PictureBatch(images, none, empty, none, torch.from_numpy(targets), len(targets))
+    picture, target, predicted = map(torch.from_numpy, captions(targets, lengths[:, 1]))
+    return PictureBatch(images, picture, target, predicted, none, int(predicted.sum()))
+
+
+def captions(
+    flat: Int64[np.ndarray, " t"], lengths: Int64[np.ndarray, " b"]
+) -> tuple[Int64[np.ndarray, " r"], Int64[np.ndarray, "r n"], Int64[np.ndarray, " r"]]:
+    """Return the picture of each caption, the captions' tokens from START to END, padded, and how many are to be
+    predicted.
+    """
+    # An END behind every caption: those between them are there, the last one of each picture is not.
+    ends = np.cumsum(lengths)
+    closed = np.insert(flat, ends, END)
+    stops = np.nonzero(closed == END)[0]
+    predicted = np.diff(stops, prepend=-1)
+    picture = np.searchsorted(ends + np.arange(len(ends)), stops)
+    target = np.full((len(stops), int(predicted.max()) + 1), PAD, np.int64)
+    target[:, 0] = START
+    target[:, 1:][np.arange(target.shape[1] - 1) < predicted[:, None]] = closed
+    return picture, target, predicted
+
+
+def crop_and_flip(
+    pixels: UInt8[np.ndarray, "b 3 s s"], indices: Int64[np.ndarray, " b"], data: DataSettings, seed: int, epoch: int
+) -> UInt8[np.ndarray, "b 3 h w"]:
+    """Crop every picture at a random place, and mirror some."""
+    if not data.flip and not data.crop:
+        return crop_middle(pixels, data.image_size)
+    size = data.image_size
+    key = mix_bits(mix_bits(mix_bits(seed) + np.uint64(epoch)) + np.uint64(1))
+    bits = mix_bits(indices.astype(np.uint64) + key)
+    room = np.uint64(pixels.shape[-1] - size + 1)
+    top, left = mix_bits(bits + np.uint64(1)) % room, mix_bits(bits + np.uint64(2)) % room
+    mirrored = (bits & np.uint64(1)).astype(bool) & data.flip
+    crops = np.empty((len(pixels), 3, size, size), np.uint8)
+    for i, (y, x) in enumerate(zip(top.tolist(), left.tolist(), strict=True)):
+        part = pixels[i, :, y : y + size, x : x + size]
+        crops[i] = part[..., ::-1] if mirrored[i] else part
+    return crops

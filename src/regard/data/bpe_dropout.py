@@ -35,7 +35,7 @@ class BpeDropout:
     ) -> tuple[list[int], list[int]]:
         """Return both texts split anew into pieces."""
         draws = Draws(self.probability, random.Random(f"{self.seed} {epoch} {index}"))
-        return self.source.again(source, draws), self.target.again(target, draws)
+        return self.source.resplit(source, draws), self.target.resplit(target, draws)
 
 
 class Draws:
@@ -89,7 +89,7 @@ class Cutter:
         self.paths: dict[str, list[Symbols]] = {}
         self.ranked_merges: dict[Symbols, list[Merge]] = {}
 
-    def again(self, ids: Iterable[int], draws: Draws) -> list[int]:
+    def resplit(self, ids: Iterable[int], draws: Draws) -> list[int]:
         """Split the text of ids anew; tags, words that were added and other special pieces stay."""
         cut: list[int] = []
         run: list[int] = []

@@ -13,18 +13,22 @@ A corpus may have several editions: the first is what every version wrote before
 a run that was trained on it can be resumed; the second is text as people type it. See `has_editions`.
 """
 
+import contextlib
 import dataclasses
 import hashlib
 import importlib
 import inspect
+import itertools
+import json
 import random
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, get_args, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, cast, get_args
 
 from regard import plugins
 from regard.config import show_value
 from regard.errors import ArgumentError
+from regard.io import disk, format_pharaoh
 from regard.messages import nearest_word
 
 if TYPE_CHECKING:
@@ -51,21 +55,6 @@ class Example:
     target_relations: tuple[str, ...] = ()
 
 
-@runtime_checkable
-class Corpus(Protocol):
-    """A module of a corpus: its options, and examples drawn with numbers from [0, 1).
-
-    `accept` says of a source whether it is of the split and new; where it is not, None comes in its place, so that the
-    target need not be made. `every` gives all there are once, or None where they cannot be listed.
-    """
-
-    Options: type[Any]
-
-    def draw(self, random: Callable[[], float], accept: SourceFilter, options: Any) -> Iterator[Example | None]: ...
-
-    def every(self, accept: SourceFilter, options: Any) -> Iterator[Example | None] | None: ...
-
-
 class PicturedExample(Protocol):
     """An example with a picture of `size` pixels a side, and where in it is what its words speak of.
 
@@ -75,19 +64,14 @@ class PicturedExample(Protocol):
 
     @property
     def source(self) -> str: ...
-
     @property
     def target(self) -> str: ...
-
     @property
     def size(self) -> int: ...
-
     @property
     def scene(self) -> Any: ...
-
     @property
     def speaks_of(self) -> tuple[int, ...]: ...
-
     @property
     def boxes(self) -> tuple[tuple[int, int, int, int], ...]: ...
 
@@ -95,10 +79,16 @@ class PicturedExample(Protocol):
 
 
 class BuiltIn(NamedTuple):
-    """A row of CORPORA: what a corpus is about, where its code is, and what it is made of."""
+    """A row of CORPORA: what a corpus is about, where its code is, and what it is made of.
+
+    The code has `Options`, a dataclass, and two functions that yield examples. `draw(random, accept, options)` draws
+    them with numbers from [0, 1). `every(accept, options)` gives all there are once, or is None where they cannot be
+    listed. `accept` says of a source whether it is of the split and new; where it is not, None comes in the example's
+    place, so that the target need not be made.
+    """
 
     about: str
-    corpus: Corpus | str  # a module, or anything with its names; or its dotted name, imported when it is asked for
+    corpus: Any  # a module, or anything with its names; or its dotted name, imported when it is asked for
     form: Literal["text", "documents", "pictures"] = "text"
 
 
@@ -179,13 +169,13 @@ def has_editions(name: str) -> bool:
 
 def edition_of(name: str, edition: int = EDITION) -> str:
     """Return a corpus's name in caches: its row of EDITIONS, and of one from elsewhere the hash of its code."""
-    module: Any = corpus(name)
+    module = corpus(name)
     if plugins.is_own(str(getattr(module, "__name__", ""))):
         return EDITIONS[edition if has_editions(name) else 1]
     return hashlib.sha256(Path(inspect.getfile(module.draw)).read_bytes()).hexdigest()
 
 
-def corpus(name: str) -> Corpus:
+def corpus(name: str) -> Any:
     """Return the module of a corpus."""
     if name not in CORPORA:
         raise ArgumentError(f"there is no built-in corpus {name!r}, {suggest_names(tuple(CORPORA), name)}")
@@ -210,7 +200,7 @@ def _split(code: int) -> Split:
     return "train" if place > 3 else "valid" if place < 2 else "test"
 
 
-def _stream(name: str, module: Corpus, count: int, seed: int, split: Split, options: Any) -> Iterator[Example]:
+def _stream(name: str, module: Any, count: int, seed: int, split: Split, options: Any) -> Iterator[Example]:
     hashes: set[int] = set()
 
     def accept(source: str) -> bool:
@@ -256,3 +246,97 @@ def check_name(name: str, value: object, names: Iterable[str]) -> None:
     """Refuse an option that is none of these names."""
     if not isinstance(value, str) or value not in (names := tuple(names)):
         raise ArgumentError(f"{name}: {show_value(value)} given, expected one of {', '.join(names)}")
+
+
+# ---- as files, the way that people keep parallel corpora
+
+
+Written = Callable[[str, Example], tuple[str, ...]]  # from an example and its number to its line in each file
+
+
+def write_corpus(
+    name: str,
+    folder: Path,
+    counts: Mapping[Split, int],
+    *,
+    seed: int = 0,
+    pair: str = "en-de",
+    edition: int = EDITION,
+    force: bool = False,
+    **options: Any,
+) -> Iterator[tuple[Path, int]]:
+    """Write a corpus, split by split; yield each file and its number of lines when it is done.
+
+    A file gets its name when it is complete, and none is overwritten without `force`. Splits without examples
+    are left out.
+    """
+    streams = {
+        split: generate(name, n, seed=seed, split=split, pair=pair, edition=edition, **options)
+        for split, n in counts.items()
+        if n
+    }
+    sides = tuple(pair.split("-")) if has_pair(name) else ("source", "target")
+    ends = [*sides, "align"]
+    if has_pair(name):
+        ends += [f"{side}.{what}" for what in ("heads", "relations") for side in sides]
+    as_lines: Written = example_lines
+    if CORPORA[name].form == "documents":
+        ends, as_lines = ["tsv", "align"], document_line
+    if CORPORA[name].form == "pictures":
+        with_question = options.get("question", "none") != "none"
+        ends, as_lines = ["labels.tsv" if with_question else "captions.tsv", "gold.jsonl"], album(folder / "images")
+    if not force:
+        for split, end in itertools.product(streams, ends):
+            if (path := folder / f"{split}.{end}").exists():
+                raise ArgumentError(f"{path} already exists; --force overwrites it")
+    folder.mkdir(parents=True, exist_ok=True)
+    return _write(folder, streams, ends, as_lines)
+
+
+def _write(
+    folder: Path, streams: Mapping[Split, Iterator[Example]], ends: list[str], as_lines: Written
+) -> Iterator[tuple[Path, int]]:
+    for split, examples in streams.items():
+        paths = [folder / f"{split}.{end}" for end in ends]
+        count = 0
+        with contextlib.ExitStack() as stack:
+            files = [stack.enter_context(disk.replacing(path)) for path in paths]
+            for example in examples:
+                for file, line in zip(files, as_lines(f"{split}-{count:06d}", example), strict=False):
+                    file.write(f"{line}\n".encode())
+                count += 1
+        for path in paths:
+            yield path, count
+
+
+def example_lines(number: str, example: Example) -> tuple[str, ...]:
+    """Return an example's line in each file."""
+    heads = (" ".join(map(str, side)) for side in (example.source_heads, example.target_heads))
+    relations = map(" ".join, (example.source_relations, example.target_relations))
+    return example.source, example.target, format_pharaoh(example.alignment), *heads, *relations
+
+
+def document_line(number: str, example: Example) -> tuple[str, str]:
+    """Return a document's line in each file."""
+    return f"{example.target}\t{example.source}", format_pharaoh(example.alignment)
+
+
+def album(folder: Path) -> Written:
+    """Save an example's picture, and return its lines in the two files."""
+    from PIL import Image
+
+    disk.remove_leftovers(folder)
+
+    def saved(number: str, example: Example) -> tuple[str, str]:
+        pictured, name = cast(PicturedExample, example), f"{number}.png"
+        folder.mkdir(parents=True, exist_ok=True)
+        with disk.replacing(folder / name, many=True) as file:
+            Image.fromarray(pictured.picture()).save(file, "PNG")
+        shapes = [
+            {"size": shape.size, "colour": shape.colour, "kind": shape.kind, "ringed": shape.ringed, "box": box}
+            for shape, box in zip(pictured.scene.shapes, pictured.boxes, strict=True)
+        ]
+        gold = {"picture": name, "scene": pictured.source, "shapes": shapes, "speaks_of": pictured.speaks_of}
+        return f"{name}\t{pictured.target}", json.dumps(gold)
+
+    return saved

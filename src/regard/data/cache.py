@@ -18,9 +18,8 @@ import hashlib
 import json
 import re
 import shutil
-import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +34,6 @@ TYPES = {"tokens": np.int32, "lengths": np.int32, "offsets": np.int64}
 LINKS = {"links": np.int32, "linked": np.int64}
 HEADINGS = {name: f"regard{FORMAT} {name}".ljust(15).encode() + b"\n" for name in (*TYPES, *LINKS, "pixels")}
 CHECKED_IN_FULL = 4 << 30  # bytes; above, sizes and headings only
-STALE = 24 * 3600  # seconds after which a temporary folder is nobody's
 
 
 class Encoded:
@@ -127,7 +125,7 @@ def find_or_fill(
     Where it was not, or is damaged, which `say` is told of, `fill` writes and seals one in a folder that it is given,
     and returns the name that this gets.
     """
-    if (there := follow(entry)).exists():
+    if (there := resolve_alias(entry)).exists():
         problem = damage(there)
         if problem is None:
             return there, True
@@ -136,7 +134,7 @@ def find_or_fill(
         final = fill(folder)
         publish(folder, final)
     if entry != final:
-        lead(entry, final)
+        write_alias(entry, final)
     return final, False
 
 
@@ -145,7 +143,8 @@ def workplace(cache: Path) -> Iterator[Path]:
     """Make a temporary folder inside the cache, removed afterwards unless published; a lock marks it as in use."""
     try:
         cache.mkdir(parents=True, exist_ok=True)
-        sweep(cache)
+        for left in cache.glob(".damaged-*"):  # put aside by a process that was then killed
+            shutil.rmtree(left, ignore_errors=True)
         with disk.temporary_folder(cache, ".partial-") as folder:
             yield folder
     except OSError as error:
@@ -155,25 +154,12 @@ def workplace(cache: Path) -> Iterator[Path]:
         ) from None
 
 
-def sweep(cache: Path) -> None:
-    """Remove what killed processes left behind, and old folders of an earlier version, which had no locks."""
-    for old in [*cache.glob(".damaged-*"), *cache.glob(".leading-*")]:
-        with contextlib.suppress(OSError):
-            old.unlink() if old.is_symlink() else shutil.rmtree(old, ignore_errors=True)
-    for old in cache.glob(".partial-*"):
-        with contextlib.suppress(OSError):
-            locked = old.suffix == ".lock" or old.with_suffix(".lock").exists()
-            if not locked and time.time() - old.stat().st_mtime > STALE:
-                shutil.rmtree(old, ignore_errors=True)
-
-
 def seal(folder: Path, **facts: Any) -> None:
     """Write the manifest, and sync everything to the disk."""
     files = {}
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
         files[path.relative_to(folder).as_posix()] = {"bytes": path.stat().st_size, "sha256": digest(path)}
-    content = json.dumps({"format": FORMAT, "files": files, **facts})
-    (folder / "manifest.json").write_text(content, encoding="utf-8", newline="\n")
+    (folder / "manifest.json").write_bytes(json.dumps({"format": FORMAT, "files": files, **facts}).encode())
     disk.sync_all(folder)
 
 
@@ -199,14 +185,14 @@ def publish(folder: Path, final: Path) -> None:
     raise DataError(f"{final}: damaged, and cannot be replaced; remove it")
 
 
-def lead(name: Path, final: Path) -> None:
+def write_alias(name: Path, final: Path) -> None:
     """Make another name refer to a cache, by a small file, as not every system has links."""
     if name.is_dir() and not name.is_symlink():  # a damaged one of its own
         shutil.rmtree(name, ignore_errors=True)
     disk.write_whole(name, final.name + "\n")
 
 
-def follow(name: Path) -> Path:
+def resolve_alias(name: Path) -> Path:
     """Return the cache that a name refers to, or is."""
     if not name.is_file():
         return name.resolve()
@@ -220,7 +206,7 @@ def follow(name: Path) -> Path:
 def damage(folder: Path) -> str | None:
     """Describe what is wrong with a cache, if anything: a size, a heading, or, up to 4 GiB in all, a checksum."""
     try:
-        manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+        manifest = read_manifest(folder)
         if manifest["format"] != FORMAT:
             return f"format {manifest['format']}, expected {FORMAT}"
         files: dict[str, dict[str, Any]] = manifest["files"]
@@ -240,6 +226,22 @@ def damage(folder: Path) -> str | None:
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         return f"unreadable ({type(error).__name__}: {error})"
     return None
+
+
+def read_manifest(folder: Path) -> dict[str, Any]:
+    """Read the manifest of a cache that is whole."""
+    manifest: dict[str, Any] = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+    return manifest
+
+
+def write_texts(folder: Path, rows: Iterable[object]) -> None:
+    """Write the texts of validation, a list per line of valid.jsonl."""
+    (folder / "valid.jsonl").write_bytes("".join(json.dumps(row) + "\n" for row in rows).encode())
+
+
+def read_texts(folder: Path) -> list[Any]:
+    """Read the texts of validation."""
+    return [json.loads(line) for line in (folder / "valid.jsonl").read_bytes().splitlines()]
 
 
 def digest(path: str | Path) -> str:

@@ -20,10 +20,10 @@ from regard.io import (
     LinePairs,
     Say,
     check_file,
-    csv_lines,
     encoding_of,
     ignore,
     read_lines,
+    text_lines,
     unequal_lines,
 )
 
@@ -50,8 +50,8 @@ def read_linked(corpus: CorpusSettings, say: Say = ignore) -> Iterator[tuple[str
             yield source.strip(), target.strip(), "".join(more)
     else:
         first = str(corpus.source or corpus.file)
-        stream = beside(pairs(corpus, say=say), lines(corpus.alignment, say), first, corpus.alignment, "is linked by")
-        for (source, target), links in stream:
+        firsts, seconds = pairs(corpus, say=say), lines(corpus.alignment, say)
+        for (source, target), links in pair_lines(firsts, seconds, first, corpus.alignment, "is linked by"):
             yield source, target, links
 
 
@@ -61,17 +61,17 @@ def rows(
     """Yield source, target and, with `links`, the links in the same file."""
     if corpus.form is None:
         one, two = corpus.source or "", corpus.target or ""  # with their encoding
-        return beside(lines(one, say), lines(two, say), one, two)
+        return pair_lines(lines(one, say), lines(two, say), one, two)
     path, places = corpus.file or "", KEYS if links else KEYS[:2]
     if corpus.form == ".csv":
-        names = (csv_lines.name_column(getattr(corpus, each), each.removesuffix("_column")) for each in places)
+        names = (text_lines.name_column(getattr(corpus, each), each.removesuffix("_column")) for each in places)
         return named_columns(path, *names, say=say)
     if corpus.form == ".tsv":
         return columns(path, *map(corpus.column, places), say=say)
     return objects(path, *map(corpus.key, places), labelled=labelled, say=say)
 
 
-def beside(
+def pair_lines(
     firsts: Iterator[T], seconds: Iterator[str], first: str, second: str, how: str = "is the translation of"
 ) -> Iterator[tuple[T, str]]:
     """Yield line i of one file with line i of the other; the names, and `how` lines match, are for a message."""
@@ -87,25 +87,27 @@ def beside(
         raise unequal_lines(first, count, second, count + extra, how)
 
 
-class Unreadable:
-    """A count of the lines of a file that could not be read, and what is wrong with the first."""
+class BadRows:
+    """What of a file cannot be read: how many rows, and what is wrong with the first; so it is said once."""
 
     def __init__(self, path: str | Path):
         self.path, self.count, self.good, self.first = path, 0, 0, ""
 
-    def add(self, number: int, problem: str) -> None:
-        """Count one more line that could not be read."""
+    def add(self, problem: str) -> None:
+        """Count one more row that cannot be read; `problem` says where it is, and what is wrong."""
         self.count += 1
-        self.first = self.first or f"line {number:,}: {problem}"
+        self.first = self.first or problem
 
-    def say(self, say: Say) -> None:
-        """Report the lines that could not be read, once; a file of nothing else is refused."""
+    def end(self, say: Say, many: str, one: str | None = None) -> None:
+        """Report them, `many` behind their number, or `one`; a file of nothing else is refused."""
         if self.count and not self.good:
             raise DataError(f"{self.path}, {self.first}")
-        if self.count == 1:
-            say(f"{self.path}: a line that cannot be read counts as blank: {self.first}")
-        elif self.count:
-            say(f"{self.path}: {self.count:,} lines that cannot be read count as blank; the first is {self.first}")
+        if self.count:
+            what = one if self.count == 1 and one else f"{self.count:,} {many}; the first is"
+            say(f"{self.path}: {what} {self.first}")
+
+
+BLANK = "lines that cannot be read count as blank", "a line that cannot be read counts as blank:"  # of many, and of one
 
 
 def named_columns(path: str | Path, *names: str | int, say: Say = ignore) -> Iterator[tuple[str, ...]]:
@@ -120,9 +122,9 @@ def named_columns(path: str | Path, *names: str | int, say: Say = ignore) -> Ite
 def find_columns(path: str | Path, *names: str | int) -> tuple[list[int], bool]:
     """Return the numbers of columns, from 1, and whether the first row of the table is a header."""
     cells, header = list[str](), False
-    if csv_lines.is_csv(path):
-        cells, header = csv_lines.find_header(physical_lines(path, ignore), str(path))
-    found = [csv_lines.locate_column(cells, header, name, str(path)) for name in names]
+    if text_lines.is_csv(path):
+        cells, header = text_lines.find_header(physical_lines(path, ignore), str(path))
+    found = [text_lines.locate_column(cells, header, name, str(path)) for name in names]
     return [number for number, _ in found], any(header for _, header in found)
 
 
@@ -133,7 +135,7 @@ def columns(
 
     Quotes mean nothing in a TSV. `header` says whether a CSV has one; by default its words do.
     """
-    least, bad = max(numbers), Unreadable(path)
+    least, bad = max(numbers), BadRows(path)
     for number, line in numbered_lines(path, say, header):
         cells = line.split("\t")
         if len(cells) >= least:
@@ -141,14 +143,14 @@ def columns(
             yield tuple(cells[column - 1] for column in numbers)
             continue
         if line.strip():
-            bad.add(number, f"{len(cells)} column{'s' * (len(cells) != 1)}, expected at least {least}")
+            bad.add(f"line {number:,}: {len(cells)} column{'s' * (len(cells) != 1)}, expected at least {least}")
         yield tuple("" for _ in numbers)
-    bad.say(say)
+    bad.end(say, *BLANK)
 
 
 def objects(path: str | Path, *keys: str, labelled: bool = False, say: Say = ignore) -> Iterator[tuple[str, ...]]:
     """Yield some keys of a JSON object per line; `labelled`: the second is a label. A blank line stays blank."""
-    bad = Unreadable(path)
+    bad = BadRows(path)
     for number, line in enumerate(lines(path, say), 1):
         fields = tuple("" for _ in keys)
         if line.strip():
@@ -157,9 +159,9 @@ def objects(path: str | Path, *keys: str, labelled: bool = False, say: Say = ign
                 fields = tuple(field(row, key, labelled and i == 1) for i, key in enumerate(keys))
                 bad.good += 1
             except DataError as error:
-                bad.add(number, str(error))
+                bad.add(f"line {number:,}: {error}")
         yield fields
-    bad.say(say)
+    bad.end(say, *BLANK)
 
 
 def parse_line(line: str) -> Any:
@@ -207,7 +209,7 @@ def lines(path: str | Path, say: Say = ignore) -> Iterator[str]:
 def numbered_lines(path: str | Path, say: Say = ignore, header: bool | None = None) -> Iterator[tuple[int, str]]:
     """Yield lines with their numbers in the file; of a CSV, that of the first line of each record."""
     stream = physical_lines(path, say)
-    return csv_lines.csv_rows(stream, str(path), header) if csv_lines.is_csv(path) else enumerate(stream, 1)
+    return text_lines.csv_rows(stream, str(path), header) if text_lines.is_csv(path) else enumerate(stream, 1)
 
 
 def physical_lines(path: str | Path, say: Say) -> Iterator[str]:
@@ -236,7 +238,7 @@ class TableTexts:
         self.path, self.corpus, self.say = path, corpus, say
         which: Column = "source_column" if side == "source" else "target_column"
         if corpus.form == ".csv":  # its rows come as those of a TSV
-            self.column: str | int = find_columns(path, csv_lines.name_column(getattr(corpus, which), side))[0][0]
+            self.column: str | int = find_columns(path, text_lines.name_column(getattr(corpus, which), side))[0][0]
         else:
             self.column = corpus.column(which) if corpus.form == ".tsv" else corpus.key(which)
         self.count, self.unreadable = 0, False
@@ -247,7 +249,7 @@ class TableTexts:
 
         `data` says which columns the run was trained on, and `side` which of a pair is wanted.
         """
-        if isinstance(path, GivenText) or csv_lines.ending(path) not in TABLES:
+        if isinstance(path, GivenText) or text_lines.ending(path) not in TABLES:
             return None
         labelled = data is not None and data.reads == "documents"
         corpus = document_columns(path, data) if data is not None and labelled else pair_columns(path, data)
@@ -304,5 +306,5 @@ def pair_columns(path: str, data: DataSettings | None) -> CorpusSettings:
 
 def are_alike(path: str, other: str) -> bool:
     """Return whether two tables name their columns alike: both are TSV, or CSV, or of JSON."""
-    endings = map(csv_lines.ending, (path, other))
+    endings = map(text_lines.ending, (path, other))
     return len({each if each in (".tsv", ".csv") else ".json" for each in endings}) == 1

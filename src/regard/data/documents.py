@@ -14,18 +14,17 @@ import itertools
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from regard.data import sentence_split
 from regard.data.builtin import generate
-from regard.data.corpus import pairs
-from regard.data.preparation import Prepared, Say, prepare_rows
-from regard.data.rows import FirstPass, Pair, Reading, Rows, names, run_first_pass
+from regard.data.preparation import CorpusReader, FirstPass, Pair, Prepared, Rows, names, prepare_rows
 from regard.data.settings import CorpusSettings, DataSettings, TokenizerSettings
 from regard.data.tokenizer import END, Tokenizer, Tokenizers
 from regard.data.vocabulary import train
 from regard.errors import ArgumentError, DataError
+from regard.io import Say, ignore
 
 Splitter = Callable[[str], Sequence[str]]  # a text to its sentences
 
@@ -38,7 +37,7 @@ def prepare_documents(
     data: DataSettings,
     tokenizer: TokenizerSettings | None = None,
     *,
-    say: Say = lambda line: None,
+    say: Say = ignore,
     tokenizers: Tokenizers | None = None,
     labels: Sequence[str] | None = None,
     splitter: Splitter | None = None,
@@ -48,13 +47,13 @@ def prepare_documents(
     `tokenizers` and `labels`, those of an earlier run for instance, take the place of what would be learned here; a
     document with another label is dropped, and counted. `splitter` takes the place of the rules for sentences.
     """
-    return prepare_rows(Labelled(data, tokenizer or TokenizerSettings(), labels, splitter), say, tokenizers)
+    return prepare_rows(DocumentReader(data, tokenizer or TokenizerSettings(), labels, splitter), say, tokenizers)
 
 
-class Labelled(Reading):
+class DocumentReader(CorpusReader):
     """A reader of rows of a text and a label."""
 
-    what = "documents"
+    what, labelled = "documents", True
     files = "--valid-documents"
 
     def __init__(
@@ -75,10 +74,6 @@ class Labelled(Reading):
     def reasons(self) -> dict[str, str]:
         """Return the reasons why a document may be dropped."""
         return {"blank": "without words", "unlabelled": "without a label", "unknown": "with a label not in training"}
-
-    def plain_rows(self, corpus: CorpusSettings) -> Iterator[Pair]:
-        """Return the text and the label of each document."""
-        return pairs(corpus, labelled=True, say=self.remarks.append)
 
     def facts(self) -> dict[str, object]:
         """Return the labels, and how documents are split and cut."""
@@ -102,7 +97,7 @@ class Labelled(Reading):
         """Collect the labels, beside what the first pass finds."""
         if self.labels is not None and not hold_out and not tokenizer:
             return FirstPass()
-        survey = run_first_pass(self, training, hold_out=hold_out, sample=tokenizer, labels=True)
+        survey = super().survey(training, hold_out=hold_out, tokenizer=tokenizer)
         if self.labels is None:
             self.labels = survey.labels
             if len(self.labels) < 2:
@@ -134,7 +129,7 @@ class Labelled(Reading):
         """Return the labels of training, and some that it does not have."""
         return {"labels": self.labels, "strange": [label for label, _ in self.strange.most_common(NAMED)]}
 
-    def beside(self, counts: Mapping[str, int], manifest: Mapping[str, Any]) -> str:
+    def describe_more(self, counts: Mapping[str, int], manifest: Mapping[str, Any]) -> str:
         """Describe the labels, and how many documents are cut."""
         labels = manifest["labels"]
         listed = ", ".join(labels[:NAMED]) + (", …" if len(labels) > NAMED else "")

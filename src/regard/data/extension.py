@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from regard.config import show_value
-from regard.data.language_pieces import form_of
+from regard.data.languages import split_piece
 from regard.data.pre_tokenizer import MARK, leading_word
 from regard.data.special_pieces import FILLER, MULTIPLE, UNKNOWN, describe, is_filler
 from regard.data.tokenizer import Tokenizer, Tokenizers, open_tokenizer
@@ -101,8 +101,9 @@ def extend_tokenizers(
 
 def form_in(tokenizer: Tokenizer, piece: str) -> Form:
     """Return what a piece around a text is: a tag where pieces of its form are tags, else special."""
-    form = form_of(piece)
-    return "tag" if form is not None and form in map(form_of, tokenizer.tags.values()) else "special"
+    form, code = split_piece(piece)
+    forms = {split_piece(tag)[0] for tag in tokenizer.tags.values()}
+    return "tag" if code != piece and form in forms - {""} else "special"
 
 
 def is_known(tokenizer: Tokenizer, piece: str) -> bool:

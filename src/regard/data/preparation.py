@@ -1,16 +1,23 @@
 """Preparation of texts: encoding training and validation pairs from the settings, once; afterwards from the cache.
 
-Files are read twice: a survey counts pairs, chooses those held out, and draws the sample that the tokenizer is trained
-on; then everything is encoded, chunk by chunk. No more than the sample (20 million characters) is held at a time.
+Files are read twice. The first pass counts pairs, chooses those held out, and draws the sample that the tokenizer is
+trained on; then everything is encoded, chunk by chunk. No more than the sample (20 million characters) is held at a
+time. What is held out is chosen by a hash of the pair's text: the k smallest. So a repetition of a held-out pair is
+never trained on, the choice does not depend on the order of the lines, and mostly stays when lines are added.
 
-A `Reading` (`regard.data.rows`) says what becomes of a row.
+A `CorpusReader` is the way from the rows of a corpus to encoded pairs: two texts, with the links of their words where
+the corpus has them. `data.documents` has one of labelled documents.
 """
 
+import contextlib
 import hashlib
+import heapq
+import itertools
 import json
 import shutil
+import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,23 +25,26 @@ from typing import Any
 import numpy as np
 import tokenizers as library
 
-from regard.data import builtin_files, cache, unknown_words
-from regard.data.alignments import LinkedReader
+from regard.data import cache, unknown_words
+from regard.data.alignments import count_words, find_problem
+from regard.data.builtin import Example, Split, edition_of, example_lines, generate
 from regard.data.cache import Encoded, Writer
-from regard.data.images.pixels import Pixels
-from regard.data.rows import Pair, Reading, content, hash_of, names
-from regard.data.settings import CorpusSettings, DataSettings, TokenizerSettings, cache_folder
+from regard.data.corpus import pairs, read_linked
+from regard.data.pixels import Pixels
+from regard.data.settings import GOLD, CorpusSettings, DataSettings, TokenizerSettings, cache_folder
 from regard.data.tokenizer import Tokenizers
 from regard.data.unknown_words import WordCollector, format_words, read_words
-from regard.errors import DataError, RegardError
-from regard.io import encoding_of
+from regard.data.vocabulary import train_both
+from regard.errors import ArgumentError, ConfigError, DataError, RegardError
+from regard.io import LONGEST, Say, Slips, check_file, encoding_of, ignore, parse_pharaoh
 
+Pair = tuple[str, ...]  # source and target, and what else a reader has of a row
+SAMPLE = 20_000_000  # characters that a tokenizer is trained on, both sides together
+MOST_LABELS = 10_000
 CHUNK = 5_000  # pairs encoded at a time
 CHARACTERS = 4_000_000  # of such pairs at most
 TEXTS = 5_000  # validation pairs whose text is kept
 TARGET_WORDS = "target-words.txt"  # in the cache, beside those of the sources
-
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -59,55 +69,300 @@ def prepare(
     data: DataSettings,
     tokenizer: TokenizerSettings | None = None,
     *,
-    say: Say = lambda line: None,
+    say: Say = ignore,
     tokenizers: Tokenizers | None = None,
 ) -> Prepared:
     """Encode the corpora, or find them in the cache; `say` reports in one line what was kept and dropped.
 
     `tokenizers`, those of an earlier run for instance, take the place of the settings.
     """
-    kind = LinkedReader if data.linked else Reading
-    return prepare_rows(kind(data, tokenizer or TokenizerSettings()), say, tokenizers)
+    return prepare_rows(CorpusReader(data, tokenizer or TokenizerSettings()), say, tokenizers)
 
 
-def prepare_rows(reading: Reading, say: Say, tokenizers: Tokenizers | None) -> Prepared:
-    """Prepare the corpus of any `Reading`, from the cache where it is there."""
-    data, settings = reading.data, reading.settings
+# ---- the first pass
+
+
+@dataclass
+class FirstPass:
+    """The results of the first pass over the training pairs."""
+
+    pairs: int = 0
+    blank: int = 0
+    cutoff: int = -1  # pairs whose hash is at most this are held out
+    sample: list[tuple[int, str, str]] = field(default_factory=list)  # hash, source, target
+    largest: dict[str, int] = field(default_factory=dict)  # of every label, the largest hash of its rows
+
+    def training_texts(self) -> tuple[list[str], list[str]]:
+        """Return both sides of the sample without what is held out, and free the sample."""
+        pairs = [(source, target) for h, source, target in self.sample if h > self.cutoff]
+        self.sample.clear()
+        return [source for source, _ in pairs], [target for _, target in pairs]
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Return the targets of the pairs that are not held out, sorted."""
+        return tuple(sorted(label for label, h in self.largest.items() if h > self.cutoff))
+
+
+def hash_of(source: str, target: str, lowercase: bool = False) -> int:
+    """Hash a pair's text to 64 bits, the same on every machine; runs of white space count as one space."""
+    text = f"{' '.join(source.split())}\n{' '.join(target.split())}"
+    digest = hashlib.blake2b((text.lower() if lowercase else text).encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big")
+
+
+def names(corpora: Iterable[CorpusSettings]) -> str:
+    """Name the files of corpora, for a message."""
+    return ", ".join(path for corpus in corpora for path in corpus.files)
+
+
+def training_texts(data: DataSettings, settings: TokenizerSettings) -> tuple[list[str], list[str]]:
+    """Return both sides of the corpus, or of the sample of it that a tokenizer would be trained on."""
+    data.require()
+    with tempfile.TemporaryDirectory(prefix="regard-") as folder:
+        reader = CorpusReader(data, settings)
+        training, validation = reader.draw_or_find(Path(folder) / "drawn")
+        hold_out = not validation and bool(data.held_out)
+        return reader.survey(training, hold_out=hold_out, tokenizer=True).training_texts()
+
+
+# ---- readers
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows as they are, and encoded."""
+
+    texts: list[Pair]
+    sources: list[list[int]]
+    targets: list[list[int]]
+    links: list[list[tuple[int, int]]] = field(default_factory=list)  # one for each row, where a reader has them
+
+    def only(self, fits: Sequence[bool]) -> "Rows":
+        """Return the rows that fit."""
+        only = itertools.compress
+        parts = (self.texts, self.sources, self.targets, self.links)
+        return Rows(*(list(only(part, fits)) for part in parts))  # type: ignore[arg-type]
+
+
+class CorpusReader:
+    """The way from the rows of a corpus to encoded pairs: here, two texts, and the links of their words."""
+
+    what = "pairs"
+    labelled = False  # whether targets are a few labels, which the first pass remembers
+    files = "--valid-source and --valid-target"  # the options that would choose what is held out
+
+    def __init__(self, data: DataSettings, settings: TokenizerSettings):
+        self.data, self.settings = data, settings
+        self.linked = data.linked  # whether links between words are kept beside the pairs
+        self.training, self.validation, self.earlier = data.training, data.validation, data.rehearsed
+        self.remarks: list[str] = []  # about lines that were cut, or could not be read
+
+    @property
+    def corpora(self) -> tuple[CorpusSettings, ...]:
+        """Every corpus of files that is read."""
+        return (*self.training, *self.earlier, *self.validation)
+
+    @property
+    def reasons(self) -> dict[str, str]:
+        """Return the reasons why a row may be dropped, by the name of its count."""
+        return {"blank": "blank", "long": f"longer than {self.data.longest} tokens"}
+
+    def plain_rows(self, corpus: CorpusSettings) -> Iterator[Pair]:
+        """Yield source and target of every row of a corpus; a message may follow at its end."""
+        return pairs(corpus, labelled=self.labelled, say=self.remarks.append)
+
+    def rows(self, corpus: CorpusSettings) -> Iterator[Pair]:
+        """Yield every row; its links, where there are some, are still text, but checked, and left out if wrong."""
+        if not self.linked:
+            yield from self.plain_rows(corpus)
+            return
+        slips = Slips(str(corpus.alignment or corpus.file))
+        for number, (source, target, text) in enumerate(read_linked(corpus, self.remarks.append), 1):
+            problem = None
+            if text.strip():
+                problem = find_problem(text, len(source.split()), len(target.split()))
+                slips.add(number, problem)
+            yield source, target, "" if problem else text
+        slips.end(self.remarks.append, "the pair is trained on without its links")
+
+    def facts(self) -> dict[str, object]:
+        """Return what the encoded rows depend on beside the files, the tokenizer and the usual settings."""
+        if not self.linked:
+            return {}
+        if self.data.builtin:
+            return {"alignment": self.data.alignment}
+        hashes = [content(corpus.alignment) if corpus.alignment else None for corpus in self.corpora]
+        return {"alignment": hashes, "columns": [corpus.alignment_column for corpus in self.corpora]}
+
+    def draw_or_find(self, folder: Path) -> tuple[tuple[CorpusSettings, ...], tuple[CorpusSettings, ...]]:
+        """Return the corpora for training and for validation; a built-in one is drawn into a new folder first.
+
+        Its validation corpus is its own split.
+        """
+        data = self.data
+        if not data.builtin:
+            return self.training, self.validation
+        folder.mkdir()
+        training = write_split(folder, data, "train", data.count)
+        if data.validation or not data.held_out:
+            return (training,), data.validation
+        return (training,), (write_split(folder, data, "valid", data.held_out_count(data.count)),)
+
+    def survey(self, training: Sequence[CorpusSettings], *, hold_out: bool, tokenizer: bool) -> FirstPass:
+        """Count the pairs, choose the hash up to which they are held out, and draw a sample for a new tokenizer."""
+        if not hold_out and not tokenizer and not self.labelled:
+            return FirstPass()
+        data, what = self.data, self.what
+        survey, characters, mask = FirstPass(), 0, 0
+        # The smallest hashes, negative as heapq keeps the least first; twice as many as may be held out, to know half.
+        smallest, among, room = list[int](), set[int](), 2 * data.held_out_most
+        for source, target in itertools.chain.from_iterable(map(self.plain_rows, training)):
+            survey.pairs += 1
+            if not source or not target:
+                survey.blank += 1
+                continue
+            h = hash_of(source, target, data.lowercase)
+            if self.labelled and survey.largest.get(target, -1) < h:
+                survey.largest[target] = h
+                if len(survey.largest) > MOST_LABELS:
+                    raise DataError(
+                        f"{names(training)}: more than {MOST_LABELS:,} different labels, the last {target[:30]!r}; is "
+                        "data.label_column right?"
+                    )
+            if hold_out and h not in among and (len(smallest) < room or h < -smallest[0]):
+                among.add(h)
+                heapq.heappush(smallest, -h)
+                if len(smallest) > room:
+                    among.remove(-heapq.heappop(smallest))
+            if tokenizer and not h & mask:
+                survey.sample.append((h, source, target))
+                characters += len(source) + len(target)
+                while characters > SAMPLE:  # keep about half, by one more bit of the hash
+                    mask = mask << 1 | 1
+                    survey.sample = [row for row in survey.sample if not row[0] & mask]
+                    characters = sum(len(s) + len(t) for _, s, t in survey.sample)
+        if survey.pairs == survey.blank:
+            why = [f"all {survey.pairs:,} are blank"] * bool(survey.pairs) + self.remarks
+            raise DataError(f"{names(training)}: no {what} to train on{': ' * bool(why)}{'; '.join(why)}")
+        if hold_out:
+            # Never more than half of the different pairs, where those are few.
+            count = min(data.held_out_count(survey.pairs - survey.blank), len(smallest) // 2)
+            if not count:
+                raise DataError(
+                    f"{names(training)}: one {what.removesuffix('s')} is too few to train on and to hold out for "
+                    f"validation; give {self.files}"
+                )
+            survey.cutoff = sorted(-h for h in smallest)[count - 1]
+        return survey
+
+    def train_tokenizers(self, training: Sequence[CorpusSettings], survey: FirstPass) -> Tokenizers:
+        """Train tokenizers on the survey's sample."""
+        tags = [corpus.tag for corpus in training if corpus.tag]
+        return train_both(*survey.training_texts(), self.settings, lowercase=self.data.lowercase, tags=tags)
+
+    def encode(self, rows: list[Pair], tag: str | None, tokenizers: Tokenizers, counts: Counter[str]) -> Rows:
+        """Encode the rows that are neither blank nor too long; the others are counted."""
+        before = f"{tag} " if tag else ""
+        real = [(before + source, target, *more) for source, target, *more in rows if source and target]
+        sources = tokenizers.source.encode_batch([row[0] for row in real])
+        targets = tokenizers.target.encode_batch([row[1] for row in real])
+        sizes = [(len(source), len(target)) for source, target in zip(sources, targets, strict=True)]
+        # A line that was cut is half of a pair, even where it is one unknown word.
+        whole = [max(map(len, row[:2])) < LONGEST for row in real]
+        fits = [all(n) and max(n) <= self.data.longest and uncut for n, uncut in zip(sizes, whole, strict=True)]
+        empty = sum(0 in each for each in sizes)  # to a tokenizer made elsewhere, a text may be nothing
+        counts["blank"] += len(rows) - len(real) + empty
+        counts["long"] += len(fits) - sum(fits) - empty
+        encoded = Rows(real, sources, targets).only(fits)
+        if self.linked:
+            self.add_links(encoded, int(tag is not None), tokenizers, counts)
+        return encoded
+
+    def add_links(self, encoded: Rows, before: int, tokenizers: Tokenizers, counts: Counter[str]) -> None:
+        """Add the links of each row, `before` words behind where the source's line has them.
+
+        A pair whose words the tokenizer separates differently goes on without, and is counted.
+        """
+        sources = count_words(tokenizers.source, encoded.sources)
+        targets = count_words(tokenizers.target, encoded.targets)
+        for (source_text, target_text, text), *words in zip(encoded.texts, sources, targets, strict=True):
+            right = words == [len(source_text.split()), len(target_text.split())]
+            links = [(source + before, target) for source, target in sorted(set(parse_pharaoh(text)))]
+            counts["linked"] += bool(links and right)
+            counts["unlinked"] += bool(links and not right)
+            encoded.links.append(links if right else [])
+
+    def manifest(self) -> dict[str, Any]:
+        """Return what the cache's manifest keeps beside the counts."""
+        return {}
+
+    def summary(self, counts: Mapping[str, int], manifest: Mapping[str, Any]) -> str:
+        """Summarise in one line what was kept and dropped."""
+        text = f"{counts['pairs']:,} {self.what}" + self.describe_more(counts, manifest)
+        if counts.get("earlier"):
+            text += f", {counts['earlier']:,} of them from earlier corpora ({self.data.rehearsal:.0%} of an epoch)"
+        if dropped := self.dropped(counts, ""):
+            text += f"; dropped {dropped}"
+        if not counts["valid"]:
+            return f"{text}; none for validation"
+        if self.validation or self.data.builtin:
+            dropped = self.dropped(counts, "valid_")
+            return f"{text}; {counts['valid']:,} for validation{f' (dropped {dropped})' if dropped else ''}"
+        again = f", and {counts['repeated']:,} repetitions of them dropped" if counts["repeated"] else ""
+        files = "--valid-pairs" if self.data.corpora else self.files
+        return f"{text}; {counts['valid']:,} held out for validation{again} (by hash; give {files} to choose them)"
+
+    def describe_more(self, counts: Mapping[str, int], manifest: Mapping[str, Any]) -> str:
+        """Describe what else is worth knowing about the pairs that were kept: here, how many have links."""
+        if not self.linked:
+            return ""
+        text = f", {counts.get('linked', 0):,} of them with word links"
+        if unlinked := counts.get("unlinked", 0):
+            text += f" ({unlinked:,} lost theirs, because the tokenizer separates words differently from white space)"
+        return text
+
+    def dropped(self, counts: Mapping[str, int], which: str) -> str:
+        """Describe how many were dropped, and why."""
+        kinds = self.reasons.items()
+        return ", ".join(f"{counts[which + name]:,} {words}" for name, words in kinds if counts.get(which + name))
+
+
+# ---- encoded, once
+
+
+def prepare_rows(reader: CorpusReader, say: Say, tokenizers: Tokenizers | None) -> Prepared:
+    """Prepare the corpus of any reader, from the cache where it is there."""
+    data, settings = reader.data, reader.settings
     data.require()
     if tokenizers is None and settings.has_file:
         tokenizers = load_tokenizers(settings)
     if tokenizers is not None:
         tokenizers = tokenizers.surround(**settings.around)
-    home, sources = cache_folder(data.cache), fingerprints(reading)
+    home, sources = cache_folder(data.cache), fingerprints(reader)
 
     def fill(folder: Path) -> Path:
-        links = contents_of_links(reading)
-        facts = build(folder, reading, tokenizers)
+        links = contents_of_links(reader)
+        facts = build(folder, reader, tokenizers)
         # What was encoded would be found under another file's name.
-        if (fingerprints(reading), contents_of_links(reading)) != (sources, links):
-            raise DataError(f"{names(all_corpora(reading))}: changed while they were read")
+        if (fingerprints(reader), contents_of_links(reader)) != (sources, links):
+            raise DataError(f"{names(reader.corpora)}: changed while they were read")
         cache.seal(folder, **facts)
         # Named after the tokenizer itself, so that a run that goes on with it finds the same; the key of what was asked
         # for leads there.
-        return home / cache_key(reading, Tokenizers.load(folder / "tokenizer.json"), sources)
+        return home / cache_key(reader, Tokenizers.load(folder / "tokenizer.json"), sources)
 
-    folder, was_there = cache.find_or_fill(home / cache_key(reading, tokenizers, sources), fill, say)
-    return open_cache(folder, reading, say, ", from the cache" * was_there)
-
-
-def open_cache(folder: Path, reading: Reading, say: Say, note: str = "") -> Prepared:
-    """Open a cache that is complete."""
-    manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
-    texts = [json.loads(line) for line in (folder / "valid.jsonl").read_bytes().splitlines()]
+    folder, was_there = cache.find_or_fill(home / cache_key(reader, tokenizers, sources), fill, say)
+    manifest = cache.read_manifest(folder)
     for remark in manifest.get("remarks", ()):
         say(remark)
-    say(reading.summary(manifest["counts"], manifest) + note)
+    say(reader.summary(manifest["counts"], manifest) + ", from the cache" * was_there)
     return Prepared(
-        tokenizers=Tokenizers.load(folder / "tokenizer.json").surround(**reading.settings.around),
+        tokenizers=Tokenizers.load(folder / "tokenizer.json").surround(**settings.around),
         train=Encoded(folder / "train", manifest["starts"]),
         valid=Encoded(folder / "valid"),
-        valid_pairs=[(source, target) for source, target in texts],
-        weights=weigh_corpora(reading, manifest["starts"], manifest["counts"]["pairs"]),
+        valid_pairs=[(source, target) for source, target in cache.read_texts(folder)],
+        weights=weigh_corpora(reader, manifest["starts"], manifest["counts"]["pairs"]),
         hash=folder.name,
         counts=manifest["counts"],
         labels=tuple(manifest.get("labels", ())),
@@ -116,17 +371,12 @@ def open_cache(folder: Path, reading: Reading, say: Say, note: str = "") -> Prep
     )
 
 
-def all_corpora(reading: Reading) -> tuple[CorpusSettings, ...]:
-    """Return every corpus of files that a reading reads."""
-    return (*reading.training, *reading.earlier, *reading.validation)
-
-
-def weigh_corpora(reading: Reading, starts: Sequence[int], pairs: int) -> tuple[float, ...]:
+def weigh_corpora(reader: CorpusReader, starts: Sequence[int], pairs: int) -> tuple[float, ...]:
     """Return how often the pairs of each corpus occur in an epoch; earlier ones fill their share of it."""
-    new = [corpus.weight for corpus in reading.training] or [1.0]
-    earlier = [corpus.weight for corpus in reading.earlier]
+    new = [corpus.weight for corpus in reader.training] or [1.0]
+    earlier = [corpus.weight for corpus in reader.earlier]
     sizes = np.diff([*starts, pairs])
-    share = reading.data.rehearsal / (1 - reading.data.rehearsal)
+    share = reader.data.rehearsal / (1 - reader.data.rehearsal)
     total = float(np.dot(new, sizes[: len(new)]))
     scale = share * total / max(1.0, float(np.dot(earlier, sizes[len(new) :])))
     return (*new, *(scale * weight for weight in earlier))
@@ -136,16 +386,15 @@ def cached_valid_pairs(
     data: DataSettings, settings: TokenizerSettings, tokenizers: Tokenizers, folder: str | None = None
 ) -> list[tuple[str, str]]:
     """Return the validation pairs that a run's data have in the cache; none where they, or their files, are gone."""
-    reading = (LinkedReader if data.linked else Reading)(data, settings)
+    reader = CorpusReader(data, settings)
     try:
         data.require()
-        entry = cache.follow(cache_folder(folder) / cache_key(reading, tokenizers, fingerprints(reading)))
+        entry = cache.resolve_alias(cache_folder(folder) / cache_key(reader, tokenizers, fingerprints(reader)))
     except (RegardError, OSError):
         return []
     if not entry.exists() or cache.damage(entry) is not None:
         return []
-    texts = [json.loads(line) for line in (entry / "valid.jsonl").read_bytes().splitlines()]
-    return [(source, target) for source, target in texts]
+    return [(source, target) for source, target in cache.read_texts(entry)]
 
 
 def load_tokenizers(settings: TokenizerSettings) -> Tokenizers:
@@ -155,38 +404,38 @@ def load_tokenizers(settings: TokenizerSettings) -> Tokenizers:
     return Tokenizers.pair(str(settings.source_file), str(settings.target_file))
 
 
-def cache_key(reading: Reading, tokenizers: Tokenizers | None, sources: Mapping[str, object]) -> str:
+def cache_key(reader: CorpusReader, tokenizers: Tokenizers | None, sources: Mapping[str, object]) -> str:
     """Hash all that the encoded pairs depend on: contents, not names; not weights, nor where the cache is."""
-    data, settings = reading.data, reading.settings
+    data, settings = reader.data, reader.settings
     to_train = {"kind": settings.kind, "joint": settings.joint, "size": settings.size, "lowercase": data.lowercase}
     facts: dict[str, object] = {
         "format": cache.FORMAT,
         "library": None if tokenizers else library.__version__,
         "longest": data.longest,
-        "held_out": None if reading.validation else [data.held_out, data.held_out_most, data.lowercase],
+        "held_out": None if reader.validation else [data.held_out, data.held_out_most, data.lowercase],
         "tokenizer": tokenizers.hash if tokenizers else to_train,
         **sources,
-        **reading.facts(),
+        **reader.facts(),
     }
     if any(settings.around.values()):  # as they are, so that earlier caches keep their names
         facts["around"] = settings.around
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:32]
 
 
-def fingerprints(reading: Reading) -> dict[str, object]:
-    """Identify the files that a reading reads, or the corpus that is drawn."""
-    earlier = [fingerprint(corpus) for corpus in reading.earlier]
+def fingerprints(reader: CorpusReader) -> dict[str, object]:
+    """Identify the files that a reader reads, or the corpus that is drawn."""
+    earlier = [fingerprint(corpus) for corpus in reader.earlier]
     return {
-        "training": [fingerprint(corpus) for corpus in reading.training],
-        "validation": [fingerprint(corpus) for corpus in reading.validation],
-        "builtin": builtin_files.fingerprint(reading.data) if reading.data.builtin else None,
+        "training": [fingerprint(corpus) for corpus in reader.training],
+        "validation": [fingerprint(corpus) for corpus in reader.validation],
+        "builtin": identify_builtin(reader.data) if reader.data.builtin else None,
         **({"earlier": earlier} if earlier else {}),  # caches without keep their names
     }
 
 
-def contents_of_links(reading: Reading) -> list[str]:
+def contents_of_links(reader: CorpusReader) -> list[str]:
     """Hash the files of word links."""
-    return [content(corpus.alignment) for corpus in all_corpora(reading) if corpus.alignment]
+    return [content(corpus.alignment) for corpus in reader.corpora if corpus.alignment]
 
 
 def fingerprint(corpus: CorpusSettings) -> list[object]:
@@ -196,66 +445,76 @@ def fingerprint(corpus: CorpusSettings) -> list[object]:
     return [hashes, corpus.form, corpus.source_column, corpus.target_column, corpus.tag, *sorted(map(str, encodings))]
 
 
-def build(folder: Path, reading: Reading, tokenizers: Tokenizers | None) -> dict[str, object]:
+def content(path: str) -> str:
+    """Hash a file, or raise a DataError that names it."""
+    check_file(path)
+    try:
+        return cache.digest(path)
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read: {error.strerror or error}") from None
+
+
+def build(folder: Path, reader: CorpusReader, tokenizers: Tokenizers | None) -> dict[str, object]:
     """Encode everything into a folder, and return its manifest."""
-    data, training, validation = reading.data, reading.training, reading.validation
-    if data.builtin:
-        training, validation = builtin_files.write_builtin(folder / "drawn", data)
+    data, lowercase = reader.data, reader.data.lowercase
+    training, validation = reader.draw_or_find(folder / "drawn")
     hold_out = not validation and bool(data.held_out)
-    survey = reading.survey(training, hold_out=hold_out, tokenizer=tokenizers is None)
+    survey = reader.survey(training, hold_out=hold_out, tokenizer=tokenizers is None)
     if tokenizers is None:
-        tokenizers = reading.train_tokenizers(training, survey).surround(**reading.settings.around)
-    reading.remarks.clear()  # all is read once more
-    with Side(folder / "train", reading, tokenizers) as train, Side(folder / "valid", reading, tokenizers) as valid:
+        tokenizers = reader.train_tokenizers(training, survey).surround(**reader.settings.around)
+    reader.remarks.clear()  # all is read once more
+    with (
+        SplitWriter(folder / "train", reader, tokenizers) as train,
+        SplitWriter(folder / "valid", reader, tokenizers) as valid,
+    ):
         starts, hashes = [], set[int]()
         for corpus in training:
             starts.append(train.writer.count)
-            for chunk in chunks(reading.rows(corpus)):
+            for chunk in chunks(reader.rows(corpus)):
                 train_rows, held_out = (
-                    split_held_out(chunk, survey.cutoff, hashes, data.lowercase) if hold_out else (chunk, [])
+                    split_held_out(chunk, survey.cutoff, hashes, lowercase) if hold_out else (chunk, [])
                 )
                 train.take(train_rows, corpus.tag)
                 valid.take(held_out, corpus.tag)
                 train.counts["repeated"] += len(chunk) - len(train_rows) - len(held_out)
         new = train.writer.count
-        for corpus in reading.earlier:  # nothing of them is held out, and what is held out is not trained on
+        for corpus in reader.earlier:  # nothing of them is held out, and what is held out is not trained on
             starts.append(train.writer.count)
-            for chunk in chunks(reading.rows(corpus)):
-                train.take([row for row in chunk if hash_of(row[0], row[1], data.lowercase) not in hashes], corpus.tag)
+            for chunk in chunks(reader.rows(corpus)):
+                train.take([row for row in chunk if hash_of(row[0], row[1], lowercase) not in hashes], corpus.tag)
         earlier = train.writer.count - new
         for corpus in validation:
-            for chunk in chunks(reading.rows(corpus)):
+            for chunk in chunks(reader.rows(corpus)):
                 valid.take(chunk, corpus.tag)
-    counts, manifest = count_rows(train, valid, hold_out), reading.manifest()
-    if reading.earlier:
+    counts, manifest = count_rows(train, valid, hold_out), reader.manifest()
+    if reader.earlier:
         counts["earlier"] = earlier
-    one = reading.what.removesuffix("s")
-    sides = ((new, training, "train on"), (earlier, reading.earlier, "rehearse"))
+    one = reader.what.removesuffix("s")
+    sides = ((new, training, "train on"), (earlier, reader.earlier, "rehearse"))
     for count, corpora, purpose in (*sides, (valid.writer.count, validation, "validate on")):
         if corpora and not count:
-            summary = "; ".join([reading.summary(counts, manifest), *reading.remarks])
+            summary = "; ".join([reader.summary(counts, manifest), *reader.remarks])
             raise DataError(f"{names(corpora)}: no {one} is left to {purpose}: {summary}")
     shutil.rmtree(folder / "drawn", ignore_errors=True)
     tokenizers.save(folder / "tokenizer.json")
-    rows = "".join(json.dumps(pair) + "\n" for pair in valid.texts)
-    (folder / "valid.jsonl").write_text(rows, encoding="utf-8", newline="\n")
+    cache.write_texts(folder, valid.texts)
     for collector, name in ((train.words, unknown_words.FILE), (train.target_words, TARGET_WORDS)):
         words = None if collector.words is None else format_words(collector.words)
         if words is not None:
-            (folder / name).write_text(words, encoding="utf-8", newline="\n")
-    return {"starts": starts, "counts": counts, "remarks": reading.remarks, **manifest}
+            (folder / name).write_bytes(words.encode())
+    return {"starts": starts, "counts": counts, "remarks": reader.remarks, **manifest}
 
 
-class Side:
-    """Rows on their way into the cache, for training or for validation."""
+class SplitWriter:
+    """A writer of rows into the cache, for training or for validation."""
 
-    def __init__(self, folder: Path, reading: Reading, tokenizers: Tokenizers):
-        self.writer, self.reading, self.tokenizers = Writer(folder, links=reading.linked), reading, tokenizers
+    def __init__(self, folder: Path, reader: CorpusReader, tokenizers: Tokenizers):
+        self.writer, self.reader, self.tokenizers = Writer(folder, links=reader.linked), reader, tokenizers
         self.counts: Counter[str] = Counter()
         self.texts: list[Pair] = []  # of the first rows
         self.words, self.target_words = WordCollector(), WordCollector()
 
-    def __enter__(self) -> "Side":
+    def __enter__(self) -> "SplitWriter":
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -263,7 +522,7 @@ class Side:
 
     def take(self, rows: list[Pair], tag: str | None) -> None:
         """Encode rows, and write those that are kept."""
-        encoded = self.reading.encode(rows, tag, self.tokenizers, self.counts)
+        encoded = self.reader.encode(rows, tag, self.tokenizers, self.counts)
         self.writer.write(encoded.sources, encoded.targets, encoded.links)
         self.words.add(row[0] for row in encoded.texts)
         self.target_words.add(row[1] for row in encoded.texts)
@@ -284,7 +543,7 @@ def split_held_out(rows: list[Pair], cutoff: int, hashes: set[int], lowercase: b
     return training, held_out
 
 
-def count_rows(train: Side, valid: Side, hold_out: bool) -> dict[str, int]:
+def count_rows(train: SplitWriter, valid: SplitWriter, hold_out: bool) -> dict[str, int]:
     """Count what became of all rows; what is dropped of those held out is counted with the rest of their corpus."""
     dropped = train.counts + valid.counts if hold_out else train.counts
     mine = valid.counts if not hold_out else Counter[str]()
@@ -307,3 +566,33 @@ def chunks(rows: Iterable[Pair]) -> Iterator[list[Pair]]:
             chunk, characters = [], 0
     if chunk:
         yield chunk
+
+
+# ---- built-in corpora
+
+
+def write_split(folder: Path, data: DataSettings, split: Split, count: int) -> CorpusSettings:
+    """Write two text files of one split, with gold links beside them if wanted."""
+    paths = [str(folder / f"{split}.{end}") for end in ("source", "target", "align")]
+    corpus = CorpusSettings(paths[0], paths[1], alignment=paths[2] if data.alignment == GOLD else None)
+    with contextlib.ExitStack() as stack:
+        files = [stack.enter_context(open(path, "w", encoding="utf-8", newline="\n")) for path in paths]
+        for example in draw(data, split, count, pair=data.pair):
+            for file, line in zip(files, example_lines("", example), strict=False):
+                file.write(f"{line}\n")
+    return corpus
+
+
+def draw(data: DataSettings, split: Split, count: int, **more: Any) -> Iterator[Example]:
+    """Draw the examples of a split; a small corpus may have fewer for validation, but not for training."""
+    try:
+        yield from generate(str(data.builtin), count, split=split, **more, **data.drawing())
+    except ArgumentError as error:
+        if split == "train":
+            raise ConfigError("data.count", str(error)) from None
+
+
+def identify_builtin(data: DataSettings) -> list[object]:
+    """Identify the generated corpus and its edition."""
+    edition = edition_of(str(data.builtin), data.builtin_edition)
+    return [data.builtin, data.pair, data.count, data.builtin_seed, data.options(), edition]

@@ -1,178 +1,119 @@
-"""SentencePiece's models, read from tokenizer.json and run without the `sentencepiece` package: the same ids and texts.
+"""SentencePiece's models: read from their files, kept in tokenizer.json, run by the package, and written again.
 
-Such a file has two parts that need not agree. `model` is the numbering: an id for every piece that can be written.
-`regard.sentencepiece` is the segmentation: how a text is normalised and cut into pieces. Two models over one numbering
-(as in Marian's folders) are two files with the same `model`. A piece that is chosen but has no number is unknown.
-Characters that no piece of the segmentation spells are one piece for each run of them, as SentencePiece gives them out,
-and are looked up by their text as any piece is: the numbering may know what this side's segmentation does not.
+A tokenizer.json with such a model has two parts that need not agree. `model` is the numbering: an id for every piece
+that can be written. `regard.sentencepiece` is the segmentation: how a text is normalised and cut into pieces. Two
+models over one numbering (as in Marian's folders) are two files with the same `model`. A piece that is chosen but has
+no number is unknown. Characters that no piece of the segmentation spells are one piece for each run of them, as
+SentencePiece gives them out, and are looked up by their text as any piece is: the numbering may know what this side's
+segmentation does not.
 
-Where several cuts are equally good, the choice is SentencePiece's own. Unigram: the cut with the largest sum of scores.
-SentencePiece adds them up in single precision from the beginning of the text, so that two cuts of a word with equal
-sums ("aa" "a" and "a" "aa") may rank one way or the other by what stands before. BPE: the neighbours that make the
-piece with the best score are joined, the leftmost of equal ones first; user-defined symbols are never joined, and
-pieces that are marked as unused are taken apart again. The `tokenizers` library adds in double precision, and so ranks
-cuts of equal sums in another way; its BPE gave the same pieces wherever it was compared, but knows neither of those two
-sorts of pieces.
-
-Words are cut one by one and remembered where nothing in them depends on their neighbours.
+`sentencepiece` is an extra, imported when such a file is opened. It is given a model file of the segmentation: a
+protocol buffer (sentencepiece_model.proto), of which the few fields are read and written here that decide how a text is
+cut. The `tokenizers` library would give other ids: it adds scores up in double precision, and its normaliser loses
+combining marks.
 """
 
-import array
 import base64
 import codecs
-import heapq
+import functools
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import struct
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from regard.data.charsmap import Charsmap
+from regard.config import visible
+from regard.data import special_pieces, tokenizer_checks
 from regard.data.pre_tokenizer import MARK, AddedWords
+from regard.errors import DataError, MissingExtraError
+from regard.io import reading
 
 UNKNOWN = 3  # as in `regard.data.tokenizer`, which reads this
-SHORT = 100  # characters of words that are remembered
-USUAL = 1000  # characters of a text in which a sure word is always cut the same way
-GROWTH = 4  # times longer that the word may become
-BYTE = re.compile("<0x([0-9A-F]{2})>")
-UNITS = re.compile(f"{MARK}*[^{MARK}]+|{MARK}+")
+NORMAL, UNKNOWN_TYPE, CONTROL, FIXED, UNUSED, BYTE = range(1, 7)  # of pieces
+KINDS = {"unigram": 1, "bpe": 2}
+SURFACE = " \u2047 "  # what an unknown piece is written as
+FIRST = {"<unk>": (0.0, UNKNOWN_TYPE), "<s>": (0.0, CONTROL), "</s>": (0.0, CONTROL)}
+BYTES = {f"<0x{byte:02X}>": byte for byte in range(256)}
 CODE = re.compile(">>.*?<<", re.DOTALL)
-UNKNOWN_PENALTY = 10.0  # below the worst score: what a character without a piece costs
-SINGLE = (1,)
-ROUNDING = 2.0**-22  # of a sum in single precision, for each of two sums that are compared, and twice over
 
 
-class Cut(NamedTuple):
-    """A text in pieces."""
-
-    pieces: list[str]
-    scores: list[float]  # what each piece adds; empty where nothing depends on it
-    margin: float  # by how much the choice was better than any other, at its closest
-    reach: float  # the largest of the sums that were compared, without its sign
+# ---- from a model file to tokenizer.json
 
 
-class Unigram:
-    """The best sum of scores, found by Viterbi's algorithm (Kudo 2018, arXiv:1804.10959)."""
+def convert(path: Path, ids: Mapping[str, int] | None = None, *, tags: Collection[str] = ()) -> dict[str, Any]:
+    """Return the content of a tokenizer.json that cuts texts as a SentencePiece model does.
 
-    def __init__(self, normal: Mapping[str, float], fixed: Mapping[str, float]):
-        """Take the scores of learned pieces, and the pieces that are preferred wherever they stand."""
-        # Those have no score of their own, but what SentencePiece 0.2.3 gives them by their bytes; 0.1 gave them less.
-        self.unknown = single(min(normal.values(), default=0.0) - UNKNOWN_PENALTY)
-        self.scores = {**normal, **{piece: single(0.1 * (len(piece.encode()) - 1)) for piece in fixed}}
-        by_first: dict[str, set[int]] = {}
-        for piece in self.scores:
-            by_first.setdefault(piece[0], {1}).add(len(piece))
-        self.lengths = {first: tuple(sorted(own)) for first, own in by_first.items()}
-
-    def cut(self, text: str, start: float = 0.0, *, exact: bool = False) -> Cut:
-        """Cut a text whose sum begins at `start`; with `exact`, sums are rounded to single precision."""
-        scores, lengths, size, unknown = self.scores, self.lengths, len(text), self.unknown
-        sums, begins, seconds = [-math.inf] * (size + 1), [-1] * (size + 1), [-math.inf] * (size + 1)
-        sums[0], cell = start, array.array("f", [0.0])
-        for begin in range(size):
-            here = sums[begin]
-            for length in lengths.get(text[begin], SINGLE):
-                end = begin + length
-                if end > size:
-                    break
-                score = scores.get(text[begin:end])
-                if score is None:
-                    if length > 1:
-                        continue
-                    score = unknown
-                total = here + score
-                if exact:
-                    cell[0] = total
-                    total = cell[0]
-                if total > sums[end]:
-                    seconds[end], sums[end], begins[end] = sums[end], total, begin
-                elif total > seconds[end]:
-                    seconds[end] = total
-        pieces, margin, end = list[str](), math.inf, size
-        while end > 0:
-            margin = min(margin, sums[end] - seconds[end])
-            pieces.append(text[begins[end] : end])
-            end = begins[end]
-        pieces.reverse()
-        reach = max(max(sums), -min(sums))
-        return Cut(pieces, [scores.get(piece, unknown) for piece in pieces], margin, reach)
-
-    def is_sure(self, cut: Cut, length: int, start: float) -> bool:
-        """Return whether a cut of `length` characters is the same in single precision, after a sum of `start`."""
-        return cut.margin > ROUNDING * (length + 1) * (abs(start) + cut.reach)
-
-    def add(self, start: float, scores: Sequence[float]) -> float:
-        """Add the scores of a word to a sum as SentencePiece does."""
-        cell = array.array("f", [start])
-        for score in scores:
-            cell[0] += score
-        return cell[0]
+    `ids` is the number of every piece that can be written, the special pieces <pad>, <s>, </s>, <unk> at 0 to 3;
+    without it, pieces keep SentencePiece's order and the special ones trade places with what stands there. `tags` are
+    pieces that stand alone: those of the form >>deu<< at the beginning of a text, others anywhere.
+    """
+    model = read_model(path)
+    if ids is None:
+        content = number_pieces(model, str(path))
+    else:
+        if any(ids.get(piece) != i for i, piece in enumerate(special_pieces.SPECIAL)):
+            raise DataError(
+                f"{path}: the special pieces {', '.join(special_pieces.SPECIAL)} have other ids than 0 to 3, or none"
+            )
+        content = number_as(ids, tags)
+        tokenizer_checks.check_vocabulary(content, str(path))
+    by_type = {  # scores as the shortest decimals that are the same in single precision
+        kind: {piece: float(str(np.float32(score))) for piece, score, own in model.pieces if own == kind}
+        for kind in (NORMAL, FIXED, UNUSED, CONTROL)
+    }
+    written = content["model"]["vocab"].keys() - {*special_pieces.SPECIAL}
+    section = {
+        **model.settings,
+        "leading": any(is_code(tag) for tag in tags),
+        "unknown": model.unknown,
+        "control": sorted(by_type[CONTROL].keys() & written),
+        "charsmap": base64.b64encode(model.charsmap).decode(),
+        "fixed": by_type[FIXED],
+        "unused": by_type[UNUSED],
+        "pieces": by_type[NORMAL],
+    }
+    content = {**content, "regard": {"sentencepiece": section}}
+    tokenizer_checks.check_form(content, str(path))
+    return content
 
 
-class Bpe:
-    """Byte pair encoding with scores for ranks (Sennrich et al. 2016, arXiv:1508.07909)."""
-
-    def __init__(self, normal: Mapping[str, float], fixed: Mapping[str, float], unused: Mapping[str, float]):
-        """Take learned pieces, those that are never joined with others, and those that are taken apart again."""
-        self.scores = {**normal, **fixed, **unused}
-        self.unused = frozenset(unused)
-        longest_first = sorted(fixed, key=len, reverse=True)
-        pattern = "|".join([*map(re.escape, longest_first), "."])
-        self.symbols = re.compile(pattern, re.DOTALL) if fixed else None
-        self.fixed = frozenset(fixed)
-
-    def cut(self, text: str) -> Cut:
-        """Cut a text: join neighbours, best first, until nothing can be joined."""
-        symbols = list(text) if self.symbols is None else self.symbols.findall(text)
-        scores, fixed, unused = self.scores, self.fixed, self.unused
-        before, after = list(range(-1, len(symbols) - 1)), [*range(1, len(symbols)), -1]
-        parts: dict[str, tuple[str, str]] = {}
-        agenda: list[tuple[float, int, int, str]] = []
-
-        def offer(left: int, right: int) -> None:
-            if left < 0 or right < 0 or symbols[left] in fixed or symbols[right] in fixed:
-                return
-            piece = symbols[left] + symbols[right]
-            score = scores.get(piece)
-            if score is not None:
-                heapq.heappush(agenda, (-score, left, right, piece))
-                if piece in unused:
-                    parts[piece] = symbols[left], symbols[right]
-
-        for right in range(1, len(symbols)):
-            offer(right - 1, right)
-        while agenda:
-            _, left, right, piece = heapq.heappop(agenda)
-            if not symbols[left] or not symbols[right] or len(symbols[left]) + len(symbols[right]) != len(piece):
-                continue
-            symbols[left], symbols[right] = piece, ""
-            after[left] = after[right]
-            if after[right] >= 0:
-                before[after[right]] = left
-            offer(before[left], left)
-            offer(left, after[left])
-        pieces, waiting = list[str](), [symbol for symbol in reversed(symbols) if symbol]
-        while waiting:
-            piece = waiting.pop()
-            if piece in parts:
-                waiting += reversed(parts[piece])
-            else:
-                pieces.append(piece)
-        return Cut(pieces, [], math.inf, 0.0)
+def is_code(tag: str) -> bool:
+    """Return whether a piece is a language code as Marian's folders write them: >>deu<<."""
+    return tag.startswith(">>") and tag.endswith("<<")
 
 
-def single(value: float) -> float:
-    """Round to single precision."""
-    return array.array("f", [value])[0]
+def number_as(ids: Mapping[str, int], tags: Collection[str]) -> dict[str, Any]:
+    """Return a tokenizer.json with a numbering alone."""
+    parts, model = tokenizer_checks.NUMBERING
+    vocabulary = dict(sorted(ids.items(), key=lambda item: item[1]))
+    added = [special_pieces.describe(i, piece, special=True) for i, piece in enumerate(special_pieces.SPECIAL)]
+    added += [special_pieces.describe(ids[tag], tag, special=False) for tag in sorted(tags, key=ids.__getitem__)]
+    theirs = [piece for piece in ids if piece.startswith("<their-")]  # special pieces of a folder that are others here
+    added += [special_pieces.describe(ids[piece], piece, special=True) for piece in theirs]
+    return {**parts, "added_tokens": added, "model": {**model, "vocab": vocabulary}}
 
 
-class Word(NamedTuple):
-    """A word in pieces: its normalised text, its ids (`spell_unknown` where no piece fits), and how it was cut."""
+def number_pieces(model: "ModelFile", place: str) -> dict[str, Any]:
+    """Number pieces in SentencePiece's order, but for the special ones."""
+    names = dict(zip(model.names, special_pieces.SPECIAL[:3], strict=True))
+    special = {i: names.get(piece) for i, (piece, _, kind) in enumerate(model.pieces) if kind == CONTROL}
+    special |= {i: special_pieces.SPECIAL[3] for i, (_, _, kind) in enumerate(model.pieces) if kind == UNKNOWN_TYPE}
+    ids = {special.get(i) or piece: i for i, (piece, _, _) in enumerate(model.pieces)}
+    missing = [piece for piece in special_pieces.SPECIAL if piece not in special.values()]
+    if missing:
+        raise DataError(
+            f"{place}: no {missing[0]} among its special pieces; train it with pad_id, bos_id, eos_id and unk_id "
+            "of 0 to 3, or give the ids of a vocabulary that has it"
+        )
+    parts, numbering = tokenizer_checks.NUMBERING
+    added = [special_pieces.describe(ids[piece], piece, special=True) for piece in special_pieces.SPECIAL]
+    return special_pieces.adopt({**parts, "added_tokens": added, "model": {**numbering, "vocab": ids}}, place)
 
-    text: str
-    ids: list[int]
-    cut: Cut
+
+# ---- from tokenizer.json to ids, and back to text
 
 
 class SentencePiece:
@@ -189,35 +130,34 @@ class SentencePiece:
 
         `tags` stand alone, `words` were added, and are found where nothing but punctuation follows them.
         """
-        normal, fixed, unused = (in_single_precision(section[key]) for key in ("pieces", "fixed", "unused"))
+        self.section, self.vocabulary = section, vocabulary
         self.kind: str = section["kind"]
-        self.model = Unigram(normal, fixed) if self.kind == "unigram" else Bpe(normal, fixed, unused)
-        self.charsmap = Charsmap(base64.b64decode(section["charsmap"]), fixed)
-        self.prefix, self.suffix = section["prefix"], section["suffix"]
-        self.squeeze: bool = section["squeeze"]
-        self.mark = MARK if section["escape"] else " "
-        choices = [*normal, *fixed]
-        self.numbers = {piece: max(vocabulary.get(piece, UNKNOWN), UNKNOWN) for piece in choices}
-        self.bytes = [vocabulary.get(f"<0x{byte:02X}>", UNKNOWN) for byte in range(256)] if section["bytes"] else None
-        silent = {*section["control"], *unused, *tags, *(words or ())}
-        self.others = {piece: i for piece, i in vocabulary.items() if i > UNKNOWN and piece not in silent}
+        self.prefix, self.suffix, self.squeeze = section["prefix"], section["suffix"], section["squeeze"]
+        try:
+            self.model = open_model(model_of(section, vocabulary))
+        except RuntimeError:
+            raise DataError("its table of characters is damaged") from None
+        chosen = {*section["pieces"], *section["fixed"]}
+        silent = {*section["control"], *section["unused"], *tags, *(words or ())} - chosen
+        self.ids = {piece: i for piece, i in vocabulary.items() if i > UNKNOWN and piece not in silent}
         self.leading: bool = section["leading"]
         self.tag_ids = dict(tags)
         anywhere = [tag for tag in tags if not (self.leading and CODE.fullmatch(tag))]
         longest_first = "|".join(map(re.escape, sorted(anywhere, key=len, reverse=True)))
         self.tags = re.compile(f"({longest_first})") if anywhere else None
-        # A piece begins a word or stands inside of one: words can be cut one by one.
-        inside = re.compile(f"[^{MARK}]{MARK}")
-        apart = self.mark == MARK and not self.suffix and not any(map(inside.search, [*choices, *unused]))
-        self.apart = apart and (self.kind == "unigram" or not unused)
-        spaced = any(" " in piece for piece in fixed)
-        self.separable = self.apart and self.prefix and self.squeeze and not spaced and self.charsmap.space[1] is None
-        self.sure: dict[str, list[int]] = {}
-        self.words: dict[str, Word | None] = {}  # None: what stands around it matters
-        self.units: dict[str, Word] = {}  # normalised, with marks
-        self.surface = self.read_surfaces(section, vocabulary)
+        self.surface = self.read_surfaces(vocabulary)
         self.added = AddedWords(words, self.cut_rest) if words else None
-        self.added_ids: dict[str, list[int] | None] = {}  # of words as they stand in a text; None: without one of them
+        self.bare: Any = None  # the same pieces, for what is normalised already
+
+    @functools.cached_property
+    def separable(self) -> bool:
+        """Return whether words are cut one by one: a piece begins a word or stands inside of one."""
+        section, inside = self.section, re.compile(f"[^{MARK}]{MARK}")
+        plain = section["escape"] and self.prefix and self.squeeze and not self.suffix
+        undone = self.kind == "bpe" and section["unused"]
+        choices = (*section["pieces"], *section["fixed"], *section["unused"])
+        across = any(map(inside.search, choices)) or any(" " in piece for piece in section["fixed"])
+        return plain and not undone and not across and self.tidy("1 1") == "1 1"
 
     # ---- text to ids
 
@@ -230,31 +170,9 @@ class SentencePiece:
 
     def tidy(self, text: str) -> str:
         """Normalise a text without tags, as it is read back."""
-        text = self.normalise_marked(text)
+        text = self.model.normalize(text)
         text = text.lstrip(MARK) if self.squeeze else text.removeprefix(MARK) if self.prefix else text
         return text.replace(MARK, " ")
-
-    def normalise_marked(self, text: str) -> str:
-        """Normalise a text as SentencePiece cuts it, with marks for spaces."""
-        return self.join(self.charsmap.apply(text)[0])
-
-    def join(self, parts: Sequence[str]) -> str:
-        """Join the parts of a normalised text: one space in a row, none at the ends, and a mark at the beginning."""
-        squeeze, mark, first = self.squeeze, self.mark, 0
-        while squeeze and first < len(parts) and parts[first] == " ":
-            first += 1
-        if first == len(parts):
-            return ""
-        text, after_space = list[str](), squeeze
-        for part in parts[first:]:
-            rest = part.lstrip(" ") if after_space else part
-            if rest:
-                text.append(rest)
-                after_space = squeeze and rest.endswith(" ")
-        whole = "".join([mark if self.prefix and not self.suffix else "", *text]).replace(" ", mark)
-        if squeeze:
-            whole = whole.rstrip(mark)
-        return whole + mark if self.prefix and self.suffix else whole
 
     def split_tags(self, text: str) -> Iterator[tuple[str | None, str]]:
         """Yield the parts of a text between tags, and the tags: (None, part) or (tag, "")."""
@@ -267,171 +185,58 @@ class SentencePiece:
         else:
             yield None, text
 
-    def encode(self, text: str, remembered: int) -> list[int]:
-        """Encode a text as ids; at most `remembered` words are kept."""
+    def encode(self, text: str) -> list[int]:
+        """Encode a text as ids."""
         if not self.leading and self.tags is None:
-            return self.encode_part(text, remembered)
+            return self.encode_part(text)
         ids: list[int] = []
         for tag, part in self.split_tags(text):
-            ids += self.encode_part(part, remembered) if tag is None else [self.tag_ids.get(tag, UNKNOWN)]
+            ids += self.encode_part(part) if tag is None else [self.tag_ids.get(tag, UNKNOWN)]
         return ids
 
-    def encode_part(self, text: str, remembered: int) -> list[int]:
+    def encode_part(self, text: str) -> list[int]:
         """Encode a text without tags: added words first, then what stands between them."""
         if self.added is None:
-            return self.encode_plain(text, remembered)
+            return self.cut(self.model, text)
         ids, between = list[int](), list[str]()
         for word in text.split(" "):
-            own = self.find_added(word, remembered)
+            own = self.find_added(word)
             if own is None:
                 between.append(word)
             else:
-                ids += [*self.encode_plain(" ".join(between), remembered), *own]
+                ids += [*self.cut(self.model, " ".join(between)), *own]
                 between = []
-        return ids + self.encode_plain(" ".join(between), remembered)
+        return ids + self.cut(self.model, " ".join(between))
 
-    def find_added(self, text: str, remembered: int) -> list[int] | None:
+    def cut(self, model: Any, text: str) -> list[int]:
+        """Cut a text, and return the ids of its pieces."""
+        ids = self.ids
+        return [ids.get(piece, UNKNOWN) for piece in model.encode(text, out_type=str)]
+
+    def find_added(self, word: str) -> list[int] | None:
         """Encode a word that begins with an added one; None for others, and where what is around them matters."""
-        if text in self.added_ids:
-            return self.added_ids[text]
         assert self.added is not None
-        parts, open_ended = self.charsmap.apply(text)
-        dependent = open_ended or any(MARK in part or " " in part for part in parts) or self.charsmap.joins_space(text)
-        ids = None if dependent else self.added.encode("".join(parts))
-        if len(self.added_ids) >= remembered:  # another thread may still read the old ones
-            self.added_ids = {}
-        if len(text) <= SHORT:
-            self.added_ids[text] = ids
-        return ids
+        text = self.tidy(word)
+        ids = self.added.encode(text)
+        return ids if ids is not None and self.tidy(f"1 {word} 1") == f"1 {text} 1" else None
 
     def cut_rest(self, text: str) -> list[int]:
         """Cut what follows an added word: normalised, and without a mark."""
-        return self.merge_unknown(self.cut_unit(text).ids)
+        if self.bare is None:
+            section = {**self.section, "charsmap": "", "prefix": False, "squeeze": False}
+            self.bare = open_model(model_of(section, {}))
+        return self.cut(self.bare, text)
 
-    def encode_plain(self, text: str, remembered: int) -> list[int]:
-        """Encode a text in which nothing was added."""
-        if not self.separable:
-            return self.merge_unknown(self.cut_units(text, remembered))
-        split, sure = text.split(" "), self.sure
-        if len(text) <= USUAL and all(word in sure for word in split):
-            ids = [i for word in split for i in sure[word]]
-        else:
-            ids = self.cut_words(split, remembered)
-        return self.merge_unknown(ids)
+    # ---- ids to text, and all of it to a model file
 
-    def cut_words(self, split: Sequence[str], remembered: int) -> list[int]:
-        """Cut words that are not all known, or not all surely cut in the same way wherever they stand."""
-        words = self.words
-        if len(words) + len(split) > remembered:  # another thread may still read the old ones
-            words = self.words = {}
-            self.sure = {}
-        row: list[Word] = []
-        for text in split:
-            word = words[text] if text in words else self.look_up(text)
-            if word is None:
-                return self.cut_units(" ".join(split), remembered)
-            row.append(word)
-        return self.number_in_order(row)
-
-    def look_up(self, text: str) -> Word | None:
-        """Cut a word and remember it; None where its pieces depend on what is around it."""
-        parts, open_ended = self.charsmap.apply(text)
-        dependent = open_ended or any(MARK in part for part in parts) or self.charsmap.joins_space(text)
-        word = None if dependent else self.cut_unit(self.join(parts))
-        if len(text) > SHORT:
-            return word
-        self.words[text] = word
-        if word is not None and len(word.text) <= GROWTH * len(text) + 1 and self.is_sure(word):
-            self.sure[text] = word.ids
-        return word
-
-    def is_sure(self, word: Word) -> bool:
-        """Return whether a word has the same pieces in every text of a usual length."""
-        if isinstance(self.model, Bpe):
-            return True
-        lowest = USUAL * (GROWTH + 1) * abs(self.model.unknown)  # if nothing before it had a piece
-        return self.model.is_sure(word.cut, len(word.text), lowest)
-
-    def cut_units(self, text: str, remembered: int) -> list[int]:
-        """Cut a text as a whole, or mark by mark where no piece reaches over one."""
-        text, units = self.normalise_marked(text), self.units
-        row: list[Word] = []
-        for unit in UNITS.findall(text) if self.apart else [text]:
-            word = units.get(unit)
-            if word is None:
-                word = self.cut_unit(unit)
-                if len(unit) <= SHORT:
-                    if len(units) >= remembered:
-                        units = self.units = {}
-                    units[unit] = word
-            row.append(word)
-        return self.number_in_order(row)
-
-    def cut_unit(self, text: str) -> Word:
-        """Cut a normalised text, regardless of what is around it."""
-        cut = self.model.cut(text)
-        return Word(text, self.number(cut.pieces), cut)
-
-    def number_in_order(self, words: Sequence[Word]) -> list[int]:
-        """Return the ids of words in a row; where a cut is close, the sum of scores up to it decides."""
-        unigram = self.model
-        if isinstance(unigram, Bpe):
-            return [i for word in words for i in word.ids]
-        ids, total, waiting, reach = list[int](), 0.0, list[float](), 0.0
-        for word in words:
-            cut = word.cut
-            if unigram.is_sure(cut, len(word.text), reach):
-                ids += word.ids
-                waiting += cut.scores
-            else:
-                total = unigram.add(total, waiting)
-                cut = unigram.cut(word.text, total, exact=True)
-                ids += self.number(cut.pieces)
-                waiting = list(cut.scores)
-            reach += sum(map(abs, cut.scores))
-        return ids
-
-    def number(self, pieces: Iterable[str]) -> list[int]:
-        """Return the ids of pieces: bytes for a character without one, or a negative number that spells it."""
-        ids: list[int] = []
-        for piece in pieces:
-            i = self.numbers.get(piece)
-            if i is not None:
-                ids.append(i)
-            elif self.bytes is not None:
-                ids += [self.bytes[byte] for byte in piece.encode()]
-            else:
-                ids += map(spell_unknown, piece)
-        return ids
-
-    def merge_unknown(self, ids: Sequence[int]) -> list[int]:
-        """Make every run of characters without a piece one piece: what the numbering calls by that text, or unknown."""
-        if not ids or min(ids) >= 0:
-            return [*ids]
-        merged, run = list[int](), list[str]()
-        for i in (*ids, UNKNOWN):
-            if i < 0:
-                run.append(chr(-1 - i))
-                continue
-            if run:
-                merged.append(self.others.get("".join(run), UNKNOWN))
-                run = []
-            merged.append(i)
-        return merged[:-1]
-
-    # ---- ids to text
-
-    def read_surfaces(self, section: Mapping[str, Any], vocabulary: Mapping[str, int]) -> dict[int, str | int]:
+    def read_surfaces(self, vocabulary: Mapping[str, int]) -> dict[int, str | int]:
         """Return what each id is written as: a text, or the value of a byte."""
-        invisible = {*section["control"]}
-        surface: dict[int, str | int] = {}
-        for piece, i in vocabulary.items():
-            byte = BYTE.fullmatch(piece) if self.bytes is not None else None
-            surface[i] = "" if piece in invisible else piece if byte is None else int(byte[1], 16)
-        surface[UNKNOWN] = section["unknown"]
-        return surface
+        spelled: Mapping[str, int] = BYTES if self.section["bytes"] else {}
+        surface: dict[int, str | int] = {i: spelled.get(piece, piece) for piece, i in vocabulary.items()}
+        surface |= {vocabulary[piece]: "" for piece in self.section["control"] if piece in vocabulary}
+        return surface | {UNKNOWN: self.section["unknown"]}
 
-    def decode(self, ids: Sequence[int]) -> str:
+    def decode(self, ids: Iterable[int]) -> str:
         """Write ids as text: marks as spaces, bytes joined, without the mark that was put at the beginning."""
         text: list[str] = []
         pending = bytearray()
@@ -454,15 +259,13 @@ class SentencePiece:
         text.append(pending.decode(errors="regard.each_byte"))
         return "".join(text)
 
+    def pieces(self) -> list[str]:
+        """Return the pieces of its model file, in their order."""
+        return list(list_pieces(self.section, self.vocabulary))
 
-def in_single_precision(scores: Mapping[str, float]) -> dict[str, float]:
-    """Round scores as SentencePiece keeps them."""
-    return dict(zip(scores, np.array([*scores.values()], np.float32).tolist(), strict=True))
-
-
-def spell_unknown(character: str) -> int:
-    """Return the negative number of a character that no piece spells."""
-    return -1 - ord(character)
+    def model_file(self, words: Iterable[str] = ()) -> bytes:
+        """Return the content of its model file; `words` are unused pieces behind its own, which can be read back."""
+        return model_of(self.section, self.vocabulary, words)
 
 
 def replace_byte(error: UnicodeError) -> tuple[str, int]:
@@ -472,3 +275,184 @@ def replace_byte(error: UnicodeError) -> tuple[str, int]:
 
 
 codecs.register_error("regard.each_byte", replace_byte)
+
+
+# ---- model files
+
+
+class ModelFile(NamedTuple):
+    """What a model file says of cutting text."""
+
+    pieces: list[tuple[str, float, int]]  # in the order of their ids: score and type
+    settings: dict[str, Any]  # as they stand in tokenizer.json
+    names: tuple[str, ...]  # of padding, start and end
+    unknown: str  # what an unknown piece is written as
+    charsmap: bytes  # its table of characters
+
+
+def read_model(path: Path) -> ModelFile:
+    """Read a model file; a DataError says in a sentence what is wrong with it."""
+    try:
+        data = reading.read_bytes(path, tokenizer_checks.LARGEST)
+        model = parse(data)
+        open_model(data)
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read: {error.strerror}") from None
+    except (reading.Unreadable, RuntimeError) as error:
+        problem = visible(str(error).removeprefix("INTERNAL: "))
+        raise DataError(f"{path}: not a SentencePiece model: {problem}") from None
+    return model
+
+
+def open_model(data: bytes) -> Any:
+    """Open the content of a model file with the package; a RuntimeError says what is wrong with it."""
+    try:
+        import sentencepiece
+    except ModuleNotFoundError:
+        raise MissingExtraError("sentencepiece", "import") from None
+    return sentencepiece.SentencePieceProcessor(model_proto=data)
+
+
+def parse(data: bytes) -> ModelFile:
+    """Parse a ModelProto, and refuse what the package would take and is not served."""
+    pieces, parts = list[tuple[str, float, int]](), dict[int, dict[int, Any]]()
+    for number, value in read_fields(data):
+        if number == 1:
+            pieces.append(parse_piece(value, len(pieces)))
+        elif number in (2, 3, 5):
+            parts[number] = parts.get(number, {}) | dict(read_fields(value))
+    if not pieces or 2 not in parts or 3 not in parts:
+        what = "no pieces" if not pieces else "no settings behind its pieces, it may be cut short"
+        raise reading.Unreadable(what)
+    training, normalisation = parts[2], parts[3]
+    if parts.get(5, {}).get(2):
+        raise reading.Unreadable("it changes texts after decoding, which is not served")
+    kind = {1: "unigram", 2: "bpe", 3: "word", 4: "char"}.get(training.get(3, 1), "another kind")
+    if kind not in KINDS:
+        raise reading.Unreadable(f"its kind is {kind}, expected unigram or bpe")
+    flags = {"bytes": (training, 35, 0), "prefix": (normalisation, 3, 1), "suffix": (training, 24, 0)}
+    flags |= {"squeeze": (normalisation, 4, 1), "escape": (normalisation, 5, 1)}
+    settings = {"kind": kind} | {name: bool(part.get(number, usual)) for name, (part, number, usual) in flags.items()}
+    names = tuple(text(training.get(n), name) for n, name in ((48, "<pad>"), (46, "<s>"), (47, "</s>")))
+    return ModelFile(pieces, settings, names, text(training.get(44), SURFACE), normalisation.get(2, b""))
+
+
+def parse_piece(data: Any, i: int) -> tuple[str, float, int]:
+    """Parse a piece: its text, score and type."""
+    values = dict(read_fields(data))
+    piece, score, kind = text(values.get(1), ""), values.get(2, b"\0\0\0\0"), values.get(3, NORMAL)
+    if not isinstance(score, bytes) or len(score) != 4 or not isinstance(kind, int):
+        raise reading.Unreadable(f"piece {i} has no score or type")
+    value: float = struct.unpack("<f", score)[0]
+    if not 0 < len(piece) <= tokenizer_checks.LONGEST_PIECE or not math.isfinite(value) or not NORMAL <= kind <= BYTE:
+        raise reading.Unreadable(
+            f"piece {i} ({visible(piece[:40])}) has no text or a long one, no finite score or an unknown type"
+        )
+    return piece, value, kind
+
+
+def text(value: Any, default: str) -> str:
+    """Return a field that is a text."""
+    if value is None:
+        return default
+    try:
+        return bytes.decode(value)
+    except (TypeError, UnicodeDecodeError):
+        raise reading.Unreadable("a text in it is not UTF-8") from None
+
+
+def read_fields(data: Any) -> Iterator[tuple[int, Any]]:
+    """Yield the fields of a message: numbers as int, anything else as bytes."""
+    if not isinstance(data, bytes):
+        raise reading.Unreadable("a field has another type than expected")
+    at = 0
+    while at < len(data):
+        key, at = read_varint(data, at)
+        number, wire = key >> 3, key & 7
+        if wire == 0:
+            value, at = read_varint(data, at)
+            yield number, value
+            continue
+        if wire == 2:
+            size, at = read_varint(data, at)
+        elif wire in (1, 5):
+            size = 8 if wire == 1 else 4
+        else:
+            raise reading.Unreadable(f"byte {at:,} begins no field")
+        if number == 0 or at + size > len(data):
+            raise reading.Unreadable("it is cut short" if number else f"byte {at:,} begins no field")
+        yield number, data[at : at + size]
+        at += size
+
+
+def read_varint(data: bytes, at: int) -> tuple[int, int]:
+    """Read a number of seven bits a byte, and return where it ends."""
+    value = shift = 0
+    while True:
+        if at >= len(data) or shift > 63:
+            raise reading.Unreadable("it is cut short" if at >= len(data) else f"byte {at:,} begins no number")
+        byte = data[at]
+        value |= (byte & 0x7F) << shift
+        at, shift = at + 1, shift + 7
+        if byte < 0x80:
+            return value, at
+
+
+def list_pieces(section: Mapping[str, Any], vocabulary: Mapping[str, int]) -> dict[str, tuple[float, int]]:
+    """Return the pieces of a segmentation with scores and types: <unk>, <s> and </s>, then all in the order of ids.
+
+    Pieces that the vocabulary does not have come last.
+    """
+    pieces = {piece: (float(score), NORMAL) for piece, score in section["pieces"].items()}
+    pieces |= {piece: (float(score), FIXED) for piece, score in section["fixed"].items()}
+    pieces |= {piece: (float(score), UNUSED) for piece, score in section["unused"].items()}
+    pieces |= dict.fromkeys(section["control"], (0.0, CONTROL))
+    pieces |= dict.fromkeys(BYTES if section["bytes"] else (), (0.0, BYTE))
+    ordered = sorted(pieces, key=lambda piece: vocabulary.get(piece, math.inf))
+    return {**FIRST, **{piece: pieces[piece] for piece in ordered if piece not in FIRST}}
+
+
+def model_of(section: Mapping[str, Any], vocabulary: Mapping[str, int], words: Iterable[str] = ()) -> bytes:
+    """Return the content of the model file of a segmentation; `words` are pieces to have behind its own."""
+    pieces = list_pieces(section, vocabulary)
+    # The last of all merges, which is taken back: no other cut changes.
+    lowest = min(score for score, _ in pieces.values()) - 1
+    pieces |= {word: (lowest, UNUSED) for word in words if word not in pieces}
+    training = {
+        3: KINDS[section["kind"]],
+        4: len(pieces),
+        24: section["suffix"],
+        35: section["bytes"],
+        **{number: place for place, number in enumerate((40, 41, 42))},  # ids of <unk>, <s> and </s>
+        43: -1,  # no padding
+        44: section["unknown"],
+        **{number: piece for piece, number in zip(FIRST, (45, 46, 47), strict=True)},
+    }
+    normalisation = {1: "regard", 2: base64.b64decode(section["charsmap"])}
+    normalisation |= {3: section["prefix"], 4: section["squeeze"], 5: section["escape"]}
+    rows = [write_message(1, {1: piece, 2: score, 3: kind}) for piece, (score, kind) in pieces.items()]
+    return b"".join([*rows, write_message(2, training), write_message(3, normalisation)])
+
+
+def write_message(number: int, fields: Mapping[int, Any]) -> bytes:
+    """Write a message as a field: its own are floats in single precision, whole numbers, texts and bytes."""
+    parts = []
+    for field, value in fields.items():
+        if isinstance(value, float):
+            parts += [write_varint(field << 3 | 5), struct.pack("<f", value)]
+        elif isinstance(value, int):
+            parts += [write_varint(field << 3), write_varint(value % (1 << 64))]
+        else:
+            data = value.encode() if isinstance(value, str) else value
+            parts += [write_varint(field << 3 | 2), write_varint(len(data)), data]
+    message = b"".join(parts)
+    return write_varint(number << 3 | 2) + write_varint(len(message)) + message
+
+
+def write_varint(value: int) -> bytes:
+    """Write a number of seven bits a byte."""
+    parts = bytearray()
+    while value > 0x7F:
+        parts.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*parts, value])

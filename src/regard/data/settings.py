@@ -10,7 +10,7 @@ from typing import Any, Literal
 from regard.config import option, read_value, show_value, suggestion, wrong_value
 from regard.data.builtin import CORPORA, EDITION, generate
 from regard.errors import ArgumentError, ConfigError
-from regard.io import EncodedFile, check_encoding, csv_lines
+from regard.io import EncodedFile, check_encoding, text_lines
 
 TABLES = (".tsv", ".csv", ".jsonl", ".json")
 LANGUAGES = re.compile(r"[A-Za-z_]{2,20}-[A-Za-z_]{2,20}")
@@ -59,7 +59,7 @@ class CorpusSettings:
         if self.file is None:
             if self.source is None and self.target is None:
                 raise ConfigError("source", "missing; give source and target, or file")
-            together(self.source, self.target, "source", "target")
+            require_both(self.source, self.target, "source", "target")
             for name in ("source_column", "target_column", "alignment_column"):
                 if getattr(self, name) is not None:
                     raise ConfigError(name, "given without file; two text files have no columns")
@@ -82,7 +82,7 @@ class CorpusSettings:
     @property
     def form(self) -> str | None:
         """The ending of the file's name, .tsv, .jsonl or .json; None for two text files."""
-        return None if self.file is None else csv_lines.ending(self.file)
+        return None if self.file is None else text_lines.ending(self.file)
 
     @property
     def linked(self) -> bool:
@@ -192,8 +192,8 @@ class DataSettings:
 
     def __post_init__(self) -> None:
         """Refuse one file of a pair without the other, and two sources for the same thing."""
-        together(self.source, self.target, "source", "target")
-        together(self.valid_source, self.valid_target, "valid_source", "valid_target")
+        require_both(self.source, self.target, "source", "target")
+        require_both(self.valid_source, self.valid_target, "valid_source", "valid_target")
         names = [name for name in PLACES if getattr(self, name)]
         if len(names) > 1:
             raise ConfigError(
@@ -263,7 +263,7 @@ class DataSettings:
 
     def labelled(self, path: str) -> CorpusSettings:
         """Return a file of documents as a corpus: the text is its source, and the label its target."""
-        form = csv_lines.ending(path)
+        form = text_lines.ending(path)
         if form not in TABLES:
             raise wrong_value("documents", path, f"a name that ends in {', '.join(TABLES)} or .gz")
         path = self.encoded(path)
@@ -366,7 +366,7 @@ class TokenizerSettings:
         for name in AROUND:
             if len(getattr(self, name)) > PIECES:
                 raise ConfigError(name, f"{len(getattr(self, name))} pieces given, expected at most {PIECES}")
-        together(self.source_file, self.target_file, "source_file", "target_file")
+        require_both(self.source_file, self.target_file, "source_file", "target_file")
         if self.file is not None and self.source_file is not None:
             raise ConfigError("file", "given together with source_file; give one file, or a pair")
         if self.has_file:
@@ -404,7 +404,7 @@ def is_word(text: str) -> bool:
     return text.split() == [text] and text.isprintable() and len(text) <= TAG
 
 
-def together(first: str | None, second: str | None, first_name: str, second_name: str) -> None:
+def require_both(first: str | None, second: str | None, first_name: str, second_name: str) -> None:
     """Refuse one of two files without the other."""
     if first is None and second is not None:
         raise ConfigError(first_name, f"missing, as {second_name} is given")

@@ -113,7 +113,7 @@ class Tokenizer:
     def encode_bare(self, texts: Sequence[str]) -> list[list[int]]:
         """Encode many texts, without what stands around them."""
         if self.sentencepiece is not None:
-            return [self.sentencepiece.encode(clean_text(text), self.remembered) for text in texts]
+            return [self.sentencepiece.encode(clean_text(text)) for text in texts]
         if not self.separable:
             return self.encode_threaded(texts)
         split = [text.split() if not ODD.search(text) else [text] for text in texts]
@@ -250,6 +250,11 @@ class Tokenizer:
         alone = [i in self.alone for i in range(len(pieces))]
         nothing = [i <= END or i in self.hidden for i in range(len(pieces))]
         return np.array(begins), np.array(marks), np.array(alone), np.array(nothing)
+
+    def model_file(self, *, words: bool = True) -> bytes:
+        """Return SentencePiece's model file of a tokenizer that has one, with the words that were added, or without."""
+        assert self.sentencepiece is not None
+        return self.sentencepiece.model_file(self.pieces(self.added.values()) if words else ())
 
     def dumps(self) -> str:
         """Return the text of a tokenizer.json that `tokenizers` reads."""

@@ -21,7 +21,6 @@ import tokenizers as library
 from tokenizers import models
 
 from regard.config import visible
-from regard.data.charsmap import Charsmap
 from regard.data.pre_tokenizer import describe_parts, mark_words, normalise, unmark_words, words
 from regard.errors import DataError
 
@@ -192,10 +191,6 @@ def check_sentencepiece(content: Mapping[str, Any], place: str) -> None:
     table = decode_charsmap(section["charsmap"], f"{place}: its regard.sentencepiece.charsmap")
     if longest_text(table) > GROWTH:
         raise DataError(f"{place}: its regard.sentencepiece.charsmap makes a text more than {GROWTH:,} times as long")
-    try:
-        Charsmap(table)
-    except DataError as error:
-        raise DataError(f"{place}: {error}") from None
     rest = {key: value for key, value in content.items() if key not in ("regard", "model", "added_tokens")}
     model = {key: value for key, value in content["model"].items() if key != "vocab"}
     if (rest, model) != NUMBERING or not flags_off(content):

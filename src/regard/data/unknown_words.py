@@ -13,15 +13,15 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from regard.config import visible
-from regard.data.text_profile import is_unspaced
 from regard.data.tokenizer import UNKNOWN, Tokenizer
+from regard.data.vocabulary import is_unspaced
 from regard.io import reading
 
 FILE = "words.txt"
 HEADING = "regard words 1 sha256 "
 PARTS = re.compile(r"[^\W\d_]+")
 LARGEST = 4 * 2**20  # bytes of the list: a corpus with more has none
-MOST = 400_000  # words while they are collected
+MAX_WORDS = 400_000  # words while they are collected
 LISTED = 6  # words that a message names
 LONGEST = 40  # characters of one that are shown
 REMEMBERED = 100_000  # words whose verdict is kept
@@ -49,7 +49,7 @@ class WordCollector:
         self.texts |= fresh
         for word in fresh:
             self.words.update(word_parts(word))
-        if len(self.texts) > MOST:
+        if len(self.texts) > MAX_WORDS:
             self.words, self.texts = None, set()
 
 

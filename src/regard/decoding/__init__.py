@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from regard.decoding.outputs import Output, SearchResult, check_outputs
     from regard.decoding.replay import Replay, host_features, length_class, to_bfloat16
     from regard.decoding.scoring import check_finite, length_penalty
-    from regard.decoding.sentence_search import SentenceSearch, StepSearch, search
+    from regard.decoding.sentence_search import SentenceSearch, StepSearch, search, without_gradients
     from regard.decoding.sources import documents_of, source_of, tokens_of
     from regard.decoding.translate_file import Processes
 
@@ -53,6 +53,7 @@ __all__ = [
     "source_of",
     "to_bfloat16",
     "tokens_of",
+    "without_gradients",
 ]
 
 __getattr__, __dir__ = door(__name__)

@@ -11,7 +11,7 @@ from datetime import timedelta
 from itertools import islice
 from typing import Any, Self, TypeVar
 
-from regard.data import Tokenizer, sentence_shares, sentence_split
+from regard.data import Tokenizer, sentence_split
 from regard.errors import CommandError, RegardError
 from regard.io import Block, SourceLines, display_name, formats
 from regard.machine import MPS, auto_device
@@ -148,7 +148,7 @@ class LineFitter:
         self.source, self.limit = source, longest if limit is None else min(longest, limit)
         self.split, self.tags, self.warn = split, tags, warn
         self.cut = 0  # lines so far
-        self.counter: sentence_shares.SentenceCounter | None = None
+        self.counter: sentence_split.SentenceCounter | None = None
 
     def parts(self, lines: list[str], name: str, first: int = 1) -> list[list[sentence_split.Piece]]:
         """Split each line into pieces, at least one; the line `first` of the file `name` is the first of them."""
@@ -195,11 +195,11 @@ class LineFitter:
         """Report how many lines of all processes have several sentences."""
         if self.counter is None:
             return
-        total = sentence_shares.SentenceCounter()
+        total = sentence_split.SentenceCounter()
         for texts, several in processes.gather((self.counter.texts, self.counter.several)):
             total.texts, total.several = total.texts + texts, total.several + several
         if processes.first and total.several:
-            self.warn(sentence_shares.describe_several(total, "lines", "--split translates each"))
+            self.warn(sentence_split.describe_several(total, "lines", "--split translates each"))
 
 
 def join_outputs(

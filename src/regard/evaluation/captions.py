@@ -19,10 +19,11 @@ import string
 import unicodedata
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 
 from regard.errors import ArgumentError
 from regard.evaluation.metric import Measurement, Reference, alternatives, signature_of
-from regard.evaluation.text import chrf, count_rows, exact, ratio
+from regard.evaluation.text import chrf, count_rows, exact, measure_by, ratio
 
 MOST = 4  # words of an n-gram
 SIGMA = 6.0
@@ -50,31 +51,17 @@ def words(text: str) -> Words:
 
 
 def measure_bleu_n(outputs: Sequence[str], references: Sequence[Reference], n: int = MOST) -> Measurement:
-    """BLEU-n's lengths, matches and n-grams, caption by caption."""
+    """BLEU-n's lengths, matches and n-grams, caption by caption, as sacreBLEU counts them."""
     if not 1 <= n <= MOST:
         raise ArgumentError(f"n: {n} given, expected 1 to {MOST}")
-    rows = []
-    for output, captions in tokenize_pairs(outputs, references):
-        nearest = min((abs(len(each) - len(output)), len(each)) for each in captions)[1]
-        row = [len(output), nearest]
-        for length in range(1, n + 1):
-            counts, most = count_ngrams(output, length), Counter[Words]()
-            for each in captions:
-                most |= count_ngrams(each, length)
-            row += [(counts & most).total(), counts.total()]
-        rows.append(row)
+    from sacrebleu import BLEU
 
-    def of(sums: list[float]) -> float:
-        length, nearest, *each = sums
-        matches, totals = each[::2], each[1::2]
-        if not all(matches):
-            return 0.0
-        brevity = min(0.0, 1 - nearest / length)
-        return 100 * math.exp(
-            brevity + sum(math.log(one / all_of) for one, all_of in zip(matches, totals, strict=True)) / len(matches)
-        )
-
-    return Measurement(f"BLEU-{n}", count_rows(rows, 2 + 2 * n), of, caption_signature(references, smooth="none"))
+    pairs = tokenize_pairs(outputs, references)
+    texts = [" ".join(output) for output, _ in pairs]
+    captions = [[" ".join(each) for each in several] for _, several in pairs]
+    metric = BLEU(tokenize="none", smooth_method="none", max_ngram_order=n, force=True)
+    measurement = measure_by(f"BLEU-{n}", metric, texts, captions)
+    return replace(measurement, signature=caption_signature(references, smooth="none"))
 
 
 def measure_cider(outputs: Sequence[str], references: Sequence[Reference]) -> Measurement:

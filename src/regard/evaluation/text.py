@@ -64,21 +64,21 @@ def measure_bleu(
     check_tokenizer(tokenize)
     if tokenize == "auto":
         tokenize = bleu_tokenizer(references)
-    return _measure("BLEU", BLEU(lowercase=lowercase, tokenize=tokenize, force=True), outputs, references)
+    return measure_by("BLEU", BLEU(lowercase=lowercase, tokenize=tokenize, force=True), outputs, references)
 
 
 def measure_chrf(outputs: Sequence[str], references: Sequence[Reference], *, lowercase: bool = False) -> Measurement:
     """chrF2's matches of character n-grams, sentence by sentence."""
     from sacrebleu import CHRF
 
-    return _measure("chrF", CHRF(lowercase=lowercase), outputs, references)
+    return measure_by("chrF", CHRF(lowercase=lowercase), outputs, references)
 
 
 def measure_ter(outputs: Sequence[str], references: Sequence[Reference]) -> Measurement:
     """TER's edits and reference lengths, sentence by sentence; case never counts, as in sacreBLEU and Tercom."""
     from sacrebleu import TER
 
-    return _measure("TER", TER(), outputs, references, higher=False)
+    return measure_by("TER", TER(), outputs, references, higher=False)
 
 
 def measure_exact(outputs: Sequence[str], references: Sequence[Reference], *, lowercase: bool = False) -> Measurement:
@@ -227,7 +227,7 @@ def normalise_text(text: str, lowercase: bool = False) -> str:
     return " ".join(unicodedata.normalize("NFC", text.lower() if lowercase else text).split())
 
 
-def _measure(
+def measure_by(
     name: str, metric: Any, outputs: Sequence[str], references: Sequence[Reference], *, higher: bool = True
 ) -> Measurement:
     """A sacreBLEU metric's sentence statistics, which are what its own significance tests resample."""

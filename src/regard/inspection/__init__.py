@@ -14,24 +14,21 @@ from typing import TYPE_CHECKING
 from regard.door import door
 
 if TYPE_CHECKING:
-    from regard.inspection import corpus_alignment
+    from regard.inspection import corpus_alignment, look_files
     from regard.inspection.collect import dependency_trees
     from regard.inspection.collect import grounding as word_grounding
-    from regard.inspection.collect import inputs as look_inputs
     from regard.inspection.collect.from_run import ablation_table, exhibit_of, silence_head
     from regard.inspection.collect.sides import WeighedSentence, weigh
     from regard.inspection.collect.walk import Which
-    from regard.inspection.draw import colours, plot
-    from regard.inspection.draw import files as look_files
     from regard.inspection.draw import page as page_parts
+    from regard.inspection.draw import plot
     from regard.inspection.draw.graph import ModelGraph, model_graph
-    from regard.inspection.draw.heatmap import bars, heatmap, save, svg
-    from regard.inspection.draw.html import document, figure_element, table_element
+    from regard.inspection.draw.heatmap import bars, heatmap
+    from regard.inspection.draw.html import Cell, Table, document, figure_element, show, table_element
     from regard.inspection.draw.page import Page, page
     from regard.inspection.draw.picture import picture
-    from regard.inspection.draw.plot import draw_lengths
+    from regard.inspection.draw.plot import draw_lengths, save, svg
     from regard.inspection.draw.report_page import LookPicture, write
-    from regard.inspection.draw.table import Cell, Table, show
 
 __all__ = [
     "Cell",
@@ -43,7 +40,6 @@ __all__ = [
     "Which",
     "ablation_table",
     "bars",
-    "colours",
     "corpus_alignment",
     "dependency_trees",
     "document",
@@ -52,7 +48,6 @@ __all__ = [
     "figure_element",
     "heatmap",
     "look_files",
-    "look_inputs",
     "model_graph",
     "page",
     "page_parts",

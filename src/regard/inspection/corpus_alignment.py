@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from regard.alignment import AlignmentSettings, extraction, flip_links, selection, symmetrise
-from regard.alignment import settings as alignment_settings
 from regard.data import TableTexts, Tokenizers, read_tables
 from regard.decoding import file_translation, first_model
 from regard.errors import CommandError
@@ -62,8 +61,8 @@ def change_settings(
     if threshold is not None:
         changes["threshold"] = threshold or None
     if join is not None:
-        if join not in (*alignment_settings.JOINS, "none"):
-            raise CommandError(f"--join: {join} given, expected one of {', '.join(alignment_settings.JOINS)} or none")
+        if join not in (*extraction.JOINS, "none"):
+            raise CommandError(f"--join: {join} given, expected one of {', '.join(extraction.JOINS)} or none")
         changes["join"] = None if join == "none" else join
     return replace(settings, **changes)
 

@@ -18,9 +18,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.alignment import settings as alignment_settings
+from regard.alignment import extraction
 from regard.attention import Heads
-from regard.data import END, START, UNKNOWN, Tokenizer, language_tags, unknown_words
+from regard.data import END, START, UNKNOWN, Tokenizer, run_languages, unknown_words
 from regard.decoding import ROOM
 from regard.errors import ArgumentError, CommandError
 from regard.io import packs, reading
@@ -58,7 +58,7 @@ def write_ctranslate2(run: Run, folder: Path, quantize: str | None = None) -> di
         raise CommandError(f"--quantize: {quantize} given, expected {', '.join(COMPUTE_TYPES)}")
     module, model = library(), check_model(run.model, str(run.folder))
     alignment, config = run.alignment_settings, model.config
-    layer = alignment_settings.LAYER.search(alignment.view)
+    layer = extraction.LAYER.search(alignment.view)
     assert layer is not None
     positions = position_count(config, 2 * run.settings.data.longest + ROOM + 1)
     convert(
@@ -82,7 +82,7 @@ def portable_settings(run: Run) -> dict[str, Any]:
     """Return the settings of a run as a table, without the files of whoever trained it."""
     table, data = run.settings.table(), run.settings.data
     table["data"] = {"longest": data.longest, "lowercase": data.lowercase}
-    if (languages := language_tags.languages_of(data)) is not None and len(languages[1]) == 1:
+    if (languages := run_languages.languages_of(data)) is not None and len(languages[1]) == 1:
         table["data"]["languages"] = f"{languages[0]}-{languages[1][0]}"
     table["tokenizer"] = {key: each for key, each in table["tokenizer"].items() if not key.endswith("file")}
     table["training"] = {"guided": 0.0}

@@ -38,8 +38,7 @@ import torch
 from torch import Tensor
 
 from regard.alignment import AlignmentSettings, extraction
-from regard.alignment import settings as alignment_settings
-from regard.data import END, START, Tokenizers, data_settings, sentence_shares
+from regard.data import END, START, Tokenizers, data_settings, sentence_split
 from regard.decoding import (
     Options,
     Output,
@@ -344,12 +343,7 @@ def split_into_batches(
 
 def pair_batches(pairs: Sequence[extraction.Pair], budget: int = batches.SCORE_BUDGET) -> Iterator[list[int]]:
     """Yield batches of pairs, those of like length together."""
-    sizes = [max(map(len, pair)) + 1 for pair in pairs]
-    order = sorted(range(len(pairs)), key=lambda i: -sizes[i])
-    while order:
-        count = max(1, budget // sizes[order[0]])
-        chunk, order = order[:count], order[count:]
-        yield chunk
+    return batches.batches_of_like_size([max(map(len, pair)) + 1 for pair in pairs], budget)
 
 
 def cut_at(hypotheses: Hypotheses, limit: int) -> Hypotheses:
@@ -379,7 +373,7 @@ class ExportedRun(Run):
         step = int(manifest["run"]["step"])
         super().__init__(folder, settings, engine.tokenizers, engine.model, step, warn=warn)
         self._engine = engine
-        self.sentence_share = sentence_shares.SentenceShare.from_table(manifest["run"].get("sentences"))
+        self.sentence_share = sentence_split.SentenceShare.from_table(manifest["run"].get("sentences"))
         if engine.alignment is not None:
             self.alignment_settings = engine.alignment
 
@@ -439,7 +433,7 @@ def open_cached(run: Path, checkpoint: str, device: str, quantize: str, warn: Sa
     facts = [FORMAT, library().__version__, quantize]
     facts += [
         checkpoint_files.digest(file)
-        for file in (path / "manifest.json", run / "config.toml", run / alignment_settings.FILE)
+        for file in (path / "manifest.json", run / "config.toml", run / extraction.ALIGNMENT_FILE)
     ]
     key = hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:32]
     folder = data_settings.cache_folder() / "exports" / key
@@ -484,7 +478,7 @@ def open_exported(
         if manifest["facts"]["positions"] is not None:
             model.limit = int(manifest["facts"]["positions"])
         model.origin = str(run or folder)
-        alignment = AlignmentSettings.read(folder / alignment_settings.FILE, first_model(model).cross_attentions)
+        alignment = AlignmentSettings.read(folder / extraction.ALIGNMENT_FILE, first_model(model).cross_attentions)
         kind, _, index = device.partition(":")
         threads = torch.get_num_threads() if kind == "cpu" else 0  # as many as torch would take
         limits = {"inter_threads": 1, "intra_threads": threads, "device_index": int(index or 0)}

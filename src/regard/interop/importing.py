@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from regard.config import show_value
-from regard.data import data_settings, language_pieces
+from regard.data import data_settings, run_languages
 from regard.errors import ArgumentError, DataError, RegardError, VerificationError
 from regard.interop.folders import check_model_folder, check_new, hash_file, whole_folder
 from regard.interop.formats import FORMATS, Imported, find_format, recognise
@@ -70,7 +70,7 @@ def import_model(
         tokenizers = imported.tokenizers.surround(**around)
         table["tokenizer"] = {
             **table["tokenizer"],
-            **language_pieces.choose_languages(tokenizers, source_language, target_language),
+            **run_languages.choose_languages(tokenizers, source_language, target_language),
         }
         pair = f"{source_language}-{target_language}"
         if source_language is not None and target_language is not None and data_settings.LANGUAGES.fullmatch(pair):

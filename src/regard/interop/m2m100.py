@@ -11,19 +11,17 @@ choose them). What else differs from Regard:
 - Norms stand before each layer and after the last, positions are fairseq's, and the last layer has no bias.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import save
-from torch import Tensor
 
 from regard.attention import FIRST
 from regard.config import show_value
-from regard.data import END, PAD, START, UNKNOWN, Tokenizer, Tokenizers, language_pieces, special_pieces
-from regard.errors import ArgumentError, ConfigError, DataError
+from regard.data import END, PAD, START, UNKNOWN, Tokenizer, Tokenizers, run_languages, special_pieces
+from regard.errors import ConfigError, DataError
 from regard.interop import stacks
 from regard.interop.export import Opened, reopen
 from regard.interop.formats import Imported, read_table
@@ -41,14 +39,9 @@ from regard.interop.numbering import (
     round_up,
     written_rows,
 )
-from regard.interop.sentencepiece import FIRST as FIRST_PIECES
-from regard.interop.sentencepiece import list_pieces, write_model
 from regard.models import TransformerModel
 from regard.run import Run
 
-SHARED, HEAD = "model.shared.weight", "lm_head.weight"
-ALSO = ("model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight", HEAD)  # the same matrix
-FIXED = ("model.encoder.embed_positions.weights", "model.decoder.embed_positions.weights")
 NUMBERS = {"bos_token_id": "<s>", "pad_token_id": "<pad>", "eos_token_id": "</s>", "decoder_start_token_id": "</s>"}
 TOLERANCE = 1e-6
 VOCABULARIES = ("vocab.json", "sentencepiece.bpe.model", "tokenizer.json", "special_tokens_map.json")
@@ -63,7 +56,7 @@ def read_m2m100(folder: Path) -> Imported:
     tokenizers, table = read_vocabulary(folder)
     imported = read_rows(folder, tokenizers, table)
     files = [folder / name for name in (*VOCABULARIES, "tokenizer_config.json") if (folder / name).is_file()]
-    languages = len(language_pieces.known_languages(tokenizers.source))
+    languages = len(run_languages.known_languages(tokenizers.source))
     note = f"It knows {languages} languages: choose two with --source-language and --target-language."
     return replace(imported, files=(*imported.files, *files), notes=(note,))
 
@@ -82,25 +75,18 @@ def read_rows(folder: Path, tokenizers: Tokenizers, table: Mapping[str, int]) ->
             raise DataError(f"{path}: {key} is {value}, expected the number of {piece}, which is {table.get(piece)}")
     if stacks.whole(config, "vocab_size", 2**24, path) != len(table):
         raise DataError(f"{path}: vocab_size is {config['vocab_size']}, expected {len(table)}, as the vocabulary has")
-    tensors, read = stacks.read_tensors(folder)
-    there = [name for name in (SHARED, *ALSO) if name in tensors]
-    weights = {name: tensor for name, tensor in tensors.items() if name not in (*ALSO, *FIXED)}
-    if there:
-        weights[SHARED] = tensors[there[0]]
-    shapes = {name: shape for _, names, shape in stacks.block_names(sizes) for name in names}
-    stacks.check_tensors(weights, {**shapes, SHARED: (len(table), sizes.size)}, read[0])
-    own = stacks.collect_blocks(weights, sizes)
     rows = rows_of(tokenizers.target, table)
     stacks.check_rows(rows, len(table), path)
-    own["source.tokens.weight"] = stacks.move_rows(weights[SHARED], rows)
-    never = torch.tensor([i for i, row in enumerate(rows) if row is None or (copied and i == START)], dtype=torch.long)
-    own["readout.bias"] = torch.zeros(len(rows)).index_fill(0, never, stacks.NEVER)
+    counts = [len(table)] * 2
+    weights, read = stacks.read_model(folder, sizes, "all", counts, [rows, rows], sines="fairseq", biased=False)
+    if copied:
+        weights["readout.bias"][START] = stacks.NEVER
     tokenizer = {"kind": tokenizers.source.kind, "joint": True, "after": [special_pieces.SPECIAL[END]]}
     form = {"sines": "fairseq", "tied": "all", "start_as_end": copied, "fixed_bias": True}
     settings = stacks.describe(config, sizes, path, longest=1024, scaled=True, tokenizer=tokenizer, **form)
     if (first := table["<pad>"] + 1) != FIRST["fairseq"]:  # positions are counted from behind the padding
         settings["model"]["first_position"] = first
-    return Imported(settings, tokenizers, own, (path, *read))
+    return Imported(settings, tokenizers, weights, (path, *read))
 
 
 def open_m2m100(folder: Path, run: Run) -> Opened:
@@ -141,24 +127,20 @@ def their_start(tokenizer: Tokenizer) -> int | None:
 @torch.no_grad()
 def write_m2m100(run: Run, folder: Path) -> None:
     """Write a run as a folder that `M2M100ForConditionalGeneration.from_pretrained` opens."""
-    if not isinstance(run.model, TransformerModel):
-        raise ArgumentError(f"{run.folder}: a model of kind {run.settings.kind} given, but m2m100 has only transformer")
-    config, tokenizer = run.model.config, run.tokenizers.target
+    model, tokenizer = stacks.transformer_of(run, "m2m100"), run.tokenizers.target
+    config = model.config
     own = their_start(tokenizer)
     copied, first = own is not None, START if own is None else own
     expected = {"norm": ["pre"], "positions": ["sinusoidal"], "sines": ["fairseq"], "tied": ["all"]}
     stacks.check_exported(config, {**expected, "start_as_end": [False, True] if copied else [False]}, "m2m100")
-    weights = {name: tensor.cpu().float() for name, tensor in run.model.state_dict().items()}
     rest = [
         i
         for i in range(len(special_pieces.SPECIAL), tokenizer.size)
         if i != first and not special_pieces.is_filler(tokenizer.names[i])
     ]
     order = [first, PAD, END, UNKNOWN, *rest]
-    check_bias(weights, order, copied and not config.start_as_end)
-    tensors: dict[str, Tensor] = stacks.spread_blocks(weights, config)
-    tensors[SHARED] = weights["source.tokens.weight"][order]
-    (folder / "model.safetensors").write_bytes(save(tensors, metadata={"format": "pt"}))
+    check_bias(model, order, copied and not config.start_as_end)
+    stacks.write_tensors(folder, stacks.tensors_of(model, [order, order]))
     names = ["<s>" if i == first else tokenizer.names[i] for i in order]
     write_tokenizers(run.tokenizers, names, folder)
     recorded = recorded_values(run, "config")
@@ -179,13 +161,11 @@ def write_m2m100(run: Run, folder: Path) -> None:
     stacks.write_json(folder / "generation_config.json", {**recorded_values(run, "generation"), **generation})
 
 
-def check_bias(weights: Mapping[str, Tensor], written: Sequence[int], own_start: bool) -> None:
+def check_bias(model: TransformerModel, written: Sequence[int], own_start: bool) -> None:
     """Refuse what has no place in a last layer without a bias, and a START that is no </s> any more."""
-    bias = weights.get("readout.bias")
-    others = None if bias is None else bias[list(written)]
-    if others is not None and bool(others.abs().max() > TOLERANCE):
+    bias, embeddings = model.readout.bias, model.source.tokens.weight
+    if bias is not None and bool(bias[list(written)].abs().max() > TOLERANCE):
         raise ConfigError("model.output_bias", "it was trained, but m2m100 has none; export to another format")
-    embeddings = weights["source.tokens.weight"]
     if own_start and not torch.allclose(embeddings[START], embeddings[END], rtol=0, atol=TOLERANCE):
         raise ConfigError(
             "model.tied", "START and </s> were trained apart, but are one in m2m100; export to another format"
@@ -202,12 +182,11 @@ def write_tokenizers(tokenizers: Tokenizers, names: Sequence[str], folder: Path)
     if table is None:
         stacks.write_json(folder / "vocab.json", {name: row for row, name in enumerate(names)})
         return
-    words: Collection[str] = ()  # NLLB's rows are those of its SentencePiece model, which words would move
-    if "language_codes" in table:
-        words = tokenizers.source.pieces(tokenizers.source.added.values())
+    listed = "language_codes" in table  # NLLB's rows are those of its SentencePiece model, which words would move
+    if listed:
         count = names.index(LANGUAGE_CODES[table["language_codes"]][0])
         stacks.write_json(folder / "vocab.json", {name: row for row, name in enumerate(names[:count])})
-    write_model(tokenizers.source, folder / MODEL, words)
+    (folder / MODEL).write_bytes(tokenizers.source.model_file(words=listed))
     stacks.write_json(folder / "tokenizer_config.json", table)
 
 
@@ -232,11 +211,11 @@ def nllb_table(tokenizers: Tokenizers, names: Sequence[str]) -> dict[str, Any] |
     tokenizer = tokenizers.source
     if tokenizer.sentencepiece is None:
         return None
-    pieces = [piece for piece in list_pieces(tokenizer) if piece not in FIRST_PIECES]
+    pieces = tokenizer.sentencepiece.pieces()[3:]  # without <unk>, <s> and </s>
     first = len(special_pieces.SPECIAL) + len(pieces)
     if list(names[len(special_pieces.SPECIAL) : first]) != pieces:
         return None
-    languages = language_pieces.known_languages(tokenizer)
+    languages = run_languages.known_languages(tokenizer)
     table = {"tokenizer_class": "NllbTokenizer"}
     special = {"additional_special_tokens": [name for name in names if name in languages]}
     return {**table, **special, **describe_added(tokenizer, names, first), **language_choice(tokenizers)}
@@ -254,5 +233,6 @@ def describe_added(tokenizer: Tokenizer, names: Sequence[str], first: int) -> di
 def language_choice(tokenizers: Tokenizers) -> Mapping[str, str]:
     """Return the languages that the run translates from and to, where it has chosen them."""
     sides = {"src_lang": tokenizers.source, "tgt_lang": tokenizers.target}
-    codes = {key: [language_pieces.code_of(piece) for piece in side.pieces(side.before)] for key, side in sides.items()}
-    return {key: languages[0] for key, languages in codes.items() if len(languages) == 1 and languages[0]}
+    around = {key: side.pieces(side.before) for key, side in sides.items()}
+    codes = {key: run_languages.split_piece(pieces[0])[1] for key, pieces in around.items() if len(pieces) == 1}
+    return {key: code for key, code in codes.items() if code}

@@ -21,10 +21,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import save
 from torch import Tensor
 
-from regard.attention import sinusoids
 from regard.config import show_value
 from regard.data import (
     END,
@@ -39,13 +37,12 @@ from regard.data import (
     special_pieces,
     tokenizer_checks,
 )
-from regard.errors import ArgumentError, DataError
+from regard.errors import DataError
 from regard.interop import stacks
 from regard.interop.export import Opened, reopen
 from regard.interop.formats import Imported, read_table
 from regard.interop.importing import imported_part, recorded_values
 from regard.interop.numbering import MADE_UP, THEIR_START, listed_pieces, marian_rows, marian_tokenizers, round_up
-from regard.interop.sentencepiece import write_model
 from regard.models import TransformerModel
 from regard.run import Run
 
@@ -56,10 +53,7 @@ FIXED = {  # keys of config.json that have one value here
     "normalize_embedding": False,
     "static_position_embeddings": True,
 }
-SHARED = ("model.shared.weight", "model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight")
-POSITIONS = ("model.encoder.embed_positions.weight", "model.decoder.embed_positions.weight")
 GENERATION = ("bad_words_ids", "forced_eos_token_id", "max_length", "num_beams")  # of generate, also in config.json
-HEAD, BIAS = "lm_head.weight", "final_logits_bias"
 TOKENIZER = "tokenizer.json"
 NEVER_CUT = -1e6  # the score of a piece that no text is cut into
 
@@ -102,33 +96,15 @@ def read_rows(folder: Path, tokenizers: Tokenizers, rows: Mapping[str, int] | No
     tables = [marian_rows(folder, file) if rows is None else rows for file in files]
     if tied == "all" and not tokenizers.same_ids:
         raise DataError(f"{path}: share_encoder_decoder_embeddings is true, but there are two vocabularies")
-    vocabulary = [len(table) for table in tables]
     said = stacks.whole(config, "vocab_size", 2**24, path), config.get("decoder_vocab_size") or config["vocab_size"]
-    for count, claimed, file in zip(vocabulary, said, files, strict=True):
-        if count != claimed:
-            raise DataError(f"{folder / file}: {count:,} pieces, expected {claimed}, as config.json says")
+    for table, claimed, file in zip(tables, said, files, strict=True):
+        if len(table) != claimed:
+            raise DataError(f"{folder / file}: {len(table):,} pieces, expected {claimed}, as config.json says")
     check_special(config, tables[-1], path, files[-1])
-    tensors, read = stacks.read_tensors(folder)
-    tensors = unite(tensors, tied, read[0], sizes.size)
-    shapes = {name: shape for _, names, shape in stacks.block_names(sizes) for name in names}
-    names = {"all": ("model.shared.weight",), "output": SHARED[1:], "none": (*SHARED[1:], HEAD)}[tied]
-    for name in names:
-        shapes[name] = (vocabulary[name != SHARED[1]], sizes.size)
-    shapes[BIAS] = (1, vocabulary[1])
-    tensors.setdefault(BIAS, torch.zeros(shapes[BIAS]))
-    stacks.check_tensors(tensors, shapes, read[0])
     order = [rows_of(side, table) for side, table in zip((tokenizers.source, tokenizers.target), tables, strict=True)]
     for side, table, file in zip(order, tables, files, strict=True):
         stacks.check_rows(side, len(table), folder / file)
-    weights = stacks.collect_blocks(tensors, sizes)
-    weights["source.tokens.weight"] = stacks.move_rows(tensors[names[0]], order[0])
-    if tied != "all":
-        weights["target.tokens.weight"] = stacks.move_rows(tensors[names[1]], order[1])
-    if tied == "none":
-        weights["readout.weight"] = stacks.move_rows(tensors[HEAD], order[1])
-    bias = stacks.move_rows(tensors[BIAS][0, :, None], order[1])[:, 0]
-    bias[torch.tensor([row is None for row in order[1]])] = stacks.NEVER
-    weights["readout.bias"] = bias
+    weights, read = stacks.read_model(folder, sizes, tied, [*map(len, tables)], order, sines="halves", biased=True)
     settings = [folder / name for name in ("tokenizer_config.json",) if (folder / name).is_file()]
     kinds = {tokenizers.source.kind, tokenizers.target.kind}
     tokenizer = {"kind": kinds.pop() if len(kinds) == 1 else "auto", "joint": tokenizers.same_ids}
@@ -183,24 +159,6 @@ def rows_of(tokenizer: Tokenizer, table: Mapping[str, int]) -> list[int | None]:
     return rows
 
 
-def unite(tensors: dict[str, Tensor], tied: str, path: Path, size: int) -> dict[str, Tensor]:
-    """Return the tensors, one of each: shared ones have several names, and positions are not learned."""
-    tensors = dict(tensors)
-    for name in POSITIONS:
-        if (table := tensors.pop(name, None)) is not None:
-            expected = sinusoids(torch.arange(len(table)), size, "halves").float()
-            if table.shape != expected.shape or not torch.allclose(table.float(), expected, atol=1e-3):
-                raise DataError(f"{path}: {name} holds no sines and cosines, expected those of its positions")
-    groups: dict[str, list[tuple[str, ...]]] = {"all": [(*SHARED, HEAD)], "output": [(SHARED[2], HEAD)]}
-    for group in groups.get(tied, []):
-        there = [name for name in group if name in tensors]
-        if there:
-            tensors[group[0]] = tensors[there[0]]
-            for name in group[1:]:
-                tensors.pop(name, None)
-    return tensors
-
-
 # ---- out
 
 
@@ -211,18 +169,16 @@ def write_marian(run: Run, folder: Path) -> None:
     States are permuted where sine and cosine come in turn here. The vocabulary is vocab.json; a run whose PAD is never
     written, as one that came from Marian, begins with <pad> as Marian does.
     """
-    if not isinstance(run.model, TransformerModel):
-        raise ArgumentError(f"{run.folder}: a model of kind {run.settings.kind} given, but marian has only transformer")
+    model = stacks.transformer_of(run, "marian")
     recorded = imported_part(run).get(tokenizer_checks.ROWS)
     special = recorded if isinstance(recorded, dict) else {}
-    order = [order_of(side, run.model, special) for side in (run.tokenizers.source, run.tokenizers.target)]
-    tensors = marian_tensors(run.model, *order)
-    (folder / "model.safetensors").write_bytes(save(tensors, metadata={"format": "pt"}))
+    order = [order_of(side, model, special) for side in (run.tokenizers.source, run.tokenizers.target)]
+    stacks.write_tensors(folder, marian_tensors(model, *order))
     stacks.write_json(folder / "vocab.json", pieces_of(run.tokenizers.source, order[0]))
     if not run.tokenizers.same_ids:
         stacks.write_json(folder / "target_vocab.json", pieces_of(run.tokenizers.target, order[1]))
     write_tokenizers(run.tokenizers, run.settings.data.languages, folder)
-    table = {**recorded_values(run, "config"), **config_of(run, run.model, order)}
+    table = {**recorded_values(run, "config"), **config_of(run, model, order)}
     stacks.write_json(folder / "config.json", table)
     generation = {key: table[key] for key in ("pad_token_id", "eos_token_id", "decoder_start_token_id")}
     never = sorted({table["pad_token_id"], table["decoder_start_token_id"]})
@@ -240,7 +196,7 @@ def write_tokenizers(tokenizers: Tokenizers, languages: str | None, folder: Path
     if any(side.sentencepiece is None for side in (tokenizers.source, tokenizers.target)):
         return
     for name, side in (("source.spm", tokenizers.source), ("target.spm", tokenizers.target)):
-        write_model(side, folder / name, side.pieces(side.added.values()))
+        (folder / name).write_bytes(side.model_file())
     table: dict[str, Any] = {"tokenizer_class": "MarianTokenizer", "separate_vocabs": not tokenizers.same_ids}
     if languages is not None:
         table |= dict(zip(("source_lang", "target_lang"), languages.split("-"), strict=True))
@@ -255,20 +211,11 @@ def marian_tensors(
     config = model.config
     expected = {"norm": ["post"], "positions": ["sinusoidal"], "sines": ["halves", "interleaved"]}
     stacks.check_exported(config, expected, "marian")
-    weights = {name: tensor.cpu().float() for name, tensor in model.state_dict().items()}
-    embeddings = weights["source.tokens.weight"], weights["target.tokens.weight"]
-    source, target = (
-        list(range(len(table)) if order is None else order)
-        for table, order in zip(embeddings, (source, target), strict=True)
-    )
-    tensors = stacks.spread_blocks(weights, config)
-    if config.tied == "all":
-        tensors[SHARED[0]] = embeddings[0][source]
-    else:
-        tensors |= {SHARED[1]: embeddings[0][source], SHARED[2]: embeddings[1][target]}
-    if config.tied == "none":
-        tensors[HEAD] = weights["readout.weight"][target]
-    tensors[BIAS] = weights["readout.bias"][target][None] if config.output_bias else torch.zeros(1, len(target))
+    sizes = len(model.source.tokens.weight), len(model.target.tokens.weight)
+    order = [[*range(size)] if ids is None else [*ids] for size, ids in zip(sizes, (source, target), strict=True)]
+    tensors = stacks.tensors_of(model, order)
+    bias = model.readout.bias.cpu().float() if config.output_bias else torch.zeros(sizes[1])
+    tensors[stacks.BIAS] = bias[order[1]][None]
     if config.sines == "halves":
         return tensors
     evens, odds = torch.arange(0, config.size, 2), torch.arange(1, config.size, 2)

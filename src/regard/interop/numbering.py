@@ -13,9 +13,17 @@ from pathlib import Path
 from typing import Any
 
 from regard.config import show_value
-from regard.data import MARK, Tokenizer, Tokenizers, open_tokenizer, read, special_pieces, tokenizer_checks
+from regard.data import (
+    MARK,
+    Tokenizer,
+    Tokenizers,
+    open_tokenizer,
+    read,
+    sentencepiece,
+    special_pieces,
+    tokenizer_checks,
+)
 from regard.errors import DataError
-from regard.interop.sentencepiece import convert, is_code, read_model
 from regard.io import reading
 
 MODEL = "sentencepiece.bpe.model"  # of M2M-100 and NLLB
@@ -92,7 +100,9 @@ def marian_tokenizers(folder: Path) -> Tokenizers:
     added, sides = added_texts(folder), []
     for name, file in (("source.spm", files[0]), ("target.spm", files[-1])):
         ids = marian_ids(folder, file)
-        content = convert(folder / name, ids, tags=[piece for piece in ids if is_code(piece) or piece in added])
+        content = sentencepiece.convert(
+            folder / name, ids, tags=[piece for piece in ids if sentencepiece.is_code(piece) or piece in added]
+        )
         if rows := special_rows(marian_rows(folder, file)):
             content["regard"][tokenizer_checks.ROWS] = rows
         sides.append(open_tokenizer(content, str(folder / name)))
@@ -137,7 +147,7 @@ def m2m100_tokenizers(folder: Path) -> Tokenizers:
     """Return the tokenizer of both sides; languages (__de__) are pieces of their own wherever they stand."""
     listed, ids = listed_languages(folder), renumber(m2m100_rows(folder), str(folder / "vocab.json"))
     tags = [*listed, *sorted(added_texts(folder).difference(listed))]
-    content = convert(folder / MODEL, ids, tags=tags)
+    content = sentencepiece.convert(folder / MODEL, ids, tags=tags)
     return Tokenizers(open_tokenizer(content, str(folder / MODEL)))
 
 
@@ -161,7 +171,7 @@ def nllb_rows(folder: Path) -> dict[str, int]:
             raise DataError(f"{path}: not NLLB's: its pieces are a list, expected a table")
         added = {token["content"]: token["id"] for token in content.get("added_tokens") or []}
         return fill_up({**vocabulary, **added}, 0, folder)
-    pieces, added = [piece for piece, _, _ in read_model(folder / MODEL).pieces[3:]], added_rows(folder)
+    pieces, added = [piece for piece, _, _ in sentencepiece.read_model(folder / MODEL).pieces[3:]], added_rows(folder)
     languages = nllb_languages(folder)
     rows = append({}, ["<s>", "<pad>", "</s>", "<unk>", *pieces])
     if not added.keys() >= {*languages, "<mask>"}:
@@ -179,7 +189,7 @@ def nllb_tokenizers(folder: Path) -> Tokenizers:
     ids = renumber(nllb_rows(folder), str(folder))
     own = {*nllb_languages(folder), *added_texts(folder)}
     tags = [piece for piece in ids if piece in own]
-    return Tokenizers(open_tokenizer(convert(folder / MODEL, ids, tags=tags), str(folder / MODEL)))
+    return Tokenizers(open_tokenizer(sentencepiece.convert(folder / MODEL, ids, tags=tags), str(folder / MODEL)))
 
 
 def nllb_languages(folder: Path) -> list[str]:

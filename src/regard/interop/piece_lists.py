@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from regard.config import show_value
-from regard.data import MARK, Tokenizers, open_tokenizer, special_pieces, tokenizer_checks
+from regard.data import MARK, Tokenizers, open_tokenizer, sentencepiece, special_pieces, tokenizer_checks
 from regard.errors import DataError
 from regard.interop.numbering import THEIR_START
-from regard.interop.sentencepiece import convert
 from regard.io import reading
 
 MODELS = (("source.spm", "target.spm"), ("sentencepiece.model",) * 2, ("sentencepiece.bpe.model",) * 2)
@@ -96,7 +95,7 @@ def tokenizers_of(
         sides = []
         for i, table in enumerate(both):
             if models is not None:
-                content = convert(folder / models[i], table, tags=tags_of(table))
+                content = sentencepiece.convert(folder / models[i], table, tags=tags_of(table))
             else:
                 single = all(len(piece) == 1 for piece in table if not special(piece))
                 notes = notes if single else (UNCUT,)

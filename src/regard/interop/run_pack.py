@@ -14,10 +14,9 @@ from typing import Any, BinaryIO
 import tomli_w
 
 import regard
-from regard.alignment import settings as alignment_settings
+from regard.alignment import extraction
 from regard.config import read
-from regard.data import language_profile, unknown_words
-from regard.data import sentence_shares as sentence_share
+from regard.data import run_languages, sentence_split, unknown_words
 from regard.errors import CommandError, DataError, RegardError
 from regard.evaluation import METRICS, measure
 from regard.interop.folders import hash_file
@@ -25,7 +24,8 @@ from regard.io import disk, packs, reading
 from regard.tasks import CARD, ON_CARD, require_run, summarise
 from regard.training import BASE, Checkpoints, checkpoint_files, read_checkpoint, read_manifest
 
-ALONGSIDE = ("tokenizer.json", unknown_words.FILE, language_profile.FILE, sentence_share.FILE, alignment_settings.FILE)
+FILES = (unknown_words.FILE, run_languages.FILE, sentence_split.FILE)
+ALONGSIDE = ("tokenizer.json", *FILES, extraction.ALIGNMENT_FILE)
 DATE = (1980, 1, 1, 0, 0, 0)  # of every member: the earliest that a zip file can say
 
 

@@ -11,14 +11,15 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
+from safetensors.torch import save
 from torch import Tensor
 
-from regard.attention import FIRST
+from regard.attention import FIRST, sinusoids
 from regard.config import show_value
-from regard.errors import ConfigError, DataError
+from regard.errors import ArgumentError, ConfigError, DataError
 from regard.interop.formats import read_table
 from regard.io import disk
-from regard.models import TransformerConfig, model_config, read_weights
+from regard.models import TransformerConfig, TransformerModel, model_config, read_weights
 from regard.run import Run
 
 EPSILON = 1e-5  # of layer norms, where a format says nothing of it
@@ -37,6 +38,8 @@ NORMS = {
     "feed_norm": "final_layer_norm",
 }
 FEEDS = {"feed.0": "fc1", "feed.2": "fc2"}
+SHARED, HEAD, BIAS = "model.shared.weight", "lm_head.weight", "final_logits_bias"
+EMBEDDINGS = ("model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight")
 FILES = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
 
 
@@ -213,7 +216,86 @@ def move_rows(tensor: Tensor, rows: Sequence[int | None]) -> Tensor:
     return moved
 
 
+# ---- the whole model
+
+
+def table_names(tied: str) -> dict[str, str]:
+    """Return the names here and there of the tables that have a row for each piece."""
+    if tied == "all":
+        return {"source.tokens.weight": SHARED}
+    names = {"source.tokens.weight": EMBEDDINGS[0], "target.tokens.weight": EMBEDDINGS[1]}
+    return names if tied == "output" else {**names, "readout.weight": HEAD}
+
+
+def side_of(own: str) -> int:
+    """Return whose pieces a table has a row for: 0 for the source's, 1 for the target's."""
+    return int(not own.startswith("source."))
+
+
+def read_model(
+    folder: Path,
+    sizes: TransformerConfig,
+    tied: str,
+    counts: Sequence[int],
+    rows: Sequence[Sequence[int | None]],
+    *,
+    sines: Literal["halves", "fairseq"],
+    biased: bool,
+) -> tuple[dict[str, Tensor], tuple[Path, ...]]:
+    """Return the weights of a folder by their names here, and the files that they were read from.
+
+    `counts` are the rows of each side's vocabulary, `rows` the row there of each id here: a piece without one is never
+    written. Positions are computed here, whatever is stored of them.
+    """
+    tensors, files = read_tensors(folder)
+    for side in ("encoder", "decoder"):
+        name = f"model.{side}.embed_positions.weight{'s' * (sines == 'fairseq')}"
+        table = tensors.pop(name, None)
+        if table is not None and sines == "halves":
+            expected = sinusoids(torch.arange(len(table)), sizes.size, sines).float()
+            if table.shape != expected.shape or not torch.allclose(table.float(), expected, atol=1e-3):
+                raise DataError(f"{files[0]}: {name} holds no sines and cosines, expected those of its positions")
+    for alike in {"all": [(SHARED, *EMBEDDINGS, HEAD)], "output": [(EMBEDDINGS[1], HEAD)]}.get(tied, []):
+        same = [tensors.pop(name) for name in alike if name in tensors]
+        tensors |= {alike[0]: same[0]} if same else {}
+    tables = table_names(tied)
+    shapes = {name: shape for _, names, shape in block_names(sizes) for name in names}
+    shapes |= {name: (counts[side_of(own)], sizes.size) for own, name in tables.items()}
+    if biased:
+        shapes[BIAS] = (1, counts[1])
+        tensors.setdefault(BIAS, torch.zeros(shapes[BIAS]))
+    check_tensors(tensors, shapes, files[0])
+    weights = collect_blocks(tensors, sizes)
+    weights |= {own: move_rows(tensors[name], rows[side_of(own)]) for own, name in tables.items()}
+    bias = move_rows(tensors[BIAS].mT, rows[1])[:, 0] if biased else torch.zeros(len(rows[1]))
+    weights["readout.bias"] = bias.masked_fill(torch.tensor([row is None for row in rows[1]]), NEVER)
+    return weights, files
+
+
+def tensors_of(model: TransformerModel, order: Sequence[Sequence[int]]) -> dict[str, Tensor]:
+    """Return the weights of a model by their names there; `order` are the ids of each side in the order of its rows."""
+    weights = {name: tensor.cpu().float() for name, tensor in model.state_dict().items()}
+    tables = table_names(model.config.tied)
+    return spread_blocks(weights, model.config) | {
+        name: weights[own][order[side_of(own)]] for own, name in tables.items()
+    }
+
+
+def transformer_of(run: Run, format: str) -> TransformerModel:
+    """Return the model of a run that is written; refuse one of another kind."""
+    if not isinstance(run.model, TransformerModel):
+        raise ArgumentError(
+            f"{run.folder}: a model of kind {run.settings.kind} given, but {format} has only transformer"
+        )
+    return run.model
+
+
 # ---- files
+
+
+def write_tensors(folder: Path, tensors: Mapping[str, Tensor]) -> None:
+    """Write weights as Transformers does."""
+    (folder / FILES[0]).write_bytes(save(dict(tensors), metadata={"format": "pt"}))
 
 
 def read_tensors(folder: Path) -> tuple[dict[str, Tensor], tuple[Path, ...]]:

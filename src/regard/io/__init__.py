@@ -1,8 +1,8 @@
 """Files and streams: lines in, results out, and files that are whole or as before.
 
-Reading lines: of files and pipes, given texts, pairs, tables in CSV, encodings. Writing results: outputs, forms of
-lines, alignments in Pharaoh format, progress bars. Files: `disk` writes them whole and locks, `reading` reads within
-limits, `packs` are runs in one file.
+Reading lines (`text_lines`): of files and pipes, given texts, pairs, tables in CSV, encodings. Writing results: where
+they go, forms of lines (both `formats`), alignments in Pharaoh format, progress bars. Files: `disk` writes them whole
+and locks, `reading` reads within limits, `packs` are runs in one file.
 """
 
 from typing import TYPE_CHECKING
@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 from regard.door import door
 
 if TYPE_CHECKING:
-    from regard.io import csv_lines, disk, formats, packs, reading
+    from regard.io import disk, packs, reading
+    from regard.io import lines as text_lines
+    from regard.io import output as formats
     from regard.io.encodings import EncodedFile, check_encoding, encoding_of
-    from regard.io.formats import Link, Slips, format_pharaoh, parse_marked_links, parse_pharaoh
     from regard.io.inputs import (
         Block,
         DocumentLines,
@@ -42,11 +43,16 @@ if TYPE_CHECKING:
         unequal_lines,
     )
     from regard.io.output import (
+        Link,
+        Slips,
         UntranslatedReport,
         check_link,
         check_output,
+        format_pharaoh,
         open_destination,
         open_output,
+        parse_marked_links,
+        parse_pharaoh,
         progress_bar,
     )
 
@@ -70,7 +76,6 @@ __all__ = [
     "check_lengths",
     "check_link",
     "check_output",
-    "csv_lines",
     "disk",
     "display_name",
     "encode_input",
@@ -91,6 +96,7 @@ __all__ = [
     "read_lines",
     "read_whole",
     "reading",
+    "text_lines",
     "text_or_file",
     "texts_or_files",
     "unequal_lines",

@@ -59,7 +59,7 @@ def replacing(path: str | Path, *, many: bool = False) -> Iterator[BinaryIO]:
     temporary = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}")
     try:
         with open(temporary, "xb") as file:  # never one that is there: it may be a link to elsewhere
-            hold(file)
+            try_lock(file)
             yield file
             file.flush()
             if not many:
@@ -98,7 +98,7 @@ def remove_if_left(path: Path) -> None:
         path.unlink()
         return
     with open(path, "r+b") as file:
-        locked = hold(file)
+        locked = try_lock(file)
         if locked is False or (locked is None and time.time() - path.stat().st_mtime < STALE):
             return
         if os.name != "nt":
@@ -197,7 +197,7 @@ def outward_link(folder: Path, paths: Iterable[Path]) -> Path | None:
 # ---- one process at a time
 
 
-def hold(file: IO[Any]) -> bool | None:
+def try_lock(file: IO[Any]) -> bool | None:
     """Lock an open file until it is closed and return whether that worked; None if files cannot be locked."""
     if not LOCKS:
         return None
@@ -219,7 +219,7 @@ def lock(path: Path) -> Iterator[None]:
     """
     while True:
         file, new = open_lock(path)
-        locked = hold(file)
+        locked = try_lock(file)
         if locked is False or (locked is None and not new):
             file.close()
             number = errno.EWOULDBLOCK if locked is False else errno.EEXIST

@@ -10,7 +10,6 @@ from typing import Any, NamedTuple, TypeVar, cast
 
 from regard.errors import CommandError, DataError
 from regard.io.encodings import EncodedFile, check_encoding
-from regard.io.formats import LabelOutput, label_line
 from regard.io.lines import (
     CHUNK,
     GivenText,
@@ -23,6 +22,7 @@ from regard.io.lines import (
     read_chunks,
     unequal_lines,
 )
+from regard.io.output import LabelOutput, label_line
 
 NAMED = 10  # documents without words that are named; more are counted
 SHOWN = 60  # characters of an argument in a message

@@ -3,27 +3,34 @@
 A line ends at a line feed, with or without a carriage return before it, and nowhere else: U+2028 and its like are
 characters. Text is UTF-8 without NUL, or of the encoding that an `EncodedFile` names; a DataError names the line that
 is not, after the lines before it were given. Where odd bytes are to stop nothing, they are read as �, and how many
-lines have some is said once. A CSV comes as lines of a TSV. A line is cut while it is read: LONGEST characters of it
+lines have some is said once. A line is cut while it is read: LONGEST characters of it
 are kept, however long it is and however little it takes packed, so that memory is bounded. How many lines were cut is
 said once, with the number of the first.
 
 `read_chunks` reads what is there and does not wait for more: whoever types a line into a pipe is answered before the
 next one, and a file still comes in chunks that fill a batch.
+
+A CSV comes as lines of a TSV. A record of it may take several lines, as a quoted text may hold line breaks; each
+becomes a space, and so does a tab. The separator is a comma, or a semicolon where the first line has no comma outside
+quotation marks. A first record of names, such as source,target or label,text or en,de, is a header: it is not a row,
+and columns are found by it.
 """
 
+import csv
 import io
 import itertools
+import re
 import select
 import sys
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, cast, runtime_checkable
 
 from regard.errors import CommandError, DataError
-from regard.io.csv_lines import csv_rows, is_csv
 from regard.io.encodings import encoding_of, hint, transcode
+from regard.io.reading import read_facts
 
 LONGEST = 1_000_000  # characters of a line: far more than a sentence has, or a document
 KEPT = 4 * LONGEST  # bytes that may be needed for them
@@ -35,8 +42,6 @@ UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 UNZIPPED = 16 + zlib.MAX_WBITS  # with gzip's header
 
 Say = Callable[[str], None]
-
-
 CHUNK = 1024  # lines that are searched together: enough to sort by length, few enough to see them come
 CHUNK_CUDA = 16 * CHUNK
 CHARACTERS = 4_000_000  # of a chunk: some long lines are enough
@@ -45,10 +50,11 @@ TEXT = "the text"  # a GivenText, in messages
 
 
 @runtime_checkable
-class Bytes(Protocol):
-    """A source of bytes."""
+class Stream(Protocol):
+    """A source of bytes; `io.UnsupportedOperation` for its number says that they are all there."""
 
     def read1(self, size: int = ..., /) -> bytes: ...
+    def fileno(self) -> int: ...
 
 
 class GivenText(str):
@@ -75,7 +81,7 @@ def check_file(path: str | Path) -> None:
 
 
 def read_lines(
-    stream: Bytes, name: str, say: Say = ignore, encoding: str | None = None, *, replace: bool = False
+    stream: Stream, name: str, say: Say = ignore, encoding: str | None = None, *, replace: bool = False
 ) -> Iterator[list[str]]:
     """The lines that end in each block of bytes, and the last one; `name` is what the stream is called in messages.
 
@@ -189,7 +195,7 @@ def check_utf16(raw: bytes | bytearray, place: str, number: int) -> None:
         raise DataError(f"{place}: looks like UTF-16; convert the file to UTF-8, or add --encoding utf-16")
 
 
-def decompress(stream: Bytes) -> Iterator[bytes]:
+def decompress(stream: Stream) -> Iterator[bytes]:
     """Bytes as they come, unpacked where the first two say that they are gzip; a zlib.error where that is broken."""
     data = stream.read1(BLOCK)
     while len(data) == 1 and (more := stream.read1(BLOCK)):
@@ -246,13 +252,6 @@ def unequal_lines(
         f"{source} has {sources:,} line{'s' * (sources != 1)} and {target} has {targets:,}; expected the same number, "
         f"because line i of one {how} line i of the other"
     )
-
-
-@runtime_checkable
-class Stream(Bytes, Protocol):
-    """A source of bytes that knows whether more are there."""
-
-    def fileno(self) -> int: ...
 
 
 def display_name(path: str | Path) -> str:
@@ -355,3 +354,116 @@ def is_ready(stream: Stream) -> bool:
         return bool(select.select([number], [], [], 0)[0])
     except (OSError, ValueError):  # a system that can only ask this of sockets
         return False
+
+
+# ---- CSV as lines of a TSV
+
+
+FIELD = 1_000_000  # characters of a text
+BREAKS = re.compile(r"[\t\r\n]+")
+QUOTED = re.compile(r'"(?:[^"]|"")*(?:"|$)')
+NUMBERS = {"source": 1, "target": 2, "alignment": 3, "label": 1, "text": 2, "picture": 1, "caption": 2}
+NUMBERS["picture label"] = 2
+HEADERS = read_facts("regard.io", "headers.toml")
+ALIASES = {column: words.split() for column, words in HEADERS["columns"].items()}  # what else a header calls a column
+WORDS = {*itertools.chain(*ALIASES.values()), *HEADERS["others"].split()}
+CODES = frozenset(HEADERS["languages"].split())
+
+
+def ending(path: str | Path) -> str:
+    """Return the ending of a file's name, without that of gzip."""
+    return Path(str(path).removesuffix(".gz")).suffix.lower()
+
+
+def is_csv(path: str | Path) -> bool:
+    """Return whether a file is a CSV by its name."""
+    return ending(path) == ".csv"
+
+
+def csv_rows(lines: Iterable[str], name: str, header: bool | None = None) -> Iterator[tuple[int, str]]:
+    """Yield each record as a line of a TSV, with the number of its first line in the file, from 1.
+
+    `header` says whether the first record is one; by default its words do. A DataError names the line where quotation
+    marks do not fit.
+    """
+    for place, (number, cells) in enumerate(records(lines, name)):
+        if place == 0 and (is_header(cells) if header is None else header):
+            continue
+        yield number, "\t".join(BREAKS.sub(" ", cell) for cell in cells)
+
+
+def records(lines: Iterable[str], name: str) -> Iterator[tuple[int, list[str]]]:
+    """Yield the cells of each record, with the number of its first line; a blank line is a record without cells."""
+    if csv.field_size_limit() < FIELD:  # of the whole process, and never lowered
+        csv.field_size_limit(FIELD)
+    rest = iter(lines)
+    first = next(rest, None)
+    if first is None:
+        return
+    reader = csv.reader(
+        (f"{line}\n" for line in itertools.chain((first,), rest)), delimiter=separator_of(first), strict=True
+    )
+    while True:
+        number = reader.line_num + 1
+        try:
+            cells = next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            raise DataError(f"{name}, line {number:,}: {describe_bad_csv(str(error))}") from None
+        yield number, cells
+
+
+def describe_bad_csv(problem: str) -> str:
+    """Describe what the parser found in words for people."""
+    if "unexpected end" in problem:
+        return "a quotation mark that opens a text here is not closed"
+    if "expected after" in problem:
+        return 'text behind a closing quotation mark; inside of a quoted text, write each quotation mark twice ("")'
+    if "field limit" in problem:
+        return f"a text of more than {FIELD:,} characters, or a quotation mark that is not closed"
+    return f"not valid CSV: {problem}"
+
+
+def separator_of(line: str) -> str:
+    """Return what separates the cells of a first line."""
+    outside = QUOTED.sub("", line)
+    if ";" in outside and ("," not in outside or is_header(outside.split(";"))):
+        return ";"
+    return ","
+
+
+def is_header(cells: list[str]) -> bool:
+    """Return whether the first record names columns: two of the words that do or of languages, or one that is alone."""
+    names = [cell.strip().casefold() for cell in cells]
+    if not all(names) or len({*names}) < len(names) or max(map(len, names), default=99) > 30:
+        return False
+    needed = min(2, len(names))
+    return sum(name in WORDS for name in names) >= needed or sum(name in CODES for name in names) >= needed
+
+
+def find_header(lines: Iterable[str], name: str) -> tuple[list[str], bool]:
+    """Return the cells of the first record, and whether it is a header."""
+    _, cells = next(records(lines, name), (1, list[str]()))
+    return cells, is_header(cells)
+
+
+def name_column(value: str | int | None, default: str) -> str | int:
+    """Return the name of a column, or its number where a number is given."""
+    if value is None:
+        return default
+    return int(value) if isinstance(value, int) or value.isdecimal() else value
+
+
+def locate_column(cells: list[str], header: bool, column: str | int, name: str) -> tuple[int, bool]:
+    """Return the number of a column, from 1, by the first record; and whether that is a header."""
+    if isinstance(column, int):
+        return column, header
+    names = [cell.strip().casefold() for cell in cells]
+    wanted = column.strip().casefold()
+    for alias in (wanted, *ALIASES.get(wanted, ())) if header or wanted not in NUMBERS else ():
+        if alias in names:
+            return names.index(alias) + 1, True
+    if wanted in NUMBERS:
+        return NUMBERS[wanted], header
+    raise DataError(f"{name}, line 1: no column {column!r}; it has {', '.join(map(repr, cells)) or 'none'}")

@@ -1,26 +1,238 @@
-"""The destination of results: standard output, or a file that is complete or absent; and what is said meanwhile: a
-progress bar, and the source words that outputs leave out, line by line.
+"""The destination of results, standard output or a file that is complete or absent, and their forms.
+
+What is said meanwhile: a progress bar, and the source words that outputs leave out, line by line. Forms of lines:
+outputs, scores and labels, one per line; n-best lists in Moses format; JSON; word alignments in Pharaoh format, one
+line per sentence, links source-target, counted from 0, as in `0-0 1-2`. People who align by hand mark links that are
+merely possible, `3?4` or `3p4`.
 """
 
 import contextlib
 import errno
 import gzip
+import json
+import math
 import os
+import re
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
-from regard.errors import CommandError
+from regard.errors import CommandError, DataError
 from regard.io.disk import replacing
-from regard.io.formats import TextOutput
 from regard.io.lines import GivenText, Say
 from regard.messages import visible
 
 LISTED = 6  # lines that a message names
 LONGEST = 80  # characters of words in a row that are shown
+BREAKS = re.compile(r"[\t\r\n]+")  # a model that spells bytes could say one of these, and a line is a line
+Link = tuple[int, int]  # a source word and a target word
+LINK = re.compile(r"([0-9]{1,9})([-?p])([0-9]{1,9})")  # no sentence has as many words
+SLIPS = 50  # one line in so many may have links that lead nowhere, or cannot be read
+SHOWN = 30  # characters of what is no link, in a message
+
+
+@runtime_checkable
+class TextOutput(Protocol):
+    """An output, as far as it is written."""
+
+    @property
+    def text(self) -> str: ...
+    @property
+    def score(self) -> float: ...
+    @property
+    def log_prob(self) -> float: ...
+    @property
+    def tokens(self) -> tuple[str, ...]: ...
+    @property
+    def finished(self) -> bool: ...
+    @property
+    def alignment(self) -> tuple[tuple[int, int], ...] | None: ...
+    @property
+    def untranslated(self) -> tuple[tuple[int, int], ...] | None: ...
+
+
+@dataclass(frozen=True)
+class OutputFormat:
+    """The contents of an output line.
+
+    The text; with `scores` its score behind a tab; with `alignment` the links in Pharaoh's format behind another. With
+    `nbest` there is a line an output, `i ||| text ||| score`, i the line of the source from 0. With `as_json` there is
+    one object per source.
+    """
+
+    scores: bool = False
+    alignment: bool = False
+    nbest: bool = False
+    as_json: bool = False
+
+    def lines(self, i: int, source: str, outputs: Sequence[TextOutput]) -> str:
+        """The outputs for source number i (from 0), ends of lines included."""
+        if self.as_json:
+            whole = {"source": source, "translations": [as_json_object(output) for output in outputs]}
+            return json_line(whole)
+        if not self.nbest:
+            return self.line(outputs[0], "\t") + "\n"
+        return "".join(f"{i} ||| {self.line(output, ' ||| ')}\n" for output in outputs)
+
+    def line(self, output: TextOutput, between: str) -> str:
+        """One output."""
+        cells = [BREAKS.sub(" ", output.text)]
+        cells += [f"{output.score:.4f}"] if self.scores or self.nbest else []
+        cells += [format_pharaoh(output.alignment or ())] if self.alignment else []
+        return between.join(cells)
+
+
+def as_json_object(output: TextOutput, *left_out: str) -> dict[str, Any]:
+    """An output as JSON has it, without what has no meaning for a task."""
+    row: dict[str, Any] = {
+        "text": output.text,
+        "score": json_number(output.score),
+        "log_prob": json_number(output.log_prob),
+        "tokens": list(output.tokens),
+        "finished": output.finished,
+        "alignment": None if output.alignment is None else [list(link) for link in output.alignment],
+    }
+    if output.untranslated is not None:
+        row["untranslated"] = [list(span) for span in output.untranslated]
+    return {name: value for name, value in row.items() if name not in left_out}
+
+
+def sample_line(output: TextOutput, scores: bool = False, as_json: bool = False) -> str:
+    """A line of what a language model wrote; its score is its log-probability."""
+    if as_json:
+        return json_line(as_json_object(output, "score", "alignment"))
+    return BREAKS.sub(" ", output.text) + (f"\t{output.log_prob:.4f}" if scores else "") + "\n"
+
+
+def caption_lines(picture: str, outputs: Sequence[TextOutput], scores: bool = False, as_json: bool = False) -> str:
+    """The captions of a picture, a line each, behind its path where it has one; or one object."""
+    if as_json:
+        rows = [as_json_object(output, "alignment") for output in outputs]
+        return json_line({"picture": picture, "captions": rows})
+    form, before = OutputFormat(scores), f"{BREAKS.sub(' ', picture)}\t" if picture else ""
+    return "".join(f"{before}{form.line(output, chr(9))}\n" for output in outputs)
+
+
+def json_number(value: float) -> float | None:
+    """A number as JSON can hold it: to six places, and null for what is not finite."""
+    return round(value, 6) if math.isfinite(value) else None
+
+
+def json_line(row: dict[str, Any]) -> str:
+    """An object in a line; a byte of a file's name that is no UTF-8 is escaped, as JSON can."""
+    return json.dumps(row, ensure_ascii=False, allow_nan=False).encode(errors="backslashreplace").decode() + "\n"
+
+
+class ScoredTarget(NamedTuple):
+    """A target with its log-probability by a model; the last of its pieces is the end of the sentence."""
+
+    source: str | None
+    target: str
+    log_prob: float
+    pieces: list[str]
+    log_probs: list[float]
+
+    def line(self, *, tokens: bool = False, normalise: bool = False, as_json: bool = False) -> str:
+        """The log-probability; behind tabs the pieces, and theirs."""
+        mean = self.log_prob / len(self.pieces)
+        if as_json:
+            row: dict[str, Any] = {} if self.source is None else {"source": self.source}
+            row |= {"target": self.target, "log_prob": json_number(self.log_prob), "normalised": json_number(mean)}
+            if tokens:
+                row |= {"tokens": self.pieces, "log_probs": [json_number(each) for each in self.log_probs]}
+            return json_line(row)
+        cells = [f"{mean if normalise else self.log_prob:.4f}"]
+        if tokens:
+            cells += [" ".join(self.pieces), " ".join(f"{each:.4f}" for each in self.log_probs)]
+        return "\t".join(cells) + "\n"
+
+
+@runtime_checkable
+class LabelOutput(Protocol):
+    """A label, as far as it is written."""
+
+    @property
+    def label(self) -> str: ...
+    @property
+    def probability(self) -> float: ...
+    @property
+    def probabilities(self) -> dict[str, float]: ...
+
+
+def label_line(item: dict[str, str], output: LabelOutput | None, scores: bool, as_json: bool, place: str = "") -> str:
+    """The label; behind a tab its probability. `item` is what JSON calls it; `place` stands before the label."""
+    if as_json:
+        row: dict[str, Any] = {**item, "label": None, "probability": None, "probabilities": None}
+        if output is not None:
+            each = {label: json_number(value) for label, value in output.probabilities.items()}
+            row |= {"label": output.label, "probability": json_number(output.probability), "probabilities": each}
+        return json_line(row)
+    cells = [BREAKS.sub(" ", place)] if place else []
+    if output is not None:
+        cells += [BREAKS.sub(" ", output.label), *([f"{output.probability:.4f}"] if scores else [])]
+    return "\t".join(cells) + "\n"
+
+
+def format_pharaoh(links: Iterable[Link]) -> str:
+    """Links as a line."""
+    return " ".join([f"{source}-{target}" for source, target in links])
+
+
+def parse_pharaoh(text: str) -> list[Link]:
+    """The links of a line, sure and possible ones, in the order they stand."""
+    return [each.link for each in parse_marked_links(text)]
+
+
+class MarkedLink(NamedTuple):
+    """A link as a person wrote it."""
+
+    link: Link
+    sure: bool
+    text: str
+
+
+def parse_marked_links(text: str) -> list[MarkedLink]:
+    """The links of a line as a person marked them: sure or merely possible, with their text."""
+    links = []
+    for piece in text.split():
+        match = LINK.fullmatch(piece)
+        if not match:
+            excerpt = piece if len(piece) <= SHOWN else f"{piece[:SHOWN]}…"
+            raise DataError(f"{excerpt!r} given, expected source-target, such as 3-4, or 3?4 for a possible link")
+        links.append(MarkedLink((int(match[1]), int(match[3])), match[2] == "-", piece))
+    return links
+
+
+class Slips:
+    """Lines with links that cannot be used: slips of a person's pen as long as there are few, which nobody can find.
+
+    One is a slip, and one in SLIPS. More of them, or all, are of another text, of swapped sides, not counted as they
+    should be, or no links at all.
+    """
+
+    def __init__(self, path: str | Path):
+        self.path, self.lines, self.count, self.first = path, 0, 0, ""
+
+    def add(self, number: int, problem: str | None) -> None:
+        """One more line with links; `problem` is what is wrong with it, if anything."""
+        self.lines += 1
+        if problem is not None:
+            self.count += 1
+            self.first = self.first or f"{self.path}, line {number:,}: {problem}"
+
+    def end(self, say: Say, what: str) -> None:
+        """Report the slips once, with their number and `what` becomes of them; refuse a file with too many."""
+        if self.count > max(1, self.lines / SLIPS) or (self.count and self.count == self.lines):
+            raise DataError(self.first)
+        if self.count:
+            say(f"{self.first}; {what}{f' ({self.count:,} such lines)' * (self.count > 1)}")
+
+
+# ---- where they go
 
 
 def check_output(out: Path | None, *read: str | Path | None, flag: str = "--out") -> None:

@@ -24,7 +24,7 @@ from regard.errors import CheckpointError
 BEGINNING = b"PK\x03\x04"  # of a zip file
 MARK = b"regard pack 1 sha256 "  # of the end, before the checksum
 DIGITS = 64  # of the checksum
-MOST = 1000  # members
+MAX_MEMBERS = 1000  # members
 NAME = re.compile(r"(?!\.)[\w.-]{1,100}(?:/(?!\.)[\w.-]{1,100}){0,3}", re.ASCII)
 LOCAL = struct.Struct("<4s2H3HLLL2H")  # the heading of a member: its last two numbers are lengths
 
@@ -159,8 +159,8 @@ def read_members(path: Path) -> dict[str, tuple[int, int]]:
                 entries = archive.infolist()
         except (zipfile.BadZipFile, NotImplementedError, ValueError, OSError, struct.error) as error:
             raise CheckpointError(f"{path}: not a pack of a run: {error}") from None
-        if len(entries) > MOST:
-            raise CheckpointError(f"{path}: {len(entries):,} members given, expected at most {MOST:,}")
+        if len(entries) > MAX_MEMBERS:
+            raise CheckpointError(f"{path}: {len(entries):,} members given, expected at most {MAX_MEMBERS:,}")
         members: dict[str, tuple[int, int]] = {}
         names: dict[str, str] = {}  # of files and of the folders that they are in, by what some systems take them for
         for entry in entries:

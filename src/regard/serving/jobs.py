@@ -1,4 +1,4 @@
-"""Jobs: the sentences and pictures of requests, searched one by one, what came of them, and the line they wait in."""
+"""Jobs: the sentences and pictures of requests, searched one by one, what came of them, and the queue they wait in."""
 
 import asyncio
 import itertools
@@ -41,7 +41,7 @@ class Job:
         return (length + 1) * rows
 
 
-class Pending:
+class PendingRequest:
     """The jobs of a request, and what came of them."""
 
     def __init__(self, jobs: Sequence[Job], stream: bool):
@@ -82,11 +82,11 @@ class Pending:
             self.updates.put_nowait(None)
 
 
-class WaitingLine:
+class JobQueue:
     """Jobs that wait for a worker, by request, and calls that a worker is to make; safe to use from any thread.
 
     Requests take turns: the oldest first sends some of its jobs, and then stands last. Those of many sentences have a
-    line of their own.
+    queue of their own.
     """
 
     def __init__(self, deliver: Callable[[list[Update]], None]):
@@ -147,19 +147,19 @@ class WaitingLine:
         """The next jobs, of at most `room` in cost; where the worker is `idle`, at least one."""
         jobs: list[Job] = []
         with self.changed:
-            line = self.requests[bulk]
-            while line:
-                request = next(iter(line))
-                own = line.pop(request)
+            queue = self.requests[bulk]
+            while queue:
+                request = next(iter(queue))
+                own = queue.pop(request)
                 for _ in range(min(TURN, len(own))):
                     if own[0].cost > room and (jobs or not idle):
-                        self.requests[bulk] = {request: own, **line}  # it stays the first
+                        self.requests[bulk] = {request: own, **queue}  # it stays the first
                         self.waiting -= len(jobs)
                         return jobs
                     jobs.append(own.popleft())
                     room -= jobs[-1].cost
                 if own:
-                    line[request] = own  # behind the others
+                    queue[request] = own  # behind the others
             self.waiting -= len(jobs)
         return jobs
 
@@ -183,15 +183,14 @@ class WaitingLine:
             with self.changed:
                 self.cancelled.difference_update(jobs)
 
-    def wait(self, seconds: float, since: int | None = None) -> None:
-        """Wait until something comes in, or is over; with `since`, until there is a newer version than that."""
+    def wait(self, seconds: float, since: int) -> None:
+        """Wait until there is a newer version than one that was looked at."""
         with self.changed:
-            there = self.calls or self.requests[False] or self.requests[True] or self.closed
-            if not (there if since is None else self.version != since):
+            if self.version == since:
                 self.changed.wait(seconds)
 
     def close(self) -> None:
-        """End the workers of this line, once they have nothing left to do."""
+        """End the workers of this queue, once they have nothing left to do."""
         with self.changed:
             self.closed = True
             self.wake()
@@ -200,10 +199,10 @@ class WaitingLine:
         """Answer everything that waits, or that comes later, with an error, as there is no worker any more."""
         with self.changed:
             self.error = error
-            lines = list(itertools.chain(self.requests[False].values(), self.requests[True].values()))
+            queues = list(itertools.chain(self.requests[False].values(), self.requests[True].values()))
             calls = list(self.calls)
             self.requests, self.waiting = {False: {}, True: {}}, 0
             self.calls.clear()
-        self.deliver([(job, error) for line in lines for job in line])
+        self.deliver([(job, error) for queue in queues for job in queue])
         for _, future in calls:
             future.set_exception(error)

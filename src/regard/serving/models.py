@@ -1,4 +1,4 @@
-"""The models that are served: each with its line, its workers and what people are told of it, and their figures."""
+"""The models that are served: each with its queue, its workers and what people are told of it, and their figures."""
 
 import functools
 import logging
@@ -12,15 +12,16 @@ import torch
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
-from regard.data import language_pieces, language_tags, unknown_words
+from regard.data import run_languages, unknown_words
 from regard.decoding import Processes, first_model
 from regard.errors import ConfigError
 from regard.interop import is_export
 from regard.run import Run, load, read_tokenizer, surround_run
-from regard.serving.jobs import Update, WaitingLine
+from regard.serving.jobs import JobQueue, Update
 from regard.serving.process_worker import ProcessWorker
 from regard.serving.settings import ServeSettings
-from regard.serving.worker import STOPPED, Counters, Worker, WorkerError, longest_source
+from regard.serving.worker import STOPPED, Counters, ThreadWorker, Worker, WorkerError, longest_source
+from regard.tasks import language_model
 from regard.training import Checkpoints, checkpoint_files
 
 log = logging.getLogger("regard.serving")
@@ -37,15 +38,17 @@ class ServedModel:
 
     def __init__(self, name: str, folders: Sequence[str], settings: ServeSettings, deliver: Deliver):
         self.name, self.folders, self.settings = name, tuple(folders), settings
-        self.line, self.counters = WaitingLine(deliver), Counters()
+        self.queue, self.counters = JobQueue(deliver), Counters()
         self.version = versions(self.folders)
         self.open_model = functools.partial(open_run, self.folders, settings=settings)
-        self.workers: list[Worker | ProcessWorker] = [
+        self.workers: list[Worker] = [
             worker_class("thread" if settings.engine != "regard" else settings.workers, device)(
-                name, device, self.open_model, self.line, self.counters, settings, self.worker_stopped
+                name, device, self.open_model, self.queue, self.counters, settings, self.worker_stopped
             )
             for device in parse_devices(settings.device)
         ]
+        types = {worker.device.partition(":")[0] for worker in self.workers}
+        self.device_type = "cuda" if "cuda" in types else next(iter(types))
         self.opened: Run | None = None
         self.card: dict[str, Any] = {}
         self.between: dict[Languages, tuple[dict[str, tuple[str, ...]], Run]] = {}  # what is around texts, and the run
@@ -62,10 +65,41 @@ class ServedModel:
                 if worker.failure is not None:
                     raise worker.failure
             self.opened = opened or self.workers[0].opened
-            self.card = self.describe(self.run)
+            self.settle(self.run)
         except BaseException:
-            self.line.close()
+            self.queue.close()
             raise
+
+    def settle(self, run: Run) -> None:
+        """Settle what requests need to know of the run, and its card, which `GET /v1/models` answers."""
+        self.actions = frozenset(run.task.actions)
+        self.longest, limit = longest_source(run), run.model.limit
+        self.sample_tokens = language_model.SAMPLE if limit is None else min(language_model.SAMPLE, limit - 1)
+        self.reads_pictures = run.settings.data.reads == "pictures"
+        self.has_source = run.settings.row.has_source
+        self.attends = bool(first_model(run.model).cross_attentions)  # to its source: there are links of words
+        self.tags = tuple(corpus.tag for corpus in run.settings.data.corpora if corpus.tag)
+        self.splits = run.sentence_share.single if "translate" in self.actions else None  # texts into their sentences
+        given = dict(each.split("=", 1) for each in self.settings.languages).get(self.name)
+        translates = "translate" in self.actions
+        languages = run_languages.languages_of(run.settings.data, given) if translates else None
+        sources, targets = run_languages.spoken_languages(run.tokenizers) if translates else ((), ())
+        self.card = {
+            "name": self.name,
+            "task": run.settings.task,
+            "kind": run.settings.kind,
+            "reads": "pictures" if self.reads_pictures else "texts",
+            # What its task can do, without aligning where no attention leads to the source.
+            "actions": [each for each in run.task.actions if self.attends or each != "align"],
+            "languages": None if languages is None else {"source": languages[0], "targets": list(languages[1])},
+            "known_languages": {"sources": list(sources), "targets": list(targets)} if targets else None,
+            "split": self.splits,
+            "labels": list(run.labels) or None,
+            "step": run.step,
+            "parameters": sum(parameter.numel() for parameter in run.model.parameters()),
+            "longest": self.longest,
+            "devices": [worker.device for worker in self.workers],
+        }
 
     def open_here(self) -> Run:
         """Open the run for whoever computes nothing with it: its weights have their shapes, and take no memory."""
@@ -99,19 +133,13 @@ class ServedModel:
         """Find what stands around texts of two languages, and make the run with it."""
         if languages not in self.between:
             self.run.require("translate")
-            around = language_pieces.choose_languages(
+            around = run_languages.choose_languages(
                 self.run.tokenizers, *languages, flags=("source_language", "target_language")
             )
             if len(self.between) >= PAIRS:
                 self.between.clear()
             self.between[languages] = around, surround_run(self.run, around)
         return self.between[languages]
-
-    @property
-    def device_type(self) -> str:
-        """The type of the devices that it is searched on: cuda, if one of them is a GPU."""
-        types = {worker.device.partition(":")[0] for worker in self.workers}
-        return "cuda" if "cuda" in types else next(iter(types))
 
     @property
     def ready(self) -> bool:
@@ -124,9 +152,9 @@ class ServedModel:
         return sum(worker.ready for worker in self.workers)
 
     @property
-    def places(self) -> int:
+    def under_way(self) -> int:
         """Sentences that are searched now."""
-        return sum(worker.places for worker in self.workers)
+        return sum(worker.under_way for worker in self.workers)
 
     @property
     def captures(self) -> int:
@@ -136,42 +164,19 @@ class ServedModel:
     def worker_stopped(self) -> None:
         """Answer everything that waits, if that was the last worker."""
         if not any(worker.ready for worker in self.workers):
-            self.line.fail(WorkerError(STOPPED))
+            self.queue.fail(WorkerError(STOPPED))
 
     def end_processes(self, seconds: float) -> None:
         """Wait for the ends of its processes, and kill those that are busy then: nobody waits for them any more."""
         end = time.monotonic() + seconds
         for worker in self.workers:
             if isinstance(worker, ProcessWorker):
-                worker.join(0 if worker.places else max(0.0, end - time.monotonic()))
+                worker.join(0 if worker.under_way else max(0.0, end - time.monotonic()))
                 worker.kill()
 
     def has_moved(self) -> bool:
         """Return whether the best checkpoint is another one than was loaded."""
         return versions(self.folders) != self.version
-
-    def describe(self, run: Run) -> dict[str, Any]:
-        """Say what the model is: what `GET /v1/models` answers."""
-        given = dict(each.split("=", 1) for each in self.settings.languages).get(self.name)
-        languages = language_tags.languages_of(run.settings.data, given) if run.can("translate") else None
-        sources, targets = language_pieces.spoken_languages(run.tokenizers) if run.can("translate") else ((), ())
-        aligns = bool(first_model(run.model).cross_attentions)
-        return {
-            "name": self.name,
-            "task": run.settings.task,
-            "kind": run.settings.kind,
-            "reads": "pictures" if run.settings.data.reads == "pictures" else "texts",
-            # What its task can do, without aligning where no attention leads to the source.
-            "actions": [each for each in run.task.actions if aligns or each != "align"],
-            "languages": None if languages is None else {"source": languages[0], "targets": list(languages[1])},
-            "known_languages": {"sources": list(sources), "targets": list(targets)} if targets else None,
-            "split": run.sentence_share.single if run.can("translate") else None,
-            "labels": list(run.labels) or None,
-            "step": run.step,
-            "parameters": sum(parameter.numel() for parameter in run.model.parameters()),
-            "longest": longest_source(run),
-            "devices": [worker.device for worker in self.workers],
-        }
 
 
 def open_run(folders: Sequence[str], device: str, settings: ServeSettings) -> Run:
@@ -189,13 +194,13 @@ def open_run(folders: Sequence[str], device: str, settings: ServeSettings) -> Ru
     return run
 
 
-def worker_class(workers: str, device: str) -> type[Worker] | type[ProcessWorker]:
+def worker_class(workers: str, device: str) -> type[Worker]:
     """The form of a worker: by default a process for a GPU, which is as fast as the Python that feeds it."""
     if workers == "auto":
         workers = "process" if device.startswith("cuda") and sys.platform != "win32" else "thread"
     if workers == "process" and sys.platform == "win32":
         raise ConfigError("workers", "process given, expected thread or auto: there are no such processes on Windows")
-    return ProcessWorker if workers == "process" else Worker
+    return ProcessWorker if workers == "process" else ThreadWorker
 
 
 def versions(folders: Sequence[str]) -> tuple[str, ...]:
@@ -246,8 +251,8 @@ class Metrics:
         gauge, counter = GaugeMetricFamily, CounterMetricFamily
         computing = "Seconds that workers scored, aligned, labelled and looked"
         rows: dict[str, tuple[Any, str, Callable[[ServedModel], float]]] = {
-            "regard_queue_sentences": (gauge, "Sentences that wait for a place", lambda m: m.line.waiting),
-            "regard_places_in_use": (gauge, "Sentences that are searched", lambda m: m.places),
+            "regard_queue_sentences": (gauge, "Sentences that wait for a place", lambda m: m.queue.waiting),
+            "regard_places_in_use": (gauge, "Sentences that are searched", lambda m: m.under_way),
             "regard_workers_ready": (gauge, "Workers that serve", lambda m: m.ready_workers),
             "regard_captures": (gauge, "CUDA graphs that were captured", lambda m: m.captures),
             "regard_sentences_per_second": (gauge, "Sentences a second, of late", lambda m: m.counters.rate),

@@ -1,13 +1,13 @@
 """Workers whose engine runs in a process of its own, so that it shares no interpreter with what reads requests.
 
-On this side such a worker takes from its line what a thread of the same kind would, and sends it. It knows what it has
-sent, so that the line, the places and the limits are those of this process, and nothing has to be asked for. Two
-threads work for it: one sends, one takes what comes back, so that neither side can keep the other from going on.
+On this side such a worker takes from its queue what a thread of the same kind would, and sends it. It knows what it has
+sent, so that the queue and the limits are those of this process, and nothing has to be asked for. Two threads work for
+it: one sends, one takes what comes back, so that neither side can keep the other from going on.
 
 The process is started with the number of a socket that is open in both. The first message is a `Plan`, and is answered
 with what an engine has room for (what jobs of short requests, and of long ones, may cost together) and has captured, or
-with an error. From then on every message in is an `Order`, every message out a `Report`: what came of one
-turn of the engine. The process ends when it is told to, or the other end is closed.
+with an error. From then on every message in is an `Order`, every message out a `Report`: what came of one turn, or of a
+call. The process ends when it is told to, or the other end is closed.
 """
 
 import contextlib
@@ -20,9 +20,9 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Sequence
-from concurrent.futures import Future
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from multiprocessing.reduction import ForkingPickler
@@ -34,10 +34,10 @@ from regard.decoding import Output, SearchResult
 from regard.errors import RegardError
 from regard.machine import settle_memory
 from regard.run import Run
-from regard.serving.engine import BatchEngine, Engine
+from regard.serving.engine import Engine
 from regard.serving.jobs import Job, Update
 from regard.serving.settings import LOG_FORMAT, ServeSettings
-from regard.serving.worker import STOPPED, CallOutcome, WorkerError, WorkerThread, call_with, open_engine
+from regard.serving.worker import STOPPED, CallOutcome, Order, Worker, WorkerError, open_engine, take_turns
 
 # What is on the path here is there, too: a plugin may lie beside the program.
 PROGRAM = """import json, sys
@@ -47,7 +47,6 @@ main(int(sys.argv[1]))"""
 # A terminal's Ctrl-C and a service's SIGTERM go to all processes of a group: this one says when they end.
 SIGNALS = {signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)}
 WATCH = 1.0  # seconds between two looks for the process that started this one
-TELL = 0.25  # seconds of searching after which they are reported, whether anything has ended or not
 log = logging.getLogger("regard.serving")
 
 
@@ -64,52 +63,35 @@ class Plan:
     parent: int  # the process that started it
 
 
-class Order(NamedTuple):
-    """Work for an engine. It is sent as a plain tuple, and so are its jobs, which costs a third."""
-
-    jobs: Sequence[tuple[Any, ...]] = ()  # number, source, options, prefix, request, bulk, streams, added
-    cancelled: Sequence[int] = ()  # numbers of jobs
-    call: bytes | None = None  # a function of the run, pickled by itself: one that cannot be read is that call's error
-
-
 class Report(NamedTuple):
-    """What came of a turn of an engine; sent as a plain tuple."""
+    """What came of a turn of an engine, or of a call; sent as a plain tuple, which costs a third."""
 
     ended: Sequence[tuple[int, float | None, Any]]  # number, when it began, outputs as plain tuples or an error
     written: Sequence[tuple[int, list[int]]]  # number, and the tokens that are certain, of jobs that stream
     cancelled: Sequence[int]  # numbers of jobs that have left
     call: CallOutcome | None
     seconds: float  # of searching, since the last report
-    captures: int  # CUDA graphs so far
 
 
 # ---- this side
 
 
-class ProcessWorker(WorkerThread):
+class ProcessWorker(Worker):
     """A worker whose engine is in a process of its own."""
 
     def __init__(self, *arguments: Any):
         super().__init__(*arguments)
         self.process: subprocess.Popen[bytes] | None = None
-        self.captures = 0
-        self.lock = threading.Lock()  # of what follows
         self.over = False  # nothing comes back any more
         self.closing = False  # and it was told to end
         self.last = 0  # number
         self.jobs: dict[int, Job] = {}  # by their numbers, those that were sent and have not come back
         self.budgets, self.costs = {False: 0, True: 0}, {False: 0, True: 0}
-        self.future: Future | None = None  # of the call that was sent
 
     @property
     def ready(self) -> bool:
         """Whether it serves."""
         return super().ready and not self.over
-
-    @property
-    def places(self) -> int:
-        """Sentences that its process has, to be searched now."""
-        return len(self.jobs)
 
     # ---- from start to end
 
@@ -129,10 +111,11 @@ class ProcessWorker(WorkerThread):
             self.work(connection)
             listener.join()
         except BaseException as error:
-            self.failure = WorkerError(f"{self.name}: its process has {self.end()}") if is_gone(error) else error
+            gone = isinstance(error, EOFError | ConnectionError)
+            self.failure = WorkerError(f"{self.name}: its process has {self.end()}") if gone else error
             self.kill()
             if not isinstance(error, RegardError):
-                log.error("%s: the worker has stopped", self.name, exc_info=None if is_gone(error) else error)
+                log.error("%s: the worker has stopped", self.name, exc_info=None if gone else error)
         finally:
             if connection is not None:
                 connection.close()
@@ -172,21 +155,28 @@ class ProcessWorker(WorkerThread):
     # ---- one thread sends
 
     def work(self, connection: Connection) -> None:
-        """Send what comes in, as far as there is room, until the line is closed and nothing is left."""
-        line = self.line
+        """Send what comes in, as far as there is room, until the queue is closed and nothing is left."""
+        queue = self.queue
         while not self.over:
-            version = line.version
+            version = queue.version
             cancelled = self.take_cancelled()
             jobs = [row for bulk in (False, True) for row in self.take_jobs(bulk)]
             call = self.take_call()
-            if jobs or cancelled or call is not None:
-                self.send(connection, bytes(ForkingPickler.dumps((jobs, cancelled, call))))
-            elif line.closed and not (line.waiting or line.calls or self.jobs or self.future is not None):
+            message = None
+            if call is not None:
+                try:
+                    message = bytes(ForkingPickler.dumps(call))
+                except Exception as error:  # the call's alone
+                    self.end_call(error=error)
+            if jobs or cancelled or message is not None:
+                self.send(connection, bytes(ForkingPickler.dumps((jobs, cancelled, message))))
+            elif queue.closed and not (queue.waiting or queue.calls or self.jobs or self.future is not None):
                 self.closing = True
                 self.send(connection, b"")
                 return
-            else:
-                line.wait(0.5, version)
+            elif call is None:
+                queue.wait(0.5, version)
+        self.give_up(self.remove_all())  # what was taken while the process ended
 
     @staticmethod
     def send(connection: Connection, message: bytes) -> None:
@@ -200,47 +190,23 @@ class ProcessWorker(WorkerThread):
             room, idle = self.budgets[bulk] - self.costs[bulk], not self.costs[bulk]
         if room <= 0 and not idle:
             return []
-        jobs = self.line.take(bulk, room, idle)
-        rows = []
+        jobs = self.queue.take(bulk, room, idle)
         with self.lock:
-            for number, job in enumerate(jobs, self.last + 1):
-                rows.append(
-                    (number, job.source, job.options, job.prefix, id(job.request), bulk, job.streams, job.added)
-                )
-                self.jobs[number] = job
-                self.costs[bulk] += job.cost
+            self.costs[bulk] += sum(job.cost for job in jobs)
+            self.jobs.update(enumerate(jobs, self.last + 1))
             self.last += len(jobs)
-            lost = self.remove_all() if self.over else []
-        self.line.deliver([(job, WorkerError(STOPPED)) for job in lost])
-        return rows
+        return [
+            (number, job.source, job.options, job.prefix, id(job.request), bulk, job.streams, job.added)
+            for number, job in enumerate(jobs, self.last - len(jobs) + 1)
+        ]
 
     def take_cancelled(self) -> list[int]:
         """The numbers of jobs that were cancelled after they had been sent."""
-        if not self.line.cancelled:
+        if not self.queue.cancelled:
             return []
         with self.lock:
             own = {job: number for number, job in self.jobs.items()}
-        return [own[job] for job in self.line.take_cancelled(own)]
-
-    def take_call(self) -> bytes | None:
-        """The next call, unless another one is under way; one that cannot be sent is answered with why."""
-        if self.future is not None:
-            return None
-        call = self.line.take_call()
-        if call is None or not call[1].set_running_or_notify_cancel():
-            return None
-        function, future = call
-        try:
-            message = bytes(ForkingPickler.dumps(function))
-        except Exception as error:
-            future.set_exception(error)
-            return None
-        with self.lock:
-            if not self.over:
-                self.future = future
-                return message
-        future.set_exception(WorkerError(STOPPED))
-        return None
+        return [own[job] for job in self.queue.take_cancelled(own)]
 
     # ---- the other takes what comes back
 
@@ -251,7 +217,7 @@ class ProcessWorker(WorkerThread):
                 message = ForkingPickler.loads(connection.recv_bytes())
                 if isinstance(message, Exception):
                     break
-                self.hand_over(Report(*message))
+                self.receive(Report(*message))
         except (EOFError, OSError):
             pass
         except BaseException:
@@ -260,49 +226,29 @@ class ProcessWorker(WorkerThread):
             self.kill()
             self.failure = WorkerError(STOPPED)
             log.error("%s: the worker has stopped: its process has %s", self.name, self.end())
-        with self.lock:
-            self.over = True
-            left, future, self.future = self.remove_all(), self.future, None
-        self.line.deliver([(job, WorkerError(STOPPED)) for job in left])
-        if future is not None:
-            future.set_exception(WorkerError(STOPPED))
+        self.over = True
+        self.give_up(self.remove_all())
         if not self.closing:
             self.stopped()
-        self.line.wake()
+        self.queue.wake()
 
-    def hand_over(self, report: Report) -> None:
+    def receive(self, report: Report) -> None:
         """Hand over what came of a turn."""
-        updates: list[Update] = []
-        results: list[SearchResult] = []
-        future, line = None, self.line
-        self.captures = report.captures
         with self.lock:
-            updates += [(self.jobs[number], tokens) for number, tokens in report.written if number in self.jobs]
+            updates: list[Update] = [
+                (self.jobs[number], tokens) for number, tokens in report.written if number in self.jobs
+            ]
             for number, begun, outcome in report.ended:
-                job = self.remove(number)
-                if job is None:
-                    continue
-                job.begun = begun
-                if isinstance(outcome, list):
-                    outcome = SearchResult([Output(*output) for output in outcome])
-                    results.append(outcome)
-                updates.append((job, outcome))
+                if (job := self.remove(number)) is not None:
+                    job.begun = begun
+                    if isinstance(outcome, list):
+                        outcome = SearchResult([Output(*each) for each in outcome])
+                    updates.append((job, outcome))
             for number in report.cancelled:
                 self.remove(number)
-            if report.call is not None:
-                future, self.future = self.future, None
-        self.counters.add_seconds(report.seconds, 0.0 if report.call is None else report.call.seconds)
-        if results:
-            self.counters.add(results)
-        line.forget([job for job, outcome in updates if not isinstance(outcome, list)])
-        line.deliver(updates)
-        if future is not None and report.call is not None:
-            if report.call.error is None:
-                future.set_result(report.call.value)
-            else:
-                future.set_exception(report.call.error)
-        if line.waiting or line.calls or line.closed:  # there may be room for them now
-            line.wake()
+        self.hand_over(updates, (), report.call, report.seconds)
+        if self.queue.waiting or self.queue.calls or self.queue.closed:  # there may be room for them now
+            self.queue.wake()
 
     def remove(self, number: int) -> Job | None:
         """Count a job no more; for whoever has the lock."""
@@ -312,77 +258,61 @@ class ProcessWorker(WorkerThread):
         return job
 
     def remove_all(self) -> list[Job]:
-        """Count no job any more; for whoever has the lock."""
-        return [job for number in list(self.jobs) if (job := self.remove(number)) is not None]
-
-
-def is_gone(error: BaseException) -> bool:
-    """Return whether an error says that the other process has ended."""
-    return isinstance(error, EOFError | ConnectionError)
+        """Count no job any more."""
+        with self.lock:
+            return [job for number in list(self.jobs) if (job := self.remove(number)) is not None]
 
 
 # ---- the other side
 
 
-class EngineProcess:
-    """Takes orders from a connection, and reports."""
+class Orders:
+    """The orders that come over a connection to an engine, and the reports to who sends them."""
 
-    def __init__(self, connection: Connection, run: Run, engine: Engine | BatchEngine):
-        self.connection, self.run, self.engine = connection, run, engine
-        self.jobs: dict[int, Job] = {}
+    def __init__(self, connection: Connection):
+        self.connection = connection
+        self.jobs: dict[int, Job] = {}  # by their numbers
 
-    def work(self) -> None:
-        """Work until an empty message comes, or the other end is closed."""
-        engine, seconds = self.engine, 0.0
-        while True:
-            cancelled: list[int] = []
-            outcome: CallOutcome | None = None
-            while outcome is None and (self.connection.poll() or not (engine.active or cancelled)):
-                message = self.connection.recv_bytes()
-                if not message:
-                    return
-                order = Order(*ForkingPickler.loads(message))
-                cancelled += order.cancelled
-                outcome = self.take(order)
-            updates = []
-            if engine.active:
-                start = time.perf_counter()
-                updates = engine.advance()
-                seconds += time.perf_counter() - start
-            if updates or cancelled or outcome is not None or seconds > TELL:
-                report = (*self.list_updates(updates), cancelled, outcome, seconds, engine.captures)
-                self.connection.send_bytes(bytes(ForkingPickler.dumps(report)))
-                seconds = 0.0
+    def take(self, engine: Engine) -> Order | None:
+        """Take what has come, up to a call, and wait where there is nothing to do; None: the message that ends it."""
+        jobs: dict[int, Job] = {}
+        cancelled: list[Job] = []
+        call = None
+        while call is None and (self.connection.poll() or not (engine.active or jobs or cancelled)):
+            message = self.connection.recv_bytes()
+            if not message:
+                return None
+            order = Order(*ForkingPickler.loads(message))
+            for number, source, options, prefix, request, bulk, streams, added in order.jobs:
+                jobs[number] = Job(source, options, prefix, request, number, bulk, streams, added)
+            self.jobs.update(jobs)
+            for number in order.cancelled:
+                if (job := self.jobs.pop(number, None)) is not None:  # it has not ended yet
+                    cancelled.append(job)
+                    jobs.pop(number, None)
+            call = order.call
+        return Order(list(jobs.values()), cancelled, None if call is None else partial(load_and_call, call=call))
 
-    def take(self, order: Order) -> CallOutcome | None:
-        """Take an order in, and make its call."""
-        for number in order.cancelled:
-            job = self.jobs.pop(number, None)
-            if job is not None:
-                self.engine.cancel(job)
-        if order.jobs:
-            jobs = [
-                Job(source, options, prefix, request, number, bulk, streams, added)
-                for number, source, options, prefix, request, bulk, streams, added in order.jobs
-            ]
-            self.jobs.update((job.number, job) for job in jobs)
-            self.engine.add(jobs)
-        call = order.call
-        if call is None:
-            return None
-        outcome = call_with(self.run, lambda run: ForkingPickler.loads(call)(run))
-        return outcome if outcome.error is None else outcome._replace(error=portable(outcome.error))
-
-    def list_updates(self, updates: Sequence[tuple[Job, Any]]) -> tuple[list[Any], list[Any]]:
-        """What has ended, and what was written of jobs that stream, as plain tuples."""
+    def report(
+        self, updates: Iterable[Update], cancelled: Iterable[Job], call: CallOutcome | None, seconds: float
+    ) -> None:
+        """Send what came of a turn as plain tuples."""
         ended, written = [], []
         for job, outcome in updates:
             if isinstance(outcome, list):
                 written.append((job.number, outcome))
             elif self.jobs.pop(job.number, None) is not None:
-                error = isinstance(outcome, Exception)
-                ended.append((job.number, job.begun, portable(outcome) if error else list(map(tuple, outcome.outputs))))
-        return ended, written
+                result = portable(outcome) if isinstance(outcome, Exception) else list(map(tuple, outcome.outputs))
+                ended.append((job.number, job.begun, result))
+        if call is not None and call.error is not None:
+            call = call._replace(error=portable(call.error))
+        report = (ended, written, [job.number for job in cancelled], call, seconds)
+        self.connection.send_bytes(bytes(ForkingPickler.dumps(report)))
+
+
+def load_and_call(run: Run, call: bytes) -> Any:
+    """Call a function with a run; one that cannot be read is that call's error."""
+    return ForkingPickler.loads(call)(run)
 
 
 def portable(error: Exception) -> Exception:
@@ -422,7 +352,8 @@ def serve(connection: Connection, plan: Plan) -> None:
             settle_memory()
             budgets = {bulk: engine.room(bulk) for bulk in (False, True)}
             connection.send((budgets, engine.captures))
-            EngineProcess(connection, run, engine).work()
+            orders = Orders(connection)
+            take_turns(run, engine, orders.take, orders.report)
     except (EOFError, ConnectionError):  # nobody is there any more
         return
     except Exception as error:

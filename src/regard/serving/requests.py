@@ -5,6 +5,7 @@ is made from the same declarations.
 """
 
 import dataclasses
+import functools
 import json
 import logging
 import re
@@ -24,6 +25,8 @@ LISTS = ("texts", "prefixes", "targets")  # fields of texts
 ONE_TEXT = ("prefix", "text", "target")
 EXAMPLES = {"source_language": ("en", "eng_Latn"), "target_language": ("de", "deu_Latn")}  # of fields
 SEARCH = {each.name: each for each in dataclasses.fields(Options)}
+# Options of the search, and the settings of a server that limit them.
+LIMITS = {"beam": "beam", "nbest": "beam", "longest": "output_tokens", "shortest": "output_tokens"}
 LONGEST = 100_000  # characters of a line
 SECRET = re.compile(r"key|token|secret|password|authori[sz]ation|credential", re.IGNORECASE)
 HIDDEN = "(not logged)"
@@ -172,9 +175,7 @@ def refuse_constant(name: str) -> None:
 
 def parse_request(cls: type[T], table: Mapping[str, Any], settings: ServeSettings) -> tuple[T, Options]:
     """Check the fields of a request, and the options of the search that stand among them."""
-    searches = cls in SEARCHING
-    fields = [each.name for each in dataclasses.fields(cls)]  # type: ignore[arg-type]
-    names = fields + (list(SEARCH) if searches else [])
+    searches, (fields, names) = cls in SEARCHING, names_of(cls)  # type: ignore[arg-type]
     for name in table:
         if name not in names:
             raise InvalidValueError(f"{shorten(name)}: no such field{suggestion(name, names)}", shorten(name))
@@ -197,6 +198,13 @@ def parse_request(cls: type[T], table: Mapping[str, Any], settings: ServeSetting
         raise InvalidValueError(str(error), error.key) from None
     check_options(options, settings)
     return dataclasses.replace(request, **texts), options  # type: ignore[type-var]
+
+
+@functools.cache
+def names_of(cls: Any) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the names of a request's own fields, and of all that may be sent."""
+    own = tuple(each.name for each in dataclasses.fields(cls))
+    return own, own + (tuple(SEARCH) if cls in SEARCHING else ())
 
 
 def shorten(name: str) -> str:
@@ -226,16 +234,10 @@ def check_text(name: str, value: Any) -> str:
     return value
 
 
-def limits_of(settings: ServeSettings) -> dict[str, int]:
-    """Return the largest values that a server allows of options of the search."""
-    most = settings.output_tokens
-    return {"beam": settings.beam, "nbest": settings.beam, "longest": most, "shortest": most}
-
-
 def check_options(options: Options, settings: ServeSettings) -> None:
     """Refuse what this server does not allow, though a search could do it."""
-    for name, limit in limits_of(settings).items():
-        value = getattr(options, name)
+    for name, setting in LIMITS.items():
+        value, limit = getattr(options, name), getattr(settings, setting)
         if value is not None and value > limit:
             raise InvalidValueError(f"{name}: {value:,} given, expected at most {limit:,} on this server", name)
 
@@ -270,7 +272,8 @@ def property_of(name: str, hint: Any, each: dataclasses.Field, settings: ServeSe
     for key, word in (("least", "minimum"), ("most", "maximum"), ("above", "exclusiveMinimum")):
         if key in each.metadata:
             schema[word] = each.metadata[key]
-    if (limit := limits_of(settings).get(name)) is not None:
+    if name in LIMITS:
+        limit = getattr(settings, LIMITS[name])
         schema["maximum"] = min(limit, schema.get("maximum", limit))
     if name == "text":
         schema |= {"minLength": 1, "maxLength": settings.characters}

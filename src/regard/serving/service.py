@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from regard.config import suggestion
-from regard.data import language_tags, picture_batches
+from regard.data import picture_pixels, run_languages
 from regard.decoding import Options, SearchResult
 from regard.errors import ArgumentError
 from regard.run import Run
@@ -30,12 +30,12 @@ from regard.serving.answers import (
     split_texts,
     write_texts,
 )
-from regard.serving.jobs import Job, Pending, Update
+from regard.serving.jobs import Job, PendingRequest, Update
 from regard.serving.models import NONE, Languages, Metrics, ServedModel
 from regard.serving.requests import ApiError, InvalidValueError, TooLargeError
 from regard.serving.settings import ServeSettings
-from regard.serving.worker import call_between, collect_page, list_alignments, list_links, longest_source, score_tokens
-from regard.tasks import Classified, Translation, language_model, to_translation, to_translations, translate
+from regard.serving.worker import call_between, collect_page, list_alignments, list_links, score_tokens
+from regard.tasks import Classified, Translation, to_translation, to_translations, translate
 
 SENTENCE = 150  # characters of one, about
 MANY = 64  # sentences whose texts are split or written in a thread: fewer take less than to hand them over and back
@@ -49,7 +49,7 @@ class Service:
 
     def __init__(self, settings: ServeSettings, folders: Mapping[str, list[str]]):
         self.settings, self.folders = settings, dict(folders)
-        language_tags.parse_given(settings.languages, list(self.folders))  # a mistake is told before anything is opened
+        run_languages.parse_given(settings.languages, list(self.folders))  # a mistake is told before anything is opened
         self.models: dict[str, ServedModel] = {}
         self.metrics = Metrics(self.models)
         self.loop: asyncio.AbstractEventLoop | None = None
@@ -101,12 +101,12 @@ class Service:
             users &= self.under_way
             if not users:
                 del self.replaced[model]
-                model.line.close()
+                model.queue.close()
 
     def close(self) -> None:
         """End all workers."""
         for model in (*self.models.values(), *self.replaced):
-            model.line.close()
+            model.queue.close()
 
     def end_processes(self, seconds: float) -> None:
         """Wait for the ends of all processes of workers."""
@@ -129,7 +129,7 @@ class Service:
     def resolve(updates: list[Update]) -> None:
         """Note what came of jobs, in the event loop."""
         for job, outcome in updates:
-            if isinstance(job.request, Pending):
+            if isinstance(job.request, PendingRequest):
                 job.request.update(job, outcome)
 
     # ---- what every request needs
@@ -143,10 +143,10 @@ class Service:
                 raise ApiError(
                     404, "unknown_model", f"model: {name!r} is not served{suggestion(name, self.models)}", "model"
                 )
-            if not any(self.models[name].run.can(action) for action in actions):
+            if self.models[name].actions.isdisjoint(actions):
                 self.models[name].run.require(actions[0])
             return self.models[name]
-        able = [model for model in self.models.values() if any(model.run.can(action) for action in actions)]
+        able = [model for model in self.models.values() if not model.actions.isdisjoint(actions)]
         if len(able) == 1:
             return able[0]
         names = ", ".join(model.name for model in able)
@@ -156,7 +156,7 @@ class Service:
     def admit(self, model: ServedModel, jobs: int) -> None:
         """Refuse jobs that would wait behind too many others, or for a worker that is gone."""
         self.require_worker(model)
-        waiting = model.line.waiting + len(model.line.calls)
+        waiting = model.queue.waiting + len(model.queue.calls)
         if waiting and waiting + jobs > self.settings.waiting:
             rate = model.counters.rate
             seconds = min(60, max(1, math.ceil(waiting / rate))) if rate else 1
@@ -174,14 +174,14 @@ class Service:
         pending = self.begin(model, jobs, stream=False)
         return await self.finish(model, pending)
 
-    def begin(self, model: ServedModel, jobs: Sequence[Job], stream: bool) -> Pending:
+    def begin(self, model: ServedModel, jobs: Sequence[Job], stream: bool) -> PendingRequest:
         """Let the jobs of a request wait for their places."""
         self.admit(model, len(jobs))
-        pending = Pending(jobs, stream)
-        model.line.add(jobs)
+        pending = PendingRequest(jobs, stream)
+        model.queue.add(jobs)
         return pending
 
-    async def finish(self, model: ServedModel, pending: Pending) -> list[SearchResult]:
+    async def finish(self, model: ServedModel, pending: PendingRequest) -> list[SearchResult]:
         """Wait for what comes of the jobs of a request."""
         start = time.perf_counter()
         try:
@@ -190,7 +190,7 @@ class Service:
             jobs = pending.release()
             left = [job for job, outcome in zip(jobs, pending.outcomes, strict=True) if outcome is None]
             if left:
-                model.line.cancel(left)
+                model.queue.cancel(left)
         begun = [job.begun for job in jobs if job.begun is not None]
         waited = max(0.0, min(begun) - start) if begun else 0.0
         self.metrics.stages.labels("wait").observe(waited)
@@ -202,7 +202,7 @@ class Service:
         self.require_worker(model)
         if languages != NONE:
             function = functools.partial(call_between, function=function, around=model.choose(languages)[0])
-        return await asyncio.wrap_future(model.line.call(function))
+        return await asyncio.wrap_future(model.queue.call(function))
 
     @contextlib.contextmanager
     def stage(self, name: str) -> Iterator[None]:
@@ -239,7 +239,7 @@ class Service:
         yield "result", await self.complete(model, request, options, texts, sources, results)
 
     async def follow(
-        self, model: ServedModel, pending: Pending, languages: Languages = NONE
+        self, model: ServedModel, pending: PendingRequest, languages: Languages = NONE
     ) -> AsyncIterator[tuple[int, str]]:
         """The number of a job and what is written of it so far, whenever that grows."""
         assert pending.updates is not None
@@ -252,7 +252,7 @@ class Service:
                     written[number] = output
                     yield number, output
         except BaseException:  # nobody listens any more
-            model.line.cancel(pending.release())
+            model.queue.cancel(pending.release())
             raise
 
     async def prepare(
@@ -274,15 +274,14 @@ class Service:
             translate.check_attention(run)
         with self.stage("prepare"):
             source, target = run.tokenizers.source, run.tokenizers.target
-            tags = [corpus.tag for corpus in run.settings.data.corpora if corpus.tag]
             texts, ids = await self.apart(
                 sum(map(len, request.texts)) // SENTENCE,
                 split_texts,
                 request.texts,
                 source,
-                longest_source(run),
-                (run.sentence_share.single or None) if request.split is None else request.split,
-                tags,
+                model.longest,
+                (model.splits or None) if request.split is None else request.split,
+                model.tags,
             )
             prefixes: dict[int, list[int]] = {}
             if any(request.prefixes):
@@ -365,9 +364,7 @@ class Service:
     def sampling(self, request: requests.SampleRequest, table: Mapping[str, Any]) -> tuple[ServedModel, list[Job]]:
         """The jobs of a request for samples."""
         model = self.pick(request.model, "sample")
-        limit = model.run.model.limit
-        most = language_model.SAMPLE if limit is None else min(language_model.SAMPLE, limit - 1)
-        options = Options(**{"longest": most, **table, "sample": True, "nbest": 1})
+        options = Options(**{"longest": model.sample_tokens, **table, "sample": True, "nbest": 1})
         prefix = model.run.tokenizers.target.encode(request.prefix)
         # A source is not looked at; the number in it gives each text random numbers of its own.
         return model, [Job([number], options, prefix) for number in range(request.count)]
@@ -397,11 +394,10 @@ class Service:
         """Score given translations, or the texts of a language model."""
         model, texts, targets = self.pick(request.model, "translate", "sample"), request.texts, request.targets
         model.run_between(request.languages)
-        has_source = model.run.settings.row.has_source
-        if targets and not has_source:
-            raise InvalidValueError("targets: given to a language model, expected only texts", "targets")
-        if has_source:
+        if model.has_source:
             check_pairs(texts, targets)
+        elif targets:
+            raise InvalidValueError("targets: given to a language model, expected only texts", "targets")
         self.admit(model, 1)
         given = {"sources": texts, "targets": targets} if targets else {"sources": texts}
         results = await self.call_in_parts(model, Run.score, request.languages, **given)
@@ -422,7 +418,7 @@ class Service:
     async def classify(self, name: str | None, items: Sequence[Any] = (), files: Sequence[File] = ()) -> dict[str, Any]:
         """Label documents, or uploaded pictures."""
         model = self.pick(name, "classify")
-        pictures = model.run.settings.data.reads == "pictures"
+        pictures = model.reads_pictures
         if files and not pictures:
             raise InvalidValueError(f"{model.name}: reads texts, expected JSON with texts", "texts")
         if pictures and not files:
@@ -450,7 +446,7 @@ class Service:
     async def decode(model: ServedModel, files: Sequence[File]) -> list[np.ndarray]:
         """Decode uploaded pictures, in a thread."""
         data = model.run.settings.data
-        return await asyncio.to_thread(lambda: [picture_batches.decode_for(data, file, name) for name, file in files])
+        return await asyncio.to_thread(lambda: [picture_pixels.decode_for(data, file, name) for name, file in files])
 
     async def look(self, request: requests.LookRequest, table: Mapping[str, Any]) -> dict[str, Any]:
         """Look into a model with a text: the data that a page of `regard look` draws from."""
@@ -459,7 +455,7 @@ class Service:
             raise InvalidValueError("text: empty, expected a text to look into", "text")
         self.check_words("text", text, target)
         model = self.pick(request.model, "translate", "sample", "classify", "caption")
-        if model.run.settings.data.reads == "pictures":
+        if model.reads_pictures:
             raise InvalidValueError(f"{model.name}: reads pictures, expected one uploaded as a form", "text")
         model.run_between(request.languages)
         return await self.collect(model, text, target, table, request.languages)
@@ -477,7 +473,7 @@ class Service:
             raise InvalidValueError(f"{name}: given beside a picture, which is in no language", name)
         self.check_words("target", request.target)
         model = self.pick(request.model, "caption", "classify")
-        if model.run.settings.data.reads != "pictures":
+        if not model.reads_pictures:
             raise InvalidValueError(f"{model.name}: reads texts, expected JSON with a text", "pictures")
         (pixels,) = await self.decode(model, files)
         return await self.collect(model, pixels, request.target, table)

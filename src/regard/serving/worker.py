@@ -1,5 +1,8 @@
 """Workers: a thread for each model and device, which owns the model and all that is computed with it.
 
+A `ThreadWorker` computes in its own thread; a `ProcessWorker` has a process of its own that does. Either takes turns:
+what is new is taken, jobs are searched, a call is made, and what came of it is reported.
+
 What a worker is asked to call with its run, between two turns of searches, are functions at the top of this module: in
 another process they are found by their names.
 """
@@ -9,7 +12,7 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, NamedTuple, TypeVar
 
@@ -21,13 +24,14 @@ from regard.errors import RegardError
 from regard.inspection import exhibit_of, page_parts
 from regard.kernels import pack_weights
 from regard.run import Run, surround_run
-from regard.serving.engine import BatchEngine, Engine
-from regard.serving.jobs import Job, Update, WaitingLine
+from regard.serving.engine import Engine
+from regard.serving.jobs import Job, JobQueue, Update
 from regard.serving.settings import ServeSettings
 from regard.tasks import Translation, translate
 
 STOPPED = "the worker of this model has stopped; see the server's log"
 SPAN = 10.0  # seconds over which the rate of sentences is measured
+TELL = 0.25  # seconds of searching after which they are reported, whether anything has ended or not
 log = logging.getLogger("regard.serving")
 T = TypeVar("T")
 
@@ -70,107 +74,15 @@ class Counters:
         return sum(count for _, count in recent) / max(0.5, now - recent[0][0]) if recent else 0.0
 
 
-class WorkerThread(threading.Thread):
-    """What works for a model on a device: it opens a run, and searches what waits in a line until it is closed."""
-
-    def __init__(
-        self,
-        name: str,
-        device: str,
-        open_run: Callable[[str], Run],
-        line: WaitingLine,
-        counters: Counters,
-        settings: ServeSettings,
-        stopped: Callable[[], None] = lambda: None,
-    ):
-        super().__init__(name=f"regard {name} {device}", daemon=True)
-        self.device, self.open_run, self.line, self.counters = device, open_run, line, counters
-        self.settings, self.stopped = settings, stopped
-        self.opened: Run | None = None  # in this process
-        self.failure: BaseException | None = None
-        self.started = threading.Event()  # it is ready, or has failed
-
-    @property
-    def ready(self) -> bool:
-        """Whether it serves."""
-        return self.started.is_set() and self.failure is None and self.is_alive()
+# ---- turns
 
 
-class Worker(WorkerThread):
-    """A worker that computes in its own thread."""
+class Order(NamedTuple):
+    """What is new at a worker's turn. Between processes a job is a plain tuple or its number, and a call is pickled."""
 
-    engine: Engine | BatchEngine | None = None
-
-    @property
-    def places(self) -> int:
-        """Sentences that it searches now."""
-        return 0 if self.engine is None else len(self.engine.lanes)
-
-    @property
-    def captures(self) -> int:
-        """CUDA graphs that were captured."""
-        return 0 if self.engine is None else self.engine.captures
-
-    def run(self) -> None:
-        """Open the run, capture what is to be captured, and work."""
-        try:
-            opened = self.open_run(self.device)
-            with open_engine(opened, self.settings) as engine:
-                self.opened, self.engine = opened, engine
-                self.started.set()
-                self.work(opened, engine)
-        except BaseException as error:
-            self.failure = error
-            if self.started.is_set() or not isinstance(error, RegardError):
-                log.exception("%s: the worker has stopped", self.name)
-            if self.engine is not None:
-                stopped = WorkerError(STOPPED)
-                self.line.deliver([(job, stopped) for job in self.engine.lanes])
-                self.stopped()
-        finally:
-            self.started.set()
-
-    def work(self, opened: Run, engine: Engine | BatchEngine) -> None:
-        """Search, call and cancel, in turn."""
-        line = self.line
-        while not line.closed or line.waiting or line.calls or engine.active:
-            for job in line.take_cancelled(engine.lanes):
-                engine.cancel(job)
-            for bulk in (False, True):
-                engine.add(line.take(bulk, engine.room(bulk), not engine.costs[bulk]))
-            call = line.take_call()
-            if call is not None:
-                self.make_call(opened, *call)
-            if engine.active:
-                start = time.perf_counter()
-                self.deliver(engine.advance())
-                self.counters.add_seconds(steps=time.perf_counter() - start)
-            elif call is None:
-                line.wait(0.5)
-
-    def make_call(self, opened: Run, function: Callable[[Run], Any], future: Future) -> None:
-        """Call a function, unless nobody waits for it any more; what it takes is counted before it is answered."""
-        if not future.set_running_or_notify_cancel():
-            return
-        try:
-            value, error, seconds = call_with(opened, function)
-        except BaseException:  # the end of this worker, and of nothing else
-            future.set_exception(WorkerError(STOPPED))
-            raise
-        self.counters.add_seconds(calls=seconds)
-        if error is None:
-            future.set_result(value)
-        else:
-            future.set_exception(error)
-
-    def deliver(self, updates: list[Update]) -> None:
-        """Hand over what has ended."""
-        if not updates:
-            return
-        ended: list[Job] = [job for job, outcome in updates if not isinstance(outcome, list)]
-        self.counters.add([outcome for _, outcome in updates if isinstance(outcome, SearchResult)])
-        self.line.forget(ended)
-        self.line.deliver(updates)
+    jobs: Sequence[Any] = ()
+    cancelled: Sequence[Any] = ()
+    call: Any = None  # a function of the run
 
 
 class CallOutcome(NamedTuple):
@@ -191,19 +103,159 @@ def call_with(run: Run, function: Callable[[Run], Any]) -> CallOutcome:
     return CallOutcome(value, error, time.perf_counter() - start)
 
 
+def take_turns(
+    run: Run,
+    engine: Engine,
+    take: Callable[[Engine], Order | None],
+    report: Callable[[Sequence[Update], Sequence[Job], CallOutcome | None, float], None],
+) -> None:
+    """Cancel, call and search, in turn, until `take` has no order any more; `report` what came of it."""
+    seconds = 0.0
+    while (order := take(engine)) is not None:
+        for job in order.cancelled:
+            engine.cancel(job)
+        engine.add(order.jobs)
+        if order.call is not None:
+            report((), (), call_with(run, order.call), 0.0)
+        updates: Sequence[Update] = ()
+        if engine.active:
+            start = time.perf_counter()
+            updates = engine.advance()
+            seconds += time.perf_counter() - start
+        if updates or order.cancelled or seconds > TELL:
+            report(updates, order.cancelled, None, seconds)
+            seconds = 0.0
+
+
+# ---- workers
+
+
+class Worker(threading.Thread):
+    """What works for a model on a device: it opens a run, and searches what waits in a queue until it is closed."""
+
+    def __init__(
+        self,
+        name: str,
+        device: str,
+        open_run: Callable[[str], Run],
+        queue: JobQueue,
+        counters: Counters,
+        settings: ServeSettings,
+        stopped: Callable[[], None] = lambda: None,
+    ):
+        super().__init__(name=f"regard {name} {device}", daemon=True)
+        self.device, self.open_run, self.queue, self.counters = device, open_run, queue, counters
+        self.settings, self.stopped = settings, stopped
+        self.opened: Run | None = None  # in this process
+        self.failure: BaseException | None = None
+        self.started = threading.Event()  # it is ready, or has failed
+        self.captures = 0  # CUDA graphs
+        self.jobs: Collection[Any] = ()  # that it searches now
+        self.lock = threading.Lock()  # of what follows
+        self.future: Future | None = None  # of the call that is under way
+
+    @property
+    def ready(self) -> bool:
+        """Whether it serves."""
+        return self.started.is_set() and self.failure is None and self.is_alive()
+
+    @property
+    def under_way(self) -> int:
+        """Sentences that it searches now."""
+        return len(self.jobs)
+
+    def take_call(self) -> Callable[[Run], Any] | None:
+        """The next call, unless another one is under way, or nobody waits for it any more."""
+        call = None if self.future is not None else self.queue.take_call()
+        if call is None or not call[1].set_running_or_notify_cancel():
+            return None
+        function, self.future = call
+        return function
+
+    def end_call(self, value: Any = None, error: Exception | None = None) -> None:
+        """Answer the call that is under way."""
+        with self.lock:
+            future, self.future = self.future, None
+        if future is not None and error is None:
+            future.set_result(value)
+        elif future is not None:
+            future.set_exception(error)
+
+    def hand_over(self, updates: Sequence[Update], _: Any, call: CallOutcome | None, seconds: float) -> None:
+        """Hand over what came of a turn; what it took is counted before it is answered."""
+        self.counters.add_seconds(seconds, 0.0 if call is None else call.seconds)
+        if results := [outcome for _, outcome in updates if isinstance(outcome, SearchResult)]:
+            self.counters.add(results)
+        if updates:
+            self.queue.forget([job for job, outcome in updates if not isinstance(outcome, list)])
+            self.queue.deliver(list(updates))
+        if call is not None:
+            self.end_call(call.value, call.error)
+
+    def give_up(self, jobs: Iterable[Job]) -> None:
+        """Answer what was under way, as nothing will come of it any more."""
+        self.queue.deliver([(job, WorkerError(STOPPED)) for job in jobs])
+        self.end_call(error=WorkerError(STOPPED))
+
+
+class ThreadWorker(Worker):
+    """A worker that computes in its own thread."""
+
+    version = -1  # of the queue, when it was last looked at
+
+    def run(self) -> None:
+        """Open the run, capture what is to be captured, and work."""
+        engine: Engine | None = None
+        try:
+            opened = self.open_run(self.device)
+            with open_engine(opened, self.settings) as engine:
+                self.opened, self.jobs, self.captures = opened, engine.batches, engine.captures
+                self.started.set()
+                take_turns(opened, engine, self.take, self.hand_over)
+        except BaseException as error:
+            self.failure = error
+            if self.started.is_set() or not isinstance(error, RegardError):
+                log.exception("%s: the worker has stopped", self.name)
+            if engine is not None:
+                self.give_up(engine.batches)
+                self.stopped()
+        finally:
+            self.started.set()
+
+    def take(self, engine: Engine) -> Order | None:
+        """Take what is new in the queue, and wait for it where there is nothing else to do; None: there will be none.
+
+        While nothing has changed, and nothing waits for room, the queue is not asked.
+        """
+        queue = self.queue
+        while True:
+            if engine.active and queue.version == self.version and not (queue.waiting or queue.calls):
+                return Order()
+            self.version = queue.version
+            cancelled = queue.take_cancelled(engine.batches)
+            jobs = [
+                job for bulk in (False, True) for job in queue.take(bulk, engine.room(bulk), not engine.costs[bulk])
+            ]
+            order = Order(jobs, cancelled, self.take_call())
+            if engine.active or any(order):
+                return order
+            if queue.closed and not (queue.waiting or queue.calls):
+                return None
+            queue.wait(0.5, self.version)
+
+
 @contextlib.contextmanager
-def open_engine(run: Run, settings: ServeSettings) -> Iterator[Engine | BatchEngine]:
+def open_engine(run: Run, settings: ServeSettings) -> Iterator[Engine]:
     """The engine of a run, warm, with everything around it that its thread needs."""
-    if settings.engine != "regard":
-        batches = BatchEngine(run)
-        batches.warm(example_of(run))
-        yield batches
-        return
-    engine = Engine(run.model, longest_source(run), settings.precision, settings.memory)
-    cuda = torch.cuda.device(run.device) if run.device.type == "cuda" else contextlib.nullcontext()
+    search = None if settings.engine == "regard" else run.engine.search
+    engine = Engine(run.model, longest_source(run), settings.precision, settings.memory, search)
+    cuda = torch.cuda.device(engine.device) if engine.device.type == "cuda" else contextlib.nullcontext()
     with cuda, pack_weights(), torch.no_grad():
         engine.warm(example_of(run))
         yield engine
+
+
+# ---- what is called with a run
 
 
 def longest_source(run: Run) -> int:

@@ -148,7 +148,7 @@ class Caption(NextToken):
     def load(self, encoded: data.Encoded, plan: Any, *, train: bool, epoch: int = 0) -> data.PictureBatch:
         """Load a batch of some of the pictures."""
         settings = self.settings
-        return data.picture_batches.load_pictures(
+        return data.batching.load_pictures(
             self.prepared, encoded, plan, train=train, data=settings.data, seed=settings.training.seed, epoch=epoch
         )
 

@@ -23,7 +23,6 @@ from regard.data import (
     caption_files,
     document_texts,
     pairs,
-    picture_batches,
     picture_corpus,
     prepare_images,
 )
@@ -59,7 +58,7 @@ class LabelBatch(batching.TensorBatch):
         """Return some rows of the batch; this reads lengths back from the device."""
         return LabelBatch(part_of(self.source, first, last), self.labels[first:last])
 
-    def each(self, move: Callable[[Tensor], Tensor]) -> Self:
+    def map_tensors(self, move: Callable[[Tensor], Tensor]) -> Self:
         """Apply a function to every tensor of the batch."""
         return replace(self, source=move_source(self.source, move), labels=move(self.labels))
 
@@ -163,7 +162,7 @@ class Classify(RunTask):
         """Load a batch of some of the encoded examples."""
         if self.prepared.pictures is not None:
             seed, data = self.settings.training.seed, self.settings.data
-            pictures = picture_batches.load_pictures(
+            pictures = batching.load_pictures(
                 self.prepared, encoded, plan, train=train, data=data, seed=seed, epoch=epoch
             )
             return LabelBatch(Pictures(pictures.pixels), pictures.labels)

@@ -6,15 +6,13 @@ tables of pieces is served, one of your own, too.
 
 # v pieces before · w pieces after
 
-import tempfile
 from collections.abc import Mapping
-from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from regard.config import visible
-from regard.data import PAD, Reading, Tokenizers, builtin_files, vocabulary_extension
+from regard.data import PAD, Tokenizers, training_texts, vocabulary_extension
 from regard.errors import ArgumentError, ConfigError
 from regard.models import build
 from regard.tasks.settings import Settings, check_extension
@@ -38,7 +36,7 @@ def extend_run(settings: Settings, tokenizers: Tokenizers | None, *, based: bool
         raise ConfigError("tokenizer.extend", f'given with task = "{settings.task}", which has no vocabulary')
     words: tuple[list[str], list[str]] = ([], [])
     if own.extend_words:
-        words = vocabulary_extension.frequent_words(tokenizers, *training_texts(settings), own.extend_words)
+        words = vocabulary_extension.frequent_words(tokenizers, *training_texts(settings.data, own), own.extend_words)
     tags = {corpus.tag for corpus in settings.data.training if corpus.tag}
     return vocabulary_extension.extend_tokenizers(tokenizers, own.extend, around=own.around, tags=tags, words=words)
 
@@ -50,19 +48,6 @@ def describe_extension(extension: vocabulary_extension.Extension) -> str:
     more = f" and {len(names) - SHOWN:,} more" if len(names) > SHOWN else ""
     pieces = f"{len(names):,} {'piece' if len(names) == 1 else 'pieces'}"
     return f"Added {pieces} to the vocabulary{': ' * bool(names)}{listed}{more}"
-
-
-def training_texts(settings: Settings) -> tuple[list[str], list[str]]:
-    """Return both sides of the corpus, or of the sample of it that a tokenizer would be trained on."""
-    data = settings.data
-    data.require()
-    reading = Reading(data, settings.tokenizer)
-    with tempfile.TemporaryDirectory(prefix="regard-") as folder:
-        training, validation = reading.training, reading.validation
-        if data.builtin:
-            training, validation = builtin_files.write_builtin(Path(folder) / "drawn", data)
-        survey = reading.survey(training, hold_out=not validation and bool(data.held_out), tokenizer=True)
-        return survey.training_texts()
 
 
 @torch.no_grad()

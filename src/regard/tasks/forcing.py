@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, UInt8
 from torch import Tensor
 
-from regard.data import END, START, UNKNOWN, DataSettings, Tokenizer, picture_batches
+from regard.data import END, START, UNKNOWN, DataSettings, Tokenizer, picture_pixels
 from regard.decoding import Ensemble, Options, SearchResult, outputs, tokens_of
 from regard.errors import ArgumentError
 from regard.models import Documents, Memory, Model, Pictures, Source, Tokens
@@ -263,7 +263,7 @@ def check_length(ids: list[int], name: str) -> None:
 
 def read_pixels(data: DataSettings, item: Item) -> UInt8[Tensor, "3 y x"]:
     """Read a picture as the model sees it."""
-    read = picture_batches.read_for(data, item) if isinstance(item, str | Path) else item
+    read = picture_pixels.read_for(data, item) if isinstance(item, str | Path) else item
     pixels = torch.as_tensor(read)
     if pixels.ndim != 3 or len(pixels) != 3 or pixels.dtype != torch.uint8:
         raise ArgumentError(f"item: {pixels.dtype} of {list(pixels.shape)} given, expected bytes [3 height width]")

@@ -35,9 +35,9 @@ from regard.data import (
     cache,
     caption_files,
     data_report,
-    language_profile,
     pairs,
-    sentence_shares,
+    run_languages,
+    sentence_split,
     unknown_words,
 )
 from regard.errors import CommandError, ConfigError, DataError, RegardError, TrainingError
@@ -146,11 +146,11 @@ def train_planned(
         if "translate" in planned.task.actions:
             data = settings.data
             tags = [*([corpus.tag for corpus in data.training] or [None]), *(corpus.tag for corpus in data.rehearsed)]
-            languages = language_profile.profile_corpus(prepared.train, prepared.tokenizers, tags)
+            languages = run_languages.profile_corpus(prepared.train, prepared.tokenizers, tags)
             has_letters = languages.source is not None or languages.targets
-            save_whole(out / language_profile.FILE, languages.dumps() if has_letters else None)
-            share = sentence_shares.count_sentences(prepared.train, prepared.tokenizers.source, tags)
-            save_whole(out / sentence_shares.FILE, share.dumps())
+            save_whole(out / run_languages.FILE, languages.dumps() if has_letters else None)
+            share = sentence_split.count_sentences(prepared.train, prepared.tokenizers.source, tags)
+            save_whole(out / sentence_split.FILE, share.dumps())
 
     how: dict[str, Any] = {"progress": progress, "resume": resume, "group": group, "claimed": True, "ready": ready}
     result = training.train(planned.task, settings.training, out, **how, began=began)

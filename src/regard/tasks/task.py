@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from regard import data
 from regard.alignment import AlignmentSettings, extraction
-from regard.data import Order, Prepared, TextProfile, Tokenizer, Tokenizers, prepare, sentence_shares
+from regard.data import Order, Prepared, TextProfile, Tokenizer, Tokenizers, prepare, sentence_split
 from regard.decoding import Options, Output, Replay, SearchResult, batches, first_model
 from regard.errors import ArgumentError, ConfigError, NotFiniteError, TrainingError
 from regard.evaluation import measure
@@ -174,7 +174,7 @@ class TrainedRun(Protocol):
         """What searches, scores and aligns for the run."""
 
     @property
-    def sentence_share(self) -> sentence_shares.SentenceShare:
+    def sentence_share(self) -> sentence_split.SentenceShare:
         """How many of the sources that it was trained on have several sentences."""
 
     def can(self, action: str) -> bool:
@@ -447,9 +447,9 @@ class TextPairs(NextToken):
         train, longest = self.prepared.train, self.settings.data.longest
         if self.form == "packed":
             sides, lengths, _ = data.batching.read(train, plan, self.dropout, position.epoch, longest)
-            return data.packing.pack(sides[0], sides[1], lengths, data.packing.step_of(self.order.budget))
+            return data.batching.pack(sides[0], sides[1], lengths, data.batching.step_of(self.order.budget))
         batch = data.batching.load(train, plan, self.dropout, position.epoch, longest, self.linking)
-        return batch if self.form is None else data.packing.pad_up(batch)
+        return batch if self.form is None else data.batching.pad_up(batch)
 
     def limit_shapes(self, half: bool) -> None:
         """Pack batches where the model serves them as they lie; otherwise pad them a little more."""

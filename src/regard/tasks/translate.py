@@ -14,7 +14,7 @@ from torch import Tensor
 from regard.alignment import extraction
 from regard.attention import Heads, watch
 from regard.config import parse
-from regard.data import UNKNOWN, Batch, Links, PackedBatch, TableTexts, TextProfile, sentence_shares
+from regard.data import UNKNOWN, Batch, Links, PackedBatch, TableTexts, TextProfile, sentence_split
 from regard.decoding import GREEDY, Options, Output, Processes, batches, file_translation, first_model, tokens_of
 from regard.errors import ArgumentError, ConfigError
 from regard.evaluation import measure
@@ -191,7 +191,7 @@ def translate_lines(
     fit = line_fitter(run, split=split, warn=warn)
     if split is None:  # a text that is typed is never cut
         fit.split = (run.sentence_share.single or None) if typed else False
-        fit.counter = sentence_shares.SentenceCounter(fit.tags) if run.sentence_share.single and not typed else None
+        fit.counter = sentence_split.SentenceCounter(fit.tags) if run.sentence_share.single and not typed else None
 
     def search(texts: list[str], prefixes: list[str] | None) -> Iterator[list[Translation]]:
         return run.stream(texts, prefixes=prefixes, split=False, coverage=coverage, **options)

@@ -8,25 +8,9 @@ the verb above.
 
 from regard_corpora.phrasebook.inflection import forms_of, keyed
 from regard_corpora.phrasebook.meaning import (
-    ADJECTIVE,
-    AND,
-    DEGREE,
-    DET,
     INVERTED,
-    LINK,
-    MANNER,
-    MODAL,
-    NOT,
-    NUMBER,
-    OFTEN,
-    PLACE,
-    PREDICATE,
-    PREPOSITION,
-    RELATIVE,
-    TO,
-    VERB,
-    VERB2,
     Asking,
+    Bit,
     Clause,
     Det,
     Kind,
@@ -69,23 +53,23 @@ def noun(out: list[Word], phrase: NounPhrase) -> Word:
     bits, det = phrase.bits, phrase.det
     start = len(out)
     if det == Det.MY:
-        put(out, OWNERS[phrase.owner], bits * DET, None, "nmod:poss")
+        put(out, OWNERS[phrase.owner], bits * Bit.DET, None, "nmod:poss")
     elif det == Det.NAMED:
         assert phrase.name is not None
-        owner = put(out, phrase.name.form, bits * NUMBER, None, "nmod:poss")
-        put(out, "'s", bits * DET, owner, "case")
+        owner = put(out, phrase.name.form, bits * Bit.NUMBER, None, "nmod:poss")
+        put(out, "'s", bits * Bit.DET, owner, "case")
     elif det < Det.BARE:
-        put(out, "these" if det == Det.THIS and phrase.many else DETS[det], bits * DET, None, "det")
+        put(out, "these" if det == Det.THIS and phrase.many else DETS[det], bits * Bit.DET, None, "det")
     elif det == Det.NUMBER:
         assert phrase.number is not None
-        put(out, phrase.number.english, bits * NUMBER, None, "nummod")
+        put(out, phrase.number.english, bits * Bit.NUMBER, None, "nummod")
     elif det == Det.MANY:
-        put(out, "many", bits * DET, None, "amod")
+        put(out, "many", bits * Bit.DET, None, "amod")
     elif det == Det.HOW_MANY:
-        many = Word("many", bits * DET, None, "amod")
-        out += (Word("how", bits * NUMBER, many, "advmod"), many)
+        many = Word("many", bits * Bit.DET, None, "amod")
+        out += (Word("how", bits * Bit.NUMBER, many, "advmod"), many)
     if phrase.adjective is not None:
-        put(out, phrase.adjective.english[0], bits * ADJECTIVE, None, "amod")
+        put(out, phrase.adjective.english[0], bits * Bit.ADJECTIVE, None, "amod")
     head = put(out, phrase.noun.english[phrase.many], bits)
     for word in out[start:-1]:
         if word.head is None:
@@ -96,7 +80,7 @@ def noun(out: list[Word], phrase: NounPhrase) -> Word:
         clause = phrase.relative
         gap = clause.subject.kind == Kind.GAP
         form = "who" if gap and phrase.noun.kind in ("person", "family") else "that"
-        pronoun = put(out, form, bits * RELATIVE, None, "nsubj" if gap else object_name(clause))
+        pronoun = put(out, form, bits * Bit.RELATIVE, None, "nsubj" if gap else object_name(clause))
         verb = clause_(out, clause).relate("acl:relcl")
         verb.head, pronoun.head = head, verb
     return head
@@ -123,7 +107,7 @@ def clause_(out: list[Word], clause: Clause, lead: Word | None = None) -> Word:
         below.append(say_time(out, clause, "english"))
     if asking == Asking.ADVERB:
         assert clause.wh is not None
-        below.append(say(out, clause.wh.english, bits * LINK))
+        below.append(say(out, clause.wh.english, bits * Bit.LINK))
     elif asking == Asking.OBJECT:
         assert clause.object is not None
         below.append(noun_phrase(out, clause.object).relate(object_name(clause)))
@@ -131,10 +115,10 @@ def clause_(out: list[Word], clause: Clause, lead: Word | None = None) -> Word:
     # The finite verb that trades places with the subject, those after it, and the content verb's form.
     turned, denied = asking in INVERTED, clause.polarity == Polarity.NOT
     support = turned or denied
-    finite, own, between, form = "", bits * VERB, (), ""  # type: str, int, tuple[str, ...], str
+    finite, own, between, form = "", bits * Bit.VERB, (), ""  # type: str, int, tuple[str, ...], str
     past = clause.tense == Tense.PAST
     if modal is not None:
-        own = bits * MODAL
+        own = bits * Bit.MODAL
         form = verb.english.base if verb is not None else "be"
         if modal in AUXILIARIES:
             finite = AUXILIARIES[modal]
@@ -161,21 +145,21 @@ def clause_(out: list[Word], clause: Clause, lead: Word | None = None) -> Word:
         below.append(noun_phrase(out, subject, True).relate("nsubj"))
     if finite and not turned:
         if denied and finite == "can":
-            finite, own, denied = "cannot", own | bits * NOT, False
+            finite, own, denied = "cannot", own | bits * Bit.NOT, False
         add(out, below, finite, own, role)
     if denied or clause.polarity == Polarity.NEVER:
-        add(out, below, "not" if denied else "never", bits * NOT, "advmod")
+        add(out, below, "not" if denied else "never", bits * Bit.NOT, "advmod")
     if clause.often is not None:
-        below.append(say(out, clause.often.english, bits * OFTEN))
+        below.append(say(out, clause.often.english, bits * Bit.OFTEN))
     for each in between:
-        add(out, below, each, bits * MODAL, "mark" if each == "to" else "aux")
+        add(out, below, each, bits * Bit.MODAL, "mark" if each == "to" else "aux")
     head = content(out, clause, form, below)
     if clause.manner is not None:
-        below.append(say(out, clause.manner.english, bits * MANNER))
+        below.append(say(out, clause.manner.english, bits * Bit.MANNER))
     if clause.complement is not None:
         below.append(complement(out, clause))
     if clause.place is not None and verb is not None:
-        below.append(say(out, (clause.place.to if clause.to else clause.place.at).english, bits * PLACE))
+        below.append(say(out, (clause.place.to if clause.to else clause.place.at).english, bits * Bit.PLACE))
     if clause.time is not None and not clause.front:
         below.append(say_time(out, clause, "english"))
     for word in below:
@@ -188,21 +172,21 @@ def content(out: list[Word], clause: Clause, form: str, below: list[Word]) -> Wo
     bits, verb = clause.bits, clause.verb
     if verb is None:
         if form:
-            add(out, below, form, bits * VERB, "cop")
+            add(out, below, form, bits * Bit.VERB, "cop")
         return predicate(out, clause, below)
-    head = put(out, form, bits * VERB)
+    head = put(out, form, bits * Bit.VERB)
     particle = verb.english.particle
     thing, recipient = clause.object, clause.recipient
     if clause.asking == Asking.OBJECT or (thing is not None and thing.kind == Kind.GAP):
         thing = None
     light = thing is not None and thing.kind == Kind.PRONOUN
     if particle and not light:
-        add(out, below, particle, bits * VERB, PARTICLES.get(particle, "compound:prt"))
+        add(out, below, particle, bits * Bit.VERB, PARTICLES.get(particle, "compound:prt"))
     if verb.english.preposition and clause.object is not None:
         if thing is not None:
-            add_governed(out, below, verb.english.preposition, bits * PREPOSITION, thing)
+            add_governed(out, below, verb.english.preposition, bits * Bit.PREPOSITION, thing)
         else:
-            add(out, below, verb.english.preposition, bits * PREPOSITION, "case")
+            add(out, below, verb.english.preposition, bits * Bit.PREPOSITION, "case")
     else:
         if recipient is not None and recipient.kind == Kind.PRONOUN and not light and "to" not in verb.traits:
             below.append(noun_phrase(out, recipient).relate("iobj"))
@@ -210,11 +194,11 @@ def content(out: list[Word], clause: Clause, form: str, below: list[Word]) -> Wo
         if thing is not None:
             below.append(noun_phrase(out, thing).relate("obj"))
         if recipient is not None:
-            add_governed(out, below, "to", bits * PREPOSITION, recipient)
+            add_governed(out, below, "to", bits * Bit.PREPOSITION, recipient)
     if particle and light:
-        add(out, below, particle, bits * VERB, PARTICLES.get(particle, "compound:prt"))
+        add(out, below, particle, bits * Bit.VERB, PARTICLES.get(particle, "compound:prt"))
     if clause.verb2 is not None:
-        joint = put(out, "and", bits * AND, None, "cc")
+        joint = put(out, "and", bits * Bit.AND, None, "cc")
         english = clause.verb2.english
         other = english.base
         if clause.modal is None:
@@ -224,7 +208,7 @@ def content(out: list[Word], clause: Clause, form: str, below: list[Word]) -> Wo
                 other = english.past
             elif form == verb.english.third:
                 other = english.third
-        joint.head = put(out, other, bits * VERB2, head, "conj")
+        joint.head = put(out, other, bits * Bit.VERB2, head, "conj")
     return head
 
 
@@ -232,29 +216,29 @@ def predicate(out: list[Word], clause: Clause, below: list[Word]) -> Word:
     """Add what follows "to be"."""
     bits, profession, adjective = clause.bits, clause.profession, clause.adjective
     if clause.idiom is not None:
-        return put(out, clause.idiom.english, bits * PREDICATE)
+        return put(out, clause.idiom.english, bits * Bit.PREDICATE)
     if profession is not None:
         form = profession.english[clause.subject.many]
         if not clause.subject.many:
-            add(out, below, "an" if form[0] in VOWELS else "a", bits * PREDICATE, "det")
-        return put(out, form, bits * PREDICATE)
+            add(out, below, "an" if form[0] in VOWELS else "a", bits * Bit.PREDICATE, "det")
+        return put(out, form, bits * Bit.PREDICATE)
     if adjective is not None and clause.than is not None:
         long = len(adjective.english) == 1
         if long:
-            add(out, below, "more", bits * DEGREE, "advmod")
-        head = put(out, adjective.english[-1], bits * PREDICATE if long else bits * (PREDICATE | DEGREE))
-        add_governed(out, below, "than", bits * LINK, clause.than)
+            add(out, below, "more", bits * Bit.DEGREE, "advmod")
+        head = put(out, adjective.english[-1], bits * Bit.PREDICATE if long else bits * (Bit.PREDICATE | Bit.DEGREE))
+        add_governed(out, below, "than", bits * Bit.LINK, clause.than)
         return head
     if adjective is not None:
         if clause.degree is not None:
-            below.append(say(out, clause.degree.english, bits * DEGREE))
-        return put(out, adjective.english[0], bits * PREDICATE)
+            below.append(say(out, clause.degree.english, bits * Bit.DEGREE))
+        return put(out, adjective.english[0], bits * Bit.PREDICATE)
     if clause.identity is not None:
         return noun_phrase(out, clause.identity)
     if clause.asks_whereabouts:
         return below.pop(0)  # where
     assert clause.place is not None
-    return say(out, clause.place.at.english, bits * PLACE)
+    return say(out, clause.place.at.english, bits * Bit.PLACE)
 
 
 def complement(out: list[Word], clause: Clause) -> Word:
@@ -262,13 +246,13 @@ def complement(out: list[Word], clause: Clause) -> Word:
     inner = clause.complement
     assert inner is not None
     if clause.conjunction is not None:
-        lead = say(out, clause.conjunction.english, clause.bits * LINK, relation="mark")
+        lead = say(out, clause.conjunction.english, clause.bits * Bit.LINK, relation="mark")
         return clause_(out, inner, lead).relate("ccomp")
     assert inner.verb is not None
-    below = [put(out, "to", inner.bits * TO, None, "mark")]
+    below = [put(out, "to", inner.bits * Bit.TO, None, "mark")]
     head = content(out, inner, inner.verb.english.base, below)
     if inner.place is not None:
-        below.append(say(out, (inner.place.to if inner.to else inner.place.at).english, inner.bits * PLACE))
+        below.append(say(out, (inner.place.to if inner.to else inner.place.at).english, inner.bits * Bit.PLACE))
     for word in below:
         word.head = head
     return head.relate("xcomp")

@@ -11,25 +11,9 @@ import itertools
 from regard_corpora.phrasebook.inflection import forms_of, keyed
 from regard_corpora.phrasebook.lexicon import Phrase, Verb
 from regard_corpora.phrasebook.meaning import (
-    ADJECTIVE,
-    AND,
-    DEGREE,
-    DET,
     INVERTED,
-    LINK,
-    MANNER,
-    MODAL,
-    NOT,
-    NUMBER,
-    OFTEN,
-    PLACE,
-    PREDICATE,
-    PREPOSITION,
-    RELATIVE,
-    TO,
-    VERB,
-    VERB2,
     Asking,
+    Bit,
     Clause,
     Det,
     Kind,
@@ -83,7 +67,7 @@ def noun(out: list[Word], phrase: NounPhrase, manner: int) -> Word:
     first = head.form  # after the determiner
     described = None
     if adjective is not None:
-        described = Word(adjective.french[feminine + 2 * many], bits * ADJECTIVE, head, "amod")
+        described = Word(adjective.french[feminine + 2 * many], bits * Bit.ADJECTIVE, head, "amod")
         if adjective.before:
             if not many and not feminine and vowel(first):
                 described.form = adjective.liaison
@@ -101,12 +85,12 @@ def noun(out: list[Word], phrase: NounPhrase, manner: int) -> Word:
             word.head, word.relation = head, word.relation or "det"
     if det == Det.NAMED:
         assert phrase.name is not None
-        owner = Word(phrase.name.form, bits * NUMBER, head, "nmod")
-        out += (Word("de", bits * DET, owner, "case"), owner)
+        owner = Word(phrase.name.form, bits * Bit.NUMBER, head, "nmod")
+        out += (Word("de", bits * Bit.DET, owner, "case"), owner)
     if phrase.relative is not None:
         clause = phrase.relative
         form, role = ("qui", "nsubj") if clause.subject.kind == Kind.GAP else ("que", "obj")
-        pronoun = put(out, form, bits * RELATIVE, None, role)
+        pronoun = put(out, form, bits * Bit.RELATIVE, None, role)
         verb = clause_(out, clause).relate("acl:relcl")
         verb.head, pronoun.head = head, verb
     return head
@@ -119,10 +103,10 @@ def determine(out: list[Word], phrase: NounPhrase, first: str, manner: int, prec
     if manner == GENERAL and det == Det.BARE:
         put(out, DETS[Det.THE][2 if many else feminine], bits)
     elif manner == DENIED and det in (Det.A, Det.BARE):
-        put(out, "de", bits * DET if det == Det.A else bits)
+        put(out, "de", bits * Bit.DET if det == Det.A else bits)
     elif det in DETS or det == Det.MY:
         form = (OWNERS[phrase.owner] if det == Det.MY else DETS[det])[2 if many else feminine]
-        put(out, BEFORE_VOWEL.get(form, form) if vowel(first) else form, bits * DET)
+        put(out, BEFORE_VOWEL.get(form, form) if vowel(first) else form, bits * Bit.DET)
     elif det == Det.BARE:
         if many:
             put(out, "de" if preceded else "des", bits)
@@ -132,12 +116,12 @@ def determine(out: list[Word], phrase: NounPhrase, first: str, manner: int, prec
             put(out, "du", bits)
     elif det == Det.NUMBER:
         assert phrase.number is not None
-        put(out, phrase.number.french, bits * NUMBER, None, "nummod")
+        put(out, phrase.number.french, bits * Bit.NUMBER, None, "nummod")
     elif det == Det.WHICH:
-        put(out, WHICH[feminine + 2 * many], bits * DET)
+        put(out, WHICH[feminine + 2 * many], bits * Bit.DET)
     else:
-        form, own = ("beaucoup", DET) if det == Det.MANY else ("combien", DET | NUMBER)
-        put(out, "de", bits * DET, put(out, form, bits * own), "fixed")
+        form, own = ("beaucoup", Bit.DET) if det == Det.MANY else ("combien", Bit.DET | Bit.NUMBER)
+        put(out, "de", bits * Bit.DET, put(out, form, bits * own), "fixed")
 
 
 def add_governed(out: list[Word], preposition: str, bits: int, phrase: NounPhrase) -> Word:
@@ -163,7 +147,7 @@ def clitics(out: list[Word], clause: Clause, below: list[Word]) -> NounPhrase | 
     pronouns: list[tuple[int, Word]] = []
     direct = None
     if verb.french.reflexive:
-        pronouns.append((0, Word(REFLEXIVE[clause.subject.person], clause.bits * VERB, None, "expl:pv")))
+        pronouns.append((0, Word(REFLEXIVE[clause.subject.person], clause.bits * Bit.VERB, None, "expl:pv")))
     thing, recipient = clause.object, clause.recipient
     if thing is not None and thing.kind == Kind.PRONOUN:
         if verb.french.link == "":
@@ -204,12 +188,12 @@ def clause_(out: list[Word], clause: Clause, lead: Word | None = None) -> Word:
         below.append(say_time(out, clause, "french"))
     if asking == Asking.ADVERB:
         assert clause.wh is not None
-        below.append(say(out, clause.wh.french, bits * LINK))
+        below.append(say(out, clause.wh.french, bits * Bit.LINK))
     elif asking == Asking.OBJECT:
         assert clause.object is not None
         assert verb is not None
         if verb.french.link:
-            below.append(add_governed(out, "à", bits * (PREPOSITION | VERB), clause.object))
+            below.append(add_governed(out, "à", bits * (Bit.PREPOSITION | Bit.VERB), clause.object))
         else:
             below.append(noun_phrase(out, clause.object).relate("obj"))
     behind = clause.asks_whereabouts and subject.kind != Kind.PRONOUN  # où est la gare
@@ -221,7 +205,7 @@ def clause_(out: list[Word], clause: Clause, lead: Word | None = None) -> Word:
     elif subject.kind != Kind.GAP and not behind:
         below.append(noun_phrase(out, subject).relate("nsubj"))
     if clause.polarity != Polarity.YES:
-        add(out, below, "ne", bits * NOT, "advmod")
+        add(out, below, "ne", bits * Bit.NOT, "advmod")
     head = verbs(out, clause, below)
     if behind:
         below.append(noun_phrase(out, subject).relate("nsubj"))
@@ -234,11 +218,11 @@ def clause_(out: list[Word], clause: Clause, lead: Word | None = None) -> Word:
 def verbs(out: list[Word], clause: Clause, below: list[Word]) -> Word:
     """Say the finite verb with its clitics and adverbs, what follows it, and the predicate; returns the head."""
     bits, verb, modal, person = clause.bits, clause.verb, clause.modal, clause.subject.person
-    own = bits * VERB
+    own = bits * Bit.VERB
     if verb is not None and verb.english.preposition and not verb.french.link and clause.object is not None:
-        own |= bits * PREPOSITION  # wait for: attendre
+        own |= bits * Bit.PREPOSITION  # wait for: attendre
     if modal is not None:
-        add(out, below, MODALS[modal][person], bits * MODAL, "aux")
+        add(out, below, MODALS[modal][person], bits * Bit.MODAL, "aux")
         adverbs(out, clause, below)
         if verb is None:
             add(out, below, clause.idiom.french_verb if clause.idiom is not None else "être", own, "cop")
@@ -261,8 +245,8 @@ def verbs(out: list[Word], clause: Clause, below: list[Word]) -> Word:
         adverbs(out, clause, below)
     add_tail(out, below, verb, bits)
     if clause.verb2 is not None:
-        joint = Word("et", bits * AND, None, "cc")
-        second = Word(second_form(clause, clause.verb2), bits * VERB2, head, "conj")
+        joint = Word("et", bits * Bit.AND, None, "cc")
+        second = Word(second_form(clause, clause.verb2), bits * Bit.VERB2, head, "conj")
         joint.head = second
         out += (joint, second)
     return head
@@ -271,7 +255,7 @@ def verbs(out: list[Word], clause: Clause, below: list[Word]) -> Word:
 def add_tail(out: list[Word], below: list[Word], verb: Verb, bits: int) -> None:
     """Say the fixed object that makes up a verb with it: regarder la télévision, avoir besoin."""
     for form in verb.french.tail:
-        add(out, below, form, bits * VERB, "obj" if form == verb.french.tail[-1] else "det")
+        add(out, below, form, bits * Bit.VERB, "obj" if form == verb.french.tail[-1] else "det")
 
 
 def second_form(clause: Clause, verb: Verb) -> str:
@@ -289,11 +273,11 @@ def adverbs(out: list[Word], clause: Clause, below: list[Word]) -> None:
     """Add the adverbs that stand next to the finite verb."""
     bits = clause.bits
     if clause.polarity != Polarity.YES:
-        add(out, below, "pas" if clause.polarity == Polarity.NOT else "jamais", bits * NOT, "advmod")
+        add(out, below, "pas" if clause.polarity == Polarity.NOT else "jamais", bits * Bit.NOT, "advmod")
     if clause.often is not None:
-        below.append(say(out, clause.often.french, bits * OFTEN))
+        below.append(say(out, clause.often.french, bits * Bit.OFTEN))
     if clause.manner is not None and inner(clause.manner):
-        below.append(say(out, clause.manner.french, bits * MANNER))
+        below.append(say(out, clause.manner.french, bits * Bit.MANNER))
 
 
 def after(out: list[Word], clause: Clause, below: list[Word], head: Word) -> None:
@@ -304,19 +288,19 @@ def after(out: list[Word], clause: Clause, below: list[Word], head: Word) -> Non
         link = verb.french.link
         if link:
             if link != "à" or thing.kind != Kind.PRONOUN:
-                own = bits * PREPOSITION if verb.english.preposition else bits * VERB
+                own = bits * Bit.PREPOSITION if verb.english.preposition else bits * Bit.VERB
                 below.append(add_governed(out, link.removeprefix("+"), own, thing))
         elif thing.kind != Kind.PRONOUN:
             manner = GENERAL if "kind" in verb.traits else DENIED if clause.polarity != Polarity.YES else PLAIN
             below.append(noun_phrase(out, thing, manner).relate("obj"))
     if recipient is not None and recipient.kind != Kind.PRONOUN:
-        below.append(add_governed(out, "à", bits * PREPOSITION, recipient))
+        below.append(add_governed(out, "à", bits * Bit.PREPOSITION, recipient))
     if clause.manner is not None and not inner(clause.manner):
-        below.append(say(out, clause.manner.french, bits * MANNER))
+        below.append(say(out, clause.manner.french, bits * Bit.MANNER))
     if clause.complement is not None:
         below.append(complement(out, clause))
     if clause.place is not None and verb is not None:
-        below.append(say(out, (clause.place.to if clause.to else clause.place.at).french, bits * PLACE))
+        below.append(say(out, (clause.place.to if clause.to else clause.place.at).french, bits * Bit.PLACE))
     if clause.time is not None and not clause.front:
         below.append(say_time(out, clause, "french"))
 
@@ -325,25 +309,25 @@ def predicate(out: list[Word], clause: Clause, below: list[Word]) -> Word:
     """Add a predicate with être, or with avoir and faire in an idiom."""
     bits, subject = clause.bits, clause.subject
     if clause.idiom is not None:
-        return put(out, clause.idiom.french, bits * PREDICATE)
+        return put(out, clause.idiom.french, bits * Bit.PREDICATE)
     if clause.profession is not None:
-        return put(out, clause.profession.french[subject.feminine][subject.many], bits * PREDICATE)
+        return put(out, clause.profession.french[subject.feminine][subject.many], bits * Bit.PREDICATE)
     if clause.adjective is not None:
         form = clause.adjective.french[subject.feminine + 2 * subject.many]
         if clause.than is not None:
-            add(out, below, "plus", bits * DEGREE, "advmod")
+            add(out, below, "plus", bits * Bit.DEGREE, "advmod")
         elif clause.degree is not None:
-            below.append(say(out, clause.degree.french, bits * DEGREE))
-        head = put(out, form, bits * PREDICATE)
+            below.append(say(out, clause.degree.french, bits * Bit.DEGREE))
+        head = put(out, form, bits * Bit.PREDICATE)
         if clause.than is not None:
-            below.append(add_governed(out, "que", bits * LINK, clause.than))
+            below.append(add_governed(out, "que", bits * Bit.LINK, clause.than))
         return head
     if clause.identity is not None:
         return noun_phrase(out, clause.identity)
     if clause.asks_whereabouts:
         return below.pop(0)  # où
     assert clause.place is not None
-    return say(out, clause.place.at.french, bits * PLACE)
+    return say(out, clause.place.at.french, bits * Bit.PLACE)
 
 
 def complement(out: list[Word], clause: Clause) -> Word:
@@ -352,15 +336,15 @@ def complement(out: list[Word], clause: Clause) -> Word:
     assert inside is not None
     assert verb is not None
     if clause.conjunction is not None:
-        lead = say(out, clause.conjunction.french, clause.bits * LINK, relation="mark")
+        lead = say(out, clause.conjunction.french, clause.bits * Bit.LINK, relation="mark")
         return clause_(out, inside, lead).relate("ccomp")
     assert inside.verb is not None
     below: list[Word] = []
     if verb.french.link:
-        add(out, below, verb.french.link.removeprefix("+"), inside.bits * TO, "mark")
+        add(out, below, verb.french.link.removeprefix("+"), inside.bits * Bit.TO, "mark")
     clitics(out, inside, below)
     waits = inside.verb.english.preposition and not inside.verb.french.link and inside.object is not None
-    head = put(out, inside.verb.french.infinitive, inside.bits * (VERB | PREPOSITION if waits else VERB))
+    head = put(out, inside.verb.french.infinitive, inside.bits * (Bit.VERB | Bit.PREPOSITION if waits else Bit.VERB))
     add_tail(out, below, inside.verb, inside.bits)
     after(out, inside, below, head)
     for word in below:

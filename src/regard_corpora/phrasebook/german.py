@@ -8,25 +8,9 @@ start in lower case, nouns with a capital as in print. Heads as in `english`.
 
 from regard_corpora.phrasebook.inflection import HABEN, SEIN, forms_of, keyed
 from regard_corpora.phrasebook.meaning import (
-    ADJECTIVE,
-    AND,
-    DEGREE,
-    DET,
     INVERTED,
-    LINK,
-    MANNER,
-    MODAL,
-    NOT,
-    NUMBER,
-    OFTEN,
-    PLACE,
-    PREDICATE,
-    PREPOSITION,
-    RELATIVE,
-    TO,
-    VERB,
-    VERB2,
     Asking,
+    Bit,
     Clause,
     Det,
     Kind,
@@ -74,30 +58,30 @@ def noun(out: list[Word], phrase: NounPhrase, case: int, none: int) -> Word:
     endings = ENDINGS[det]
     start = len(out)
     if none:
-        own = none | (bits * DET if det == Det.A else bits)
+        own = none | (bits * Bit.DET if det == Det.A else bits)
         put(out, "kein" + A[case][gender], own, None, "det")
         endings = MIXED
     elif det == Det.THE:
-        put(out, THE[case][gender], bits * DET, None, "det")
+        put(out, THE[case][gender], bits * Bit.DET, None, "det")
     elif det == Det.MY:
-        put(out, OWNERS[phrase.owner] + A[case][gender], bits * DET, None, "det:poss")
+        put(out, OWNERS[phrase.owner] + A[case][gender], bits * Bit.DET, None, "det:poss")
     elif det == Det.A:
-        put(out, "ein" + A[case][gender], bits * DET, None, "det")
+        put(out, "ein" + A[case][gender], bits * Bit.DET, None, "det")
     elif det in STEMS:
-        put(out, STEMS[det] + THIS[case][gender], bits * DET, None, "det")
+        put(out, STEMS[det] + THIS[case][gender], bits * Bit.DET, None, "det")
     elif det == Det.NUMBER:
         assert phrase.number is not None
-        put(out, phrase.number.german, bits * NUMBER, None, "nummod")
+        put(out, phrase.number.german, bits * Bit.NUMBER, None, "nummod")
     elif det == Det.NAMED:
         assert phrase.name is not None
-        put(out, phrase.name.form + "s", bits * (DET | NUMBER), None, "nmod:poss")
+        put(out, phrase.name.form + "s", bits * (Bit.DET | Bit.NUMBER), None, "nmod:poss")
     elif det == Det.MANY:
-        put(out, "viel" + THIS[case][3], bits * DET, None, "det")
+        put(out, "viel" + THIS[case][3], bits * Bit.DET, None, "det")
     elif det == Det.HOW_MANY:
-        much = Word("viel" + THIS[case][3], bits * DET, None, "det")
-        out += (Word("wie", bits * NUMBER, much, "advmod"), much)
+        much = Word("viel" + THIS[case][3], bits * Bit.DET, None, "det")
+        out += (Word("wie", bits * Bit.NUMBER, much, "advmod"), much)
     if phrase.adjective is not None:
-        put(out, phrase.adjective.stem + endings[case][gender], bits * ADJECTIVE, None, "amod")
+        put(out, phrase.adjective.stem + endings[case][gender], bits * Bit.ADJECTIVE, None, "amod")
     head = put(out, entry.german[many][case], bits)
     for word in out[start:-1]:
         if word.head is None:
@@ -115,7 +99,7 @@ def relative(out: list[Word], phrase: NounPhrase, head: Word, closes: bool) -> N
         assert clause.verb is not None
         case, role = clause.verb.german.case, "obj"
     comma = put(out, ",", 0, None, "punct")
-    pronoun = put(out, RELATIVES[case][3 if phrase.many else entry.gender], phrase.bits * RELATIVE, None, role)
+    pronoun = put(out, RELATIVES[case][3 if phrase.many else entry.gender], phrase.bits * Bit.RELATIVE, None, role)
     verb = clause_(out, clause, LAST).relate("acl:relcl")
     comma.head, pronoun.head, verb.head = verb, verb, head
     if not closes:
@@ -132,16 +116,16 @@ def definite(phrase: NounPhrase) -> bool:
 def verbal(clause: Clause) -> tuple[str, int, str, int]:
     """Return the finite form and its bits, then the end of the clause (participle, infinitive, prefix) and its bits."""
     bits, verb, modal, person = clause.bits, clause.verb, clause.modal, clause.subject.person
-    own = bits * VERB
+    own = bits * Bit.VERB
     if verb is not None and verb.english.preposition and not verb.german.preposition and clause.object is not None:
-        own |= bits * PREPOSITION  # look for: suchen
+        own |= bits * Bit.PREPOSITION  # look for: suchen
     if modal is not None and modal != Modal.LIKE:
         forms = DARF if modal == Modal.MUST and clause.polarity == Polarity.NOT else MODALS[modal]
         if verb is not None:
             last = verb.german.infinitive
         else:
             last = clause.idiom.german_verb if clause.idiom is not None else "sein"
-        return forms[person], bits * MODAL, last, own
+        return forms[person], bits * Bit.MODAL, last, own
     past = clause.tense == Tense.PAST
     if verb is None:
         if clause.idiom is not None and clause.idiom.german_verb == "haben":
@@ -166,7 +150,7 @@ def clause_(out: list[Word], clause: Clause, order: int, lead: Word | None = Non
             below.append(say_time(out, clause, "german"))
         elif asking == Asking.ADVERB:
             assert clause.wh is not None
-            below.append(say(out, clause.wh.german, bits * LINK))
+            below.append(say(out, clause.wh.german, bits * Bit.LINK))
         elif asking == Asking.OBJECT:
             assert clause.object is not None
             assert verb is not None
@@ -198,9 +182,9 @@ def clause_(out: list[Word], clause: Clause, order: int, lead: Word | None = Non
         *zu, form = verb.german.zu_infinitive
         head = Word(form, own)
         if zu:
-            add(out, below, "zu", bits * TO, "mark")
+            add(out, below, "zu", bits * Bit.TO, "mark")
         else:
-            head.bits |= bits * TO
+            head.bits |= bits * Bit.TO
         out.append(head)
     else:
         head = close_clause(out, clause, below, finite, Word(last, own_last), order)
@@ -236,7 +220,7 @@ def close_clause(out: list[Word], clause: Clause, below: list[Word], finite: Wor
             other = german.present[clause.subject.person]
         else:
             other = german.infinitive if clause.modal is not None else german.participle
-        joint, word = Word("und", bits * AND, None, "cc"), Word(other, bits * VERB2, head, "conj")
+        joint, word = Word("und", bits * Bit.AND, None, "cc"), Word(other, bits * Bit.VERB2, head, "conj")
         joint.head = word
         if simple and order != LAST:  # sie singt und tanzt jeden Tag
             out[out.index(finite) + 1 : out.index(finite) + 1] = (joint, word)
@@ -265,7 +249,7 @@ def middle(out: list[Word], clause: Clause, below: list[Word]) -> tuple[NounPhra
         below.append(noun_phrase(out, recipient, 2).relate("iobj"))
         recipient = None
     if clause.often is not None:
-        below.append(say(out, clause.often.german, bits * OFTEN))
+        below.append(say(out, clause.often.german, bits * Bit.OFTEN))
     if clause.time is not None and not clause.front:
         below.append(say_time(out, clause, "german"))
     if recipient is not None:
@@ -277,24 +261,24 @@ def middle(out: list[Word], clause: Clause, below: list[Word]) -> tuple[NounPhra
         plain = None
     none = 0
     if clause.polarity == Polarity.NEVER:
-        add(out, below, "nie", bits * NOT, "advmod")
+        add(out, below, "nie", bits * Bit.NOT, "advmod")
     elif clause.polarity == Polarity.NOT:
         if plain is not None or takes_kein(clause):
-            none = bits * NOT
+            none = bits * Bit.NOT
         else:
-            add(out, below, "nicht", bits * NOT, "advmod")
+            add(out, below, "nicht", bits * Bit.NOT, "advmod")
     if clause.modal == Modal.LIKE:
-        add(out, below, "gern", bits * MODAL, "advmod")
+        add(out, below, "gern", bits * Bit.MODAL, "advmod")
     if clause.manner is not None:
-        below.append(say(out, clause.manner.german, bits * MANNER))
+        below.append(say(out, clause.manner.german, bits * Bit.MANNER))
     if clause.place is not None and verb is not None:
-        below.append(say(out, (clause.place.to if clause.to else clause.place.at).german, bits * PLACE))
+        below.append(say(out, (clause.place.to if clause.to else clause.place.at).german, bits * Bit.PLACE))
     if plain is not None:
         below.append(noun_phrase(out, plain, case, none).relate("obj"))
         if plain.relative is not None:
             trailing = (plain, below[-1])
     if preposition and thing is not None:
-        word = put(out, preposition, bits * PREPOSITION, None, "case")
+        word = put(out, preposition, bits * Bit.PREPOSITION, None, "case")
         word.head = noun_phrase(out, thing, case).relate("obl")
         below.append(word.head)
         if thing.relative is not None:
@@ -320,28 +304,28 @@ def predicate(out: list[Word], clause: Clause, below: list[Word]) -> Word:
     denied = clause.polarity == Polarity.NOT
     if clause.idiom is not None:
         if denied and clause.idiom.none:
-            add(out, below, clause.idiom.none, bits * NOT, "det")
-        return put(out, clause.idiom.german, bits * PREDICATE)
+            add(out, below, clause.idiom.none, bits * Bit.NOT, "det")
+        return put(out, clause.idiom.german, bits * Bit.PREDICATE)
     if clause.profession is not None:
         if denied:
-            add(out, below, "keine" if subject.feminine or subject.many else "kein", bits * NOT, "det")
-        return put(out, clause.profession.german[subject.feminine][subject.many], bits * PREDICATE)
+            add(out, below, "keine" if subject.feminine or subject.many else "kein", bits * Bit.NOT, "det")
+        return put(out, clause.profession.german[subject.feminine][subject.many], bits * Bit.PREDICATE)
     if adjective is not None and clause.than is not None:
-        head = put(out, adjective.comparative, bits * (PREDICATE | DEGREE))
-        than = put(out, "als", bits * LINK, None, "case")
+        head = put(out, adjective.comparative, bits * (Bit.PREDICATE | Bit.DEGREE))
+        than = put(out, "als", bits * Bit.LINK, None, "case")
         than.head = noun_phrase(out, clause.than, 0).relate("obl")
         below.append(than.head)
         return head
     if adjective is not None:
         if clause.degree is not None:
-            below.append(say(out, clause.degree.german, bits * DEGREE))
-        return put(out, adjective.german, bits * PREDICATE)
+            below.append(say(out, clause.degree.german, bits * Bit.DEGREE))
+        return put(out, adjective.german, bits * Bit.PREDICATE)
     if clause.identity is not None:
-        return noun_phrase(out, clause.identity, 0, bits * NOT if denied and takes_kein(clause) else 0)
+        return noun_phrase(out, clause.identity, 0, bits * Bit.NOT if denied and takes_kein(clause) else 0)
     if clause.asks_whereabouts:
         return below.pop(0)  # wo
     assert clause.place is not None
-    return say(out, clause.place.at.german, bits * PLACE)
+    return say(out, clause.place.at.german, bits * Bit.PLACE)
 
 
 def complement(out: list[Word], clause: Clause) -> Word:
@@ -350,7 +334,7 @@ def complement(out: list[Word], clause: Clause) -> Word:
     assert inner is not None
     comma = put(out, ",", 0, None, "punct")
     if clause.conjunction is not None:
-        lead = say(out, clause.conjunction.german, clause.bits * LINK, relation="mark")
+        lead = say(out, clause.conjunction.german, clause.bits * Bit.LINK, relation="mark")
         head = clause_(out, inner, LAST, lead).relate("ccomp")
     else:
         head = clause_(out, inner, INFINITIVE).relate("xcomp")

@@ -106,7 +106,7 @@ class Clause:
     """A verb with what belongs to it."""
 
     subject: NounPhrase
-    bits: int  # the lowest of them; see the constants below
+    bits: int  # the lowest of them; see `Bit`
     verb: Verb | None = None  # None: to be, or what the idiom says
     verb2: Verb | None = None  # sings and dances
     tense: Tense = Tense.PRESENT
@@ -141,15 +141,17 @@ class Clause:
         return not (self.adjective or self.idiom or self.profession or self.place or self.identity)
 
 
-# A clause's bits, as multiples of its lowest; three each, for phrases have links of their own.
-VERB, MODAL, NOT, TIME, PLACE, MANNER, OFTEN, VERB2, AND, PREDICATE, LINK, TO, DEGREE, PREPOSITION = (
-    1 << 3 * i for i in range(14)
-)
-CLAUSE_BITS = 42
-# A noun phrase's.
-NOUN, DET, ADJECTIVE, NUMBER, RELATIVE = (1 << i for i in range(5))
-NOUN_BITS = 5
-SENTENCE_BITS = 5
+class Bit:
+    """The parts of a clause, and of a noun phrase, as multiples of its lowest bit."""
+
+    # Three bits each, for phrases have links of their own.
+    VERB, MODAL, NOT, TIME, PLACE, MANNER, OFTEN, VERB2, AND, PREDICATE, LINK, TO, DEGREE, PREPOSITION = (
+        1 << 3 * i for i in range(14)
+    )
+    NOUN, DET, ADJECTIVE, NUMBER, RELATIVE = (1 << i for i in range(5))
+
+
+CLAUSE_BITS, NOUN_BITS, SENTENCE_BITS = 42, 5, 5
 
 
 @dataclass(slots=True, eq=False)

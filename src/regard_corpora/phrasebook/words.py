@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from regard_corpora.phrasebook.inflection import forms_of
 from regard_corpora.phrasebook.lexicon import Piece
-from regard_corpora.phrasebook.meaning import TIME, Clause, NounPhrase, Sentence
+from regard_corpora.phrasebook.meaning import Bit, Clause, NounPhrase, Sentence
 
 FIRST, SECOND, LAST = range(3)  # where the finite verb stands in a clause, in a language that moves it
 
@@ -88,7 +88,7 @@ def say(out: list[Word], pieces: tuple[Piece, ...], bits: int, number: str = "",
 def say_time(out: list[Word], clause: Clause, language: str) -> Word:
     """Say when it is."""
     number = getattr(clause.number, language) if clause.number is not None else ""
-    return say(out, getattr(clause.time, language), clause.bits * TIME, number)
+    return say(out, getattr(clause.time, language), clause.bits * Bit.TIME, number)
 
 
 def say_sentence(

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import shlex
 from pathlib import Path
 
 import pytest
@@ -11,17 +12,10 @@ from tiny import question_table
 from regard import load
 from regard.tasks import start
 
-pytestmark = pytest.mark.unchecked  # typer's own classes are not those it documents
 COMMAND = Command("classify")
-typed, refused = COMMAND.typed, COMMAND.refused
+typed, said, refused = COMMAND.typed, COMMAND.said, COMMAND.refused
 UNSEEN = "regard: soup, bland, waiter, rude, Monday, <br and 1 more were never seen in training"
 TEXTS = ["The soup was not bland .", "", "I would never call the waiter rude . It was Monday .", " <br /> ", "Bad !"]
-
-
-def said(*arguments, stdin=None) -> list[str]:
-    shown = typed(*arguments, stdin=stdin)
-    assert shown.exit_code == 0, shown.output
-    return shown.stdout.split("\n")[:-1]
 
 
 @pytest.fixture(scope="module")
@@ -31,12 +25,6 @@ def desk(furnish) -> Path:
     (folder / "in.gz").write_bytes(gzip.compress((folder / "in.txt").read_bytes()))
     (folder / "odd.txt").write_bytes(b"Good .\nsoup \xe4 .\nBad !\n")
     return folder
-
-
-@pytest.fixture
-def at_desk(desk, monkeypatch) -> Path:
-    monkeypatch.chdir(desk)
-    return desk
 
 
 def test_a_label_a_line_in_order(at_desk, monkeypatch):
@@ -118,28 +106,18 @@ def test_pictures(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["gone"], "gone: no such folder, expected a run folder"),
-        (["translator", "in.txt"], "translator: its task is translate, expected classify; use regard translate"),
-        (["run", "gone.txt"], "gone.txt: no such file"),
-        (["run", "data"], "data: a folder given, expected a file"),
-        (
-            ["run", "in.txt", "in.gz"],
-            "in.gz: a second argument given, expected one text, or one file of a document a line",
-        ),
-        (["run", "in.txt", "--out", "in.txt"], "--out: in.txt is an input file"),
-        (["run", "in.txt", "--device", "tpu"], "--device: 'tpu' given"),
-        (["run", "in.txt", "--checkpoint", "first"], "run/checkpoints: no checkpoint first in it"),
+        ("gone", "gone: no such folder, expected a run folder"),
+        ("translator in.txt", "translator: its task is translate, expected classify; use regard translate"),
+        ("run gone.txt", "gone.txt: no such file"),
+        ("run data", "data: a folder given, expected a file"),
+        ("run in.txt in.gz", "in.gz: a second argument given, expected one text, or one file of a document a line"),
+        ("run in.txt --out in.txt", "--out: in.txt is an input file"),
+        ("run in.txt --device tpu", "--device: 'tpu' given"),
+        ("run in.txt --checkpoint first", "run/checkpoints: no checkpoint first in it"),
     ],
 )
 def test_mistakes_are_one_sentence(at_desk, arguments, message):
-    assert refused(*arguments).startswith(message)
-
-
-def test_help_can_be_read():
-    shown = typed("--help")
-    assert shown.exit_code == 0
-    for word in ("--scores", "--json", "document", "picture"):
-        assert word in shown.stdout
+    assert refused(*shlex.split(arguments)).startswith(message)
 
 
 def test_a_text_is_labelled_as_it_is_typed(at_desk):

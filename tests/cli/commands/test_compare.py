@@ -10,9 +10,8 @@ from regard.evaluation import text_scores
 from regard.run import load
 from regard.tasks import start
 
-pytestmark = pytest.mark.unchecked  # typer's own classes are not those it documents
 COMMAND = Command("compare")
-typed, refused = COMMAND.typed, COMMAND.refused
+typed, right, refused = COMMAND.typed, COMMAND.right, COMMAND.refused
 
 SOURCES = [f"{i} {i + 1} {i + 2}" for i in range(12)]
 REFERENCES = [f"the {i} is a good {i + 1}" for i in range(12)]
@@ -33,8 +32,7 @@ def files(home):
 
 
 def test_two_files(home):
-    shown = typed(home / "poor", home / "good", *files(home), "--examples", 1)
-    assert shown.exit_code == 0, shown.output
+    shown = right(home / "poor", home / "good", *files(home), "--examples", 1)
     assert shown.stderr == ""
     lines = shown.stdout.splitlines()
     assert lines[:3] == [f"A  {home / 'poor'}", f"B  {home / 'good'}", "12 sentences, 2 of them identical in both"]
@@ -87,37 +85,33 @@ def test_json_and_options(home):
 def test_a_run_and_its_own_output(home):
     start(table(home, training__steps=2), home / "run")
     (home / "output").write_text("".join(f"{text}\n" for text in load(home / "run").translate(SOURCES)))
-    shown = typed(home / "run", home / "output", *files(home))
-    assert shown.exit_code == 0, shown.output
+    shown = right(home / "run", home / "output", *files(home))
     assert "12 sentences, 12 of them identical in both" in shown.stdout
     assert "\nA and B are equal by BLEU.\n" in shown.stdout
     assert "differ most" not in shown.stdout
-    assert typed(home / "run", home / "run", *files(home), "--beam", 1).exit_code == 0
+    right(home / "run", home / "run", *files(home), "--beam", 1)
 
 
-def test_mistakes(home, tmp_path):
-    good, poor, given = home / "good", home / "poor", files(home)
-    (tmp_path / "two").write_text("a\nb\n")
-    for arguments, said in (
-        ([good, poor], "--source: missing, expected a text file with one sentence per line"),
-        ([good, poor, "--source", good], "--reference: missing, expected a text file with one sentence per line"),
+FILES = "--source source --reference reference"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ("good poor", "--source: missing, expected a text file with one sentence per line"),
+        ("good poor --source good", "--reference: missing, expected a text file with one sentence per line"),
+        (f"good no {FILES}", "no: no such file or folder, expected a run folder or a text"),
+        (f"good . {FILES}", ".: not a run folder, it has no config.toml; regard runs lists run folders"),
+        (f"good two {FILES}", "two has 2 lines and reference has 12; expected"),
+        (f"good poor {FILES} --metrics perplexity", "--metrics: 'perplexity' given, no such metric; expected one of "),
         (
-            [good, tmp_path / "no", *given],
-            f"{tmp_path / 'no'}: no such file or folder, expected a run folder or a text",
-        ),
-        (
-            [good, tmp_path, *given],
-            f"{tmp_path}: not a run folder, it has no config.toml; regard runs lists run folders",
-        ),
-        ([good, tmp_path / "two", *given], f"{tmp_path / 'two'} has 2 lines and {home / 'reference'} has 12; expected"),
-        (
-            [good, poor, *given, "--metrics", "perplexity"],
-            "--metrics: 'perplexity' given, no such metric; expected one of ",
-        ),
-        (
-            [good, poor, *given, "--tokenize", "x"],
+            f"good poor {FILES} --tokenize x",
             "--tokenize: 'x' given, no such tokenisation; expected one of auto, 13a, intl",
         ),
-        ([good, poor, *given, "--alternatives"], f"{home / 'source'}: none of its 12 lines occurs twice"),
-    ):
-        assert refused(*arguments).startswith(said), (arguments, said)
+        (f"good poor {FILES} --alternatives", "source: none of its 12 lines occurs twice"),
+    ],
+)
+def test_mistakes_are_one_sentence(home, monkeypatch, arguments, said):
+    monkeypatch.chdir(home)
+    (home / "two").write_text("a\nb\n")
+    assert refused(*arguments.split()).startswith(said)

@@ -10,9 +10,9 @@ from cli.typing_in import Command
 from regard.cli.commands.configs import find_config, shipped_configs
 from regard.errors import CommandError
 
-pytestmark = pytest.mark.unchecked  # typer's own classes are not those it documents
 FILES = {path.stem: path for path in (Path(__file__).parents[3] / "configs").glob("*.toml")}
-typed, refused = Command("configs").typed, Command("configs").refused
+COMMAND = Command("configs")
+typed, said, refused = COMMAND.typed, COMMAND.said, COMMAND.refused
 
 
 @pytest.fixture

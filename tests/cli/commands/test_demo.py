@@ -9,7 +9,6 @@ from regard.cli.program import app
 from regard_corpora import demo
 
 RUN = CliRunner()
-pytestmark = pytest.mark.unchecked  # the runner calls with types of its own
 
 
 @pytest.fixture

@@ -5,24 +5,19 @@ import json
 import math
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import sacrebleu
 from cli.typing_in import Command
 from tiny import table
 
+from regard.evaluation import measure_bleu_n, measure_cider
 from regard.run import load
 from regard.tasks import start
 
-pytestmark = pytest.mark.unchecked  # typer's own classes are not those it documents
 COMMAND = Command("eval")
-typed, refused = COMMAND.typed, COMMAND.refused
-
-
-def right(*arguments):
-    shown = typed(*arguments)
-    assert shown.exit_code == 0, shown.output
-    return shown
+right, said, refused = COMMAND.right, COMMAND.said, COMMAND.refused
 
 
 @pytest.fixture(scope="module")
@@ -173,72 +168,47 @@ def test_ter_of_long_text_is_left_out_unless_it_is_asked_for(tmp_path):
     assert right("--hypothesis", tmp_path / "text", "--reference", tmp_path / "text", "--metrics", "ter").stderr == ""
 
 
-def test_mistakes(home, tmp_path):
-    source, reference, output = home / "source", home / "reference", home / "output"
-    files = ["--source", source, "--reference", reference]
-    (tmp_path / "two").write_text("a\nb\n")
-    (tmp_path / "empty").write_text("")
-    (tmp_path / "binary").write_bytes(b"\x89PNG\r\n\x1a\n\0\0")
-    for arguments, said in (
-        ([], "which run? give a run folder, or --hypothesis with a file of outputs to score"),
+FILES = "--source source --reference reference"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ("", "which run? give a run folder, or --hypothesis with a file of outputs to score"),
         (
-            [home / "run"],
+            "run",
             "--reference: missing, expected a text file of references; a classifier is measured with --documents or "
             "--images, a captioner with --images and --captions",
         ),
-        ([tmp_path, *files], f"{tmp_path}: not a run folder, it has no config.toml; regard runs lists run folders"),
-        (
-            [home / "run", "--source", source, "--reference", tmp_path / "two"],
-            f"{source} has 5 lines and {tmp_path / 'two'} has 2; ",
-        ),
-        ([*files, "--hypothesis", tmp_path / "two"], f"{tmp_path / 'two'} has 2 lines and {reference} has 5; "),
-        ([*files, "--hypothesis", tmp_path / "empty"], f"{tmp_path / 'empty'}: empty, expected one sentence per line"),
-        ([*files, "--hypothesis", tmp_path / "binary"], f"{tmp_path / 'binary'}, line 1: byte 1 (0x89) is not UTF-8"),
-        ([*files, "--hypothesis", tmp_path / "no"], f"{tmp_path / 'no'}: no such file"),
-        (
-            [home / "run", *files, "--metrics", "bleu,tre"],
-            "--metrics: 'tre' given, no such metric; did you mean 'ter'?",
-        ),
-        (
-            [*files, "--hypothesis", output, "--metrics", "perplexity"],
-            "--metrics: perplexity needs a run; give its folder",
-        ),
-        (
-            ["--reference", reference, "--hypothesis", output, "--metrics", "lengths"],
-            "--metrics: lengths needs --source; add it",
-        ),
-        (
-            ["--reference", reference, "--hypothesis", output, "--alternatives"],
-            "--source: missing, --alternatives needs ",
-        ),
-        (["--reference", reference, "--hypothesis", output, "--plot", "x.png"], "--source: missing, --plot needs "),
-        (
-            ["--source", output, "--reference", output, "--hypothesis", output, "--alternatives"],
-            f"{output}: none of its 5 lines",
-        ),
-        ([*files, "--hypothesis", output, "--out", tmp_path / "x"], "--out: --hypothesis translates nothing"),
-        (
-            [home / "run", *files, "--out", tmp_path / "no" / "x"],
-            f"--out: {tmp_path / 'no' / 'x'}: no folder {tmp_path / 'no'} to write it into",
-        ),
-        (
-            [home / "run", *files, "--out", tmp_path],
-            f"--out: {tmp_path} is a folder, expected a file to write",
-        ),
-        (
-            [home / "run", *files, "--plot", "x.gif"],
-            "--plot: x.gif given, expected a name that ends in .png, .svg, .pdf",
-        ),
-        (
-            [home / "run", *files, "--tokenize", "14a"],
-            "--tokenize: '14a' given, no such tokenisation; did you mean '13a'?",
-        ),
-        ([home / "run", *files, "--beam", 0], "--beam: 0 given, expected at least 1"),
-        ([home / "run", *files, "--checkpoint", "worst"], f"{home / 'run' / 'checkpoints'}: no checkpoint worst in it"),
-        ([home / "run", *files, "--device", "gpu"], "--device: 'gpu' given, expected auto, cpu, mps, cuda"),
-    ):
-        assert refused(*arguments).startswith(said), (arguments, said)
-    assert not (tmp_path / "x").exists()
+        (f"pairs {FILES}", "pairs: not a run folder, it has no config.toml; regard runs lists run folders"),
+        ("run --source source --reference two", "source has 5 lines and two has 2; "),
+        (f"{FILES} --hypothesis two", "two has 2 lines and reference has 5; "),
+        (f"{FILES} --hypothesis empty", "empty: empty, expected one sentence per line"),
+        (f"{FILES} --hypothesis binary", "binary, line 1: byte 1 (0x89) is not UTF-8"),
+        (f"{FILES} --hypothesis no", "no: no such file"),
+        (f"run {FILES} --metrics bleu,tre", "--metrics: 'tre' given, no such metric; did you mean 'ter'?"),
+        (f"{FILES} --hypothesis output --metrics perplexity", "--metrics: perplexity needs a run; give its folder"),
+        ("--reference reference --hypothesis output --metrics lengths", "--metrics: lengths needs --source; add it"),
+        ("--reference reference --hypothesis output --alternatives", "--source: missing, --alternatives needs "),
+        ("--reference reference --hypothesis output --plot x.png", "--source: missing, --plot needs "),
+        ("--source output --reference output --hypothesis output --alternatives", "output: none of its 5 lines"),
+        (f"{FILES} --hypothesis output --out x", "--out: --hypothesis translates nothing"),
+        (f"run {FILES} --out no/x", "--out: no/x: no folder no to write it into"),
+        (f"run {FILES} --out pairs", "--out: pairs is a folder, expected a file to write"),
+        (f"run {FILES} --plot x.gif", "--plot: x.gif given, expected a name that ends in .png, .svg, .pdf"),
+        (f"run {FILES} --tokenize 14a", "--tokenize: '14a' given, no such tokenisation; did you mean '13a'?"),
+        (f"run {FILES} --beam 0", "--beam: 0 given, expected at least 1"),
+        (f"run {FILES} --checkpoint worst", "run/checkpoints: no checkpoint worst in it"),
+        (f"run {FILES} --device gpu", "--device: 'gpu' given, expected auto, cpu, mps, cuda"),
+    ],
+)
+def test_mistakes_are_one_sentence(home, monkeypatch, arguments, said):
+    monkeypatch.chdir(home)
+    Path("two").write_text("a\nb\n")
+    Path("empty").write_text("")
+    Path("binary").write_bytes(b"\x89PNG\r\n\x1a\n\0\0")
+    assert refused(*arguments.split()).startswith(said)
+    assert not Path("x").exists()
 
 
 def test_from_outside_nothing_heavy_is_loaded_to_score_a_file(home):
@@ -252,3 +222,83 @@ def test_from_outside_nothing_heavy_is_loaded_to_score_a_file(home):
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("output: 5 sentences\n\nmetric ")
     assert done.stderr == "False\n"
+
+
+# ---- pictures and documents
+
+
+@pytest.fixture(scope="module")
+def items(furnish):
+    return furnish(captions="captioner", questions="convnet", han="han")
+
+
+def test_captions(items):
+    pictures, captions = items / "data" / "captioned" / "pictures", items / "data" / "captioned" / "captions.tsv"
+    test = items / "test.tsv"
+    lines = captions.read_text().splitlines()[:6]
+    test.write_text(
+        "\n".join([*lines, f"{lines[0].split(chr(9))[0]}\tsomething else", "gone.png\ta red circle"]) + "\n"
+    )
+    shown = right(items / "captions", "--images", pictures, "--captions", test, "--beam", 2, "--out", items / "kept")
+    assert "gone.png: no such picture in" in shown.stderr
+    names = [line.split("\t")[0] for line in lines]
+    outputs = load(items / "captions").caption([pictures / name for name in names], beam=2)
+    assert (items / "kept").read_text() == "".join(f"{n}\t{o}\n" for n, o in zip(names, outputs, strict=True))
+    first, _, head, *rows = shown.stdout.splitlines()
+    assert first == f"{items / 'captions'}, beam 2, length penalty 0.6: 6 pictures"
+    assert head.split() == ["metric", "score", "signature"]
+    assert [row.split()[0] for row in rows] == ["BLEU-1", "BLEU-2", "BLEU-3", "BLEU-4", "CIDEr-D", "ROUGE-L", "exact"]
+    said = json.loads(right(items / "captions", "--images", pictures, "--captions", test, "--beam", 2, "--json").stdout)
+    references = [[line.split("\t")[1]] for line in lines]
+    references[0].append("something else")
+    assert said["scores"]["BLEU-1"]["value"] == pytest.approx(measure_bleu_n(outputs, references, 1).score().value)
+    assert said["scores"]["CIDEr-D"]["value"] == pytest.approx(measure_cider(outputs, references).score().value)
+
+    (items / "names").write_text(names[2] + "\n" + names[4] + "\n")
+    few = right(items / "captions", "--images", pictures, "--captions", test, "--names", items / "names", "--json")
+    assert json.loads(few.stdout)["pictures"] == 2
+
+
+def test_documents(items):
+    test = items / "test.documents.tsv"
+    rows = [line.split("\t") for line in (items / "data" / "documents" / "reviews.tsv").read_text().splitlines()[:9]]
+    wrong = ["mixed\tNeither good nor bad.", "positive\t", "\tNo label."]
+    test.write_text("\n".join(["\t".join(row) for row in rows] + wrong) + "\n")
+    shown = right(items / "han", "--documents", test)
+    assert "have a label that did not occur in training: mixed" in shown.stderr
+    assert "1 documents have no words" in shown.stderr
+    found = load(items / "han").classify([text for _, text in rows])
+    hits = sum(each.label == label for each, (label, _) in zip(found, rows, strict=True))
+    said = json.loads(right(items / "han", "--documents", test, "--json").stdout)
+    assert said["documents"] == 9
+    assert said["accuracy"] == pytest.approx(hits / 9)
+    assert sum(map(sum, said["confusion"])) == 9
+    assert f"accuracy {hits / 9:.2%}" in shown.stdout
+    assert "predicted label (across) for each true label (down)" in shown.stdout
+
+
+def test_pictures_with_labels(items):
+    shown = right(
+        items / "questions",
+        "--images",
+        items / "data" / "questions" / "pictures",
+        "--labels",
+        items / "data" / "questions" / "labels.tsv",
+    )
+    assert shown.stdout.splitlines()[0] == f"{items / 'questions'}: 24 pictures"
+
+
+def test_mistakes_of_items(items, tmp_path):
+    pictures, captions = items / "data" / "captioned" / "pictures", items / "data" / "captioned" / "captions.tsv"
+    assert "give exactly one run folder" in refused("--documents", captions)
+    assert "--images: missing" in refused(items / "captions", "--captions", captions)
+    assert "its task is caption, expected classify" in refused(items / "captions", "--documents", captions)
+    assert "its task is classify, expected caption" in refused(
+        items / "han", "--images", pictures, "--captions", captions
+    )
+    (tmp_path / "empty").mkdir()
+    said = refused(items / "captions", "--images", tmp_path / "empty", "--captions", captions)
+    assert "can be read" in said
+    assert "beam: 0 given" in refused(items / "captions", "--images", pictures, "--captions", captions, "--beam", 0)
+    (tmp_path / "strange.tsv").write_text("mixed\tx\n")
+    assert "no document with words and a known label" in refused(items / "han", "--documents", tmp_path / "strange.tsv")

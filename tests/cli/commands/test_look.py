@@ -7,20 +7,16 @@ from pathlib import Path
 import pytest
 from cli.typing_in import Command
 
-from regard.cli.commands.look import FORMATS, check_alone, check_walk, open_both, print_graph, write_exhibits
-from regard.errors import CommandError
-from regard.inspection import Which, dependency_trees, exhibit_of, model_graph, page
+from regard.inspection import dependency_trees, exhibit_of, model_graph, page
 from regard.run import load
 
-pytestmark = pytest.mark.unchecked  # typer's own classes are not those it documents
 COMMAND = Command("look")
 STORED = Path(__file__).parents[2] / "stored_runs"
-typed, refused = COMMAND.typed, COMMAND.refused
+right, refused = COMMAND.right, COMMAND.refused
 
 
 def said(*arguments, stdin=None) -> list[str]:
-    shown = typed(*arguments, stdin=stdin)
-    assert shown.exit_code == 0, shown.output
+    shown = right(*arguments, stdin=stdin)
     assert re.fullmatch(r"(regard: [^\n]* never seen in training\n)?", shown.stderr)  # of digits it was trained on
     return shown.stdout.splitlines()
 
@@ -55,8 +51,7 @@ def test_a_file_becomes_a_page_a_line(desk, tmp_path):
     out = tmp_path / "some.html"
     assert said("run", "lines.txt", "--out", out) == [str(tmp_path / f"some-{i}.html") for i in (1, 2, 3)]
     assert (tmp_path / "some-2.html").read_text() == str(page(exhibit_of(load("run"), "4 5")))
-    shown = typed("run", "1 2", "lines.txt", "--count", 2, "--out", tmp_path)
-    assert shown.exit_code == 0
+    shown = right("run", "1 2", "lines.txt", "--count", 2, "--out", tmp_path)
     assert shown.stderr == "regard: only the first 2 texts are shown; --count says how many\n"
     assert shown.stdout.splitlines() == [str(tmp_path / "look-1.html"), str(tmp_path / "look-2.html")]
     assert said("run", "--out", out, stdin="1 2\n") == [str(out)]
@@ -163,6 +158,9 @@ def test_two_runs_side_by_side(desk, tmp_path):
     both = [exhibit_of(load(name), "1 2 3", beam=2) for name in ("run", "other")]
     assert (tmp_path / "a.html").read_text() == str(page(both[0], against=both[1]))
     assert "has the task caption, but run has translate" in refused("run", "1 2", "--against", "captions")
+    lines = said("run", "1 2", "--against", "other", "--ablate", "--target", "2 1", "--out", tmp_path / "b.html")
+    assert lines[0].startswith("log-probability")
+    assert lines[-1] == str(tmp_path / "b.html")
 
 
 def test_two_inputs_side_by_side(desk, tmp_path):
@@ -220,6 +218,9 @@ def test_pictures_and_documents(desk, tmp_path):
         (["run", "1", "--out", "a.html"], "1: no such file; if it is a text, add --text"),
         (["run", "1", "--word", "2"], "--word: 2 given without --walk; add --walk"),
         (["run", "1", "--view", "x"], "--view: x given without --walk; add --walk"),
+        (["run", "1", "--head", "1"], "--head: 1 given without --walk; add --walk"),
+        (["run", "1", "--word", "1", "--format", "png"], "--word: 1 given without --walk; add --walk"),
+        (["run", "1", "--walk", "--word", "0"], "--word: 0 given, expected at least 1"),
         (["run", "1", "--walk", "--head", "0"], "--head: 0 given, expected at least 1"),
         (
             ["run", "1", "--walk", "--format", "png"],
@@ -262,6 +263,7 @@ def test_a_graph_stands_on_the_page_of_a_text(desk, tmp_path):
     ("given", "words"),
     [
         (("--graph", "--walk"), "--walk: --graph without a text draws only the model; add a text"),
+        (("--graph", "--target", "1"), "--target: --graph without a text draws only the model; add a text"),
         (("--graph", "--against", "other"), "--against: --graph without a text draws only the model"),
         (("--graph", "--out", "a.html"), "--out: a.html given, expected a name that ends in .svg"),
         (("--graph", "--format", "png"), "--format: 'png' given, expected svg for a graph alone"),
@@ -309,56 +311,3 @@ def test_trees_that_do_not_fit(desk, tmp_path):
     assert "3 heads given, but the text has 2 words" in refused("run", "4 5", "--tree", tmp_path / "trees")
     assert "has 1 tree, but 3 texts are shown" in refused("run", "lines.txt", "--tree", tmp_path / "trees")
     assert "no such file" in refused("run", "4 5", "--tree", tmp_path / "nowhere")
-
-
-@pytest.fixture(scope="module")
-def runs(furnish):
-    return furnish(run="transformer", other="rnnsearch", reviews="han")
-
-
-def test_a_graph_alone_takes_no_options_of_a_text():
-    check_alone({"--walk": False, "--target": None})
-    with pytest.raises(CommandError, match="^--target: --graph without a text draws only the model; add a text$"):
-        check_alone({"--walk": False, "--target": "a text"})
-
-
-@pytest.mark.parametrize(
-    ("given", "flag"),
-    [
-        (("html", False, 1, None, None), "--word"),
-        (("html", False, None, "a view", None), "--view"),
-        (("html", False, None, None, 1), "--head"),
-        (("png", False, 1, None, None), "--word"),
-        (("html", True, 0, None, None), "--word"),
-        (("png", True, None, None, None), "--walk"),
-    ],
-)
-def test_what_a_format_cannot_show_is_refused(given, flag):
-    check_walk("html", True, 1, "a view", 1)
-    check_walk("png", False, None, "a view", 1)
-    with pytest.raises(CommandError, match=f"^{flag}: "):
-        check_walk(*given)
-    assert FORMATS[0] == "html"
-
-
-def test_a_graph_is_drawn_and_its_place_printed(runs, tmp_path, capsys):
-    print_graph(str(runs / "run"), "best", tmp_path / "a.svg", None)
-    assert capsys.readouterr().out == f"{tmp_path / 'a.svg'}\n"
-    assert "<svg" in (tmp_path / "a.svg").read_text(encoding="utf-8")
-
-
-def test_two_runs_or_one_twice(runs, tmp_path, capsys):
-    run = str(runs / "run")
-    opened, other = open_both(run, str(runs / "other"), "best", "cpu", {})
-    assert (opened.settings.kind, other.settings.kind) == ("transformer", "rnnsearch")
-    opened, same = open_both(run, "another text", "best", "cpu", {})
-    assert opened is same
-    with pytest.raises(CommandError, match="^--against: .* has the task classify, but .* has translate$"):
-        open_both(run, str(runs / "reviews"), "best", "cpu", {})
-    shown = {"walk": False, "ablate": True, "graph": False}
-    place = tmp_path / "a.html"
-    write_exhibits(opened, ["1 2"], [(place, None)], Which(), {"target": "2 1"}, shown, (other, ["1 2"]))
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[0].startswith("log-probability")
-    assert lines[-1] == str(place)
-    assert "rnnsearch" in place.read_text(encoding="utf-8")

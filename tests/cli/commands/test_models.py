@@ -8,8 +8,6 @@ from typer.testing import CliRunner
 from regard.cli.program import app
 from regard.models import KINDS
 
-pytestmark = pytest.mark.unchecked  # typer's own classes are not those it documents
-
 
 def shown(*arguments):
     return CliRunner().invoke(app, ["models", *arguments])

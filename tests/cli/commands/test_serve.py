@@ -10,7 +10,6 @@ from cli.typing_in import Command
 
 from regard import serving
 
-pytestmark = pytest.mark.unchecked  # typer's own classes are not those it documents
 COMMAND = Command("serve")
 RUN = Path(__file__).parents[2] / "stored_runs" / "ntm"
 
@@ -82,11 +81,3 @@ def test_without_the_extra_it_says_what_to_install():
     assert (shown.status, shown.stdout) == (2, "")
     assert shown.stderr.count("\n") == 1
     assert "pip install 'regard[serve]'" in shown.stderr
-
-
-def test_help_can_be_read():
-    shown = COMMAND.typed("--help")
-    assert shown.exit_code == 0
-    for word in ("--port", "--device", "--grace", "--languages", "--config", "NAME=RUN", "SIGHUP", "ensemble"):
-        assert word in shown.stdout
-    assert "None" not in shown.stdout

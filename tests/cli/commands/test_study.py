@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 
@@ -39,23 +40,17 @@ THERE_ARE = f"there are {', '.join(STUDIES)}"
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["gradeint"], f"there is no study 'gradeint'; did you mean 'gradient'? ({THERE_ARE})"),
-        (["xyz"], f"there is no study 'xyz' ({THERE_ARE})"),
-        ([], f"which study? give one of {', '.join(STUDIES)}; --list describes them"),
-        (["fixed-context", "--data", "nowhere"], "--data: nowhere is not a folder"),
-        (
-            ["fixed-context", "--quick", "--data", "."],
-            "--data: --quick uses the built-in corpora; leave out one of them",
-        ),
-        (["heads", "--untrained"], "--untrained: heads measures nothing without training; leave it out"),
-        (
-            ["fixed-context", "--seeds", "1,x"],
-            "--seeds: '1,x' given, expected numbers of at most 2147483647, such as 0,1,2",
-        ),
+        ("gradeint", f"there is no study 'gradeint'; did you mean 'gradient'? ({THERE_ARE})"),
+        ("xyz", f"there is no study 'xyz' ({THERE_ARE})"),
+        ("", f"which study? give one of {', '.join(STUDIES)}; --list describes them"),
+        ("fixed-context --data nowhere", "--data: nowhere is not a folder"),
+        ("fixed-context --quick --data .", "--data: --quick uses the built-in corpora; leave out one of them"),
+        ("heads --untrained", "--untrained: heads measures nothing without training; leave it out"),
+        ("fixed-context --seeds 1,x", "--seeds: '1,x' given, expected numbers of at most 2147483647, such as 0,1,2"),
     ],
 )
 def test_a_mistake_is_one_sentence(arguments, said, tmp_path):
-    done = regard("study", *arguments, cwd=tmp_path)
+    done = regard("study", *shlex.split(arguments), cwd=tmp_path)
     assert (done.status, done.stdout, done.stderr) == (2, "", f"regard: {said}\n")
 
 

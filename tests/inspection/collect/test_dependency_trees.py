@@ -9,7 +9,6 @@ import torch
 from inspection.subjects import PAIRS, exhibit_of_subject, subject
 
 from regard.data import DataSettings, builtin, generate
-from regard.data import builtin_files as files
 from regard.errors import CommandError, DataError
 from regard.inspection import exhibit_of
 from regard.inspection.collect import dependency_trees
@@ -68,11 +67,9 @@ def test_words_may_hold_their_full_stop(tmp_path):
         fit_words(tree, (*WORDS, "again"))
 
 
-def test_four_columns_and_three(tmp_path):
+def test_four_columns(tmp_path):
     (tree,) = trees_of(tmp_path, "1 she 2 nsubj\n2 sleeps 0 root\n")
     assert (tree.heads, tree.relations) == ((1, -1), ("nsubj", "root"))
-    (bare,) = trees_of(tmp_path, "1\tshe\t2\n2\tsleeps\t0\n")
-    assert (bare.heads, bare.relations) == ((1, -1), ())
 
 
 @pytest.mark.parametrize(
@@ -86,6 +83,7 @@ def test_four_columns_and_three(tmp_path):
         ("1 -1 7\n", "line 1: the head of word 3 is not another of its 3 words"),
         ("0 -1\n", "line 1: the head of word 1 is not another"),
         ("1\tshe\n", "line 1: 2 columns given, expected ID, FORM, HEAD and DEPREL"),
+        ("1\tshe\t2\n", "line 1: 3 columns given, expected ID, FORM, HEAD and DEPREL"),
         ("1\tshe\tx\tnsubj\n", "line 1: 'x' given, expected the number of a word"),
         ("1\tshe\t9\tnsubj\n", "line 1: the head of word 1 is not another of its 1 words"),
     ],
@@ -96,7 +94,7 @@ def test_what_is_no_tree(tmp_path, text, said):
 
 
 def test_the_phrasebooks_own_files(tmp_path):
-    list(files.write("phrasebook", tmp_path, {"test": 30}))
+    list(builtin.write_corpus("phrasebook", tmp_path, {"test": 30}))
     examples = list(generate("phrasebook", 30, split="test"))
     for side, name in (("en", "source"), ("de", "target")):
         trees = read_trees(tmp_path / f"test.{side}.heads")

@@ -18,7 +18,8 @@ def test_recording_changes_nothing(name):
     plain, recorded = watch_forward(run.model, forced), watch_forward(run.model, forced, record=True)
     # Projections are three products here and one there: the last digits of the largest logit may differ.
     agree(plain.log_probs, recorded.log_probs, rtol=0, atol=4e-6 * max(1.0, float(plain.logits.abs().max())))
-    assert not plain.recording.calls
+    assert not plain.recording.steps
+    assert set(plain.recording.calls) <= {"heads"}  # of a memory, which have views of their own
     assert not plain.recording.steps
     for module in run.model.modules():
         assert not module._forward_hooks

@@ -2,12 +2,15 @@
 
 import pytest
 import torch
+from inspection.graphs import reads, stack
 from inspection.subjects import ATTENTIVE, TEXT, recorded, subject, walk
 from oracles import agree
+from torch import nn
 
-from regard.attention import Heads
+from regard.attention import Attention, Causal, Dot, Heads, Lengths
 from regard.inspection import Which
-from regard.inspection.collect.walk import stages_of, walk_of
+from regard.inspection.collect.from_model import graph_of
+from regard.inspection.collect.walk import walk_of
 
 ATTENTIONS = [name for name in ATTENTIVE if not name.startswith("ntm")]
 HEADS = [name for name in ATTENTIONS if name.startswith(("transformer", "encoder", "captioner-transformer"))]
@@ -26,7 +29,7 @@ def test_each_stage_follows_from_the_one_before(name):
         heads, n, _ = view.weights.shape
         rows = sorted({n // 3, n - 1})
         for head, row in [(head, row) for head in range(heads) for row in rows]:
-            made = stages_of(seen, views, Which(view.name, head, row))
+            made = walk_of(seen, views, Which(view.name, head, row))
             assert (made.view, made.head, made.row) == (view.name, head, row)
             stages = {stage.symbol: stage for stage in made.stages}
             for stage in made.stages:
@@ -74,7 +77,7 @@ def test_x_times_its_matrices_is_q_k_and_v(name):
             continue
         row = view.weights.shape[1] // 2
         for head in range(len(view.weights)):
-            stages = {stage.symbol: stage for stage in stages_of(forward, views, Which(view.name, head, row)).stages}
+            stages = {stage.symbol: stage for stage in walk_of(forward, views, Which(view.name, head, row)).stages}
             keys = stages["m_j"] if "m_j" in stages else stages["x_j"]
             assert ("m_j" in stages) == view.name.endswith("cross")
             if "x_j" in stages:
@@ -112,7 +115,7 @@ def test_rotary_places_rotate_q_and_k():
     forward, views = recorded("transformer-rotary")
     for row in (0, 4):
         stages = {
-            s.symbol: s.values for s in stages_of(forward, views, Which("encoder.blocks.0.attention", 1, row)).stages
+            s.symbol: s.values for s in walk_of(forward, views, Which("encoder.blocks.0.attention", 1, row)).stages
         }
         agree(stages["x W_Q"].norm(dim=-1), stages["q"].norm(dim=-1), rtol=1e-4, atol=1e-5)
         assert torch.allclose(stages["x W_Q"], stages["q"], atol=1e-5) == (row == 0)
@@ -144,7 +147,7 @@ def test_papers_have_their_own_words():
         "transformer": ["q = x W_Q + b_Q", "k = m W_K + b_K", "v = m W_V + b_V"],
     }.items():
         forward, views = recorded(name)
-        shown = [stage.formula for stage in stages_of(forward, views, Which(views[-1].name)).stages]
+        shown = [stage.formula for stage in walk_of(forward, views, Which(views[-1].name)).stages]
         assert set(formulas) <= set(shown), (name, shown)
 
 
@@ -168,3 +171,75 @@ def test_a_document_has_a_context_a_sentence():
         agree(weights[own].sum(), torch.tensor(1.0), rtol=1e-5, atol=1e-6)
         agree(torch.softmax(column(stages["e"])[own], 0), weights[own], rtol=1e-4, atol=1e-6)
         agree(weights[own] @ values[own], stages["Σ a v"].values[number], rtol=1e-4, atol=1e-5)
+
+
+def test_attention_has_the_stages_that_its_parts_name():
+    graph = graph_of(stack(layers=1), fold=False)
+    heads = "decoder.blocks.0.cross"
+    stages = [node.name.removeprefix(f"{heads}.attention/") for node in graph.nodes if node.kind == "stage"][-6:]
+    assert stages == ["score", "scale", "mask", "weights", "sum", "concatenate"]
+    assert reads(graph, f"{heads}.attention/score") == [f"{heads}.query", f"{heads}.key"]
+    assert reads(graph, f"{heads}.attention/sum") == [f"{heads}.value", f"{heads}.attention/weights"]
+    assert reads(graph, f"{heads}.key") == reads(graph, f"{heads}.value") == ["encoder.final_norm"]
+    assert reads(graph, f"{heads}.output") == [f"{heads}.attention/concatenate"]
+    sizes = graph.sizes
+    assert graph.node(f"{heads}.attention/weights").shape == (sizes["b"], 2, sizes["n"], sizes["m"])
+    assert graph.node("decoder.blocks.0.attention.attention/mask").note == "what comes later"
+
+
+@pytest.mark.parametrize(
+    ("score", "scaled", "scale"), [("dot", True, True), ("dot", False, False), ("additive", True, False)]
+)
+def test_the_scale_is_there_if_the_score_has_one(score, scaled, scale):
+    graph = graph_of(stack(score=score, scaled=scaled), fold=False)
+    assert any(node.name.endswith("attention/scale") for node in graph.nodes) is scale
+
+
+class Looking(nn.Module):
+    """The least that a graph can be made of: an attention between an embedding and a readout."""
+
+    limit, projects, config = None, True, None
+
+    def __init__(self, span, attention):
+        super().__init__()
+        self.words, self.attention, self.readout = nn.Embedding(9, 8), attention, nn.Linear(8, 9)
+        self.span = span
+
+    def encode(self, source):
+        return source
+
+    def decode(self, source, target):
+        return self.attention(self.words(target.ids), self.words(source.ids), span=self.span), {}
+
+    def output(self, hidden):
+        return self.readout(hidden)
+
+
+@pytest.mark.parametrize(("span", "there"), [(None, False), (Causal(), True), (Lengths(2), True)])
+def test_a_mask_is_there_if_and_only_if_a_span_limits(span, there):
+    for attention in (Attention(Dot()), Heads(8, 2)):
+        graph = graph_of(Looking(span, attention))
+        assert any(node.name.endswith("/mask") for node in graph.nodes) is there
+
+
+class Nearness(Dot):
+    """A score of someone's own."""
+
+    def compare(self, projected_query, projected_keys, first=0):
+        return -torch.cdist(projected_query, projected_keys)
+
+
+def test_another_score_is_named_by_its_class():
+    graph = graph_of(Looking(None, Attention(Nearness())))
+    assert graph.node("attention/score").note == "Nearness"
+
+
+def test_where_each_key_is_its_own_value_the_sum_counts_keys():
+    graph = graph_of(subject("pointer").model)
+    summed = graph.node("attention/sum")
+    assert summed.shape == graph.node("attention/weights").shape
+    assert summed.pairs
+    assert summed.note == "each key is its own value"
+    usual = graph_of(subject("luong").model).node("attention/sum")
+    assert not usual.pairs
+    assert not usual.note

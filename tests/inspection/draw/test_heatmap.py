@@ -12,7 +12,7 @@ from regard.attention import Attention, Dot, Heads
 from regard.errors import ArgumentError, ShapeError
 from regard.inspection import bars, heatmap, save, svg
 from regard.inspection.draw import plot
-from regard.inspection.draw.heatmap import Drawing
+from regard.inspection.draw.plot import Drawing
 
 SOURCE = ["I", "ate", "pizza", "yesterday"]
 TARGET = ["ich", "habe", "gestern", "Pizza", "gegessen"]

@@ -8,9 +8,8 @@ from matplotlib.figure import Figure
 from pages import read
 
 from regard.inspection import heatmap
-from regard.inspection.draw.html import document, figure_element, svg_element, table_element
+from regard.inspection.draw.html import Table, document, figure_element, is_number, svg_element, table_element
 from regard.inspection.draw.plot import BLUE, DARK, legend, panels
-from regard.inspection.draw.table import Table
 
 
 def test_a_document_is_whole():
@@ -60,3 +59,18 @@ def test_tables(numeric):
     page = table_element(Table("A <caption>", ["name", "value"], [["<x>", 1.5], ["y", None]], note="n&m"), numeric)
     assert read(document("t", [page])).count("<x>") == 1
     assert page.count('class="number"') == 3
+
+
+@pytest.mark.parametrize("cell", [1, 2.5, None, "37.2", "37.2 ± 0.3", "−1.5 ± 0.7", "1,234", "98.2 ± 1.9 %", "–"])
+def test_numbers(cell):
+    assert is_number(cell)
+
+
+@pytest.mark.parametrize("cell", ["", "LSTM", "n = 5", "1–10", "±", "3 of 5", "1.2.3"])
+def test_words(cell):
+    assert not is_number(cell)
+
+
+def test_a_column_of_numbers_and_one_of_words():
+    table = Table("t", ["a", "b", "c"], [["x", "1.0 ± 0.2", 3], ["y", "2.0", None]])
+    assert table.numeric() == [False, True, True]

@@ -16,8 +16,8 @@ from regard.attention import Attention, Dot
 from regard.errors import ArgumentError
 from regard.inspection import picture, save, svg
 from regard.inspection.collect.sides import merge
-from regard.inspection.draw.colours import FAINT, INK, SEQUENTIAL
 from regard.inspection.draw.picture import LOOK, arc_levels, draw_dependencies, units_of
+from regard.inspection.draw.plot import FAINT, INK, SEQUENTIAL
 from regard.tasks import Side
 
 WORDS, HEADS, RELATIONS = ("She", "ate", "the", "pizza."), (1, -1, 3, 1), ("nsubj", "root", "det", "obj")
@@ -42,9 +42,7 @@ def test_a_pair_is_drawn_between_words():
     assert torch.allclose(
         drawn(figure.axes[0]).float(), merge(view.weights.mean(0), rows.words, columns.words), atol=1e-6
     )
-    assert names(picture(replace(exhibit, offset=1), pieces=True).axes[0])[0] == list(exhibit.sides["read"].pieces)
-    pieces = picture(exhibit, pieces=True)
-    assert names(pieces.axes[0]) == (list(rows.pieces), list(columns.pieces))
+    assert names(picture(replace(exhibit, offset=1)).axes[0])[0] == list(exhibit.sides["read"].texts)
 
 
 def test_a_view_is_drawn_with_all_heads_or_one():
@@ -93,7 +91,8 @@ def test_a_difference_has_a_fixed_scale():
 
 def test_windows_and_picks_are_marked():
     exhibit = exhibits.luong()
-    lines = picture(exhibit, pieces=True).axes[0].lines
+    sides = {name: replace(side, words=(None,) * len(side.words)) for name, side in exhibit.sides.items()}  # as pieces
+    lines = picture(replace(exhibit, sides=sides)).axes[0].lines
     centres = [float(line.get_xdata()[0]) for line in lines if line.get_marker() == "D"]
     last = len(exhibit.sides["source"].pieces) - 0.5
     assert centres == pytest.approx(exhibit.views[0].centre[0].clamp(max=last).tolist(), abs=1e-4)
@@ -112,7 +111,7 @@ def test_a_caption_is_a_film_strip():
     assert at == int(exhibit.views[0].weights[0, 0].argmax())
 
 
-def test_places_documents_and_lost_heads():
+def test_places_and_documents():
     assert len([axes for axes in picture(exhibits.convnet()).axes if len(axes.images) == 2]) == 5
     document = exhibits.han()
     axes, scale = picture(document).axes
@@ -123,9 +122,6 @@ def test_places_documents_and_lost_heads():
     shares = exhibits.han().views[1].weights[0, 0]
     bars = [patch for patch in axes.patches if patch.get_x() == 0.1][1::2]  # each behind its frame
     assert [bar.get_width() for bar in bars] == pytest.approx((shares * 0.5).tolist())  # half an inch is 1
-    exhibit = exhibits.transformer(layers=1, heads=4)
-    shown = drawn(picture(exhibit, view="ablation").axes[0])
-    assert torch.allclose(shown.float(), torch.tensor(list(exhibit.ablation.changes.values())), atol=1e-6)
 
 
 def test_two_are_drawn_with_their_difference():
@@ -181,8 +177,6 @@ def test_a_look_is_drawn_with_its_words():
 def test_nothing_to_draw_is_said():
     with pytest.raises(ArgumentError, match="rnn without attention"):
         picture(exhibits.without())
-    with pytest.raises(ArgumentError, match="holds no ablation"):
-        picture(exhibits.luong(), view="ablation")
 
 
 def shades(figure):
@@ -214,9 +208,10 @@ def test_a_word_has_the_colour_of_its_weight_and_a_full_stop_its_own(most):
 
 def test_units_keep_what_is_no_word_where_a_row_is_shown_whole():
     side = Side(("<s>", "▁b", "ad", ".", "</s>"), (None, 0, 0, 0, None), ("bad.",))
-    assert units_of(side, 5, False) == ((None, 0, 0, 1, None), ["bad", "."])
-    assert units_of(side, 5, False, whole=True) == ((0, 1, 1, 2, 3), ["<s>", "bad", ".", "</s>"])
-    assert list(units_of(side, 5, True)[1]) == list(side.pieces)
+    assert units_of(side, 5) == ((None, 0, 0, 1, None), ["bad", "."])
+    assert units_of(side, 5, whole=True) == ((0, 1, 1, 2, 3), ["<s>", "bad", ".", "</s>"])
+    alone = replace(side, words=(None,) * 5)  # of pieces that are no words, each is drawn by itself
+    assert list(units_of(alone, 5)[1]) == list(side.pieces)
 
 
 def looking(*at: int) -> torch.Tensor:

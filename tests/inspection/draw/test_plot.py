@@ -1,9 +1,16 @@
 """The plot of a score by length."""
 
+import pytest
+import torch
+from inspection import exhibits
+from matplotlib.colors import to_rgb
+from torch.testing import assert_close
+
+from regard.errors import ShapeError
 from regard.evaluation import Lengths
 from regard.evaluation.evaluation import Bucket
-from regard.inspection.draw.heatmap import svg
-from regard.inspection.draw.plot import draw_lengths
+from regard.inspection import heatmap, picture
+from regard.inspection.draw.plot import DIVERGING, SEQUENTIAL, draw_lengths, svg
 
 
 def test_every_range_its_sentences_and_the_score_over_all_are_there():
@@ -23,3 +30,82 @@ def test_every_range_its_sentences_and_the_score_over_all_are_there():
     one = svg(draw_lengths(Lengths("BLEU", "characters", buckets[1:2], 0.0), "A title"))
     assert "A title" in one
     assert "open:" not in one
+
+
+def lightness(colour):
+    """CIE L* of a colour."""
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in to_rgb(colour)]
+    y = sum(part * each for part, each in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+    return 116 * y ** (1 / 3) - 16 if y > 0.008856 else 903.3 * y
+
+
+def bars(figure):
+    return [axes for axes in figure.axes if axes.get_gid() == "scale"]
+
+
+def limits(figure):
+    return [axes.images[0].get_clim() for axes in figure.axes if axes.images and axes.get_gid() != "scale"]
+
+
+def test_lightness_falls_in_equal_steps():
+    steps = torch.tensor([lightness(SEQUENTIAL(k / 20)) for k in range(21)]).diff()
+    assert_close(steps, steps.mean().expand_as(steps), atol=0.6, rtol=0)
+    assert lightness(SEQUENTIAL(0.0)) - lightness(SEQUENTIAL(0.28)) > 15  # seen beside white
+    assert lightness(DIVERGING(0.5)) == pytest.approx(100, abs=0.5)
+
+
+@pytest.mark.parametrize("most", [0.03, 0.28, 1.0])
+@pytest.mark.parametrize("shape", [(3, 4), (2, 5, 7), (4, 30, 40)])
+def test_weights_have_one_scale_whatever_their_largest(shape, most):
+    weights = torch.rand(shape)
+    weights *= most / weights.max()
+    absolute, stretched = heatmap(weights), heatmap(weights, stretch=True)
+    assert set(limits(absolute)) == {(0.0, 1.0)}
+    assert all(each == pytest.approx((0.0, most)) for each in limits(stretched))
+    ((bar,), (other,)) = bars(absolute), bars(stretched)
+    assert bar.get_xlabel() + bar.get_ylabel() == ""
+    named = {0.03: ".03", 0.28: ".28", 1.0: "1"}[most]
+    assert other.get_xlabel() + other.get_ylabel() == f"stretched: the largest is {named}"
+    ends = [text.get_text() for text in [*other.get_xticklabels(), *other.get_yticklabels()]]
+    assert ends[0] == "0"
+    assert ends[-1] == named
+
+
+def test_scores_beside_weights_keep_a_scale_of_their_own():
+    scores = torch.tensor([[-3.0, 1.0], [5.0, 0.0]])
+    figure = heatmap(torch.stack([scores, scores.softmax(-1), -scores / 2]))
+    assert limits(figure) == [(-5.0, 5.0), (0.0, 1.0), (-5.0, 5.0)]
+    assert len(bars(figure)) == 2
+    assert limits(heatmap(torch.stack([scores, scores.softmax(-1)]), stretch=True))[0] == (-5.0, 5.0)
+    assert limits(heatmap(scores.softmax(-1), limits=(0.0, 2.0))) == [(0.0, 2.0)]
+    with pytest.raises(ShapeError, match="limits: one pair or one for each of 2 panels"):
+        heatmap(torch.ones(2, 2, 2), limits=[None, None, None])
+
+
+def test_rounding_past_one_is_still_a_weight():
+    assert limits(heatmap([[1.0 + 3e-5, 0.2]])) == [(0.0, 1.0)]
+
+
+def test_pictures_of_exhibits_have_bars():
+    text = exhibits.transformer(layers=1, heads=2)
+    drawings = [picture(text), picture(exhibits.captioner()), picture(exhibits.convnet()), picture(exhibits.han())]
+    assert [len(bars(figure)) for figure in drawings] == [1, 1, 1, 1]
+    two = picture(text, against=exhibits.transformer(layers=1, heads=2, seed=3))
+    assert limits(two) == [(0.0, 1.0), (0.0, 1.0), (-1.0, 1.0)]
+    near = limits(picture(text, against=exhibits.transformer(layers=1, heads=2, seed=3), stretch=True))
+    assert near[0] == near[1]
+    assert near[2][1] == -near[2][0] < 1.0
+
+
+def test_the_same_weight_is_as_bright_in_every_caption():
+    """However large the others of its map are; with stretch the largest is the brightest."""
+    exhibit = exhibits.captioner()
+
+    def veils(scale, **options):
+        view = exhibit.views[0]
+        exhibit_ = exhibits.replace_view(exhibit, view.weights * scale)
+        return [axes.images[1].get_array() for axes in picture(exhibit_, **options).axes if len(axes.images) == 2]
+
+    whole, tenth = veils(1.0), veils(0.1)
+    assert all(one[..., 0].max() > other[..., 0].max() for one, other in zip(whole, tenth, strict=True))
+    assert max(veil[..., 0].max() for veil in veils(0.1, stretch=True)) == pytest.approx(1.0)

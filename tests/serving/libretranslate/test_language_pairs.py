@@ -6,7 +6,7 @@ import pytest
 from serving.served import STORED
 
 from regard.config import parse
-from regard.data import DataSettings, generate, language_profile
+from regard.data import DataSettings, generate, run_languages
 from regard.serving.libretranslate.language_pairs import (
     NAMES,
     LanguagePair,
@@ -44,10 +44,12 @@ def model(name, source, targets, folder=STORED, tags=(), translates=True, many=(
     """What a table asks of a model that is served."""
     corpora = [{"source": "a.x", "target": "b.x", "tag": tag} for tag in tags]
     data = parse(DataSettings, {"corpora": corpora})
-    run = SimpleNamespace(can=lambda action: translates, folder=folder, settings=SimpleNamespace(data=data))
+    run = SimpleNamespace(folder=folder, settings=SimpleNamespace(data=data))
+    actions = {"translate"} if translates else set()
     known = {"sources": list(many), "targets": list(many)} if many else None
     languages = None if source is None else {"source": source, "targets": list(targets)}
-    return SimpleNamespace(name=name, run=run, card={"languages": languages, "known_languages": known})
+    card = {"languages": languages, "known_languages": known}
+    return SimpleNamespace(name=name, run=run, actions=actions, card=card)
 
 
 @pytest.fixture
@@ -55,10 +57,10 @@ def profiled(tmp_path):
     """A folder with the profiles of English and of German."""
     examples = list(generate("phrasebook", 300))
     english, german = (
-        language_profile.LanguageProfile.of([getattr(each, side) for each in examples]) for side in ("source", "target")
+        run_languages.LanguageProfile.of([getattr(each, side) for each in examples]) for side in ("source", "target")
     )
-    (tmp_path / language_profile.FILE).write_text(
-        language_profile.RunLanguages(english, {"": german}).dumps(), encoding="utf-8"
+    (tmp_path / run_languages.FILE).write_text(
+        run_languages.RunLanguages(english, {"": german}).dumps(), encoding="utf-8"
     )
     return tmp_path
 

@@ -38,7 +38,7 @@ def data(
     `phrasebook` has sentence pairs with gold alignments and syntactic heads; other corpora are labelled documents, or
     pictures with captions.
     """
-    from regard.data import CORPORA, builtin, builtin_files
+    from regard.data import CORPORA, builtin
     from regard.io import check_link
 
     if show:
@@ -66,5 +66,5 @@ def data(
         options[option] = read_number(value, "whole")
     drawing: dict[str, Any] = {"seed": seed, "pair": pair, "edition": edition, **options}
     counts: dict[Any, int] = {"train": count, "valid": valid, "test": test}
-    for path, lines in builtin_files.write(name, out, counts, force=force, **drawing):
+    for path, lines in builtin.write_corpus(name, out, counts, force=force, **drawing):
         print(f"{path}: {lines:,} lines", file=sys.stderr)

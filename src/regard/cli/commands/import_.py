@@ -6,9 +6,8 @@ from typing import Annotated
 
 import typer
 
-from regard.cli.command import TYPED
 from regard.cli.messages import print_message
-from regard.cli.options import out_option, text_option, with_languages
+from regard.cli.options import out_option, text_option, typed_command, with_languages
 
 EXAMPLES = (
     "regard import opus-mt-en-de --out runs/en-de",
@@ -18,6 +17,7 @@ EXAMPLES = (
 
 @with_languages
 def import_(
+    context: typer.Context,
     folder: Annotated[str, typer.Argument(metavar="FOLDER", help="Folder with a model in it.", show_default=False)],
     out: Annotated[Path, out_option("Run folder to make.", metavar="RUN")],
     format: Annotated[
@@ -41,7 +41,7 @@ def import_(
     from regard.interop import import_model
 
     chosen = {f"{side}_language": code for side, code in languages.items()}
-    report = import_model(folder, out, format=row.name, **chosen, command=shlex.join(["regard", *TYPED]))
+    report = import_model(folder, out, format=row.name, **chosen, command=typed_command(context))
     for note in report.notes:
         print_message(note)
     print(f"{report.folder}: {report.format}, {report.parameters:,} parameters, {report.pieces:,} pieces")

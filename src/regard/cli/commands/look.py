@@ -117,13 +117,13 @@ def look(
     if graph and paths.format != "html":
         raise CommandError(f"--graph: {paths.format} cannot show it with a text; write a page, such as look.html")
 
-    from regard.inspection import Which, dependency_trees, look_inputs
+    from regard.inspection import Which, dependency_trees
 
     opened, other = open_both(run, against, checkpoint, device, languages)
-    inputs = look_inputs.read_inputs(opened, items or [], count, print_message, as_text)
+    inputs = look_files.read_inputs(opened, items or [], count, print_message, as_text)
     seconds = inputs
     if other is opened and against is not None:
-        seconds = look_inputs.read_against(opened, against, len(inputs), as_text)
+        seconds = look_files.read_against(opened, against, len(inputs), as_text)
     which = Which(view, None if head is None else head - 1, None, None if word is None else word - 1)
     trees = dependency_trees.find_trees(tree, items or [], inputs, opened)
     places = list(zip(paths.list_paths(len(inputs), inputs + seconds), trees, strict=True))
@@ -168,10 +168,10 @@ def open_both(
     run: str, against: str | None, checkpoint: str, device: str, languages: Mapping[str, str | None]
 ) -> "tuple[Run, Run]":
     """Open a run, and the one to show beside it where `against` is a run folder; else the same run twice."""
-    from regard.inspection import look_inputs
+    from regard.inspection import look_files
 
     opened = open_run(run, checkpoint=checkpoint, device=device, languages=languages)
-    folder = against if against is not None and look_inputs.is_run(against) else None
+    folder = against if against is not None and look_files.is_run(against) else None
     other = open_beside(opened, folder, checkpoint=checkpoint) or opened
     if other.settings.task != opened.settings.task:
         raise CommandError(

@@ -6,8 +6,9 @@ from typing import Annotated, Any
 import typer
 
 from regard.cli.messages import print_message
-from regard.cli.options import file_option, flag_option, name_option, number_option, text_option
+from regard.cli.options import field_option, file_option, flag_option, with_options
 from regard.cli.runs import check_engine
+from regard.serving import ServeSettings
 
 EXAMPLES = ("regard serve runs/en-de", "regard serve de=runs/en-de best=runs/a+runs/b --port 8000 --device cuda")
 RunsArgument = Annotated[
@@ -20,37 +21,19 @@ RunsArgument = Annotated[
 ]
 
 
+METAVARS = {"host": "ADDRESS", "device": "DEVICES", "languages": "NAME=PAIR"}
+FLAGS = ("host", "port", "device", "engine", "quantize", "precision", "grace", "languages", "log_texts")
+
+
+@with_options(
+    "given",
+    {name: field_option(ServeSettings, name, metavar=METAVARS.get(name, "NAME"), default=None) for name in FLAGS},
+)
 def serve(
     runs: RunsArgument,
     *,
-    host: Annotated[str | None, name_option("Address to listen on; default: 127.0.0.1.", metavar="ADDRESS")] = None,
-    port: Annotated[
-        int | None, number_option("Port to listen on; default: 8080; 0: any free port.", least=0, most=65_535)
-    ] = None,
-    device: Annotated[
-        str | None,
-        name_option("Devices, separated by commas, with a worker for each; default: auto.", metavar="DEVICES"),
-    ] = None,
-    engine: Annotated[
-        str | None,
-        name_option("Engine to search with: regard (default) or ctranslate2, which also takes exported folders."),
-    ] = None,
-    quantize: Annotated[
-        str | None,
-        name_option("Number format with --engine ctranslate2: float32 (default), float16, int8 or int8_float16."),
-    ] = None,
-    precision: Annotated[str | None, name_option("Number format on a GPU: bf16 (default) or fp32.")] = None,
-    grace: Annotated[
-        float | None,
-        number_option(
-            "Seconds that requests have to finish after SIGTERM; default: 20.", kind="fraction", least=0, most=3600
-        ),
-    ] = None,
-    languages: Annotated[
-        list[str] | None, text_option("Languages of a model, such as NAME=en-de; may be repeated.", metavar="NAME=PAIR")
-    ] = None,
+    given: dict[str, Any],
     config: Annotated[Path | None, file_option("TOML file of limits and other settings (serve.toml).")] = None,
-    log_texts: Annotated[bool, flag_option("--log-texts", "Also write texts into the log.")] = False,
     quiet: Annotated[bool, flag_option("--quiet", "Print no line for each request.")] = False,
     open_page: Annotated[bool, flag_option("--open", "Open the page in a browser once it is ready.")] = False,
 ) -> None:
@@ -64,10 +47,7 @@ def serve(
 
     from regard.serving import LOG_FORMAT
 
-    given: dict[str, Any] = {"host": host, "port": port, "device": device, "precision": precision, "grace": grace}
-    given |= {"engine": engine, "quantize": quantize}
-    given |= {"languages": languages or None, "log_texts": log_texts or None}
-    settings = read_settings(config, {name: value for name, value in given.items() if value is not None})
+    settings = read_settings(config, {name: value for name, value in given.items() if value not in (None, [])})
     logging.basicConfig(**LOG_FORMAT)
     logging.getLogger("regard.serving").setLevel(logging.WARNING if quiet else logging.INFO)
     service, run_server = open_service(settings, runs)
@@ -78,7 +58,6 @@ def read_settings(path: Path | None, given: dict[str, Any]) -> Any:
     """Read serve.toml, and what flags say beside it."""
     from regard.config import parse, read
     from regard.errors import ConfigError
-    from regard.serving import ServeSettings
 
     table = {} if path is None else read(path)
     try:

@@ -1,27 +1,25 @@
 """`regard train`: a model trained into a run folder."""
 
 import re
-import shlex
 from collections.abc import Mapping
-from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from regard.cli.command import TYPED
 from regard.cli.commands.configs import find_config
 from regard.cli.messages import print_message, print_table
 from regard.cli.options import (
+    field_option,
     file_option,
     flag_option,
-    folder_option,
-    number_option,
     out_option,
     text_option,
+    typed_command,
     with_options,
 )
 from regard.config import assign, read
+from regard.data import DataSettings
 from regard.errors import CommandError, ConfigError, RegardError
 from regard.training import TrainingSettings
 
@@ -40,6 +38,9 @@ SetOption = Annotated[
 FromOption = Annotated[
     Path | None, text_option("Run folder to start from: its weights and tokenizer.", "--from", metavar="RUN")
 ]
+CheckOption = Annotated[
+    bool, flag_option("--check", "Check the configuration, and the data where they are there, and exit.")
+]
 DryRunOption = Annotated[
     bool,
     flag_option("--dry-run", "Measure a few steps, print what would be trained, with its memory and time, and exit."),
@@ -51,7 +52,6 @@ EXAMPLES = (
     "regard train --source train.en --target train.de --out runs/en-de",
     "regard train --pairs pairs.tsv --preset small --minutes 30 --dry-run",
 )
-LIMITS = {field.name: {k: v for k, v in field.metadata.items() if k != "help"} for field in fields(TrainingSettings)}
 # Keys of [training] that have an option.
 TRAINING = ("steps", "minutes", "batch_tokens", "rate", "seed", "device", "track")
 NOTHING = (
@@ -60,54 +60,32 @@ NOTHING = (
 )
 
 
-def training_option(name: str, help: str) -> Any:
-    """Declare an option that is a number of [training], within the limits of its key."""
-    kind: Any = "whole" if name in ("steps", "seed", "batch_tokens") else "fraction"
-    return number_option(help, kind=kind, show_default=False, **LIMITS[name])
+def key_options(settings: type, *names: str, metavar: str) -> dict[str, tuple[Any, Any]]:
+    """Declare options that stand for keys of a configuration, in the keys' own words; what is not given stays None."""
+    return {name: field_option(settings, name, metavar=metavar, default=None, show_default=False) for name in names}
 
 
-Text = str | None
 # What is trained, on what and how: the options that stand for keys of a configuration.
-OPTIONS: dict[str, Any] = {
-    "source": Annotated[Text, file_option("Text file of sources, one sentence per line.")],
-    "target": Annotated[Text, file_option("Text file of the sources' translations, line by line.")],
-    "valid_source": Annotated[Text, file_option("Text file of sources for validation.")],
-    "valid_target": Annotated[Text, file_option("Text file of translations for validation.")],
-    "pairs": Annotated[Text, file_option("File with both sides: .tsv or .csv (source, target), .jsonl or .json.")],
-    "valid_pairs": Annotated[Text, file_option("File with both sides for validation.")],
-    "documents": Annotated[Text, file_option("TSV or CSV file of labelled documents: label and text.")],
-    "valid_documents": Annotated[Text, file_option("TSV or CSV file of labelled documents for validation.")],
-    "images": Annotated[Text, folder_option("Folder of pictures.")],
-    "captions": Annotated[Text, file_option("TSV or CSV file of captions: picture and caption.")],
-    "valid_captions": Annotated[Text, file_option("TSV or CSV file of captions for validation.")],
-    "labels": Annotated[Text, file_option("TSV or CSV file of labels: picture and label.")],
-    "encoding": Annotated[Text, text_option("Encoding of the text files; default: utf-8.", metavar="NAME")],
-    "model": Annotated[Text, text_option("Kind of model; `regard models` lists them.", metavar="KIND")],
-    "preset": Annotated[Text, text_option("Preset of the model's size: tiny, small, base or big.", metavar="NAME")],
-    "steps": Annotated[int | None, training_option("steps", "Number of training steps.")],
-    "minutes": Annotated[
-        float | None,
-        training_option(
-            "minutes", "Time limit in minutes, from reading the data to the last validation; the schedule fits it."
-        ),
-    ],
-    "batch_tokens": Annotated[int | None, training_option("batch_tokens", "Number of tokens in a batch.")],
-    "rate": Annotated[float | None, training_option("rate", "Highest learning rate.")],
-    "seed": Annotated[
-        int | None, training_option("seed", "Random seed for weights, dropout and the order of batches.")
-    ],
-    "device": Annotated[
-        Text, text_option("Device to train on: cpu, cuda, mps (Apple), or auto.", "--device", metavar="DEVICE")
-    ],
-    "track": Annotated[
-        list[str] | None,
-        text_option("Service to send the curves to: wandb or mlflow; may be repeated.", metavar="NAME"),
-    ],
+OPTIONS: dict[str, tuple[Any, Any]] = {
+    **key_options(DataSettings, "source", "target", "valid_source", "valid_target", metavar="FILE"),
+    "pairs": (Annotated[str | None, file_option("File with both sides: .tsv or .csv, .jsonl or .json.")], None),
+    "valid_pairs": (Annotated[str | None, file_option("File with both sides for validation.")], None),
+    **key_options(DataSettings, "documents", "valid_documents", metavar="FILE"),
+    **key_options(DataSettings, "images", metavar="FOLDER"),
+    **key_options(DataSettings, "captions", "valid_captions", "labels", metavar="FILE"),
+    **key_options(DataSettings, "encoding", metavar="NAME"),
+    "model": (Annotated[str | None, text_option("Kind of model; `regard models` lists them.", metavar="KIND")], None),
+    "preset": (
+        Annotated[str | None, text_option("Preset of the model's size: tiny, small, base or big.", metavar="NAME")],
+        None,
+    ),
+    **key_options(TrainingSettings, *TRAINING, metavar="NAME"),
 }
 
 
-@with_options("given", {name: (annotation, None) for name, annotation in OPTIONS.items()})
+@with_options("given", OPTIONS)
 def train(
+    context: typer.Context,
     config: ConfigArgument = None,
     *,
     given: dict[str, Any],
@@ -117,9 +95,7 @@ def train(
     resume: Annotated[Path | None, text_option("Run folder to resume.", metavar="RUN")] = None,
     quiet: Annotated[bool, flag_option("--quiet", "Print only errors; log.txt has everything.")] = False,
     as_json: Annotated[bool, flag_option("--json", "Print one JSON object per record to standard output.")] = False,
-    check: Annotated[
-        bool, flag_option("--check", "Check the configuration, and the data where they are there, and exit.")
-    ] = False,
+    check: CheckOption = False,
     dry_run: DryRunOption = False,
     anyway: AnywayOption = False,
 ) -> None:
@@ -164,7 +140,7 @@ def train(
 
     how: dict[str, Any] = {"resume": resume is not None, "base": base, "choose": choose, "anyway": anyway}
     how["display"] = "json" if as_json else "quiet" if quiet else "usual"
-    raise typer.Exit(exit_status(train_and_report(checked, folder, **how, command=shlex.join(["regard", *TYPED]))))
+    raise typer.Exit(exit_status(train_and_report(checked, folder, **how, command=typed_command(context))))
 
 
 def flag_of(name: str) -> str:

@@ -13,7 +13,7 @@ from regard.cli.runs import (
     check_engine,
     check_folders,
     check_served,
-    open_with,
+    open_run,
     print_unknown_words,
     split_runs_and_inputs,
 )
@@ -101,9 +101,8 @@ def translate(
     from regard.tasks import translate_lines
 
     with processes:
-        where = processes.device(device)
-        opened = open_with(engine, *runs, checkpoint=checkpoint, device=where, quantize=quantize)
-        opened.set_languages(**languages)
+        opening: dict[str, Any] = {"checkpoint": checkpoint, "device": device, "engine": engine, "quantize": quantize}
+        opened = open_run(*runs, **opening, languages=languages, processes=processes)
         check_served(opened, search)
         form = formats.OutputFormat(scores, alignment, search["nbest"] > 1, as_json)
         extras: dict[str, Any] = {"alignment": alignment, "replace_unknown": replace_unknown, "coverage": coverage}

@@ -33,7 +33,6 @@ ALL = ""  # the relation of every word, whatever it is called
 SEARCH = 30_000  # tries, a second or two, in which most short sentences of the phrasebook are found
 BUDGET = 100_000  # tries for all texts together to find the phrasebook's own trees: a few seconds
 FROM_HEAD = ", from the head"
-COLUMNS = {3: (2, None), 4: (2, 3)}  # of HEAD and DEPREL by the number of columns; treebanks have them at 6 and 7
 
 
 @dataclass(frozen=True)
@@ -134,7 +133,7 @@ def conll_sentences(path: str | Path, lines: Sequence[str]) -> Iterator[ParsedTr
             begin = number if not rows else begin
             if not line.startswith("#"):
                 cells = line.split("\t") if "\t" in line else line.split()
-                if len(cells) not in COLUMNS and len(cells) < 8:
+                if len(cells) != 4 and len(cells) < 8:
                     raise DataError(
                         f"{path}, line {number}: {len(cells)} columns given, expected ID, FORM, HEAD and DEPREL, or ten"
                     )
@@ -159,9 +158,9 @@ def conll_tree(path: str | Path, rows: Sequence[Sequence[str]], begin: int) -> P
             inside -= 1
         else:
             forms.append((form, 1))
-        head, relation = COLUMNS.get(len(cells) + 2, (6, 7))
-        heads.append(read_number(path, number, cells[head - 2]) - 1)
-        relations.append("" if relation is None else cells[relation - 2])
+        head = 0 if len(cells) == 2 else 4  # behind ID and FORM; a treebank has LEMMA, UPOS, XPOS and FEATS before it
+        heads.append(read_number(path, number, cells[head]) - 1)
+        relations.append(cells[head + 1])
     named = tuple(relations) if any(relations) else ()
     return ParsedTree(tuple(heads), named, tuple(forms), f"{path}, line {begin}")
 

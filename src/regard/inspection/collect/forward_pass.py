@@ -8,7 +8,7 @@ see modules that are called, and the cells of a decoder are stepped by a method,
 # v words or labels · g gates · p parts of a state · d width of a state
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -21,9 +21,9 @@ from regard.attention import GridSelfAttention, Heads, ProjectionRows, Residual,
 from regard.config import parse
 from regard.decoding import Options, check_finite
 from regard.errors import ArgumentError
-from regard.inspection.collect.memory_heads import HeadStep, record_steps
+from regard.inspection.collect.memory_heads import HeadStep, find_heads
 from regard.inspection.collect.sides import grid_side, slots_side
-from regard.models import KINDS, Layer, Memory, Model, Pictures
+from regard.models import KINDS, Layer, Memory, MemoryHeads, Model, Pictures
 from regard.tasks import ForcedExample, Item, Side, TrainedRun
 
 # What a walk asks about. Maps of a backbone, [b c h w], are large, and are recorded of an attention over them alone.
@@ -40,6 +40,7 @@ RECORDED = (
     GridSelfAttention,
     Residual,
     Layer,
+    MemoryHeads,
 )
 
 
@@ -88,8 +89,8 @@ def pick_row(tensors: list[Tensor], row: int) -> Float[Tensor, " d"]:
 
 
 @contextmanager
-def record_modules(model: nn.Module) -> Iterator[Recording]:
-    """Record the calls of the model's modules and the steps of its cells inside the block, in this thread."""
+def record_modules(model: nn.Module, kinds: tuple[type[nn.Module], ...] = RECORDED) -> Iterator[Recording]:
+    """Record the calls of the model's modules of some kinds inside the block, in this thread; of layers their steps."""
     recording, mine = Recording(), threading.get_ident()
     hooks, stepped = list[Any](), list[tuple[nn.Module, str]]()
 
@@ -125,10 +126,10 @@ def record_modules(model: nn.Module) -> Iterator[Recording]:
     grids = {name for name, module in model.named_modules() if isinstance(module, GridSelfAttention)}
     for name, module in model.named_modules():
         maps = name in grids or name.rpartition(".")[0] in grids
-        if isinstance(module, RECORDED) or (maps and isinstance(module, nn.Conv2d)):
+        if isinstance(module, kinds) or (maps and Layer in kinds and isinstance(module, nn.Conv2d)):
             hook(name, module, maps)
         method = getattr(module, "step_method", None)
-        if method is not None:
+        if method is not None and Layer in kinds:
             replace_step(name, module, method)
     try:
         yield recording
@@ -149,7 +150,10 @@ def copy_tensors(value: Any) -> Any:
     """Copy a tensor, or those in a tuple, which may be overwritten later."""
     if isinstance(value, Tensor):
         return value.detach().clone()
-    return tuple(map(copy_tensors, value)) if isinstance(value, tuple) else value
+    if not isinstance(value, tuple):
+        return value
+    copies = map(copy_tensors, value)
+    return type(value)(*copies) if hasattr(value, "_fields") else tuple(copies)  # a named one keeps its names
 
 
 @torch.no_grad()
@@ -205,10 +209,12 @@ class ForwardPass:
 @torch.no_grad()
 def watch_forward(model: Model, forced: ForcedExample, *, record: bool = False) -> ForwardPass:
     """Run the pass under `watch`; with `record`, keep what every module was given and made, as a walk needs it."""
-    recorder = record_modules(model) if record else nullcontext(Recording())
-    with call_records.watch_call(model) as looks, record_steps(model) as head_steps, recorder as recording:
+    recorder = record_modules(model, RECORDED if record else (MemoryHeads,))
+    with call_records.watch_call(model) as looks, recorder as recording:
         memory = forced.memory(model)
         logits = forced.logits(model, memory=memory)
         log_probs = forced.pick(logits)[0]
     check_finite(model, log_probs)
+    heads = ((each, recording.calls.get(name, [])) for name, each in find_heads(model).items())
+    head_steps = [HeadStep(each, *call.inputs[:2], call.output[1]) for each, calls in heads for call in calls]
     return ForwardPass(forced, model, looks, memory, logits[0], log_probs, head_steps, recording)

@@ -8,22 +8,37 @@ a node of its own, so that every edge goes forward.
 
 A line of code that runs once for every layer becomes one box for each of them. A loop over steps reads the same modules
 again and again; one over layers reads at each turn those of another layer: its first turn is no step before the second.
+
+What a part is called, and how the paper of its kind writes it, stands in `symbols.toml`.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+import re
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from importlib import resources
+from itertools import chain
+from operator import attrgetter
+from typing import Any
 
+import torch
 from torch import nn
 
-from regard.attention import Attention, Attentive, ProjectionRows
+from regard.attention import Attention, Attentive, GridSelfAttention, Heads, Learned, ProjectionRows, SlicedProjection
 from regard.errors import ArgumentError
-from regard.inspection.collect import symbols
 from regard.inspection.collect.graph import Graph, GraphEdge, GraphGroup, GraphNode, fold_layers
-from regard.inspection.collect.tiny_pass import run_tiny
-from regard.inspection.collect.trace import Output, Trace, Unit
-from regard.models import Layer, MemoryHeads, Model, Source, Tokens
+from regard.inspection.collect.trace import Output, Trace, Unit, kind_of, trace
+from regard.models import Documents, Layer, MemoryHeads, Model, Notation, Pictures, Source, Tokens
 
 LISTS = (nn.ModuleList, nn.Sequential)
+PIXELS = 32  # a side of the picture that is drawn of: small, and halved five times at most
+PRIMES = (5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59, 61, 67, 71, 73, 79, 83, 89, 97)
+HISTORY = ", all steps before"  # behind the words of a unit all of whose outputs so far are read: a tape
+TABLES = tomllib.loads(
+    resources.files("regard.inspection.collect").joinpath("symbols.toml").read_text(encoding="utf-8")
+)
+GENERAL = tuple(TABLES["any"].items())  # patterns and their symbols
+WORDS: dict[str, dict[str, str]] = TABLES["words"]
 
 
 def graph_of(model: Model, source: Source | None = None, target: Tokens | None = None, *, fold: bool = True) -> Graph:
@@ -119,8 +134,8 @@ def connect(units: Sequence[Unit], names: dict[str, str], recorder: Trace) -> tu
 
 def previous_node(name: str, unit: Unit, reader: Unit, recorder: Trace, history: bool) -> GraphNode:
     """Make the node of a unit's output in the step before, or in all steps, on its reader's side."""
-    label, every = symbols.previous_label(unit, recorder, history)
-    symbol = symbols.number_layer(every, *symbols.layer_of(unit, recorder))
+    label, every = previous_label(unit, recorder, history)
+    symbol = number_layer(every, *layer_of(unit, recorder))
     shape, last = unit.shape, tuple[int, ...]()
     if history:  # one after the other, before the last axis
         shape, last = ((*unit.shape[:-1], count, unit.shape[-1]) for count in (1, unit.calls - 1))
@@ -141,8 +156,8 @@ def make_node(unit: Unit, name: str, owner: dict[str, str], recorder: Trace, loo
     return GraphNode(
         name,
         unit.kind,
-        symbols.label_of(unit, module, modules),
-        symbols.symbol_of(unit, recorder),
+        label_of(unit, module, modules),
+        symbol_of(unit, recorder),
         unit.shape,
         unit.phase,
         unit.module,
@@ -152,7 +167,7 @@ def make_node(unit: Unit, name: str, owner: dict[str, str], recorder: Trace, loo
         loops or whole,
         None if isinstance(module, ProjectionRows) else owned,
         parameters=count_parameters(unit, fresh, recorder),
-        layer_symbol=symbols.layer_symbol_of(unit, recorder),
+        layer_symbol=layer_symbol_of(unit, recorder),
         pairs=unit.pairs,
         last_shape=unit.last_shape if unit.last_shape != unit.shape else (),
     )
@@ -198,7 +213,7 @@ def group_nodes(nodes: Sequence[GraphNode], edges: Sequence[GraphEdge], recorder
     for (side, name), members in sorted(groups.items(), key=lambda item: item[0][1].count(".")):
         if len(members) > 1 and tuple(members) not in framed and is_convex(set(members), edges):
             framed.add(tuple(members))
-            label = symbols.group_label(recorder.modules[name], name, recorder.modules)
+            label = group_label(recorder.modules[name], name, recorder.modules)
             around = (f"{side}:{each}" for each in reversed(enclosing(name, recorder)))
             parent = next((each for each in around if each in frames), None)
             frames[f"{side}:{name}"] = GraphGroup(f"{side}:{name}", label, tuple(members), parent, members=(name,))
@@ -291,3 +306,221 @@ def split(unit: Unit, units: dict[str, Unit]) -> None:
 def name_of(unit: Unit, call: int) -> str:
     """Return the id of the unit that stands for one call of another."""
     return f"{unit.id} in layer {call}"
+
+
+# ---- the pass
+
+
+@torch.no_grad()
+def run_tiny(model: Model, source: Source | None = None, target: Tokens | None = None) -> Trace:
+    """Trace a pass over a source and a target; where none is given, over a small one of the kind that the model reads.
+
+    Sizes are numbers that no parameter has, so that a batch or a length is known by its size wherever it stands.
+    """
+    letters = iter(free_sizes(model))
+    device = next(model.parameters()).device
+    sizes: dict[str, int] = {}
+    if source is None:
+        source = make_source(model, letters, sizes)
+    config = getattr(model, "config", None)
+    classifies = type(model).decode is Model.decode or not getattr(config, "writes", True)
+    # What may be either, and writes, reads no source unless it says so.
+    alone = hasattr(config, "writes") and not classifies and not getattr(config, "reads_source", False)
+    if target is None and not classifies:
+        rows = len(source.lengths)
+        n = min(next(letters), model.limit or PRIMES[-1])
+        target, sizes["n"] = make_tokens(model, rows, n), n
+    was_training = model.training
+    model.eval()
+    try:
+        with trace(model) as recorder:
+            if not alone:
+                words = source.words if isinstance(source, Documents) else source
+                recorder.add_input("source", words.pixels if isinstance(words, Pictures) else words.ids, "source")
+            memory = model.encode(source.to(device))
+            if classifies:
+                scores = model.classify(memory)
+            else:
+                assert target is not None
+                recorder.phase = "decoder"
+                recorder.add_input("target", target.ids, "target")
+                scores = model.output(model.decode(memory, target)[0])
+            if model.projects:
+                torch.softmax(scores, -1)
+    finally:
+        model.train(was_training)
+    recorder.sizes = sizes
+    return recorder
+
+
+def free_sizes(model: nn.Module) -> list[int]:
+    """Choose primes that are neither the size of a parameter nor a number of the configuration."""
+    sizes = {size for parameter in model.parameters() for size in parameter.shape}
+    options = getattr(getattr(model, "config", None), "__dict__", {})
+    sizes |= {value for value in options.values() if isinstance(value, int)}
+    return [prime for prime in PRIMES if prime not in sizes and prime + 1 not in sizes] + list(PRIMES)
+
+
+def make_source(model: Model, letters: Iterator[int], sizes: dict[str, int]) -> Source:
+    """Make a small source of what the kind reads, of unequal lengths, so that there is padding."""
+    rows = sizes["b"] = next(letters)
+    kind = kind_of(model)
+    reads = "text" if kind is None else kind.reads
+    if reads == "pictures":
+        generator = torch.Generator().manual_seed(0)
+        pixels = torch.randint(256, (rows, 3, PIXELS, PIXELS), generator=generator, dtype=torch.uint8)
+        return Pictures(pixels.to(next(model.parameters()).device))
+    if reads == "documents":
+        sizes["l"], sizes["w"] = next(letters), next(letters)
+        counts = torch.full((rows,), sizes["l"])
+        counts[-1] -= 1
+        sizes["s"] = int(counts.sum())
+        return Documents(make_tokens(model, sizes["s"], sizes["w"]), counts.to(next(model.parameters()).device))
+    known = [length for each in model.modules() if isinstance(length := getattr(each, "length", None), int)]
+    sizes["m"] = min(next(letters), model.limit or PRIMES[-1], *known)  # a location score knows so many positions
+    return make_tokens(model, rows, sizes["m"])
+
+
+def make_tokens(model: nn.Module, rows: int, length: int) -> Tokens:
+    """Make rows of tokens that every vocabulary of the model has, the last row one shorter."""
+    vocabulary = min((each.num_embeddings for each in model.modules() if isinstance(each, nn.Embedding)), default=4)
+    device = next(model.parameters()).device
+    generator = torch.Generator().manual_seed(0)
+    ids = torch.randint(min(4, vocabulary - 1), vocabulary, (rows, length), generator=generator)
+    lengths = torch.full((rows,), length)
+    lengths[-1] = max(1, length - 1)
+    return Tokens.of(ids.to(device), lengths.to(device))
+
+
+# ---- words and symbols
+
+
+def symbol_of(unit: Unit, recorder: Trace) -> str:
+    """Return the symbol that a kind's paper has for a unit's result; empty where no paper has one."""
+    return number_layer(layer_symbol_of(unit, recorder), *layer_of(unit, recorder))
+
+
+def layer_symbol_of(unit: Unit, recorder: Trace) -> str:
+    """Return the symbol of a unit with ℓ for its layer, which holds for every layer: of the first pattern that fits."""
+    text = description(unit, recorder)
+    return next((symbol for pattern, symbol in (*own_symbols(recorder), *GENERAL) if re.search(pattern, text)), "")
+
+
+def own_symbols(recorder: Trace) -> Iterator[tuple[str, str]]:
+    """List the patterns and symbols of the paper that a model comes from."""
+    notation: Notation | None = getattr(recorder.model, "notation", None)
+    return chain.from_iterable(table.items() for table in notation.boxes) if notation is not None else iter(())
+
+
+def layer_of(unit: Unit, recorder: Trace) -> tuple[int, int]:
+    """Return a unit's layer in its stack, from 1, and the number of layers; a unit in no layer is above the top one."""
+    if unit.layer is not None:
+        return unit.layer
+    parts = unit.module.split(".")
+    for index, part in enumerate(parts):
+        around = recorder.modules.get(".".join(parts[:index]))
+        if part.isdigit() and isinstance(around, nn.ModuleList):
+            return int(part) + 1, len(around)
+    layers = getattr(getattr(recorder.model, "config", None), "layers", 1)
+    return layers, layers
+
+
+def number_layer(symbol: str, layer: int, layers: int) -> str:
+    """Replace ℓ in a symbol by its layer: nothing for the top one, and x_t for what the first reads."""
+    below, _, top = symbol.partition("‖")
+    symbol = top if top and layer == layers else below
+    symbol = symbol.replace("h^{(ℓ−1)}_t", "x_t" if layer == 1 else f"h^{{({layer - 1})}}_t")
+    number = "" if layer == layers else f"({layer})"
+    return symbol.replace("^{(ℓ)}", f"^{{{number}}}" if number else "").replace("(ℓ)", number)
+
+
+def description(unit: Unit, recorder: Trace) -> str:
+    """Describe a unit for patterns: side, module, operation, and a number where the module has several."""
+    if unit.kind == "input":
+        return f"{unit.phase}:input {unit.operation}"
+    if unit.kind == "learned":
+        return f"{unit.phase}:{unit.module}.{unit.operation} learned"
+    same = attrgetter("phase", "module", "operation", "kind", "layer")
+    alike = [
+        each.id for each in sorted(recorder.units.values(), key=lambda each: each.time) if same(each) == same(unit)
+    ]
+    number = alike.index(unit.id) + 1
+    operation = (
+        f"{unit.operation}()" if unit.kind == "operation" and unit.operation in WORDS["stages"] else unit.operation
+    )
+    return f"{unit.phase}:{unit.module} {operation}" + (f" {number}" if number > 1 else "")
+
+
+def label_of(unit: Unit, module: nn.Module | None, modules: Mapping[str, nn.Module]) -> str:
+    """Return the label of a unit's box."""
+    if unit.kind == "input":
+        return unit.operation
+    if unit.kind == "learned":
+        return "learned query" if isinstance(module, Learned) else unit.operation.replace("_", " ")
+    if unit.kind == "stage":
+        if unit.operation == "weights":
+            return unit.note
+        return f"÷ {unit.note}" if unit.operation == "scale" else WORDS["stages"][unit.operation]
+    if unit.kind == "operation":
+        label = WORDS["operations"].get(unit.operation, unit.operation.strip("_").replace("_", " "))
+        if unit.note:
+            label = {"multiply": f"× {unit.note}", "divide": f"÷ {unit.note}"}.get(label, label)
+        return label
+    assert module is not None
+    if isinstance(module, Layer) and unit.shape and unit.shape[-1] != module.size:
+        return "linear"  # its matrices alone: the gates come after
+    return module_label(module, unit.module, modules)
+
+
+def module_label(module: Any, name: str, modules: Mapping[str, nn.Module]) -> str:
+    """Return the label of a module's box."""
+    parent, _, key = name.rpartition(".")
+    around = modules.get(parent)
+    projects = isinstance(module, ProjectionRows | SlicedProjection) or isinstance(around, Heads | GridSelfAttention)
+    if projects and key in WORDS["projections"]:
+        return WORDS["projections"][key]
+    if isinstance(module, Layer):
+        return WORDS["cells"][module.kind]
+    if isinstance(module, nn.Conv2d):
+        return f"{module.kernel_size[0]} × {module.kernel_size[1]} convolution"
+    if type(module).__name__ in ("Sinusoidal", "Embedded"):
+        return "add positions" if module.join == "add" else "append positions"
+    return WORDS["classes"].get(type(module).__name__, type(module).__name__)
+
+
+def previous_label(unit: Unit, recorder: Trace, history: bool) -> tuple[str, str]:
+    """Return the label of a unit's output in the step before, or in all: words, and its symbol with ℓ for the layer."""
+    if history:
+        text = description(unit, recorder) + HISTORY
+        found = (symbol for pattern, symbol in own_symbols(recorder) if re.search(f"{pattern}$", text))
+        return "all steps before", next(found, "")
+    symbol = layer_symbol_of(unit, recorder).partition(" =")[0]
+    before = re.sub(r"_([itn])(?![a-z])", r"_{\1−1}", symbol)
+    return "step before", before if before != symbol or not symbol else f"{symbol}, before"
+
+
+def group_label(module: nn.Module, name: str, modules: Mapping[str, nn.Module]) -> str:
+    """Return the label of a frame around boxes."""
+    key = name.rpartition(".")[2]
+    if isinstance(module, Heads):
+        which = {"attention": "self-attention", "cross": "cross-attention"}.get(key, key)
+        return f"{which}, {module.heads} heads" if module.heads > 1 else which
+    if isinstance(module, GridSelfAttention):
+        return "self-attention over places"
+    if isinstance(module, Attention):
+        usual = {"attention": "attention", "cross": "attention", "intra": "attention to its own past"}
+        return usual.get(key, f"attention over {key}" if key in ("words", "sentences") else f"attention: {key}")
+    if isinstance(module, MemoryHeads):
+        return "heads that write and read the memory"
+    if isinstance(module, Attentive):
+        return type(module).__name__
+    if isinstance(module, nn.Sequential) and key == "feed":
+        return "feed-forward"
+    if key.isdigit():
+        around = name.rpartition(".")[0]
+        row = around.rpartition(".")[2]
+        named = isinstance(modules[around], nn.ModuleList) and row not in ("", "blocks")
+        if row == "scores":
+            return "a head's own score"
+        return row.removesuffix("s") if named else "layer" if row == "blocks" else "block"
+    return key

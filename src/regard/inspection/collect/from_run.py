@@ -18,8 +18,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from regard.alignment import AlignmentSettings
-from regard.alignment import settings as alignment_settings
+from regard.alignment import AlignmentSettings, extraction
 from regard.attention import GridSelfAttention, Heads, call_records
 from regard.decoding import first_model
 from regard.errors import ArgumentError, DataError
@@ -95,7 +94,7 @@ def alignment_of(run: TrainedRun, views: Sequence[View]) -> tuple[str | None, in
     heads = heads_of[settings.view]
     if settings.head is not None and settings.head >= heads:
         raise DataError(
-            f"{run.folder / alignment_settings.FILE}: head {settings.head}, expected 0 to {heads - 1} of "
+            f"{run.folder / extraction.ALIGNMENT_FILE}: head {settings.head}, expected 0 to {heads - 1} of "
             f"{settings.view}, counted from 0"
         )
     return settings.view, settings.head, settings.offset

@@ -5,7 +5,6 @@
 
 # b rows of a batch · d width of a controller · h heads of a kind, hh both · n steps · m slots · w width
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, NamedTuple
 
@@ -47,26 +46,9 @@ class HeadStep:
     weights: Float[Tensor, "b hh m"]
 
 
-@contextmanager
-def record_steps(model: nn.Module) -> Iterator[list[HeadStep]]:
-    """Record each step of the memory's heads inside the block, where the model has any."""
-    steps = list[HeadStep]()
-
-    def record(module: nn.Module, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tensor]) -> None:
-        assert isinstance(module, MemoryHeads)
-        steps.append(HeadStep(module, inputs[0], inputs[1], output[1]))
-
-    hooks = [module.register_forward_hook(record) for module in find_heads(model)]
-    try:
-        yield steps
-    finally:
-        for hook in hooks:
-            hook.remove()
-
-
-def find_heads(model: nn.Module) -> list[MemoryHeads]:
-    """Find the layers of a model that are heads of a memory."""
-    return [module for module in model.modules() if isinstance(module, MemoryHeads)]
+def find_heads(model: nn.Module) -> dict[str, MemoryHeads]:
+    """Find the layers of a model that are heads of a memory, by their names."""
+    return {name: module for name, module in model.named_modules() if isinstance(module, MemoryHeads)}
 
 
 def memory_views(steps: Sequence[HeadStep], source: int) -> Iterator[View]:
@@ -138,7 +120,7 @@ def silence_memory_heads(
     model: nn.Module, name: str, rows: Sequence[tuple[int | slice, int]], source: int
 ) -> list[Any]:
     """Make hooks that silence heads of the view `name`, each a (row, head), while the machine reads or writes."""
-    (heads,), view = find_heads(model), MEMORY_VIEWS[name]
+    (heads,), view = find_heads(model).values(), MEMORY_VIEWS[name]
     calls = 0
 
     def in_phase() -> bool:

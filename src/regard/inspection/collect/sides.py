@@ -1,6 +1,7 @@
 """Sides as they are drawn: marks and special tokens as words, grids, slots; documents as a classifier weighed them."""
 
 # h heads · n target pieces · m source pieces · i target words · j source words
+import math
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -9,6 +10,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from regard.alignment import extraction
 from regard.data import BYTE_MARK, MARK, DataSettings, Splitter, Tokenizer, document_texts
 from regard.decoding import documents_of
 from regard.errors import ArgumentError, ShapeError
@@ -100,35 +102,23 @@ def merge(
     rows: Sequence[int | None],
     columns: Sequence[int | None],
 ) -> Float[Tensor, "*h i j"]:
-    """Merge weights between pieces to weights between words: summed over source pieces, averaged over target pieces.
+    """Merge weights between pieces to weights between words, as `merge_batch` of alignments does.
 
     `rows` gives the word of each target piece and `columns` that of each source piece, counted from 0, as `word_ids` of
-    tokenizers does. None is a piece of no word (END, a tag): its row or its column is dropped. Rows that sum to one
-    still do, less what was dropped with the columns. There are as many words as the highest number says; one without a
-    piece gets zeros. So Clark et al. 2019 (arXiv:1906.04341) read BERT's attention.
+    tokenizers does; None is a piece of no word. There are as many words as the highest number says; one without a piece
+    gets zeros.
     """
     if weights.dim() < 2:
         raise ShapeError(f"weights: [n, m] or a stack of such was expected, got {list(weights.shape)}")
-    i, row_at, row_word = _words("rows", rows, weights.shape[-2])
-    j, column_at, column_word = _words("columns", columns, weights.shape[-1])
-    device, lead = weights.device, weights.shape[:-2]
-    # Chosen and added by index, not by a product with zeros and ones: a NaN in a dropped piece stays out.
-    selected = weights.index_select(-2, row_at.to(device)).index_select(-1, column_at.to(device))
-    narrow = selected.new_zeros(*lead, selected.shape[-2], j).index_add(-1, column_word.to(device), selected)
-    merged = selected.new_zeros(*lead, i, j).index_add(-2, row_word.to(device), narrow)
-    return merged / torch.bincount(row_word, minlength=i).clamp(min=1).to(device, weights.dtype)[:, None]
-
-
-def _words(name: str, words: Sequence[int | None], pieces: int) -> tuple[int, Tensor, Tensor]:
-    """Return how many words there are; which pieces belong to one; and to which."""
-    if len(words) != pieces:
-        raise ShapeError(f"{name}: {pieces} were expected, one for each piece, got {len(words)}")
-    pairs = [(piece, word) for piece, word in enumerate(words) if word is not None]
-    wrong = [word for _, word in pairs if word < 0]
-    if wrong:
-        raise ArgumentError(f"{name}: words are counted from 0, got {wrong[0]}")
-    at, word = torch.tensor(pairs, dtype=torch.long).reshape(-1, 2).unbind(-1)
-    return int(word.max()) + 1 if pairs else 0, at, word
+    for name, words, pieces in zip(("rows", "columns"), (rows, columns), weights.shape[-2:], strict=True):
+        if len(words) != pieces:
+            raise ShapeError(f"{name}: {pieces} were expected, one for each piece, got {len(words)}")
+        wrong = [word for word in words if word is not None and word < 0]
+        if wrong:
+            raise ArgumentError(f"{name}: words are counted from 0, got {wrong[0]}")
+    (down, i), (across, j) = (extraction.word_ids([words], weights.device) for words in (rows, columns))
+    stack = weights.reshape(1, math.prod(weights.shape[:-2]), *weights.shape[-2:])
+    return extraction.merge_batch(stack, down, across, (i, j)).reshape(*weights.shape[:-2], i, j)
 
 
 @dataclass(frozen=True)

@@ -1,35 +1,69 @@
-"""The stages of one query through its attention: from x through q, k, e and the mask to a and Σ a v."""
+"""The stages inside an attention: by name and shape for a graph, and of one query in numbers for a walk.
+
+They come from its own score, span and weighting: x, q, k, e, ÷ √d, the mask, a, Σ a v, concatenation.
+"""
 
 # b rows of a batch: sentences of a document, otherwise one · m keys · d width · c any width
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Shaped
 from torch import Tensor, nn
 
 from regard.attention import (
     Additive,
+    Alibi,
     Attention,
     Block,
+    Causal,
     Cosine,
+    Dot,
     General,
     GridSelfAttention,
     Heads,
+    Lengths,
     Location,
     Look,
+    Mask,
+    Monotonic,
+    Packed,
     PerHead,
+    Predictive,
     Prepared,
     Score,
+    Softmax,
+    Span,
+    Weighting,
     call_records,
     join,
     parse_arguments,
+    parts_of,
 )
 from regard.inspection.collect.exhibit import Stage
 from regard.inspection.collect.forward_pass import ForwardPass, Recording
 from regard.kernels import Call
 
 INPUT, ATTENTION = "The input", "Scores, weights, sum"  # parts of the way
+FORMULAS: dict[type[Score], str] = {
+    Dot: "q_i · k_j",
+    General: "q_iᵀ W k_j",
+    Additive: "vᵀ tanh(W q_i + U k_j)",
+    Cosine: "β cos(q_i, k_j)",
+    Location: "(W q_i)_j",
+}
+SPANS: dict[type[Span], str] = {  # what the library's own spans forbid or add; others are named by their class
+    Alibi: "ALiBi, by distance",
+    Causal: "what comes later",
+    Lengths: "padding",
+    Monotonic: "|j − i| > {radius}",
+    Predictive: "|j − p_i| > {radius}",
+    Mask: "what a mask forbids",
+    Packed: "other sentences",
+}
+Name = Literal["score", "scale", "centre", "bias", "mask", "weights", "gate", "sum", "concatenate"]
+Source = Literal["q", "k", "v", "x"]  # projected query, keys and values; x, the query before its projection
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,6 +78,12 @@ class ResolvedCall:
     learned: bool = False
     rotated: bool = False  # by rotary positions
     memory: str = "x"  # what keys and values of heads are projected from: x itself, or a memory m
+
+    def expand(self, tensor: Tensor) -> Shaped[Tensor, "b h x c"]:
+        """Expand a tensor [*b (h) x c] of the call over its batch and its heads."""
+        full = tensor.expand(*self.look.weights.shape[:-2], *tensor.shape[-2:])
+        full = full if self.heads else full.unsqueeze(-3)
+        return full.reshape(-1, *full.shape[-3:])
 
 
 def call_of(forward: ForwardPass, name: str, row: int) -> tuple[ResolvedCall, int]:
@@ -190,9 +230,7 @@ class Slices:
 
     def part(self, tensor: Tensor, batched: int) -> Float[Tensor, "x c"]:
         """Slice [*b (h) n c] to one row of the batch and the head."""
-        shape = self.resolved.look.weights.shape[:-2]
-        full = tensor.expand(*shape, *tensor.shape[-2:])
-        return (full[batched, self.head] if self.resolved.heads else full[batched]).float().cpu()
+        return self.resolved.expand(tensor)[batched, self.head].float().cpu()
 
     def query(self, tensor: Tensor) -> Float[Tensor, "1 c"]:
         """Return the part of a tensor that belongs to the walk's query."""
@@ -329,5 +367,95 @@ def reachable_keys(resolved: ResolvedCall, each: int, head: int, row: int) -> Bo
     mask = resolved.call.limits.mask()
     if mask is None:
         return torch.ones(shape[-1], dtype=torch.bool)
-    full = mask.expand(shape)
-    return (full[each, head, row] if resolved.heads else full[each, row]).cpu()
+    return resolved.expand(mask.expand(shape))[each, head, row].cpu()
+
+
+# ---- by name and shape
+
+
+@dataclass(frozen=True)
+class AttentionStage:
+    """One stage of a call: its inputs beside the stage before, the part whose parameters it uses, and words for it."""
+
+    name: Name
+    shape: tuple[int, ...]
+    note: str = ""
+    reads: tuple[Source, ...] = ()
+    part: str = ""  # the attention's attribute: score, span or weighting
+    follows: bool = True  # it reads the stage before
+    pairs: bool = True  # its last axis counts keys, and is no width
+
+
+def stages_of(
+    attention: Attention,
+    projected_query: Tensor,
+    prepared: Prepared,
+    query: Tensor,
+    span: Span | None,
+    heads: bool,
+    context: tuple[int, ...],
+) -> list[AttentionStage]:
+    """List the stages of one call, from its parts; shapes are those of the tensors that its look computes."""
+    look = attention.look_projected(projected_query, prepared, query, span, heads)
+    pairs = tuple(look.scores.shape)
+    score = attention.score.first_score if isinstance(attention.score, PerHead) else attention.score
+    reads: tuple[Source, ...] = ("q",) if isinstance(score, Location) else ("q", "k")
+    stages = [
+        AttentionStage("score", pairs, FORMULAS.get(type(score), type(score).__name__), reads, "score", follows=False)
+    ]
+    if isinstance(score, Dot) and score.scaled and score.fused_form == "bilinear":
+        stages.append(AttentionStage("scale", pairs, f"√{projected_query.shape[-1]}"))
+    joined = join(attention.span, span)
+    parts = parts_of(joined)
+    if any(isinstance(part, Packed) for part in parts):
+        masked, biased, gated = True, False, False
+    else:
+        limits = attention.resolve_call(projected_query, prepared, query, joined, heads).limits
+        masked, biased, gated = (each is not None for each in (limits.mask(), limits.bias(), limits.gate()))
+    if prepared.length is not None and not bool(prepared.length.any()):
+        masked = False  # there is nothing yet to look at, and nothing to choose from
+    if biased:
+        stages.append(AttentionStage("bias", pairs, list_words(parts, biases=True)))
+    if masked:
+        words = list_words(parts, biases=False)
+        if prepared.length is not None and "padding" not in words:
+            words = ", ".join(filter(None, [words, "padding"]))
+        learned = any(isinstance(part, nn.Module) for part in parts)
+        stages.append(AttentionStage("mask", pairs, words, ("x",) if learned else (), "span"))
+    stages.append(
+        AttentionStage("weights", tuple(look.weights.shape), weighting_words(attention.weighting), (), "weighting")
+    )
+    if gated:
+        stages.append(AttentionStage("gate", tuple(look.weights.shape), gate_words(parts)))
+    # Where the values are the identity, the sum is the weights themselves.
+    values, width = prepared.values, prepared.values.shape[-1]
+    own = values.shape[-2] == width and bool(
+        (values == torch.eye(width, dtype=values.dtype, device=values.device)).all()
+    )
+    stages.append(AttentionStage("sum", context, "each key is its own value" if own else "", ("v",), pairs=own))
+    if heads:
+        *batch, count, queries, width = context
+        stages.append(AttentionStage("concatenate", (*batch, queries, count * width), f"{count} heads", pairs=False))
+    return stages
+
+
+def weighting_words(weighting: Weighting) -> str:
+    """Name a weighting."""
+    if isinstance(weighting, Softmax) and weighting.temperature != 1.0:
+        return f"softmax, T = {weighting.temperature:g}"
+    names = {"hard": "hard: one key", "gumbel": "Gumbel: one key", "plain": "the scores themselves"}
+    return type(weighting).__name__ if weighting.name == "other" else names.get(weighting.name, weighting.name)
+
+
+def list_words(parts: tuple[Span, ...], biases: bool) -> str:
+    """Describe what the spans of a call forbid, or what they add to scores."""
+    named = [part for part in parts if type(part) not in SPANS or isinstance(part, Alibi) is biases]
+    words = (SPANS.get(type(part), type(part).__name__).format(radius=getattr(part, "radius", "")) for part in named)
+    return ", ".join(dict.fromkeys(words))
+
+
+def gate_words(parts: tuple[Span, ...]) -> str:
+    """Describe what weights are multiplied by after the softmax."""
+    if any(isinstance(part, Predictive) for part in parts):
+        return "exp(−(j − p_i)² / 2σ²)"
+    return ", ".join(type(part).__name__ for part in parts if type(part) not in SPANS)

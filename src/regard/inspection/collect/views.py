@@ -5,16 +5,17 @@ page holds them in half precision and computes any row of any head from them, wi
 """
 
 # b rows of a batch: sentences of a document, otherwise one · h heads · n rows · m columns · s sentences · d width
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Literal, cast
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Num
 from torch import Tensor, nn
 
+from regard.alignment import extraction
 from regard.attention import (
     Additive,
     Attention,
@@ -29,12 +30,11 @@ from regard.attention import (
     Predictive,
     Score,
     Span,
-    Weighting,
 )
 from regard.inspection.collect.exhibit import Addressing, Numbers, View
 from regard.inspection.collect.forward_pass import ForwardPass
 from regard.inspection.collect.memory_heads import MEMORY_VIEWS, memory_numbers, memory_views
-from regard.inspection.collect.stages import ResolvedCall, projections, resolve_call
+from regard.inspection.collect.stages import ResolvedCall, projections, resolve_call, weighting_words
 from regard.models import KINDS, Documents, kinds
 from regard.tasks import ForcedExample, Side
 
@@ -44,7 +44,6 @@ SCORES: dict[type[Score], str] = {
     Cosine: "cosine β cos(q, k)",
     Location: "location Wq",
 }
-LAYER = re.compile(r"(?:^|\.)(?:blocks|layers)\.(\d+)\.")
 
 
 @torch.no_grad()
@@ -120,7 +119,7 @@ def title_of(name: str, kind: str, forced: ForcedExample, queries: int) -> kinds
     own = KINDS[kind].titles
     if name in own:
         return own[name]
-    layer, reads = LAYER.search(name), forced.reads
+    layer, reads = extraction.LAYER.search(name), forced.reads
     number = f", layer {int(layer[1]) + 1}" if layer else ""
     if forced.target is None and queries == 1:
         if reads == "picture":
@@ -175,11 +174,6 @@ def score_words(score: Score) -> str:
     return next((words for kind, words in SCORES.items() if isinstance(score, kind)), type(score).__name__)
 
 
-def weighting_words(weighting: Weighting) -> str:
-    """Name a weighting."""
-    return {"hard": "hard: one key", "gumbel": "Gumbel: one key"}.get(weighting.name, weighting.name)
-
-
 def windows(*spans: Span | None) -> list[Monotonic | Predictive]:
     """List the windows of local attention among spans."""
     parts = (part for span in spans if span is not None for part in span.parts)
@@ -204,75 +198,65 @@ def numbers_of(forward: ForwardPass, view: View) -> Numbers | Addressing | None:
     formulas = {symbol: formula for symbol, (formula, _) in forward.model.notation.of(view.name).items() if formula}
     if by_sentence(forward, view.name):
         assert isinstance(forward.forced.source, Documents)
-        return sentence_numbers(resolved[0], forward.forced.source.words.lengths.tolist(), formulas)
+        return joined_numbers(resolved, 0, formulas, forward.forced.source.words.lengths.tolist())
     return joined_numbers(resolved, view.weights.shape[-1], formulas)
 
 
-def joined_numbers(calls: Sequence[ResolvedCall], columns: int, formulas: dict[str, str]) -> Numbers:
-    """Collect the numbers of one call, or of calls that follow one another, as in a recurrent decoder."""
+def joined_numbers(
+    calls: Sequence[ResolvedCall], columns: int, formulas: dict[str, str], lengths: Sequence[int] | None = None
+) -> Numbers:
+    """Collect the numbers of one call, or of calls that follow one another, as in a recurrent decoder.
+
+    With `lengths` they are those of a learned query that looks at each sentence by itself, with the keys side by side.
+    """
     first = calls[0].call
-    plain = all(each.call.score == first.score and each.call.scale == first.scale for each in calls)
-    keys, values = (
-        shared_keys(calls, [part(each, tensor) for each, tensor in zip(calls, tensors, strict=True)], columns)
-        for tensors in ([each.call.keys for each in calls], [each.call.values for each in calls])
-    )
-    form = first.score if plain and keys is not None and first.score in ("bilinear", "additive") else "other"
-    softmax = all(each.call.weighting == "softmax" and each.look.picked is None for each in calls)
-    masks = [each.call.limits.mask() for each in calls]
-    if any(each.look.weights.shape[-1] < columns for each in calls):  # a tape that grows
-        masks = [torch.ones(1) if mask is None else mask for mask in masks]
-    mask = table(calls, columns, masks, 1.0)
-    return Numbers(
-        score="stored" if form == "other" else "dot" if form == "bilinear" else "additive",
-        scale=float(first.scale),
-        temperature=float(first.temperature) if softmax else 1.0,
-        query=None if form == "other" else torch.cat([part(each, each.call.query) for each in calls], 1),
-        keys=None if form == "other" else keys,
-        values=values,
-        vector=None if form != "additive" or first.vector is None else vector_of(first.vector),
-        scores=table(calls, columns, [each.look.scores for each in calls]) if form == "other" else None,
-        bias=table(calls, columns, [each.call.limits.bias() for each in calls]),
-        gate=table(calls, columns, [each.call.limits.gate() for each in calls], 1.0),
-        mask=None if mask is None else mask > 0,
-        weights=None if softmax else table(calls, columns, [each.look.weights for each in calls]),
-        formulas=formulas,
-    )
-
-
-def sentence_numbers(resolved: ResolvedCall, lengths: Sequence[int], formulas: dict[str, str]) -> Numbers:
-    """Collect the numbers of a learned query that looks at each sentence by itself, with the keys side by side."""
-    call = resolved.call
-    form = call.score if call.score in ("bilinear", "additive") else "other"
-    softmax = call.weighting == "softmax" and resolved.look.picked is None
 
     def beside(tensor: Tensor) -> Float[Tensor, "1 m c"]:
-        rows = tensor.expand(len(lengths), *tensor.shape[-2:])
-        return torch.cat([row[:length] for row, length in zip(rows, lengths, strict=True)])[None].float().cpu()
+        assert lengths is not None
+        rows = zip(calls[0].expand(tensor)[:, 0], lengths, strict=True)
+        return torch.cat([row[:length] for row, length in rows])[None].float().cpu()
 
-    def weighed(tensor: Tensor) -> Float[Tensor, "1 1 m"]:
-        return beside(tensor.mT).mT
+    def table(tensors: Sequence[Tensor | None], default: float = 0.0) -> Float[Tensor, "h n m"] | None:
+        if lengths is None or tensors[0] is None:
+            return stack_tables(calls, columns, tensors, default)
+        return beside(tensors[0].mT).mT
 
-    query = call.query.reshape(-1, *call.query.shape[-2:])[:1].float().cpu()
+    if lengths is None:
+        keys, values = (
+            shared_keys(calls, [part(each, tensor) for each, tensor in zip(calls, tensors, strict=True)], columns)
+            for tensors in ([each.call.keys for each in calls], [each.call.values for each in calls])
+        )
+    else:
+        keys, values = beside(first.keys), beside(first.values)
+    alike = keys is not None and all((each.call.score, each.call.scale) == (first.score, first.scale) for each in calls)
+    form = {"bilinear": "dot", "additive": "additive"}.get(first.score, "stored") if alike else "stored"
+    projected = form != "stored"
+    softmax = all(each.call.weighting == "softmax" and each.look.picked is None for each in calls)
+    masks = [each.call.limits.mask() if lengths is None else None for each in calls]
+    if lengths is None and any(each.look.weights.shape[-1] < columns for each in calls):  # a tape that grows
+        masks = [torch.ones(1) if mask is None else mask for mask in masks]
+    mask = table(masks, 1.0)
     return Numbers(
-        score="stored" if form == "other" else "dot" if form == "bilinear" else "additive",
-        scale=float(call.scale),
-        temperature=float(call.temperature) if softmax else 1.0,
-        query=None if form == "other" else query,
-        keys=None if form == "other" else beside(call.keys),
-        values=beside(call.values),
-        vector=None if form != "additive" or call.vector is None else vector_of(call.vector),
-        scores=weighed(resolved.look.scores) if form == "other" else None,
-        weights=None if softmax else weighed(resolved.look.weights),
-        groups=tuple(number for number, length in enumerate(lengths) for _ in range(length)),
+        score=cast(Literal["dot", "additive", "stored"], form),
+        scale=float(first.scale),
+        temperature=float(first.temperature) if softmax else 1.0,
+        query=torch.cat([part(each, each.call.query) for each in calls], 1) if projected else None,
+        keys=keys if projected else None,
+        values=values,
+        vector=None if form != "additive" or first.vector is None else vector_of(first.vector),
+        scores=None if projected else table([each.look.scores for each in calls]),
+        bias=table([each.call.limits.bias() for each in calls]),
+        gate=table([each.call.limits.gate() for each in calls], 1.0),
+        mask=None if mask is None else mask > 0,
+        weights=None if softmax else table([each.look.weights for each in calls]),
+        groups=None if lengths is None else tuple(at for at, length in enumerate(lengths) for _ in range(length)),
         formulas=formulas,
     )
 
 
 def part(resolved: ResolvedCall, tensor: Tensor) -> Float[Tensor, "h x c"]:
     """Return [*b (h) x c] of the only row of the batch, with its heads."""
-    full = tensor.expand(*resolved.look.weights.shape[:-2], *tensor.shape[-2:])
-    full = full.reshape(-1, *full.shape[-3:])[0] if resolved.heads else full.reshape(-1, *full.shape[-2:])[:1]
-    return full.float().cpu()
+    return resolved.expand(tensor)[0].float().cpu()
 
 
 def shared_keys(
@@ -289,7 +273,7 @@ def shared_keys(
     return F.pad(last, (0, 0, 0, columns - last.shape[1]))
 
 
-def table(
+def stack_tables(
     calls: Sequence[ResolvedCall], columns: int, tensors: Sequence[Tensor | None], default: float = 0.0
 ) -> Float[Tensor, "h n m"] | None:
     """Stack the tables [h n m] of all calls, with zeros for keys that a call does not have.

@@ -78,22 +78,7 @@ class Rows:
             count = self.crossings(rows)
             if count < fewest:
                 best, fewest = [list(row) for row in rows], count
-        return self.swap_neighbours(best, fewest)
-
-    def swap_neighbours(self, rows: list[list[Item]], fewest: int) -> list[list[Item]]:
-        """Swap neighbours for as long as that takes crossings away."""
-        better = fewest > 0
-        while better:
-            better = False
-            for row in rows:
-                for number in range(len(row) - 1):
-                    row[number], row[number + 1] = row[number + 1], row[number]
-                    count = self.crossings(rows)
-                    if count < fewest:
-                        fewest, better = count, True
-                    else:
-                        row[number], row[number + 1] = row[number + 1], row[number]
-        return rows
+        return best
 
     def sort_row(self, rows: list[list[Item]], rank: int, upward: bool) -> None:
         """Put each item of a row where the mean of its neighbours is, in the row below or above."""

@@ -1,32 +1,27 @@
 """Pictures of attention weights: a heat map for papers and pages, shaded bars for a terminal.
 
 Rows are queries (the target), columns are keys (the source), as in figure 3 of Bahdanau et al. 2015
-(arXiv:1409.0473). Nothing here touches pyplot: a figure belongs to whoever asked for it.
+(arXiv:1409.0473).
 
 h heads · n queries · m keys
 """
 
-import io
 import textwrap
 import unicodedata
-import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import matplotlib
 import torch
 from matplotlib import font_manager
 from matplotlib.axes import Axes
-from matplotlib.backend_bases import RendererBase
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 from torch import Tensor
 
 from regard.errors import ArgumentError, ShapeError
 from regard.inspection.collect.exhibit import as_stack, check_words
-from regard.inspection.draw.colours import INK, RULE, Limits, Scale, draw_bar, is_dark, list_scales, share
-from regard.io import disk
+from regard.inspection.draw.plot import INK, RULE, Drawing, Limits, Scale, draw_bar, is_dark, list_scales, save, share
 
 LONGEST = 60  # letters of a word beside a picture
 
@@ -34,25 +29,6 @@ SHADES = " ░▒▓█"
 STEPS = (0.05, 0.25, 0.5, 0.75)
 # DejaVu comes with matplotlib; the others are used for letters it lacks, where they are installed.
 FONTS = ("DejaVu Sans", "Noto Sans CJK SC", "Noto Sans CJK JP", "Hiragino Sans", "Arial Unicode MS", "Noto Sans")
-
-
-class Drawing(Figure):
-    """A figure that a notebook shows by itself, though nothing here touches pyplot, which would have it shown."""
-
-    measuring = False
-
-    def draw(self, renderer: RendererBase) -> None:
-        """Draw the figure, or, where only its measures are wanted, lay it out: the rest of drawing changes none."""
-        if not self.measuring:
-            super().draw(renderer)
-            return
-        self.measuring = False
-        engine = self.get_layout_engine()
-        if engine is not None:
-            engine.execute(self)
-
-    def _repr_png_(self) -> bytes:
-        return _render(self, "png")
 
 
 def heatmap(
@@ -173,44 +149,6 @@ def _header(source: list[str], margin: int, width: int) -> tuple[list[str], list
             break
     cut = [stair + cut_word(word, width - len(stair)) for stair, word in zip(stairs, source, strict=True)]
     return cut, [size] * len(source), " "
-
-
-def save(figure: Figure, path: str | Path) -> Path:
-    """Write a figure as PNG, SVG or PDF, by the path's suffix; the same figure always gives the same bytes."""
-    path = Path(path)
-    kind = path.suffix.lower().lstrip(".")
-    if kind not in ("png", "svg", "pdf"):
-        raise ArgumentError(f"path: a picture is saved as .png, .svg or .pdf, got {path.name!r}")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    return disk.write_whole(path, _render(figure, kind))
-
-
-def svg(figure: Figure) -> str:
-    """A figure as the text of one <svg> element, its words kept as words."""
-    text = _render(figure, "svg").decode()
-    return text[text.index("<svg") :].strip()
-
-
-def _render(figure: Figure, kind: str) -> bytes:
-    out = io.BytesIO()
-    # No date and no salt drawn at random: pictures under version control change only when the numbers do.
-    blank: dict[str, dict[str, Any]] = {
-        "png": {"Software": None},
-        "svg": {"Date": None, "Creator": None},
-        "pdf": {"CreationDate": None, "Creator": None, "Producer": None},
-    }
-    settings: dict[Any, Any] = {"svg.hashsalt": "regard", "svg.fonttype": "none", "pdf.fonttype": 42}
-    with matplotlib.rc_context(settings), warnings.catch_warnings():
-        # A letter that no installed font has is drawn as a box; the words stay in the SVG.
-        warnings.filterwarnings("ignore", message="Glyph .* missing from")
-        if isinstance(figure, Drawing):
-            figure.measuring = True  # matplotlib draws what is cut tightly twice, first for its measures
-        try:
-            figure.savefig(out, format=kind, dpi=160, metadata=blank[kind], bbox_inches="tight", pad_inches=0.08)
-        finally:
-            if isinstance(figure, Drawing):
-                figure.measuring = False
-    return out.getvalue()
 
 
 def _stack(weights: Any) -> Tensor:

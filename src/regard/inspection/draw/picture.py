@@ -1,4 +1,4 @@
-"""Pictures of an exhibit for papers: heat maps, film strips of captions, shaded documents, places, lost heads.
+"""Pictures of an exhibit for papers: heat maps, film strips of captions, shaded documents, places.
 
 What a page shows, standing still: `picture` chooses by what the exhibit holds.
 
@@ -32,11 +32,10 @@ from regard.attention import Look
 from regard.errors import ArgumentError
 from regard.inspection.collect.exhibit import Exhibit, View, as_exhibit
 from regard.inspection.collect.sides import count_specials, merge, separate_marks
-from regard.inspection.draw.colours import FAINT, INK, RULE, SEQUENTIAL, draw_bar, letters_on, weight_scale
-from regard.inspection.draw.heatmap import LONGEST, Drawing, cut_word, draw_panel, fonts, heatmap, save, text_width
+from regard.inspection.draw.heatmap import LONGEST, cut_word, draw_panel, fonts, heatmap, text_width
+from regard.inspection.draw.plot import FAINT, INK, RULE, SEQUENTIAL, Drawing, draw_bar, letters_on, save, weight_scale
 from regard.tasks import Side
 
-ABLATION = "ablation"
 DIM, LIFT = 0.72, 0.18  # how dark a picture is where nothing looks, and how light where something does
 ACROSS = 7  # pictures side by side
 SCALE_ENDS = (0.1, 0.2, 0.25, 0.5)  # of the bars of sentences, from 0, where they are stretched; else 1
@@ -54,34 +53,31 @@ def picture(
     *,
     view: str | None = None,
     head: int | None = None,
-    pieces: bool = False,
     against: Exhibit | None = None,
     stretch: bool = False,
     path: str | Path | None = None,
 ) -> Figure:
     """A picture of an exhibit, or of a look with the words that it stands between.
 
-    Text is drawn as a heat map, between words or between `pieces`; a caption as a film strip, a panel a word, as in Xu
-    et al. 2015; a document with its words shaded; a ConvNet's places with where they look. Without a `view` it is the
-    one that is nearest to an alignment, with the exhibit's own head; a view without a `head` (from 0) is drawn with all
-    of them, and one head of self-attention with the text's dependency tree, where that is known. view="ablation" draws
-    what is lost without each head. `against` another exhibit, of another model or of another input, the words that both
-    wrote or read are drawn for one, for the other, and as the difference. Colours go from 0 to 1 or, with `stretch`, to
-    the largest weight of the picture. With a `path` the figure is also saved; the suffix chooses PNG, SVG or PDF.
+    Text is drawn as a heat map between words; a caption as a film strip, a panel a word, as in Xu et al. 2015; a
+    document with its words shaded; a ConvNet's places with where they look. Without a `view` it is the one that is
+    nearest to an alignment, with the exhibit's own head; a view without a `head` (from 0) is drawn with all of them,
+    and one head of self-attention with the text's dependency tree, where that is known. `against` another exhibit, of
+    another model or of another input, the words that both wrote or read are drawn for one, for the other, and as the
+    difference. Colours go from 0 to 1 or, with `stretch`, to the largest weight of the picture. With a `path` the
+    figure is also saved; the suffix chooses PNG, SVG or PDF.
     """
     exhibit = as_exhibit(what, source, target)
-    if view == ABLATION:
-        figure = _draw_ablation(exhibit)
-    elif against is not None:
+    if against is not None:
         figure = _draw_difference(exhibit, against, view, head, stretch)
     else:
-        figure = _draw_view(exhibit, *_select(exhibit, view, head), pieces, stretch)
+        figure = _draw_view(exhibit, *_select(exhibit, view, head), stretch)
     if path is not None:
         save(figure, path)
     return figure
 
 
-def _draw_view(exhibit: Exhibit, view: View, heads: list[int | None], pieces: bool, stretch: bool) -> Figure:
+def _draw_view(exhibit: Exhibit, view: View, heads: list[int | None], stretch: bool) -> Figure:
     rows, columns = exhibit.sides.get(view.rows), exhibit.sides.get(view.columns)
     weights = _heads(view, heads)
     if columns is not None and columns.grid is not None:
@@ -93,15 +89,15 @@ def _draw_view(exhibit: Exhibit, view: View, heads: list[int | None], pieces: bo
     if len(heads) == 1 < len(view.weights):  # several panels have the numbers of their heads
         name += ", mean of heads" if heads[0] is None else f", head {heads[0] + 1}"
     tree = exhibit.dependencies
-    if tree is not None and view.rows == view.columns == tree.side and len(heads) == 1 and not pieces:
+    if tree is not None and view.rows == view.columns == tree.side and len(heads) == 1:
         words = exhibit.sides[tree.side]  # those that the tree counts
         merged = merge(weights, words.words, words.words)
         down = list(map(replace_surrogates, words.texts))
         return draw_dependencies(merged[0], down, tree.heads, tree.relations, name, stretch=stretch)
-    merged, down, across = _merge_words(exhibit, view, weights, pieces)
+    merged, down, across = _merge_words(exhibit, view, weights)
     figure = heatmap(merged, across, down, title=name, stretch=stretch)
     for axes, each in zip(figure.axes, heads, strict=False):
-        _marks(axes, exhibit, view, each, pieces)
+        _marks(axes, exhibit, view, each)
     return figure
 
 
@@ -133,7 +129,7 @@ def _heads(view: View, heads: Sequence[int | None]) -> Float[Tensor, "h n m"]:
 # ---- text
 
 
-def _units(exhibit: Exhibit, view: View, pieces: bool) -> tuple[Units, Units]:
+def _units(exhibit: Exhibit, view: View) -> tuple[Units, Units]:
     """The units of the rows and of the columns.
 
     The rows are what is read, where that is what a row aligns; whole where a text looks at itself, so that rows and
@@ -142,20 +138,20 @@ def _units(exhibit: Exhibit, view: View, pieces: bool) -> tuple[Units, Units]:
     reads = exhibit.offset == 1 and view.name == exhibit.aligned and view.rows == "written" and "read" in exhibit.sides
     rows, columns = exhibit.sides.get("read" if reads else view.rows), exhibit.sides.get(view.columns)
     _, n, m = view.weights.shape
-    return units_of(rows, n, pieces, whole=view.rows == view.columns), units_of(columns, m, pieces, whole=True)
+    return units_of(rows, n, whole=view.rows == view.columns), units_of(columns, m, whole=True)
 
 
 def _merge_words(
-    exhibit: Exhibit, view: View, weights: Float[Tensor, "h n m"], pieces: bool
+    exhibit: Exhibit, view: View, weights: Float[Tensor, "h n m"]
 ) -> tuple[Float[Tensor, "h i j"], list[str], list[str]]:
-    (rows, down), (columns, across) = _units(exhibit, view, pieces)
+    (rows, down), (columns, across) = _units(exhibit, view)
     return merge(weights, rows, columns), down, across
 
 
-def _marks(axes: Axes, exhibit: Exhibit, view: View, head: int | None, pieces: bool) -> None:
+def _marks(axes: Axes, exhibit: Exhibit, view: View, head: int | None) -> None:
     """Windows of local attention as a bracket with a diamond at the centre; what hard attention took as a ring."""
     m = view.weights.shape[2]
-    (rows, _), (columns, _) = _units(exhibit, view, pieces)
+    (rows, _), (columns, _) = _units(exhibit, view)
     last = max((column for column in columns if column is not None), default=0)
 
     def along(place: float) -> float:
@@ -202,7 +198,7 @@ def _draw_places(
         at = sorted({int(y * grid[0]) * grid[1] + int(x * grid[1]) for y, x in spread})
         maps, names = weights[at], [f"{place // grid[1] + 1}, {place % grid[1] + 1}" for place in at]
     else:
-        rows, names = units_of(exhibit.sides.get(view.rows), len(weights), False)
+        rows, names = units_of(exhibit.sides.get(view.rows), len(weights))
         maps, at = merge(weights, rows, range(weights.shape[-1])), []
     maps = maps.clamp(min=0).cpu().double()
     scale = replace(weight_scale(maps, stretch), colours=VEIL)
@@ -258,27 +254,7 @@ def _frame(axes: Axes, place: int, grid: tuple[int, int], height: int, width: in
         axes.add_patch(Rectangle(where, wide, tall, fill=False, edgecolor=colour, linewidth=line))
 
 
-# ---- heads, and two models
-
-
-def _draw_ablation(exhibit: Exhibit) -> Figure:
-    if exhibit.ablation is None:
-        raise ArgumentError("view: the exhibit holds no ablation; collect it with ablate=True")
-    titles = {view.name: view.title for view in exhibit.views}
-    changes = exhibit.ablation.changes
-    if not changes:
-        raise ArgumentError("view: the exhibit's ablation holds no heads")
-    most = max(map(len, changes.values()))
-    rows = [[*heads, *[0.0] * (most - len(heads))] for heads in changes.values()]
-    table = torch.tensor(rows)
-    reach = float(table.abs().max()) or 1.0
-    return heatmap(
-        table,
-        [f"head {index + 1}" for index in range(most)] if most > 1 else [""],
-        [titles.get(name, name) for name in changes],
-        title=f"log-probability without a head, less {exhibit.ablation.log_prob:.2f} with all",
-        limits=(-reach, reach),
-    )
+# ---- two models, or two inputs
 
 
 def _draw_difference(exhibit: Exhibit, other: Exhibit, view: str | None, head: int | None, stretch: bool) -> Figure:
@@ -290,7 +266,7 @@ def _draw_difference(exhibit: Exhibit, other: Exhibit, view: str | None, head: i
             raise ArgumentError(
                 f"against: texts can be compared in a picture, got {its_view.title!r}; the page shows both"
             )
-        merged, down, across = _merge_words(each, its_view, _heads(its_view, heads).mean(0, keepdim=True), False)
+        merged, down, across = _merge_words(each, its_view, _heads(its_view, heads).mean(0, keepdim=True))
         tables.append((merged[0], down, across))
     (one, down, across), (two, others, beside) = tables
     pairs = [(i, j) for i, j in _merge_places(down, others) if i is not None and j is not None]
@@ -339,14 +315,14 @@ def _labels(*exhibits: Exhibit) -> list[str]:
     return [f"{letter}: {name}" for letter, name in zip("AB", names, strict=True)]
 
 
-def units_of(side: Side | None, count: int, pieces: bool, whole: bool = False) -> Units:
+def units_of(side: Side | None, count: int, whole: bool = False) -> Units:
     """Return for each piece the unit it is drawn in, and the units' names; punctuation is a unit of its own.
 
     `whole` keeps START, END and the like as units: what they take of a row is seen.
     """
     if side is None:
         return range(count), [str(index + 1) for index in range(count)]
-    if pieces or all(word is None for word in side.words):
+    if all(word is None for word in side.words):
         return range(count), list(map(replace_surrogates, side.pieces))
     side = separate_marks(side)
     side = count_specials(side) if whole else side
@@ -367,11 +343,11 @@ def draw_document(exhibit: Exhibit, words: Float[Tensor, " m"] | None, stretch: 
     if words is None:
         if "words" not in by_role:
             assert whole is not None
-            texts = units_of(exhibit.sides.get(whole.columns), whole.weights.shape[-1], True)[1]
+            texts = list(map(replace_surrogates, exhibit.sides[whole.columns].pieces))
             return heatmap(whole.weights.mean(0), texts, [""], title=whole.title, stretch=stretch)
         words = by_role["words"].weights.float().mean(0)[0]
     side = exhibit.sides[by_role["words"].columns]
-    ids, names = units_of(side, len(words), False)
+    ids, names = units_of(side, len(words))
     shares = merge(words[None], [0], ids)[0].tolist()
     lines: dict[int, list[tuple[str, float]]] = {}
     for unit, (name, share) in enumerate(zip(names, shares, strict=True)):

@@ -1,14 +1,49 @@
-"""Line plots for pages: few inks, names at the lines, nothing that does not say something."""
+"""What every figure is made of: inks, scales of colours with their bars, line plots, and files that are saved.
 
+A weight has the same colour in every picture: the scale goes from 0 to 1, linearly, and lightness alone carries the
+value, in equal steps of CIE L*. `stretch` colours relative to the largest weight that is drawn, which the bar then
+names. Scores and differences, which are no shares, keep a scale of their own, with its ends at the bar. Nothing here
+touches pyplot: a figure belongs to whoever asked for it.
+"""
+
+# h heads · n queries · m keys
+import io
+import warnings
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
 
+import matplotlib
+from jaxtyping import Float
 from matplotlib.axes import Axes
+from matplotlib.backend_bases import RendererBase
+from matplotlib.cm import ScalarMappable
+from matplotlib.colorbar import Colorbar
+from matplotlib.colors import Colormap, LinearSegmentedColormap, Normalize
 from matplotlib.figure import Figure
+from torch import Tensor
 
+from regard.errors import ArgumentError, ShapeError
 from regard.evaluation import FEW, Lengths
-from regard.inspection.draw.colours import BLACK, FAINT, INK, RULE
-from regard.inspection.draw.heatmap import Drawing
+from regard.io import disk
+
+INK = "#23272f"
+FAINT = "#6b7280"
+RULE = "#d5d9e0"
+BLACK = "#010101"  # of letters on a light colour, which is white where a page turns that colour around
+
+# From white to dark, each step as much darker as the one before it: every kind of colour vision reads it. The pages
+# have the same colours (static/draw.js).
+UP = ("#ffffff", "#d7e6f5", "#aecee8", "#87b6db", "#5c9dce", "#3f84bf", "#1f6bab", "#15538c", "#0b3c6f")
+DOWN = ("#ffffff", "#fbe4d1", "#f6c8a4", "#f0ac78", "#e7904d", "#d8752e", "#c65b0c", "#aa4900", "#8a3b00")
+SEQUENTIAL = LinearSegmentedColormap.from_list("regard", UP)
+# Plain weights and raw scores have a sign: blue above zero, orange below (a pair that no colour blindness confuses).
+DIVERGING = LinearSegmentedColormap.from_list("regard-signed", [*reversed(DOWN), *UP[1:]])
+
+ROUNDING = 1e-4  # by which sums of rounded weights may pass 1
+
+Limits = tuple[float, float] | None
 
 # Okabe and Ito's colours, told apart by every kind of colour vision; the names say roughly what they look like.
 BLUE, RED, GREEN, ORANGE, PINK, GREY = "#0072b2", "#d55e00", "#009e73", "#e69f00", "#cc79a7", "#8b93a1"
@@ -29,6 +64,177 @@ DARK = {
     BLACK: "#ffffff",
     "#ffffff": "#14171c",  # the paper itself, and what is written on a dark cell
 }
+
+
+class Drawing(Figure):
+    """A figure that a notebook shows by itself, though nothing here touches pyplot, which would have it shown."""
+
+    measuring = False
+
+    def draw(self, renderer: RendererBase) -> None:
+        """Draw the figure, or, where only its measures are wanted, lay it out: the rest of drawing changes none."""
+        if not self.measuring:
+            super().draw(renderer)
+            return
+        self.measuring = False
+        engine = self.get_layout_engine()
+        if engine is not None:
+            engine.execute(self)
+
+    def _repr_png_(self) -> bytes:
+        return _render(self, "png")
+
+
+def save(figure: Figure, path: str | Path) -> Path:
+    """Write a figure as PNG, SVG or PDF, by the path's suffix; the same figure always gives the same bytes."""
+    path = Path(path)
+    kind = path.suffix.lower().lstrip(".")
+    if kind not in ("png", "svg", "pdf"):
+        raise ArgumentError(f"path: a picture is saved as .png, .svg or .pdf, got {path.name!r}")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return disk.write_whole(path, _render(figure, kind))
+
+
+def svg(figure: Figure) -> str:
+    """A figure as the text of one <svg> element, its words kept as words."""
+    text = _render(figure, "svg").decode()
+    return text[text.index("<svg") :].strip()
+
+
+def _render(figure: Figure, kind: str) -> bytes:
+    out = io.BytesIO()
+    # No date and no salt drawn at random: pictures under version control change only when the numbers do.
+    blank: dict[str, dict[str, Any]] = {
+        "png": {"Software": None},
+        "svg": {"Date": None, "Creator": None},
+        "pdf": {"CreationDate": None, "Creator": None, "Producer": None},
+    }
+    settings: dict[Any, Any] = {"svg.hashsalt": "regard", "svg.fonttype": "none", "pdf.fonttype": 42}
+    with matplotlib.rc_context(settings), warnings.catch_warnings():
+        # A letter that no installed font has is drawn as a box; the words stay in the SVG.
+        warnings.filterwarnings("ignore", message="Glyph .* missing from")
+        if isinstance(figure, Drawing):
+            figure.measuring = True  # matplotlib draws what is cut tightly twice, first for its measures
+        try:
+            figure.savefig(out, format=kind, dpi=160, metadata=blank[kind], bbox_inches="tight", pad_inches=0.08)
+        finally:
+            if isinstance(figure, Drawing):
+                figure.measuring = False
+    return out.getvalue()
+
+
+# ---- scales of colours
+
+
+@dataclass(frozen=True, eq=False)
+class Scale:
+    """What the colours of panels mean: a colour for each value from the lowest to the highest; panels share one."""
+
+    colours: Colormap
+    low: float
+    high: float
+    label: str = ""  # of the bar: what it is a scale of, or the largest weight
+
+    def ticks(self) -> list[float]:
+        """The numbers that stand at the bar: its ends, and the middle."""
+        return [self.low, (self.low + self.high) / 2, self.high]
+
+
+def list_scales(
+    stack: Float[Tensor, "h n m"], limits: Limits | Sequence[Limits] = None, stretch: bool = False
+) -> list[Scale]:
+    """The scale of each panel: its limits, where they are given; weights share one, and what is no weight another."""
+    one = limits is None or (len(limits) == 2 and isinstance(limits[0], int | float))
+    each = cast(list[Limits], [limits] * len(stack) if one else list(limits or ()))
+    if len(each) != len(stack):
+        raise ShapeError(f"limits: one pair or one for each of {len(stack)} panels was expected, got {len(each)}")
+    shares = [panel for panel, own in enumerate(each) if own is None and are_shares(stack[panel])]
+    others = [panel for panel, own in enumerate(each) if own is None and panel not in shares]
+    given = {own: own_scale(*own) for own in each if own is not None}
+    rest = own_scale(float(stack[others].min()), float(stack[others].max())) if others else None
+    weights = weight_scale(stack[shares], stretch) if shares else None
+    scales = [given[own] if own else weights if panel in shares else rest for panel, own in enumerate(each)]
+    return [scale for scale in scales if scale is not None]
+
+
+def are_shares(weights: Tensor) -> bool:
+    """Whether numbers can be weights, which are never negative nor above 1."""
+    return float(weights.min()) >= 0.0 and float(weights.max()) <= 1.0 + ROUNDING
+
+
+def weight_scale(weights: Tensor, stretch: bool, label: str = "") -> Scale:
+    """The scale of weights: from 0 to 1 or, with `stretch`, to the largest of them, which is named."""
+    top = float(weights.max()) if stretch and weights.numel() else 0.0
+    if not top > 0.0:
+        return Scale(SEQUENTIAL, 0.0, 1.0, label)
+    return Scale(SEQUENTIAL, 0.0, top, "; ".join(filter(None, [label, f"stretched: the largest is {end_text(top)}"])))
+
+
+def own_scale(low: float, high: float) -> Scale:
+    """The scale of numbers of any size: from 0, or as far below it as above."""
+    if low < 0.0:
+        reach = max(-low, high)
+        return Scale(DIVERGING, -reach, reach)
+    return Scale(SEQUENTIAL, 0.0, high if high > 0.0 else 1.0)
+
+
+def draw_bar(
+    figure: Figure, scale: Scale, beside: Sequence[Axes], size: tuple[float, float], *, within: bool = False
+) -> Colorbar:
+    """Draw the bar of a scale `beside` panels that are `size` inches together, or `within` the one axes given."""
+    wide, high = size
+    upright = high > wide if within else high >= 1.1
+    length = min(1.8, high if upright else wide)
+    numbers = ScalarMappable(Normalize(scale.low, scale.high), scale.colours)
+    if within:
+        bar = figure.colorbar(numbers, cax=beside[0], orientation="vertical" if upright else "horizontal")
+    else:
+        place = {"location": "right"} if upright else {"location": "bottom"}
+        part = min(1.0, length / (figure.get_figheight() if upright else figure.get_figwidth()))
+        bar = figure.colorbar(numbers, ax=list(beside), shrink=part, aspect=length / 0.09, pad=0.03, **place)  # type: ignore[arg-type]
+    bar.outline.set_visible(False)
+    bar.ax.tick_params(labelsize=7, colors=FAINT, length=0, pad=2)
+    bar.set_ticks(scale.ticks(), labels=[end_text(tick) for tick in scale.ticks()])
+    bar.ax.minorticks_off()
+    for label in [*bar.ax.get_xticklabels(), *bar.ax.get_yticklabels()]:
+        label.set_fontfamily("DejaVu Sans")
+    if scale.label:
+        bar.set_label(scale.label, fontsize=7, color=FAINT, labelpad=3, fontfamily="DejaVu Sans")
+    bar.ax.set_gid("scale")
+    return bar
+
+
+def share(value: float) -> str:
+    """.83 rather than 0.83, 1 rather than 1.00; large numbers with three digits."""
+    if abs(value) >= 10:
+        return f"{value:.3g}"
+    text = f"{value:.2f}"
+    return text[: -len(".00")] if text.endswith(".00") else text.replace("0.", ".", 1)
+
+
+def end_text(value: float) -> str:
+    """The end of a bar: as a share, but for numbers that are too small for two digits."""
+    return share(value) if abs(value) >= 0.1 or value == 0 else f"{value:.2g}".replace("0.", ".", 1)
+
+
+def letters_on(colour: tuple[float, ...]) -> str:
+    """Black or white, whichever is easier to read on a colour: by WCAG's luminance, 4.5 to 1 or close to it.
+
+    On dark paper a page turns the colours around: black letters on light colours are white there, those on middle ones
+    stay black, and white ones turn dark.
+    """
+    parts = [each / 12.92 if each <= 0.04045 else ((each + 0.055) / 1.055) ** 2.4 for each in colour[:3]]
+    light = 0.2126 * parts[0] + 0.7152 * parts[1] + 0.0722 * parts[2]
+    return BLACK if light > 0.295 else "#000000" if light > 0.175 else "#ffffff"
+
+
+def is_dark(colour: tuple[float, ...]) -> bool:
+    """Whether white letters are easier to read on a colour than dark ones."""
+    red, green, blue = colour[:3]
+    return bool(0.2126 * red + 0.7152 * green + 0.0722 * blue < 0.55)
+
+
+# ---- line plots
 
 
 def panels(count: int, *, titles: Sequence[str], height: float = 3.0, width: float = 7.2) -> tuple[Figure, list[Axes]]:

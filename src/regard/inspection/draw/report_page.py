@@ -15,15 +15,13 @@ from matplotlib.patches import Rectangle
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from regard.inspection.draw import plot
-from regard.inspection.draw.colours import INK
 from regard.inspection.draw.graph import STATIC
-from regard.inspection.draw.html import document, figure_element, svg_element, table_element
-from regard.inspection.draw.table import Table
+from regard.inspection.draw.html import Table, document, figure_element, svg_element, table_element
+from regard.inspection.draw.plot import INK
 from regard.io import disk, reading
 from regard.training import MISSING, Sample, metrics
 
 LONG = 12  # validations; a longer table is folded away
-ONSETS = {"fl", "fr", "rh", "sc", "sh", "sk", "sl", "sm", "sn", "sp", "sq", "st", "sw"}  # with which a word may begin
 SCORES = ("bleu", "accuracy", "chrf", "exact")  # what is spoken of first, where the configuration does not say
 
 STYLE = "\n" + (STATIC / "report.css").read_text(encoding="utf-8")
@@ -100,9 +98,8 @@ def write(
 
 def article(name: str) -> str:
     """The article before a name: "an" if it begins with a vowel, or is spelt out and its first letter's name does."""
-    first, second = name[:1].lower(), name[1:2].lower()
-    spelt = first in "fhlmnrsx" and second in "bcdfghjklmnpqrstvwxz0123456789" and first + second not in ONSETS
-    return "an" if first in "aeio" or spelt else "a"
+    first, spelt = name[:1].lower(), not set(name[:3].lower()) & set("aeiouy")
+    return "an" if first in "aeio" or (spelt and first in "fhlmnrsx") else "a"
 
 
 class RunSummary:

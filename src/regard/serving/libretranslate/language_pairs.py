@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from importlib import resources
 from typing import Any
 
-from regard.data import DataSettings, language_profile, language_tags
+from regard.data import DataSettings, run_languages
 from regard.serving.models import ServedModel
 
 NAMES: dict[str, str] = tomllib.loads(
@@ -47,9 +47,9 @@ class LanguageTable:
         self.pairs: list[LanguagePair] = []
         self.many: dict[str, tuple[list[str], list[str]]] = {}  # sources and targets of models that know several
         self.unknown: list[str] = []  # models that translate, and do not say between which languages
-        profiles: dict[str, list[language_profile.LanguageProfile]] = {}
+        profiles: dict[str, list[run_languages.LanguageProfile]] = {}
         for model in models:
-            if not model.run.can("translate"):
+            if "translate" not in model.actions:
                 continue
             languages, known = model.card["languages"], model.card["known_languages"]
             if known is not None and known["sources"]:
@@ -58,7 +58,7 @@ class LanguageTable:
                 self.unknown += [] if model.name in self.many else [model.name]
                 continue
             data, source = model.run.settings.data, languages["source"]
-            own = language_profile.RunLanguages.read(model.run.folder)
+            own = run_languages.RunLanguages.read(model.run.folder)
             if own.source is not None:
                 profiles.setdefault(source, []).append(own.source)
             for target in languages["targets"]:
@@ -66,11 +66,11 @@ class LanguageTable:
                 self.pairs.append(LanguagePair(model.name, source, target, tag))
                 if (tag or "") in own.targets:
                     profiles.setdefault(target, []).append(own.targets[tag or ""])
-        self.profiles = {language: language_profile.merge_profiles(each) for language, each in profiles.items()}
+        self.profiles = {language: run_languages.merge_profiles(each) for language, each in profiles.items()}
+        self.codes = self.list_codes()
 
-    @property
-    def codes(self) -> list[str]:
-        """All languages, sources first, each once."""
+    def list_codes(self) -> list[str]:
+        """List all languages, sources first, each once."""
         sources, targets = [pair.source for pair in self.pairs], [pair.target for pair in self.pairs]
         for more, others in self.many.values():
             sources += more
@@ -102,7 +102,7 @@ class LanguageTable:
 
     def detect(self, text: str) -> list[tuple[str, float]]:
         """The languages of a text with their confidence, the likeliest first; those without a profile have none."""
-        found = language_profile.detect_language(text, self.profiles)
+        found = run_languages.detect_language(text, self.profiles)
         return [*found, *((code, 0.0) for code in self.codes if code not in self.profiles)]
 
     def detect_source(self, text: str, target: str) -> tuple[str, float]:
@@ -119,7 +119,7 @@ class LanguageTable:
 def find_tag(data: DataSettings, target: str) -> str | None:
     """The tag of a run's corpora that asks for a language, if they have tags."""
     return next(
-        (corpus.tag for corpus in data.corpora if corpus.tag and language_tags.tag_language(corpus.tag) == target), None
+        (corpus.tag for corpus in data.corpora if corpus.tag and run_languages.tag_language(corpus.tag) == target), None
     )
 
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from regard.config import show_value
-from regard.decoding import Options, first_model
+from regard.decoding import Options
 from regard.serving.libretranslate.errors import ProtocolError
 from regard.serving.libretranslate.language_pairs import LanguagePair
 from regard.serving.libretranslate.markup import Document, parse_html
@@ -43,7 +43,7 @@ async def translate_linked(
     if not words:
         return outputs
     tag = f"{pair.tag} " if pair.tag else ""
-    aligned = links and bool(first_model(service.models[pair.model].run.model).cross_attentions)
+    aligned = links and service.models[pair.model].attends
     given = tuple(tag + texts[number].strip() for number in words)
     source, target = (pair.source, pair.target) if pair.named else (None, None)
     request = TranslateRequest(pair.model, source, target, texts=given, alignment=aligned)

@@ -19,6 +19,7 @@ nothing is read to find it again, and the same pictures copied elsewhere are sti
 import functools
 import hashlib
 import json
+import math
 import os
 import time
 import warnings
@@ -30,7 +31,9 @@ import numpy as np
 from jaxtyping import Int, UInt8
 
 from regard.data import cache
+from regard.data.settings import DataSettings
 from regard.errors import DataError
+from regard.io import Say
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -43,8 +46,6 @@ LARGEST = 1 << 27  # pixels; one of this size takes 400 MB when it is unpacked
 FORMATS = ("JPEG", "PNG", "GIF", "BMP", "WEBP", "TIFF", "PPM")  # no form that calls other programs
 ENDINGS = (".jpg", ".jpeg", ".png", ".gif", ".bmp", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
 WHITE = (255, 255, 255)
-
-Say = Callable[[str], None]
 
 
 def read_picture(path: str | Path, side: int) -> UInt8[np.ndarray, "3 s s"]:
@@ -84,6 +85,27 @@ def decode_picture(file: str | Path | BinaryIO, side: int, name: str) -> UInt8[n
         raise DataError(
             f"{name}: damaged, or not a picture: {str(error).rstrip('.') or type(error).__name__}"
         ) from None
+
+
+def stored_side(data: DataSettings) -> int:
+    """Return the side of cached pictures in pixels: `image_size`, and what `crop` may cut off."""
+    return math.ceil(data.image_size / (1 - data.crop))
+
+
+def read_for(data: DataSettings, path: str | Path) -> UInt8[np.ndarray, "3 h w"]:
+    """Read a picture file as a model trained with these settings sees it."""
+    return crop_middle(read_picture(path, stored_side(data))[None], data.image_size)[0]
+
+
+def decode_for(data: DataSettings, file: BinaryIO, name: str) -> UInt8[np.ndarray, "3 h w"]:
+    """Decode an open picture file as a model trained with these settings sees it; `name` is what errors call it."""
+    return crop_middle(decode_picture(file, stored_side(data), name)[None], data.image_size)[0]
+
+
+def crop_middle(pixels: UInt8[np.ndarray, "b 3 s s"], size: int) -> UInt8[np.ndarray, "b 3 h w"]:
+    """Crop every picture to its middle."""
+    edge = (pixels.shape[-1] - size) // 2
+    return np.ascontiguousarray(pixels[..., edge : edge + size, edge : edge + size])
 
 
 @functools.cache
@@ -167,14 +189,14 @@ class Picture(NamedTuple):
     problem: str = ""
 
 
-def keep(home: Path, request: object, side: int, pictures: Callable[[], Iterable[Picture]], say: Say) -> Pixels:
+def cache_pixels(home: Path, request: object, side: int, pictures: Callable[[], Iterable[Picture]], say: Say) -> Pixels:
     """Open the pictures in the cache, or put them into it; `asked` is all that they depend on."""
     key = hashlib.sha256(json.dumps([cache.FORMAT, side, request]).encode()).hexdigest()[:32]
 
     def fill(folder: Path) -> Path:
         write(folder, side, pictures(), say)
         cache.seal(folder)
-        files = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))["files"]
+        files = cache.read_manifest(folder)["files"]
         return home / f"pictures-{hashlib.sha256(json.dumps(files, sort_keys=True).encode()).hexdigest()[:32]}"
 
     folder, _ = cache.find_or_fill(home / f"pictures-{key}", fill, say, "its pictures are decoded again")
@@ -196,7 +218,7 @@ def write(folder: Path, side: int, pictures: Iterable[Picture], say: Say) -> Non
                 spoken = time.monotonic()
                 say(f"{len(names):,} pictures so far")
     facts = {"side": side, "names": names, "lost": problems}
-    (folder / "pictures.json").write_text(json.dumps(facts), encoding="utf-8", newline="\n")
+    (folder / "pictures.json").write_bytes(json.dumps(facts).encode())
 
 
 def decode(folder: str, names: Sequence[str], side: int, workers: int | None = None) -> Iterator[Picture]:
@@ -209,14 +231,14 @@ def decode(folder: str, names: Sequence[str], side: int, workers: int | None = N
         count += 1
     rest = (time.monotonic() - started) * (len(pieces) - count)
     if workers > 1 and rest > WORTH:
-        for decoded in elsewhere(pieces[count:], workers):
+        for decoded in decode_in_processes(pieces[count:], workers):
             yield from decoded
             count += 1
     for piece in pieces[count:]:
         yield from decode_piece(*piece)
 
 
-def elsewhere(pieces: Sequence[tuple[str, list[str], int]], workers: int) -> Iterator[list[Picture]]:
+def decode_in_processes(pieces: Sequence[tuple[str, list[str], int]], workers: int) -> Iterator[list[Picture]]:
     """Decode pieces in other processes, as many as they could."""
     import multiprocessing
     from concurrent.futures.process import BrokenProcessPool, ProcessPoolExecutor

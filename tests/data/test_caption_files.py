@@ -6,7 +6,7 @@ import json
 import pytest
 from PIL import Image
 
-from regard.data.images.caption_files import (
+from regard.data.caption_files import (
     NAMED,
     PictureFiles,
     list_names,

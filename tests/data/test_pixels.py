@@ -13,8 +13,8 @@ import whose
 from conftest import SEED
 from PIL import Image
 
-from regard.data.images import pixels as module
-from regard.data.images.pixels import Pixels, decode, keep, read_picture
+from regard.data import pixels as module
+from regard.data.pixels import Pixels, cache_pixels, decode, read_picture
 from regard.errors import DataError
 
 QUARTERS = (
@@ -259,7 +259,7 @@ def test_a_broken_process_is_no_end(album, monkeypatch):
 
 def kept(album, home, say=lambda line: None, asked=None, side=8):
     known = asked if asked is not None else [[name, (album / name).stat().st_mtime_ns] for name in names(album)]
-    return keep(home, known, side, lambda: decode(str(album), names(album), side, 1), say)
+    return cache_pixels(home, known, side, lambda: decode(str(album), names(album), side, 1), say)
 
 
 def test_what_is_kept_is_what_was_decoded(album, tmp_path):
@@ -309,7 +309,7 @@ def test_damage_is_told_and_mended(album, tmp_path):
 
 
 def test_no_pictures_at_all(tmp_path):
-    array = keep(tmp_path, [], 8, lambda: iter(()), lambda line: None)
+    array = cache_pixels(tmp_path, [], 8, lambda: iter(()), lambda line: None)
     assert len(array) == 0
     assert array[[]].shape == (0, 3, 8, 8)
     assert isinstance(array, Pixels)

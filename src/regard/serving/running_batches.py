@@ -1,18 +1,21 @@
-"""Lanes of a worker: sentences that are searched together, and that others join while they are on their way.
+"""Batches of a worker: sentences that are searched together, and that others join while they are on their way.
 
-A `HostLane` steps searches on the host, for whatever can be searched; sentences that come later join those that run. A
-`SlotLane` is for a GPU: its step was captured once, and sentences take slots as others are done.
+A `HostBatch` steps searches on the host, for whatever can be searched; sentences that come later join those that run. A
+`SlotBatch` is for a GPU: its step was captured once, and sentences take slots as others are done. A `WholeBatch` hands
+them to an engine of another library, and nobody joins.
 """
 
 import time
 from collections import Counter, deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import accumulate
 from typing import Any
 
 import torch
 
 from regard.decoding import (
     Hypotheses,
+    SearchResult,
     SentenceSearch,
     StepSearch,
     bursts,
@@ -22,6 +25,7 @@ from regard.decoding import (
     output_limit,
     tokens_of,
 )
+from regard.errors import RegardError
 from regard.machine import pause_garbage_collection
 from regard.models import Model, Pictures, Tokens
 from regard.serving.jobs import Job, Outcome
@@ -31,8 +35,8 @@ PATIENCE = 0.03  # seconds that a newcomer waits for others at most
 Ended = tuple[Job, Outcome]
 
 
-class Lane:
-    """Sentences that are searched together, in turn with other lanes."""
+class RunningBatch:
+    """Sentences that are searched together, in turn with other batches."""
 
     def __init__(self) -> None:
         self.waiting: list[Job] = []
@@ -60,7 +64,6 @@ class Lane:
 
     def stop(self, job: Job) -> None:
         """Stop a job that is under way."""
-        raise NotImplementedError
 
     def advance(self) -> list[Ended]:
         """Some steps of what is here, taken or ordered; what has ended, with what came of it."""
@@ -75,10 +78,10 @@ class Lane:
 
     def written(self) -> list[tuple[Job, list[int]]]:
         """What is certain so far of the jobs that stream: the tokens that all of their hypotheses share."""
-        raise NotImplementedError
+        return []
 
 
-class HostLane(Lane):
+class HostBatch(RunningBatch):
     """Searches step by step, on any device, with options that have the same `shared_options`."""
 
     def __init__(self, model: Model, device: torch.device):
@@ -91,18 +94,17 @@ class HostLane(Lane):
     def advance(self) -> list[Ended]:
         """Begin with those that wait, and take a step of each search."""
         ended: list[Ended] = []
-        if self.enough():
+        if self.waiting and self.enough():
             jobs, self.waiting = self.waiting, []
             ended += self.begin(jobs)
         for each in list(self.searches):
             ended += self.step(each)
-        self.join()
+        if len(self.searches) > 1:
+            self.join()
         return ended
 
     def enough(self) -> bool:
         """Return whether those that wait begin now: each beginning costs a pass over their sources, and a step."""
-        if not self.waiting:
-            return False
         patience = time.perf_counter() - self.waiting[0].added > PATIENCE
         return patience or len(self.waiting) >= max(1, len(self.under_way) // CROWD)
 
@@ -199,7 +201,32 @@ class HostLane(Lane):
         return tokens
 
 
-class SlotLane(Lane):
+class WholeBatch(RunningBatch):
+    """Sentences with the same options for an engine of another library, which searches whole batches."""
+
+    def __init__(self, search: Callable[..., Sequence[SearchResult]], most: int):
+        """`most` is the largest cost of one batch."""
+        super().__init__()
+        self.search, self.most = search, most
+
+    def advance(self) -> list[Ended]:
+        """Search for those that wait, as many as one batch has room for, and one at least."""
+        count = max(1, sum(cost <= self.most for cost in accumulate(job.cost for job in self.waiting)))
+        jobs, self.waiting = self.waiting[:count], self.waiting[count:]
+        return list(zip(jobs, self.search_together(jobs), strict=True))
+
+    def search_together(self, jobs: Sequence[Job]) -> Sequence[Outcome]:
+        """Search for jobs together; where one of them is refused, each by itself."""
+        try:
+            prefixes = [list(job.prefix) for job in jobs] if any(job.prefix for job in jobs) else None
+            return self.search([job.source for job in jobs], jobs[0].options, prefixes=prefixes)
+        except RegardError as error:
+            return [error] if len(jobs) == 1 else [each for job in jobs for each in self.search_together([job])]
+        except Exception as error:  # a fault of its own is that of this batch alone
+            return [error] * len(jobs)
+
+
+class SlotBatch(RunningBatch):
     """Slots of a device's search, of one class of length and one number of rows.
 
     A turn orders a burst of steps, and does not wait for it: what the burst before has ended is written down while

@@ -21,11 +21,10 @@ import numpy as np
 import tokenizers as library
 from torch import Tensor
 
-from regard.data import builtin_files, cache
+from regard.data import cache
 from regard.data.builtin import PicturedExample, Split
 from regard.data.cache import Encoded, Writer
-from regard.data.images.batching import read_for, stored_side
-from regard.data.images.caption_files import (
+from regard.data.caption_files import (
     Captions,
     PictureFile,
     list_names,
@@ -34,13 +33,13 @@ from regard.data.images.caption_files import (
     read_labels,
     read_list,
 )
-from regard.data.images.pixels import Picture, Pixels, decode, keep
-from regard.data.preparation import Prepared, Say, load_tokenizers
-from regard.data.rows import SAMPLE
+from regard.data.pixels import Picture, Pixels, cache_pixels, decode, read_for, stored_side
+from regard.data.preparation import SAMPLE, Prepared, draw, identify_builtin, load_tokenizers
 from regard.data.settings import DataSettings, TokenizerSettings, cache_folder
 from regard.data.tokenizer import END, Tokenizers
 from regard.data.vocabulary import train
 from regard.errors import ArgumentError, ConfigError, DataError
+from regard.io import Say, ignore
 
 
 class Row(NamedTuple):
@@ -61,7 +60,7 @@ class Rows:
     files: dict[str, PictureFile] = field(default_factory=dict)
     hold_out: bool = False  # some of those to train on are yet to be held out for validation
 
-    def lose(self, name: str, pictures: Iterable[str], what: str) -> None:
+    def leave_out(self, name: str, pictures: Iterable[str], what: str) -> None:
         """Count pictures that cannot be used, and name the first few."""
         if missing := sorted(pictures):
             self.counts[name] += len(missing)
@@ -88,14 +87,14 @@ def read(data: DataSettings, task: str, labelled: bool = False) -> Rows:
     rows.counts["blank"] = captions.blank + also.blank
     every, missing = match_files(captions.captions, rows.files)
     others, also_missing = match_files(also.captions, rows.files)
-    rows.lose("missing", missing | also_missing, "that do not exist, skipped")
-    rows.lose("unused", rows.files.keys() - every.keys() - others.keys(), f"{unnamed}, skipped")
+    rows.leave_out("missing", missing | also_missing, "that do not exist, skipped")
+    rows.leave_out("unused", rows.files.keys() - every.keys() - others.keys(), f"{unnamed}, skipped")
     if data.valid_captions:
-        rows.lose("repeated", every.keys() & others.keys(), "with captions in both files, not trained on")
+        rows.leave_out("repeated", every.keys() & others.keys(), "with captions in both files, not trained on")
         rows.train = [row for name, row in every.items() if name not in others]
         rows.valid = list(others.values())
     else:
-        divide(rows, every, data, captions.splits)
+        split_pictures(rows, every, data, captions.splits)
     if not rows.train:
         what = "" if data.captions or data.labels else "; give --captions or --labels, or a subfolder for each label"
         raise DataError(f"{data.captions or data.labels or data.images}: no picture to train on{because(rows)}{what}")
@@ -132,7 +131,7 @@ def folders(files: Iterable[str]) -> dict[str, str]:
     return {name: label.decode(errors="backslashreplace") for name, label in labels}
 
 
-def divide(rows: Rows, every: Mapping[str, Row], data: DataSettings, splits: Mapping[str, str]) -> None:
+def split_pictures(rows: Rows, every: Mapping[str, Row], data: DataSettings, splits: Mapping[str, str]) -> None:
     """Divide pictures into training and validation: by lists, by the file's splits, or by a hash of their names."""
     trained, valid = set(every), set[str]()
     if data.train_list or data.valid_list:
@@ -145,9 +144,9 @@ def divide(rows: Rows, every: Mapping[str, Row], data: DataSettings, splits: Map
 
         trained = listed(data.train_list) if data.train_list else trained
         valid = listed(data.valid_list) if data.valid_list else valid
-        rows.lose("unlisted", unlisted, "that are listed but have no text or no file, skipped")
+        rows.leave_out("unlisted", unlisted, "that are listed but have no text or no file, skipped")
         if data.train_list:
-            rows.lose("repeated", trained & valid, "in both lists, not trained on")
+            rows.leave_out("repeated", trained & valid, "in both lists, not trained on")
         trained -= valid
     elif splits:
         split = {find_spelling(name, rows.files): split for name, split in splits.items()}
@@ -192,7 +191,7 @@ def generate_examples(data: DataSettings, size: int) -> Iterator[tuple[str, Pict
     """Generate scenes for training, then for validation, with names."""
     counts: dict[Split, int] = {"train": data.count, "valid": data.held_out_count(data.count)}
     for split, count in counts.items():
-        for i, example in enumerate(builtin_files.draw(data, split, count, size=size)):
+        for i, example in enumerate(draw(data, split, count, size=size)):
             yield f"{split}-{i:06d}", cast(PicturedExample, example)
 
 
@@ -249,7 +248,7 @@ def prepare_images(
     task: str = "",
     *,
     labelled: bool = False,
-    say: Say = lambda line: None,
+    say: Say = ignore,
     tokenizers: Tokenizers | None = None,
     labels: Sequence[str] | None = None,
 ) -> Prepared:
@@ -266,14 +265,14 @@ def prepare_images(
         tokenizers = load_tokenizers(settings)
     if data.builtin:
         check_scenes(data, task, labelled)
-        source: object = [*builtin_files.fingerprint(data), data.held_out, data.held_out_most]
-        pixels = keep(home, source, side, lambda: generate_pictures(data, side), say)
+        source: object = [*identify_builtin(data), data.held_out, data.held_out_most]
+        pixels = cache_pixels(home, source, side, lambda: generate_pictures(data, side), say)
     else:
         corpus = read(data, task, labelled)
         used = [row.picture for row in (*corpus.train, *corpus.valid)]
         source = [corpus.train, corpus.valid]
         known_by = [[name, *corpus.files[name]] for name in used]
-        pixels = keep(home, known_by, side, lambda: decode(str(data.images), used, side, data.workers), say)
+        pixels = cache_pixels(home, known_by, side, lambda: decode(str(data.images), used, side, data.workers), say)
     facts = {
         "format": cache.FORMAT,
         "task": task,
@@ -290,7 +289,7 @@ def prepare_images(
         return home / hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()[:32]
 
     def fill(folder: Path) -> Path:
-        rows = generate_rows(data) if data.builtin else readable(corpus, pixels)
+        rows = generate_rows(data) if data.builtin else drop_unreadable(corpus, pixels)
         if rows.hold_out:  # of those that can be read
             hold_out(rows, data)
         built = build(folder, rows, pixels, data, settings, labelled, tokenizers, labels)
@@ -300,16 +299,10 @@ def prepare_images(
         return find_place(loaded_tokenizers, built["labels"] or None)
 
     folder, was_there = cache.find_or_fill(find_place(tokenizers, labels and list(labels)), fill, say)
-    return open_prepared(folder, pixels, say, ", from the cache" * was_there)
-
-
-def open_prepared(folder: Path, pixels: Pixels, say: Say, note: str = "") -> Prepared:
-    """Open a cache that is complete."""
-    manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
-    valid = [json.loads(line) for line in (folder / "valid.jsonl").read_bytes().splitlines()]
+    manifest, valid = cache.read_manifest(folder), cache.read_texts(folder)
     for line in manifest["notes"]:
         say(line)
-    say(manifest["summary"] + note)
+    say(manifest["summary"] + ", from the cache" * was_there)
     path = folder / "tokenizer.json"
     return Prepared(
         tokenizers=Tokenizers.load(path) if path.exists() else None,
@@ -325,7 +318,7 @@ def open_prepared(folder: Path, pixels: Pixels, say: Say, note: str = "") -> Pre
     )
 
 
-def readable(rows: Rows, pixels: Pixels) -> Rows:
+def drop_unreadable(rows: Rows, pixels: Pixels) -> Rows:
     """Return the rows without the pictures that could not be decoded."""
     there = set(pixels.names)
     if pixels.problems:
@@ -369,8 +362,7 @@ def build(
         counts["pairs" if which == "train" else "valid"] = len(encoded)
         counts[f"{which}_texts"] = sum(len(row.texts) for row in encoded)
         if which == "valid":
-            lines = "".join(json.dumps(row) + "\n" for row in encoded)
-            (folder / "valid.jsonl").write_text(lines, encoding="utf-8", newline="\n")
+            cache.write_texts(folder, encoded)
         if not encoded and (part or which == "train"):
             purpose = "train" if which == "train" else "validate"
             raise DataError(f"{data.images or data.builtin}: no picture is left to {purpose} on{because(rows)}")

@@ -19,8 +19,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import UInt8
 
-from regard.data.corpus import lines, named_columns
-from regard.data.images.pixels import ENDINGS
+from regard.data.corpus import BadRows, lines, named_columns
+from regard.data.pixels import ENDINGS, read_for
 from regard.data.settings import DataSettings
 from regard.errors import DataError
 from regard.io import Say, ignore, read_whole
@@ -68,21 +68,19 @@ def read_karpathy(path: str | Path, say: Say = ignore) -> Captions:
     images = content.get("images") if isinstance(content, dict) else None
     if not isinstance(images, list):
         raise DataError(f'{path}: no list under "images", expected Karpathy\'s JSON')
-    collection, bad, first = Captions(), 0, ""
+    collection, bad = Captions(), BadRows(path)
     for i, image in enumerate(images):
         try:
             name, split, captions = one_of_karpathy(image)
         except DataError as error:
-            bad, first = bad + 1, first or f"images[{i}]: {error}"
+            bad.add(f"images[{i}]: {error}")
             continue
+        bad.good += 1
         if split is not None:
             collection.splits[name] = split
         for caption in captions:
             collection.add(name, caption)
-    if bad and bad == len(images):
-        raise DataError(f"{path}, {first}")
-    if bad:
-        say(f"{path}: {bad:,} of {len(images):,} pictures cannot be read and are skipped; the first is {first}")
+    bad.end(say, f"of {len(images):,} pictures cannot be read and are skipped")
     return collection
 
 
@@ -113,24 +111,20 @@ def text(row: Any, key: str, place: str = "") -> str:
 
 def read_labels(path: str | Path, say: Say = ignore) -> dict[str, str]:
     """Read a file of picture, tab, label; a picture with no label or two is left out, and `say` reports it."""
-    labels: dict[str, str] = {}
-    bad: dict[str, str] = {}  # what is wrong with a picture's label
+    labels, bad, wrong = dict[str, str](), BadRows(path), set[str]()
     for number, (picture, label) in enumerate(named_columns(path, "picture", "picture label", say=say), 1):
         picture, label = picture.strip(), label.strip()
         if not picture:
             continue
-        if not label:
-            bad.setdefault(picture, f"line {number:,}: {picture} has no label")
-        elif labels.setdefault(picture, label) != label:
-            bad.setdefault(
-                picture, f'line {number:,}: {picture} is "{label}", but "{labels[picture]}" on an earlier line'
-            )
-    if bad and not labels.keys() - bad.keys():
-        raise DataError(f"{path}, {next(iter(bad.values()))}")
-    if bad:
-        first = next(iter(bad.values()))
-        say(f"{path}: {len(bad):,} pictures without exactly one label are skipped; the first is {first}")
-    return {picture: label for picture, label in labels.items() if picture not in bad}
+        problem = "" if label else f"{picture} has no label"
+        if label and labels.setdefault(picture, label) != label:
+            problem = f'{picture} is "{label}", but "{labels[picture]}" on an earlier line'
+        if problem and picture not in wrong:
+            wrong.add(picture)
+            bad.add(f"line {number:,}: {problem}")
+    bad.good = len(labels.keys() - wrong)
+    bad.end(say, "pictures without exactly one label are skipped")
+    return {picture: label for picture, label in labels.items() if picture not in wrong}
 
 
 def read_list(path: str | Path, say: Say = ignore) -> set[str]:
@@ -217,8 +211,6 @@ class PictureFiles:
 
     def read(self, data: DataSettings) -> Iterator[tuple[str, UInt8[np.ndarray, "3 h w"]]]:
         """Yield each path and its pixels, as a model trained with these settings sees them."""
-        from regard.data.images.batching import read_for  # torch
-
         for path in self.paths:
             try:
                 pixels = read_for(data, path)

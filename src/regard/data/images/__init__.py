@@ -1,1 +1,0 @@
-"""Pictures: files of captions, decoded pixels in a cache, batches."""
