@@ -25,6 +25,7 @@ one place among many says is hardly heard.
 
 # b pictures · c channels · H W height and width of a picture · h w of the grid · v labels
 from collections import OrderedDict
+from functools import cached_property
 from typing import Literal
 
 import torch
@@ -243,7 +244,7 @@ class ConvNetModel(Model):
     def __init__(self, config: ConvNetConfig, source: int, target: int):
         """Build the network; `source` is ignored, as pictures have no vocabulary."""
         super().__init__()
-        self.config, self.notation = config, NOTATION
+        self.config = config
         self.resnet = ResNet(config.channels, config.stages, config.blocks, norm="place")
         width = config.channels * 2 ** (config.after - 1)
         self.norm = make_norm("place", width)
@@ -274,28 +275,30 @@ class ConvNetModel(Model):
         scores: Tensor = self.readout(self.dropout(total))
         return scores
 
-
-NOTATION = Notation(
-    {
-        "q": ("q = W_f x + b_f", "the query of this place"),
-        "k": ("k = W_g x + b_g", "the key of every place"),
-        "v": ("v = W_h x + b_h", "the value of every place"),
-    },
-    readout=(Reading("readout", "input", "Σ_i y_i / √n", "the sum over all n places of the last stage"),),
-    boxes=(
-        {
-            "input": "pixels",
-            r"attention\.query": "f(x) = W_f x",
-            r"attention\.key": "g(x) = W_g x",
-            r"attention\.value": "h(x) = W_h x",
-            "attention score$": "s_{ij} = f(x_i)^⊤ g(x_j)",
-            "attention weights$": "β_{j,i}",
-            "attention sum$": "Σ_i β_{j,i} h(x_i)",
-            r"attention\.output": "o_j = W_v (…)",
-            "gamma": "γ",
-            "attention mul": "γ o_j",
-            "attention add": "y_j = γ o_j + x_j",
-            " softmax$": "p(label | pixels)",
-        },
-    ),
-)
+    @cached_property
+    def notation(self) -> Notation:
+        """Return the formulas and symbols of the paper."""
+        return Notation(
+            {
+                "q": ("q = W_f x + b_f", "the query of this place"),
+                "k": ("k = W_g x + b_g", "the key of every place"),
+                "v": ("v = W_h x + b_h", "the value of every place"),
+            },
+            readout=(Reading("readout", "input", "Σ_i y_i / √n", "the sum over all n places of the last stage"),),
+            boxes=(
+                {
+                    "input": "pixels",
+                    r"attention\.query": "f(x) = W_f x",
+                    r"attention\.key": "g(x) = W_g x",
+                    r"attention\.value": "h(x) = W_h x",
+                    "attention score$": "s_{ij} = f(x_i)^⊤ g(x_j)",
+                    "attention weights$": "β_{j,i}",
+                    "attention sum$": "Σ_i β_{j,i} h(x_i)",
+                    r"attention\.output": "o_j = W_v (…)",
+                    "gamma": "γ",
+                    "attention mul": "γ o_j",
+                    "attention add": "y_j = γ o_j + x_j",
+                    " softmax$": "p(label | pixels)",
+                },
+            ),
+        )
