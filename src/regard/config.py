@@ -25,7 +25,7 @@ from regard.messages import did_you_mean, show_name, show_value, suggestion, vis
 __all__ = ["assign", "option", "parse", "plain", "read", "show_value", "suggestion", "visible"]
 
 T = TypeVar("T")
-LONGEST = 4096  # characters of a text: a path has no more
+MAX_CHARACTERS = 4096  # characters of a text: a path has no more
 
 
 def option(
@@ -155,8 +155,9 @@ def check_text(text: str, path: str) -> None:
     """Refuse a text that is empty, too long, or cannot be a file, a name or a word."""
     if not text:
         raise ConfigError(path, '"" given, expected a text; leave the key out to use its default')
-    if len(text) > LONGEST:
-        raise ConfigError(path, f"{show_value(text)} given, {len(text):,} characters, expected at most {LONGEST:,}")
+    if len(text) > MAX_CHARACTERS:
+        count = f"{len(text):,} characters, expected at most {MAX_CHARACTERS:,}"
+        raise ConfigError(path, f"{show_value(text)} given, {count}")
     if "\0" in text or any("\ud800" <= each <= "\udfff" for each in text):
         raise wrong_value(path, text, "UTF-8 text without NUL")
 

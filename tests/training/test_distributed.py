@@ -208,7 +208,7 @@ def test_a_device_that_is_not_there():
 
 
 def test_gradients_travel_in_batches_of_one_type(monkeypatch):
-    monkeypatch.setattr("regard.training.distributed.MOST", 40)
+    monkeypatch.setattr("regard.training.distributed.MAX_BYTES", 40)
     tensors = [torch.zeros(n) for n in (3, 7, 1, 20, 2)] + [torch.zeros(2).double(), torch.zeros(1).double()]
     cut = list(gradient_buckets(tensors))
     assert [id(tensor) for batch in cut for tensor in batch] == [id(tensor) for tensor in tensors]

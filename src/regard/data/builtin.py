@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from jaxtyping import UInt8
 
 Split = Literal["train", "valid", "test"]
-LONGEST = 10_000  # words, or sentences, that an option may ask for
+MAX_WORDS = 10_000  # words, or sentences, that an option may ask for
 SourceFilter = Callable[[str], bool]
 
 

@@ -20,10 +20,10 @@ from regard.io import reading
 FILE = "words.txt"
 HEADING = "regard words 1 sha256 "
 PARTS = re.compile(r"[^\W\d_]+")
-LARGEST = 4 * 2**20  # bytes of the list: a corpus with more has none
+MAX_BYTES = 4 * 2**20  # bytes of the list: a corpus with more has none
 MAX_WORDS = 400_000  # words while they are collected
 LISTED = 6  # words that a message names
-LONGEST = 40  # characters of one that are shown
+MAX_CHARACTERS = 40  # characters of one that are shown
 REMEMBERED = 100_000  # words whose verdict is kept
 COUNTED = 10_000  # different unknown words that are kept
 BYTE = re.compile(r"<0x[0-9A-F]{2}>")
@@ -56,7 +56,7 @@ class WordCollector:
 def format_words(words: Iterable[str]) -> str | None:
     """Return the text of words.txt, or None where it would be too large."""
     body = "".join(f"{word}\n" for word in sorted(words))
-    if len(body.encode()) > LARGEST:
+    if len(body.encode()) > MAX_BYTES:
         return None
     return f"{HEADING}{hashlib.sha256(body.encode()).hexdigest()}\n{body}"
 
@@ -72,7 +72,7 @@ def parse_words(text: str) -> frozenset[str] | None:
 def read_words(folder: Path, name: str = FILE) -> frozenset[str] | None:
     """Read the words that a run was trained on; None where it keeps none, or the file is damaged."""
     try:
-        return parse_words(reading.read_bytes(folder / name, LARGEST + 1000).decode())
+        return parse_words(reading.read_bytes(folder / name, MAX_BYTES + 1000).decode())
     except (OSError, reading.Unreadable, UnicodeDecodeError):
         return None
 
@@ -107,7 +107,7 @@ class UnknownWords:
         for text in texts:
             for word in text.split():
                 if self.judge(word) and len(self.words) < COUNTED:
-                    self.words.setdefault(strip_marks(word)[: LONGEST + 1])
+                    self.words.setdefault(strip_marks(word)[: MAX_CHARACTERS + 1])
 
     def list_words(self, text: str) -> list[str]:
         """List the unknown words of one text, each once, without marks around it; they are not kept for a report."""
@@ -120,7 +120,7 @@ class UnknownWords:
             if len(self.verdicts) >= self.remembered:
                 self.verdicts.clear()
             unknown = self.is_unknown(word)
-            if len(word) <= LONGEST:  # a longer one hardly comes again, and may be as long as a book
+            if len(word) <= MAX_CHARACTERS:  # a longer one hardly comes again, and may be as long as a book
                 self.verdicts[word] = unknown
         return unknown
 
@@ -166,7 +166,7 @@ def strip_marks(word: str) -> str:
 
 def describe(words: list[str]) -> str:
     """Name words that did not occur in training, no more than fit on a line."""
-    names = [visible(word if len(word) <= LONGEST else f"{word[:LONGEST]}…") for word in words[:LISTED]]
+    names = [visible(word if len(word) <= MAX_CHARACTERS else f"{word[:MAX_CHARACTERS]}…") for word in words[:LISTED]]
     rest = len(words) - len(names)
     if rest:
         listed = f"{', '.join(names)} and {rest:,} more"

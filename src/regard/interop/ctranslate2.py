@@ -30,7 +30,7 @@ from regard.run import Run
 
 COMPUTE_TYPES = ("float32", "float16", "int8", "int8_float16")
 ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "silu": "SWISH"}  # what CTranslate2 calls them
-LARGEST = 2**28  # bytes of a list of words
+MAX_BYTES = 2**28  # bytes of a list of words
 POSITIONS = 1024  # rows of a table of sinusoids, at least
 FORMS: dict[str, tuple[Any, ...]] = {  # of the keys of `model`, what CTranslate2 has a form for
     "mixing": ("attention",),
@@ -73,7 +73,7 @@ def write_ctranslate2(run: Run, folder: Path, quantize: str | None = None) -> di
     run.tokenizers.save(folder / "tokenizer.json")
     alignment.write(folder)
     if packs.is_file(run.folder / unknown_words.FILE):
-        (folder / unknown_words.FILE).write_bytes(reading.read_bytes(run.folder / unknown_words.FILE, LARGEST))
+        (folder / unknown_words.FILE).write_bytes(reading.read_bytes(run.folder / unknown_words.FILE, MAX_BYTES))
     versions = {"ctranslate2": module.__version__, "torch": torch.__version__}
     return {"quantize": quantize, "positions": positions, "versions": versions, "settings": portable_settings(run)}
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from regard.data import Tokenizers
 
-LARGEST = 64 * 2**20  # bytes of a JSON file that is read whole
+MAX_BYTES = 64 * 2**20  # bytes of a JSON file that is read whole
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ def model_type(folder: Path) -> str | None:
 
 def read_table(path: Path) -> dict[str, Any]:
     """Read a JSON file whose content is a table, or raise a DataError that names it."""
-    content = reading.read_json(path, DataError, LARGEST, missing="", damaged="cannot be read: ")
+    content = reading.read_json(path, DataError, MAX_BYTES, missing="", damaged="cannot be read: ")
     if not isinstance(content, dict):
         raise DataError(f"{path}: expected a JSON object")
     return content

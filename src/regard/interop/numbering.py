@@ -309,7 +309,7 @@ def read_object(path: Path) -> dict[str, Any]:
 
 def read_table(path: Path) -> dict[str, int]:
     """Read a vocabulary: the id of every piece, from 0 on without a gap."""
-    table = parse_table(path, tokenizer_checks.LARGEST)
+    table = parse_table(path, tokenizer_checks.MAX_BYTES)
     tokenizer_checks.check_ids(table, str(path))
     return table
 

@@ -27,7 +27,7 @@ from regard.io.lines import GivenText, Say
 from regard.messages import visible
 
 LISTED = 6  # lines that a message names
-LONGEST = 80  # characters of words in a row that are shown
+MAX_CHARACTERS = 80  # characters of words in a row that are shown
 BREAKS = re.compile(r"[\t\r\n]+")  # a model that spells bytes could say one of these, and a line is a line
 Link = tuple[int, int]  # a source word and a target word
 LINK = re.compile(r"([0-9]{1,9})([-?p])([0-9]{1,9})")  # no sentence has as many words
@@ -392,7 +392,7 @@ class UntranslatedReport:
 def quote(words: Sequence[str]) -> str:
     """Quote words in a row; of very many the first and the last."""
     text = " ".join(words)
-    if len(text) > LONGEST:
-        half = LONGEST // 2
+    if len(text) > MAX_CHARACTERS:
+        half = MAX_CHARACTERS // 2
         text = f"{text[:half].rstrip()} … {text[-half:].lstrip()}"
     return f"“{visible(text)}”"

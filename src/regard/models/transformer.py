@@ -18,7 +18,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.attention import (
-    LONGEST,
+    MAX_KEYS,
     Additive,
     Alibi,
     Decoder,
@@ -99,7 +99,7 @@ class TransformerModel(Model):
         if self.config.mixing != "window":
             return None
         reach, n = window_radius(self.config), source.ids.shape[-1]
-        if source.ids.is_cuda and source.ids.ndim == 2 and n <= LONGEST:
+        if source.ids.is_cuda and source.ids.ndim == 2 and n <= MAX_KEYS:
             # Of few words a mask is there at once; a kernel for windows would be compiled first.
             place = torch.arange(n, device=source.ids.device)
             return Mask((place[:, None] - place).abs() <= reach)

@@ -27,7 +27,7 @@ EXAMPLES = {"source_language": ("en", "eng_Latn"), "target_language": ("de", "de
 SEARCH = {each.name: each for each in dataclasses.fields(Options)}
 # Options of the search, and the settings of a server that limit them.
 LIMITS = {"beam": "beam", "nbest": "beam", "longest": "output_tokens", "shortest": "output_tokens"}
-LONGEST = 100_000  # characters of a line
+MAX_CHARACTERS = 100_000  # characters of a line
 SECRET = re.compile(r"key|token|secret|password|authori[sz]ation|credential", re.IGNORECASE)
 HIDDEN = "(not logged)"
 log = logging.getLogger("regard.serving")
@@ -303,7 +303,7 @@ def log_texts(path: str, table: dict[str, Any]) -> None:
         line = json.dumps(hide_keys(table), ensure_ascii=True, default=str)
     except RecursionError:
         line = "(nested too deeply to be logged)"
-    log.info("%s %s", path, line[:LONGEST])
+    log.info("%s %s", path, line[:MAX_CHARACTERS])
 
 
 def hide_keys(value: Any) -> Any:

@@ -23,7 +23,7 @@ CARD = "card.json"  # of a pack
 ON_CARD = ("steps", "metric", "best", "best_step", "scores", "minutes", "date", "licence")  # of a summary
 COMMANDS = "commands.jsonl"  # a line a training: when, and what was typed
 HEADER = 16 * 2**20  # bytes of the names and shapes of a file of weights
-LARGEST = 8 * 2**20  # bytes of the commands that are read
+MAX_BYTES = 8 * 2**20  # bytes of the commands that are read
 DEPTH = 3  # folders below the one that is looked through
 
 
@@ -243,7 +243,7 @@ def record_command(folder: Path, command: str) -> None:
 def read_commands(folder: Path) -> tuple[str, ...]:
     """Read the commands that trained a run, oldest first; runs of an earlier version have none."""
     try:
-        lines = reading.read_bytes(folder / COMMANDS, LARGEST).splitlines()
+        lines = reading.read_bytes(folder / COMMANDS, MAX_BYTES).splitlines()
     except (OSError, reading.Unreadable):
         return ()
     commands = list[str]()

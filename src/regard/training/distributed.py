@@ -27,7 +27,7 @@ if TYPE_CHECKING:  # half a second to import, for those who shard
     from torch.distributed.tensor import DTensor
 
 T = TypeVar("T")
-MOST = 64 * 2**20  # bytes of gradients that travel together
+MAX_BYTES = 64 * 2**20  # bytes of gradients that travel together
 
 
 class Group:
@@ -162,7 +162,7 @@ def gradient_buckets(tensors: list[Tensor]) -> Iterator[list[Tensor]]:
     batch: list[Tensor] = []
     size = 0
     for tensor in tensors:
-        if batch and (size >= MOST or tensor.dtype != batch[0].dtype):
+        if batch and (size >= MAX_BYTES or tensor.dtype != batch[0].dtype):
             yield batch
             batch, size = [], 0
         batch.append(tensor)

@@ -3,12 +3,12 @@
 import pytest
 import torch
 
-from regard.kernels.operations.top_tokens import MOST, TOP_TOKENS, describe, top_tokens
+from regard.kernels.operations.top_tokens import MAX_TOKENS, TOP_TOKENS, describe, top_tokens
 from regard.kernels.table import Request
 
 END = 2
 TRITON = TOP_TOKENS.rows[0]
-ON_CUDA = Request("cuda", (torch.bfloat16,), (), {"tokens": MOST, "vocabulary": MOST})
+ON_CUDA = Request("cuda", (torch.bfloat16,), (), {"tokens": MAX_TOKENS, "vocabulary": MAX_TOKENS})
 REFUSED = {
     "device": ({"device": "cpu"}, "it runs on cuda, not on cpu"),
     "dtype": ({"dtypes": (torch.float64,)}, "it takes float32, float16 and bfloat16, not float64"),

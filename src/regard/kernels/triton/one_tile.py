@@ -28,7 +28,7 @@ from regard.kernels.operations.dot import expand_batch, to_four_dimensions
 from regard.kernels.reference import Call
 from regard.kernels.triton import interpreted
 
-LONGEST, WIDEST = 128, 128
+MAX_WORDS, MAX_WIDTH = 128, 128
 LOG2E = math.log2(math.e)
 FAR = 1 << 23  # a step between tokens up to which a place within a sequence is a number of 32 bits
 DTYPES = (torch.bfloat16, torch.float16, *([torch.float32] if interpreted() else []))
@@ -282,8 +282,8 @@ def with_unit_stride(x: Tensor) -> Tensor:
 
 def check(query: Tensor, width: int, longest: int) -> None:
     """Refuse sizes that no tile fits."""
-    if longest > LONGEST or width > WIDEST:
-        raise ShapeError(f"sequences of {longest}, width {width} given, expected at most {LONGEST} and {WIDEST}")
+    if longest > MAX_WORDS or width > MAX_WIDTH:
+        raise ShapeError(f"sequences of {longest}, width {width} given, expected at most {MAX_WORDS} and {MAX_WIDTH}")
     if query.dtype not in DTYPES:
         raise DtypeError(f"query: {query.dtype} given, expected float16 or bfloat16")
 
