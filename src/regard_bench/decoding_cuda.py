@@ -46,7 +46,7 @@ def run(rounds: int = 5, seed: int = 0, sizes: Sizes = training_cuda.BASE) -> It
     sources = [[random.randrange(UNKNOWN + 1, sizes.vocabulary) for _ in range(IN)] for _ in range(SENTENCES)]
     models: dict[str, Model] = {
         "Transformer": transformer(sizes).cuda().eval(),
-        "rnnsearch": training_cuda.rnnsearch(sizes).cuda().eval(),
+        "rnnsearch": sizes.rnnsearch(cell="lstm").cuda().eval(),
     }
     for name, model in models.items():
         same_search(name, model, sources[:CHECKED])

@@ -24,7 +24,7 @@ from regard.data import END, PAD, START, UNKNOWN, Batch
 from regard.decoding import Options, batches, output_limit, search
 from regard.errors import ArgumentError
 from regard.interop import convert, library, marian_tensors, open_engine
-from regard.models import Model, Tokens, TransformerConfig, TransformerModel, kinds
+from regard.models import Model, Tokens, TransformerModel
 from regard.run import load
 from regard_bench import training_peers
 from regard_bench.training_peers import Sizes
@@ -39,10 +39,7 @@ def transformer(sizes: Sizes) -> TransformerModel:
     are larger, the last norm turns the signs of every other number, and larger embeddings make the output surer.
     Special words have none, so that no system prefers one of them.
     """
-    config = TransformerConfig(
-        size=sizes.size, heads=sizes.heads, layers=sizes.layers, hidden=sizes.hidden, norm="post", dropout=sizes.dropout
-    )
-    model = kinds.build("transformer", config, sizes.vocabulary, sizes.vocabulary)
+    model = sizes.transformer(norm="post")
     assert isinstance(model, TransformerModel)
     with torch.no_grad():
         for name, parameter in model.named_parameters():

@@ -18,7 +18,7 @@ from torch.nn.utils import clip_grad_norm_
 
 from regard.data import Batch
 from regard.errors import RegardError
-from regard.models import RNNSearchConfig, TransformerConfig, TransformerModel, kinds
+from regard.models import TransformerModel
 from regard_bench.measure import Result, agree, obstacle, peak_memory
 from regard_bench.training_peers import (
     JoeyRNN,
@@ -41,18 +41,12 @@ RATE = 3e-4
 
 def transformer(sizes: Sizes) -> RegardLearner:
     """Regard's, pre-norm, the readout tied to the target's embedding."""
-    config = TransformerConfig(
-        size=sizes.size, heads=sizes.heads, layers=sizes.layers, hidden=sizes.hidden, dropout=sizes.dropout
-    )
-    return RegardLearner(kinds.build("transformer", config, sizes.vocabulary, sizes.vocabulary), sizes)
+    return RegardLearner(sizes.transformer(), sizes)
 
 
 def rnnsearch(sizes: Sizes) -> RegardLearner:
     """Regard's, every part as wide as JoeyNMT's; the maxout layer too, so that readouts are of one size."""
-    config = RNNSearchConfig(
-        size=sizes.size, embedding=sizes.size, hidden=sizes.size, maxout=sizes.size, dropout=sizes.dropout
-    )
-    return RegardLearner(kinds.build("rnnsearch", config, sizes.vocabulary, sizes.vocabulary), sizes)
+    return RegardLearner(sizes.rnnsearch(), sizes)
 
 
 TRANSFORMERS: dict[str, Callable[[Sizes], Learner]] = {

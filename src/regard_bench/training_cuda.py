@@ -24,7 +24,7 @@ from torch.nn.utils import clip_grad_norm_
 
 from regard.data import Batch, Order, Position, batching, collate
 from regard.errors import RegardError
-from regard.models import Model, RNNSearchConfig, TransformerConfig, TransformerModel, kinds
+from regard.models import Model, TransformerModel
 from regard.training import Group, Prediction, Progress, Task, Trainer, TrainingSettings
 from regard_bench.measure import Result, agree, ceilings, obstacle
 from regard_bench.training_peers import (
@@ -98,16 +98,7 @@ class PairTask(Task):
 
 def transformer(sizes: Sizes, **more: Any) -> Model:
     """Regard's base: post-norm as in the paper, one matrix for all embeddings and the output."""
-    shape = {"size": sizes.size, "heads": sizes.heads, "layers": sizes.layers, "hidden": sizes.hidden}
-    config = TransformerConfig(**{**shape, "dropout": sizes.dropout, "norm": "post", "tied": "all", **more})
-    return kinds.build("transformer", config, sizes.vocabulary, sizes.vocabulary)
-
-
-def rnnsearch(sizes: Sizes, cell: str = "lstm") -> Model:
-    """Regard's RNNsearch, every part as wide as the Transformer."""
-    widths = {"size": sizes.size, "embedding": sizes.size, "hidden": sizes.size, "maxout": sizes.size}
-    config = RNNSearchConfig(**widths, cell=cell, dropout=sizes.dropout)  # type: ignore[arg-type]
-    return kinds.build("rnnsearch", config, sizes.vocabulary, sizes.vocabulary)
+    return sizes.transformer(**{"norm": "post", "tied": "all", **more})
 
 
 def run(rounds: int = 9, seed: int = 0, sizes: Sizes = BASE) -> Iterator[Result]:
@@ -131,7 +122,9 @@ def run(rounds: int = 9, seed: int = 0, sizes: Sizes = BASE) -> Iterator[Result]
     yield Result(f"{what}, a whole update", text, card, mine / GOAL, f"{GOAL:,} tokens/s", mine >= GOAL, details)
     del ours
     for cell in ("lstm", "gru"):
-        rate, first, last = RegardLoop(PairTask(rnnsearch(sizes, cell), pairs, sizes.smoothing, seed=seed)).rate(rounds)
+        rate, first, last = RegardLoop(PairTask(sizes.rnnsearch(cell=cell), pairs, sizes.smoothing, seed=seed)).rate(
+            rounds
+        )
         learns(f"rnnsearch ({cell})", first, last)
         line, figures = f"Regard {rate:,.0f} tokens/s", {"ours_tokens_s": rate}
         goal, whole = f"{RNN_GOAL:,} tokens/s", f"rnnsearch, one {cell}, all {sizes.size} wide, bf16, a whole update"

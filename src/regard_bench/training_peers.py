@@ -28,7 +28,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.data import END, PAD, START, UNKNOWN, Batch, Order, collate
-from regard.models import Model, TransformerModel
+from regard.models import Model, RNNSearchConfig, TransformerConfig, TransformerModel, kinds
 from regard.training import Prediction
 
 Pair = tuple[np.ndarray, np.ndarray]
@@ -51,6 +51,18 @@ class Sizes:
     hidden: int = 1024
     dropout: float = 0.1
     smoothing: float = 0.1
+
+    def transformer(self, **more: Any) -> Model:
+        """Build Regard's Transformer of these sizes."""
+        shape = {"size": self.size, "heads": self.heads, "layers": self.layers, "hidden": self.hidden}
+        config = TransformerConfig(**{**shape, "dropout": self.dropout, **more})
+        return kinds.build("transformer", config, self.vocabulary, self.vocabulary)
+
+    def rnnsearch(self, **more: Any) -> Model:
+        """Build Regard's RNNsearch, every part as wide as the Transformer, the maxout layer too."""
+        widths = {"size": self.size, "embedding": self.size, "hidden": self.size, "maxout": self.size}
+        config = RNNSearchConfig(**{**widths, "dropout": self.dropout, **more})
+        return kinds.build("rnnsearch", config, self.vocabulary, self.vocabulary)
 
 
 class Learner(nn.Module):

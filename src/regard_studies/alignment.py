@@ -18,7 +18,7 @@ from regard.training import metrics
 from regard_studies import Setting
 from regard_studies.corpora import AlignedPairs, Pairs, aligned_texts
 from regard_studies.page import Page, Plot, Table, Verdict, show, signed_training
-from regard_studies.seed_statistics import SeedStatistics, over_seeds
+from regard_studies.seed_statistics import SeedStatistics, is_lower, over_seeds
 from regard_studies.systems import (
     TrainedSystem,
     error_rates,
@@ -381,11 +381,6 @@ def layer_means(readings: Sequence[selection.Reading], offset: int) -> list[floa
     return [100 * each.aer for each in readings if each.head is None and each.offset == offset]
 
 
-def is_lower(one: SeedStatistics, other: SeedStatistics) -> bool:
-    """Return whether one rate is lower by more than the seeds vary."""
-    return other.mean - one.mean > max(ERRORS, one.deviation + other.deviation)
-
-
 def verdicts(systems: Mapping[str, SystemFigures], diagonal: float) -> list[Verdict]:
     """Judge the papers' claims, beside the error of the diagonal."""
     recurrent = [name for name in systems if name != "transformer"]
@@ -404,8 +399,8 @@ def verdicts(systems: Mapping[str, SystemFigures], diagonal: float) -> list[Verd
         ),
         Verdict(
             "Bahdanau's weights are of the word that a step writes, Luong's of the word that it reads",
-            is_lower(systems["rnnsearch"].written_aer, systems["rnnsearch"].read_aer)
-            and all(is_lower(systems[name].read_aer, systems[name].written_aer) for name in luongs),
+            is_lower(systems["rnnsearch"].written_aer, systems["rnnsearch"].read_aer, ERRORS)
+            and all(is_lower(systems[name].read_aer, systems[name].written_aer, ERRORS) for name in luongs),
             "AER, written and read: "
             + ", ".join(
                 f"{LABELS[name]} {systems[name].written_aer.as_text()} and {systems[name].read_aer.as_text()}"
@@ -424,7 +419,7 @@ def verdicts(systems: Mapping[str, SystemFigures], diagonal: float) -> list[Verd
         ),
         Verdict(
             "the head or the mean that is best on other sentences aligns better than the layer that is read",
-            is_lower(transformer.selected_aer, transformer.plain),
+            is_lower(transformer.selected_aer, transformer.plain, ERRORS),
             f"AER {transformer.selected_aer.as_text()} against {transformer.plain.as_text()}; the best head of all, by "
             f"the same sentences: {show(min(heads), '.1f')}",
         ),

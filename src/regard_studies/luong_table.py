@@ -22,7 +22,7 @@ from regard.inspection import plot
 from regard_studies import Setting
 from regard_studies.corpora import ALIGNED_WORDS, AlignedPairs, Pairs, aligned_texts
 from regard_studies.page import Page, Plot, Table, Verdict, show, signed_training
-from regard_studies.seed_statistics import SeedStatistics, over_seeds
+from regard_studies.seed_statistics import SeedStatistics, is_lower, over_seeds
 from regard_studies.systems import (
     TrainedSystem,
     error_rates,
@@ -236,20 +236,15 @@ def caveats(corpus: Pairs, setting: Setting) -> list[str]:
     return [*remarks, "The phrasebook's sentences are made by a grammar: short, regular, and easy to align."]
 
 
-def better(one: SeedStatistics, other: SeedStatistics, margin: float) -> bool:
-    """Return whether one figure is lower than another by more than chance."""
-    return other.mean - one.mean > max(margin, one.deviation + other.deviation)
-
-
 def higher(figures: Mapping[str, Figures], one: str, other: str) -> bool:
     """Return whether one system is better than the other by BLEU."""
-    return better(figures[other]["bleu"], figures[one]["bleu"], POINTS)
+    return is_lower(figures[other]["bleu"], figures[one]["bleu"], POINTS)
 
 
 def likelier(figures: Mapping[str, Figures], one: str, other: str) -> bool:
     """Return whether one system is better than the other by perplexity."""
     worse = figures[other]["perplexity"]
-    return better(figures[one]["perplexity"], worse, SHARE * worse.mean)
+    return is_lower(figures[one]["perplexity"], worse, SHARE * worse.mean)
 
 
 def verdicts(figures: Mapping[str, Figures]) -> list[Verdict]:
@@ -292,7 +287,7 @@ def verdicts(figures: Mapping[str, Figures]) -> list[Verdict]:
             "location compares worst of the global scores, and aligns worst",
             all(
                 likelier(figures, name, "global-location")
-                and better(figures[name]["aer"], figures["global-location"]["aer"], ERRORS)
+                and is_lower(figures[name]["aer"], figures["global-location"]["aer"], ERRORS)
                 for name in ("global-dot", "global-general")
             ),
             f"perplexity: {list_figures(figures, GLOBAL, 'perplexity', '.2f')}; AER: "
@@ -321,12 +316,12 @@ def verdicts(figures: Mapping[str, Figures]) -> list[Verdict]:
         ),
         Verdict(
             "windows align better than global attention by location",
-            all(better(figures[name]["aer"], figures["global-location"]["aer"], ERRORS) for name in windows),
+            all(is_lower(figures[name]["aer"], figures["global-location"]["aer"], ERRORS) for name in windows),
             f"AER: {list_figures(figures, ['global-location', *windows], 'aer')}; in the paper 39, 34 and 36",
         ),
         Verdict(
             "windows align better than global attention with the same score",
-            all(better(figures[name]["aer"], figures["global-general"]["aer"], ERRORS) for name in windows),
+            all(is_lower(figures[name]["aer"], figures["global-general"]["aer"], ERRORS) for name in windows),
             f"AER: {list_figures(figures, ['global-general', *windows], 'aer')}",
         ),
     ]

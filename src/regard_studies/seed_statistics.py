@@ -109,6 +109,11 @@ def margin(figures: Iterable[SeedStatistics], floor: float = FLOOR) -> float:
     return 2 * pooled * math.sqrt(2 / statistics.fmean(len(each.values) for each in several))
 
 
+def is_lower(one: SeedStatistics, other: SeedStatistics, floor: float) -> bool:
+    """Return whether one mean is lower by more than the floor, and than their deviations together."""
+    return other.mean - one.mean > max(floor, one.deviation + other.deviation)
+
+
 def are_alike(one: SeedStatistics, other: SeedStatistics, floor: float = FLOOR) -> bool:
     """Return whether two means are no further apart than their deviations together or, for one seed, than the floor.
 

@@ -20,7 +20,6 @@ from regard.cli.options import (
     field_option,
     number_option,
     read_number,
-    with_options,
     with_search,
 )
 from regard.config import option
@@ -158,18 +157,6 @@ def test_options_of_the_search_are_checked_together(given, message):
     assert check_search(usual) == usual
     with pytest.raises(CommandError, match=f"^{message}$"):
         check_search({**usual, **given})
-
-
-def test_options_stand_in_the_place_of_a_parameter():
-    @with_options("given", {"size": (Annotated[int, number_option("A size.", least=1, most=9)], 3)}, lambda all: all)
-    def act(name: str = "a", *, given: dict, last: bool = False) -> None:
-        print(name, given, last)
-
-    app = typer.Typer(rich_markup_mode=None)
-    app.command()(act)
-    assert CliRunner().invoke(app, ["--size", "7", "--last"]).output == "a {'size': 7} True\n"
-    assert CliRunner().invoke(app, []).output == "a {'size': 3} False\n"
-    assert CliRunner().invoke(app, ["--size", "10"]).exit_code == 2
 
 
 def test_a_command_is_shorter_than_sixty_lines():

@@ -12,7 +12,7 @@ from regard.data import images
 from regard.data import pixels as module
 from regard.data.batching import load_pictures
 from regard.data.builtin import generate
-from regard.data.images import hold_out, prepare_images, read, read_pictures, read_test_pictures
+from regard.data.images import hold_out, prepare_images, read_album, read_pictures, read_test_pictures
 from regard.data.pixels import read_picture
 from regard.data.settings import DataSettings, TokenizerSettings
 from regard.data.tokenizer import END, UNKNOWN, Tokenizers
@@ -51,7 +51,7 @@ def test_pictures_are_held_out_by_their_names(album):
 
     def held(captions, **more):
         data = album(captions, **more)
-        rows = read(data, "caption")
+        rows = read_album(data, "caption")
         assert rows.hold_out
         assert not rows.valid
         hold_out(rows, data)
@@ -61,18 +61,20 @@ def test_pictures_are_held_out_by_their_names(album):
     assert len(held(captions)) == 2
     assert held(captions[::-1]) == held(captions)
     assert held(captions, held_out=0.5, held_out_most=1)[0] in held(captions)
-    assert not read(album(captions, held_out=0), "caption").hold_out
+    assert not read_album(album(captions, held_out=0), "caption").hold_out
 
 
 def test_several_captions_of_a_picture_stay_together(album):
-    rows = read(album([("p0.png", "one"), ("p1.png", "two"), ("p0.png", "three"), ("./p0.png", "four")]), "caption")
+    rows = read_album(
+        album([("p0.png", "one"), ("p1.png", "two"), ("p0.png", "three"), ("./p0.png", "four")]), "caption"
+    )
     found = {row.picture: row.texts for row in rows.train + rows.valid}
     assert found == {"p0.png": ["one", "three", "four"], "p1.png": ["two"]}
 
 
 def test_what_is_missing_is_counted_and_named(album):
     captions = [(name, "x") for name in [*NAMES[:6], "gone.png", "p0.png.1", "../table.tsv", "/etc/hosts"]]
-    rows = read(album(captions), "caption")
+    rows = read_album(album(captions), "caption")
     assert rows.counts["missing"] == 4
     assert rows.counts["unused"] == 4
     assert rows.notes == [
@@ -85,23 +87,23 @@ def test_lists_choose(album, tmp_path):
     captions = [(name, "x") for name in NAMES]
     some = written(tmp_path / "train.txt", "p0.png\np1.png\np2.png\nnone.png\n")
     others = written(tmp_path / "valid.txt", "p2.png\np3.png\n")
-    rows = read(album(captions, train_list=some, valid_list=others), "caption")
+    rows = read_album(album(captions, train_list=some, valid_list=others), "caption")
     assert names(rows.train) == ["p0.png", "p1.png"]
     assert names(rows.valid) == ["p2.png", "p3.png"]
     assert rows.notes == [
         "pictures that are listed but have no text or no file, skipped: 1 (none.png)",
         "pictures in both lists, not trained on: 1 (p2.png)",
     ]
-    rows = read(album(captions, valid_list=others), "caption")
+    rows = read_album(album(captions, valid_list=others), "caption")
     assert names(rows.train) == [name for name in NAMES if name not in ("p2.png", "p3.png")]
-    rows = read(album(captions, train_list=some), "caption")
+    rows = read_album(album(captions, train_list=some), "caption")
     assert sorted(names(rows.train)) == ["p0.png", "p1.png", "p2.png"]
     assert rows.hold_out
 
 
 def test_validation_may_have_a_file_of_its_own(album, tmp_path):
     also = written(tmp_path / "valid.tsv", "p3.png\tnew\np9.png\tnine\n")
-    rows = read(album([(name, "x") for name in NAMES[:4]], valid_captions=also), "caption")
+    rows = read_album(album([(name, "x") for name in NAMES[:4]], valid_captions=also), "caption")
     assert names(rows.train) == ["p0.png", "p1.png", "p2.png"]
     assert {row.picture: row.texts for row in rows.valid} == {"p3.png": ["new"], "p9.png": ["nine"]}
     assert rows.counts["repeated"] == 1
@@ -114,15 +116,15 @@ def test_karpathys_splits_are_used(album, tmp_path):
         for name, part in zip(NAMES, parts, strict=False)
     ]
     path = written(tmp_path / "k.json", json.dumps({"images": images}))
-    rows = read(album(captions=path), "caption")
+    rows = read_album(album(captions=path), "caption")
     assert names(rows.train) == ["p0.png", "p1.png", "p4.png"]
     assert names(rows.valid) == ["p2.png"]
     listed = written(tmp_path / "list", "p3.png\n")  # lists come first
-    assert names(read(album(captions=path, valid_list=listed), "caption").valid) == ["p3.png"]
+    assert names(read_album(album(captions=path, valid_list=listed), "caption").valid) == ["p3.png"]
 
 
 def test_folders_are_labels(album):
-    rows = read(album(names=["dog/a.png", "dog/deep/b.png", "cat/c.png", "alone.png"]), "classify", labelled=True)
+    rows = read_album(album(names=["dog/a.png", "dog/deep/b.png", "cat/c.png", "alone.png"]), "classify", labelled=True)
     assert {row.picture: row.texts for row in rows.train + rows.valid} == {
         "dog/a.png": ["dog"],
         "dog/deep/b.png": ["dog"],
@@ -132,23 +134,23 @@ def test_folders_are_labels(album):
 
 
 def test_a_file_of_labels(album):
-    rows = read(album([("p0.png", "dog"), ("p1.png", "cat")], table="labels"), "classify", labelled=True)
+    rows = read_album(album([("p0.png", "dog"), ("p1.png", "cat")], table="labels"), "classify", labelled=True)
     assert {row.picture: row.texts for row in rows.train + rows.valid} == {"p0.png": ["dog"], "p1.png": ["cat"]}
     assert rows.counts["unused"] == 8
 
 
 def test_what_leaves_nothing_is_named(album, tmp_path):
     with pytest.raises(DataError, match=r"no picture to train on: pictures that do not exist, skipped: 1 \(x.png\)"):
-        read(album([("x.png", "x")]), "caption")
+        read_album(album([("x.png", "x")]), "caption")
     alone = album([("p0.png", "x")])
     with pytest.raises(DataError, match="one picture is too few to train on and to hold out"):
-        hold_out(read(alone, "caption"), alone)
+        hold_out(read_album(alone, "caption"), alone)
     with pytest.raises(DataError, match=r"list: no picture to validate on: .*skipped: 1 \(x.png\)"):
-        read(album([("p0.png", "x")], valid_list=written(tmp_path / "list", "x.png")), "caption")
+        read_album(album([("p0.png", "x")], valid_list=written(tmp_path / "list", "x.png")), "caption")
     with pytest.raises(ConfigError, match=r"data.captions: missing; give the file"):
-        read(album(), "caption")
+        read_album(album(), "caption")
     with pytest.raises(ConfigError, match=r"data.captions: given for task = .classify."):
-        read(album([("p0.png", "x")]), "classify", labelled=True)
+        read_album(album([("p0.png", "x")]), "classify", labelled=True)
 
 
 # ---- of a trained run

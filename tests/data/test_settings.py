@@ -84,7 +84,7 @@ def test_impossible_settings_are_named(cls, given, message):
 def test_what_is_possible_is_taken():
     data = parse(DataSettings, {"corpora": [{"file": "a.TSV.gz", "source_column": "3", "weight": 2, "tag": "<2de>"}]})
     (corpus,) = data.training
-    assert (corpus.form, corpus.column("source_column"), corpus.column("target_column")) == (".tsv", 3, 2)
+    assert (corpus.form, corpus.source_column, corpus.target_column) == (".tsv", "3", None)
     assert corpus.weight == 2.0
     assert parse(CorpusSettings, {"file": "a.jsonl", "source_column": "de"}).key("source_column") == "de"
     assert parse(CorpusSettings, {"file": "a.jsonl"}).key("target_column") == "target"

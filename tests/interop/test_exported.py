@@ -86,7 +86,7 @@ def test_an_export_in_the_cache_that_is_damaged_is_made_again(desk, cache):
 
 
 def test_a_number_format_that_this_machine_lacks(desk, monkeypatch, tmp_path):
-    monkeypatch.setattr(exported, "supported", lambda device: {"float32", "int8"})
+    monkeypatch.setattr(exported, "compute_types", lambda device: {"float32", "int8"})
     half = tmp_path / "half"
     export_model(desk / "run", half, to="ctranslate2", quantize="float16")
     assert json.loads((half / "manifest.json").read_text())["verification"]["versions"]["compute"] == "float32"

@@ -13,7 +13,7 @@ from regard.data import special_pieces
 from regard.decoding import tokens_of
 from regard.interop.export import export_model
 from regard.interop.importing import import_model
-from regard.interop.numbering import marian_rows, written_rows
+from regard.interop.numbering import export_rows, marian_rows
 from regard.run import load
 
 CODES = {"marian": ">>gsw<<", "nllb": "gsw_Latn"}
@@ -94,7 +94,7 @@ def test_exports_have_them(grown):
     form = "m2m100" if family == "nllb" else "marian"
     run = load(folder / "new")
     export_model(folder / "new", folder / form, to=form)
-    rows = written_rows(folder / form) if family == "nllb" else marian_rows(folder / form)
+    rows = export_rows(folder / form) if family == "nllb" else marian_rows(folder / form)
     assert {"▁Grüezi", CODES[family]} <= rows.keys()
     assert not any(map(special_pieces.is_filler, rows))
     own = run.model.source.tokens.weight[run.tokenizers.source.names.index("▁Grüezi")]

@@ -78,7 +78,7 @@ def test_what_config_json_says(desk):
     assert model_type(desk) is None
     (desk / "config.json").write_text(json.dumps({"model_type": 3}))
     assert model_type(desk) is None
-    with pytest.raises(DataError, match=r"absent\.json: No such file"):
+    with pytest.raises(DataError, match=r"absent\.json: cannot be read: No such file"):
         read_table(desk / "absent.json")
 
 

@@ -18,7 +18,7 @@ from regard.decoding import tokens_of
 from regard.errors import CommandError, ConfigError, RegardError
 from regard.interop.formats import model_type
 from regard.interop.m2m100 import THEIR_START, read_vocabulary, rows_of
-from regard.interop.numbering import written_rows
+from regard.interop.numbering import export_rows
 from regard_bench.serving import write_run
 
 transformers = pytest.importorskip("transformers")
@@ -132,7 +132,7 @@ def test_in_and_out_is_the_same(desk, family, tmp_path):
     for key in ("decoder_start_token_id", "pad_token_id", "eos_token_id", "scale_embedding", "activation_function"):
         assert getattr(one.config, key) == getattr(other.config, key), key
     forced = other.generation_config.forced_bos_token_id
-    assert written_rows(tmp_path / "again")[LANGUAGES[family][3].format(LANGUAGES[family][1])] == forced
+    assert export_rows(tmp_path / "again")[LANGUAGES[family][3].format(LANGUAGES[family][1])] == forced
 
 
 # ---- traps

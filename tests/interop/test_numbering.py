@@ -17,8 +17,6 @@ from regard.interop.numbering import (
     marian_ids,
     marian_rows,
     marian_tokenizers,
-    nllb_rows,
-    nllb_tokenizers,
     renumber,
     round_up,
 )
@@ -158,14 +156,14 @@ def test_nllb(nllb):
     """Without a tokenizer.json: SentencePiece's ids and one more, then the languages, then <mask>."""
     package = pytest.importorskip("sentencepiece")
     processor = package.SentencePieceProcessor(model_file=str(nllb / "sentencepiece.bpe.model"))
-    rows, ids = nllb_rows(nllb), renumber(nllb_rows(nllb), "")
+    rows, ids = m2m100_rows(nllb), renumber(m2m100_rows(nllb), "")
     assert [rows[piece] for piece in ("<s>", "<pad>", "</s>", "<unk>")] == [0, 1, 2, 3]
     assert all(rows[processor.id_to_piece(i)] == i + 1 for i in range(3, len(processor)))
     languages = LANGUAGES["nllb"]
     assert len(languages) == 202
     assert [rows[code] for code in languages] == list(range(len(processor) + 1, len(processor) + 203))
     assert rows["<mask>"] == len(processor) + 203 == len(rows) - 1
-    ours = nllb_tokenizers(nllb).source
+    ours = m2m100_tokenizers(nllb).source
     theirs = transformers().NllbTokenizer.from_pretrained(nllb)
     for text in PLAIN:  # where the library's normaliser agrees with SentencePiece's
         expected = [i + 1 if i != processor.unk_id() else UNKNOWN for i in processor.encode(text)]
@@ -179,11 +177,11 @@ def test_nllb_as_transformers_saves_it(nllb, tmp_path):
     write_json(nllb / "tokenizer_config.json", {"extra_special_tokens": LANGUAGES["nllb"]})
     theirs = transformers().NllbTokenizer.from_pretrained(nllb)
     theirs.save_pretrained(tmp_path)
-    assert nllb_rows(tmp_path) == theirs.get_vocab()
-    without = nllb_tokenizers(tmp_path)
+    assert m2m100_rows(tmp_path) == theirs.get_vocab()
+    without = m2m100_tokenizers(tmp_path)
     (tmp_path / "sentencepiece.bpe.model").write_bytes((nllb / "sentencepiece.bpe.model").read_bytes())
-    ours = nllb_tokenizers(tmp_path).source
-    ids, rows = renumber(nllb_rows(tmp_path), ""), nllb_rows(tmp_path)
+    ours = m2m100_tokenizers(tmp_path).source
+    ids, rows = renumber(m2m100_rows(tmp_path), ""), m2m100_rows(tmp_path)
     here = {row: ids[piece] for piece, row in rows.items()}
     for text in [*PLAIN, "deu_Latn the dog"]:
         expected = [here[i] for i in theirs(text, add_special_tokens=False).input_ids]
@@ -197,8 +195,8 @@ def test_nllb_as_transformers_saves_it(nllb, tmp_path):
 @pytest.mark.parametrize(
     ("content", "problem"),
     [
-        ("{", "vocab.json: not JSON"),
-        ("[]", "vocab.json: not a table"),
+        ("{", "vocab.json: cannot be read"),
+        ("[]", "vocab.json: expected a JSON object"),
         ('{"<pad>": 0, "</s>": 1}', "vocab.json: no <unk> in its vocabulary"),
         ('{"<pad>": 0, "</s>": 1, "<unk>": 3}', "has the id 3, expected 0 to 2"),
         ('{"<pad>": 0, "</s>": 1, "<unk>": "x"}', "has the id 'x'"),
@@ -217,8 +215,9 @@ def test_missing_files_are_named(marian, tmp_path):
     (tmp_path / "vocab.json").write_bytes((marian / "vocab.json").read_bytes())
     with pytest.raises(DataError, match=r"source\.spm: cannot be read"):
         marian_tokenizers(tmp_path)
+    (tmp_path / "vocab.json").unlink()  # as NLLB's folders have none
     with pytest.raises(DataError, match=r"sentencepiece\.bpe\.model: cannot be read"):
-        nllb_tokenizers(tmp_path)
+        m2m100_tokenizers(tmp_path)
 
 
 @pytest.mark.parametrize("size", [13, 16, 23])

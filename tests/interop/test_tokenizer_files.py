@@ -12,7 +12,7 @@ from pretrained import TEXTS, m2m100_folder, marian_folder
 from regard import export_model, import_model, load
 from regard.data import END, special_pieces
 from regard.errors import DataError
-from regard.interop.numbering import added_rows, marian_rows, written_rows
+from regard.interop.numbering import added_rows, export_rows, marian_rows
 from regard_bench.serving import write_run
 
 transformers = pytest.importorskip("transformers")
@@ -83,7 +83,7 @@ def test_transformers_cuts_texts_with_it_as_with_the_folder_that_was_imported(de
 def test_transformers_cuts_texts_into_the_rows_of_the_run(desk, family):
     """The languages that the run was imported with are chosen already."""
     tokenizer, both = opened(desk / "out"), load(desk / "run").tokenizers
-    rows = written_rows(desk / "out") if family != "marian" else marian_rows(desk / "out")
+    rows = export_rows(desk / "out") if family != "marian" else marian_rows(desk / "out")
     for text in TEXTS["source"]:
         assert tokenizer(text).input_ids == [rows[name] for name in both.source.pieces(both.source.encode(text))]
     for text in TEXTS["target"]:
@@ -119,7 +119,7 @@ def test_what_was_written_is_imported(desk, family):
 def test_new_pieces_have_their_rows(grown, family):
     """Transformers knows what was added by its row, reads it back, and cuts no text into it."""
     tokenizer, run, code = opened(grown), load(grown.parent / "grown"), CODES[family][0]
-    names, rows = run.tokenizers.target.names, written_rows(grown) if family != "marian" else None
+    names, rows = run.tokenizers.target.names, export_rows(grown) if family != "marian" else None
     rows = rows or json.loads((grown / "vocab.json").read_text())
     assert not any(map(special_pieces.is_filler, rows))
     for piece in ("▁Grüezi", code):

@@ -20,7 +20,7 @@ from pretrained import TEXTS, marian_folder
 
 from regard import export_model, import_model, load
 from regard.interop.marian import TOKENIZER, read_foreign_tokenizer, rows_of
-from regard.interop.numbering import listed_pieces
+from regard.interop.numbering import pieces_by_row
 
 transformers = pytest.importorskip("transformers")
 pytestmark = pytest.mark.filterwarnings("ignore:Recommended. pip install sacremoses")
@@ -75,7 +75,7 @@ def check_foreign(folder: Path, tmp_path: Path, lines: list[str]) -> None:
 def test_a_real_folder_with_a_foreign_tokenizer(tmp_path):
     fill(tmp_path / "opus-mt-ar-fr", DATA / "pretrained" / "opus-mt-ar-fr", **SMALL)
     lines = lines_of("multi30k/train.en.gz")[:1900]
-    pieces = listed_pieces(tmp_path / "opus-mt-ar-fr")
+    pieces = pieces_by_row(tmp_path / "opus-mt-ar-fr")
     lines += odd_lines({piece: row for row, piece in enumerate(pieces)}, 200)
     check_foreign(tmp_path / "opus-mt-ar-fr", tmp_path, lines)
 

@@ -31,6 +31,7 @@ from regard.io.lines import (
     separator_of,
 )
 
+NOISE = random.Random(5).randbytes(5000).hex().encode()
 ANY = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0\n"), max_size=12)
 
 
@@ -94,8 +95,12 @@ def test_packed_files_put_together_and_padded(tmp_path):
         (b"a\nb\0c\n", ["a"], "file, line 2: byte 2 is NUL, as in binary files; expected UTF-8 text"),
         (b"\x89PNG\r\n\x1a\n\0\0", [], "file, line 1: byte 1 (0x89) is not UTF-8"),
         ("ab\ncd".encode("utf-16"), [], "file, line 1: looks like UTF-16; convert the file to UTF-8"),
+        ("ab\ncd".encode("utf-16-le"), [], "file, line 1: byte 2 is NUL"),
         (gzip.compress(b"one\n" * 9, mtime=0)[:-8], ["one"] * 9, "file: broken gzip after line 9: it ends too early"),
         (gzip.compress(b"one\n", mtime=0)[:6] + b"\xff" * 9, [], "file: broken gzip after line 0: "),
+        (b"\x1f\x8b\x08rubbish that is no gzip at all", [], "file: broken gzip after line 0: "),
+        (gzip.compress(NOISE, mtime=0)[:3000], [], "file: broken gzip after line 0: it ends too early"),
+        (gzip.compress(b"one\n", mtime=0)[:-5] + b"12345", [], "file: broken gzip after line 0: incorrect data check"),
     ],
 )
 def test_what_is_no_text_is_named_after_what_is(tmp_path, data, good, said):
@@ -105,8 +110,10 @@ def test_what_is_no_text_is_named_after_what_is(tmp_path, data, good, said):
         found.extend(line for chunk in read_chunks(tmp_path / "file") for line in chunk)
     assert found == good
     assert str(error.value).startswith(str(tmp_path / said))
-    with pytest.raises(DataError):
-        count_lines(tmp_path / "file")
+    for read in (count_lines, lambda path: list(corpus_lines(path))):
+        with pytest.raises(DataError) as other:
+            read(tmp_path / "file")
+        assert str(other.value) == str(error.value)
 
 
 def test_what_is_no_file(tmp_path):

@@ -21,10 +21,10 @@ from regard_studies.luong_table import (
     SHARE,
     SYSTEMS,
     Cost,
-    better,
     cost_plot,
     cost_table,
     cost_verdicts,
+    is_lower,
     layer,
     measure_cost,
     operations,
@@ -201,10 +201,10 @@ def test_each_claim_falls_with_one_figure(name, other, word):
 
 
 def test_what_lies_within_the_seeds_is_no_difference():
-    assert better(SeedStatistics((1.0,)), SeedStatistics((1.0 + 2 * POINTS,)), POINTS)
-    assert not better(SeedStatistics((1.0,)), SeedStatistics((1.0 + POINTS / 2,)), POINTS)
-    assert not better(SeedStatistics((0.0, 4.0)), SeedStatistics((3.0, 7.0)), POINTS)  # 3 apart, deviations 2.8 each
-    assert better(SeedStatistics((1.9, 2.1)), SeedStatistics((4.9, 5.1)), POINTS)
+    assert is_lower(SeedStatistics((1.0,)), SeedStatistics((1.0 + 2 * POINTS,)), POINTS)
+    assert not is_lower(SeedStatistics((1.0,)), SeedStatistics((1.0 + POINTS / 2,)), POINTS)
+    assert not is_lower(SeedStatistics((0.0, 4.0)), SeedStatistics((3.0, 7.0)), POINTS)  # 3 apart, deviations 2.8 each
+    assert is_lower(SeedStatistics((1.9, 2.1)), SeedStatistics((4.9, 5.1)), POINTS)
     assert 0 < SHARE < 0.05
     assert ERRORS > 0
 

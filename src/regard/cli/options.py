@@ -60,8 +60,9 @@ def number_option(
     kind: Literal["whole", "fraction"] = "whole",
     show_default: bool | str = True,
     names: Sequence[str] = (),
+    hint: Any = None,
 ) -> Any:
-    """Declare an option that is a number within limits, which its help names."""
+    """Declare an option that is a number within limits, which its help names; by its `hint` it may be a word, too."""
     limits = {name: limit for name, limit in (("least", least), ("above", above), ("most", most)) if limit is not None}
     low = f"{least:,}" if least is not None else f"above {above}"
     span = f"{low} to {most:,}" if most < SEED else f"from {low}"
@@ -71,7 +72,7 @@ def number_option(
         if not isinstance(value, str):
             return value
         try:
-            return value_of(int if kind == "whole" else float, read_number(value, kind), "", limits)
+            return value_of(hint or (int if kind == "whole" else float), read_number(value, kind), "", limits)
         except ConfigError as error:
             raise typer.BadParameter(error.problem) from None
 
@@ -98,7 +99,7 @@ def field_option(
     if number is not None:
         kind: Any = "whole" if number is int else "fraction"
         limits: Any = {key: value for key, value in field.metadata.items() if key in ("least", "most", "above")}
-        option = number_option(text, kind=kind, show_default=shown, names=[flag], **limits)
+        option = number_option(text, kind=kind, show_default=shown, names=[flag], hint=hint, **limits)
     else:
         choices = [choice for each in (hint, *typing.get_args(hint)) for choice in literals(each)]
         if not all(choice in text for choice in choices):

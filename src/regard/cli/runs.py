@@ -28,14 +28,16 @@ def open_run(
 ) -> "Run":
     """Load a run, or several as an ensemble, onto the device that is named; torch is imported here.
 
-    `languages` are those of source and target, of a run that knows several; `processes` share the devices.
+    `languages` are those of source and target, of a run that knows several. A command whose `processes` share the
+    devices has checked what is asked for before it started them.
     """
-    check_engine(engine, quantize)
-    check_folders(*runs, engine=engine)
-
     from regard.decoding import Processes
 
-    where = (processes or Processes()).device(device)
+    if processes is None:
+        check_engine(engine, quantize)
+        check_folders(*runs, engine=engine)
+        processes = Processes()
+    where = processes.device(device)
     if engine == "regard":
         from regard.run import load
 

@@ -66,7 +66,7 @@ class Words:
         self.around = len(tokenizer.before), len(tokenizer.after)
 
     def cut(self, ids: Int[np.ndarray, " p"], lengths: Int64[np.ndarray, " b"]) -> Cut:
-        """The words of rows of pieces that lie end to end, each with what stands around a text."""
+        """Find the words of rows of pieces that lie end to end, each with what stands around a text."""
         ends = np.cumsum(lengths)
         before = np.arange(len(ids)) - np.repeat(ends - lengths, lengths)
         behind = np.repeat(ends, lengths) - np.arange(len(ids))
@@ -81,7 +81,7 @@ class Words:
         return Cut(cut.counts, place[at] - np.repeat(ends - lengths, cut.counts), cut.sizes)
 
     def cut_texts(self, ids: Int[np.ndarray, " p"], lengths: Int64[np.ndarray, " b"]) -> Cut:
-        """The words of texts that lie end to end."""
+        """Find the words of texts that lie end to end."""
         ends = np.cumsum(lengths)
         first = np.zeros(len(ids) + 1, bool)
         first[np.concatenate([[0], ends])] = True
@@ -144,7 +144,7 @@ class Linking:
         return Links(index[0], index[1], index[2], torch.from_numpy(weight.astype(np.float32)))
 
     def cuts(self, sides: list[Int[np.ndarray, " _"]], lengths: Int64[np.ndarray, "b 2"]) -> tuple[Cut, Cut]:
-        """The words of both sides."""
+        """Find the words of both sides."""
         return self.source.cut(sides[0], lengths[:, 0]), self.target.cut(sides[1], lengths[:, 1])
 
 

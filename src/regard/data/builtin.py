@@ -134,7 +134,7 @@ def generate(
         options["pair"] = pair
     if has_editions(name):
         options["edition"] = edition
-    return _stream(name, module, count, seed, split, module.Options(**options))
+    return draw_examples(name, module, count, seed, split, module.Options(**options))
 
 
 def options_of(name: str) -> dict[str, Any]:
@@ -154,7 +154,7 @@ def find_example(
 
 def split_of(source: str) -> Split:
     """Return the split that a source belongs to, whatever the seed."""
-    return _split(_hash(source))
+    return choose_split(hash_source(source))
 
 
 def has_pair(name: str) -> bool:
@@ -191,21 +191,23 @@ def suggest_names(names: tuple[str, ...], wrong: object) -> str:
     return (f"did you mean {near!r}? " if near else "") + f"there are {', '.join(names)}"
 
 
-def _hash(source: str) -> int:
+def hash_source(source: str) -> int:
+    """Hash a source, the same on every machine."""
     return int.from_bytes(hashlib.blake2b(source.encode(), digest_size=8).digest(), "little")
 
 
-def _split(code: int) -> Split:
+def choose_split(code: int) -> Split:
+    """Choose the split of a source by its hash."""
     place = code % 100
     return "train" if place > 3 else "valid" if place < 2 else "test"
 
 
-def _stream(name: str, module: Any, count: int, seed: int, split: Split, options: Any) -> Iterator[Example]:
+def draw_examples(name: str, module: Any, count: int, seed: int, split: Split, options: Any) -> Iterator[Example]:
     hashes: set[int] = set()
 
     def accept(source: str) -> bool:
-        code = _hash(source)
-        if code in hashes or _split(code) != split:
+        code = hash_source(source)
+        if code in hashes or choose_split(code) != split:
             return False
         hashes.add(code)
         return True
@@ -290,10 +292,10 @@ def write_corpus(
             if (path := folder / f"{split}.{end}").exists():
                 raise ArgumentError(f"{path} already exists; --force overwrites it")
     folder.mkdir(parents=True, exist_ok=True)
-    return _write(folder, streams, ends, as_lines)
+    return write_splits(folder, streams, ends, as_lines)
 
 
-def _write(
+def write_splits(
     folder: Path, streams: Mapping[Split, Iterator[Example]], ends: list[str], as_lines: Written
 ) -> Iterator[tuple[Path, int]]:
     for split, examples in streams.items():

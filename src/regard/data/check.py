@@ -68,11 +68,7 @@ class DataReport:
     """The rows of a corpus in numbers, and what is wrong with them."""
 
     rows: int  # that were read
-    sample: int  # that were looked at
     findings: tuple[Finding, ...]
-    ratio: float | None = None  # characters of a target per character of its source: the median
-    shift: Shift | None = None
-    labels: int = 0  # different ones
     words: float = 0.0  # of a target: the median
 
     @property
@@ -150,8 +146,7 @@ def check_pairs(rows: Iterable[tuple[str, ...]], sides: Sequence[str] = ("the so
     """Check pairs of a source and a target; `sides` are the names of their files, where there are two."""
     sample = take_sample(rows)
     findings = [*find_empty(sample, "pairs"), *find_duplicates(sample, "pairs"), *find_copies(sample)]
-    ratio, lengths = find_lengths(sample)
-    findings += lengths
+    findings += find_lengths(sample)
     for texts, name in ((sample.firsts, "source"), (sample.seconds, "target")):
         findings += find_markup(sample, texts, name)
         findings += find_script(sample, texts, name)
@@ -159,7 +154,7 @@ def check_pairs(rows: Iterable[tuple[str, ...]], sides: Sequence[str] = ("the so
     if shift is not None:
         findings.append(describe_shift(shift, sample, sides))
     words = statistics.median([len(text.split()) for text in sample.seconds] or [0])
-    return DataReport(sample.rows, len(sample), tuple(findings), ratio, shift, words=words)
+    return DataReport(sample.rows, tuple(findings), words)
 
 
 def check_texts(rows: Iterable[str], name: str = "text", what: str = "lines") -> DataReport:
@@ -167,7 +162,7 @@ def check_texts(rows: Iterable[str], name: str = "text", what: str = "lines") ->
     sample = take_sample((text, "-") for text in rows)
     findings = [*find_duplicates(sample, what)]
     findings += [*find_markup(sample, sample.firsts, name), *find_script(sample, sample.firsts, name)]
-    return DataReport(sample.rows, len(sample), tuple(findings))
+    return DataReport(sample.rows, tuple(findings))
 
 
 def check_documents(rows: Iterable[tuple[str, ...]], swap: str = "") -> DataReport:
@@ -178,7 +173,7 @@ def check_documents(rows: Iterable[tuple[str, ...]], swap: str = "") -> DataRepo
     findings += [*find_empty(sample, "documents"), *find_duplicates(sample, "documents")]
     texts = [BREAK.sub(" ", text) if "<" in text else text for text in sample.firsts]
     findings += [*find_markup(sample, texts, "text"), *find_script(sample, texts, "text")]
-    return DataReport(sample.rows, len(sample), tuple(findings), labels=len(labels))
+    return DataReport(sample.rows, tuple(findings))
 
 
 def find_empty(sample: Sample, what: str) -> list[Finding]:
@@ -196,7 +191,7 @@ def find_duplicates(sample: Sample, what: str) -> list[Finding]:
     count = len(sample.repeated)
     if sample.thinned:
         count = round(count * sample.rows / sample.hashed)
-    text = f"{amount(count, sample.rows, what)} repeat an earlier one, such as line {sample.repeated[0]:,}"
+    text = f"{count:,} of {sample.rows:,} {what} repeat an earlier one, such as line {sample.repeated[0]:,}"
     return [Finding("duplicates", text, count, sample.repeated[0])]
 
 
@@ -210,21 +205,20 @@ def find_copies(sample: Sample) -> list[Finding]:
     return report_rows("copies", "pairs are copies: the target is the source", copies, sample)
 
 
-def find_lengths(sample: Sample) -> tuple[float | None, list[Finding]]:
-    """Find pairs of which one side is far longer than is usual, and the usual ratio."""
+def find_lengths(sample: Sample) -> list[Finding]:
+    """Find pairs of which one side is far longer than is usual."""
     sizes = np.array([list(map(len, sample.firsts)), list(map(len, sample.seconds))], np.int64).T
     full = np.flatnonzero(sizes.all(1))
     if not len(full):
-        return None, []
+        return []
     ratios = np.log((sizes[full, 1] + 3) / (sizes[full, 0] + 3))
     usual = float(np.median(ratios))
     far = (np.abs(ratios - usual) > np.log(RATIO)) & (sizes[full].max(1) >= LONG)
     places = full[far].tolist()
-    ratio = float(np.median(sizes[full, 1] / sizes[full, 0]))
     if len(places) < max(2, UNUSUAL * len(full)):
-        return ratio, []
+        return []
     what = f"pairs are over {RATIO:g} times longer on one side than is usual"
-    return ratio, report_rows("lengths", what, places, sample)
+    return report_rows("lengths", what, places, sample)
 
 
 def find_markup(sample: Sample, texts: Sequence[str], name: str) -> list[Finding]:
@@ -299,12 +293,7 @@ def report_rows(name: str, what: str, places: Sequence[int], sample: Sample, wor
     if not places or len(places) < worth * len(sample):
         return []
     count, line = sample.scale(len(places)), sample.lines[places[0]]
-    return [Finding(name, f"{amount(count, sample.rows, what)}, such as line {line:,}", count, line)]
-
-
-def amount(count: int, rows: int, what: str) -> str:
-    """Write how many of all rows there are."""
-    return f"{count:,} of {rows:,} {what}"
+    return [Finding(name, f"{count:,} of {sample.rows:,} {what}, such as line {line:,}", count, line)]
 
 
 # ---- scripts: which lines are written in another than the rest of their side

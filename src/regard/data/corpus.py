@@ -19,9 +19,9 @@ from regard.io import (
     GivenText,
     LinePairs,
     Say,
-    check_file,
     encoding_of,
     ignore,
+    open_file,
     read_lines,
     text_lines,
     unequal_lines,
@@ -63,11 +63,9 @@ def rows(
         one, two = corpus.source or "", corpus.target or ""  # with their encoding
         return pair_lines(lines(one, say), lines(two, say), one, two)
     path, places = corpus.file or "", KEYS if links else KEYS[:2]
-    if corpus.form == ".csv":
+    if corpus.form in (".csv", ".tsv"):
         names = (text_lines.name_column(getattr(corpus, each), each.removesuffix("_column")) for each in places)
         return named_columns(path, *names, say=say)
-    if corpus.form == ".tsv":
-        return columns(path, *map(corpus.column, places), say=say)
     return objects(path, *map(corpus.key, places), labelled=labelled, say=say)
 
 
@@ -214,13 +212,9 @@ def numbered_lines(path: str | Path, say: Say = ignore, header: bool | None = No
 
 def physical_lines(path: str | Path, say: Say) -> Iterator[str]:
     """Yield the lines of a file as they are."""
-    check_file(path)
-    try:
-        with open(path, "rb") as file:
-            for chunk in read_lines(file, str(path), say, encoding_of(path)):
-                yield from chunk
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read: {error.strerror or error}") from None
+    with open_file(path) as file:
+        for chunk in read_lines(file, str(path), say, encoding_of(path)):
+            yield from chunk
 
 
 # ---- texts in a table
@@ -237,10 +231,9 @@ class TableTexts:
     def __init__(self, path: str, corpus: CorpusSettings, say: Say, side: Side = "source"):
         self.path, self.corpus, self.say = path, corpus, say
         which: Column = "source_column" if side == "source" else "target_column"
-        if corpus.form == ".csv":  # its rows come as those of a TSV
-            self.column: str | int = find_columns(path, text_lines.name_column(getattr(corpus, which), side))[0][0]
-        else:
-            self.column = corpus.column(which) if corpus.form == ".tsv" else corpus.key(which)
+        self.column: str | int = corpus.key(which)
+        if corpus.form in (".csv", ".tsv"):  # the rows of a CSV come as those of a TSV
+            (self.column,), _ = find_columns(path, text_lines.name_column(getattr(corpus, which), side))
         self.count, self.unreadable = 0, False
 
     @classmethod

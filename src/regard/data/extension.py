@@ -26,7 +26,7 @@ from regard.data.vocabulary import most_frequent
 from regard.errors import ConfigError
 
 KEY, WORDS = "tokenizer.extend", "tokenizer.extend_words"
-MAX_CHARACTERS = 100  # characters of a word that is added
+WORD_CHARACTERS = 100  # characters of a word that is added
 Form = Literal["word", "special", "tag"]
 
 
@@ -195,7 +195,7 @@ def count_split(tokenizer: Tokenizer, texts: Iterable[str]) -> Counter[str]:
     for text, count in split.items():
         word = tokenizer.normalise(text)
         word = word if tokenizer.kind == "word" else leading_word(word)
-        if word and len(word) <= MAX_CHARACTERS and " " not in word and MARK not in word:
+        if word and len(word) <= WORD_CHARACTERS and " " not in word and MARK not in word:
             counts[word] += count
     known, words = set(tokenizer.names), list(counts)
     rows = tokenizer.encode_bare(words)

@@ -50,7 +50,7 @@ class Row(NamedTuple):
 
 
 @dataclass
-class Rows:
+class Album:
     """The pictures to train on and those to validate on, what was counted, and messages about them."""
 
     train: list[Row] = field(default_factory=list)
@@ -67,9 +67,9 @@ class Rows:
             self.notes.append(f"pictures {what}: {len(missing):,} ({list_names(missing)})")
 
 
-def read(data: DataSettings, task: str, labelled: bool = False) -> Rows:
+def read_album(data: DataSettings, task: str, labelled: bool = False) -> Album:
     """Read the pictures in a folder that have captions or labels, in two parts; missing ones are counted and named."""
-    rows = Rows()
+    rows = Album()
     say = rows.notes.append
     rows.files = list_pictures(str(data.images), say)
     captions, also, unnamed = Captions(), Captions(), "without a caption"
@@ -103,7 +103,7 @@ def read(data: DataSettings, task: str, labelled: bool = False) -> Rows:
     return rows
 
 
-def because(rows: Rows) -> str:
+def because(rows: Album) -> str:
     """Explain which pictures were left out, behind a colon."""
     return f": {'; '.join(rows.notes)}" if rows.notes else ""
 
@@ -131,7 +131,7 @@ def folders(files: Iterable[str]) -> dict[str, str]:
     return {name: label.decode(errors="backslashreplace") for name, label in labels}
 
 
-def split_pictures(rows: Rows, every: Mapping[str, Row], data: DataSettings, splits: Mapping[str, str]) -> None:
+def split_pictures(rows: Album, every: Mapping[str, Row], data: DataSettings, splits: Mapping[str, str]) -> None:
     """Divide pictures into training and validation: by lists, by the file's splits, or by a hash of their names."""
     trained, valid = set(every), set[str]()
     if data.train_list or data.valid_list:
@@ -157,7 +157,7 @@ def split_pictures(rows: Rows, every: Mapping[str, Row], data: DataSettings, spl
     rows.hold_out = not rows.valid and data.valid_list is None and bool(data.held_out)
 
 
-def hold_out(rows: Rows, data: DataSettings) -> None:
+def hold_out(rows: Album, data: DataSettings) -> None:
     """Take pictures for validation from those to train on: the ones whose names have the smallest hashes."""
     if not rows.train:
         return
@@ -201,9 +201,9 @@ def generate_pictures(data: DataSettings, side: int) -> Iterator[Picture]:
         yield Picture(name, np.ascontiguousarray(example.picture().transpose(2, 0, 1)))
 
 
-def generate_rows(data: DataSettings) -> Rows:
+def generate_rows(data: DataSettings) -> Album:
     """Generate the captions of drawn scenes, or the answers to their questions."""
-    rows = Rows()
+    rows = Album()
     for name, example in generate_examples(data, data.image_size):
         (rows.train if name.startswith("train") else rows.valid).append(Row(name, [example.target]))
     return rows
@@ -268,7 +268,7 @@ def prepare_images(
         source: object = [*identify_builtin(data), data.held_out, data.held_out_most]
         pixels = cache_pixels(home, source, side, lambda: generate_pictures(data, side), say)
     else:
-        corpus = read(data, task, labelled)
+        corpus = read_album(data, task, labelled)
         used = [row.picture for row in (*corpus.train, *corpus.valid)]
         source = [corpus.train, corpus.valid]
         known_by = [[name, *corpus.files[name]] for name in used]
@@ -292,7 +292,7 @@ def prepare_images(
         rows = generate_rows(data) if data.builtin else drop_unreadable(corpus, pixels)
         if rows.hold_out:  # of those that can be read
             hold_out(rows, data)
-        built = build(folder, rows, pixels, data, settings, labelled, tokenizers, labels)
+        built = encode_album(folder, rows, pixels, data, settings, labelled, tokenizers, labels)
         cache.seal(folder, **built)
         # Named after the tokenizer and the labels themselves, so that a run that goes on with them finds the same.
         loaded_tokenizers = Tokenizers.load(folder / "tokenizer.json") if not labelled else None
@@ -318,7 +318,7 @@ def prepare_images(
     )
 
 
-def drop_unreadable(rows: Rows, pixels: Pixels) -> Rows:
+def drop_unreadable(rows: Album, pixels: Pixels) -> Album:
     """Return the rows without the pictures that could not be decoded."""
     there = set(pixels.names)
     if pixels.problems:
@@ -330,9 +330,9 @@ def drop_unreadable(rows: Rows, pixels: Pixels) -> Rows:
     return rows
 
 
-def build(
+def encode_album(
     folder: Path,
-    rows: Rows,
+    rows: Album,
     pixels: Pixels,
     data: DataSettings,
     settings: TokenizerSettings,
@@ -348,7 +348,7 @@ def build(
         encode = lambda part, which: encode_labels(part, class_names, rows, which)  # noqa: E731
     else:
         if tokenizers is None:
-            texts = sample([text for row in rows.train for text in row.texts])
+            texts = sample_texts([text for row in rows.train for text in row.texts])
             tokenizers = Tokenizers(train(texts, settings.kind, settings.size, lowercase=data.lowercase))
         own = tokenizers
         encode = lambda part, which: encode_captions(part, own, data.longest, rows, which)  # noqa: E731
@@ -370,12 +370,12 @@ def build(
         "counts": dict(counts),
         "labels": list(class_names),
         "notes": rows.notes,
-        "summary": summary(rows, counts, data, len(class_names)),
+        "summary": summarise(rows, counts, data, len(class_names)),
     }
 
 
 def encode_captions(
-    part: list[Row], tokenizers: Tokenizers, longest: int, rows: Rows, which: str
+    part: list[Row], tokenizers: Tokenizers, longest: int, rows: Album, which: str
 ) -> tuple[list[Row], list[list[int]]]:
     """Encode the captions of each picture, END between them; captions that are too long are counted."""
     before = "" if which == "train" else "valid_"
@@ -394,7 +394,7 @@ def encode_captions(
     return used, targets
 
 
-def encode_labels(part: list[Row], labels: Sequence[str], rows: Rows, which: str) -> tuple[list[Row], list[list[int]]]:
+def encode_labels(part: list[Row], labels: Sequence[str], rows: Album, which: str) -> tuple[list[Row], list[list[int]]]:
     """Encode each picture's label as a number; unknown labels are counted and named."""
     index = {label: i for i, label in enumerate(labels)}
     strange = {row.texts[0] for row in part} - index.keys()
@@ -407,13 +407,13 @@ def encode_labels(part: list[Row], labels: Sequence[str], rows: Rows, which: str
     return used, [[index[row.texts[0]]] for row in used]
 
 
-def sample(texts: list[str]) -> list[str]:
+def sample_texts(texts: list[str]) -> list[str]:
     """Sample texts at even intervals, as many as a tokenizer is trained on."""
     step = math.ceil(sum(map(len, texts)) / SAMPLE)
     return texts[:: max(1, step)]
 
 
-def summary(rows: Rows, counts: Mapping[str, int], data: DataSettings, labels: int) -> str:
+def summarise(rows: Album, counts: Mapping[str, int], data: DataSettings, labels: int) -> str:
     """Summarise in one line what was kept and dropped."""
     text = f"{counts['pairs']:,} pictures"
     text += f" with {labels:,} labels" if labels else f" with {counts['train_texts']:,} captions"

@@ -226,7 +226,7 @@ class LanguageProfile:
         return max(0.01, 1 - sum(self.trigrams.values()))
 
     def log_prob(self, trigram: str) -> float:
-        """The logarithm of a trigram's share."""
+        """Return the logarithm of a trigram's share."""
         share = self.trigrams.get(trigram)
         if share is None:
             share = self.rest * math.prod(self.letters.get(letter, STRANGE) for letter in trigram)
@@ -234,13 +234,13 @@ class LanguageProfile:
 
     @functools.cached_property
     def own_log_prob(self) -> float:
-        """What `log_prob` is on average for trigrams of the profile's own texts."""
+        """The average `log_prob` of trigrams of the profile's own texts."""
         listed = sum(share * math.log(share) for share in self.trigrams.values())
         letters = sum(share * math.log(share) for share in self.letters.values())
         return listed + max(0.0, 1 - sum(self.trigrams.values())) * (math.log(self.rest) + 3 * letters)
 
     def familiarity(self, trigrams: Sequence[str]) -> float:
-        """How much a text looks like the profile's own, from 0 to 1; the more of it there is, the more it tells."""
+        """Return how much a text looks like the profile's own, from 0 to 1; the longer it is, the surer."""
         if not any(all(letter in self.letters for letter in each) for each in trigrams):
             return 0.0
         strangeness = self.own_log_prob - sum(map(self.log_prob, trigrams)) / len(trigrams)
@@ -266,14 +266,14 @@ class LanguageProfile:
 
 
 def shares(counts: Counter[str], most: int) -> dict[str, float]:
-    """The shares of the most frequent keys; of those that are as frequent as each other, the first by code point."""
+    """Return the shares of the most frequent keys; of those that are equally frequent, the first by code point."""
     total = counts.total()
     ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:most]
     return {key: count / total for key, count in ranked if 1e6 * count >= total}
 
 
 def merge_profiles(profiles: Sequence[LanguageProfile]) -> LanguageProfile:
-    """The profile of a language that several runs have one of: the mean of their shares."""
+    """Merge the profiles of a language that several runs have: the mean of their shares."""
     if len(profiles) == 1:
         return profiles[0]
     trigrams, letters = dict[str, float](), dict[str, float]()
@@ -285,7 +285,7 @@ def merge_profiles(profiles: Sequence[LanguageProfile]) -> LanguageProfile:
 
 
 def detect_language(text: str, profiles: Mapping[str, LanguageProfile]) -> list[tuple[str, float]]:
-    """The languages of a text with their confidence from 0 to 100, the likeliest first; 0 for all where nothing tells.
+    """Return the languages of a text with their confidence from 0 to 100, the likeliest first; 0 where nothing tells.
 
     Of a long text the beginning is looked at.
     """
@@ -357,7 +357,7 @@ def profile_corpus(train: Encoded, tokenizers: Tokenizers, tags: Sequence[str | 
 
 
 def decode_some(rows: Sequence[Any], tokenizer: Tokenizer, tag: str = "", most: float = CHARACTERS) -> list[str]:
-    """The texts of rows of tokens up to `most` characters, without a tag and without what stands for unknown words."""
+    """Decode rows of tokens up to `most` characters, without a tag and without what stands for unknown words."""
     texts, characters = list[str](), 0
     for first in range(0, len(rows), 500):
         for text in tokenizer.decode_batch([row.tolist() for row in rows[first : first + 500]]):

@@ -36,7 +36,7 @@ from regard.data.tokenizer import Tokenizers
 from regard.data.unknown_words import WordCollector, format_words, read_words
 from regard.data.vocabulary import train_both
 from regard.errors import ArgumentError, ConfigError, DataError, RegardError
-from regard.io import MAX_LINE_CHARACTERS, Say, Slips, check_file, encoding_of, ignore, parse_pharaoh
+from regard.io import MAX_LINE_CHARACTERS, Say, Slips, encoding_of, ignore, open_file, parse_pharaoh
 
 Pair = tuple[str, ...]  # source and target, and what else a reader has of a row
 SAMPLE = 20_000_000  # characters that a tokenizer is trained on, both sides together
@@ -447,11 +447,8 @@ def fingerprint(corpus: CorpusSettings) -> list[object]:
 
 def content(path: str) -> str:
     """Hash a file, or raise a DataError that names it."""
-    check_file(path)
-    try:
-        return cache.digest(path)
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read: {error.strerror or error}") from None
+    with open_file(path) as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def build(folder: Path, reader: CorpusReader, tokenizers: Tokenizers | None) -> dict[str, object]:

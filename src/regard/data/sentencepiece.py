@@ -139,7 +139,9 @@ class SentencePiece:
             raise DataError("its table of characters is damaged") from None
         chosen = {*section["pieces"], *section["fixed"]}
         silent = {*section["control"], *section["unused"], *tags, *(words or ())} - chosen
-        self.ids = {piece: i for piece, i in vocabulary.items() if i > UNKNOWN and piece not in silent}
+        numbered = {piece: i for piece, i in vocabulary.items() if i > UNKNOWN and piece not in silent}
+        # In bytes, as a damaged table of characters may write what is no UTF-8.
+        self.ids = {piece.encode(errors="surrogatepass"): i for piece, i in numbered.items()}
         self.leading: bool = section["leading"]
         self.tag_ids = dict(tags)
         anywhere = [tag for tag in tags if not (self.leading and CODE.fullmatch(tag))]
@@ -170,7 +172,7 @@ class SentencePiece:
 
     def tidy(self, text: str) -> str:
         """Normalise a text without tags, as it is read back."""
-        text = self.model.normalize(text)
+        text = self.model.normalize(text.encode()).decode(errors="replace")
         text = text.lstrip(MARK) if self.squeeze else text.removeprefix(MARK) if self.prefix else text
         return text.replace(MARK, " ")
 
@@ -211,7 +213,7 @@ class SentencePiece:
     def cut(self, model: Any, text: str) -> list[int]:
         """Cut a text, and return the ids of its pieces."""
         ids = self.ids
-        return [ids.get(piece, UNKNOWN) for piece in model.encode(text, out_type=str)]
+        return [ids.get(piece, UNKNOWN) for piece in model.encode(text, out_type=bytes)]
 
     def find_added(self, word: str) -> list[int] | None:
         """Encode a word that begins with an added one; None for others, and where what is around them matters."""

@@ -5,7 +5,7 @@ import os
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from regard.config import option, read_value, show_value, suggestion, wrong_value
 from regard.data.builtin import CORPORA, EDITION, generate
@@ -60,7 +60,7 @@ class CorpusSettings:
             if self.source is None and self.target is None:
                 raise ConfigError("source", "missing; give source and target, or file")
             require_both(self.source, self.target, "source", "target")
-            for name in ("source_column", "target_column", "alignment_column"):
+            for name in get_args(Column):
                 if getattr(self, name) is not None:
                     raise ConfigError(name, "given without file; two text files have no columns")
         else:
@@ -70,10 +70,8 @@ class CorpusSettings:
             if self.form not in TABLES:
                 raise wrong_value("file", self.file, f"a name that ends in {', '.join(TABLES)} or .gz")
             if self.form == ".tsv":
-                self.column("source_column")
-                self.column("target_column")
-                if self.alignment_column is not None:
-                    self.column("alignment_column")
+                for name in get_args(Column):
+                    self.check_column(name)
             if self.alignment is not None and self.alignment_column is not None:
                 raise ConfigError("alignment", "given together with alignment_column; give one of them")
         if self.tag is not None and not is_word(self.tag):
@@ -89,18 +87,15 @@ class CorpusSettings:
         """Return whether word links stand beside its pairs."""
         return self.alignment is not None or self.alignment_column is not None
 
-    def column(self, name: Column) -> int:
-        """The column of a TSV file, from 1."""
+    def check_column(self, name: Column) -> None:
+        """Refuse a column of a TSV file that is given by something else than its number."""
         value = getattr(self, name)
-        if value is None:
-            return 1 if name == "source_column" else 2
-        number = int(value) if isinstance(value, int) or (value.isdecimal() and len(value) < 9) else 0
-        if not 1 <= number <= COLUMNS:
+        number = int(value) if isinstance(value, int) or (value and value.isdecimal() and len(value) < 9) else 0
+        if value is not None and not 1 <= number <= COLUMNS:
             raise wrong_value(name, value, f"a column number from 1 to {COLUMNS:,}, as the file is a TSV")
-        return number
 
     def key(self, name: Column) -> str:
-        """The key of a JSON object; dots lead into objects, as in translation.de."""
+        """Return the key of a JSON object; dots lead into objects, as in translation.de."""
         value = getattr(self, name)
         return name.removesuffix("_column") if value is None else str(value)
 

@@ -23,7 +23,7 @@ PARTS = re.compile(r"[^\W\d_]+")
 MAX_BYTES = 4 * 2**20  # bytes of the list: a corpus with more has none
 MAX_WORDS = 400_000  # words while they are collected
 LISTED = 6  # words that a message names
-MAX_CHARACTERS = 40  # characters of one that are shown
+SHOWN_CHARACTERS = 40  # characters of one that are shown
 REMEMBERED = 100_000  # words whose verdict is kept
 COUNTED = 10_000  # different unknown words that are kept
 BYTE = re.compile(r"<0x[0-9A-F]{2}>")
@@ -107,7 +107,7 @@ class UnknownWords:
         for text in texts:
             for word in text.split():
                 if self.judge(word) and len(self.words) < COUNTED:
-                    self.words.setdefault(strip_marks(word)[: MAX_CHARACTERS + 1])
+                    self.words.setdefault(strip_marks(word)[: SHOWN_CHARACTERS + 1])
 
     def list_words(self, text: str) -> list[str]:
         """List the unknown words of one text, each once, without marks around it; they are not kept for a report."""
@@ -120,7 +120,7 @@ class UnknownWords:
             if len(self.verdicts) >= self.remembered:
                 self.verdicts.clear()
             unknown = self.is_unknown(word)
-            if len(word) <= MAX_CHARACTERS:  # a longer one hardly comes again, and may be as long as a book
+            if len(word) <= SHOWN_CHARACTERS:  # a longer one hardly comes again, and may be as long as a book
                 self.verdicts[word] = unknown
         return unknown
 
@@ -166,7 +166,8 @@ def strip_marks(word: str) -> str:
 
 def describe(words: list[str]) -> str:
     """Name words that did not occur in training, no more than fit on a line."""
-    names = [visible(word if len(word) <= MAX_CHARACTERS else f"{word[:MAX_CHARACTERS]}…") for word in words[:LISTED]]
+    shortened = (word if len(word) <= SHOWN_CHARACTERS else f"{word[:SHOWN_CHARACTERS]}…" for word in words[:LISTED])
+    names = [*map(visible, shortened)]
     rest = len(words) - len(names)
     if rest:
         listed = f"{', '.join(names)} and {rest:,} more"

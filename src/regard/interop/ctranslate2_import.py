@@ -29,8 +29,7 @@ from regard.attention import FIRST, Sines, sinusoids
 from regard.config import show_value
 from regard.data import END, START, special_pieces
 from regard.errors import DataError
-from regard.interop.formats import Imported
-from regard.interop.numbering import read_object
+from regard.interop.formats import Imported, read_table
 from regard.interop.piece_lists import read_lists, special_rows, tokenizers_of
 from regard.interop.stacks import EPSILON, NEVER, move_rows
 from regard.io import reading
@@ -75,7 +74,7 @@ def read_ctranslate2(folder: Path) -> Imported:
     reader.check_attributes()
     sizes, weights = reader.sizes(), reader.blocks()
     embeddings = reader.embeddings()
-    output, bias = reader.weight("decoder/projection"), reader.bias("decoder/projection")
+    output, bias = reader.tensor("decoder/projection/weight", 2), reader.bias("decoder/projection")
     for side, table, found in zip(("source", "target"), (*embeddings,), lists, strict=True):
         if table.shape != (len(found.pieces), sizes["size"]):
             expected = [len(found.pieces), sizes["size"]]
@@ -90,11 +89,11 @@ def read_ctranslate2(folder: Path) -> Imported:
     alike = embeddings[0].shape == embeddings[1].shape and torch.equal(*embeddings)
     alike = alike and tokenizers.same_ids and ids[0] == ids[1] and len({id(each) for each in vectors}) <= 1
     tied = "none" if not torch.equal(embeddings[1], output) else "all" if alike else "output"
-    weights["source.tokens.weight"] = embedded(embeddings[0], ids[0], as_end)
+    weights["source.tokens.weight"] = move_embeddings(embeddings[0], ids[0], as_end)
     if tied != "all":
-        weights["target.tokens.weight"] = embedded(embeddings[1], ids[1], as_end)
+        weights["target.tokens.weight"] = move_embeddings(embeddings[1], ids[1], as_end)
     if tied == "none":
-        weights["readout.weight"] = embedded(output, ids[1], False)
+        weights["readout.weight"] = move_embeddings(output, ids[1], False)
     scores = move_rows(torch.zeros(len(output), 1) if bias is None else bias[:, None], ids[1])[:, 0]
     scores[torch.tensor([row is None for row in ids[1]])] = NEVER
     biased = bias is not None or None in ids[1]
@@ -117,7 +116,7 @@ def read_ctranslate2(folder: Path) -> Imported:
     return Imported(settings, tokenizers, weights, tuple(files), notes)
 
 
-def embedded(table: Tensor, rows: list[int | None], as_end: bool) -> Tensor:
+def move_embeddings(table: Tensor, rows: list[int | None], as_end: bool) -> Tensor:
     """Return the rows of a table in the order of the ids; START's is END's where a target is read so."""
     return move_rows(table, [rows[END] if as_end and i == START else row for i, row in enumerate(rows)])
 
@@ -152,34 +151,29 @@ class SpecificationReader:
 
     def config(self, folder: Path) -> dict[str, Any]:
         """Return what stands around texts: config.json's word, or attributes of the model in older files."""
-        config: dict[str, Any] = {
-            **DEFAULTS,
-            "add_source_bos": False,
-            "add_source_eos": False,
-            "layer_norm_epsilon": None,
-        }
+        config: dict[str, Any] = {**DEFAULTS, "layer_norm_epsilon": None}
+        config |= {"add_source_bos": False, "add_source_eos": False}
         if self.version >= 6:
-            config |= {"decoder_start_token": "<s>", **read_object(folder / "config.json")}
+            config |= {"decoder_start_token": "<s>", **read_table(folder / "config.json", optional=True)}
         else:
             config |= {key: self.text(key, value) for key, value in DEFAULTS.items()}
             config |= {f"add_source_{key}": self.flag(f"with_source_{key}", False) for key in ("bos", "eos")}
             first = config["bos_token" if self.flag("with_target_bos", True) else "eos_token"]
             config["decoder_start_token"] = None if self.flag("user_decoder_start_tokens", False) else first
         place = folder / "config.json"
-        for key in DEFAULTS:
-            if not isinstance(config[key], str):
-                raise DataError(f"{place}: {key} is {show_value(config[key])}, expected a piece")
-        for key in ("add_source_bos", "add_source_eos"):
-            if type(config[key]) is not bool:
-                raise DataError(f"{place}: {key} is {show_value(config[key])}, expected true or false")
+        kinds = {**dict.fromkeys(DEFAULTS, str), "add_source_bos": bool, "add_source_eos": bool}
+        for key, kind in kinds.items():
+            if type(config[key]) is not kind:
+                what = "a piece" if kind is str else "true or false"
+                raise DataError(f"{place}: {key} is {show_value(config[key])}, expected {what}")
         epsilon = config["layer_norm_epsilon"]
         if epsilon is not None and not (type(epsilon) is float and 0 < epsilon <= 1):
             raise DataError(
                 f"{place}: layer_norm_epsilon is {show_value(epsilon)}, expected a number above 0, at most 1"
             )
-        if config.get("multi_query_attention") or config.get("quantization_type"):
-            key = "multi_query_attention" if config.get("multi_query_attention") else "quantization_type"
-            raise DataError(f"{place}: {key} is {show_value(config[key])}, which Regard's Transformer has no form for")
+        for key in ("multi_query_attention", "quantization_type"):
+            if value := config.get(key):
+                raise DataError(f"{place}: {key} is {show_value(value)}, which Regard's Transformer has no form for")
         return config
 
     def number(self, name: str, default: float) -> float:
@@ -289,10 +283,6 @@ class SpecificationReader:
             raise DataError(f"{self.path}: {name} is {list(value.shape)}, expected {rank} dimensions")
         return torch.from_numpy(value)
 
-    def weight(self, scope: str) -> Tensor:
-        """Return the weight of a layer."""
-        return self.tensor(f"{scope}/weight", 2)
-
     def bias(self, scope: str) -> Tensor | None:
         """Return the bias of a layer, where it has one."""
         name = f"{scope}/bias"
@@ -305,7 +295,7 @@ class SpecificationReader:
         if "encoder/embeddings_1/weight" in self.variables or not listed:
             problem = "encoder/embeddings_1 is given: its sources have features" if listed else "it has no embeddings"
             raise DataError(f"{self.path}: {problem}, expected one table of embeddings")
-        return self.weight(listed[0].removesuffix("/weight")), self.weight("decoder/embeddings")
+        return self.tensor(listed[0], 2), self.tensor("decoder/embeddings/weight", 2)
 
     def positions(self, size: int) -> tuple[dict[str, Any], list[Tensor]]:
         """Return the keys of the positions, and the tables of those that were learned."""
@@ -317,7 +307,7 @@ class SpecificationReader:
             return {"positions": "sinusoidal", "sines": "fairseq", "first_position": 1}, []
         if len(tables) < len(names) or tables[0].shape[1] != size or tables[1].shape[1] != size:
             raise DataError(f"{self.path}: position_encodings of the two sides differ in form, expected the same")
-        forms = [computed_form(table) for table in tables]
+        forms = [find_sines(table) for table in tables]
         if forms[0] is not None and forms[0] == forms[1]:
             return forms[0], []
         if tables[0].shape != tables[1].shape or len(tables[0]) > model_config.MAX_POSITIONS:
@@ -380,7 +370,7 @@ class SpecificationReader:
 
     def linear(self, scopes: list[str], name: str) -> dict[str, Tensor]:
         """Return a matrix that stands in one part or several, and its bias; one that is missing is zero."""
-        matrices = [self.weight(scope) for scope in scopes]
+        matrices = [self.tensor(f"{scope}/weight", 2) for scope in scopes]
         if len({matrix.shape[1] for matrix in matrices}) > 1:
             raise DataError(f"{self.path}: the matrices of {scopes[0]} and {scopes[1]} differ in width")
         biases = [self.bias(scope) for scope in scopes]
@@ -398,7 +388,7 @@ class SpecificationReader:
         return {f"{name}.weight": gain, f"{name}.bias": bias}
 
 
-def computed_form(table: Tensor) -> dict[str, Any] | None:
+def find_sines(table: Tensor) -> dict[str, Any] | None:
     """Return the keys of positions that need no table: none, or sines in one of the three forms; None for others."""
     if not table.any():
         return {"positions": "none"}

@@ -119,9 +119,8 @@ def export_model(
         origin = describe_run(opened.folder, path, opened.step, out)
         about["run"] = {**origin, "sentences": asdict(opened.sentence_share)}
         write_manifest(temporary, **about, verification=None)
-        verification, other = None, open_written(row, temporary, opened, out)
-        if other is not None:
-            verification = replace(verify(opened, other, check), origin=compare(opened, temporary, row, out))
+        verification = verify_written(opened, temporary, row, out, check)
+        if verification is not None:
             write_manifest(temporary, **about, verification=asdict(verification))
         elif check is not None:
             raise CommandError(f"--check: {check} given, but {row.name} is not verified")
@@ -151,26 +150,29 @@ def verify_export(folder: str | Path, run: str | Path | None = None, check: str 
         )
     if hash_file(path / "manifest.json")["sha256"] != origin.get("sha256"):
         raise CheckpointError(f"{path}: another checkpoint than {folder} was exported from")
-    opened = load(place, checkpoint=name)
-    verification = verify(opened, open_written(row, folder, opened, folder), check)
-    return replace(verification, origin=compare(opened, folder, row, folder))
+    verification = verify_written(load(place, checkpoint=name), folder, row, folder, check)
+    assert verification is not None
+    return verification
 
 
-def compare(run: Run, folder: Path, row: Format, out: Path) -> str | None:
-    """Compare what was written with the folder that the run was imported from; an error calls it `out`."""
+def verify_written(run: Run, folder: Path, row: Format, out: Path, check: str | Path | None) -> Verification | None:
+    """Compare a folder with its run, and with the folder that the run was imported from; errors call it `out`.
+
+    None for a format that is not verified.
+    """
+    if row.opener is None:
+        return None
+    before = f"{run.folder}: not verified: "
     try:
-        return compare_with_origin(run, folder, row.name)
-    except VerificationError as error:
-        raise VerificationError(f"{run.folder}: not verified: {str(error).replace(str(folder), str(out))}") from error
-
-
-def open_written(row: Format, folder: Path, run: Run, out: Path) -> Any:
-    """Open a folder that was written; one that is not what was to be written is a VerificationError."""
-    try:
-        return None if row.opener is None else row.call(row.opener, folder, run)
+        opened = row.call(row.opener, folder, run)
     except (CheckpointError, ConfigError, DataError) as error:
         problem = str(error).replace(str(folder), str(out))
-        raise VerificationError(f"{run.folder}: not verified: the folder cannot be opened again: {problem}") from error
+        raise VerificationError(f"{before}the folder cannot be opened again: {problem}") from error
+    verification = verify(run, opened, check)
+    try:
+        return replace(verification, origin=compare_with_origin(run, folder, row.name))
+    except VerificationError as error:
+        raise VerificationError(before + str(error).replace(str(folder), str(out))) from error
 
 
 @dataclass(frozen=True, eq=False)
@@ -240,7 +242,7 @@ def find_sentences(run: Run, check: str | Path | None, count: int = COUNT) -> Se
         texts = [source for source, _ in pairs[:count]]
     if not texts:
         sources, targets = (
-            draw_pieces(drawable(each), count, min(MAX_PIECES, longest - 1), seed)
+            draw_pieces(ordinary_pieces(each), count, min(MAX_PIECES, longest - 1), seed)
             for seed, each in enumerate((run.tokenizers.source, run.tokenizers.target))
         )
         return Sentences("drawn", (), sources, targets)
@@ -248,7 +250,7 @@ def find_sentences(run: Run, check: str | Path | None, count: int = COUNT) -> Se
     return Sentences("validation" if check is None else "file", [text for text, _ in rows], [ids for _, ids in rows])
 
 
-def drawable(tokenizer: Tokenizer) -> Sequence[int]:
+def ordinary_pieces(tokenizer: Tokenizer) -> Sequence[int]:
     """Return the pieces to draw from: special ones apart, and those that stand for nothing, which no export has."""
     first = min(UNKNOWN + 1, tokenizer.size - 1)
     return [i for i in range(first, tokenizer.size) if not special_pieces.is_filler(tokenizer.names[i])]

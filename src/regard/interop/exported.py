@@ -155,7 +155,7 @@ class CTranslate2Engine:
         again: dict[int, list[int]] = defaultdict(list)
         for i, limit in enumerate(limits):
             limited = options.beam > 1 and not all(output.finished for output in results[i].outputs)
-            if limited or not all(sound(tokens) for tokens, _ in found[i]):
+            if limited or not all(is_sound(tokens) for tokens, _ in found[i]):
                 again[limit].append(i)
         for limit, rows in again.items():
             some, begun = [sources[i] for i in rows], [prefixes[i] for i in rows]
@@ -215,7 +215,7 @@ class CTranslate2Engine:
         if options.beam > 1:  # in one step `beam` of them can end
             how |= {"length_penalty": NEARLY_ZERO, "patience": limit + 1, "num_hypotheses": options.beam * (limit + 1)}
         found = self.decode(sources, prefixes, options, limit, **how)
-        return [[(tokens, total) for tokens, total in each if sound(tokens)] for each in found]
+        return [[(tokens, total) for tokens, total in each if is_sound(tokens)] for each in found]
 
     def rank(
         self, sources: Ids, prefixes: Ids, found: list[Hypotheses], options: Options, certain: bool = True
@@ -357,7 +357,7 @@ def without_end(tokens: list[int]) -> list[int]:
     return tokens[:-1] if tokens[-1:] == [END] else tokens
 
 
-def sound(tokens: Sequence[int]) -> bool:
+def is_sound(tokens: Sequence[int]) -> bool:
     """Return whether a hypothesis has none of the tokens that no output has: padding, and START."""
     return all(token > START for token in tokens)
 
@@ -465,12 +465,12 @@ def open_exported(
     manifest = read_manifest(folder, "ctranslate2")
     kept = str(manifest["facts"].get("quantize"))
     compute = quantize or kept
-    if compute not in supported(device):
+    if compute not in compute_types(device):
         raise CommandError(
             f"{folder}: {compute} weights, which this {name_device(device)} cannot compute with; give --quantize "
             f"{NEAREST.get(compute, 'float32')}"
         )
-    with described(folder):
+    with in_one_sentence(folder):
         settings = read_settings(manifest["facts"]["settings"])
         tokenizers = Tokenizers.load(folder / "tokenizer.json").surround(**settings.tokenizer.around)
         with torch.device("meta"):
@@ -490,7 +490,7 @@ def open_exported(
 def open_ctranslate2(folder: Path, run: Run | None = None) -> Opened:
     """Open a folder that was just written, on this machine's CPU: in its own format, or the nearest that there is."""
     kept = str(read_manifest(folder, "ctranslate2")["facts"]["quantize"])
-    compute = kept if kept in supported("cpu") else NEAREST.get(kept, "float32")
+    compute = kept if kept in compute_types("cpu") else NEAREST.get(kept, "float32")
     engine = open_exported(folder, quantize=compute).engine
     versions = {"ctranslate2": library().__version__, "compute": engine.translator.compute_type}
     return Opened(engine, kept == "float32", versions)
@@ -500,12 +500,12 @@ def check_quantize(quantize: str | None, device: str) -> None:
     """Refuse a quantisation that there is not, or that the device lacks."""
     if quantize is not None and quantize not in COMPUTE_TYPES:
         raise CommandError(f"--quantize: {quantize} given, expected {', '.join(COMPUTE_TYPES)}")
-    if quantize is not None and quantize not in supported(device):
-        able = ", ".join(each for each in COMPUTE_TYPES if each in supported(device))
+    if quantize is not None and quantize not in compute_types(device):
+        able = ", ".join(each for each in COMPUTE_TYPES if each in compute_types(device))
         raise CommandError(f"--quantize: {quantize} given, which this {name_device(device)} lacks; expected {able}")
 
 
-def supported(device: str) -> set[str]:
+def compute_types(device: str) -> set[str]:
     """Return what a device computes in, by CTranslate2."""
     kind, _, index = device.partition(":")
     if kind not in ("cpu", "cuda"):
@@ -520,7 +520,7 @@ def name_device(device: str) -> str:
 
 
 @contextlib.contextmanager
-def described(folder: Path) -> Iterator[None]:
+def in_one_sentence(folder: Path) -> Iterator[None]:
     """Turn what a foreign folder makes CTranslate2, or a manifest, raise into one sentence."""
     try:
         yield

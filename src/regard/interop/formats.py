@@ -126,9 +126,11 @@ def model_type(folder: Path) -> str | None:
     return name if isinstance(name, str) else None
 
 
-def read_table(path: Path) -> dict[str, Any]:
-    """Read a JSON file whose content is a table, or raise a DataError that names it."""
-    content = reading.read_json(path, DataError, MAX_BYTES, missing="", damaged="cannot be read: ")
+def read_table(path: Path, *, optional: bool = False) -> dict[str, Any]:
+    """Read a JSON file whose content is a table, or raise a DataError that names it; an optional one may be missing."""
+    if optional and not path.exists():
+        return {}
+    content = reading.read_json(path, DataError, MAX_BYTES, damaged="cannot be read: ")
     if not isinstance(content, dict):
         raise DataError(f"{path}: expected a JSON object")
     return content

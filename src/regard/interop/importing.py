@@ -24,8 +24,8 @@ from regard.config import show_value
 from regard.data import data_settings, run_languages
 from regard.errors import ArgumentError, DataError, RegardError, VerificationError
 from regard.interop.folders import check_model_folder, check_new, hash_file, whole_folder
-from regard.interop.formats import FORMATS, Imported, find_format, recognise
-from regard.interop.numbering import m2m100_rows, marian_rows, nllb_rows, read_object, written_rows
+from regard.interop.formats import FORMATS, Imported, find_format, read_table, recognise
+from regard.interop.numbering import export_rows, m2m100_rows, marian_files, marian_rows
 from regard.interop.stacks import read_tensors
 from regard.io import disk, packs, reading
 from regard.run import Run
@@ -107,7 +107,7 @@ MAX_CHARACTERS = 2**16  # characters of a configuration that is remembered
 
 def read_values(folder: Path) -> dict[str, Any]:
     """Return what a folder's configurations say, without names of places; nothing of one that is unusually large."""
-    tables = {key: read_object(folder / name) for key, name in VALUES.items()}
+    tables = {key: read_table(folder / name, optional=True) for key, name in VALUES.items()}
     values = {
         key: {name: value for name, value in table.items() if not name.startswith("_") and name not in UNSAID}
         for key, table in tables.items()
@@ -115,13 +115,13 @@ def read_values(folder: Path) -> dict[str, Any]:
     return {key: table for key, table in values.items() if len(json.dumps(table)) <= MAX_CHARACTERS}
 
 
-def recorded_values(run: Run, key: str) -> Mapping[str, Any]:
+def origin_values(run: Run, key: str) -> Mapping[str, Any]:
     """Return what the folder that a run was imported from said in its `config`, or for `generation`."""
-    values = imported_part(run).get(key)
+    values = read_origin(run).get(key)
     return values if isinstance(values, dict) else {}
 
 
-def imported_part(run: Run) -> Mapping[str, Any]:
+def read_origin(run: Run) -> Mapping[str, Any]:
     """Return what a run's manifest says of its import; nothing of a run that was trained here or trained further."""
     path = Checkpoints(run.folder).folder / checkpoint_files.step_name(0)
     if run.step or not packs.is_file(path / "manifest.json"):
@@ -160,7 +160,7 @@ def compare_with_origin(run: Run, folder: Path, format: str) -> str | None:
     Return what was found in a sentence's end; None for a run that was not imported. A VerificationError names the first
     difference.
     """
-    imported = imported_part(run)
+    imported = read_origin(run)
     if not imported:
         return None
     name, place = imported.get("folder"), find_place(run)
@@ -201,7 +201,7 @@ def check_import(run: Run, imported: Imported, place: Path) -> None:
 def check_config(place: Path, folder: Path) -> None:
     """Refuse a configuration that says something else than that of the folder it comes from."""
     for name in VALUES.values():
-        theirs, ours = read_object(place / name), read_object(folder / name)
+        theirs, ours = read_table(place / name, optional=True), read_table(folder / name, optional=True)
         for key, value in theirs.items():
             if key.startswith("_") or key in UNSAID:
                 continue
@@ -213,11 +213,10 @@ def check_config(place: Path, folder: Path) -> None:
 def check_rows(place: Path, folder: Path, format: str) -> None:
     """Refuse a vocabulary whose pieces have other rows."""
     if format == "marian":
-        names = [name for name in ("vocab.json", "target_vocab.json") if (place / name).is_file()]
+        names = [name for name in marian_files(place) if (place / name).is_file()]
         pairs = [(marian_rows(place, name), marian_rows(folder, name)) for name in names]
     else:
-        read = m2m100_rows if (place / "vocab.json").is_file() else nllb_rows
-        pairs = [(read(place), written_rows(folder))]
+        pairs = [(m2m100_rows(place), export_rows(folder))]
     for theirs, ours in pairs:
         for piece, row in theirs.items():
             if ours.get(piece) != row:

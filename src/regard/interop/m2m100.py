@@ -25,19 +25,17 @@ from regard.errors import ConfigError, DataError
 from regard.interop import stacks
 from regard.interop.export import Opened, reopen
 from regard.interop.formats import Imported, read_table
-from regard.interop.importing import recorded_values
+from regard.interop.importing import origin_values
 from regard.interop.numbering import (
     LANGUAGE_CODES,
     MADE_UP,
     MODEL,
     THEIR_START,
     add_pieces,
+    export_rows,
     m2m100_rows,
     m2m100_tokenizers,
-    nllb_rows,
-    nllb_tokenizers,
     round_up,
-    written_rows,
 )
 from regard.models import TransformerModel
 from regard.run import Run
@@ -91,17 +89,14 @@ def read_rows(folder: Path, tokenizers: Tokenizers, table: Mapping[str, int]) ->
 
 def open_m2m100(folder: Path, run: Run) -> Opened:
     """Open a folder that was written from a run."""
-    return reopen(folder, run, "m2m_100", lambda place, tokenizers: read_rows(place, tokenizers, written_rows(place)))
+    return reopen(folder, run, "m2m_100", lambda place, tokenizers: read_rows(place, tokenizers, export_rows(place)))
 
 
 def read_vocabulary(folder: Path) -> tuple[Tokenizers, dict[str, int]]:
     """Return the tokenizers, their <s> among the pieces, and the row of every piece: M2M-100 has a vocab.json."""
-    if (folder / "vocab.json").is_file():
-        tokenizers, table = m2m100_tokenizers(folder), m2m100_rows(folder)
-    elif any((folder / name).is_file() for name in VOCABULARIES[1:3]):
-        tokenizers, table = nllb_tokenizers(folder), nllb_rows(folder)
-    else:
+    if not any((folder / name).is_file() for name in VOCABULARIES[:3]):
         raise DataError(f"{folder / VOCABULARIES[1]}: missing, expected the vocabulary of M2M-100 or NLLB")
+    tokenizers, table = m2m100_tokenizers(folder), m2m100_rows(folder)
     own = set(tokenizers.source.names)
     others = [THEIR_START, *(piece for piece in table if piece not in own)]
     return round_up(Tokenizers(add_pieces(tokenizers.source, others, str(folder))), str(folder)), table
@@ -143,7 +138,7 @@ def write_m2m100(run: Run, folder: Path) -> None:
     stacks.write_tensors(folder, stacks.tensors_of(model, [order, order]))
     names = ["<s>" if i == first else tokenizer.names[i] for i in order]
     write_tokenizers(run.tokenizers, names, folder)
-    recorded = recorded_values(run, "config")
+    recorded = origin_values(run, "config")
     table = {
         **recorded,
         **stacks.config_of(run, config, "M2M100ForConditionalGeneration", "m2m_100"),
@@ -158,7 +153,7 @@ def write_m2m100(run: Run, folder: Path) -> None:
     generation["max_length"] = table["max_position_embeddings"]
     if len(tokenizer.before) == 1:
         generation["forced_bos_token_id"] = order.index(tokenizer.before[0])
-    stacks.write_json(folder / "generation_config.json", {**recorded_values(run, "generation"), **generation})
+    stacks.write_json(folder / "generation_config.json", {**origin_values(run, "generation"), **generation})
 
 
 def check_bias(model: TransformerModel, written: Sequence[int], own_start: bool) -> None:

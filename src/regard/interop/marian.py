@@ -41,8 +41,16 @@ from regard.errors import DataError
 from regard.interop import stacks
 from regard.interop.export import Opened, reopen
 from regard.interop.formats import Imported, read_table
-from regard.interop.importing import imported_part, recorded_values
-from regard.interop.numbering import MADE_UP, THEIR_START, listed_pieces, marian_rows, marian_tokenizers, round_up
+from regard.interop.importing import origin_values, read_origin
+from regard.interop.numbering import (
+    MADE_UP,
+    THEIR_START,
+    marian_files,
+    marian_rows,
+    marian_tokenizers,
+    pieces_by_row,
+    round_up,
+)
 from regard.models import TransformerModel
 from regard.run import Run
 
@@ -91,8 +99,7 @@ def read_rows(folder: Path, tokenizers: Tokenizers, rows: Mapping[str, int] | No
     path = folder / "config.json"
     config = read_table(path)
     sizes, tied = stacks.read_sizes(config, "post", path), check_config(config, path)
-    second = folder / "target_vocab.json"
-    files = ("vocab.json", "target_vocab.json" if second.exists() else "vocab.json")
+    files = marian_files(folder)
     tables = [marian_rows(folder, file) if rows is None else rows for file in files]
     if tied == "all" and not tokenizers.same_ids:
         raise DataError(f"{path}: share_encoder_decoder_embeddings is true, but there are two vocabularies")
@@ -170,7 +177,7 @@ def write_marian(run: Run, folder: Path) -> None:
     written, as one that came from Marian, begins with <pad> as Marian does.
     """
     model = stacks.transformer_of(run, "marian")
-    recorded = imported_part(run).get(tokenizer_checks.ROWS)
+    recorded = read_origin(run).get(tokenizer_checks.ROWS)
     special = recorded if isinstance(recorded, dict) else {}
     order = [order_of(side, model, special) for side in (run.tokenizers.source, run.tokenizers.target)]
     stacks.write_tensors(folder, marian_tensors(model, *order))
@@ -178,14 +185,14 @@ def write_marian(run: Run, folder: Path) -> None:
     if not run.tokenizers.same_ids:
         stacks.write_json(folder / "target_vocab.json", pieces_of(run.tokenizers.target, order[1]))
     write_tokenizers(run.tokenizers, run.settings.data.languages, folder)
-    table = {**recorded_values(run, "config"), **config_of(run, model, order)}
+    table = {**origin_values(run, "config"), **config_of(run, model, order)}
     stacks.write_json(folder / "config.json", table)
     generation = {key: table[key] for key in ("pad_token_id", "eos_token_id", "decoder_start_token_id")}
     never = sorted({table["pad_token_id"], table["decoder_start_token_id"]})
     generation |= {"bad_words_ids": [[i] for i in never], "max_length": table["max_position_embeddings"]}
     # A folder without such a file is read by what its config.json says.
     generation |= {key: table[key] for key in GENERATION if table.get(key) is not None}
-    stacks.write_json(folder / "generation_config.json", {**generation, **recorded_values(run, "generation")})
+    stacks.write_json(folder / "generation_config.json", {**generation, **origin_values(run, "generation")})
 
 
 def write_tokenizers(tokenizers: Tokenizers, languages: str | None, folder: Path) -> None:
@@ -248,7 +255,7 @@ def pieces_of(tokenizer: Tokenizer, order: Sequence[int]) -> dict[str, int]:
 def config_of(run: Run, model: TransformerModel, order: Sequence[Sequence[int]]) -> dict[str, Any]:
     """Return the config.json of a run."""
     config = model.config
-    pieces, recorded = pieces_of(run.tokenizers.target, order[1]), recorded_values(run, "config")
+    pieces, recorded = pieces_of(run.tokenizers.target, order[1]), origin_values(run, "config")
     return {
         **stacks.config_of(run, config, "MarianMTModel", "marian"),
         "vocab_size": len(order[0]),
@@ -267,7 +274,7 @@ def config_of(run: Run, model: TransformerModel, order: Sequence[Sequence[int]])
 
 def numbers_the_model(folder: Path) -> bool:
     """Return whether a folder's tokenizer.json numbers the rows of its model, as vocab.json would."""
-    config, names = read_table(folder / "config.json"), listed_pieces(folder)
+    config, names = read_table(folder / "config.json"), pieces_by_row(folder)
     rows = {name: row for row, name in enumerate(names)}
     special = (("eos_token_id", "</s>"), ("pad_token_id", "<pad>"))
     right = all(config.get(key) == rows.get(piece) for key, piece in special)
@@ -280,7 +287,7 @@ def read_foreign_tokenizer(folder: Path) -> tuple[Tokenizers, dict[str, int], di
     Return its tokenizers, the row of each name, what stands around texts, and a note for people.
     """
     path = folder / "config.json"
-    config, names, content = read_table(path), listed_pieces(folder), read(folder / TOKENIZER)
+    config, names, content = read_table(path), pieces_by_row(folder), read(folder / TOKENIZER)
     size = stacks.whole(config, "vocab_size", 2**24, path)
     if len(names) > size:
         raise DataError(f"{folder / TOKENIZER}: {len(names):,} pieces, expected at most {size:,}, as config.json says")

@@ -24,7 +24,7 @@ from regard.data import (
     tokenizer_checks,
 )
 from regard.errors import DataError
-from regard.io import reading
+from regard.interop.formats import read_table
 
 MODEL = "sentencepiece.bpe.model"  # of M2M-100 and NLLB
 THEIR_START = "<their-s>"  # what a folder's <s> is called here, where its outputs begin with another piece
@@ -42,17 +42,22 @@ DIGITS = 10  # of a row's number, fewer
 MADE_UP = "madeupword"  # begins the names of rows that nothing is called by
 
 
+def marian_files(folder: Path) -> tuple[str, str]:
+    """Return the names of the vocabularies of both sides, which may be one."""
+    return "vocab.json", "target_vocab.json" if (folder / "target_vocab.json").exists() else "vocab.json"
+
+
 def marian_rows(folder: Path, file: str = "vocab.json") -> dict[str, int]:
     """Return the row of every piece in Marian's folder: what its vocab.json says, and pieces that were added later."""
     size_key = "vocab_size" if file == "vocab.json" else "decoder_vocab_size"  # of config.json
     if not (folder / file).exists() and (folder / "tokenizer.json").exists():  # which then stands for it
-        return fill_up({piece: row for row, piece in enumerate(listed_pieces(folder))}, 0, folder, size_key)
-    rows = read_table(folder / file)
+        return fill_up({piece: row for row, piece in enumerate(pieces_by_row(folder))}, 0, folder, size_key)
+    rows = read_vocabulary(folder / file)
     rows = append_added(rows, folder) if file == "vocab.json" else rows
     return fill_up(rows, 0, folder, size_key)
 
 
-def listed_pieces(folder: Path) -> list[str]:
+def pieces_by_row(folder: Path) -> list[str]:
     """Return the pieces of a folder's tokenizer.json by row."""
     path = folder / "tokenizer.json"
     content = read(path)
@@ -88,21 +93,18 @@ def marian_ids(folder: Path, file: str = "vocab.json") -> dict[str, int]:
 
 def begins_with_start(folder: Path) -> bool:
     """Return whether Marian's outputs begin with <s>: that is what decoder_start_token_id says, not the vocabulary."""
-    file = "target_vocab.json" if (folder / "target_vocab.json").exists() else "vocab.json"
-    rows = marian_rows(folder, file)
-    own = rows.get("<s>")
-    return own is not None and read_object(folder / "config.json").get("decoder_start_token_id", own) == own
+    own = marian_rows(folder, marian_files(folder)[1]).get("<s>")
+    config = read_table(folder / "config.json", optional=True)
+    return own is not None and config.get("decoder_start_token_id", own) == own
 
 
 def marian_tokenizers(folder: Path) -> Tokenizers:
     """Return the tokenizers of both sides: two segmentations, and one numbering unless there is a second vocabulary."""
-    files = ["vocab.json", "target_vocab.json"] if (folder / "target_vocab.json").exists() else ["vocab.json"]
     added, sides = added_texts(folder), []
-    for name, file in (("source.spm", files[0]), ("target.spm", files[-1])):
+    for name, file in zip(("source.spm", "target.spm"), marian_files(folder), strict=True):
         ids = marian_ids(folder, file)
-        content = sentencepiece.convert(
-            folder / name, ids, tags=[piece for piece in ids if sentencepiece.is_code(piece) or piece in added]
-        )
+        tags = [piece for piece in ids if sentencepiece.is_code(piece) or piece in added]
+        content = sentencepiece.convert(folder / name, ids, tags=tags)
         if rows := special_rows(marian_rows(folder, file)):
             content["regard"][tokenizer_checks.ROWS] = rows
         sides.append(open_tokenizer(content, str(folder / name)))
@@ -137,32 +139,16 @@ def add_pieces(tokenizer: Tokenizer, pieces: Iterable[str], place: str) -> Token
 
 
 def m2m100_rows(folder: Path) -> dict[str, int]:
-    """Return the row of every piece in M2M-100's folder: vocab.json, the languages, and what fills the matrix up."""
-    rows = append(read_table(folder / "vocab.json"), listed_languages(folder))
-    size = len(rows) + FILLED
-    return fill_up(append_added(rows, folder), size, folder)
+    """Return the row of every piece in the folder of M2M-100, which has a vocab.json, or of NLLB.
 
-
-def m2m100_tokenizers(folder: Path) -> Tokenizers:
-    """Return the tokenizer of both sides; languages (__de__) are pieces of their own wherever they stand."""
-    listed, ids = listed_languages(folder), renumber(m2m100_rows(folder), str(folder / "vocab.json"))
-    tags = [*listed, *sorted(added_texts(folder).difference(listed))]
-    content = sentencepiece.convert(folder / MODEL, ids, tags=tags)
-    return Tokenizers(open_tokenizer(content, str(folder / MODEL)))
-
-
-def listed_languages(folder: Path) -> list[str]:
-    """Return the languages that stand behind the pieces of vocab.json: a hundred, or the eight of WMT 2021."""
-    return LANGUAGE_CODES["wmt21" if read_settings(folder).get("language_codes") == "wmt21" else "m2m100"]
-
-
-def nllb_rows(folder: Path) -> dict[str, int]:
-    """Return the row of every piece in NLLB's folder.
-
-    A tokenizer.json says it. Without one, SentencePiece's pieces follow four special ones, as fairseq numbers them, and
-    the languages and <mask> follow those.
+    M2M-100's languages follow those pieces, and what fills the matrix up. NLLB's tokenizer.json says the rows. Without
+    one, SentencePiece's pieces follow four special ones, as fairseq numbers them, and the languages and <mask> follow.
     """
-    if (folder / "tokenizer.json").exists():
+    listed, size = folder / "vocab.json", 0
+    if listed.exists():
+        rows = append(read_vocabulary(listed), folder_languages(folder))
+        size = len(rows) + FILLED
+    elif (folder / "tokenizer.json").exists():
         path = folder / "tokenizer.json"
         content = read(path)
         tokenizer_checks.check_vocabulary(content, str(path))
@@ -171,47 +157,49 @@ def nllb_rows(folder: Path) -> dict[str, int]:
             raise DataError(f"{path}: not NLLB's: its pieces are a list, expected a table")
         added = {token["content"]: token["id"] for token in content.get("added_tokens") or []}
         return fill_up({**vocabulary, **added}, 0, folder)
-    pieces, added = [piece for piece, _, _ in sentencepiece.read_model(folder / MODEL).pieces[3:]], added_rows(folder)
-    languages = nllb_languages(folder)
-    rows = append({}, ["<s>", "<pad>", "</s>", "<unk>", *pieces])
-    if not added.keys() >= {*languages, "<mask>"}:
-        rows = append(rows, [*languages, "<mask>"])
-    return fill_up(append_added(rows, folder), 0, folder)
+    else:
+        pieces = [piece for piece, _, _ in sentencepiece.read_model(folder / MODEL).pieces[3:]]
+        behind = [*folder_languages(folder), "<mask>"]
+        rows = append({}, ["<s>", "<pad>", "</s>", "<unk>", *pieces])
+        rows = append(rows, behind if not added_rows(folder).keys() >= {*behind} else ())
+    return fill_up(append_added(rows, folder), size, folder)
 
 
-def nllb_tokenizers(folder: Path) -> Tokenizers:
-    """Return the tokenizer of both sides; languages (deu_Latn) are pieces of their own wherever they stand.
+def m2m100_tokenizers(folder: Path) -> Tokenizers:
+    """Return the tokenizer of both sides; languages (__de__, deu_Latn) are pieces of their own wherever they stand.
 
-    A folder without SentencePiece's model is served by its tokenizer.json.
+    A folder of NLLB without SentencePiece's model is served by its tokenizer.json.
     """
-    if not (folder / MODEL).exists() and (folder / "tokenizer.json").exists():
-        return Tokenizers.load(folder / "tokenizer.json")
-    ids = renumber(nllb_rows(folder), str(folder))
-    own = {*nllb_languages(folder), *added_texts(folder)}
-    tags = [piece for piece in ids if piece in own]
-    return Tokenizers(open_tokenizer(sentencepiece.convert(folder / MODEL, ids, tags=tags), str(folder / MODEL)))
+    listed, own = folder / "vocab.json", folder / "tokenizer.json"
+    if not listed.exists() and not (folder / MODEL).exists() and own.exists():
+        return Tokenizers.load(own)
+    ids = renumber(m2m100_rows(folder), str(listed if listed.exists() else folder))
+    alone = {*folder_languages(folder), *added_texts(folder)}
+    content = sentencepiece.convert(folder / MODEL, ids, tags=[piece for piece in ids if piece in alone])
+    return Tokenizers(open_tokenizer(content, str(folder / MODEL)))
 
 
-def nllb_languages(folder: Path) -> list[str]:
-    """Return the languages of NLLB's folder, in the order of their rows; the 202 of NLLB-200 where it names none."""
+def folder_languages(folder: Path) -> list[str]:
+    """Return the languages of a folder in the order of their rows.
+
+    M2M-100 has a hundred, or the eight of WMT 2021; NLLB those that it names, or the 202 of NLLB-200.
+    """
     settings = read_settings(folder)
+    if (folder / "vocab.json").exists():
+        return LANGUAGE_CODES["wmt21" if settings.get("language_codes") == "wmt21" else "m2m100"]
+    none = (*special_pieces.SPECIAL, "<mask>")
     for key in ("additional_special_tokens", "extra_special_tokens"):
-        named = settings.get(key)
-        if isinstance(named, list):
+        if isinstance(named := settings.get(key), list):
             texts = [token["content"] if isinstance(token, dict) else token for token in named]
-            languages = [
-                text for text in texts if isinstance(text, str) and text not in (*special_pieces.SPECIAL, "<mask>")
-            ]
-            if languages:
+            if languages := [text for text in texts if isinstance(text, str) and text not in none]:
                 return languages
     return LANGUAGES["nllb"]
 
 
-def written_rows(folder: Path) -> dict[str, int]:
+def export_rows(folder: Path) -> dict[str, int]:
     """Return the row of every piece in a folder that Regard wrote for M2M-100 or NLLB."""
-    if not (folder / "vocab.json").exists():
-        return nllb_rows(folder)
-    return m2m100_rows(folder) if "language_codes" in read_settings(folder) else read_table(folder / "vocab.json")
+    native = (folder / "vocab.json").exists() and "language_codes" not in read_settings(folder)
+    return read_vocabulary(folder / "vocab.json") if native else m2m100_rows(folder)
 
 
 # ---- what they share
@@ -239,7 +227,7 @@ def append(rows: Mapping[str, int], pieces: Iterable[str]) -> dict[str, int]:
 def added_rows(folder: Path) -> dict[str, int]:
     """Return the rows that added_tokens.json and tokenizer_config.json name, in their order."""
     rows: dict[str, int] = {}
-    for piece, number in read_object(folder / "added_tokens.json").items():
+    for piece, number in read_table(folder / "added_tokens.json", optional=True).items():
         if type(number) is not int or not 0 <= number < 10**DIGITS or not piece:
             path = folder / "added_tokens.json"
             raise DataError(f"{path}: {show_value(piece)} has no row, expected pieces with theirs")
@@ -286,7 +274,7 @@ def added_texts(folder: Path) -> set[str]:
 
 def fill_up(rows: Mapping[str, int], size: int, folder: Path, key: str = "vocab_size") -> dict[str, int]:
     """Name the rows that stand behind all pieces, up to `size` or to the size that a key of config.json gives."""
-    said = read_object(folder / "config.json").get(key)
+    said = read_table(folder / "config.json", optional=True).get(key)
     # The matrix is what was trained: it may be larger than the vocabulary, never smaller.
     size = max(said, len(rows)) if type(said) is int and said <= len(rows) + MOST_FILLED else max(size, len(rows))
     return make_up(rows, size)
@@ -297,26 +285,14 @@ MOST_FILLED = 10_000
 
 def read_settings(folder: Path) -> dict[str, Any]:
     """Return what a folder says of its tokenizer."""
-    return {**read_object(folder / "special_tokens_map.json"), **read_object(folder / "tokenizer_config.json")}
+    return {
+        **read_table(folder / "special_tokens_map.json", optional=True),
+        **read_table(folder / "tokenizer_config.json", optional=True),
+    }
 
 
-def read_object(path: Path) -> dict[str, Any]:
-    """Read a JSON file with a table in it; one that is not there is empty."""
-    if not path.exists():
-        return {}
-    return parse_table(path, reading.SMALL)
-
-
-def read_table(path: Path) -> dict[str, int]:
-    """Read a vocabulary: the id of every piece, from 0 on without a gap."""
-    table = parse_table(path, tokenizer_checks.MAX_BYTES)
-    tokenizer_checks.check_ids(table, str(path))
-    return table
-
-
-def parse_table(path: Path, most: int) -> dict[str, Any]:
-    """Read a JSON file with a table in it; a DataError says what is wrong with it."""
-    table = reading.read_json(path, DataError, most, damaged="not JSON: ")
-    if not isinstance(table, dict):
-        raise DataError(f"{path}: not a table of pieces or settings")
-    return table
+def read_vocabulary(path: Path) -> dict[str, int]:
+    """Read a vocabulary: the row of every piece, from 0 on without a gap."""
+    rows = read_table(path)
+    tokenizer_checks.check_ids(rows, str(path))
+    return rows

@@ -255,9 +255,9 @@ def read_model(
             expected = sinusoids(torch.arange(len(table)), sizes.size, sines).float()
             if table.shape != expected.shape or not torch.allclose(table.float(), expected, atol=1e-3):
                 raise DataError(f"{files[0]}: {name} holds no sines and cosines, expected those of its positions")
-    for alike in {"all": [(SHARED, *EMBEDDINGS, HEAD)], "output": [(EMBEDDINGS[1], HEAD)]}.get(tied, []):
-        same = [tensors.pop(name) for name in alike if name in tensors]
-        tensors |= {alike[0]: same[0]} if same else {}
+    alike = {"all": (SHARED, *EMBEDDINGS, HEAD), "output": (EMBEDDINGS[1], HEAD), "none": ()}[tied]
+    if same := [tensors.pop(name) for name in alike if name in tensors]:
+        tensors[alike[0]] = same[0]
     tables = table_names(tied)
     shapes = {name: shape for _, names, shape in block_names(sizes) for name in names}
     shapes |= {name: (counts[side_of(own)], sizes.size) for own, name in tables.items()}

@@ -182,7 +182,7 @@ class SourceLines:
         self.size = CHUNK if processes == 1 else min(CHUNK, max(1, (self.total or 0) // (4 * processes)))
 
     def blocks(self) -> Iterator[Block]:
-        """All lines, in order."""
+        """Yield all lines, in order."""
         first = 1
         prefixes = None if self.prefixes is None else chain.from_iterable(read_chunks(self.prefixes, say=self.say))
         for path, texts, total in zip(self.paths, self.texts, self.totals, strict=True):

@@ -16,6 +16,7 @@ quotation marks. A first record of names, such as source,target or label,text or
 and columns are found by it.
 """
 
+import contextlib
 import csv
 import io
 import itertools
@@ -80,10 +81,21 @@ def check_file(path: str | Path) -> None:
         raise DataError(f"{path}: cannot be read: {error.strerror or error}") from None
 
 
+@contextlib.contextmanager
+def open_file(path: str | Path) -> Iterator[io.BufferedReader]:
+    """Open a file that is read more than once; a DataError names what it is instead, or what the system refuses."""
+    check_file(path)
+    try:
+        with open(path, "rb") as file:
+            yield file
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read: {error.strerror or error}") from None
+
+
 def read_lines(
     stream: Stream, name: str, say: Say = ignore, encoding: str | None = None, *, replace: bool = False
 ) -> Iterator[list[str]]:
-    """The lines that end in each block of bytes, and the last one; `name` is what the stream is called in messages.
+    """Yield the lines that end in each block of bytes, and the last one; messages call the stream `name`.
 
     `encoding` is that of the text, where it is not UTF-8. With `replace` bytes that are not UTF-8 are read as �.
     """
@@ -133,7 +145,7 @@ def read_lines(
 
 
 def append_limited(begun: bytearray, more: bytes) -> bytearray:
-    """A line and what follows of it, as far as it is kept."""
+    """Append what follows of a line, up to KEPT bytes."""
     begun += more[: KEPT - len(begun)]
     return begun
 
@@ -166,7 +178,7 @@ class OddLines:
 def decode_line(
     raw: bytes | bytearray, length: int, place: str, number: int, block: bytes = b"", odd: OddLines | None = None
 ) -> tuple[str, bool]:
-    """A line of `length` bytes, of which these are the first, as text; and whether it is all of it.
+    """Decode a line of `length` bytes, of which these are the first; return the text, and whether it is all of it.
 
     `block` are the bytes that it was read with, by which another encoding is guessed.
     """
@@ -196,7 +208,7 @@ def check_utf16(raw: bytes | bytearray, place: str, number: int) -> None:
 
 
 def decompress(stream: Stream) -> Iterator[bytes]:
-    """Bytes as they come, unpacked where the first two say that they are gzip; a zlib.error where that is broken."""
+    """Yield bytes as they come, unpacked where the first two say that they are gzip; a zlib.error if it is broken."""
     data = stream.read1(BLOCK)
     while len(data) == 1 and (more := stream.read1(BLOCK)):
         data += more
@@ -225,11 +237,10 @@ def reason(error: zlib.error) -> str:
 
 
 def read_whole(path: str | Path) -> str:
-    """The text of a file that is no lines, gzip or not."""
-    check_file(path)
+    """Read a file as one text, gzip or not."""
     data = bytearray()
     try:
-        with open(path, "rb") as stream:
+        with open_file(path) as stream:
             for block in transcode(decompress(stream), str(path), encoding_of(path)):
                 data += block
                 if len(data) > WHOLE:
@@ -237,8 +248,6 @@ def read_whole(path: str | Path) -> str:
         return data.removeprefix(UTF8_MARK).decode()
     except zlib.error as error:
         raise DataError(f"{path}: broken gzip: {reason(error)}") from None
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read: {error.strerror or error}") from None
     except UnicodeDecodeError as error:
         where = f"byte {error.start + 1:,} is not UTF-8; convert the file to UTF-8"
         raise DataError(f"{path}: {where}{hint(bytes(data[:BLOCK]))}") from None
@@ -269,7 +278,7 @@ def is_pipe(path: str | Path) -> bool:
 
 
 def count_lines(path: str | Path, *, replace: bool = False) -> int:
-    """The lines of a file, all of them looked at: what cannot be read is known before any work is done."""
+    """Count the lines of a file, and decode them all: what cannot be read is known before any work is done."""
     return sum(map(len, read_chunks(path, replace=replace)))
 
 
@@ -282,7 +291,7 @@ def check_unchanged(path: str | Path, before: int | None, lines: int) -> None:
 def read_chunks(
     path: str | Path, size: int = CHUNK, say: Say = ignore, *, replace: bool = False
 ) -> Iterator[list[str]]:
-    """The lines of a file or, for "-", of standard input: those that are there, `size` at most, one at least.
+    """Yield the lines of a file or, for "-", of standard input: those that are there, `size` at most, one at least.
 
     A DataError names the line that is not UTF-8 text; the lines before it are given first. With `replace` odd bytes are
     read as �. `say` is told at the end how many lines had some, and how many were cut.

@@ -27,7 +27,7 @@ from regard.io.lines import GivenText, Say
 from regard.messages import visible
 
 LISTED = 6  # lines that a message names
-MAX_CHARACTERS = 80  # characters of words in a row that are shown
+QUOTED_CHARACTERS = 80  # characters of words in a row that are shown
 BREAKS = re.compile(r"[\t\r\n]+")  # a model that spells bytes could say one of these, and a line is a line
 Link = tuple[int, int]  # a source word and a target word
 LINK = re.compile(r"([0-9]{1,9})([-?p])([0-9]{1,9})")  # no sentence has as many words
@@ -70,7 +70,7 @@ class OutputFormat:
     as_json: bool = False
 
     def lines(self, i: int, source: str, outputs: Sequence[TextOutput]) -> str:
-        """The outputs for source number i (from 0), ends of lines included."""
+        """Format the outputs for source number i (from 0), ends of lines included."""
         if self.as_json:
             whole = {"source": source, "translations": [as_json_object(output) for output in outputs]}
             return json_line(whole)
@@ -79,7 +79,7 @@ class OutputFormat:
         return "".join(f"{i} ||| {self.line(output, ' ||| ')}\n" for output in outputs)
 
     def line(self, output: TextOutput, between: str) -> str:
-        """One output."""
+        """Format one output."""
         cells = [BREAKS.sub(" ", output.text)]
         cells += [f"{output.score:.4f}"] if self.scores or self.nbest else []
         cells += [format_pharaoh(output.alignment or ())] if self.alignment else []
@@ -87,7 +87,7 @@ class OutputFormat:
 
 
 def as_json_object(output: TextOutput, *left_out: str) -> dict[str, Any]:
-    """An output as JSON has it, without what has no meaning for a task."""
+    """Return an output as JSON has it, without what has no meaning for a task."""
     row: dict[str, Any] = {
         "text": output.text,
         "score": json_number(output.score),
@@ -102,14 +102,14 @@ def as_json_object(output: TextOutput, *left_out: str) -> dict[str, Any]:
 
 
 def sample_line(output: TextOutput, scores: bool = False, as_json: bool = False) -> str:
-    """A line of what a language model wrote; its score is its log-probability."""
+    """Format a line of what a language model wrote; its score is its log-probability."""
     if as_json:
         return json_line(as_json_object(output, "score", "alignment"))
     return BREAKS.sub(" ", output.text) + (f"\t{output.log_prob:.4f}" if scores else "") + "\n"
 
 
 def caption_lines(picture: str, outputs: Sequence[TextOutput], scores: bool = False, as_json: bool = False) -> str:
-    """The captions of a picture, a line each, behind its path where it has one; or one object."""
+    """Format the captions of a picture, a line each, behind its path where it has one; or one object."""
     if as_json:
         rows = [as_json_object(output, "alignment") for output in outputs]
         return json_line({"picture": picture, "captions": rows})
@@ -118,12 +118,12 @@ def caption_lines(picture: str, outputs: Sequence[TextOutput], scores: bool = Fa
 
 
 def json_number(value: float) -> float | None:
-    """A number as JSON can hold it: to six places, and null for what is not finite."""
+    """Return a number as JSON can hold it: to six places, and null for what is not finite."""
     return round(value, 6) if math.isfinite(value) else None
 
 
 def json_line(row: dict[str, Any]) -> str:
-    """An object in a line; a byte of a file's name that is no UTF-8 is escaped, as JSON can."""
+    """Format an object in a line; a byte of a file's name that is no UTF-8 is escaped, as JSON can."""
     return json.dumps(row, ensure_ascii=False, allow_nan=False).encode(errors="backslashreplace").decode() + "\n"
 
 
@@ -137,7 +137,7 @@ class ScoredTarget(NamedTuple):
     log_probs: list[float]
 
     def line(self, *, tokens: bool = False, normalise: bool = False, as_json: bool = False) -> str:
-        """The log-probability; behind tabs the pieces, and theirs."""
+        """Format the log-probability; behind tabs the pieces, and theirs."""
         mean = self.log_prob / len(self.pieces)
         if as_json:
             row: dict[str, Any] = {} if self.source is None else {"source": self.source}
@@ -164,7 +164,7 @@ class LabelOutput(Protocol):
 
 
 def label_line(item: dict[str, str], output: LabelOutput | None, scores: bool, as_json: bool, place: str = "") -> str:
-    """The label; behind a tab its probability. `item` is what JSON calls it; `place` stands before the label."""
+    """Format a label; behind a tab its probability. `item` is what JSON calls it; `place` stands before the label."""
     if as_json:
         row: dict[str, Any] = {**item, "label": None, "probability": None, "probabilities": None}
         if output is not None:
@@ -178,12 +178,12 @@ def label_line(item: dict[str, str], output: LabelOutput | None, scores: bool, a
 
 
 def format_pharaoh(links: Iterable[Link]) -> str:
-    """Links as a line."""
+    """Format links in a line."""
     return " ".join([f"{source}-{target}" for source, target in links])
 
 
 def parse_pharaoh(text: str) -> list[Link]:
-    """The links of a line, sure and possible ones, in the order they stand."""
+    """Parse the links of a line, sure and possible ones, in their order."""
     return [each.link for each in parse_marked_links(text)]
 
 
@@ -196,7 +196,7 @@ class MarkedLink(NamedTuple):
 
 
 def parse_marked_links(text: str) -> list[MarkedLink]:
-    """The links of a line as a person marked them: sure or merely possible, with their text."""
+    """Parse the links of a line as a person marked them: sure or merely possible, with their text."""
     links = []
     for piece in text.split():
         match = LINK.fullmatch(piece)
@@ -218,7 +218,7 @@ class Slips:
         self.path, self.lines, self.count, self.first = path, 0, 0, ""
 
     def add(self, number: int, problem: str | None) -> None:
-        """One more line with links; `problem` is what is wrong with it, if anything."""
+        """Count one more line with links; `problem` is what is wrong with it, if anything."""
         self.lines += 1
         if problem is not None:
             self.count += 1
@@ -392,7 +392,7 @@ class UntranslatedReport:
 def quote(words: Sequence[str]) -> str:
     """Quote words in a row; of very many the first and the last."""
     text = " ".join(words)
-    if len(text) > MAX_CHARACTERS:
-        half = MAX_CHARACTERS // 2
+    if len(text) > QUOTED_CHARACTERS:
+        half = QUOTED_CHARACTERS // 2
         text = f"{text[:half].rstrip()} … {text[-half:].lstrip()}"
     return f"“{visible(text)}”"

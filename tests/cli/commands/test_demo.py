@@ -3,12 +3,11 @@
 import re
 
 import pytest
-from typer.testing import CliRunner
+from cli.typing_in import Command
 
-from regard.cli.program import app
 from regard_corpora import demo
 
-RUN = CliRunner()
+COMMAND = Command("demo")
 
 
 @pytest.fixture
@@ -21,8 +20,7 @@ def small(monkeypatch, tmp_path):
 
 
 def test_demo_trains_translates_and_draws(small):
-    found = RUN.invoke(app, ["demo", "--steps", "4", "--out", str(small)])
-    assert found.exit_code == 0, found.output
+    found = COMMAND.right("--steps", "4", "--out", small)
     assert found.stdout.count("and more") == 10  # a legend under each of ten drawings
     assert re.search(r"\d+\.\d% of 20 held-out sentences", found.stdout)
     assert "What next" in found.stdout
@@ -30,22 +28,19 @@ def test_demo_trains_translates_and_draws(small):
     assert (small / "report.html").read_text().startswith("<!doctype html>")
     assert (small / "alignment.png").read_bytes().startswith(b"\x89PNG")
     assert (small / "checkpoints" / "best" / "manifest.json").is_file()
-    again = RUN.invoke(app, ["demo", "--steps", "2", "--out", str(small)])
-    assert again.exit_code == 0, again.output
+    COMMAND.right("--steps", "2", "--out", small)
 
 
 def test_demo_leaves_other_folders_alone(small):
     small.mkdir()
     (small / "thesis.tex").write_text("years of work")
-    found = RUN.invoke(app, ["demo", "--steps", "2", "--out", str(small)])
-    assert found.exit_code == 2
-    assert "give another --out" in found.stderr
+    found = COMMAND.refused("--steps", 2, "--out", small)
+    assert "give another --out" in found
     assert (small / "thesis.tex").read_text() == "years of work"
 
 
 def test_lineage_compares_three(small):
-    found = RUN.invoke(app, ["demo", "--lineage", "--steps", "2", "--out", str(small)])
-    assert found.exit_code == 0, found.output
+    found = COMMAND.right("--lineage", "--steps", "2", "--out", small)
     for name in demo.MODELS:
         assert re.search(rf"^{name} ", found.stdout, re.MULTILINE)
         assert (small / name / "report.html").is_file()
@@ -55,5 +50,4 @@ def test_lineage_compares_three(small):
 @pytest.mark.slow
 def test_lineage_makes_room_for_itself(small):
     for _ in range(2):
-        found = RUN.invoke(app, ["demo", "--lineage", "--steps", "1", "--out", str(small)])
-        assert found.exit_code == 0, found.output
+        COMMAND.right("--lineage", "--steps", "1", "--out", small)

@@ -123,6 +123,7 @@ def test_every_option_of_data_reaches_its_key(name, tmp_path, monkeypatch, confi
         (["--steps", 7, "--minutes", "0.5"], {"training": {"steps": 7, "minutes": 0.5}}),
         (["--seed", 3, "--device", "cpu"], {"training": {"seed": 3, "device": "cpu"}}),
         (["--batch-tokens", 512, "--rate", "2e-4"], {"training": {"batch_tokens": 512, "rate": 2e-4}}),
+        (["--batch-tokens", "auto"], {"training": {"batch_tokens": "auto"}}),
     ],
 )
 def test_every_flag_reaches_its_key(words, tables, monkeypatch):
